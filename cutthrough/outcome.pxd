@@ -1,0 +1,62 @@
+"""Every way a request, a tunnel or a connection can end: one row each, numbered here."""
+
+cdef enum Outcome:
+    OK = 0
+    # what the client sent
+    BAD_REQUEST
+    BAD_TARGET
+    BAD_FRAMING
+    BAD_CREDENTIALS_FIELD
+    NO_ORIGIN
+    UNSUPPORTED_CODING
+    UNSUPPORTED_VERSION
+    HEAD_TOO_LARGE
+    URI_TOO_LONG
+    BODY_TOO_LARGE
+    HEAD_TIMEOUT
+    BODY_TIMEOUT
+    # what it may
+    AUTH_REQUIRED
+    AUTH_FAILED
+    DESTINATION_DENIED
+    ADDRESS_DENIED
+    PORT_DENIED
+    LOOP_DETECTED
+    # the way to the origin
+    DNS_ERROR
+    DNS_NOT_FOUND
+    DNS_TIMEOUT
+    CONNECTION_REFUSED
+    CONNECTION_RESET
+    CONNECTION_FAILED
+    UNREACHABLE
+    CONNECT_TIMEOUT
+    # what the origin sent
+    ORIGIN_CLOSED
+    ORIGIN_RESET
+    BAD_RESPONSE
+    BAD_RESPONSE_FRAMING
+    RESPONSE_HEAD_TOO_LARGE
+    UPGRADE_FAILED
+    RESPONSE_TIMEOUT
+    RESPONSE_TRUNCATED
+    # how a relay or a waiting connection ends before its time
+    CLIENT_CLOSED
+    CLIENT_RESET
+    IDLE_TIMEOUT
+    WRITE_TIMEOUT
+    HALF_CLOSED_TIMEOUT
+    LIFETIME
+    KEEPALIVE_TIMEOUT
+    # ourselves
+    OVERLOADED
+    DRAINED
+    STOPPED
+    INTERNAL_ERROR
+    N_OUTCOMES
+
+# Columns of the table in outcome.pyx, as C arrays for the rooms that run without Python.
+cdef int status_of(int outcome) noexcept nogil            # HTTP status, 0: no reply is made
+cdef const char *label_of(int outcome) noexcept nogil     # the one word of logs, metrics and admin
+cdef const char *token_of(int outcome) noexcept nogil     # RFC 9209 error token, "" where none fits
+cdef const char *tag_of(int outcome) noexcept nogil       # squid result tag

@@ -1,0 +1,12 @@
+from typing import NamedTuple
+
+class Row(NamedTuple):
+    label: str
+    status: int
+    token: str
+    tag: str
+    fault: str
+    meaning: str
+
+TABLE: tuple[Row, ...]
+NAMES: dict[str, int]

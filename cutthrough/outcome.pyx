@@ -1,0 +1,159 @@
+# cython: language_level=3
+"""Every way a request, a tunnel or a connection can end.
+
+One row each. The reply, the access log, the metrics, the admin page and the docs all
+read this table, so that one word names one thing everywhere. It knows nothing else:
+no socket, no HTTP, no policy.
+
+`status` 0 means that no reply is made (the connection is past the point where one
+could be sent, or nobody is there to read it). `token` is the Proxy-Status error of
+RFC 9209 section 2.3. `tag` is squid's result code. `fault` says whose it was.
+"""
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    label: str
+    status: int
+    token: str
+    tag: str
+    fault: str       # "", "client", "policy", "network", "origin", "proxy"
+    meaning: str
+
+
+# In the order of the enum in outcome.pxd.
+TABLE = (
+    Row("ok", 0, "", "TCP_MISS", "", "the exchange or tunnel ran to its end"),
+
+    Row("bad_request", 400, "http_request_error", "NONE", "client",
+        "the head breaks RFC 9112: a line, a field, a control"),
+    Row("bad_target", 400, "http_request_error", "NONE", "client",
+        "the request target or Host is not one we can read one way only"),
+    Row("bad_framing", 400, "http_request_error", "NONE", "client",
+        "the length of the request body is ambiguous or invalid"),
+    Row("bad_credentials_field", 400, "http_request_error", "NONE", "client",
+        "more than one Proxy-Authorization field"),
+    Row("no_origin", 400, "http_request_error", "NONE", "client",
+        "a request in origin form, and no `origin` is configured"),
+    Row("unsupported_coding", 501, "http_request_error", "NONE", "client",
+        "a transfer coding other than chunked"),
+    Row("unsupported_version", 505, "http_request_error", "NONE", "client",
+        "neither HTTP/1.0 nor HTTP/1.1"),
+    Row("head_too_large", 431, "http_request_error", "NONE", "client",
+        "the head is longer, or has more fields, than the limit"),
+    Row("uri_too_long", 414, "http_request_error", "NONE", "client",
+        "the request line is longer than the limit"),
+    Row("body_too_large", 413, "http_request_error", "NONE", "client",
+        "the declared body is longer than the limit"),
+    Row("head_timeout", 408, "http_request_error", "NONE", "client",
+        "the head did not arrive in time"),
+    Row("body_timeout", 408, "http_request_error", "TCP_MISS_ABORTED", "client",
+        "the request body stopped arriving"),
+
+    Row("auth_required", 407, "http_request_denied", "TCP_DENIED", "policy",
+        "no credentials"),
+    Row("auth_failed", 407, "http_request_denied", "TCP_DENIED", "policy",
+        "credentials that are wrong or cannot be read"),
+    Row("destination_denied", 403, "http_request_denied", "TCP_DENIED", "policy",
+        "a rule forbids this destination"),
+    Row("address_denied", 403, "destination_ip_prohibited", "TCP_DENIED", "policy",
+        "the destination's address is not a public one"),
+    Row("port_denied", 403, "http_request_denied", "TCP_DENIED", "policy",
+        "CONNECT to a port that is not allowed"),
+    Row("loop_detected", 508, "proxy_loop_detected", "TCP_DENIED", "policy",
+        "the request came from, or would go to, this proxy itself"),
+
+    Row("dns_error", 502, "dns_error", "TCP_MISS", "network",
+        "the resolver failed or answered with an error"),
+    Row("dns_not_found", 502, "dns_error", "TCP_MISS", "network",
+        "the name has no address"),
+    Row("dns_timeout", 504, "dns_timeout", "TCP_MISS", "network",
+        "the resolver did not answer in time"),
+    Row("connection_refused", 502, "connection_refused", "TCP_MISS", "network",
+        "the origin refused the connection"),
+    Row("connection_reset", 502, "connection_terminated", "TCP_MISS", "network",
+        "the connection was reset while it was being made"),
+    Row("connection_failed", 502, "destination_unavailable", "TCP_MISS", "network",
+        "the connection could not be made, for another reason"),
+    Row("unreachable", 502, "destination_ip_unroutable", "TCP_MISS", "network",
+        "no route to the origin's address"),
+    Row("connect_timeout", 504, "connection_timeout", "TCP_MISS", "network",
+        "the connection was not made in time"),
+
+    Row("origin_closed", 502, "connection_terminated", "TCP_MISS", "origin",
+        "the origin closed before a whole response head"),
+    Row("origin_reset", 502, "connection_terminated", "TCP_MISS_ABORTED", "origin",
+        "the origin reset the connection"),
+    Row("bad_response", 502, "http_protocol_error", "TCP_MISS", "origin",
+        "the response head breaks RFC 9112"),
+    Row("bad_response_framing", 502, "http_protocol_error", "TCP_MISS_ABORTED", "origin",
+        "the length of the response is ambiguous or invalid"),
+    Row("response_head_too_large", 502, "http_response_header_section_size", "TCP_MISS",
+        "origin", "the response head is longer than the limit"),
+    Row("upgrade_failed", 502, "http_upgrade_failed", "TCP_MISS", "origin",
+        "a 101 that nobody asked for, or for another protocol"),
+    Row("response_timeout", 504, "http_response_timeout", "TCP_MISS", "origin",
+        "the response did not begin, or stopped, for too long"),
+    Row("response_truncated", 502, "http_response_incomplete", "TCP_MISS_ABORTED",
+        "origin", "the origin closed in the middle of a response"),
+
+    Row("client_closed", 0, "", "TCP_MISS_ABORTED", "client",
+        "the client closed before its request or response was whole"),
+    Row("client_reset", 0, "", "TCP_MISS_ABORTED", "client",
+        "the client reset the connection"),
+    Row("idle_timeout", 0, "connection_read_timeout", "TCP_MISS_TIMEDOUT", "network",
+        "nothing moved in either direction for too long"),
+    Row("write_timeout", 0, "connection_write_timeout", "TCP_MISS_TIMEDOUT", "client",
+        "a peer did not take what was sent to it"),
+    Row("half_closed_timeout", 0, "connection_read_timeout", "TCP_MISS_TIMEDOUT",
+        "network", "one side was done, the other stayed silent"),
+    Row("lifetime", 0, "connection_timeout", "TCP_MISS_TIMEDOUT", "policy",
+        "the tunnel reached its greatest age"),
+    Row("keepalive_timeout", 0, "", "NONE", "",
+        "an idle connection between two requests was closed"),
+
+    Row("overloaded", 503, "connection_limit_reached", "NONE", "proxy",
+        "no connection, descriptor or buffer was to be had"),
+    Row("drained", 503, "proxy_internal_response", "TCP_MISS_ABORTED", "proxy",
+        "the drain deadline came before the end"),
+    Row("stopped", 0, "", "TCP_MISS_ABORTED", "proxy",
+        "the proxy was told to stop now"),
+    Row("internal_error", 500, "proxy_internal_error", "NONE", "proxy",
+        "a fault of the proxy's own, caught at the connection's border"),
+)
+
+assert len(TABLE) == <int>N_OUTCOMES, "outcome.pxd and outcome.pyx disagree"
+
+NAMES = {row.label: number for number, row in enumerate(TABLE)}
+
+# The C columns point into these bytes objects, which live as long as the module.
+_bytes = [(row.label.encode(), row.token.encode(), row.tag.encode()) for row in TABLE]
+
+cdef int statuses[N_OUTCOMES]
+cdef const char *labels[N_OUTCOMES]
+cdef const char *tokens[N_OUTCOMES]
+cdef const char *tags[N_OUTCOMES]
+
+cdef int number
+for number in range(N_OUTCOMES):
+    statuses[number] = TABLE[number].status
+    labels[number] = _bytes[number][0]
+    tokens[number] = _bytes[number][1]
+    tags[number] = _bytes[number][2]
+
+
+cdef int status_of(int outcome) noexcept nogil:
+    return statuses[outcome]
+
+
+cdef const char *label_of(int outcome) noexcept nogil:
+    return labels[outcome]
+
+
+cdef const char *token_of(int outcome) noexcept nogil:
+    return tokens[outcome]
+
+
+cdef const char *tag_of(int outcome) noexcept nogil:
+    return tags[outcome]

@@ -1,0 +1,3 @@
+def render(
+    label: str, close: bool = True, body: bool = True, known_user: bool = False
+) -> bytes: ...

@@ -1,0 +1,83 @@
+# cython: language_level=3
+"""Replies that the proxy makes itself: constants, built once at import (R13).
+
+Nothing of a request ever gets into one: every byte comes from the table in outcome.pyx,
+so there is nothing to escape and nothing that could leak.
+"""
+
+from http import HTTPStatus
+
+from cutthrough.outcome import NAMES, TABLE
+from cutthrough.outcome cimport N_OUTCOMES
+
+# RFC 7617: charset tells the client how to encode what its user types.
+_CHALLENGE = 'Basic realm="cutthrough", charset="UTF-8"'
+_RETRY_S = 1        # overload and drain last seconds; longer would keep clients away for nothing
+
+# One reply for each outcome and each combination of the flags, at this index.
+cdef enum:
+    CLOSE = 1
+    BODY = 2
+    KNOWN_USER = 4
+    N_VARIANTS = 8
+
+cdef const char *texts[N_OUTCOMES][N_VARIANTS]
+cdef size_t lengths[N_OUTCOMES][N_VARIANTS]
+
+
+cdef const char *reply_for(int outcome, bint close, bint body, bint known_user,
+                           size_t *length) noexcept nogil:
+    cdef int variant = ((CLOSE if close else 0) | (BODY if body else 0)
+                        | (KNOWN_USER if known_user else 0))
+    if outcome < 0 or outcome >= <int>N_OUTCOMES:
+        length[0] = 0
+        return NULL
+    length[0] = lengths[outcome][variant]
+    return texts[outcome][variant]
+
+
+def _build(row, close, body, known_user):
+    meaning = row.meaning
+    if row.status == 407:
+        meaning += "; this proxy takes Basic credentials in Proxy-Authorization"
+    content = f"{row.status} {row.label}: {meaning}\n"
+    # RFC 9209: details may tell of the inside, so only those who may come in see them.
+    error = f"cutthrough; error={row.token}" if row.token else "cutthrough"
+    if known_user:
+        error += f'; details="{row.label}"'
+    lines = [
+        f"HTTP/1.1 {row.status} {HTTPStatus(row.status).phrase}",
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(content)}",
+        f"Proxy-Status: {error}",
+        "Cache-Control: no-store",
+    ]
+    if row.status == 407:
+        lines.append(f"Proxy-Authenticate: {_CHALLENGE}")
+    if row.status == 503:
+        lines.append(f"Retry-After: {_RETRY_S}")
+    if close:
+        lines.append("Connection: close")
+    return ("\r\n".join(lines) + "\r\n\r\n" + (content if body else "")).encode("ascii")
+
+
+# The C columns point into these bytes objects, which live as long as the module.
+_replies = {}
+
+cdef int number, variant
+for number in range(<int>N_OUTCOMES):
+    for variant in range(N_VARIANTS):
+        texts[number][variant] = NULL
+        lengths[number][variant] = 0
+        if TABLE[number].status:
+            _replies[number, variant] = _build(
+                TABLE[number], variant & CLOSE, variant & BODY, variant & KNOWN_USER)
+            texts[number][variant] = _replies[number, variant]
+            lengths[number][variant] = len(_replies[number, variant])
+
+
+def render(label, close=True, body=True, known_user=False):
+    """Returns the reply for the outcome of this label, b"" if none is made."""
+    cdef size_t length
+    cdef const char *text = reply_for(NAMES[label], close, body, known_user, &length)
+    return text[:length] if text != NULL else b""

@@ -1,0 +1,313 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Heads as they go on: hop-by-hop fields out, Host and Via in (R12, R14, R15, R16).
+
+Here a header is dropped, and nowhere else. The head that was read is never changed:
+fields that stay are copied, neighbours in one run; those that go end a run. The caller
+has had the framing accepted (framing.pyx) and the target read (target.pyx).
+"""
+
+from libc.stdint cimport uint32_t
+from libc.string cimport memcmp, memcpy
+from cutthrough.outcome cimport (
+    BAD_FRAMING, BAD_REQUEST, BAD_RESPONSE, BAD_RESPONSE_FRAMING, HEAD_TOO_LARGE,
+    LOOP_DETECTED, RESPONSE_HEAD_TOO_LARGE, label_of)
+from cutthrough.wire.chars cimport is_token, next_member, text_of, to_lower
+from cutthrough.wire.http1 cimport (
+    F_CONNECTION, F_CONTENT_LENGTH, F_HOST, F_KEEP_ALIVE, F_OTHER, F_PROXY_AUTHENTICATE,
+    F_PROXY_AUTHENTICATION_INFO, F_PROXY_AUTHORIZATION, F_PROXY_CONNECTION, F_TE,
+    F_TRAILER, F_TRANSFER_ENCODING, F_UPGRADE, F_VIA, Field, HTTP_11, HeadLimits,
+    M_OPTIONS, MAX_FIELDS, equals_lower, field_name, parse_request, parse_response)
+from cutthrough.wire.target cimport FORM_ABSOLUTE, build_authority, read_target
+
+cdef enum:
+    # RFC 9110 section 7.6.1, and what belongs to this hop's authentication (R15).
+    HOP_BY_HOP = (1 << F_CONNECTION | 1 << F_PROXY_CONNECTION | 1 << F_KEEP_ALIVE
+                  | 1 << F_TE | 1 << F_UPGRADE | 1 << F_PROXY_AUTHORIZATION
+                  | 1 << F_PROXY_AUTHENTICATE | 1 << F_PROXY_AUTHENTICATION_INFO)
+    # What no Connection field can have removed (R14): where the message goes and ends.
+    PROTECTED = (1 << F_HOST | 1 << F_CONTENT_LENGTH | 1 << F_TRANSFER_ENCODING
+                 | 1 << F_VIA | 1 << F_UPGRADE)
+    MAX_LISTED = 32         # unknown names in Connection; honest messages have one or two
+    MAX_PSEUDONYM = 64
+
+cdef struct Listed:         # what the Connection fields name
+    uint32_t known          # bit set of FieldName
+    uint32_t n
+    uint32_t at[MAX_LISTED]         # the others, as spans of the head's buffer
+    uint32_t length[MAX_LISTED]
+
+
+cdef int build_request_head(char *out, size_t cap, const Head *head, const char *buf,
+                            const Target *target, const char *pseudonym, size_t pseudonym_len,
+                            bint upgrade, uint32_t *path_at, uint32_t *path_len) noexcept nogil:
+    cdef char *o = out
+    cdef Listed listed
+    cdef uint32_t dropped
+    cdef int refused
+    # Nothing below can write more than this, so nothing below has to ask again.
+    if pseudonym_len > MAX_PSEUDONYM or cap < <size_t>head.length + REWRITE_ROOM:
+        return -HEAD_TOO_LARGE
+    if has_two_lengths(head):
+        return -BAD_FRAMING
+    refused = read_connection(&listed, head, buf)
+    if refused == 0 and head.count[F_VIA]:
+        refused = find_loop(head, buf, pseudonym, pseudonym_len)
+    if refused:
+        return refused
+
+    o = put(o, buf + head.start, head.method_len + 1)       # with the space
+    path_at[0] = o - out
+    # Only an absolute form has a path that is empty or begins with its query. An empty one
+    # is "*" for OPTIONS, "/" else (RFC 9112 sections 3.2.1 and 3.2.4).
+    if target.path_len == 0 and head.method == M_OPTIONS and target.form == FORM_ABSOLUTE:
+        o = put(o, b"*", 1)
+    else:
+        if (target.path_len == 0
+                or buf[target.path] != c'/' and target.form == FORM_ABSOLUTE):
+            o = put(o, b"/", 1)
+        o = put(o, buf + target.path, target.path_len)
+    path_len[0] = o - out - path_at[0]
+    o = put(o, b" HTTP/1.1\r\nHost: ", 17)
+    o += build_authority(o, target, 80)
+    o = put(o, b"\r\n", 2)
+
+    dropped = HOP_BY_HOP | 1 << F_HOST
+    if not head.count[F_TRANSFER_ENCODING]:
+        dropped |= 1 << F_TRAILER
+    return finish(out, o, head, buf, &listed, dropped, pseudonym, pseudonym_len,
+                  False, upgrade)
+
+
+cdef int build_response_head(char *out, size_t cap, const Head *head, const char *buf,
+                             const char *pseudonym, size_t pseudonym_len,
+                             bint close, bint chunked, bint upgrade) noexcept nogil:
+    cdef char *o = out
+    cdef Listed listed
+    cdef uint32_t dropped = HOP_BY_HOP
+    if pseudonym_len > MAX_PSEUDONYM or cap < <size_t>head.length + REWRITE_ROOM:
+        return -RESPONSE_HEAD_TOO_LARGE
+    if has_two_lengths(head):
+        return -BAD_RESPONSE_FRAMING
+    if read_connection(&listed, head, buf) != 0:
+        return -BAD_RESPONSE
+    # Our own version, whatever the origin's was (RFC 9110 section 2.5).
+    o = put(o, b"HTTP/1.1 ", 9)
+    o = put(o, buf + head.start + 9, 3)
+    o = put(o, b" ", 1)
+    o = put(o, buf + head.target, head.target_len)
+    o = put(o, b"\r\n", 2)
+    if not chunked:
+        dropped |= 1 << F_TRANSFER_ENCODING | 1 << F_TRAILER
+    return finish(out, o, head, buf, &listed, dropped, pseudonym, pseudonym_len,
+                  close, upgrade)
+
+
+# The fields that stay, ours behind them, the blank line. Bytes written in all.
+cdef int finish(char *out, char *o, const Head *head, const char *buf, const Listed *listed,
+                uint32_t dropped, const char *pseudonym, size_t pseudonym_len,
+                bint close, bint upgrade) noexcept nogil:
+    cdef const Field *field
+    cdef uint32_t run = head.fields_start       # start of the lines not yet copied
+    cdef int i
+    dropped |= listed.known & ~<uint32_t>PROTECTED
+    if upgrade:
+        dropped &= ~<uint32_t>(1 << F_UPGRADE)
+    for i in range(head.n_fields):
+        field = &head.fields[i]
+        if (dropped >> field.name) & 1:
+            pass
+        elif field.name == F_OTHER:
+            if listed.n == 0 or not is_listed(listed, buf, field):
+                continue
+        elif field.name == F_CONTENT_LENGTH or field.name == F_TRANSFER_ENCODING:
+            if is_canonical(buf, field):
+                continue
+            o = put(o, buf + run, field.start - run)
+            o = put_canonical(o, buf, field)
+            run = field.end
+            continue
+        else:
+            continue
+        o = put(o, buf + run, field.start - run)
+        run = field.end
+    o = put(o, buf + run, head.length - 2 - run)
+    if upgrade:
+        o = put(o, b"Connection: Upgrade\r\n", 21)
+    elif close:
+        o = put(o, b"Connection: close\r\n", 19)
+    # Received by us in the version of the message that we read (RFC 9110 section 7.6.3).
+    o = put(o, b"Via: 1.1 " if head.minor == HTTP_11 else b"Via: 1.0 ", 9)
+    o = put(o, pseudonym, pseudonym_len)
+    return put(o, b"\r\n\r\n", 4) - out
+
+
+# Framing refuses them before it comes to this; here they never get out (R7, R18).
+cdef inline bint has_two_lengths(const Head *head) noexcept nogil:
+    return head.count[F_CONTENT_LENGTH] + head.count[F_TRANSFER_ENCODING] > 1
+
+
+cdef inline char *put(char *o, const char *text, size_t n) noexcept nogil:
+    memcpy(o, text, n)
+    return o + n
+
+
+# Merges all Connection and Proxy-Connection fields (R14): 0, or -BAD_REQUEST.
+cdef int read_connection(Listed *listed, const Head *head, const char *buf) noexcept nogil:
+    cdef uint32_t left = head.count[F_CONNECTION] + head.count[F_PROXY_CONNECTION]
+    cdef const Field *field = &head.fields[0]
+    cdef const char *at
+    cdef const char *end
+    cdef const char *member
+    cdef size_t n
+    cdef int name
+    listed.known = 0
+    listed.n = 0
+    while left:
+        if field.name == F_CONNECTION or field.name == F_PROXY_CONNECTION:
+            left -= 1
+            at = buf + field.value
+            end = at + field.value_len
+            while next_member(&at, end, &member, &n):
+                if not is_token(member, n):
+                    return -BAD_REQUEST
+                name = field_name(member, n)
+                if name != F_OTHER:
+                    listed.known |= 1 << name
+                elif n != 5 or not equals_lower(member, b"close", 5):
+                    if listed.n == MAX_LISTED:
+                        return -BAD_REQUEST
+                    listed.at[listed.n] = member - buf
+                    listed.length[listed.n] = n
+                    listed.n += 1
+        field += 1
+    return 0
+
+
+cdef bint is_listed(const Listed *listed, const char *buf, const Field *field) noexcept nogil:
+    cdef uint32_t i
+    for i in range(listed.n):
+        if (listed.length[i] == field.name_len
+                and is_same(buf + listed.at[i], buf + field.start, field.name_len)):
+            return True
+    return False
+
+
+cdef bint is_same(const char *a, const char *b, size_t n) noexcept nogil:
+    cdef size_t i
+    for i in range(n):
+        if to_lower(a[i]) != to_lower(b[i]):
+            return False
+    return True
+
+
+# Written as we would write it? A length or coding in odd dress ("\tchunked", "007") is one
+# that the next reader may not recognise, and then it sees another message than we did.
+cdef bint is_canonical(const char *buf, const Field *field) noexcept nogil:
+    cdef const char *value = buf + field.value
+    if (field.value != field.start + field.name_len + 2 or (value - 1)[0] != c' '
+            or field.end != field.value + field.value_len + 2):
+        return False
+    if field.name == F_TRANSFER_ENCODING:
+        return memcmp(value, b"chunked", 7) == 0
+    return value[0] != c'0' or field.value_len == 1
+
+
+cdef char *put_canonical(char *o, const char *buf, const Field *field) noexcept nogil:
+    cdef const char *value = buf + field.value
+    cdef uint32_t n = field.value_len
+    if field.name == F_TRANSFER_ENCODING:
+        return put(o, b"Transfer-Encoding: chunked\r\n", 28)
+    while n > 1 and value[0] == c'0':
+        value += 1
+        n -= 1
+    o = put(o, b"Content-Length: ", 16)
+    o = put(o, value, n)
+    return put(o, b"\r\n", 2)
+
+
+# Via = #( received-protocol RWS received-by [ RWS comment ] ), RFC 9110 section 7.6.3.
+# LOOP_DETECTED if a received-by is our pseudonym (R20), BAD_REQUEST if a comment does not
+# end, for then nobody knows where the members do.
+cdef int find_loop(const Head *head, const char *buf, const char *pseudonym,
+                   size_t pseudonym_len) noexcept nogil:
+    cdef uint32_t left = head.count[F_VIA]
+    cdef const Field *field = head.fields + head.first[F_VIA] - 1
+    cdef const char *p
+    cdef const char *end
+    cdef const char *word
+    cdef int words, depth
+    while left:
+        if field.name == F_VIA:
+            left -= 1
+            p = buf + field.value
+            end = p + field.value_len
+            words = 0
+            while p < end:
+                if p[0] == c',':
+                    words = 0
+                    p += 1
+                elif p[0] == c' ' or p[0] == c'\t':
+                    p += 1
+                elif p[0] == c'(':
+                    depth = 0
+                    while p < end:
+                        if p[0] == c'\\':
+                            p += 1
+                        elif p[0] == c'(':
+                            depth += 1
+                        elif p[0] == c')':
+                            depth -= 1
+                        p += 1
+                        if depth == 0:
+                            break
+                    if depth:
+                        return -BAD_REQUEST
+                else:
+                    word = p
+                    while p < end and not (p[0] == c',' or p[0] == c' ' or p[0] == c'\t'
+                                           or p[0] == c'('):
+                        p += 1
+                    words += 1
+                    if (words == 2 and <size_t>(p - word) == pseudonym_len
+                            and is_same(word, pseudonym, pseudonym_len)):
+                        return -LOOP_DETECTED
+        field += 1
+    return 0
+
+
+# For tests and tools.
+
+def rewrite_request(source, pseudonym=b"cutthrough", upgrade=False, cap=None):
+    """Returns (head, path) as bytes, or a refusal's label, for a whole, valid head."""
+    cdef Head head
+    cdef Target target
+    cdef HeadLimits limits = HeadLimits(65536, 65536, MAX_FIELDS)
+    cdef size_t n
+    cdef const char *buf = text_of(source, &n)
+    cdef uint32_t path_at, path_len
+    if parse_request(&head, buf, n, 0, &limits) <= 0:
+        raise ValueError("not a whole, valid request head")
+    cdef int got = read_target(&target, &head, buf)
+    if got < 0:
+        return label_of(-got).decode()
+    cdef bytearray out = bytearray(head.length + REWRITE_ROOM if cap is None else cap)
+    got = build_request_head(out, len(out), &head, buf, &target, pseudonym, len(pseudonym),
+                             upgrade, &path_at, &path_len)
+    if got < 0:
+        return label_of(-got).decode()
+    return bytes(out[:got]), bytes(out[path_at:path_at + path_len])
+
+
+def rewrite_response(source, pseudonym=b"cutthrough", close=False, chunked=True,
+                     upgrade=False, cap=None):
+    """Returns the head as bytes, or a refusal's label, for a whole, valid head."""
+    cdef Head head
+    cdef HeadLimits limits = HeadLimits(65536, 65536, MAX_FIELDS)
+    cdef size_t n
+    cdef const char *buf = text_of(source, &n)
+    if parse_response(&head, buf, n, 0, &limits) <= 0:
+        raise ValueError("not a whole, valid response head")
+    cdef bytearray out = bytearray(head.length + REWRITE_ROOM if cap is None else cap)
+    cdef int got = build_response_head(out, len(out), &head, buf, pseudonym, len(pseudonym),
+                                       close, chunked, upgrade)
+    return label_of(-got).decode() if got < 0 else bytes(out[:got])

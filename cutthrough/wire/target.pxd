@@ -1,0 +1,42 @@
+"""Request targets: bytes -> canonical host, port, path (R16, R25; RFC 9112 section 3.2)."""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from cutthrough.wire.http1 cimport Head
+
+cdef enum Form:
+    FORM_ORIGIN = 0         # /path?query
+    FORM_ABSOLUTE           # http://host:port/path?query
+    FORM_AUTHORITY          # host:port, CONNECT only
+    FORM_ASTERISK           # *, OPTIONS only
+
+cdef enum HostKind:
+    HOST_NAME = 0
+    HOST_IPV4
+    HOST_IPV6
+
+cdef enum:
+    MAX_HOST = 255          # RFC 1035: 253 and a terminator; an IPv6 literal is at most 45
+
+cdef struct Target:
+    uint8_t form            # Form
+    uint8_t host_kind       # HostKind
+    uint16_t port
+    uint16_t host_len
+    uint8_t address[16]     # HOST_IPV4: first 4 bytes; HOST_IPV6: 16; network order
+    # Canonical: lower case, no trailing dot, no brackets, NUL-terminated; numeric IPv4
+    # forms as dotted quad, IPv6 as RFC 5952. Origin form without Host (1.0): empty.
+    char host[MAX_HOST + 1]
+    uint32_t path           # offset of path-and-query in the head's buffer
+    uint32_t path_len       # 0: the empty path of an absolute form
+
+# Reads head.target by the method: 0, or minus the Outcome. The Host field is checked too:
+# more than one, a missing one in HTTP/1.1, or one that cannot be read is BAD_REQUEST; in
+# absolute and authority form its value is otherwise ignored (R16: the target wins).
+cdef int read_target(Target *target, const Head *head, const char *buf) noexcept nogil
+# host[:port] -> host, host_kind, address, port (default_port 0: a port is required).
+# 0, or minus BAD_TARGET. No userinfo, no path, whole input.
+cdef int parse_authority(Target *target, const char *text, size_t n,
+                         int default_port) noexcept nogil
+# Writes host[:port] as it stands in a Host field: brackets round IPv6, no port if it
+# equals default_port. Returns bytes written; out has room for MAX_HOST + 9.
+cdef int build_authority(char *out, const Target *target, int default_port) noexcept nogil

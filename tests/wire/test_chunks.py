@@ -1,0 +1,150 @@
+"""The chunk scanner: the same answer however the body is cut."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutthrough.wire.framing import ChunkScanner
+from tests.wire.cases import Case, as_params
+from tests.wire.replay import octets, scan, scan_every_way
+
+MAX_CHUNK_LINE = 4096
+MAX_TRAILER_BYTES = 8192
+
+
+@pytest.mark.parametrize("case", as_params("chunked"))
+def test_chunked_body_is_read_as_told(case: Case) -> None:
+    body = case.octets("chunked")
+    if "refused" in case.blocks:
+        assert scan_every_way(ChunkScanner, body, False) == "bad_framing"
+        assert scan_every_way(ChunkScanner, body, True) == "bad_framing"
+        return
+    out, consumed = scan_every_way(ChunkScanner, body, False)
+    assert out == case.octets("frame")
+    data, also = scan_every_way(ChunkScanner, body, True)
+    assert data == case.octets("data")
+    assert consumed == also
+    assert body[:consumed].endswith(b"\r\n\r\n")
+    for more in (b"", b"\0", b"GET / HTTP/1.1\r\n\r\n"):
+        assert scan(ChunkScanner, [body[:consumed] + more], False) == (out, consumed)
+
+
+@pytest.mark.parametrize("body", [
+    b"", b"5", b"5\r", b"5\r\nhell", b"5\r\nhello\r\n", b"0\r\n", b"0\r\n\r",
+    b"0\r\nA: b\r\n", b"5;a"])
+def test_body_that_is_not_whole_is_not_done(body: bytes) -> None:
+    chunks = ChunkScanner()
+    consumed, out = chunks.feed(body)
+    assert consumed == len(body)
+    assert not chunks.done
+    assert out == body.replace(b";a", b"")
+
+
+def test_nothing_is_consumed_after_the_end() -> None:
+    chunks = ChunkScanner()
+    assert chunks.feed(b"0\r\n\r\n") == (5, b"0\r\n\r\n")
+    assert chunks.feed(b"0\r\n\r\n") == (0, b"")
+    assert chunks.done
+
+
+@pytest.mark.parametrize(("digits", "good"), [
+    ("f" * 15, True), ("0" * 14 + "1", True), ("f" * 16, False), ("f" * 17, False),
+    ("1" + "0" * 16, False), ("0" * 16, False)])
+def test_size_has_at_most_15_digits(digits: str, good: bool) -> None:
+    # R11: HAProxy CVE-2021-40346 was a counter that wrapped round.
+    for pieces in ([f"{digits}\r\n".encode()], octets(f"{digits}\r\n".encode())):
+        chunks = ChunkScanner()
+        refused = any(isinstance(chunks.feed(piece), str) for piece in pieces)
+        assert refused is not good
+
+
+def test_size_line_has_a_limit() -> None:
+    line = b"1;" + b"x" * (MAX_CHUNK_LINE - 1)
+    assert ChunkScanner().feed(line) == (len(line), b"1")
+    assert ChunkScanner().feed(line + b"x") == "bad_framing"
+    chunks = ChunkScanner()
+    for octet in octets(line):
+        assert chunks.feed(octet)[0] == 1
+    assert chunks.feed(b"x") == "bad_framing"
+
+
+def test_limit_of_the_size_line_begins_anew_with_each() -> None:
+    line = b"1;" + b"x" * 4000 + b"\r\ny\r\n"
+    out, _ = scan(ChunkScanner, [line * 5 + b"0\r\n\r\n"], True)
+    assert out == b"yyyyy"
+
+
+@pytest.mark.parametrize(
+    "trailer", [b"A: " + b"x" * 9000, b"x" * 9000, b"A:b\r\n" * 2000])
+def test_trailer_section_has_a_limit(trailer: bytes) -> None:
+    chunks = ChunkScanner()
+    most = b"0\r\n" + trailer[:MAX_TRAILER_BYTES]
+    assert chunks.feed(most) == (len(most), most)
+    assert chunks.feed(trailer[MAX_TRAILER_BYTES:]) == "bad_framing"
+
+
+@pytest.mark.parametrize("name", [
+    "Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive",
+    "Proxy-Connection", "TE", "Trailer", "Upgrade", "Via", "Proxy-Authorization",
+    "Proxy-Authenticate", "Proxy-Authentication-Info"])
+def test_field_that_must_not_come_in_trailers_is_refused(name: str) -> None:
+    for spelling in (name, name.lower(), name.upper()):
+        body = f"0\r\nX: y\r\n{spelling}: z\r\n\r\n".encode()
+        assert scan_every_way(ChunkScanner, body, False) == "bad_framing"
+    for other in (name + "x", "x" + name, name[1:]):
+        body = f"0\r\n{other}: z\r\n\r\n".encode()
+        assert scan(ChunkScanner, [body], False) == (body, len(body))
+
+
+class Body:
+    """A chunked body made with what it should come to."""
+
+    def __init__(self, chunks: list[bytes], extension: bytes, trailers: bytes) -> None:
+        def line(n: int, dressed: bytes) -> bytes:
+            return b"%x" % n + dressed + b"\r\n"
+
+        def written(dressed: bytes) -> bytes:
+            return b"".join(line(len(c), dressed) + c + b"\r\n" for c in chunks) + line(
+                0, dressed) + trailers + b"\r\n"
+
+        self.data = b"".join(chunks)
+        self.wire = written(extension)
+        self.frame = written(b"")
+
+
+BODIES = st.builds(
+    Body, st.lists(st.binary(min_size=1, max_size=40), max_size=5),
+    st.sampled_from([b"", b";", b";a=b", b'; x="y z"']),
+    st.sampled_from([b"", b"A:\r\n", b"Digest: x\r\nB: \xff\t\r\n"]))
+
+
+@given(BODIES, st.lists(st.integers(1, 30), max_size=40), st.booleans())
+@settings(deadline=None)
+def test_any_body_in_any_pieces_comes_to_its_data(body, cuts, decode) -> None:
+    pieces, rest = [], body.wire
+    for cut in cuts:
+        pieces.append(rest[:cut])
+        rest = rest[cut:]
+    got = scan(ChunkScanner, [piece for piece in [*pieces, rest] if piece], decode)
+    assert got == (body.data if decode else body.frame, len(body.wire))
+
+
+@given(BODIES, st.integers(0, 200), st.binary(min_size=1, max_size=2), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_damaged_body_is_read_alike_whole_and_byte_by_byte(
+    body, at, damage, decode
+) -> None:
+    wire = body.wire[:at] + damage + body.wire[at + 1:] + b"0\r\n\r\n"
+
+    def read(pieces: list[bytes]) -> tuple[bytes, bool, bool]:
+        chunks, out = ChunkScanner(decode), b""
+        for piece in pieces:
+            got = chunks.feed(piece)
+            if isinstance(got, str):
+                return b"", False, True
+            out += got[1]
+            if chunks.done:
+                break
+        return out, chunks.done, False
+
+    assert read([wire]) == read(octets(wire))

@@ -1,0 +1,187 @@
+"""How long a body is: RFC 9112 section 6.3, and what of it is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cutthrough.wire.framing import read_framing
+
+# Numbers of http1.pxd.
+GET, HEAD, POST, CONNECT = 1, 2, 3, 8
+LONGEST = 2**63 - 1
+
+
+def request(*fields: str, line: str = "POST / HTTP/1.1") -> tuple[str, int, bool] | str:
+    return read_framing("\r\n".join([line, *fields, "", ""]).encode("latin-1"))
+
+
+def response(
+    *fields: str, line: str = "HTTP/1.1 200 OK", method: int = GET
+) -> tuple[str, int, bool] | str:
+    return read_framing("\r\n".join([line, *fields, "", ""]).encode("latin-1"), method)
+
+
+@pytest.mark.parametrize(("fields", "framing"), [
+    ([], ("none", 0, True)),
+    (["Content-Length: 0"], ("none", 0, True)),
+    (["Content-Length: 5"], ("length", 5, True)),
+    (["CONTENT-LENGTH: 0005"], ("length", 5, True)),
+    (["Content-Length: 9223372036854775807"], ("length", LONGEST, True)),
+    (["Transfer-Encoding: chunked"], ("chunked", 0, True)),
+    (["transfer-encoding:CHUNKED \t"], ("chunked", 0, True)),
+])
+def test_request_has_the_body_that_its_fields_say(fields: list[str], framing) -> None:
+    assert request(*fields) == framing
+
+
+@pytest.mark.parametrize("value", [
+    "", "-1", "+5", "5 5", "5,5", "5, 5", "5, 6", "5,", ",5", "0x5", "5.0", "5e1",
+    "five", '"5"', "5;", "\xb5", "9223372036854775808", "18446744073709551621",
+    "99999999999999999999", "00000000000000000005"])
+def test_length_that_is_no_number_of_ours_is_refused(value: str) -> None:
+    # R7, R11.
+    assert request(f"Content-Length: {value}") == "bad_framing"
+    assert response(f"Content-Length: {value}") == "bad_response_framing"
+
+
+@pytest.mark.parametrize("fields", [
+    ["Content-Length: 5", "Content-Length: 5"],
+    ["Content-Length: 5", "Content-Length: 6"],
+    ["Content-Length: 5", "X: y", "content-length: 0"],
+    ["Content-Length: 0", "Content-Length:"],
+    ["Content-Length: 5", "Transfer-Encoding: chunked"],
+    ["Transfer-Encoding: chunked", "Content-Length: 5"],
+    ["Transfer-Encoding: chunked", "Content-Length: 0"],
+    ["Transfer-Encoding: gzip, chunked", "Content-Length: 5"],
+    ["Transfer-Encoding: identity", "Content-Length: 5"],
+])
+def test_two_lengths_are_refused(fields: list[str]) -> None:
+    # R7, R18: equal ones too, for the next reader may take the other field.
+    assert request(*fields) == "bad_framing"
+    assert response(*fields) == "bad_response_framing"
+    assert response(*fields, method=HEAD) == "bad_response_framing"
+
+
+@pytest.mark.parametrize("codings", [
+    [""], [","], ["identity"], ["gzip"], ["chunked, gzip"], ["chunked, chunked"],
+    ["chunked;q=1"], ["chunked, identity"], ["xchunked"], ["chunked x"], ["x chunked"],
+    ['"chunked"'], ["chunked", "chunked"], ["chunked", "gzip"], ["chunked,"],
+    [",chunked"], ["gzip;, chunked"], ["chunk\xebd"], ["chunked", ""], ["", "chunked"]])
+def test_coding_that_does_not_end_in_one_chunked_is_refused(codings: list[str]) -> None:
+    # R8.
+    fields = [f"Transfer-Encoding: {value}" for value in codings]
+    assert request(*fields) == "bad_framing"
+    assert response(*fields) == "bad_response_framing"
+
+
+@pytest.mark.parametrize("codings", [
+    ["gzip, chunked"], ["gzip", "chunked"], ["gzip, deflate,CHUNKED"],
+    ["identity, chunked"]])
+def test_coding_below_chunked_is_not_supported(codings: list[str]) -> None:
+    fields = [f"Transfer-Encoding: {value}" for value in codings]
+    assert request(*fields) == "unsupported_coding"
+    assert response(*fields) == "bad_response_framing"
+
+
+@pytest.mark.parametrize(("line", "method"), [
+    ("HTTP/1.1 304 Same", GET), ("HTTP/1.1 200 OK", HEAD), ("HTTP/1.1 204 None", GET)])
+@pytest.mark.parametrize("field", [
+    "Content-Length: x", "Content-Length: 5\r\nContent-Length: 5",
+    "Content-Length: 0\r\nTransfer-Encoding: chunked", "Transfer-Encoding: gzip"])
+def test_length_of_a_body_that_is_not_sent_must_be_one_too(line, method, field) -> None:
+    # R18: the fields go on, and the next reader may not know why there is no body.
+    assert response(field, line=line, method=method) == "bad_response_framing"
+
+
+def test_transfer_coding_in_http_1_0_is_refused() -> None:
+    # R5: a reader of that version sees a body that ends with the connection.
+    field = "Transfer-Encoding: chunked"
+    assert request(field, line="POST / HTTP/1.0") == "bad_framing"
+    assert response(field, line="HTTP/1.0 200 OK") == "bad_response_framing"
+
+
+@pytest.mark.parametrize(("field", "framing"), [
+    ("Content-Length: 0", ("none", 0, True)),
+    ("Content-Length: 1", "bad_framing"),
+    ("Content-Length: x", "bad_framing"),
+    ("Transfer-Encoding: chunked", "bad_framing"),
+    ("Transfer-Encoding: gzip, chunked", "unsupported_coding"),
+    ("Transfer-Encoding: gzip", "bad_framing"),
+])
+def test_connect_has_no_body(field: str, framing) -> None:
+    # R2.
+    assert request(field, line="CONNECT a:443 HTTP/1.1") == framing
+
+
+@pytest.mark.parametrize(("fields", "persistent"), [
+    ([], True),
+    (["Connection: keep-alive"], True),
+    (["Connection: closed"], True),
+    (["X-Connection: close"], True),
+    (["Connection: close"], False),
+    (["Connection: CLOSE"], False),
+    (["Connection: x,close ,y"], False),
+    (["Connection: keep-alive", "Connection: close"], False),
+    (["Connection: keep-alive", "Proxy-Connection: close"], False),
+])
+def test_connection_goes_on_unless_somebody_says_close(fields, persistent) -> None:
+    assert request(*fields)[2] is persistent
+    assert response(*fields, "Content-Length: 1")[2] is persistent
+
+
+def test_connection_of_http_1_0_never_goes_on() -> None:
+    # RFC 9112 section 9.3: a proxy must not keep one alive, whatever it asks.
+    field = "Connection: keep-alive"
+    assert request(field, line="GET / HTTP/1.0") == ("none", 0, False)
+    answer = response(field, "Content-Length: 5", line="HTTP/1.0 200 OK")
+    assert answer == ("length", 5, False)
+
+
+@pytest.mark.parametrize(("line", "method", "fields", "framing"), [
+    ("HTTP/1.1 200 OK", GET, [], ("until-close", 0, False)),
+    ("HTTP/1.1 200 OK", POST, ["Content-Length: 5"], ("length", 5, True)),
+    ("HTTP/1.1 200 OK", GET, ["Content-Length: 0"], ("none", 0, True)),
+    ("HTTP/1.1 200 OK", GET, ["Transfer-Encoding: chunked"], ("chunked", 0, True)),
+    ("HTTP/1.0 200 OK", GET, [], ("until-close", 0, False)),
+    ("HTTP/1.1 404 No", GET, [], ("until-close", 0, False)),
+    ("HTTP/1.1 205 Reset", GET, [], ("until-close", 0, False)),
+    ("HTTP/1.1 200 OK", HEAD, [], ("none", 0, True)),
+    ("HTTP/1.1 200 OK", HEAD, ["Content-Length: 5"], ("none", 0, True)),
+    ("HTTP/1.1 200 OK", HEAD, ["Transfer-Encoding: chunked"], ("none", 0, True)),
+    ("HTTP/1.1 304 Same", GET, [], ("none", 0, True)),
+    ("HTTP/1.1 304 Same", GET, ["Content-Length: 5"], ("none", 0, True)),
+    ("HTTP/1.1 204 None", GET, [], ("none", 0, True)),
+    ("HTTP/1.1 204 None", GET, ["Content-Length: 0"], ("none", 0, True)),
+    ("HTTP/1.1 100 Continue", POST, [], ("none", 0, True)),
+    ("HTTP/1.1 101 Switch", GET, ["Upgrade: x"], ("none", 0, True)),
+    ("HTTP/1.1 200 OK", CONNECT, [], ("none", 0, True)),
+    # RFC 9112 section 6.3, rule 2: both are ignored there.
+    ("HTTP/1.1 200 OK", CONNECT, ["Content-Length: 5"], ("none", 0, True)),
+    ("HTTP/1.1 299 OK", CONNECT, ["Transfer-Encoding: chunked"], ("none", 0, True)),
+    ("HTTP/1.1 407 No", CONNECT, ["Content-Length: 5"], ("length", 5, True)),
+])
+def test_response_has_the_body_that_status_and_method_allow(
+    line, method, fields, framing
+) -> None:
+    # R17.
+    assert response(*fields, line=line, method=method) == framing
+
+
+@pytest.mark.parametrize("line", [
+    "HTTP/1.1 100 Continue", "HTTP/1.1 101 Switch", "HTTP/1.1 103 Hints",
+    "HTTP/1.1 199 X", "HTTP/1.1 204 None"])
+@pytest.mark.parametrize("field", ["Content-Length: 5", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("method", [GET, HEAD, POST])
+def test_length_where_none_may_stand_is_refused(line, field, method) -> None:
+    # R17: RFC 9112 section 6.1, RFC 9110 section 8.6. The bytes behind such a head are
+    # a body to one reader and the next response to another.
+    assert response(field, line=line, method=method) == "bad_response_framing"
+
+
+@given(st.text("0123456789", max_size=25) | st.integers(0, 2**70).map(str))
+def test_length_is_the_number_or_a_refusal(digits: str) -> None:
+    answer = request(f"Content-Length: {digits}")
+    if 1 <= len(digits) <= 19 and int(digits) <= LONGEST:
+        assert answer == ("length" if int(digits) else "none", int(digits), True)
+    else:
+        assert answer == "bad_framing"

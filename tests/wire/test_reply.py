@@ -1,0 +1,81 @@
+"""Replies of the proxy's own: constants that say what they must."""
+
+from email.parser import BytesHeaderParser
+from http import HTTPStatus
+
+import pytest
+
+from cutthrough.outcome import TABLE
+from cutthrough.wire.framing import read_framing
+from cutthrough.wire.http1 import read_response
+from cutthrough.wire.reply import render
+
+WITH_REPLY = [row for row in TABLE if row.status]
+WITHOUT = [row for row in TABLE if not row.status]
+GET, HEAD = 1, 2
+
+
+def each(rows):
+    named = [pytest.param(row, id=row.label) for row in rows]
+    return pytest.mark.parametrize("row", named)
+
+
+def fields_of(reply: bytes):
+    return BytesHeaderParser().parsebytes(reply.split(b"\r\n", 1)[1])
+
+
+@each(WITHOUT)
+def test_outcome_without_status_has_no_reply(row) -> None:
+    assert render(row.label) == b""
+
+
+@each(WITH_REPLY)
+def test_reply_is_a_response_that_our_own_parser_reads(row) -> None:
+    reply = render(row.label)
+    head = read_response(reply)
+    assert (head["status"], head["minor"]) == (row.status, 1)
+    assert head["reason"].decode() == HTTPStatus(row.status).phrase
+    content = reply[head["length"]:]
+    assert read_framing(reply, GET) == ("length", len(content), False)
+    assert content.startswith(f"{row.status} {row.label}: {row.meaning}".encode())
+    assert content.count(b"\n") == 1
+    assert content.endswith(b"\n")
+
+
+@each(WITH_REPLY)
+def test_reply_without_body_keeps_its_length(row) -> None:
+    # RFC 9110 section 9.3.2: HEAD is answered with the fields of GET.
+    whole, head = render(row.label), render(row.label, body=False)
+    assert whole.startswith(head)
+    assert head.endswith(b"\r\n\r\n")
+    assert read_framing(head, HEAD) == ("none", 0, False)
+
+
+@each(WITH_REPLY)
+def test_reply_says_close_only_when_it_closes(row) -> None:
+    assert fields_of(render(row.label, close=True))["Connection"] == "close"
+    assert fields_of(render(row.label, close=False))["Connection"] is None
+    assert read_framing(render(row.label, close=False), GET)[2]
+
+
+@each(WITH_REPLY)
+def test_details_are_for_known_users(row) -> None:
+    # RFC 9209 section 2.1.5.
+    status = fields_of(render(row.label))["Proxy-Status"]
+    assert status == f"cutthrough; error={row.token}"
+    told = fields_of(render(row.label, known_user=True))["Proxy-Status"]
+    assert told == f'{status}; details="{row.label}"'
+
+
+@each(WITH_REPLY)
+def test_challenge_stands_in_407_and_retry_after_in_503(row) -> None:
+    fields = fields_of(render(row.label))
+    challenge = 'Basic realm="cutthrough", charset="UTF-8"'
+    assert fields["Proxy-Authenticate"] == (challenge if row.status == 407 else None)
+    assert fields["Retry-After"] == ("1" if row.status == 503 else None)
+    assert fields["Cache-Control"] == "no-store"
+
+
+def test_reply_for_a_label_that_is_none_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        render("no_such_outcome")

@@ -1,0 +1,143 @@
+"""Heads as they go on: what is dropped, what is added, and what never gets out."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutthrough.wire.http1 import read_request, read_response
+from cutthrough.wire.rewrite import rewrite_request, rewrite_response
+from tests.wire.cases import Case, as_params
+from tests.wire.replay import guarded
+
+ROOM = 512      # REWRITE_ROOM of rewrite.pxd
+HOP_BY_HOP = {
+    b"connection", b"proxy-connection", b"keep-alive", b"te", b"upgrade",
+    b"proxy-authorization", b"proxy-authenticate", b"proxy-authentication-info"}
+
+
+def rewritten(case: Case) -> bytes | str:
+    flags = dict.fromkeys(case.words("flags") if "flags" in case.blocks else [], True)
+    if "request" in case.blocks:
+        got = rewrite_request(guarded().place(case.octets("request")), **flags)
+        return got if isinstance(got, str) else got[0]
+    flags.setdefault("chunked", False)
+    return rewrite_response(guarded().place(case.octets("response")), **flags)
+
+
+@pytest.mark.parametrize(
+    "case", as_params("rewrite", "rewrite-refused", "rewrite-response"))
+def test_head_goes_on_as_told(case: Case) -> None:
+    if "refused" in case.blocks:
+        assert rewritten(case) == case.blocks["refused"].strip()
+    else:
+        assert rewritten(case) == case.octets("sent")
+
+
+@pytest.mark.parametrize(("line", "path"), [
+    (b"GET http://a/b?c HTTP/1.1", b"/b?c"), (b"GET http://a HTTP/1.1", b"/"),
+    (b"PROPFIND http://a?c HTTP/1.1", b"/?c"), (b"OPTIONS http://a HTTP/1.1", b"*"),
+    (b"OPTIONS * HTTP/1.1", b"*"), (b"GET //b HTTP/1.1", b"//b")])
+def test_path_is_told_to_the_caller(line: bytes, path: bytes) -> None:
+    head, told = rewrite_request(line + b"\r\nHost: a\r\n\r\n")
+    assert told == path
+    assert head.split(b" ")[1] == path
+
+
+def test_head_does_not_go_on_without_room() -> None:
+    head = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"
+    assert not isinstance(rewrite_request(head, cap=len(head) + ROOM), str)
+    for cap in (0, len(head), len(head) + ROOM - 1):
+        assert rewrite_request(head, cap=cap) == "head_too_large"
+        answer = b"HTTP/1.1 200 \r\nA: 1234567\r\n\r\n"
+        assert rewrite_response(answer, cap=min(cap, len(answer) + ROOM - 1)) == (
+            "response_head_too_large")
+
+
+@pytest.mark.parametrize(("length", "good"), [(1, True), (64, True), (65, False)])
+def test_pseudonym_has_at_most_64_octets(length: int, good: bool) -> None:
+    head = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"
+    got = rewrite_request(head, pseudonym=b"p" * length)
+    assert (got != "head_too_large") is good
+
+
+def test_growth_is_bounded_by_the_room_promised() -> None:
+    # The most that a rewrite can add: the longest name where no Host was, the longest
+    # port, the longest pseudonym, an upgrade.
+    name = b".".join([b"x" * 63] * 3 + [b"y" * 61])
+    head = b"GET / HTTP/1.1\r\nHost:" + name + b":65535\r\nUpgrade:x\r\n\r\n"
+    sent, _ = rewrite_request(head, pseudonym=b"p" * 64, upgrade=True)
+    assert len(sent) <= len(head) + ROOM
+    sent, _ = rewrite_request(b"GET http://%b:65535 HTTP/1.0\r\n\r\n" % name)
+    assert len(sent) <= len(head) + ROOM
+
+
+def test_connection_may_name_32_unknown_fields_and_no_more() -> None:
+    def head(n: int) -> bytes:
+        names = b",".join(b"x-%d" % i for i in range(n))
+        fields = b"".join(b"X-%d: y\r\n" % i for i in range(n))
+        return (b"GET http://a/ HTTP/1.1\r\nHost: a\r\n" + fields
+                + b"Connection: close, " + names + b"\r\n\r\n")
+
+    sent, _ = rewrite_request(head(32))
+    assert sent == b"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.1 cutthrough\r\n\r\n"
+    assert rewrite_request(head(33)) == "bad_request"
+
+
+def listed_in(fields: list[tuple[bytes, bytes, int]]) -> set[bytes]:
+    values = [value for name, value, _ in fields
+              if name.lower() in (b"connection", b"proxy-connection")]
+    return {member.strip().lower() for value in values for member in value.split(b",")}
+
+
+# The slow obvious twin: which fields go on, by the words of RFC 9110 section 7.6.1.
+def kept(fields: list[tuple[bytes, bytes, int]], also: set[bytes]) -> list[tuple]:
+    protected = {b"host", b"content-length", b"transfer-encoding", b"via"}
+    gone = HOP_BY_HOP | (listed_in(fields) - protected) | also
+    return [(name, value) for name, value, _ in fields if name.lower() not in gone]
+
+
+NAMES = st.sampled_from(
+    ["A", "X-B", "x-b", "Accept", "Cookie", "Date", "Via", "Expect", "Trailer",
+     "Keep-Alive", "TE", "Upgrade", "Proxy-Authorization", "Proxy-Connection",
+     "Connection"])
+MEMBERS = st.lists(
+    st.sampled_from(["close", "a", "X-B", "via", "Host", "cookie", "date", ""]),
+    max_size=3).map(",".join)
+FIELDS = st.lists(st.tuples(NAMES, MEMBERS), max_size=12).map(
+    lambda fields: "".join(f"{name}: {value}\r\n" for name, value in fields).encode())
+
+
+@given(FIELDS)
+@settings(max_examples=300)
+def test_request_fields_go_on_in_order_or_not_at_all(fields: bytes) -> None:
+    head = b"GET http://a/ HTTP/1.1\r\nHost: b\r\n" + fields + b"\r\n"
+    sent, _ = rewrite_request(guarded().place(head))
+    expected = kept(read_request(head)["fields"], {b"host", b"trailer"})
+    got = [field[:2] for field in read_request(sent)["fields"]]
+    assert got == [(b"Host", b"a"), *expected, (b"Via", b"1.1 cutthrough")]
+
+
+@given(FIELDS, st.booleans(), st.booleans())
+@settings(max_examples=300)
+def test_response_fields_go_on_in_order_or_not_at_all(fields, close, chunked) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" + fields + b"\r\n"
+    sent = rewrite_response(guarded().place(head), close=close, chunked=chunked)
+    also = set() if chunked else {b"trailer", b"transfer-encoding"}
+    expected = kept(read_response(head)["fields"], also)
+    if close:
+        expected.append((b"Connection", b"close"))
+    got = [field[:2] for field in read_response(sent)["fields"]]
+    assert got == [*expected, (b"Via", b"1.1 cutthrough")]
+
+
+def test_credentials_for_us_never_go_on() -> None:
+    # R15, in whatever case and company.
+    secret = b"Basic dXNlcm5hbWU6cGFzc3dvcmQ="
+    field = b"Proxy-Authorization"
+    for name in (field, field.lower(), field.upper(), field.swapcase()):
+        for company in (b"", b"A: b\r\n", b"Connection: keep-alive\r\n"):
+            for flags in ({}, {"upgrade": True}):
+                head = (b"GET http://a/ HTTP/1.1\r\n" + company + b"Host: a\r\n" + name
+                        + b":" + secret + b"\r\n" + company + b"\r\n")
+                sent, _ = rewrite_request(head, **flags)
+                assert secret not in sent
