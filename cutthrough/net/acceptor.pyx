@@ -1,0 +1,89 @@
+# cython: language_level=3
+"""Incoming connections: a batch of accept4 calls for each wake-up.
+
+Without descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM) accepting pauses, what is
+idle is shed, and accepting begins again a moment later: the worker neither ends nor spins
+(R32). The kernel's queue holds the callers meanwhile.
+"""
+
+import logging
+import os
+
+from cutthrough.net cimport linux
+from cutthrough.net.inet cimport Address, from_sockaddr
+from cutthrough.net.linux cimport (
+    EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM, errno, sockaddr, sockaddr_storage, socklen_t)
+from cutthrough.net.poller cimport Endpoint, Poller
+from cutthrough.net.sysio cimport sys_close
+
+cdef enum:
+    ACCEPTS = 64            # a turn; the level-triggered set brings us back for the rest
+    PAUSE_MS = 100
+
+log = logging.getLogger("cutthrough")
+
+
+cdef class Sink:
+
+    cdef int on_accept(self, int fd, const Address *client) except -1:
+        linux.close(fd)
+        return 0
+
+    cdef int shed(self) except -1:
+        return 0
+
+
+cdef class Acceptor(Endpoint):
+
+    def __init__(self, Poller poller, listener, Sink sink):
+        """Accepts from the listening socket `listener`, which stays its owner's."""
+        self.sink = sink
+        self.listener = listener
+        self.sock.fd = os.dup(listener.fileno())
+        poller.add_level(self)
+
+    cdef int on_ready(self) except -1:
+        cdef sockaddr_storage name
+        cdef socklen_t name_len
+        cdef Address client
+        cdef int fd, i
+        for i in range(ACCEPTS):
+            name_len = sizeof(name)
+            fd = linux.accept4(self.sock.fd, <sockaddr *>&name, &name_len,
+                               linux.SOCK_NONBLOCK | linux.SOCK_CLOEXEC)
+            if fd < 0:
+                if errno in (EMFILE, ENFILE, ENOBUFS, ENOMEM):
+                    return self._starved(errno)
+                if errno == EAGAIN:
+                    return 0
+                continue                # ECONNABORTED and its like: that caller is gone
+            self.accepted += 1
+            from_sockaddr(&name, &client)
+            self.sink.on_accept(fd, &client)
+            if self.sock.fd < 0:
+                return 0                # told to stop meanwhile
+        return 0
+
+    cdef int on_deadline(self) except -1:
+        self.paused = False
+        self.poller.want_level(self, True)
+        return 0
+
+    cdef int on_fault(self) except -1:
+        return 0                        # R34: a caller's fault never ends the accepting
+
+    cdef int _starved(self, int error) except -1:
+        cdef int shed = self.sink.shed()
+        self.failed += 1
+        self.paused = True
+        self.poller.want_level(self, False)
+        self.set_deadline(PAUSE_MS)
+        if self.failed & (self.failed - 1) == 0:        # 1, 2, 4, 8 …: never a flood
+            log.warning("accept: %s (%d times so far); closed %d idle connections, "
+                        "accepting again in %d ms",
+                        os.strerror(error), self.failed, shed, PAUSE_MS)
+        return 0
+
+    def stop(self):
+        """Accepts no more. What is queued stays with the listening socket."""
+        self.close()

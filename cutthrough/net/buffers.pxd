@@ -1,0 +1,32 @@
+"""Blocks of memory for bytes that have to wait, and the one scratch buffer for those that do not."""
+
+from libc.stdint cimport uint32_t
+
+cdef enum:
+    # 16 KiB is the longest head (h11's limit), REWRITE_ROOM and a little more on top
+    HEAD_BLOCK = 16384 + 1024
+    # One read of the copying relay: 64 KiB; a rewritten head may stand before it
+    COPY_BYTES = 65536
+    COPY_BLOCK = COPY_BYTES + HEAD_BLOCK
+
+cdef struct Block:
+    Block *next
+    uint32_t size           # room for bytes behind this struct
+    uint32_t start          # first byte held
+    uint32_t end            # one past the last
+
+cdef inline char *bytes_of(Block *block) noexcept nogil:
+    return <char *>(block + 1)
+
+# COPY_BLOCK bytes that every endpoint may use between two events and none may keep.
+cdef char *scratch() noexcept nogil
+# A second one, of HEAD_BLOCK bytes, for heads written in front of what is in scratch.
+cdef char *head_scratch() noexcept nogil
+
+# An empty block with room for at least `n` bytes (at most COPY_BLOCK); NULL when the
+# bound is reached or memory is out, which a counter tells.
+cdef Block *take_block(size_t n) noexcept nogil
+# A block that holds a copy of these bytes.
+cdef Block *keep_bytes(const char *data, size_t n) noexcept nogil
+# Takes it back and clears the pointer; NULL is fine.
+cdef void give_block(Block **block) noexcept nogil

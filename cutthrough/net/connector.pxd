@@ -1,0 +1,46 @@
+"""Outgoing connections: a stream, and the way to get one to a name's addresses."""
+
+from libc.stdint cimport int64_t
+from cutthrough.net.inet cimport Address, Addresses
+from cutthrough.net.poller cimport Endpoint, Poller
+
+cdef class StreamOwner(Endpoint):
+    """Whoever is told about a stream. Filled in by the room above."""
+    cdef int on_stream(self, Stream stream) except -1
+    cdef int on_stream_deadline(self, Stream stream) except -1
+    # The outcome of dial(): a connected stream that is the owner's now, or None and the
+    # errno of the last attempt (ETIMEDOUT: the deadline; 0: no address was allowed).
+    cdef int on_dialled(self, Stream stream, int error) except -1
+    # May this address be connected to? Asked before each attempt (R26).
+    cdef bint may_dial(self, const Address *address) except -1
+
+cdef class Stream(Endpoint):
+    """An outgoing TCP connection. Its owner may change: a session, the idle pool."""
+    cdef StreamOwner owner
+    cdef Connector connector        # while it is being made
+    cdef Address address
+    cdef object key                 # of the idle pool
+    cdef Stream older, newer        # its neighbours there
+    cdef bint reused
+
+cdef class Connector:
+    """One dial: addresses in turn, one deadline for them all."""
+    cdef StreamOwner owner
+    cdef Poller poller
+    cdef Addresses addresses
+    cdef int port, i, error
+    cdef int64_t deadline_ms
+    cdef Stream attempt
+
+    cdef int next(self) except -1
+    cdef bint _try(self, int64_t share_ms) except -1
+    cdef int on_attempt(self, Stream stream) except -1
+    cdef int on_attempt_deadline(self, Stream stream) except -1
+    cdef int _give_up(self, Stream stream, int error) except -1
+    cdef int _answer(self, Stream stream) except -1
+
+# Begins. The answer comes through owner.on_dialled, possibly before this returns; it
+# returns the connector that cancel() takes, None when the answer has been given already.
+cdef Connector dial(Poller poller, StreamOwner owner, Addresses addresses, int port,
+                    int64_t timeout_ms)
+cdef int cancel(Connector connector) except -1

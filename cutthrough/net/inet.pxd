@@ -1,0 +1,29 @@
+"""Internet addresses as plain values, and lists of them for a name."""
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t
+from cutthrough.net.linux cimport sockaddr_storage, socklen_t
+
+cdef enum:
+    MAX_ADDRESSES = 16          # of one name; what comes after these is not tried
+    ADDRESS_TEXT = 48           # room for any address in text, NUL included
+
+cdef struct Address:
+    uint8_t family              # 4, 6; 0: none
+    uint8_t bytes[16]           # network order; IPv4 in the first four
+    uint16_t port               # host order
+
+cdef socklen_t to_sockaddr(const Address *address, sockaddr_storage *out) noexcept nogil
+# IPv4 that came in over an IPv6 socket is IPv4 here. False: another family.
+cdef bint from_sockaddr(const sockaddr_storage *name, Address *out) noexcept nogil
+# Text without the port; returns its length.
+cdef int print_address(const Address *address, char *out) noexcept nogil
+cdef bint parse_address(const char *text, Address *out) noexcept nogil
+cdef bint is_same_address(const Address *a, const Address *b) noexcept nogil
+
+cdef class Addresses:
+    """What a name resolved to, in the order in which to try; immutable once made."""
+    cdef readonly int n
+    cdef Address items[MAX_ADDRESSES]
+    cdef int64_t expires_ms
+
+cdef Addresses one_address(int family, const uint8_t *data)

@@ -1,0 +1,102 @@
+# cython: language_level=3
+"""Internet addresses as plain values, and lists of them for a name."""
+
+from libc.stdint cimport uint8_t
+from libc.string cimport memcmp, memcpy, memset, strlen
+from cutthrough.net.linux cimport (
+    AF_INET, AF_INET6, htons, inet_ntop, inet_pton, ntohs, sockaddr_in, sockaddr_in6,
+    sockaddr_storage, socklen_t)
+
+
+cdef socklen_t to_sockaddr(const Address *address, sockaddr_storage *out) noexcept nogil:
+    cdef sockaddr_in *v4 = <sockaddr_in *>out
+    cdef sockaddr_in6 *v6 = <sockaddr_in6 *>out
+    if address.family == 4:
+        memset(v4, 0, sizeof(sockaddr_in))
+        v4.sin_family = AF_INET
+        v4.sin_port = htons(address.port)
+        memcpy(&v4.sin_addr, address.bytes, 4)
+        return sizeof(sockaddr_in)
+    memset(v6, 0, sizeof(sockaddr_in6))
+    v6.sin6_family = AF_INET6
+    v6.sin6_port = htons(address.port)
+    memcpy(&v6.sin6_addr, address.bytes, 16)
+    return sizeof(sockaddr_in6)
+
+
+cdef bint from_sockaddr(const sockaddr_storage *name, Address *out) noexcept nogil:
+    cdef const sockaddr_in *v4 = <const sockaddr_in *>name
+    cdef const sockaddr_in6 *v6 = <const sockaddr_in6 *>name
+    cdef const char *mapped = b"\0\0\0\0\0\0\0\0\0\0\xff\xff"
+    memset(out, 0, sizeof(Address))
+    if name.ss_family == AF_INET:
+        out.family = 4
+        out.port = ntohs(v4.sin_port)
+        memcpy(out.bytes, &v4.sin_addr, 4)
+        return True
+    if name.ss_family != AF_INET6:
+        return False
+    out.port = ntohs(v6.sin6_port)
+    if memcmp(&v6.sin6_addr, mapped, 12) == 0:
+        out.family = 4
+        memcpy(out.bytes, <const uint8_t *>&v6.sin6_addr + 12, 4)
+    else:
+        out.family = 6
+        memcpy(out.bytes, &v6.sin6_addr, 16)
+    return True
+
+
+cdef int print_address(const Address *address, char *out) noexcept nogil:
+    out[0] = 0
+    if address.family:
+        inet_ntop(AF_INET if address.family == 4 else AF_INET6, address.bytes, out,
+                  ADDRESS_TEXT)
+    return <int>strlen(out)
+
+
+cdef bint parse_address(const char *text, Address *out) noexcept nogil:
+    memset(out, 0, sizeof(Address))
+    if inet_pton(AF_INET, text, out.bytes) == 1:
+        out.family = 4
+    elif inet_pton(AF_INET6, text, out.bytes) == 1:
+        out.family = 6
+    return out.family != 0
+
+
+cdef bint is_same_address(const Address *a, const Address *b) noexcept nogil:
+    """The same host; ports are not compared."""
+    return a.family == b.family and memcmp(
+        a.bytes, b.bytes, 4 if a.family == 4 else 16) == 0
+
+
+cdef Addresses one_address(int family, const uint8_t *data):
+    cdef Addresses found = Addresses.__new__(Addresses)
+    found.n = 1
+    found.items[0].family = <uint8_t>family
+    memcpy(found.items[0].bytes, data, 4 if family == 4 else 16)
+    return found
+
+
+cdef class Addresses:
+
+    def __init__(self, texts, expires_ms=0):
+        """From the resolver's texts; what is not an address is left out."""
+        cdef Address one
+        self.expires_ms = expires_ms
+        for text in texts:
+            if self.n < MAX_ADDRESSES and parse_address(text.encode(), &one):
+                self.items[self.n] = one
+                self.n += 1
+
+    def __len__(self):
+        return self.n
+
+    def texts(self):
+        """The addresses as a list of str."""
+        cdef char text[ADDRESS_TEXT]
+        cdef int i
+        result = []
+        for i in range(self.n):
+            print_address(&self.items[i], text)
+            result.append((<bytes>text).decode())
+        return result

@@ -1,0 +1,69 @@
+"""Listening sockets: made here, and nothing else known about them.
+
+Every worker slot has a socket of its own on each address (SO_REUSEPORT), and the kernel
+spreads the callers over them. Who calls `listen` owns and closes what it returns.
+"""
+
+import contextlib
+import socket
+
+# Linux caps it by net.core.somaxconn, which has been 4096 since Linux 5.4.
+BACKLOG = 4096
+
+Address = tuple[str, int]
+
+
+def listen(address: Address, sockets: int = 1) -> list[socket.socket]:
+    """Opens `sockets` listening sockets on one address, and returns them.
+
+    With port 0 the first takes a free port and the others share it. All are
+    non-blocking and close-on-exec. Raises OSError (EADDRINUSE, EACCES,
+    EADDRNOTAVAIL …), and then leaves nothing open.
+    """
+    with contextlib.ExitStack() as opened:
+        first = opened.enter_context(_bind(address, shared=False))
+        # Bound without SO_REUSEPORT, this socket got the address only because nobody
+        # else has it; with it a second proxy of the same user would be let in unseen
+        # and take half of the callers. From here on the others may join.
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        group = [first]
+        bound = bound_address(first)
+        for _ in range(sockets - 1):
+            group.append(opened.enter_context(_bind(bound, shared=True)))
+        for member in group:
+            member.listen(BACKLOG)
+        opened.pop_all()
+        return group
+
+
+def _bind(address: Address, *, shared: bool) -> socket.socket:
+    # Numeric: it turns the zone of fe80::1%eth0 into a number, and asks no resolver.
+    family, kind, protocol, _, where = socket.getaddrinfo(
+        *address, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)[0]
+    made = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
+    try:
+        # A restart must not wait for the TIME_WAIT of connections long gone.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            # [::] and 0.0.0.0 are two listeners, whatever net.ipv6.bindv6only says,
+            # and no client shows up as ::ffff:a.b.c.d.
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        # Accepted sockets inherit it on Linux: one system call less for each.
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.bind(where)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def bound_address(sock: socket.socket) -> Address:
+    """Returns the address and the real port of a bound socket."""
+    if sock.family == socket.AF_INET6:
+        host, port = socket.getnameinfo(
+            sock.getsockname(), socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)
+        return host, int(port)
+    host, number = sock.getsockname()[:2]
+    return host, number

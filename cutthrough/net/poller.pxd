@@ -1,0 +1,52 @@
+"""The inner epoll set of a worker, its time, and what lives in it."""
+
+from libc.stdint cimport int64_t, uint32_t
+from cutthrough.net.linux cimport epoll_event
+from cutthrough.net.sysio cimport Socket
+from cutthrough.net.timers cimport Timer, Wheel
+
+cdef enum:
+    BATCH = 256             # events per turn: one connection each, so none starves
+
+cdef class Endpoint:
+    """One fd in the set, its readiness and its deadline; and the hooks by which the
+    rooms above hear of what happened. Who makes it calls poller.add, and closes it."""
+    cdef Socket sock
+    cdef Timer timer
+    cdef Poller poller
+    cdef bint listed        # in the poller's list of those to be called again
+    cdef bint shared        # other processes hold the socket too: a listening one
+
+    cdef int on_ready(self) except -1
+    cdef int on_deadline(self) except -1
+    # A fault of our own was caught at this endpoint: close, and nothing else (R34).
+    cdef int on_fault(self) except -1
+    cdef int close(self) except -1
+    cdef int set_deadline(self, int64_t after_ms) except -1
+
+cdef class Poller:
+    cdef readonly int epfd
+    cdef readonly Py_ssize_t registered     # endpoints in the set
+    cdef readonly uint32_t faults           # exceptions caught at an endpoint's border
+    cdef Wheel wheel
+    cdef int64_t now_us                     # at the start of this batch
+    cdef epoll_event events[BATCH]
+    cdef bint in_batch
+    cdef list closed                        # kept allocated until the batch ends
+    cdef list again                         # endpoints with work left from this turn
+    cdef object loop, soon, later
+    cdef int64_t later_ms                   # when `later` will come
+    cdef object on_fault_hook, exit
+
+    # Puts the endpoint's fd into the set, edge-triggered, and keeps the endpoint alive.
+    cdef int add(self, Endpoint endpoint) except -1
+    # Level-triggered reading only: a listening socket.
+    cdef int add_level(self, Endpoint endpoint) except -1
+    cdef int want_level(self, Endpoint endpoint, bint wanted) except -1
+    # Takes it out and closes the fd. Idempotent.
+    cdef int remove(self, Endpoint endpoint) except -1
+    # Has on_ready called again in the next turn, without an event.
+    cdef int call_again(self, Endpoint endpoint) except -1
+    cdef int64_t time_ms(self) noexcept
+    cdef int _register(self, Endpoint endpoint, uint32_t events) except -1
+    cdef int _plan(self) except -1

@@ -1,0 +1,15 @@
+import asyncio
+from collections.abc import Callable
+
+class Poller:
+    epfd: int
+    registered: int
+    faults: int
+    timers: int
+    def attach(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_fault: Callable[[BaseException], None] | None = None,
+    ) -> None: ...
+    def detach(self) -> None: ...
+    def drain(self) -> None: ...

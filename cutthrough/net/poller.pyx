@@ -1,0 +1,233 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The inner epoll set of a worker.
+
+The loop watches one fd, the set; every socket of the data plane lives inside. Python is
+entered once per wake-up, and `drain` handles the whole batch in C.
+
+    loop.add_reader(epfd, drain) -> epoll_wait(epfd) -> endpoint.on_ready() ...
+
+Sockets are registered once, for everything, edge-triggered: an epoll_ctl call less for
+each change of interest. What the kernel said stays in `Socket.ready` until a call says
+EAGAIN. Who stops with work left (its turn is over) asks for `call_again`.
+
+An endpoint in the set is kept alive by one reference that the set holds, from `add` to
+`remove`. One that is removed within a batch stays allocated until the batch ends, because
+the kernel may already have handed out its pointer: the stale event finds fd -1 and does
+nothing.
+"""
+
+import sys
+
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int64_t, uint32_t
+from cutthrough.net cimport linux
+from cutthrough.net.linux cimport epoll_ctl, epoll_event, errno
+from cutthrough.net.sysio cimport clock_us, note_events, sys_close
+
+
+cdef class Endpoint:
+
+    def __cinit__(self):
+        self.sock.fd = -1                   # objects are zeroed, and 0 is stdin
+        self.timer.owner = <void *>self
+
+    cdef int on_ready(self) except -1:
+        return 0
+
+    cdef int on_deadline(self) except -1:
+        return 0
+
+    cdef int on_fault(self) except -1:
+        return self.close()
+
+    cdef int close(self) except -1:
+        if self.poller is not None:
+            self.poller.remove(self)
+        return 0
+
+    cdef int set_deadline(self, int64_t after_ms) except -1:
+        """Arms or moves the one timer; 0: none."""
+        if after_ms:
+            self.poller.wheel.arm(&self.timer, self.poller.time_ms() + after_ms)
+        else:
+            self.poller.wheel.disarm(&self.timer)
+        return 0
+
+
+cdef void expire(void *owner) noexcept:
+    cdef Endpoint endpoint = <Endpoint>owner
+    try:
+        endpoint.on_deadline()
+    except BaseException:
+        endpoint.poller.contain(endpoint)
+
+
+cdef class Poller:
+
+    def __cinit__(self):
+        self.epfd = linux.epoll_create1(linux.EPOLL_CLOEXEC)
+        if self.epfd < 0:
+            raise OSError(errno, "epoll_create1")
+        self.wheel = Wheel()
+        self.wheel.on_expiry = expire
+        self.closed = []
+        self.again = []
+        self.later_ms = 0
+        self.now_us = clock_us()
+        self.wheel.advance(self.now_us // 1000)
+
+    def attach(self, loop, on_fault=None):
+        """Lives in `loop` from now on. `on_fault(exception)` hears of each fault (R34)."""
+        self.loop = loop
+        self.on_fault_hook = on_fault
+        loop.add_reader(self.epfd, self.drain)
+        self._plan()
+
+    def detach(self):
+        """Leaves the loop and closes the set. Its endpoints must be closed by then."""
+        if self.epfd < 0:
+            return
+        if self.loop is not None:
+            self.loop.remove_reader(self.epfd)
+        for handle in (self.soon, self.later):
+            if handle is not None:
+                handle.cancel()
+        linux.close(self.epfd)
+        self.epfd = -1
+        self.soon = self.later = self.loop = self.on_fault_hook = None
+
+    @property
+    def timers(self):
+        """How many deadlines are armed."""
+        return self.wheel.armed
+
+    def drain(self):
+        """Handles one batch of events, what was left over, and the deadlines that came."""
+        cdef int i, n
+        cdef epoll_event *event
+        cdef Endpoint endpoint
+        cdef list again
+        n = linux.epoll_wait(self.epfd, self.events, BATCH, 0)
+        self.now_us = clock_us()
+        self.in_batch = True
+        again = self.again
+        if again:
+            self.again = []
+        for i in range(n):
+            event = &self.events[i]
+            endpoint = <Endpoint>event.data.ptr
+            if endpoint.sock.fd < 0:
+                continue                    # closed earlier in this batch
+            note_events(&endpoint.sock, event.events)
+            try:
+                endpoint.on_ready()
+            except BaseException:
+                self.contain(endpoint)
+        for endpoint in again:
+            endpoint.listed = False
+            if endpoint.sock.fd >= 0:
+                try:
+                    endpoint.on_ready()
+                except BaseException:
+                    self.contain(endpoint)
+        self.wheel.advance(self.now_us // 1000)
+        self.in_batch = False
+        if self.closed:
+            self.closed.clear()
+        self._plan()
+        if self.exit is not None:
+            fault, self.exit = self.exit, None
+            raise fault
+
+    cdef int add(self, Endpoint endpoint) except -1:
+        return self._register(endpoint, linux.EPOLLIN | linux.EPOLLOUT | linux.EPOLLRDHUP
+                              | linux.EPOLLPRI | linux.EPOLLET)
+
+    cdef int add_level(self, Endpoint endpoint) except -1:
+        return self._register(endpoint, linux.EPOLLIN)
+
+    cdef int want_level(self, Endpoint endpoint, bint wanted) except -1:
+        cdef epoll_event event
+        event.events = linux.EPOLLIN if wanted else 0
+        event.data.ptr = <void *>endpoint
+        return epoll_ctl(self.epfd, linux.EPOLL_CTL_MOD, endpoint.sock.fd, &event)
+
+    cdef int _register(self, Endpoint endpoint, uint32_t events) except -1:
+        cdef epoll_event event
+        event.events = events
+        event.data.ptr = <void *>endpoint
+        if epoll_ctl(self.epfd, linux.EPOLL_CTL_ADD, endpoint.sock.fd, &event) < 0:
+            raise OSError(errno, "epoll_ctl")
+        endpoint.poller = self
+        endpoint.shared = events == linux.EPOLLIN
+        Py_INCREF(endpoint)
+        self.registered += 1
+        return 0
+
+    cdef int remove(self, Endpoint endpoint) except -1:
+        if endpoint.sock.fd < 0:
+            return 0
+        self.wheel.disarm(&endpoint.timer)
+        if endpoint.shared:
+            # close() alone leaves the entry while another process holds the socket
+            epoll_ctl(self.epfd, linux.EPOLL_CTL_DEL, endpoint.sock.fd, NULL)
+        sys_close(&endpoint.sock)
+        self.registered -= 1
+        if self.in_batch:
+            self.closed.append(endpoint)
+        Py_DECREF(endpoint)
+        return 0
+
+    cdef int call_again(self, Endpoint endpoint) except -1:
+        if not endpoint.listed:
+            endpoint.listed = True
+            self.again.append(endpoint)
+            if not self.in_batch:
+                self._plan()
+        return 0
+
+    cdef int64_t time_ms(self) noexcept:
+        """Now, as of this batch; read anew outside of one."""
+        if not self.in_batch:
+            self.now_us = clock_us()
+        return self.now_us // 1000
+
+    cdef int _plan(self) except -1:
+        """Asks the loop for the next turn: at once, or when the next deadline is due."""
+        cdef int64_t wait, at
+        if self.loop is None:
+            return 0
+        if self.again and self.soon is None:
+            self.soon = self.loop.call_soon(self._turn)
+        wait = self.wheel.next_in_ms(self.now_us // 1000)
+        if wait < 0:
+            return 0
+        at = self.now_us // 1000 + wait
+        if self.later is not None:
+            if self.later_ms <= at:
+                return 0
+            self.later.cancel()
+        self.later_ms = at
+        self.later = self.loop.call_later(wait / 1000.0, self._wake)
+        return 0
+
+    def _turn(self):
+        self.soon = None
+        self.drain()
+
+    def _wake(self):
+        self.later = None
+        self.drain()
+
+    def contain(self, Endpoint endpoint):
+        """One connection's fault ends that connection, is counted, and never a worker."""
+        fault = sys.exc_info()[1]
+        self.faults += 1
+        try:
+            endpoint.on_fault()
+        except BaseException:               # its own way out failed: only the fd is left
+            self.remove(endpoint)
+        if self.on_fault_hook is not None:
+            self.on_fault_hook(fault)
+        if isinstance(fault, (KeyboardInterrupt, SystemExit)):
+            self.exit = fault               # not now: the batch is always handled whole

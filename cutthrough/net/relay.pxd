@@ -1,0 +1,70 @@
+"""Bytes from one socket to another: the pump, and the relay of two of them."""
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from cutthrough.net.buffers cimport Block
+from cutthrough.net.pipes cimport Pipe
+from cutthrough.net.sysio cimport Socket
+
+# What holds a pump up, or how it ended.
+cdef enum Pumped:
+    PUMP_DRY = 0            # the source has no more bytes now
+    PUMP_STUCK              # the destination takes no more bytes now
+    PUMP_AGAIN              # its turn is over, there is more to do
+    PUMP_DONE               # all bytes that it was to move have been taken
+    PUMP_EOF                # the source ended; all bytes before that have been taken
+    PUMP_SOURCE_FAILED      # `error` has the errno
+    PUMP_SINK_FAILED        # the same
+    PUMP_REFUSED            # the filter refused what it read
+    PUMP_NO_ROOM            # no block to be had
+
+# Reads, and may shorten in place, what has come: bytes consumed (fewer than n only when
+# the last one of the message was among them: then it has set pump.left = 0), or < 0.
+ctypedef int64_t (*filter_t)(void *context, char *data, size_t n, size_t *out_len) noexcept nogil
+
+cdef struct Pump:
+    Socket *source
+    Socket *sink
+    Block *kept             # read, and not taken yet
+    Pipe *pipe              # the same, in the kernel
+    int64_t left            # bytes still to be read; < 0: until EOF
+    uint64_t moved          # bytes that the sink has taken
+    filter_t filter
+    void *context           # of the filter
+    int error
+    uint8_t bulk            # full reads in a row; the path follows from it
+    bint eof
+    bint may_splice
+    bint spliced            # it has, at least once
+
+# Ready to move `left` bytes. Resets everything but may_splice.
+cdef void start_pump(Pump *pump, Socket *source, Socket *sink, int64_t left) noexcept nogil
+# Moves what can be moved without waiting, for one turn at most.
+cdef Pumped run_pump(Pump *pump) noexcept nogil
+# Hands bytes to the sink before those of the source: sends now, keeps what is not taken.
+# Two pieces, because a rewritten head stands before a body. False: failed (`error`), or no room (0).
+cdef bint push(Pump *pump, const char *a, size_t n, const char *b, size_t m) noexcept nogil
+# Runs the bytes through the filter, or counts them off `left`, then pushes them behind
+# `head`. Returns bytes of `data` consumed, or < 0: -1 failed as push does, -2 refused.
+cdef int64_t feed(Pump *pump, const char *head, size_t head_len, char *data, size_t n) noexcept nogil
+cdef bint is_holding(const Pump *pump) noexcept nogil
+# Gives back what it holds.
+cdef void stop_pump(Pump *pump) noexcept nogil
+
+cdef struct Relay:
+    Pump up                 # client to origin
+    Pump down
+    bint up_shut            # EOF was passed on
+    bint down_shut
+
+cdef enum Relayed:
+    RELAY_OPEN = 0
+    RELAY_HALF_CLOSED
+    RELAY_CLOSED            # both sides ended, all bytes delivered
+    RELAY_UP_SOURCE_FAILED  # the client's side, reading
+    RELAY_UP_SINK_FAILED    # the origin's side, writing
+    RELAY_DOWN_SOURCE_FAILED
+    RELAY_DOWN_SINK_FAILED
+    RELAY_NO_ROOM
+
+# One turn of both directions; *again: there is more to do without an event.
+cdef Relayed run_relay(Relay *relay, bint *again) noexcept nogil

@@ -1,0 +1,10 @@
+class OneWay:
+    moved: int
+    spliced: bool
+    error: int
+    held: tuple[int, int | None]
+    def __init__(
+        self, source: int, sink: int, left: int = -1, splice: bool = True
+    ) -> None: ...
+    def run(self, readable: bool = True, writable: bool = True) -> str: ...
+    def stop(self) -> None: ...

@@ -1,0 +1,289 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The tight loop. Bytes go from one socket to another, and nobody reads them here.
+
+    source --recv--> scratch --send--> sink        the rule: nothing is allocated
+                        \\--> kept  --send--> sink  only what the sink did not take
+    source --splice--> pipe --splice--> sink       once the direction proves to be bulk
+
+A direction is bulk after two reads in a row that filled the scratch buffer, and is not
+any more once splice brings small pieces. Measured with 1 MiB responses, CPU per MB: copy
+64 KiB 450 us, splice through 1 MiB 108 us; for small messages the copy wins, because a
+splice is two calls as well and each costs more.
+
+The sink's pace is the source's: nothing is read while bytes are held, so a direction
+never holds more than one block or one pipe.
+
+End of stream is passed on as shutdown(SHUT_WR), after everything that came before it
+(R36); the other direction goes on.
+"""
+
+from libc.string cimport memcpy, memset
+from cutthrough.net cimport linux
+from cutthrough.net.buffers cimport (
+    COPY_BYTES, Block, bytes_of, give_block, scratch, take_block)
+from cutthrough.net.linux cimport (
+    EAGAIN, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, errno, splice)
+from cutthrough.net.pipes cimport give_pipe, take_pipe
+from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, Socket, try_recv, try_send, try_send2
+
+cdef enum:
+    TURN_BYTES = 1048576        # one pump's share of a turn
+    BULK = 2                    # full reads in a row that prove it
+    SMALL_SPLICE = 16384        # pieces below this count against it
+    PATIENCE = 8                # so many small ones in a row, and it copies again
+
+
+cdef Pumped run_pump(Pump *p) noexcept nogil:
+    cdef int64_t turn = TURN_BYTES
+    cdef int64_t n
+    while True:
+        if is_holding(p):
+            if not p.sink.ready & CAN_WRITE:
+                return PUMP_STUCK
+            if not flush(p):
+                return PUMP_SINK_FAILED
+            if is_holding(p):
+                return PUMP_STUCK
+        if p.left == 0 or p.eof:
+            give_pipe(&p.pipe)
+            return PUMP_EOF if p.eof else PUMP_DONE
+        if not p.source.ready & CAN_READ:
+            give_pipe(&p.pipe)          # at rest a direction owns nothing
+            return PUMP_DRY
+        if not p.sink.ready & CAN_WRITE:
+            return PUMP_STUCK
+        if turn <= 0:
+            return PUMP_AGAIN
+        n = splice_once(p) if p.bulk >= BULK else copy_once(p)
+        if n < 0:
+            return <Pumped>-n
+        turn -= n
+
+
+cdef int64_t copy_once(Pump *p) noexcept nogil:
+    """One read and one write. Bytes read, or minus the Pumped that ends the pump."""
+    cdef char *data = scratch()
+    cdef size_t want = COPY_BYTES if p.left < 0 or p.left > COPY_BYTES else <size_t>p.left
+    cdef ssize_t n = try_recv(p.source, data, want)
+    cdef int64_t used
+    if n > 0:
+        if p.may_splice and p.filter == NULL:
+            p.bulk = p.bulk + 1 if n == COPY_BYTES else 0
+        used = feed(p, NULL, 0, data, n)
+        if used >= 0:
+            return n
+        if used == -2:
+            return -PUMP_REFUSED
+        if p.error:                     # not one expression: C's enums are unsigned
+            return -PUMP_SINK_FAILED
+        return -PUMP_NO_ROOM
+    if n == 0:
+        p.eof = True
+        return 0
+    if n == -EAGAIN:
+        return 0
+    p.error = <int>-n
+    return -PUMP_SOURCE_FAILED
+
+
+cdef int64_t splice_once(Pump *p) noexcept nogil:
+    """Fills the pipe, which is empty; the caller flushes it. Returned as by copy_once.
+
+    EAGAIN can only mean that the source is dry. A short splice says nothing: the pipe's
+    slots can run out before its bytes do.
+    """
+    cdef ssize_t n
+    if p.pipe == NULL:
+        p.pipe = take_pipe()
+        if p.pipe == NULL:              # none to be had: copy, ask again later (R35)
+            p.bulk = 0
+            return 0
+    n = splice(p.source.fd, NULL, p.pipe.write_fd, NULL,
+               p.pipe.size if p.left < 0 or p.left > p.pipe.size else <size_t>p.left,
+               SPLICE_F_MOVE | SPLICE_F_NONBLOCK)
+    if n > 0:
+        p.spliced = True
+        p.pipe.held = <unsigned int>n
+        if p.left > 0:
+            p.left -= n
+        p.bulk = p.bulk + 1 if n < SMALL_SPLICE else BULK
+        if p.bulk >= BULK + PATIENCE:
+            p.bulk = 0
+        return n
+    if n == 0:
+        p.eof = True
+        return 0
+    if errno == EAGAIN:
+        p.source.ready &= ~CAN_READ
+        return 0
+    if errno == linux.EINVAL:           # a socket that cannot be spliced
+        p.may_splice = False
+        p.bulk = 0
+        return 0
+    p.error = errno
+    return -PUMP_SOURCE_FAILED
+
+
+cdef bint flush(Pump *p) noexcept nogil:
+    """Sends what is held, as far as the sink takes it. False: failed."""
+    cdef ssize_t n
+    if p.kept != NULL:
+        n = try_send(p.sink, bytes_of(p.kept) + p.kept.start, p.kept.end - p.kept.start)
+        if n < 0:
+            p.error = <int>-n
+            return False
+        p.moved += n
+        p.kept.start += <unsigned int>n
+        if p.kept.start == p.kept.end:
+            give_block(&p.kept)
+    while p.kept == NULL and p.pipe != NULL and p.pipe.held:
+        n = splice(p.pipe.read_fd, NULL, p.sink.fd, NULL, p.pipe.held,
+                   SPLICE_F_MOVE | SPLICE_F_NONBLOCK)
+        if n < 0:
+            if errno == EAGAIN:
+                p.sink.ready &= ~CAN_WRITE
+                return True
+            p.error = errno
+            return False
+        p.pipe.held -= <unsigned int>n
+        p.moved += n
+    return True
+
+
+cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexcept nogil:
+    cdef ssize_t sent = 0
+    cdef Block *block
+    p.error = 0
+    if not is_holding(p) and p.sink.ready & CAN_WRITE:
+        sent = try_send2(p.sink, a, n, b, m) if n else try_send(p.sink, b, m)
+        if sent < 0:
+            p.error = <int>-sent
+            return False
+        p.moved += sent
+    if <size_t>sent == n + m:
+        return True
+    if p.pipe != NULL and p.pipe.held:
+        return False                    # bytes in the pipe go first: nobody may push now
+    if p.kept == NULL:
+        p.kept = take_block(n + m - sent)
+        if p.kept == NULL:
+            return False
+    block = p.kept
+    if block.size - block.end < n + m - sent:
+        return False
+    if <size_t>sent < n:
+        memcpy(bytes_of(block) + block.end, a + sent, n - sent)
+        block.end += <unsigned int>(n - sent)
+        sent = <ssize_t>n
+    memcpy(bytes_of(block) + block.end, b + (sent - n), m - (sent - n))
+    block.end += <unsigned int>(m - (sent - n))
+    return True
+
+
+cdef int64_t feed(Pump *p, const char *head, size_t head_len, char *data,
+                  size_t n) noexcept nogil:
+    cdef size_t out_len = n
+    cdef int64_t used = n
+    p.error = 0
+    if p.filter != NULL:
+        used = p.filter(p.context, data, n, &out_len)
+        if used < 0:
+            return -2
+    elif p.left >= 0:
+        if used > p.left:
+            used = p.left
+            out_len = <size_t>used
+        p.left -= used
+    if head_len + out_len and not push(p, head, head_len, data, out_len):
+        return -1
+    return used
+
+
+cdef bint is_holding(const Pump *p) noexcept nogil:
+    return p.kept != NULL or (p.pipe != NULL and p.pipe.held != 0)
+
+
+cdef void start_pump(Pump *p, Socket *source, Socket *sink, int64_t left) noexcept nogil:
+    cdef bint may_splice = p.may_splice
+    memset(p, 0, sizeof(Pump))
+    p.may_splice = may_splice
+    p.source = source
+    p.sink = sink
+    p.left = left
+
+
+cdef void stop_pump(Pump *p) noexcept nogil:
+    give_block(&p.kept)
+    give_pipe(&p.pipe)
+
+
+cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
+    cdef Pumped up, down
+    again[0] = False
+    if not r.up_shut:
+        up = run_pump(&r.up)
+        if up == PUMP_EOF:
+            linux.shutdown(r.up.sink.fd, linux.SHUT_WR)
+            r.up_shut = True
+        elif up >= PUMP_SOURCE_FAILED:
+            return RELAY_UP_SOURCE_FAILED if up == PUMP_SOURCE_FAILED else (
+                RELAY_UP_SINK_FAILED if up == PUMP_SINK_FAILED else RELAY_NO_ROOM)
+        else:
+            again[0] = up == PUMP_AGAIN
+    if not r.down_shut:
+        down = run_pump(&r.down)
+        if down == PUMP_EOF:
+            linux.shutdown(r.down.sink.fd, linux.SHUT_WR)
+            r.down_shut = True
+        elif down >= PUMP_SOURCE_FAILED:
+            return RELAY_DOWN_SOURCE_FAILED if down == PUMP_SOURCE_FAILED else (
+                RELAY_DOWN_SINK_FAILED if down == PUMP_SINK_FAILED else RELAY_NO_ROOM)
+        else:
+            again[0] |= down == PUMP_AGAIN
+    if r.up_shut and r.down_shut:
+        return RELAY_CLOSED
+    return RELAY_HALF_CLOSED if r.up_shut or r.down_shut else RELAY_OPEN
+
+
+PUMPED = ("dry", "stuck", "again", "done", "eof", "source failed", "sink failed",
+          "refused", "no room")
+
+
+cdef class OneWay:
+    """A pump between two non-blocking sockets; for tests and tools. The sockets stay
+    their owner's."""
+    cdef Pump pump
+    cdef Socket source, sink
+
+    def __init__(self, int source, int sink, int64_t left=-1, bint splice=True):
+        self.source = Socket(source, 0)
+        self.sink = Socket(sink, 0)
+        self.pump.may_splice = splice
+        start_pump(&self.pump, &self.source, &self.sink, left)
+
+    def run(self, bint readable=True, bint writable=True):
+        """One turn, with what the kernel is said to have told. How it ended, by name."""
+        self.source.ready |= CAN_READ if readable else 0
+        self.sink.ready |= CAN_WRITE if writable else 0
+        return PUMPED[run_pump(&self.pump)]
+
+    def stop(self):
+        stop_pump(&self.pump)
+
+    @property
+    def moved(self):
+        return self.pump.moved
+
+    @property
+    def spliced(self):
+        return self.pump.spliced
+
+    @property
+    def error(self):
+        return self.pump.error
+
+    @property
+    def held(self):
+        """Bytes in a block, and bytes in a pipe (None: no pipe is held)."""
+        return (self.pump.kept.end - self.pump.kept.start if self.pump.kept != NULL else 0,
+                self.pump.pipe.held if self.pump.pipe != NULL else None)

@@ -1,0 +1,37 @@
+"""Deadlines: a hashed wheel of one level, with lazy re-arming."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+cdef enum:
+    TICK_MS = 32
+    N_SLOTS = 2048              # 65 s of horizon; later deadlines are filed again on the way
+    N_WORDS = 32                # one bit for each slot
+
+# Embedded in whatever has a deadline. Zeroed means: not armed.
+cdef struct Timer:
+    Timer *prev
+    Timer *next
+    int64_t deadline_ms         # of CLOCK_MONOTONIC; moved freely to later times
+    int64_t filed_tick          # the tick at whose passing it is looked at; 0: not filed
+    void *owner
+
+ctypedef void (*on_expiry_t)(void *owner) noexcept
+
+cdef class Wheel:
+    cdef Timer slots[N_SLOTS]           # heads of circular lists
+    cdef uint64_t occupied[N_WORDS]
+    cdef int64_t tick                   # the last tick that has been passed
+    cdef int64_t now_ms                 # time of the current batch, set by advance()
+    cdef readonly Py_ssize_t armed
+    cdef on_expiry_t on_expiry
+
+    # Sets or moves the deadline. To a later time it is two stores.
+    cdef void arm(self, Timer *timer, int64_t deadline_ms) noexcept
+    cdef void disarm(self, Timer *timer) noexcept
+    # Passes all ticks up to now; calls on_expiry for each deadline that has come.
+    cdef void advance(self, int64_t now_ms) noexcept
+    cdef void _pass(self, int slot) noexcept
+    cdef void _file(self, Timer *timer) noexcept
+    cdef void _unfile(self, Timer *timer) noexcept
+    # Milliseconds until the next filed tick; -1: nothing is filed.
+    cdef int64_t next_in_ms(self, int64_t now_ms) noexcept

@@ -1,0 +1,154 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Deadlines: a hashed wheel of one level, with lazy re-arming.
+
+Every state of a connection has a deadline, and nearly every event moves one to a later
+time. So moving later only stores the new time; the timer stays where it is filed, and is
+filed again when the wheel comes by. Precision is one tick: a deadline comes 0 to 32 ms
+late, never early.
+
+The wheel knows no clock and no fd: its user says what time it is.
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+
+cdef extern from *:
+    int __builtin_ctzll(unsigned long long x) noexcept nogil
+
+
+cdef class Wheel:
+
+    def __cinit__(self):
+        cdef int i
+        for i in range(N_SLOTS):
+            self.slots[i].prev = &self.slots[i]
+            self.slots[i].next = &self.slots[i]
+
+    cdef void arm(self, Timer *timer, int64_t deadline_ms) noexcept:
+        timer.deadline_ms = deadline_ms
+        if timer.filed_tick:
+            if deadline_ms >= timer.filed_tick * TICK_MS:
+                return                      # looked at in time, and filed again then
+            self._unfile(timer)
+        else:
+            self.armed += 1
+        self._file(timer)
+
+    cdef void disarm(self, Timer *timer) noexcept:
+        if timer.filed_tick:
+            self._unfile(timer)
+            self.armed -= 1
+
+    cdef void advance(self, int64_t now_ms) noexcept:
+        cdef int64_t last = now_ms // TICK_MS
+        self.now_ms = now_ms
+        if self.armed == 0 or last - self.tick > N_SLOTS:
+            self.tick = max(self.tick, last - N_SLOTS)
+        while self.tick < last:
+            self.tick += 1
+            self._pass(<int>(self.tick % N_SLOTS))
+
+    cdef void _pass(self, int slot) noexcept:
+        # Expiring one timer may disarm or arm any other, so the head is read anew
+        # each time. What is armed meanwhile lands in a later slot: deadlines round up.
+        cdef Timer *head = &self.slots[slot]
+        cdef Timer *timer
+        while head.next != head:
+            timer = head.next
+            self._unfile(timer)
+            if timer.deadline_ms > self.now_ms:
+                self._file(timer)
+            else:
+                self.armed -= 1
+                self.on_expiry(timer.owner)
+
+    cdef int64_t next_in_ms(self, int64_t now_ms) noexcept:
+        cdef int64_t start = self.tick + 1
+        cdef int64_t i
+        cdef int word, bit
+        cdef uint64_t bits
+        if self.armed == 0:
+            return -1
+        i = start
+        while i < start + N_SLOTS + 64:
+            word = <int>((i % N_SLOTS) // 64)
+            bit = <int>(i % 64)
+            bits = self.occupied[word] >> bit
+            if bits:
+                i += __builtin_ctzll(bits)
+                return max(0, i * TICK_MS - now_ms)
+            i += 64 - bit
+        return -1
+
+    cdef void _file(self, Timer *timer) noexcept:
+        cdef int64_t tick = (timer.deadline_ms + TICK_MS - 1) // TICK_MS
+        cdef Timer *head
+        if tick <= self.tick:
+            tick = self.tick + 1
+        elif tick > self.tick + N_SLOTS - 1:
+            tick = self.tick + N_SLOTS - 1
+        timer.filed_tick = tick
+        head = &self.slots[tick % N_SLOTS]
+        timer.prev = head.prev
+        timer.next = head
+        head.prev.next = timer
+        head.prev = timer
+        self.occupied[(tick % N_SLOTS) // 64] |= <uint64_t>1 << (tick % 64)
+
+    cdef void _unfile(self, Timer *timer) noexcept:
+        cdef Timer *head = timer.next
+        timer.prev.next = timer.next
+        timer.next.prev = timer.prev
+        if head.next == head:               # a list of one: it was the slot's last
+            self.occupied[(timer.filed_tick % N_SLOTS) // 64] &= ~(
+                <uint64_t>1 << (timer.filed_tick % 64))
+        timer.filed_tick = 0
+
+
+cdef class Alarms:
+    """Named deadlines on a wheel of their own; for tests and tools. Times are in ms."""
+    cdef Wheel wheel
+    cdef dict alarms
+    cdef readonly list rung
+
+    def __init__(self, int64_t now_ms=0):
+        self.wheel = Wheel()
+        self.wheel.on_expiry = ring
+        self.wheel.advance(now_ms)
+        self.alarms = {}
+        self.rung = []
+
+    def set(self, name, int64_t deadline_ms):
+        cdef Alarm alarm = self.alarms.get(name)
+        if alarm is None:
+            alarm = self.alarms[name] = Alarm.__new__(Alarm)
+            alarm.name = name
+            alarm.alarms = self
+            alarm.timer.owner = <void *>alarm
+        self.wheel.arm(&alarm.timer, deadline_ms)
+
+    def cancel(self, name):
+        self.wheel.disarm(&(<Alarm>self.alarms[name]).timer)
+
+    def advance(self, int64_t now_ms):
+        """Returns the names that rang, in order."""
+        self.rung = []
+        self.wheel.advance(now_ms)
+        return self.rung
+
+    def next_in(self, int64_t now_ms):
+        return self.wheel.next_in_ms(now_ms)
+
+    @property
+    def armed(self):
+        return self.wheel.armed
+
+
+cdef class Alarm:
+    cdef Timer timer
+    cdef object name
+    cdef Alarms alarms
+
+
+cdef void ring(void *owner) noexcept:
+    cdef Alarm alarm = <Alarm>owner
+    alarm.alarms.rung.append(alarm.name)

@@ -1,0 +1,268 @@
+"""The pump on real sockets: what the kernel can do to a relay, one case each (R35, R36)."""
+
+import os
+import resource
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from cutthrough.net import buffers, pipes
+from cutthrough.net.relay import OneWay
+
+FULL = 65536  # one read of the copying path
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        one = socket.create_connection(server.getsockname(), timeout=5)
+        other, _ = server.accept()
+    other.settimeout(5)
+    return one, other
+
+
+class Way:
+    """client -> (inlet) pump (outlet) -> origin"""
+
+    def __init__(self, left: int = -1, splice: bool = True) -> None:
+        self.client, self.inlet = tcp_pair()
+        self.outlet, self.origin = tcp_pair()
+        self.inlet.setblocking(False)
+        self.outlet.setblocking(False)
+        self.pump = OneWay(self.inlet.fileno(), self.outlet.fileno(), left, splice)
+
+    def close(self) -> None:
+        self.pump.stop()
+        for one in (self.client, self.inlet, self.outlet, self.origin):
+            one.close()
+
+
+@pytest.fixture
+def make_way() -> Iterator[Callable[..., Way]]:
+    made: list[Way] = []
+
+    def make(left: int = -1, splice: bool = True) -> Way:
+        made.append(Way(left, splice))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+    pipes.close_free()
+    assert buffers.stats()["copy_blocks"] == buffers.stats()["head_blocks"] == 0
+    assert pipes.stats()["in_use"] == 0
+
+
+@pytest.fixture
+def way(make_way) -> Way:
+    return make_way()
+
+
+def send_all_through(way: Way, data: bytes) -> bytes:
+    """Sends in pieces that fit the sockets, running the pump between them."""
+    way.client.setblocking(False)
+    way.origin.setblocking(False)
+    got, sent = bytearray(), 0
+    while len(got) < len(data):
+        try:
+            sent += way.client.send(data[sent:])
+        except BlockingIOError:
+            pass
+        way.pump.run()
+        try:
+            got += way.origin.recv(1 << 20)
+        except BlockingIOError:
+            pass
+    return bytes(got)
+
+
+def fill(way: Way) -> int:
+    """Until nothing goes on any more. Returns how many bytes are on their way."""
+    way.client.setblocking(False)
+    sent, quiet = 0, 0
+    while quiet < 5:
+        try:
+            sent += way.client.send(b"x" * FULL)
+            quiet = 0
+        except BlockingIOError:
+            quiet += 1
+        way.pump.run()
+    return sent
+
+
+def test_what_was_read_arrives_and_a_direction_at_rest_holds_nothing(way):
+    way.client.sendall(b"hello")
+    assert way.pump.run() == "dry"
+    assert way.origin.recv(100) == b"hello"
+    assert way.pump.moved == 5
+    assert way.pump.held == (0, None)
+
+
+def test_small_messages_are_copied(way):
+    for _ in range(20):
+        way.client.sendall(b"m" * 1000)
+        assert way.pump.run() == "dry"
+        assert len(way.origin.recv(2000)) == 1000
+    assert not way.pump.spliced
+
+
+def test_bulk_is_spliced_and_every_byte_arrives_in_order(way):
+    data = os.urandom(8 << 20)
+    assert send_all_through(way, data) == data
+    assert way.pump.spliced
+    assert way.pump.run() == "dry"
+    assert way.pump.held == (0, None), "a pipe was kept at rest"
+
+
+def test_without_splice_bulk_is_copied_and_every_byte_arrives(make_way):
+    way = make_way(splice=False)
+    data = os.urandom(8 << 20)
+    assert send_all_through(way, data) == data
+    assert not way.pump.spliced
+
+
+def test_small_messages_after_bulk_are_copied_again(way):
+    send_all_through(way, os.urandom(4 << 20))
+    assert way.pump.run() == "dry"
+    way.client.setblocking(True)
+    way.origin.setblocking(True)
+    for _ in range(20):
+        way.client.sendall(b"m" * 100)
+        while way.pump.run() != "dry":
+            pass
+        assert len(way.origin.recv(2000)) == 100
+    free = pipes.stats()["free"]
+    pipes.close_free()
+    way.client.sendall(b"m" * 100)
+    assert way.pump.run() == "dry"
+    assert pipes.stats()["free"] == 0 < free, "it still took a pipe for a small message"
+
+
+def test_a_slow_reader_stops_the_reading_and_memory_stays_within_one_piece(way):
+    sent = fill(way)
+    block, pipe = way.pump.held
+    assert way.pump.run() == "stuck"
+    assert block <= FULL and (pipe or 0) <= 1 << 20
+    assert not (block and pipe), "held twice"
+    way.origin.setblocking(False)
+    got = 0
+    while got < sent:
+        try:
+            got += len(way.origin.recv(1 << 20))
+        except BlockingIOError:
+            way.pump.run()
+    assert way.pump.run() == "dry"
+
+
+def test_no_readiness_no_system_call(way):
+    way.client.sendall(b"hello")
+    assert way.pump.run(readable=False, writable=False) == "dry"
+    assert way.pump.run(readable=True, writable=False) == "stuck"
+    assert way.pump.moved == 0
+    assert way.pump.run(readable=False, writable=True) == "dry"
+    assert way.pump.moved == 5
+
+
+def test_an_end_comes_after_all_bytes_before_it_also_those_in_the_pipe(way):
+    sent = fill(way)
+    way.client.close()
+    got = 0
+    while True:
+        how = way.pump.run()
+        way.origin.setblocking(False)
+        try:
+            got += len(way.origin.recv(1 << 20))
+        except BlockingIOError:
+            pass
+        if how == "eof":
+            break
+    way.outlet.shutdown(socket.SHUT_WR)
+    way.origin.setblocking(True)
+    while piece := way.origin.recv(1 << 20):
+        got += len(piece)
+    assert got == sent
+
+
+@pytest.mark.parametrize("left", [0, 1, 999, 1000, FULL, 3 * FULL + 7, 2_000_001])
+def test_a_budget_is_kept_to_the_byte_and_what_follows_is_left_unread(make_way, left):
+    way = make_way(left=left)
+    way.client.setblocking(False)
+    data, sent, got, how = os.urandom(left + 500), 0, bytearray(), ""
+    way.origin.setblocking(False)
+    while how != "done" or len(got) < left or sent < len(data):
+        if sent < len(data):
+            try:
+                sent += way.client.send(data[sent:])
+            except BlockingIOError:
+                pass
+        how = way.pump.run()
+        try:
+            got += way.origin.recv(1 << 20)
+        except BlockingIOError:
+            pass
+    assert bytes(got) == data[:left]
+    way.inlet.setblocking(True)
+    rest = b""
+    while len(rest) < 500:
+        rest += way.inlet.recv(500)
+    assert rest == data[left:]
+
+
+def test_the_source_reset_is_told_with_its_errno(way):
+    way.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    way.client.close()
+    assert way.pump.run() == "source failed"
+    assert os.strerror(way.pump.error) == "Connection reset by peer"
+
+
+def test_the_sink_reset_is_told_and_a_pipe_with_bytes_is_never_used_again(way):
+    fill(way)
+    assert way.pump.held[1], "the case needs bytes in a pipe"
+    abort = struct.pack("ii", 1, 0)
+    way.origin.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, abort)
+    way.origin.close()
+    free = pipes.stats()["free"]
+    assert way.pump.run() == "sink failed"
+    way.pump.stop()
+    assert pipes.stats() == {**pipes.stats(), "in_use": 0, "free": free}
+
+
+@contextmanager
+def descriptors(limit: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_without_a_pipe_to_be_had_bulk_is_copied(way):
+    pipes.close_free()
+    refused = pipes.stats()["refused"]
+    data = os.urandom(4 << 20)
+    with descriptors(3):
+        assert send_all_through(way, data) == data
+    assert not way.pump.spliced
+    assert pipes.stats()["refused"] > refused
+
+
+def test_without_a_block_to_be_had_the_pump_says_so_and_nothing_is_taken(make_way):
+    way = make_way(splice=False)
+    refused = buffers.stats()["refused"]
+    buffers.set_bound(0)
+    try:
+        way.client.setblocking(False)
+        how = ""
+        while how not in ("no room", "sink failed"):
+            try:
+                way.client.send(b"x" * FULL)
+            except BlockingIOError:
+                pass
+            how = way.pump.run()
+    finally:
+        buffers.set_bound(512 << 20)
+    assert how == "no room"
+    assert buffers.stats()["refused"] == refused + 1
