@@ -1,0 +1,18 @@
+from collections.abc import Iterable, Mapping
+
+from cutthrough.policy.auth import Authenticator
+
+class Snapshot:
+    users: Authenticator
+    generation: int
+    address_floor: bool
+    any_port: bool
+    def __init__(
+        self,
+        users: Mapping[bytes, bytes],
+        *,
+        address_floor: bool,
+        connect_ports: Iterable[int] | None,
+        own_addresses: Iterable[tuple[str, int]] = (),
+        generation: int = 1,
+    ) -> None: ...

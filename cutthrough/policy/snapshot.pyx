@@ -1,0 +1,63 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Everything that decides whether a request may pass, as of one generation.
+
+Immutable once made: a reload makes another, and a session keeps the one it began with.
+Two questions, in this order: may it go to this port, asked of the request; may it go to
+this address, asked of each address before it is connected to (R26).
+"""
+
+import ipaddress
+
+from libc.stdint cimport uint8_t
+from cutthrough.outcome cimport ADDRESS_DENIED, LOOP_DETECTED, OK, PORT_DENIED
+from cutthrough.policy.address cimport is_public
+from cutthrough.policy.auth cimport Authenticator
+
+
+cdef class Snapshot:
+
+    def __init__(self, users, *, address_floor, connect_ports, own_addresses=(),
+                 generation=1):
+        """`users`: {name: password} in bytes. `connect_ports`: the ports that CONNECT may
+        reach, None for all. `own_addresses`: (address, port) of our own listeners, an
+        unspecified address standing for every one of this host's."""
+        cdef int port
+        self.users = Authenticator(users)
+        self.generation = generation
+        self.address_floor = address_floor
+        self.any_port = connect_ports is None
+        for port in connect_ports or ():
+            self.ports[port >> 3] |= <uint8_t>(1 << (port & 7))
+        self.own = {}
+        for text, number in own_addresses:
+            address = ipaddress.ip_address(text)
+            self.own.setdefault(address.packed, set()).add(number)
+            self.own_ports[number >> 3] |= <uint8_t>(1 << (number & 7))
+
+    cdef int judge_port(self, bint is_connect, int port) noexcept:
+        if is_connect and not self.any_port and not has_bit(self.ports, port):
+            return PORT_DENIED
+        return OK
+
+    cdef int judge_address(self, int family, const uint8_t *data, int port) except -1:
+        if has_bit(self.own_ports, port):
+            if self._is_own((<char *>data)[:4 if family == 4 else 16], port):
+                return LOOP_DETECTED
+        if self.address_floor and not is_public(family, data):
+            return ADDRESS_DENIED
+        return OK
+
+    def _is_own(self, bytes packed, int port):
+        address = ipaddress.ip_address(packed)
+        address = getattr(address, "ipv4_mapped", None) or address
+        if port in self.own.get(address.packed, ()):
+            return True
+        # Connecting to the unspecified address reaches this host, and a listener on
+        # it is reached by every loopback address
+        return address.is_unspecified or (
+            address.is_loopback and any(
+                port in ports and not any(own) for own, ports in self.own.items()))
+
+
+cdef inline bint has_bit(const uint8_t *bits, int i) noexcept nogil:
+    return bits[i >> 3] >> (i & 7) & 1

@@ -1,0 +1,118 @@
+"""One client's connection: what every journey of a request shares."""
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from cutthrough.net.buffers cimport Block
+from cutthrough.net.connector cimport Connector, Stream, StreamOwner
+from cutthrough.net.inet cimport Address
+from cutthrough.net.poller cimport Poller
+from cutthrough.net.relay cimport Pump, Relay
+from cutthrough.policy.snapshot cimport Snapshot
+from cutthrough.session.counters cimport Counters, Page
+from cutthrough.session.state cimport N_STATES
+from cutthrough.session.upstreams cimport Upstreams
+from cutthrough.wire.framing cimport Chunks
+from cutthrough.wire.http1 cimport HeadLimits
+from cutthrough.wire.target cimport Target
+
+cdef class Journal:
+    """Where endings are written down. Filled in by the room above."""
+    cdef int write(self, Client client, int outcome) except -1
+
+cdef class Context:
+    """What all sessions of a worker share. Options are copied into C fields once."""
+    cdef Poller poller
+    cdef Upstreams upstreams
+    cdef Snapshot snapshot
+    cdef Journal journal
+    cdef Page page
+    cdef Counters *counters
+    cdef object resolver
+    cdef HeadLimits limits
+    cdef int64_t timeout_ms[N_STATES]
+    cdef int64_t lifetime_ms
+    cdef int64_t most_body              # bytes; 0: no bound
+    cdef int64_t most_clients
+    cdef bint may_splice
+    cdef bint has_origin                # where requests in origin form go
+    cdef Target origin
+    cdef char pseudonym[64]             # in Via
+    cdef size_t pseudonym_len
+    cdef Client newest                  # of all clients, linked
+    cdef bint draining
+
+# A chunked body on its way through a pump: the scanner, and what followed the body.
+cdef struct Scan:
+    Chunks chunks
+    Pump *pump
+    Block *surplus
+    bint no_room
+
+# Microseconds from `start_us` to each stage of the request in hand; 0: not reached.
+cdef struct Stamps:
+    int64_t start_us
+    uint32_t head_us
+    uint32_t auth_us
+    uint32_t dns_us
+    uint32_t connect_us
+    uint32_t first_byte_us
+
+cdef class Client(StreamOwner):
+    cdef Context context
+    cdef Snapshot snapshot              # of the generation that this request began with
+    cdef Client older, newer            # neighbours in the context's list
+    cdef Address address                # the client's
+    cdef uint8_t state
+
+    # the request in hand
+    cdef uint8_t method                 # wire's Method
+    cdef uint8_t minor
+    cdef bint persistent                # the client's side may carry another request
+    cdef bint is_tunnel
+    cdef bint has_upgrade
+    cdef bint can_retry                 # safe to send again, nothing of a body sent (R19)
+    cdef bint retried
+    cdef uint8_t host_kind
+    cdef uint8_t denied                 # Outcome of the last address that was refused
+    cdef uint8_t interim                # 1xx heads seen
+    cdef uint16_t port
+    cdef uint16_t status                # sent to the client; 0: none yet
+    cdef bytes user                     # None: not authenticated
+    cdef bytes key                      # canonical host and two bytes of port
+    cdef uint64_t request_id
+    cdef Stamps stamps
+    cdef Block *head                    # the rewritten head, kept to the end of the exchange
+    cdef uint32_t path_at, path_len     # in it
+    cdef Block *input                   # bytes of the client that nobody has taken yet
+    cdef uint32_t input_seen            # of these, parsed before as an unfinished head
+
+    # the way to the origin
+    cdef Connector connector
+    cdef Stream origin
+    cdef Block *partial                 # of a response head
+    cdef Relay relay
+    cdef Scan up_scan, down_scan
+    cdef bint up_open                   # the request body is not yet whole
+    cdef bint origin_persistent         # may be pooled after this response
+    cdef bint until_close               # the response ends where the origin closes
+    cdef bint closing                   # the client was told that this response is the last
+
+    cdef int _set_state(self, int state) except -1
+    # Moves the current state's deadline: something has moved.
+    cdef int extend(self) except -1
+    # Keeps bytes of the client for later. False: no room.
+    cdef bint keep_input(self, const char *data, size_t n) noexcept nogil
+    # Ends the request with an outcome: replies where a reply can be made.
+    cdef int refuse(self, int outcome) except -1
+    # The exchange ran to its end: logs it, and goes on to the next request or closes.
+    cdef int complete(self) except -1
+    # Ends request and connection without a reply. `abortive`: RST, because what was
+    # relayed so far must not look whole.
+    cdef int abort(self, int outcome, bint abortive) except -1
+    # Closes so that what was sent arrives. `at_once` where nothing can be unread.
+    cdef int linger(self, bint at_once) except -1
+    cdef int discard_input(self) except -1
+    # Finds a way to the origin for the request in hand; `fresh`: not from the idle pool.
+    cdef int route(self, bint fresh) except -1
+    cdef int close_origin(self, bint abortive) except -1
+    cdef int _record(self, int outcome) except -1
+    cdef int _clear_request(self) except -1

@@ -1,0 +1,35 @@
+from collections.abc import Mapping
+from typing import Any
+
+from cutthrough.net.poller import Poller
+from cutthrough.net.resolver import Resolver
+from cutthrough.policy.snapshot import Snapshot
+from cutthrough.session.counters import Page
+from cutthrough.session.upstreams import Upstreams
+
+class Journal: ...
+
+class Context:
+    live: int
+    busy: int
+    def __init__(
+        self,
+        *,
+        poller: Poller,
+        upstreams: Upstreams,
+        snapshot: Snapshot,
+        journal: Any,
+        page: Page,
+        resolver: Resolver,
+        timeouts: Mapping[str, float],
+        lifetime: float,
+        max_line: int,
+        max_head: int,
+        max_fields: int,
+        max_body: int,
+        max_connections: int,
+        splice: bool,
+        origin: str,
+        via: str,
+    ) -> None: ...
+    def start_draining(self) -> None: ...

@@ -1,0 +1,286 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""One client's connection: what every journey of a request shares.
+
+The state and its deadline, the bytes that nobody has taken yet, and the endings: a reply
+of our own, a completed exchange, an abort. What is done with a request stands beside this
+file: `session` decides, `tunnel` and `forward` carry out.
+
+    accept -> HEAD -> (RESOLVE -> DIAL) -> TUNNEL -> CLOSED
+               ^                        -> REQUEST -> RESPONSE -> RELAY -> IDLE -+
+               +-----------------------------------------------------------------+
+"""
+
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcpy, memmove, memset
+from cutthrough.net cimport linux
+from cutthrough.net.buffers cimport (
+    COPY_BLOCK, bytes_of, give_block, keep_bytes, scratch, take_block)
+from cutthrough.net.connector cimport cancel
+from cutthrough.net.relay cimport is_holding, stop_pump
+from cutthrough.net.sysio cimport (
+    BROKEN, CAN_READ, set_abortive, try_recv, try_send)
+from cutthrough.outcome cimport (
+    OK, OVERLOADED, status_of)
+from cutthrough.session.state cimport (
+    CLOSED, HEAD, IDLE, LINGER, TUNNEL, may_follow)
+from cutthrough.session.state import TABLE
+from cutthrough.wire.http1 cimport HeadLimits, M_CONNECT, M_HEAD
+from cutthrough.wire.reply cimport reply_for
+from cutthrough.wire.target cimport parse_authority
+
+cdef enum:
+    # What is thrown away from a client that was answered before it had finished (R6);
+    # nginx's lingering_close has no bound but its time
+    MOST_DISCARDED = 1048576
+
+
+cdef class Journal:
+
+    cdef int write(self, Client client, int outcome) except -1:
+        return 0
+
+
+cdef class Context:
+
+    def __init__(self, *, Poller poller, Upstreams upstreams, Snapshot snapshot,
+                 Journal journal, Page page, resolver, timeouts, lifetime, max_line,
+                 max_head, max_fields, max_body, max_connections, splice, origin, via):
+        """`timeouts`: seconds by the names in the table of states. `origin`: host:port for
+        requests in origin form, or "". `resolver`: see net.resolver."""
+        cdef bytes text
+        self.poller = poller
+        self.upstreams = upstreams
+        self.snapshot = snapshot
+        self.journal = journal
+        self.page = page
+        self.counters = page.c
+        self.resolver = resolver
+        for number, row in enumerate(TABLE):
+            self.timeout_ms[number] = int(timeouts.get(row.timeout, 0) * 1000)
+        self.lifetime_ms = int(lifetime * 1000)
+        self.limits = HeadLimits(max_line, max_head, max_fields)
+        self.most_body = max_body
+        self.most_clients = max_connections
+        self.may_splice = splice
+        if origin:
+            text = origin.encode()
+            if parse_authority(&self.origin, text, len(text), 80) != 0:
+                raise ValueError(f"origin {origin!r} cannot be read")
+            self.has_origin = True
+        text = via.encode()
+        if len(text) > 64:
+            raise ValueError("the pseudonym has more than 64 bytes")
+        memcpy(self.pseudonym, <char *>text, len(text))
+        self.pseudonym_len = len(text)
+
+    def start_draining(self):
+        """From now on each response is the last of its connection."""
+        self.draining = True
+
+    @property
+    def live(self):
+        """Client connections open now."""
+        return self.counters.live
+
+    @property
+    def busy(self):
+        """Of these, the ones that have work in hand: all but the idle and lingering."""
+        return (self.counters.live - self.counters.states[IDLE]
+                - self.counters.states[LINGER])
+
+
+cdef class Client:
+
+    cdef int _set_state(self, int state) except -1:
+        """The only writer of the state; arms the deadline that belongs to it (R30)."""
+        if not may_follow(self.state, state):
+            raise AssertionError(
+                f"{TABLE[self.state].name} cannot become {TABLE[state].name}")
+        self.context.counters.states[self.state] -= 1
+        self.context.counters.states[state] += 1
+        self.state = <unsigned char>state
+        return self.extend()
+
+    cdef int extend(self) except -1:
+        cdef int64_t after_ms = self.context.timeout_ms[self.state]
+        cdef int64_t left
+        if self.is_tunnel and self.context.lifetime_ms and self.state >= TUNNEL:
+            left = self.context.lifetime_ms - (
+                self.poller.now_us - self.stamps.start_us) // 1000
+            after_ms = max(1, min(after_ms, left))
+        return self.set_deadline(after_ms)
+
+    cdef bint keep_input(self, const char *data, size_t n) noexcept nogil:
+        cdef Block *block = self.input
+        cdef size_t held
+        if n == 0:
+            return True
+        if block == NULL:
+            self.input = keep_bytes(data, n)
+            return self.input != NULL
+        held = block.end - block.start
+        if held + n > COPY_BLOCK:
+            return False
+        if block.end + n > block.size:
+            if held + n > block.size:
+                self.input = take_block(held + n)
+                if self.input == NULL:
+                    self.input = block
+                    return False
+                memcpy(bytes_of(self.input), bytes_of(block) + block.start, held)
+                give_block(&block)
+                block = self.input
+            else:
+                memmove(bytes_of(block), bytes_of(block) + block.start, held)
+            block.start = 0
+            block.end = <uint32_t>held
+        memcpy(bytes_of(block) + block.end, data, n)
+        block.end += <uint32_t>n
+        return True
+
+    cdef int refuse(self, int outcome) except -1:
+        cdef size_t n
+        cdef bint known = self.user is not None
+        cdef bint close = (
+            not self.persistent or self.up_open or self.method == M_CONNECT
+            or self.context.draining)
+        cdef const char *reply
+        if self.status != 0 or status_of(outcome) == 0:
+            return self.abort(outcome, self.status != 0)
+        reply = reply_for(outcome, close, self.method != M_HEAD, known, &n)
+        if reply == NULL:
+            return self.abort(outcome, False)
+        self.status = <unsigned short>status_of(outcome)
+        if is_holding(&self.relay.down) or try_send(&self.sock, reply, n) != <ssize_t>n:
+            return self.abort(outcome, False)   # it does not even take an error
+        self.relay.down.moved += n
+        self._record(outcome)
+        self.close_origin(False)
+        self._clear_request()
+        if close:
+            return self.linger(False)
+        self._set_state(IDLE)
+        if self.input != NULL or self.sock.ready & CAN_READ:
+            self.poller.call_again(self)
+        return 0
+
+    cdef int complete(self) except -1:
+        cdef bint goes_on = not self.closing
+        cdef Stream stream
+        self._record(OK)
+        if self.origin is not None:
+            if self.origin_persistent and not self.up_open and self.relay.up.kept == NULL:
+                stream = self.origin
+                self.origin = None
+                self.context.upstreams.park(stream, self.key)
+            else:
+                self.close_origin(False)
+        self._clear_request()
+        if not goes_on:
+            return self.linger(not self.up_open)
+        self._set_state(IDLE)
+        if self.input != NULL or self.sock.ready & CAN_READ:
+            self.poller.call_again(self)
+        return 0
+
+    cdef int abort(self, int outcome, bint abortive) except -1:
+        self._record(outcome)
+        self.close_origin(abortive)
+        if abortive:
+            set_abortive(&self.sock)
+        return self.close()
+
+    cdef int linger(self, bint at_once) except -1:
+        """A close with bytes unread would send RST, and the client would lose what it
+        has not read yet of the reply (RFC 9112 section 9.6; R1, R6)."""
+        cdef bint unread = self.input != NULL or self.sock.ready & CAN_READ
+        give_block(&self.input)
+        if self.sock.ready & BROKEN or (at_once and not unread):
+            return self.close()
+        linux.shutdown(self.sock.fd, linux.SHUT_WR)
+        self._set_state(LINGER)
+        return self.discard_input()
+
+    cdef int discard_input(self) except -1:
+        cdef ssize_t n
+        cdef char *data = scratch()
+        while self.sock.ready & CAN_READ:
+            n = try_recv(&self.sock, data, COPY_BLOCK)
+            if n == 0 or (n < 0 and n != -linux.EAGAIN):
+                return self.close()
+            if n > 0:
+                self.relay.up.moved += n
+                if self.relay.up.moved > MOST_DISCARDED:
+                    return self.close()
+        return 0
+
+    cdef int route(self, bint fresh) except -1:
+        return 0
+
+    cdef int close_origin(self, bint abortive) except -1:
+        if self.connector is not None:
+            cancel(self.connector)
+            self.connector = None
+        if self.origin is not None:
+            if abortive:
+                set_abortive(&self.origin.sock)
+            self.origin.close()
+            self.origin = None
+        return 0
+
+    cdef int close(self) except -1:
+        """Idempotent. Gives back everything that this connection holds."""
+        cdef Context context = self.context
+        if self.state == CLOSED:
+            return 0
+        self.close_origin(False)
+        self._clear_request()
+        give_block(&self.input)
+        context.counters.states[self.state] -= 1
+        context.counters.states[CLOSED] += 1
+        self.state = CLOSED
+        context.counters.live -= 1
+        if self.newer is not None:
+            self.newer.older = self.older
+        elif context.newest is self:
+            context.newest = self.older
+        if self.older is not None:
+            self.older.newer = self.newer
+        self.older = self.newer = None
+        return StreamOwner.close(self)
+
+    cdef int _record(self, int outcome) except -1:
+        """One ending: counted once, logged once."""
+        cdef Context context = self.context
+        if self.stamps.start_us == 0 and outcome != OVERLOADED:
+            return 0                        # no request was begun: nothing to write down
+        context.counters.outcomes[outcome] += 1
+        context.counters.bytes_up += self.relay.up.moved
+        context.counters.bytes_down += self.relay.down.moved
+        if self.is_tunnel:
+            context.counters.tunnels += 1
+        else:
+            context.counters.requests += 1
+        return context.journal.write(self, outcome)
+
+    cdef int _clear_request(self) except -1:
+        stop_pump(&self.relay.up)
+        stop_pump(&self.relay.down)
+        self.relay.up.moved = self.relay.down.moved = 0
+        self.relay.up_shut = self.relay.down_shut = False
+        give_block(&self.head)
+        give_block(&self.partial)
+        memset(&self.stamps, 0, sizeof(self.stamps))
+        self.user = None
+        self.snapshot = None
+        self.method = self.interim = 0
+        self.status = 0
+        self.denied = OK
+        self.is_tunnel = self.has_upgrade = self.retried = self.can_retry = False
+        self.persistent = False
+        self.until_close = self.origin_persistent = self.closing = False
+        give_block(&self.up_scan.surplus)
+        give_block(&self.down_scan.surplus)
+        self.path_len = 0
+        self.input_seen = 0
+        return 0

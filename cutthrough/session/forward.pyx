@@ -1,0 +1,323 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A plain request: one exchange with the origin, message by message.
+
+The rewritten head goes up, then the body through the up pump; the response's head is
+read to learn where it ends (RFC 9112 section 6.3), then its body comes down through the
+down pump, counted by length, or scanned for the last chunk, or until the origin closes.
+Both connections are used again only when both messages ended where they said they
+would; any doubt ends both (R6, R18).
+"""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+from cutthrough.net.buffers cimport (
+    COPY_BYTES, HEAD_BLOCK, Block, bytes_of, give_block, head_scratch, keep_bytes, scratch)
+from cutthrough.net.linux cimport EAGAIN
+from cutthrough.net.relay cimport (
+    PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_REFUSED, PUMP_SINK_FAILED,
+    PUMP_SOURCE_FAILED, Pump, Pumped, feed, is_holding, push, run_pump, start_pump, stop_pump)
+from cutthrough.net.sysio cimport CAN_READ, clock_us, try_recv
+from cutthrough.outcome cimport (
+    BAD_FRAMING, BAD_RESPONSE, BAD_RESPONSE_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED,
+    CLIENT_RESET, ORIGIN_CLOSED, ORIGIN_RESET, OVERLOADED, RESPONSE_TRUNCATED,
+    UPGRADE_FAILED)
+from cutthrough.session.client cimport Client, Scan
+from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
+from cutthrough.session.tunnel cimport start_tunnel
+from cutthrough.wire.framing cimport (
+    BODY_CHUNKED, BODY_LENGTH, BODY_NONE, BODY_UNTIL_CLOSE, Framing,
+    read_response_framing, scan_chunks, start_chunks)
+from cutthrough.wire.http1 cimport (
+    F_UPGRADE, HTTP_10, HTTP_11, Head, has_token, parse_request, parse_response)
+from cutthrough.wire.rewrite cimport build_response_head
+
+cdef enum:
+    MOST_INTERIM = 32           # 1xx heads before the final one; none is ever needed twice
+
+cdef Head head                  # of the response being read; used within one call only
+
+
+cdef int expect_body(Client c, const Framing *framing) except -1:
+    cdef Pump *up = &c.relay.up
+    up.may_splice = c.context.may_splice
+    start_pump(up, &c.sock, NULL, framing.length if framing.kind == BODY_LENGTH else 0)
+    c.up_open = framing.kind != BODY_NONE
+    if framing.kind == BODY_CHUNKED:
+        scan_through(up, &c.up_scan, False)
+    return 0
+
+
+cdef int send_request(Client c) except -1:
+    cdef Pump *up = &c.relay.up
+    cdef Block *ahead = c.input
+    cdef size_t n = 0
+    cdef int64_t used
+    up.sink = &c.origin.sock
+    c.relay.down.may_splice = c.context.may_splice
+    start_pump(&c.relay.down, &c.origin.sock, &c.sock, 0)
+    c._set_state(REQUEST if c.up_open else RESPONSE)
+    if c.up_open and ahead != NULL:
+        n = ahead.end - ahead.start
+        c.input = NULL
+    used = feed(up, bytes_of(c.head), c.head.end,
+                bytes_of(ahead) + ahead.start if n else NULL, n)
+    if n:
+        if 0 <= used < <int64_t>n and up.filter == NULL:
+            ahead.start += <uint32_t>used       # the next request's bytes
+            c.input = ahead
+        else:
+            give_block(&ahead)
+    if used == -2:
+        return c.refuse(BAD_FRAMING)
+    if used < 0:
+        return on_sink_failed(c) if up.error else c.refuse(OVERLOADED)
+    if c.up_open:
+        pump_up(c)
+    if c.state <= RESPONSE and c.origin is not None and c.origin.sock.ready & CAN_READ:
+        return read_response(c)
+    return 0
+
+
+cdef int on_client(Client c) except -1:
+    if c.up_open:
+        pump_up(c)
+    if c.state == RELAY:
+        return pump_down(c)
+    return 0
+
+
+cdef int on_origin(Client c) except -1:
+    if c.up_open or is_holding(&c.relay.up):
+        pump_up(c)
+    if c.state == RELAY:
+        return pump_down(c)
+    if (c.state == REQUEST or c.state == RESPONSE) and c.origin.sock.ready & CAN_READ:
+        return read_response(c)
+    return 0
+
+
+cdef int pump_up(Client c) except -1:
+    cdef Pump *up = &c.relay.up
+    cdef uint64_t before = up.moved
+    cdef Pumped how
+    if up.sink == NULL:
+        return 0                            # the origin stopped taking: see on_sink_failed
+    how = run_pump(up)
+    if how == PUMP_DONE:
+        if c.up_open:
+            c.up_open = False
+            if up.filter != NULL:
+                c.input = c.up_scan.surplus
+                c.up_scan.surplus = NULL
+                if c.up_scan.no_room:
+                    return c.refuse(OVERLOADED)
+            if c.state == REQUEST:
+                return c._set_state(RESPONSE)
+        return 0
+    if how == PUMP_EOF:
+        return c.abort(CLIENT_CLOSED, True)
+    if how == PUMP_SOURCE_FAILED:
+        return c.abort(CLIENT_RESET, True)
+    if how == PUMP_SINK_FAILED:
+        return on_sink_failed(c)
+    if how == PUMP_REFUSED:
+        return c.refuse(BAD_FRAMING)
+    if how == PUMP_NO_ROOM:
+        return c.refuse(OVERLOADED)
+    if c.context.most_body and up.moved > <uint64_t>(c.context.most_body + HEAD_BLOCK):
+        return c.refuse(BODY_TOO_LARGE)
+    if how == PUMP_AGAIN:
+        c.poller.call_again(c)
+    if up.moved != before and c.state == REQUEST:
+        return c.extend()
+    return 0
+
+
+cdef int on_sink_failed(Client c) except -1:
+    """The origin takes no more of the request. It may have answered all the same
+    (RFC 9112 section 9.5): read that, and send nothing more."""
+    stop_pump(&c.relay.up)
+    c.relay.up.sink = NULL
+    if c.state == REQUEST or c.state == RESPONSE:
+        c.origin.sock.ready |= CAN_READ
+        return read_response(c)
+    return 0
+
+
+cdef int read_response(Client c) except -1:
+    cdef char *data = scratch()
+    cdef size_t held = 0
+    cdef ssize_t n
+    if c.partial != NULL:
+        held = c.partial.end
+        memcpy(data, bytes_of(c.partial), held)
+    n = try_recv(&c.origin.sock, data + held, COPY_BYTES)
+    if n == -EAGAIN:
+        return 0
+    give_block(&c.partial)
+    if n <= 0:
+        return on_no_response(c, ORIGIN_CLOSED if n == 0 else ORIGIN_RESET, held)
+    if c.stamps.first_byte_us == 0:
+        c.stamps.first_byte_us = <uint32_t>(clock_us() - c.stamps.start_us)
+    return on_response(c, data, held + n, held)
+
+
+cdef int on_no_response(Client c, int outcome, size_t held) except -1:
+    """A pooled connection may die the moment it is used: the request goes out once more,
+    on a fresh one, if nobody can have seen it act twice (R19)."""
+    if c.origin.reused and c.can_retry and not c.retried and held == 0 and c.interim == 0:
+        c.retried = True
+        c.context.counters.retried += 1
+        c.close_origin(False)
+        stop_pump(&c.relay.up)
+        start_pump(&c.relay.up, &c.sock, NULL, 0)
+        return c.route(True)
+    return c.refuse(outcome)
+
+
+cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
+    cdef int used
+    while True:
+        used = parse_response(&head, data, n, seen, &c.context.limits)
+        if used < 0:
+            return c.refuse(-used)
+        if used == 0:
+            c.partial = keep_bytes(data, n)
+            return 0 if c.partial != NULL else c.refuse(OVERLOADED)
+        if head.status == 101:
+            return on_upgraded(c, data, n, used)
+        if head.status >= 200:
+            return on_final_head(c, data, n, used)
+        c.interim += 1
+        if c.interim > MOST_INTERIM:
+            return c.refuse(BAD_RESPONSE)
+        if c.minor == HTTP_11 and not pass_head(c, data, False, False, False):
+            return 0
+        data += used
+        n -= used
+        seen = 0
+        if n == 0:
+            return 0
+
+
+cdef bint pass_head(Client c, const char *data, bint close, bint chunked,
+                    bint upgrade) except -1:
+    """Pushes the head alone. False: the exchange has been ended."""
+    cdef char *out = head_scratch()
+    cdef int n = build_response_head(out, HEAD_BLOCK, &head, data, c.context.pseudonym,
+                                     c.context.pseudonym_len, close, chunked, upgrade)
+    if n < 0:
+        c.refuse(-n)
+        return False
+    if not push(&c.relay.down, out, n, NULL, 0):
+        c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
+        return False
+    return True
+
+
+cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
+    cdef Pump *down = &c.relay.down
+    cdef char *out = head_scratch()
+    cdef Framing framing
+    cdef int64_t fed
+    cdef bint chunked
+    cdef int out_len = read_response_framing(&head, data, c.method, &framing)
+    if out_len < 0:
+        return c.refuse(-out_len)
+    chunked = framing.kind == BODY_CHUNKED
+    c.until_close = framing.kind == BODY_UNTIL_CLOSE
+    c.closing = (not c.persistent or c.up_open or c.until_close or c.context.draining
+                 or c.minor == HTTP_10)
+    out_len = build_response_head(
+        out, HEAD_BLOCK, &head, data, c.context.pseudonym, c.context.pseudonym_len,
+        c.closing, chunked and c.minor == HTTP_11, False)
+    if out_len < 0:
+        return c.refuse(-out_len)
+    down.left = framing.length if framing.kind == BODY_LENGTH else (
+        -1 if c.until_close else 0)
+    if chunked:
+        scan_through(down, &c.down_scan, c.minor == HTTP_10)
+    fed = feed(down, out, out_len, data + used, n - used)
+    if fed == -2:
+        return c.refuse(BAD_RESPONSE_FRAMING)
+    c.status = head.status
+    if fed < 0:
+        return c.abort(CLIENT_RESET if down.error else OVERLOADED, True)
+    # Bytes behind the end belong to no request of ours: never pool that connection (R18)
+    c.origin_persistent = (framing.persistent and fed == <int64_t>(n - used)
+                           and c.relay.up.sink != NULL)
+    c._set_state(RELAY)
+    return pump_down(c)
+
+
+cdef int pump_down(Client c) except -1:
+    cdef Pump *down = &c.relay.down
+    cdef uint64_t before = down.moved
+    cdef Pumped how = run_pump(down)
+    if how == PUMP_DONE or (how == PUMP_EOF and c.until_close):
+        if c.down_scan.surplus != NULL:
+            c.origin_persistent = False
+        return c.complete()
+    if how == PUMP_EOF:
+        return c.abort(RESPONSE_TRUNCATED, True)
+    if how == PUMP_SOURCE_FAILED:
+        return c.abort(ORIGIN_RESET, True)
+    if how == PUMP_SINK_FAILED:
+        return c.abort(CLIENT_RESET, True)
+    if how == PUMP_REFUSED:
+        return c.abort(BAD_RESPONSE_FRAMING, True)
+    if how == PUMP_NO_ROOM:
+        return c.abort(OVERLOADED, True)
+    if how == PUMP_AGAIN:
+        c.poller.call_again(c)
+    if down.moved != before:
+        return c.extend()
+    return 0
+
+
+cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
+    """Raw bytes from here on, but only towards the protocol that was offered (R4)."""
+    cdef Head offer
+    cdef char token[64]
+    cdef size_t token_len = 0
+    cdef const char *value
+    cdef size_t i
+    if c.has_upgrade and head.count[F_UPGRADE] == 1:
+        token_len = head.fields[head.first[F_UPGRADE] - 1].value_len
+        value = data + head.fields[head.first[F_UPGRADE] - 1].value
+    if token_len == 0 or token_len > sizeof(token):
+        return c.refuse(UPGRADE_FAILED)
+    for i in range(token_len):
+        token[i] = value[i] | 0x20 if b"A" <= value[i] <= b"Z" else value[i]
+    # What was offered is what stands in the head that went up
+    if parse_request(&offer, bytes_of(c.head), c.head.end, 0, &c.context.limits) <= 0 or (
+            not has_token(&offer, bytes_of(c.head), F_UPGRADE, token, token_len)):
+        return c.refuse(UPGRADE_FAILED)
+    if is_holding(&c.relay.up):
+        return c.refuse(BAD_RESPONSE)       # an answer to a head that is not yet sent
+    c.status = 101
+    if not pass_head(c, data, False, False, True):
+        return 0
+    if n > <size_t>used and not push(&c.relay.down, data + used, n - used, NULL, 0):
+        return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
+    return start_tunnel(c, NULL, 0)
+
+
+cdef void scan_through(Pump *pump, Scan *scan, bint decode) noexcept nogil:
+    start_chunks(&scan.chunks, decode)
+    scan.pump = pump
+    scan.no_room = False
+    pump.left = -1
+    pump.filter = scan_filter
+    pump.context = scan
+
+
+cdef int64_t scan_filter(void *context, char *data, size_t n, size_t *out_len) noexcept nogil:
+    cdef Scan *scan = <Scan *>context
+    cdef int64_t used = scan_chunks(&scan.chunks, data, n, out_len)
+    if used >= 0 and scan.chunks.done:
+        scan.pump.left = 0
+        if used < <int64_t>n:
+            scan.surplus = keep_bytes(data + used, n - used)
+            scan.no_room = scan.surplus == NULL
+    return used

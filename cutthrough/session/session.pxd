@@ -1,0 +1,18 @@
+"""A session decides: may this request pass, and which way."""
+
+from cutthrough.net.acceptor cimport Sink
+from cutthrough.session.client cimport Client, Context
+
+cdef class Session(Client):
+    cdef int read_head(self) except -1
+    cdef int parse(self, char *data, size_t n) except -1
+    cdef int read_request(self, const char *data) except -1
+    cdef int admit(self, const char *data) except -1
+    cdef int identify(self, const char *data) except -1
+    cdef int prepare(self, const char *data) except -1
+    cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1
+    cdef int set_destination(self) except -1
+    cdef int dial(self, addresses) except -1
+
+cdef class Door(Sink):
+    cdef Context context

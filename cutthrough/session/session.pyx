@@ -1,0 +1,395 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A session decides: may this request pass, and which way.
+
+For every request of a connection, from its own bytes alone (R21, R23): parse, read the
+target, identify, ask the policy; then find the origin, a pooled connection or a new one,
+and hand over to `forward` or `tunnel`. Nothing of the request before is looked at.
+"""
+
+from functools import partial
+
+from libc.stdint cimport uint32_t
+from libc.string cimport memcmp, memcpy
+from cutthrough.net cimport linux
+from cutthrough.net.acceptor cimport Sink
+from cutthrough.net.buffers cimport (
+    COPY_BYTES, HEAD_BLOCK, Block, bytes_of, give_block, scratch, take_block)
+from cutthrough.net.connector cimport Stream, dial
+from cutthrough.net.inet cimport Address, Addresses, one_address, parse_address
+from cutthrough.net.relay cimport is_holding
+from cutthrough.net.sysio cimport (
+    BROKEN, CAN_READ, CAN_WRITE, clock_us, sys_close, try_recv)
+from cutthrough.outcome cimport (
+    ADDRESS_DENIED, AUTH_FAILED, AUTH_REQUIRED, BAD_CREDENTIALS_FIELD, BODY_TOO_LARGE,
+    CLIENT_CLOSED, CLIENT_RESET, CONNECTION_FAILED, CONNECTION_REFUSED, CONNECTION_RESET,
+    CONNECT_TIMEOUT, DNS_NOT_FOUND, DRAINED, IDLE_TIMEOUT, INTERNAL_ERROR,
+    KEEPALIVE_TIMEOUT, LIFETIME, NO_ORIGIN, OK, OVERLOADED, RESPONSE_TIMEOUT, STOPPED,
+    UNREACHABLE, WRITE_TIMEOUT)
+from cutthrough.outcome import NAMES as OUTCOMES
+from cutthrough.policy.auth cimport KNOWN, MISSING
+from cutthrough.session.client cimport Client, Context
+from cutthrough.session.forward cimport expect_body, on_client, on_origin, send_request
+from cutthrough.session.state cimport (
+    CLOSED, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, RESOLVE, TUNNEL,
+    outcome_at_deadline)
+from cutthrough.session.tunnel cimport run_tunnel, start_tunnel
+from cutthrough.wire.framing cimport (
+    BODY_LENGTH, BODY_NONE, Framing, read_request_framing)
+from cutthrough.wire.http1 cimport (
+    F_CONNECTION, F_PROXY_AUTHORIZATION, F_UPGRADE, Field, HTTP_11, M_CONNECT, M_OTHER, M_POST, Head,
+    has_token, parse_request)
+from cutthrough.wire.rewrite cimport build_request_head
+from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
+
+cdef const char *ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+# Of the request being read; each is used within one call of parse() only.
+cdef Head head
+cdef Target target
+cdef Framing framing
+
+
+cdef class Session(Client):
+
+    # --- what the poller tells -----------------------------------------------------
+
+    cdef int on_ready(self) except -1:
+        if self.state == IDLE or self.state == HEAD:
+            if self.sock.ready & CAN_READ or self.input != NULL:
+                return self.read_head()
+            return 0
+        if self.state == TUNNEL or self.state == HALF_CLOSED:
+            return run_tunnel(self)
+        if self.sock.ready & BROKEN:
+            return self.close() if self.state == LINGER else self.abort(CLIENT_RESET, True)
+        if self.state == LINGER:
+            return self.discard_input()
+        if self.state == RESOLVE or self.state == DIAL:
+            return 0                        # what it sends meanwhile waits in the kernel
+        return on_client(self)
+
+    cdef int on_stream(self, Stream stream) except -1:
+        if self.state == TUNNEL or self.state == HALF_CLOSED:
+            return run_tunnel(self)
+        return on_origin(self)
+
+    cdef int on_deadline(self) except -1:
+        cdef int outcome = outcome_at_deadline(self.state)
+        if self.state == LINGER:
+            return self.close()
+        if self.state == IDLE or (self.state == HEAD and self.input == NULL):
+            return self.abort(KEEPALIVE_TIMEOUT, False)     # no request was begun
+        if self.state == RELAY and is_holding(&self.relay.down):
+            outcome = WRITE_TIMEOUT
+        elif self.state == REQUEST and not self.origin.sock.ready & CAN_WRITE:
+            outcome = RESPONSE_TIMEOUT                      # it is not the client who stalls
+        elif self.is_tunnel and self.context.lifetime_ms and (
+                clock_us() - self.stamps.start_us >= self.context.lifetime_ms * 1000):
+            outcome = LIFETIME
+        return self.refuse(outcome)
+
+    cdef int on_fault(self) except -1:
+        self.context.counters.faults += 1
+        self.persistent = False
+        return self.refuse(INTERNAL_ERROR)
+
+    # --- the head ------------------------------------------------------------------
+
+    cdef int read_head(self) except -1:
+        cdef Block *block = self.input
+        cdef ssize_t n
+        if block != NULL and block.end - block.start > self.input_seen:
+            return self.parse(bytes_of(block) + block.start, block.end - block.start)
+        n = try_recv(&self.sock, scratch(), COPY_BYTES)
+        if n == -linux.EAGAIN:
+            return 0
+        if n <= 0:
+            return self.abort(CLIENT_CLOSED if n == 0 else CLIENT_RESET, False)
+        if block == NULL:
+            return self.parse(scratch(), n)
+        if not self.keep_input(scratch(), n):
+            return self.refuse(OVERLOADED)
+        block = self.input
+        return self.parse(bytes_of(block) + block.start, block.end - block.start)
+
+    cdef int parse(self, char *data, size_t n) except -1:
+        cdef int head_len, outcome
+        if self.stamps.start_us == 0:
+            self.stamps.start_us = self.poller.now_us
+            self.context.counters.next_id += 1
+            self.request_id = self.context.counters.next_id
+        head_len = parse_request(&head, data, n, self.input_seen, &self.context.limits)
+        if head_len == 0:
+            if self.input == NULL and not self.keep_input(data, n):
+                return self.refuse(OVERLOADED)
+            self.input_seen = <uint32_t>n
+            if self.state == IDLE:
+                self._set_state(HEAD)
+            if self.sock.ready & CAN_READ:
+                self.poller.call_again(self)
+            return 0
+        self.persistent = self.up_open = False
+        if head_len < 0:
+            return self.refuse(-head_len)
+        self.method = head.method
+        self.minor = head.minor
+        self.snapshot = self.context.snapshot
+        self.stamps.head_us = <uint32_t>(clock_us() - self.stamps.start_us)
+        outcome = self.read_request(data)
+        if outcome == OK:
+            outcome = self.prepare(data)
+        if outcome == OK:
+            outcome = self.admit(data)
+        if not self.take_head(data, n, head_len):
+            outcome = OVERLOADED
+        if outcome != OK:
+            return self.refuse(outcome)
+        return self.route(False)
+
+    cdef int read_request(self, const char *data) except -1:
+        """Where to, and how long is it? An Outcome."""
+        cdef int outcome = -read_target(&target, &head, data)
+        if outcome:
+            return outcome
+        self.is_tunnel = self.method == M_CONNECT
+        if target.form == FORM_ORIGIN:
+            if not self.context.has_origin:
+                return NO_ORIGIN
+            target.port = self.context.origin.port
+            target.host_kind = self.context.origin.host_kind
+            target.host_len = self.context.origin.host_len
+            memcpy(target.host, self.context.origin.host, target.host_len + 1)
+        self.set_destination()
+        outcome = -read_request_framing(&head, data, &framing)
+        if outcome:
+            return outcome
+        self.persistent = framing.persistent
+        self.up_open = framing.kind != BODY_NONE
+        return OK
+
+    cdef int admit(self, const char *data) except -1:
+        """Who is it, and may they? An Outcome. Addresses are judged later, one by one."""
+        cdef int outcome = self.identify(data)
+        if outcome:
+            return outcome
+        if self.context.most_body and framing.kind == BODY_LENGTH and (
+                framing.length > self.context.most_body):
+            return BODY_TOO_LARGE
+        return self.snapshot.judge_port(self.is_tunnel, target.port)
+
+    cdef int identify(self, const char *data) except -1:
+        cdef const Field *field
+        cdef tuple found
+        cdef int index = head.first[F_PROXY_AUTHORIZATION]
+        if head.count[F_PROXY_AUTHORIZATION] > 1:
+            return BAD_CREDENTIALS_FIELD
+        if index == 0:
+            return AUTH_REQUIRED
+        field = &head.fields[index - 1]
+        found = self.snapshot.users.identify(data + field.value, field.value_len)
+        if <int>found[0] != KNOWN:
+            return AUTH_FAILED
+        self.user = found[1]
+        self.stamps.auth_us = <uint32_t>(clock_us() - self.stamps.start_us)
+        return OK
+
+    cdef int prepare(self, const char *data) except -1:
+        """Builds what will go up. An Outcome."""
+        cdef int n
+        if self.is_tunnel:
+            return OK
+        self.head = take_block(HEAD_BLOCK)
+        if self.head == NULL:
+            return OVERLOADED
+        self.has_upgrade = (
+            head.first[F_UPGRADE] != 0 and self.minor == HTTP_11
+            and framing.kind == BODY_NONE and has_token(&head, data, F_CONNECTION, b"upgrade", 7))
+        n = build_request_head(
+            bytes_of(self.head), HEAD_BLOCK, &head, data, &target, self.context.pseudonym,
+            self.context.pseudonym_len, self.has_upgrade, &self.path_at, &self.path_len)
+        if n < 0:
+            return -n
+        self.head.end = <uint32_t>n
+        self.can_retry = (framing.kind == BODY_NONE and self.method != M_POST
+                          and self.method != M_OTHER and not self.has_upgrade)
+        expect_body(self, &framing)
+        return OK
+
+    cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1:
+        """The head has been read: what follows it stays. 0: no room for that."""
+        cdef Block *block = self.input
+        self.input_seen = 0
+        if block == NULL:
+            return self.keep_input(data + head_len, n - head_len)
+        block.start += <uint32_t>head_len
+        if block.start == block.end:
+            give_block(&self.input)
+        return True
+
+    cdef int set_destination(self) except -1:
+        """The key: canonical host and port. The same object again while it is the same."""
+        cdef size_t n = target.host_len
+        cdef const char *old
+        target.host[n] = <char>(target.port >> 8)
+        target.host[n + 1] = <char>(target.port & 255)
+        if self.key is not None:
+            old = self.key
+        if self.key is None or <size_t>len(self.key) != n + 2 or memcmp(
+                old, target.host, n + 2) != 0:
+            self.key = target.host[:n + 2]
+        target.host[n] = 0
+        self.port = target.port
+        self.host_kind = target.host_kind
+        return 0
+
+    # --- the way to the origin -----------------------------------------------------
+
+    cdef int route(self, bint fresh) except -1:
+        cdef Stream stream
+        cdef Address literal
+        cdef bytes host
+        if not fresh and not self.is_tunnel:
+            stream = self.context.upstreams.take(self.key, not self.can_retry)
+            if stream is not None:
+                self.origin = stream
+                stream.owner = self
+                if not self.may_dial(&stream.address):
+                    return self.refuse(self.denied)
+                stream.set_deadline(0)
+                self.context.counters.reused += 1
+                return send_request(self)
+        host = self.key[:len(self.key) - 2]
+        if self.host_kind != HOST_NAME:
+            parse_address(host, &literal)
+            return self.dial(one_address(literal.family, literal.bytes))
+        found = self.context.resolver.cached(host)
+        if found is not None:
+            return self.dial(found)
+        self._set_state(RESOLVE)
+        self.context.resolver.resolve(host, partial(self.on_resolved, self.request_id))
+        return 0
+
+    def on_resolved(self, request_id, answer):
+        """The resolver's answer: Addresses, or the label of an outcome."""
+        if self.state != RESOLVE or self.request_id != request_id:
+            return                          # it has ended meanwhile
+        try:
+            self.poller.time_ms()
+            self.dial(answer)
+        except BaseException:
+            self.poller.contain(self)
+
+    cdef int dial(self, addresses) except -1:
+        cdef object connector
+        self.stamps.dns_us = <uint32_t>(clock_us() - self.stamps.start_us)
+        if not isinstance(addresses, Addresses):
+            return self.refuse(OUTCOMES[addresses])
+        if (<Addresses>addresses).n == 0:
+            return self.refuse(DNS_NOT_FOUND)
+        self._set_state(DIAL)
+        connector = dial(self.poller, self, addresses, self.port,
+                         self.context.timeout_ms[DIAL])
+        if connector is not None:           # else on_dialled has been called already
+            self.connector = connector
+        return 0
+
+    cdef bint may_dial(self, const Address *address) except -1:
+        cdef int outcome = self.snapshot.judge_address(
+            address.family, address.bytes, self.port)
+        if outcome != OK:
+            self.denied = <unsigned char>outcome
+        return outcome == OK
+
+    cdef int on_dialled(self, Stream stream, int error) except -1:
+        self.connector = None
+        if stream is None:
+            return self.refuse(self.denied if error == 0 else outcome_of_errno(error))
+        self.stamps.connect_us = <uint32_t>(clock_us() - self.stamps.start_us)
+        self.origin = stream
+        self.context.counters.dialled += 1
+        if self.is_tunnel:
+            return start_tunnel(self, ESTABLISHED, 39)
+        return send_request(self)
+
+
+cdef int outcome_of_errno(int error) noexcept:
+    if error == linux.ECONNREFUSED:
+        return CONNECTION_REFUSED
+    if error == linux.ETIMEDOUT:
+        return CONNECT_TIMEOUT
+    if error in (linux.ECONNRESET, linux.EPIPE, linux.ECONNABORTED):
+        return CONNECTION_RESET
+    if error in (linux.EHOSTUNREACH, linux.ENETUNREACH, linux.EHOSTDOWN, linux.ENETDOWN):
+        return UNREACHABLE
+    if error in (linux.EMFILE, linux.ENFILE, linux.ENOBUFS, linux.ENOMEM,
+                 linux.EADDRNOTAVAIL):
+        return OVERLOADED
+    return CONNECTION_FAILED
+
+
+cdef class Door(Sink):
+    """Makes a session of each accepted connection."""
+
+    def __init__(self, Context context):
+        self.context = context
+
+    cdef int on_accept(self, int fd, const Address *client) except -1:
+        cdef Context context = self.context
+        cdef Session session = Session.__new__(Session)
+        session.sock.fd = fd
+        session.sock.ready = CAN_WRITE
+        session.context = context
+        session.address = client[0]
+        try:
+            context.poller.add(session)
+        except OSError:                     # no memory, or no watch left for this user
+            sys_close(&session.sock)
+            context.counters.refused += 1
+            return 0
+        context.counters.accepted += 1
+        context.counters.live += 1
+        context.counters.states[HEAD] += 1
+        session.older = context.newest
+        if context.newest is not None:
+            context.newest.newer = session
+        context.newest = session
+        if context.counters.live > context.most_clients:
+            context.counters.refused += 1
+            return session.refuse(OVERLOADED)
+        return session.extend()
+
+    cdef int shed(self) except -1:
+        return self.context.upstreams.clear() + close_idle(self.context)
+
+
+def close_idle(Context context):
+    """Closes the connections between two requests. Returns how many."""
+    cdef Client client = context.newest
+    cdef Client older
+    count = 0
+    while client is not None:
+        older = client.older
+        if client.state == IDLE or (client.state == HEAD and client.input == NULL):
+            client.abort(KEEPALIVE_TIMEOUT, False)
+            count += 1
+        client = older
+    return count
+
+
+def close_all(Context context, str label):
+    """Ends every connection with this outcome. Returns how many had a request in hand."""
+    cdef Client client = context.newest
+    cdef Client older
+    cdef int outcome = OUTCOMES[label]
+    count = 0
+    while client is not None:
+        older = client.older
+        if client.state == IDLE or client.state == LINGER or (
+                client.state == HEAD and client.input == NULL):
+            client.close()
+        else:
+            count += 1
+            client.refuse(outcome)
+            client.close()
+        client = older
+    return count

@@ -1,0 +1,19 @@
+"""The states of a client's connection, and which may follow which."""
+
+cdef enum:                  # State; unnamed, because Cython indexes by plain ints only
+    HEAD = 0                # a request head is awaited, or partly here
+    IDLE                    # between two requests of a kept-alive connection
+    RESOLVE                 # a name is being resolved
+    DIAL                    # a connection to the origin is being made
+    REQUEST                 # the request goes up, its body not yet whole
+    RESPONSE                # the request is up; the response head is awaited
+    RELAY                   # the response body comes down
+    TUNNEL                  # bytes both ways, unread
+    HALF_CLOSED             # a tunnel of which one side has ended
+    LINGER                  # the last reply is out; what still comes is thrown away
+    CLOSED
+    N_STATES
+
+cdef bint may_follow(int state, int new) noexcept nogil
+# The Outcome when a state's deadline comes.
+cdef int outcome_at_deadline(int state) noexcept nogil

@@ -1,0 +1,64 @@
+# cython: language_level=3
+"""The states of a client's connection: one table says which moves it may make.
+
+Each state has one deadline. Its length is the option named here, its outcome is what is
+logged, counted and, where a reply can still be made, replied. `Client._set_state` is the
+only writer of a state and asks this table first.
+"""
+
+from typing import NamedTuple
+
+from cutthrough.outcome import NAMES as OUTCOMES
+
+
+class Row(NamedTuple):
+    name: str
+    moves: tuple[str, ...]      # states that may follow
+    timeout: str                # the option with the deadline's length; "": none
+    outcome: str                # when it comes
+
+
+# A request that is refused goes to LINGER, or to IDLE when nothing is left unread. A dead
+# pooled connection leads back to RESOLVE or DIAL once (R19). An answered 101 is a tunnel.
+TABLE = (
+    Row("HEAD", ("IDLE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "TUNNEL", "LINGER",
+                 "CLOSED"), "head_timeout", "head_timeout"),
+    Row("IDLE", ("HEAD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "TUNNEL", "LINGER",
+                 "CLOSED"), "keepalive_timeout", "keepalive_timeout"),
+    Row("RESOLVE", ("DIAL", "REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER", "CLOSED"),
+        "dns_timeout", "dns_timeout"),
+    Row("DIAL", ("REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER", "CLOSED"),
+        "connect_timeout", "connect_timeout"),
+    Row("REQUEST", ("RESPONSE", "RELAY", "IDLE", "LINGER", "CLOSED"),
+        "body_timeout", "body_timeout"),
+    Row("RESPONSE", ("RELAY", "TUNNEL", "RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),
+        "response_timeout", "response_timeout"),
+    Row("RELAY", ("IDLE", "LINGER", "CLOSED"), "idle_timeout", "idle_timeout"),
+    Row("TUNNEL", ("HALF_CLOSED", "CLOSED"), "idle_timeout", "idle_timeout"),
+    Row("HALF_CLOSED", ("CLOSED",), "half_closed_timeout", "half_closed_timeout"),
+    Row("LINGER", ("CLOSED",), "linger_timeout", "ok"),
+    Row("CLOSED", (), "", "ok"),
+)
+
+assert len(TABLE) == N_STATES, "state.pxd and state.pyx disagree"
+
+cdef unsigned int moves[N_STATES]
+cdef int outcomes[N_STATES]
+
+_numbers = {row.name: number for number, row in enumerate(TABLE)}
+for _number, _row in enumerate(TABLE):
+    moves[_number] = sum(1 << _numbers[name] for name in _row.moves)
+    outcomes[_number] = OUTCOMES[_row.outcome]
+
+
+cdef bint may_follow(int state, int new) noexcept nogil:
+    return moves[state] >> new & 1
+
+
+cdef int outcome_at_deadline(int state) noexcept nogil:
+    return outcomes[state]
+
+
+def is_allowed(state, new):
+    """May `new` follow `state`? Both by name; for tests and tools."""
+    return bool(may_follow(_numbers[state], _numbers[new]))

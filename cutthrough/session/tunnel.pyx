@@ -1,0 +1,71 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A tunnel: two sockets, and nobody reads.
+
+After CONNECT's 200 or a 101 only `net.relay` sees the bytes. This file says what an end
+of the relay means. One side's end of stream is passed on and the other goes on, within
+HALF_CLOSED's deadline; a reset is passed on as a reset, because a cut stream must not
+look like one that ended.
+"""
+
+from libc.stdint cimport uint64_t
+from cutthrough.net.buffers cimport Block, bytes_of, give_block
+from cutthrough.net.relay cimport (
+    RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_HALF_CLOSED, RELAY_NO_ROOM, RELAY_OPEN,
+    RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, is_holding, push, run_relay, start_pump)
+from cutthrough.outcome cimport (
+    CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED)
+from cutthrough.session.client cimport Client
+from cutthrough.session.state cimport HALF_CLOSED, TUNNEL
+
+
+cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
+    cdef Relay *relay = &c.relay
+    cdef Block *ahead = c.input
+    cdef Block *kept = relay.down.kept      # of a 101 head that was not taken whole
+    cdef bint sent = True
+    c.is_tunnel = True
+    relay.up.may_splice = relay.down.may_splice = c.context.may_splice
+    start_pump(&relay.up, &c.sock, &c.origin.sock, -1)
+    start_pump(&relay.down, &c.origin.sock, &c.sock, -1)
+    relay.down.kept = kept
+    relay.up_shut = relay.down_shut = False
+    c.up_open = False
+    c._set_state(TUNNEL)
+    if n:
+        c.status = 200
+        sent = push(&relay.down, greeting, n, NULL, 0)
+        relay.down.moved = 0                # counts what was relayed
+    if sent and ahead != NULL:
+        c.input = NULL
+        sent = feed(&relay.up, NULL, 0, bytes_of(ahead) + ahead.start,
+                    ahead.end - ahead.start) >= 0
+        give_block(&ahead)
+        if not sent:
+            return c.abort(ORIGIN_RESET if relay.up.error else OVERLOADED, True)
+    if not sent:
+        return c.abort(CLIENT_RESET if relay.down.error else OVERLOADED, True)
+    give_block(&c.head)                     # at rest a tunnel owns no memory but itself
+    c.path_len = 0
+    return run_tunnel(c)
+
+
+cdef int run_tunnel(Client c) except -1:
+    cdef uint64_t before = c.relay.up.moved + c.relay.down.moved
+    cdef bint again
+    cdef Relayed how = run_relay(&c.relay, &again)
+    if again:
+        c.poller.call_again(c)
+    if how == RELAY_CLOSED:
+        c._record(OK)
+        return c.close()
+    if how == RELAY_HALF_CLOSED and c.state == TUNNEL:
+        return c._set_state(HALF_CLOSED)
+    if how <= RELAY_HALF_CLOSED:
+        if c.relay.up.moved + c.relay.down.moved != before:
+            return c.extend()
+        return 0
+    if how == RELAY_NO_ROOM:
+        return c.abort(OVERLOADED, True)
+    if how == RELAY_UP_SOURCE_FAILED or how == RELAY_DOWN_SINK_FAILED:
+        return c.abort(CLIENT_RESET, True)
+    return c.abort(ORIGIN_RESET, True)

@@ -1,0 +1,19 @@
+"""Idle connections to origins, kept for the next request."""
+
+from libc.stdint cimport int64_t
+from cutthrough.net.connector cimport Stream, StreamOwner
+
+cdef class Upstreams(StreamOwner):
+    cdef dict newest                    # key -> the Stream that was parked last
+    cdef dict counts                    # key -> how many
+    cdef readonly Py_ssize_t idle
+    cdef Py_ssize_t most, most_per_key
+    cdef int64_t timeout_ms
+    cdef readonly unsigned long discarded   # died, timed out, or found no place
+
+    # A clean idle connection for this key, the caller's now; or None. With `sure` the
+    # kernel is asked first whether it has died: for a request that cannot be sent twice.
+    cdef Stream take(self, object key, bint sure)
+    # Keeps it, or closes it when it is not clean or there is no place.
+    cdef int park(self, Stream stream, object key) except -1
+    cdef int _unlink(self, Stream stream) except -1
