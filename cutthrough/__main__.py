@@ -1,0 +1,8 @@
+"""`python -m cutthrough` is the `cutthrough` command."""
+
+import sys
+
+from cutthrough.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""The proxy inside somebody else's event loop.
+
+    async with cutthrough.serve(user="me", password="secret") as proxy:
+        httpx.AsyncClient(proxy=proxy.url)
+
+One worker, the same that runs in a process of its own; the caller's loop drives it. No
+signal is caught, no limit raised, no process made.
+"""
+
+import socket
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from cutthrough.config import Config, from_options
+from cutthrough.control.worker import Worker
+from cutthrough.net.listener import Address, bound_address, listen
+from cutthrough.values import show_address
+
+
+class Embedded:
+    """A proxy in the caller's loop, from `async with` to its end.
+
+    Entering raises OSError where an address cannot be listened on. Leaving cuts what is
+    still open; `await proxy.drain(seconds)` before that lets it finish.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._listeners: list[socket.socket] = []
+        self._worker: Worker | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            for address in self.config.listen:
+                self._listeners += listen(address)
+            self._worker = Worker(self.config, slot=0, listeners=self._listeners)
+            await self._worker.start()
+        except BaseException:
+            self._close_listeners()
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None,
+                        error: BaseException | None,
+                        traceback: TracebackType | None) -> None:
+        try:
+            await self.drain(0)
+        finally:
+            self.worker.stop()
+            self._close_listeners()
+
+    async def drain(self, seconds: float) -> int:
+        """Accepts no more and ends within so many seconds.
+
+        Returns how many connections had to be cut.
+        """
+        return await self.worker.drain(seconds)
+
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+
+    @property
+    def worker(self) -> Worker:
+        if self._worker is None:
+            raise RuntimeError("the proxy runs inside `async with` only")
+        return self._worker
+
+    @property
+    def address(self) -> Address:
+        """Host and real port of the first listener."""
+        return bound_address(self._listeners[0])
+
+    @property
+    def port(self) -> int:
+        return self.address[1]
+
+    @property
+    def url(self) -> str:
+        """What a client is given: `http://user:password@host:port`."""
+        user, password = self.config.user, self.config.password
+        return (f"http://{quote(user, safe='')}:{quote(password, safe='')}"
+                f"@{show_address(self.address)}")
+
+
+def serve(config: Config | None = None, **options: Any) -> Embedded:
+    """Makes a proxy for `async with`; on a free loopback port where none is named.
+
+    Options are those of Config, as values or as text (`head_timeout="200ms"`), laid
+    over `config`. The access log is off unless asked for: standard output is the
+    caller's. Raises ConfigError.
+    """
+    if config is None:
+        options = {"listen": "127.0.0.1:0", "access_log": "off"} | options
+    return Embedded(from_options(config, **options))

@@ -1,0 +1,158 @@
+"""One worker process: `python -m cutthrough.control.process FD`.
+
+FD is its end of the channel; everything else comes by the first message. It tells the
+supervisor when it is ready, obeys drain, stop and reopen, and exits 0. When the channel
+ends the supervisor is gone: the worker drains and exits by itself.
+
+Signals: SIGINT is the supervisor's to judge, so that Ctrl-C in a terminal, which
+reaches the whole process group, means one thing. SIGTERM and SIGQUIT drain this worker
+alone.
+"""
+
+import asyncio
+import faulthandler
+import gc
+import importlib.util
+import logging
+import mmap
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cutthrough.config import ConfigError
+from cutthrough.control.channel import (
+    Channel,
+    Drain,
+    Hello,
+    Message,
+    Ready,
+    Reopen,
+    Stop,
+)
+
+if TYPE_CHECKING:
+    from cutthrough.control.worker import Worker
+
+# The supervisor blocks these round the spawn; they are let in when handlers stand.
+SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1}
+
+
+def choose_loop(choice: str) -> str:
+    """Returns which event loop is to be used: uvloop or asyncio.
+
+    Raises ConfigError where uvloop is asked for and not installed.
+    """
+    if choice != "asyncio" and importlib.util.find_spec("uvloop") is not None:
+        return "uvloop"
+    if choice == "uvloop":
+        raise ConfigError("", "loop", "uvloop is not installed")
+    return "asyncio"
+
+
+def make_loop(name: str) -> tuple[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Returns the loop's name with its version, and what makes it."""
+    if name == "uvloop":
+        import uvloop
+        version: str = uvloop.__version__    # type: ignore[attr-defined]
+        return f"uvloop {version}", uvloop.new_event_loop
+    return "asyncio", asyncio.SelectorEventLoop
+
+
+class Process:
+    """The life of one worker process, from its first message to its exit status."""
+
+    def __init__(self, channel: Channel, hello: Hello) -> None:
+        self.channel = channel
+        self.config = hello.config
+        self.listeners = [socket.socket(fileno=fd) for fd in hello.listeners]
+        self.worker = make_worker(hello, self.listeners)
+        self.over = asyncio.Event()
+        self.draining: asyncio.Task[None] | None = None
+
+    async def run(self, loop_name: str) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGQUIT):
+            loop.add_signal_handler(number, self.drain, self.config.drain_timeout)
+        loop.add_signal_handler(signal.SIGUSR1, self.worker.reopen_log)
+
+        await self.worker.start()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        # What exists now lives as long as the process: the collector need not look
+        # at it again, and its pages stay shared with nobody's writes.
+        gc.collect()
+        gc.freeze()
+        self.channel.attach(self.on_message)
+        self.channel.send(Ready(loop=loop_name))
+        await self.over.wait()
+        self.worker.stop()
+        self.channel.close()
+        if self.draining is not None and self.draining.done():
+            self.draining.result()           # raises what went wrong in it
+
+    def on_message(self, message: Message | None) -> None:
+        match message:
+            case Drain(timeout):
+                self.drain(timeout)
+            case Reopen():
+                self.worker.reopen_log()
+            case Stop():
+                self.over.set()
+            case None:
+                self.drain(self.config.drain_timeout)
+
+    def drain(self, timeout: float) -> None:
+        if self.draining is None:
+            self.draining = asyncio.create_task(self._drain(timeout))
+
+    async def _drain(self, seconds: float) -> None:
+        ending = asyncio.create_task(self.worker.drain(seconds))
+        await asyncio.sleep(0)               # its first step: accepting has stopped
+        # Only now, and before the wait: held open they would still take callers in,
+        # closed earlier they would stay in an epoll set while the supervisor has them.
+        for listener in self.listeners:
+            listener.close()
+        try:
+            await ending
+        finally:
+            self.over.set()
+
+
+def make_worker(hello: Hello, listeners: list[socket.socket]) -> "Worker":
+    # Here, because the supervisor imports this module and needs no data plane.
+    from cutthrough.control.worker import Worker
+
+    area = memoryview(mmap.mmap(hello.counters, 0))
+    start = hello.slot * hello.page_bytes
+    return Worker(hello.config, slot=hello.slot, listeners=listeners,
+                  counters=area[start:start + hello.page_bytes])
+
+
+async def serve(channel: Channel, hello: Hello, loop_name: str) -> None:
+    await Process(channel, hello).run(loop_name)
+
+
+def main(fd: int) -> int:
+    """Runs the worker whose channel is descriptor `fd`; returns its exit status."""
+    faulthandler.enable()
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    channel = Channel(socket.socket(fileno=fd))
+    hello = channel.receive()
+    if not isinstance(hello, Hello):         # the supervisor went first
+        return 0
+    logging.basicConfig(level=logging.INFO,
+                        format=f"cutthrough: worker {hello.slot}: %(message)s")
+    try:
+        loop_name, factory = make_loop(choose_loop(hello.config.loop))
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(serve(channel, hello, loop_name))
+    except ConfigError as error:
+        logging.error("%s", error)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

@@ -1,0 +1,199 @@
+"""One worker: everything that serves connections on one event loop, put together.
+
+The same object runs in a process of its own, under the supervisor, and inside somebody
+else's loop. It is made, started, and ended by `drain` (work in hand may finish) or `stop`
+(now); after either nothing of it is left, which `leaks` shows.
+"""
+
+import asyncio
+import logging
+import resource
+import socket
+from collections.abc import Sequence
+
+import psutil
+
+from cutthrough.config import Config
+from cutthrough.control.accesslog import AccessLog
+from cutthrough.net import buffers, pipes
+from cutthrough.net.acceptor import Acceptor
+from cutthrough.net.poller import Poller
+from cutthrough.net.resolver import Resolver
+from cutthrough.policy.snapshot import Snapshot
+from cutthrough.session.client import Context, Journal
+from cutthrough.session.counters import Page
+from cutthrough.session.session import Door, close_all, close_idle
+from cutthrough.session.upstreams import Upstreams
+
+log = logging.getLogger("cutthrough")
+
+# Descriptors that are not connections: the interpreter's, logs, the set, free pipes
+RESERVED_FDS = 256
+
+# While draining: how often to look whether the last connection has gone
+LOOK_AGAIN = 0.02
+
+
+class Worker:
+    """Serves `listeners` as `config` says.
+
+    `counters` is PAGE_BYTES bytes of writable memory that others may read meanwhile.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        slot: int,
+        listeners: Sequence[socket.socket],
+        counters: memoryview | None = None,
+    ) -> None:
+        self.config = config
+        self.slot = slot
+        self._listeners = listeners
+        self._counters = counters
+        self._acceptors: list[Acceptor] = []
+        self._log: AccessLog | None = None
+        self._running = False
+
+    async def start(self) -> None:
+        """Begins to accept. Raises OSError if the access log cannot be opened."""
+        config = self.config
+        loop = asyncio.get_running_loop()
+        self.poller = Poller()
+        self.page = Page(self._counters)
+        if config.access_log != "off":
+            self._log = AccessLog(
+                loop, config.access_log, config.access_log_format, self.slot
+            )
+        self.resolver = Resolver(
+            loop, config.resolvers, config.dns_timeout, config.dns_cache_entries
+        )
+        self.upstreams = Upstreams(
+            config.upstream_idle,
+            config.upstream_idle_per_origin,
+            config.upstream_idle_timeout,
+        )
+        self.context = Context(
+            poller=self.poller,
+            upstreams=self.upstreams,
+            snapshot=self._snapshot(),
+            journal=self._log or Journal(),
+            page=self.page,
+            resolver=self.resolver,
+            timeouts={
+                name: getattr(config, name)
+                for name in config.__struct_fields__
+                if name.endswith("_timeout")
+            },
+            lifetime=config.lifetime,
+            max_line=config.max_line,
+            max_head=config.max_head,
+            max_fields=config.max_fields,
+            max_body=config.max_body,
+            max_connections=config.max_connections or most_connections(),
+            splice=config.splice,
+            origin=config.origin.removeprefix("http://"),
+            via=config.via,
+        )
+        self.poller.attach(loop, self._on_fault)
+        door = Door(self.context)
+        self._acceptors = [Acceptor(self.poller, one, door) for one in self._listeners]
+        self._running = True
+
+    def _snapshot(self) -> Snapshot:
+        config = self.config
+        own = [one.getsockname()[:2] for one in self._listeners]
+        own += [
+            (address.address.partition("%")[0], port)
+            for host, port in own
+            if host in ("0.0.0.0", "::")
+            for addresses in psutil.net_if_addrs().values()
+            for address in addresses
+            if address.family in (socket.AF_INET, socket.AF_INET6)
+        ]
+        return Snapshot(
+            {config.user.encode(): config.password.encode()},
+            address_floor=config.floor,
+            connect_ports=config.allowed_ports or None,
+            own_addresses=own,
+        )
+
+    def _on_fault(self, fault: BaseException) -> None:
+        faults = self.poller.faults
+        if faults & (faults - 1) == 0:  # the 1st, 2nd, 4th, 8th …: never a flood
+            log.error(
+                "a connection ended by a fault of ours (%d so far)",
+                faults,
+                exc_info=fault,
+            )
+
+    def reopen_log(self) -> None:
+        """Opens the access log anew, after it was moved away."""
+        if self._log is not None:
+            self._log.reopen()
+
+    async def drain(self, timeout: float) -> int:
+        """Accepts no more, lets work in hand finish for `timeout` seconds, and ends.
+
+        Returns how many connections with work in hand had to be cut.
+        """
+        if not self._running:
+            return 0
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        self._stop_accepting()
+        self.context.start_draining()
+        close_idle(self.context)
+        while self._running and self.context.live and loop.time() < deadline:
+            await asyncio.sleep(LOOK_AGAIN)
+            close_idle(self.context)
+        cut = self._end("drained")
+        await self.resolver.close()
+        return cut
+
+    def stop(self) -> int:
+        """Ends everything now. Idempotent. Returns how many connections were cut."""
+        return self._end("stopped")
+
+    def _stop_accepting(self) -> None:
+        for acceptor in self._acceptors:
+            acceptor.stop()
+        self._acceptors.clear()
+
+    def _end(self, outcome: str) -> int:
+        if not self._running:
+            return 0
+        self._running = False
+        self._stop_accepting()
+        cut = close_all(self.context, outcome)
+        self.upstreams.clear()
+        pipes.close_free()
+        self.poller.detach()
+        if self._log is not None:
+            self._log.close()
+        return cut
+
+    def leaks(self) -> dict[str, int]:
+        """What is in use now; all zero once every connection has ended.
+
+        Blocks and pipes are counted for the process, the rest for this worker.
+        """
+        blocks = buffers.stats()
+        return {
+            "sessions": self.context.live,
+            "streams": self.poller.registered
+            - self.context.live
+            - len(self._acceptors)
+            - self.upstreams.idle,
+            "head_blocks": blocks["head_blocks"],
+            "copy_blocks": blocks["copy_blocks"],
+            "pipes": pipes.stats()["in_use"],
+            "timers": self.poller.timers - self.upstreams.idle,
+        }
+
+
+def most_connections() -> int:
+    """Client connections that the descriptor limit allows: each may need two."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max((soft - RESERVED_FDS) // 2, 16)

@@ -1,0 +1,246 @@
+"""The values of options: text to value, and back.
+
+A `Kind` says how one option's text is read, how its value is written so that it can be
+read again, and within which bounds. Flags, environment, file and embedding all come
+through here, so `10s` means the same everywhere. It knows no option by name.
+
+Every `parse_*` raises ValueError with the reason, and no reason of `parse_text` or
+`parse_user` repeats what was given: they carry the password too (R37).
+"""
+
+import ipaddress
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+DAY = 86400.0
+
+# A whole configuration goes to a worker as one message, which has a bound.
+MOST_ITEMS = 256
+MOST_CHARACTERS = 4096       # PATH_MAX
+
+
+class Kind(NamedTuple):
+    metavar: str
+    parse: Callable[[str], Any]              # one value, or one item of a list
+    show: Callable[[Any], str] = str         # the text that `parse` reads back
+    low: float | None = None                 # bounds, both included
+    high: float | None = None
+    many: bool = False                       # a list: commas, or the flag repeated
+    bare: bool = False                       # a number or truth value in TOML
+    words: Mapping[str, Any] = {}            # texts with a meaning of their own
+
+
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_BYTES = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1, "": 1}
+_TRUTH = {"true": True, "on": True, "yes": True, "1": True,
+          "false": False, "off": False, "no": False, "0": False}
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")      # RFC 9110 5.6.2
+_HOST = re.compile(r"[0-9A-Za-z]([0-9A-Za-z.-]{0,251}[0-9A-Za-z])?\.?")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def parse_duration(text: str) -> float:
+    """Reads `100ms`, `10s`, `5m`, `1.5h` or `0`; returns seconds."""
+    if text == "0":
+        return 0.0
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a duration such as 100ms, 10s, 5m or 1h")
+    # To the microsecond, so that 0.1s and 100ms are the same float.
+    return round(float(match[1]) * _SECONDS[match[2]], 6)
+
+
+def show_duration(seconds: float) -> str:
+    if seconds == 0:
+        return "0"
+    for unit in ("h", "m", "s"):
+        if seconds % _SECONDS[unit] == 0:
+            return f"{int(seconds / _SECONDS[unit])}{unit}"
+    return f"{round(seconds * 1000, 3):.15g}ms"
+
+
+def parse_size(text: str) -> int:
+    """Reads `64KiB`, `1MiB`, `1GiB`, `512B` or a plain number of bytes."""
+    match = re.fullmatch(r"([0-9]{1,15})(B|KiB|MiB|GiB|)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a size such as 512B, 64KiB or 1MiB")
+    return int(match[1]) * _BYTES[match[2]]
+
+
+def show_size(size: int) -> str:
+    unit = next(u for u, n in _BYTES.items() if size and size % n == 0) if size else ""
+    return f"{size // _BYTES[unit]}{unit}"
+
+
+def parse_count(text: str) -> int:
+    if re.fullmatch(r"[0-9]{1,10}", text) is None:
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def parse_flag(text: str) -> bool:
+    if text.lower() not in _TRUTH:
+        raise ValueError(f"{text!r} is neither true nor false")
+    return _TRUTH[text.lower()]
+
+
+def parse_text(text: str) -> str:
+    if _CONTROL.search(text):
+        raise ValueError("holds a control character")
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(f"is longer than {MOST_CHARACTERS} characters")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("is not UTF-8")     # how Python passes on such an argument
+    return text
+
+
+def parse_user(text: str) -> str:
+    # RFC 7617 section 2: the first colon ends the user-id.
+    if ":" in text:
+        raise ValueError("a user name cannot hold a colon")
+    return parse_text(text)
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Splits `host:port` or `[v6]:port` without judging the host."""
+    host, colon, port = text.rpartition(":")
+    if not colon or re.fullmatch(r"[0-9]{1,5}", port) is None or int(port) > 65535:
+        raise ValueError(f"{text!r} is not host:port")
+    if host.startswith("[") and host.endswith("]"):
+        return str(ipaddress.IPv6Address(host[1:-1])), int(port)
+    if ":" in host:
+        raise ValueError(f"{text!r}: an IPv6 address goes in brackets, [::1]:8888")
+    return host, int(port)
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Reads an address to listen on; a name other than localhost is refused.
+
+    What a name resolves to may change from start to start, and R29 and the address
+    floor hang on whether a listener is loopback. RFC 6761 6.3 settles localhost.
+    """
+    host, port = split_address(text)
+    if host.lower() == "localhost":
+        host = "127.0.0.1"
+    try:
+        return str(ipaddress.ip_address(host)), port
+    except ValueError:
+        raise ValueError(f"{text!r}: {host!r} is not an address, such as 127.0.0.1, "
+                         "0.0.0.0 or [::]") from None
+
+
+def show_address(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_origin(text: str) -> str:
+    """Reads `http://host[:port]` or nothing; returns `http://host:port` or ''."""
+    if not text:
+        return ""
+    scheme, mark, authority = text.removesuffix("/").partition("://")
+    if not mark or scheme.lower() != "http":
+        raise ValueError(f"{text!r} is not http://host:port")
+    if not re.search(r":[0-9]+\Z", authority) or authority.endswith("]"):
+        authority += ":80"
+    host, port = split_address(authority)
+    if not port or not (":" in host or _HOST.fullmatch(host)):
+        raise ValueError(f"{text!r} is not http://host:port")
+    return f"http://{show_address((host, port))}"
+
+
+def parse_token(text: str) -> str:
+    if text and _TOKEN.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not a token of RFC 9110")
+    return text
+
+
+def choice(*words: str) -> Kind:
+    def parse(text: str) -> str:
+        raise ValueError(f"{text!r} is none of {', '.join(words)}")
+    return Kind("|".join(words), parse, words={word: word for word in words})
+
+
+DURATION = Kind("TIME", parse_duration, show_duration, 0.001, 30 * DAY)
+DURATION_OR_0 = DURATION._replace(low=0.0)
+SIZE = Kind("SIZE", parse_size, show_size, low=0)
+COUNT = Kind("N", parse_count, low=0, high=10_000_000, bare=True)
+TEXT = Kind("TEXT", parse_text)
+ADDRESSES = Kind("HOST:PORT", parse_listen, show_address, many=True)
+WORKERS = COUNT._replace(metavar="auto|N", low=1, high=1024, words={"auto": 0})
+RESOLVERS = Kind("IP", lambda text: str(ipaddress.ip_address(text)), many=True)
+PORTS = Kind("auto|any|PORT", parse_count, low=1, high=65535, many=True, bare=True,
+             words={"auto": "auto", "any": "any"})
+FLAG = Kind("true|false", parse_flag, lambda value: str(value).lower(), bare=True)
+
+
+def parse_value(kind: Kind, given: str | Iterable[str]) -> Any:
+    """Reads an option's text, or the list of texts of an option that takes many."""
+    if not kind.many:
+        if not isinstance(given, str):
+            raise ValueError("takes one value, not a list")
+        return kind.words[given] if given in kind.words else _parse_one(kind, given)
+    texts = [given] if isinstance(given, str) else list(given)
+    items = [item.strip() for text in texts for item in text.split(",")]
+    items = [item for item in items if item]
+    if len(items) == 1 and items[0] in kind.words:
+        return kind.words[items[0]]
+    if not items and kind.words:             # of ports: all, or none? Refuse to guess
+        raise ValueError(f"an empty list; say {' or '.join(kind.words)}")
+    if len(items) > MOST_ITEMS:
+        raise ValueError(f"more than {MOST_ITEMS} items")
+    return tuple(_parse_one(kind, item) for item in items)
+
+
+def _parse_one(kind: Kind, text: str) -> Any:
+    value = kind.parse(text)
+    if kind.low is not None and value < kind.low:
+        raise ValueError(f"{text!r} is below {kind.show(type(value)(kind.low))}")
+    if kind.high is not None and value > kind.high:
+        raise ValueError(f"{text!r} is above {kind.show(type(value)(kind.high))}")
+    return value
+
+
+def show_value(kind: Kind, value: Any) -> str:
+    """Writes a value as the text that `parse_value` reads back."""
+    for word, meaning in kind.words.items():
+        if value == meaning:
+            return word
+    return ",".join(map(kind.show, value)) if kind.many else kind.show(value)
+
+
+# The same for values that are typed already: those of a TOML file, and of a caller.
+
+def text_of_toml(kind: Kind, value: Any) -> str | list[str]:
+    """Turns what a TOML file holds into the text a flag would have had."""
+    if isinstance(value, list) and kind.many:
+        return [str(text_of_toml(kind, item)) for item in value]
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        if kind is FLAG:
+            return str(value).lower()
+    elif isinstance(value, int) and kind.low is not None:
+        return str(value)
+    raise ValueError(f"{kind.metavar} is asked for, as a string")
+
+
+def text_of_value(kind: Kind, value: Any) -> str | list[str] | None:
+    """Turns a value in Python into its text. Raises TypeError where it has none."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple):
+        return [item if isinstance(item, str) else kind.show(item) for item in value]
+    return kind.show(value)
+
+
+def show_toml(kind: Kind, value: Any) -> str:
+    """Writes a value as TOML, which reads strings and lists as JSON does."""
+    shown = show_value(kind, value)
+    if shown in kind.words or not kind.many:
+        bare = kind.bare and shown not in kind.words
+        return shown if bare else json.dumps(shown, ensure_ascii=False)
+    items = [kind.show(item) for item in value]
+    return f"[{', '.join(items)}]" if kind.bare else json.dumps(items)
