@@ -13,10 +13,9 @@ format as in a URL, in JSON as JSON asks for.
 import os
 import stat
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, memmove, strlen
 from libc.time cimport time_t, tm
-from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.inet cimport ADDRESS_TEXT, Address, print_address
 from cutthrough.net.linux cimport CLOCK_REALTIME, clock_gettime, timespec

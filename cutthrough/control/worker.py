@@ -1,8 +1,8 @@
 """One worker: everything that serves connections on one event loop, put together.
 
 The same object runs in a process of its own, under the supervisor, and inside somebody
-else's loop. It is made, started, and ended by `drain` (work in hand may finish) or `stop`
-(now); after either nothing of it is left, which `leaks` shows.
+else's loop. It is made, started, and ended by `drain` (work in hand may finish) or by
+`stop` (now); after either nothing of it is left, which `leaks` shows.
 """
 
 import asyncio

@@ -14,7 +14,6 @@ from cutthrough.net.inet cimport Address, from_sockaddr
 from cutthrough.net.linux cimport (
     EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM, errno, sockaddr, sockaddr_storage, socklen_t)
 from cutthrough.net.poller cimport Endpoint, Poller
-from cutthrough.net.sysio cimport sys_close
 
 cdef enum:
     ACCEPTS = 64            # a turn; the level-triggered set brings us back for the rest
@@ -46,8 +45,8 @@ cdef class Acceptor(Endpoint):
         cdef sockaddr_storage name
         cdef socklen_t name_len
         cdef Address client
-        cdef int fd, i
-        for i in range(ACCEPTS):
+        cdef int fd, _i
+        for _i in range(ACCEPTS):
             name_len = sizeof(name)
             fd = linux.accept4(self.sock.fd, <sockaddr *>&name, &name_len,
                                linux.SOCK_NONBLOCK | linux.SOCK_CLOEXEC)

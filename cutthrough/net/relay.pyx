@@ -255,10 +255,10 @@ cdef class OneWay:
     cdef Pump pump
     cdef Socket source, sink
 
-    def __init__(self, int source, int sink, int64_t left=-1, bint splice=True):
+    def __init__(self, int source, int sink, int64_t left=-1, bint may_splice=True):
         self.source = Socket(source, 0)
         self.sink = Socket(sink, 0)
-        self.pump.may_splice = splice
+        self.pump.may_splice = may_splice
         start_pump(&self.pump, &self.source, &self.sink, left)
 
     def run(self, bint readable=True, bint writable=True):

@@ -73,7 +73,7 @@ class Resolver:
         return entry[1]
 
     def resolve(self, host: bytes, callback: Callback) -> None:
-        """Calls `callback(answer)` later, once; one query for all who wait for a name."""
+        """Calls `callback(answer)` later; one query for all who wait for a name."""
         waiting = self._waiting.get(host)
         if waiting is not None:
             waiting.append(callback)
@@ -141,7 +141,7 @@ class Resolver:
 
 
 def _interleave(nodes: Sequence[pycares.AddrInfoNode]) -> list[tuple[str, int]]:
-    """In the resolver's order (RFC 6724), with the families taken in turn (RFC 8305)."""
+    """In the resolver's order (RFC 6724), the families taken in turn (RFC 8305)."""
     families: dict[int, list[tuple[str, int]]] = {}
     for node in nodes:
         text = node.addr[0]

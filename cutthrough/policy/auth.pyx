@@ -106,7 +106,7 @@ cdef void keyed_hash(const uint64_t *key, const unsigned char *data, size_t n,
     """SipHash-2-4-128 of the data, as the reference implementation defines it."""
     cdef uint64_t v[4]
     cdef uint64_t word
-    cdef size_t i
+    cdef size_t i, _i
     v[0] = 0x736f6d6570736575ULL ^ key[0]
     v[1] = 0x646f72616e646f6dULL ^ key[1] ^ 0xee
     v[2] = 0x6c7967656e657261ULL ^ key[0]
@@ -125,11 +125,11 @@ cdef void keyed_hash(const uint64_t *key, const unsigned char *data, size_t n,
     sip_round(v)
     v[0] ^= word
     v[2] ^= 0xee
-    for i in range(4):
+    for _i in range(4):
         sip_round(v)
     out[0] = v[0] ^ v[1] ^ v[2] ^ v[3]
     v[1] ^= 0xdd
-    for i in range(4):
+    for _i in range(4):
         sip_round(v)
     out[1] = v[0] ^ v[1] ^ v[2] ^ v[3]
 

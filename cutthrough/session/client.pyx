@@ -22,7 +22,7 @@ from cutthrough.net.sysio cimport (
 from cutthrough.outcome cimport (
     OK, OVERLOADED, status_of)
 from cutthrough.session.state cimport (
-    CLOSED, HEAD, IDLE, LINGER, TUNNEL, may_follow)
+    CLOSED, IDLE, LINGER, TUNNEL, may_follow)
 from cutthrough.session.state import TABLE
 from cutthrough.wire.http1 cimport HeadLimits, M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport reply_for

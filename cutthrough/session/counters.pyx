@@ -1,7 +1,8 @@
 # cython: language_level=3
 """What a worker counts, in a page that the supervisor can read while it runs.
 
-One writer, the worker, or the one that follows it on the same slot; each word is written whole, so a reader never sees half of one.
+One writer, the worker, or the one that follows it on the same slot. Each word is written
+whole, so a reader never sees half of one.
 """
 
 from libc.string cimport memset

@@ -12,7 +12,7 @@ cdef class Session(Client):
     cdef int prepare(self, const char *data) except -1
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1
     cdef int set_destination(self) except -1
-    cdef int dial(self, addresses) except -1
+    cdef int dial_all(self, answer) except -1
 
 cdef class Door(Sink):
     cdef Context context

@@ -20,24 +20,23 @@ from cutthrough.net.relay cimport is_holding
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, CAN_WRITE, clock_us, sys_close, try_recv)
 from cutthrough.outcome cimport (
-    ADDRESS_DENIED, AUTH_FAILED, AUTH_REQUIRED, BAD_CREDENTIALS_FIELD, BODY_TOO_LARGE,
-    CLIENT_CLOSED, CLIENT_RESET, CONNECTION_FAILED, CONNECTION_REFUSED, CONNECTION_RESET,
-    CONNECT_TIMEOUT, DNS_NOT_FOUND, DRAINED, IDLE_TIMEOUT, INTERNAL_ERROR,
-    KEEPALIVE_TIMEOUT, LIFETIME, NO_ORIGIN, OK, OVERLOADED, RESPONSE_TIMEOUT, STOPPED,
-    UNREACHABLE, WRITE_TIMEOUT)
+    AUTH_FAILED, AUTH_REQUIRED, BAD_CREDENTIALS_FIELD, BODY_TOO_LARGE, CLIENT_CLOSED,
+    CLIENT_RESET, CONNECTION_FAILED, CONNECTION_REFUSED, CONNECTION_RESET, CONNECT_TIMEOUT,
+    DNS_NOT_FOUND, INTERNAL_ERROR, KEEPALIVE_TIMEOUT, LIFETIME, LOOP_DETECTED, NO_ORIGIN,
+    OK, OVERLOADED, RESPONSE_TIMEOUT, UNREACHABLE, WRITE_TIMEOUT)
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.policy.auth cimport KNOWN, MISSING
+from cutthrough.policy.auth cimport KNOWN
 from cutthrough.session.client cimport Client, Context
 from cutthrough.session.forward cimport expect_body, on_client, on_origin, send_request
 from cutthrough.session.state cimport (
-    CLOSED, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, RESOLVE, TUNNEL,
+    DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, RESOLVE, TUNNEL,
     outcome_at_deadline)
 from cutthrough.session.tunnel cimport run_tunnel, start_tunnel
 from cutthrough.wire.framing cimport (
     BODY_LENGTH, BODY_NONE, Framing, read_request_framing)
 from cutthrough.wire.http1 cimport (
-    F_CONNECTION, F_PROXY_AUTHORIZATION, F_UPGRADE, Field, HTTP_11, M_CONNECT, M_OTHER, M_POST, Head,
-    has_token, parse_request)
+    F_CONNECTION, F_PROXY_AUTHORIZATION, F_UPGRADE, HTTP_11, M_CONNECT, M_OTHER, M_POST,
+    Field, Head, has_token, parse_request)
 from cutthrough.wire.rewrite cimport build_request_head
 from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
 
@@ -261,10 +260,10 @@ cdef class Session(Client):
         host = self.key[:len(self.key) - 2]
         if self.host_kind != HOST_NAME:
             parse_address(host, &literal)
-            return self.dial(one_address(literal.family, literal.bytes))
+            return self.dial_all(one_address(literal.family, literal.bytes))
         found = self.context.resolver.cached(host)
         if found is not None:
-            return self.dial(found)
+            return self.dial_all(found)
         self._set_state(RESOLVE)
         self.context.resolver.resolve(host, partial(self.on_resolved, self.request_id))
         return 0
@@ -275,17 +274,22 @@ cdef class Session(Client):
             return                          # it has ended meanwhile
         try:
             self.poller.time_ms()
-            self.dial(answer)
+            self.dial_all(answer)
         except BaseException:
             self.poller.contain(self)
 
-    cdef int dial(self, addresses) except -1:
-        cdef object connector
+    cdef int dial_all(self, answer) except -1:
+        cdef Addresses addresses
+        cdef int i
         self.stamps.dns_us = <uint32_t>(clock_us() - self.stamps.start_us)
-        if not isinstance(addresses, Addresses):
-            return self.refuse(OUTCOMES[addresses])
-        if (<Addresses>addresses).n == 0:
+        if not isinstance(answer, Addresses):
+            return self.refuse(OUTCOMES[answer])
+        addresses = answer
+        if addresses.n == 0:
             return self.refuse(DNS_NOT_FOUND)
+        for i in range(addresses.n):        # one of them is us: none is tried (R20)
+            if not self.may_dial(&addresses.items[i]) and self.denied == LOOP_DETECTED:
+                return self.refuse(LOOP_DETECTED)
         self._set_state(DIAL)
         connector = dial(self.poller, self, addresses, self.port,
                          self.context.timeout_ms[DIAL])

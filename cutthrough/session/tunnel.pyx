@@ -10,8 +10,8 @@ look like one that ended.
 from libc.stdint cimport uint64_t
 from cutthrough.net.buffers cimport Block, bytes_of, give_block
 from cutthrough.net.relay cimport (
-    RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_HALF_CLOSED, RELAY_NO_ROOM, RELAY_OPEN,
-    RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, is_holding, push, run_relay, start_pump)
+    RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_HALF_CLOSED, RELAY_NO_ROOM,
+    RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, push, run_relay, start_pump)
 from cutthrough.outcome cimport (
     CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED)
 from cutthrough.session.client cimport Client

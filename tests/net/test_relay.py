@@ -1,4 +1,4 @@
-"""The pump on real sockets: what the kernel can do to a relay, one case each (R35, R36)."""
+"""The pump on real sockets: what the kernel can do to a relay (R35, R36)."""
 
 import os
 import resource

@@ -1,6 +1,6 @@
 """The table of states, held against the journeys that may be made."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 
@@ -41,7 +41,7 @@ def moves() -> set[tuple[str, str]]:
     found = set()
     for journey in JOURNEYS:
         stops = journey.split()
-        found |= set(zip(stops, stops[1:], strict=False))
+        found |= set(pairwise(stops))
     return found
 
 
