@@ -39,6 +39,11 @@ cdef class Context:
     cdef size_t pseudonym_len
     cdef Client newest                  # of all clients, linked
     cdef bint draining
+    cdef char date_text[32]             # of the second `date_s`
+    cdef int64_t date_s
+
+    # The time now, as a Date field says it; valid until the next call.
+    cdef const char *date(self) noexcept
 
 # A chunked body on its way through a pump: the scanner, and what followed the body.
 cdef struct Scan:

@@ -24,6 +24,7 @@ from cutthrough.outcome cimport (
 from cutthrough.session.state cimport (
     CLOSED, IDLE, LINGER, TUNNEL, may_follow)
 from cutthrough.session.state import TABLE
+from cutthrough.wire.date cimport build_date
 from cutthrough.wire.http1 cimport HeadLimits, M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport reply_for
 from cutthrough.wire.target cimport parse_authority
@@ -72,6 +73,14 @@ cdef class Context:
             raise ValueError("the pseudonym has more than 64 bytes")
         memcpy(self.pseudonym, <char *>text, len(text))
         self.pseudonym_len = len(text)
+
+    cdef const char *date(self) noexcept:
+        cdef linux.timespec now
+        linux.clock_gettime(linux.CLOCK_REALTIME, &now)
+        if now.tv_sec != self.date_s:
+            self.date_s = now.tv_sec
+            build_date(self.date_text, self.date_s)
+        return self.date_text
 
     def start_draining(self):
         """From now on each response is the last of its connection."""

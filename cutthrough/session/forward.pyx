@@ -28,7 +28,7 @@ from cutthrough.wire.framing cimport (
     BODY_CHUNKED, BODY_LENGTH, BODY_NONE, BODY_UNTIL_CLOSE, Framing,
     read_response_framing, scan_chunks, start_chunks)
 from cutthrough.wire.http1 cimport (
-    F_UPGRADE, HTTP_10, HTTP_11, Head, has_token, parse_request, parse_response)
+    F_DATE, F_UPGRADE, HTTP_10, HTTP_11, Head, has_token, parse_request, parse_response)
 from cutthrough.wire.rewrite cimport build_response_head
 
 cdef enum:
@@ -73,9 +73,7 @@ cdef int send_request(Client c) except -1:
         return on_sink_failed(c) if up.error else c.refuse(OVERLOADED)
     if c.up_open:
         pump_up(c)
-    if c.state <= RESPONSE and c.origin is not None and c.origin.sock.ready & CAN_READ:
-        return read_response(c)
-    return 0
+    return read_response(c)
 
 
 cdef int on_client(Client c) except -1:
@@ -91,9 +89,7 @@ cdef int on_origin(Client c) except -1:
         pump_up(c)
     if c.state == RELAY:
         return pump_down(c)
-    if (c.state == REQUEST or c.state == RESPONSE) and c.origin.sock.ready & CAN_READ:
-        return read_response(c)
-    return 0
+    return read_response(c)
 
 
 cdef int pump_up(Client c) except -1:
@@ -138,13 +134,19 @@ cdef int on_sink_failed(Client c) except -1:
     (RFC 9112 section 9.5): read that, and send nothing more."""
     stop_pump(&c.relay.up)
     c.relay.up.sink = NULL
-    if c.state == REQUEST or c.state == RESPONSE:
-        c.origin.sock.ready |= CAN_READ
-        return read_response(c)
-    return 0
+    c.origin.sock.ready |= CAN_READ
+    return read_response(c)
 
 
 cdef int read_response(Client c) except -1:
+    """Reads until the head is whole or the socket is dry: behind half a head there may
+    be an end of stream that no further event will tell. Bounded by the head's limits."""
+    while (c.state == REQUEST or c.state == RESPONSE) and c.origin.sock.ready & CAN_READ:
+        read_some(c)
+    return 0
+
+
+cdef int read_some(Client c) except -1:
     cdef char *data = scratch()
     cdef size_t held = 0
     cdef ssize_t n
@@ -205,7 +207,7 @@ cdef bint pass_head(Client c, const char *data, bint close, bint chunked,
     """Pushes the head alone. False: the exchange has been ended."""
     cdef char *out = head_scratch()
     cdef int n = build_response_head(out, HEAD_BLOCK, &head, data, c.context.pseudonym,
-                                     c.context.pseudonym_len, close, chunked, upgrade)
+                                     c.context.pseudonym_len, close, chunked, upgrade, NULL)
     if n < 0:
         c.refuse(-n)
         return False
@@ -218,6 +220,7 @@ cdef bint pass_head(Client c, const char *data, bint close, bint chunked,
 cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     cdef Pump *down = &c.relay.down
     cdef char *out = head_scratch()
+    cdef const char *date = NULL
     cdef Framing framing
     cdef int64_t fed
     cdef bint chunked
@@ -228,9 +231,12 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     c.until_close = framing.kind == BODY_UNTIL_CLOSE
     c.closing = (not c.persistent or c.up_open or c.until_close or c.context.draining
                  or c.minor == HTTP_10)
+    if not head.count[F_DATE]:
+        date = c.context.date()
     out_len = build_response_head(
         out, HEAD_BLOCK, &head, data, c.context.pseudonym, c.context.pseudonym_len,
-        c.closing, chunked and c.minor == HTTP_11, False)
+        c.closing, chunked and c.minor == HTTP_11, False,
+        date)
     if out_len < 0:
         return c.refuse(-out_len)
     down.left = framing.length if framing.kind == BODY_LENGTH else (

@@ -22,7 +22,9 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
                             bint upgrade, uint32_t *path_at, uint32_t *path_len) noexcept nogil
 # Response: HTTP/1.1 status reason; fields likewise; Via appended; with `close`,
 # Connection: close. `chunked` keeps Transfer-Encoding: chunked (else it is dropped).
-# With `upgrade` (a 101), Connection: Upgrade and the Upgrade field go on.
+# With `upgrade` (a 101), Connection: Upgrade and the Upgrade field go on. `date`: what a
+# Date field says that is to be added (DATE_BYTES long), NULL: none (RFC 9110 section 6.6.1).
 cdef int build_response_head(char *out, size_t cap, const Head *head, const char *buf,
                              const char *pseudonym, size_t pseudonym_len,
-                             bint close, bint chunked, bint upgrade) noexcept nogil
+                             bint close, bint chunked, bint upgrade,
+                             const char *date) noexcept nogil

@@ -12,6 +12,7 @@ from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_REQUEST, BAD_RESPONSE, BAD_RESPONSE_FRAMING, HEAD_TOO_LARGE,
     LOOP_DETECTED, RESPONSE_HEAD_TOO_LARGE, label_of)
 from cutthrough.wire.chars cimport is_token, next_member, text_of, to_lower
+from cutthrough.wire.date cimport DATE_BYTES
 from cutthrough.wire.http1 cimport (
     F_CONNECTION, F_CONTENT_LENGTH, F_HOST, F_KEEP_ALIVE, F_OTHER, F_PROXY_AUTHENTICATE,
     F_PROXY_AUTHENTICATION_INFO, F_PROXY_AUTHORIZATION, F_PROXY_CONNECTION, F_TE,
@@ -75,12 +76,13 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
     if not head.count[F_TRANSFER_ENCODING]:
         dropped |= 1 << F_TRAILER
     return finish(out, o, head, buf, &listed, dropped, pseudonym, pseudonym_len,
-                  False, upgrade)
+                  False, upgrade, NULL)
 
 
 cdef int build_response_head(char *out, size_t cap, const Head *head, const char *buf,
                              const char *pseudonym, size_t pseudonym_len,
-                             bint close, bint chunked, bint upgrade) noexcept nogil:
+                             bint close, bint chunked, bint upgrade,
+                             const char *date) noexcept nogil:
     cdef char *o = out
     cdef Listed listed
     cdef uint32_t dropped = HOP_BY_HOP
@@ -99,13 +101,13 @@ cdef int build_response_head(char *out, size_t cap, const Head *head, const char
     if not chunked:
         dropped |= 1 << F_TRANSFER_ENCODING | 1 << F_TRAILER
     return finish(out, o, head, buf, &listed, dropped, pseudonym, pseudonym_len,
-                  close, upgrade)
+                  close, upgrade, date)
 
 
 # The fields that stay, ours behind them, the blank line. Bytes written in all.
 cdef int finish(char *out, char *o, const Head *head, const char *buf, const Listed *listed,
                 uint32_t dropped, const char *pseudonym, size_t pseudonym_len,
-                bint close, bint upgrade) noexcept nogil:
+                bint close, bint upgrade, const char *date) noexcept nogil:
     cdef const Field *field
     cdef uint32_t run = head.fields_start       # start of the lines not yet copied
     cdef int i
@@ -135,6 +137,10 @@ cdef int finish(char *out, char *o, const Head *head, const char *buf, const Lis
         o = put(o, b"Connection: Upgrade\r\n", 21)
     elif close:
         o = put(o, b"Connection: close\r\n", 19)
+    if date != NULL:
+        o = put(o, b"Date: ", 6)
+        o = put(o, date, DATE_BYTES)
+        o = put(o, b"\r\n", 2)
     # Received by us in the version of the message that we read (RFC 9110 section 7.6.3).
     o = put(o, b"Via: 1.1 " if head.minor == HTTP_11 else b"Via: 1.0 ", 9)
     o = put(o, pseudonym, pseudonym_len)
@@ -309,5 +315,5 @@ def rewrite_response(source, pseudonym=b"cutthrough", close=False, chunked=True,
         raise ValueError("not a whole, valid response head")
     cdef bytearray out = bytearray(head.length + REWRITE_ROOM if cap is None else cap)
     cdef int got = build_response_head(out, len(out), &head, buf, pseudonym, len(pseudonym),
-                                       close, chunked, upgrade)
+                                       close, chunked, upgrade, NULL)
     return label_of(-got).decode() if got < 0 else bytes(out[:got])
