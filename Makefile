@@ -1,0 +1,72 @@
+# Every verb on one line; `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PY := .venv/bin/python
+SOURCES := setup.py $(wildcard *.pyx) $(shell find cutthrough -name '*.pyx' -o -name '*.pxd')
+PYTHONS := setup.py cutthrough tests $(wildcard bench)
+SHELLS := bench.sh .ci/run scripts/*.sh bench/*.sh tuning/check tuning/apply tuning/revert
+ARGS ?=
+PYTEST_ARGS ?=
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+serve: build/built.native ## build and serve on 127.0.0.1:8888; ARGS='--listen …' passes flags
+	@exec $(PY) -c 'import proxy' $(ARGS)
+
+build: build/built.native ## create .venv and build in place for this machine
+
+test: .venv/ready.test build/built.native lint ## everything: build, lint, all tests
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+quick: .venv/ready.test build/built.native ## the tests that need no server and no second build
+	$(PY) -m pytest -q --ignore tests/e2e --ignore tests/leaks --ignore tests/test_build.py $(PYTEST_ARGS)
+
+lint: .venv/ready.test ## ruff, cython-lint and shellcheck over the whole tree
+	$(PY) -m ruff check $(PYTHONS)
+	PATH="$$PWD/.venv/bin:$$PATH" cython-lint $(filter-out setup.py,$(SOURCES))
+	shellcheck $(wildcard $(SHELLS))
+
+types: .venv/ready.test ## mypy over the package
+	$(PY) -m mypy
+
+bench: .venv/ready.test build/built.native ## wrk and siege through the proxy, against a local nginx
+	./bench.sh
+
+debug: build/built.debug ## build in place with assertions and symbols
+
+trace: build/built.trace ## build in place for coverage
+
+asan: .venv/ready.test build/built.asan ## build with sanitizers and run the quick tests under them
+	ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" $(PY) -m pytest -q --ignore tests/e2e --ignore tests/leaks --ignore tests/test_build.py $(PYTEST_ARGS)
+
+coverage: .venv/ready.test build/built.trace ## line coverage of the quick tests, Cython included
+	$(PY) -m coverage run -m pytest -q --ignore tests/e2e --ignore tests/leaks --ignore tests/test_build.py $(PYTEST_ARGS)
+	$(PY) -m coverage combine -q && $(PY) -m coverage report
+
+annotate: build/built.native ## Cython's annotated HTML in build/annotate: yellow is Python
+	mkdir -p build/annotate && for f in $$(find cutthrough -name '*.pyx'); do .venv/bin/cython -3 --annotate -o "build/annotate/$$(basename "$$f" .pyx).c" "$$f"; done
+
+wheel: .venv/ready.run ## a portable wheel in dist/
+	CUTTHROUGH_BUILD=release $(PY) -m pip wheel --no-deps --wheel-dir dist .
+
+clean: ## remove what was built; .venv stays
+	rm -rf build dist *.egg-info .coverage* htmlcov bench/bin
+	find . -path ./.venv -prune -o \( -name '*.so' -o -name __pycache__ \) -print0 | xargs -0 rm -rf
+	find cutthrough proxy.c -name '*.c' -delete 2>/dev/null || true
+
+# Stamps: a second `make serve` compares times and starts. One mode is in place at a time,
+# so that building one takes the stamps of the others away.
+.venv/ready.%: pyproject.toml scripts/bootstrap.sh
+	scripts/bootstrap.sh $*
+
+build/built.%: .venv/ready.run $(SOURCES)
+	CUTTHROUGH_BUILD=$* $(PY) -W 'ignore:Support for' setup.py -q build_ext --inplace
+	rm -f build/built.* && touch $@
+
+.PRECIOUS: .venv/ready.% build/built.%
+.PHONY: help serve build test quick lint types bench debug trace asan coverage annotate wheel clean

@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# scripts/bootstrap.sh run|test: what the system lacks, and .venv.
+#
+# `run` is what building and serving need, `test` adds what the tests need. Installs only
+# what is missing, by apt-get as root or through sudo; on other systems it names what is
+# missing and stops. Touches no network when nothing is. No service is started or enabled.
+# PYTHON=… chooses the interpreter of a new .venv.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+what=${1:-run}
+case $what in
+    run | test) ;;
+    *) echo "usage: $0 run|test" >&2; exit 2 ;;
+esac
+
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+PATH=$PATH:/usr/sbin:/sbin # where nginx lies; not in every user's PATH
+policy=/usr/sbin/policy-rc.d
+
+say() { echo "bootstrap: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        die "need root, or sudo, for: $*"
+    fi
+}
+
+# Debian starts a daemon as it unpacks one, unless policy-rc.d says 101 (forbidden).
+forbid_services() {
+    if [ -e "$policy" ]; then
+        as_root mv "$policy" "$policy.cutthrough"
+    fi
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+    as_root chmod 755 "$policy"
+    trap allow_services EXIT
+}
+
+allow_services() {
+    as_root rm -f "$policy"
+    if [ -e "$policy.cutthrough" ]; then
+        as_root mv "$policy.cutthrough" "$policy"
+    fi
+    trap - EXIT
+}
+
+apt() { # quiet, unless it fails
+    local said
+    if ! said=$(as_root env DEBIAN_FRONTEND=noninteractive LC_ALL=C \
+        apt-get -qq -o Dpkg::Use-Pty=0 "$@" 2>&1); then
+        echo "$said" >&2
+        return 1
+    fi
+}
+
+install() {
+    command -v apt-get >/dev/null || die "please install what Debian calls: $*"
+    say "installing $*"
+    local web_server=no
+    command -v nginx >/dev/null && web_server=yes
+    forbid_services
+    apt update || say "going on with the package lists as they are"
+    apt install -y --no-install-recommends "$@" || die "could not install $*"
+    allow_services
+    # The tests run an nginx of their own; the system's is not to come up at next boot.
+    if [ "$web_server" = no ] && command -v nginx >/dev/null; then
+        as_root update-rc.d nginx disable >/dev/null 2>&1 || true
+    fi
+}
+
+# Has this interpreter the right version, the headers, and what makes a virtualenv?
+complete() {
+    "$1" - 2>/dev/null <<'PROBE'
+import os, sys, sysconfig
+import ensurepip, venv
+header = os.path.join(sysconfig.get_path("include"), "Python.h")
+sys.exit(not ((3, 11) <= sys.version_info < (3, 15) and os.path.exists(header)))
+PROBE
+}
+
+find_python() {
+    local name path
+    for name in ${PYTHON:+"$PYTHON"} /usr/bin/python3 \
+        python3.14 python3.13 python3.12 python3.11 python3; do
+        if path=$(command -v "$name") && complete "$path"; then
+            echo "$path"
+            return 0
+        fi
+        [ "$name" != "${PYTHON:-}" ] || die "PYTHON=$name: no headers, no venv, or not 3.11-3.14"
+    done
+    return 1
+}
+
+# Ubuntu 22.04's python3 is 3.10; a newer one stands beside it in the archive.
+install_python() {
+    install python3 python3-venv python3-dev
+    python=$(find_python) && return
+    local version
+    for version in 3.14 3.13 3.12 3.11; do
+        if [ -n "$(apt-cache madison "python$version-venv" 2>/dev/null)" ]; then
+            install "python$version" "python$version-venv" "python$version-dev"
+            python=$(find_python) && return
+        fi
+    done
+    die "no Python 3.11, 3.12, 3.13 or 3.14 with headers and venv was found or offered"
+}
+
+missing=()
+need() { # PACKAGE TEST…: the package is missing if the test fails
+    local package=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing+=("$package")
+}
+has() { command -v "$1"; }
+compiles() { echo '#include <stdio.h>' | cc -fsyntax-only -x c -; }
+
+need gcc has cc
+need libc6-dev compiles
+need ca-certificates test -s /etc/ssl/certs/ca-certificates.crt
+if [ "$what" = test ]; then
+    need nginx has nginx
+    need wrk has wrk
+    need siege has siege
+    need curl has curl
+    need wget has wget
+    need git has git
+    need apache2-utils has htpasswd
+    need openssl has openssl
+    need procps has pgrep
+    need shellcheck has shellcheck
+fi
+[ ${#missing[@]} -eq 0 ] || install "${missing[@]}"
+
+if ! { [ -x .venv/bin/python ] && complete .venv/bin/python; }; then
+    python=$(find_python) || install_python
+    say "creating .venv with $python ($("$python" -V))"
+    rm -rf .venv
+    "$python" -m venv .venv
+fi
+
+# pyproject.toml is the one list of requirements.
+requirements() {
+    .venv/bin/python - "$what" <<'LIST'
+import sys, tomllib
+
+with open("pyproject.toml", "rb") as file:
+    tables = tomllib.load(file)
+print(*tables["build-system"]["requires"], sep="\n")
+print(*tables["project"]["dependencies"], sep="\n")
+if sys.argv[1] == "test":
+    print(*tables["project"]["optional-dependencies"]["test"], sep="\n")
+LIST
+}
+
+mapfile -t packages < <(requirements)
+say "Python packages into .venv"
+# No cache: with an empty HOME pip would make one in the working directory.
+.venv/bin/python -m pip install --quiet --no-cache-dir "${packages[@]}"
+touch .venv/ready.run ".venv/ready.$what"
