@@ -1,0 +1,60 @@
+"""After every test: no descriptor is left in this process. No test runs for ever."""
+
+import collections
+import contextlib
+import gc
+import os
+import resource
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.proxy import fd_kinds
+from tests.support.wait import wait_until
+
+#: Seconds for one test, set-up and tear-down included; raised in the main thread.
+LONGEST_TEST = 120
+
+# Sockets, pipes, epoll sets, event fds. Plain files are pytest's own, and its plugins'.
+OURS = ("socket", "pipe", "anon_inode")
+
+
+def open_fds() -> collections.Counter[str]:
+    kinds = fd_kinds(os.getpid())
+    return collections.Counter({kind: kinds[kind] for kind in OURS})
+
+
+def too_long(signum: int, frame: object) -> None:
+    raise TimeoutError(f"the test took longer than {LONGEST_TEST} s")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def once_for_the_process() -> None:
+    """What is opened or raised once.
+
+    libuv opens a pipe for signals with its first loop, and keeps it. A thousand tunnels
+    have two thousand ends in this process alone.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 20_000)), hard))
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        uvloop.new_event_loop().close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    previous = signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(LONGEST_TEST)
+    before = open_fds()
+    yield
+    with contextlib.suppress(AssertionError):
+        wait_until(lambda: not open_fds() - before, "a clean table of descriptors", 2)
+    if open_fds() - before:
+        gc.collect()  # what only a cycle still holds is not a leak
+    left = open_fds() - before
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, previous)
+    assert not left, f"left open by the test: {dict(left)}"

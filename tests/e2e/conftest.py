@@ -1,0 +1,128 @@
+"""The real program, real servers and raw clients; once per event loop.
+
+`proxy` is shared by the tests of a session, `start_proxy` makes one of a test's own.
+Both check at their end that the workers hold no more descriptors than before, after
+everything that the test itself `opened` has been closed.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import Client
+from tests.support.nginx import PROGRAM, Nginx
+from tests.support.origin import Origin, Script, okay
+from tests.support.proxy import Proxy
+from tests.support.wait import wait_until
+
+#: The pseudonym in Via; and idle upstream connections that end soon, so that "nothing
+#: is left" can be seen soon.
+COMMON = ("--via", "test-proxy", "--upstream-idle-timeout", "500ms")
+
+MakeOrigin = Callable[..., Origin]
+StartProxy = Callable[..., Proxy]
+Dial = Callable[..., Client]
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session", params=["uvloop", "asyncio"])
+def loop_name(request: pytest.FixtureRequest) -> str:
+    if request.param == "uvloop":
+        pytest.importorskip("uvloop")
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    return lambda name: tmp_path_factory.mktemp(f"{name}-{next(_numbers)}")
+
+
+@pytest.fixture(scope="session")
+def nginx(directory: Callable[[str], Path]) -> Iterator[Nginx]:
+    if PROGRAM is None:
+        pytest.skip("nginx is not installed")
+    with contextlib.closing(Nginx(directory("nginx"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def shared_proxy(loop_name: str, directory: Callable[[str], Path]) -> Iterator[Proxy]:
+    with Proxy(directory("proxy"), *COMMON, loop=loop_name) as running:
+        warm_up(running)
+        yield running
+
+
+def warm_up(proxy: Proxy) -> None:
+    """What is opened once for ever (resolver, pools) is open before the base line."""
+    before = proxy.sockets()
+    with Origin() as origin:
+        with proxy.client() as client:
+            assert client.get(f"http://localhost:{origin.port}/").status == 200
+        with proxy.client() as client:
+            client.tunnel(f"localhost:{origin.port}")
+            client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            client.read_response()
+    proxy.wait_log(2)
+    # Sockets come down to what they were; pipes and the resolver's handles may stay.
+    wait_until(lambda: proxy.sockets() <= before, "no socket left by the warm-up")
+    proxy.take_baseline()
+
+
+@pytest.fixture
+def opened() -> Iterator[contextlib.ExitStack]:
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def proxy(shared_proxy: Proxy, opened: contextlib.ExitStack) -> Iterator[Proxy]:
+    shared_proxy.mark()
+    yield shared_proxy
+    opened.close()
+    shared_proxy.log()
+    shared_proxy.wait_settled()
+
+
+@pytest.fixture
+def start_proxy(
+    loop_name: str, directory: Callable[[str], Path], opened: contextlib.ExitStack
+) -> Iterator[StartProxy]:
+    started: list[Proxy] = []
+
+    def start(*flags: str, **more: object) -> Proxy:
+        own = Proxy(directory("proxy"), *COMMON, *flags, loop=loop_name, **more)
+        started.append(own)
+        own.take_baseline()
+        return own
+
+    yield start
+    opened.close()
+    try:
+        for own in started:
+            own.wait_settled("socket")  # the resolver may have opened its own since
+    finally:
+        for own in started:
+            own.stop()
+
+
+@pytest.fixture
+def make_origin(opened: contextlib.ExitStack) -> MakeOrigin:
+    def make(script: Script = okay, host: str = "127.0.0.1") -> Origin:
+        return opened.enter_context(Origin(script, host))
+
+    return make
+
+
+@pytest.fixture
+def dial(request: pytest.FixtureRequest, opened: contextlib.ExitStack) -> Dial:
+    """A new connection to the shared proxy, or to the one that is named."""
+
+    def connect(proxy: Proxy | None = None, receive_buffer: int = 0) -> Client:
+        proxy = proxy or request.getfixturevalue("proxy")
+        return opened.enter_context(proxy.client(receive_buffer))
+
+    return connect

@@ -1,0 +1,244 @@
+"""The access log: one line for each request and tunnel, that nobody can forge."""
+
+import re
+import signal
+import time
+from datetime import datetime
+
+import pytest
+
+from tests.support.client import CREDENTIALS, PASSWORD, WRONG, build_request
+from tests.support.origin import echo
+from tests.support.wait import wait_until
+
+FIELDS = {
+    "time",
+    "id",
+    "client",
+    "user",
+    "method",
+    "host",
+    "port",
+    "url",
+    "status",
+    "reason",
+    "peer",
+    "bytes_up",
+    "bytes_down",
+    "head_ms",
+    "auth_ms",
+    "dns_ms",
+    "connect_ms",
+    "first_byte_ms",
+    "total_ms",
+    "path",
+    "worker",
+}
+
+SQUID = re.compile(
+    r"^(?P<time>\d+\.\d{3}) +(?P<elapsed>\d+) (?P<client>\S+) (?P<tag>[A-Z_]+)"
+    r"/(?P<status>\d{3}) (?P<bytes>\d+) (?P<method>\S+) (?P<url>\S+) (?P<user>\S+)"
+    r" (?P<hier>HIER_(?:DIRECT|NONE))/(?P<peer>\S+) (?P<type>\S+)$"
+)
+
+
+def test_a_request_has_every_field(proxy, make_origin, dial):
+    origin = make_origin()
+    client = dial()
+    url = origin.url("/path?query=1")
+    assert client.ask("POST", url, "Content-Length: 3", body=b"abc").status == 200
+    (record,) = proxy.wait_log(1)
+    assert set(record) == FIELDS
+    assert {
+        key: record[key]
+        for key in ("method", "host", "port", "url", "status", "reason", "user")
+    } == {
+        "method": "POST",
+        "host": "127.0.0.1",
+        "port": origin.port,
+        "url": url,
+        "status": 200,
+        "reason": "ok",
+        "user": "user",
+    }
+    assert record["client"].startswith("127.0.0.1")
+    assert origin.authority.startswith(
+        record["peer"].rpartition(":")[0] or record["peer"]
+    )
+    assert record["bytes_up"] >= 3 and record["bytes_down"] >= 2
+    assert record["path"] in ("copy", "splice")
+    assert 0 <= record["total_ms"] < 15_000
+
+
+def test_the_time_is_when_it_was(proxy, make_origin, dial):
+    before = time.time()
+    dial().get(make_origin().url())
+    (record,) = proxy.wait_log(1)
+    at = datetime.fromisoformat(record["time"]).timestamp()
+    assert before - 1 <= at <= time.time() + 1
+
+
+def test_ids_are_unique(proxy, make_origin, dial):
+    client, url = dial(), make_origin().url()
+    for _ in range(5):
+        client.get(url)
+    dial().get(url)
+    assert len({record["id"] for record in proxy.wait_log(6)}) == 6
+
+
+def test_a_tunnel_is_one_line_at_its_end(proxy, make_origin, dial):
+    origin = make_origin(echo)
+    tunnel = dial().tunnel(f"localhost:{origin.port}")
+    tunnel.send(b"12345")
+    assert tunnel.read_exact(5) == b"12345"
+    assert proxy.log() == []
+    tunnel.half_close()
+    assert tunnel.at_eof()
+    (record,) = proxy.wait_log(1)
+    assert (record["method"], record["host"], record["url"]) == (
+        "CONNECT",
+        "localhost",
+        f"localhost:{origin.port}",
+    )
+    assert (record["bytes_up"], record["bytes_down"], record["status"]) == (5, 5, 200)
+
+
+def test_each_request_of_a_connection_is_a_line(proxy, make_origin, dial):
+    origin = make_origin()
+    client = dial()
+    for n in range(4):
+        client.get(origin.url(f"/{n}"))
+    assert [record["url"] for record in proxy.wait_log(4)] == [
+        origin.url(f"/{n}") for n in range(4)
+    ]
+
+
+@pytest.mark.parametrize("auth", [None, WRONG])
+def test_a_refused_request_names_no_user(proxy, make_origin, dial, auth):
+    """R23, R37: nobody was identified; what was tried is not written down."""
+    dial().get(make_origin().url(), auth=auth)
+    (record,) = proxy.wait_log(1)
+    assert record["user"] in (None, "", "-")
+    assert record["status"] == 407
+
+
+FORGED = [
+    b'GET http://127.0.0.1:1/"quoted" HTTP/1.1\r\nHost: x\r\n',
+    b"GET http://127.0.0.1:1/back\\slash HTTP/1.1\r\nHost: x\r\n",
+    b"GET http://127.0.0.1:1/\xc3\xa9\xff\x80 HTTP/1.1\r\nHost: x\r\n",
+    b"GET http://127.0.0.1:1/%0a%0dforged HTTP/1.1\r\nHost: x\r\n",
+    b"GET http://127.0.0.1:1/a\x0bb\x1b[31m HTTP/1.1\r\nHost: x\r\n",
+    b'G"E\\T http://127.0.0.1:1/ HTTP/1.1\r\nHost: x\r\n',
+    b"GET http://127.0.0.1:1/a\nforged line HTTP/1.1\r\nHost: x\r\n",
+]
+
+
+@pytest.mark.parametrize("raw", FORGED)
+def test_no_line_can_be_forged(proxy, dial, raw):
+    """R37: a request is one line of valid JSON, whatever stands in it."""
+    client = dial()
+    client.send(raw + f"Proxy-Authorization: {CREDENTIALS}\r\n\r\n".encode())
+    assert client.read_response().status in (400, 502)
+    (record,) = proxy.wait_log(1)
+    text = "\n".join(proxy.lines())
+    assert text.isprintable()
+    assert set(record) == FIELDS
+
+
+def test_credentials_are_never_written_down(proxy, make_origin, dial):
+    """R37: not in the log, not on the terminal."""
+    origin = make_origin()
+    dial().get(origin.url())
+    dial().get(origin.url(), auth=WRONG)
+    dial().get(origin.url(), f"Proxy-Authorization: {CREDENTIALS}")
+    dial().get(f"http://user:{PASSWORD}@{origin.authority}/")
+    proxy.wait_log(4)
+    told = "\n".join(proxy.lines()) + proxy.stderr()
+    for secret in (PASSWORD, CREDENTIALS.split()[1], WRONG.split()[1]):
+        assert secret not in told
+
+
+def test_squids_native_format(start_proxy, make_origin, dial):
+    proxy = start_proxy("--access-log-format", "squid")
+    origin, tunnelled = make_origin(), make_origin(echo)
+    url = origin.url("/page")
+    assert dial(proxy).get(url).status == 200
+    assert dial(proxy).get(url, auth=None).status == 407
+    tunnel = dial(proxy).tunnel(tunnelled.authority)
+    tunnel.half_close()
+    assert tunnel.at_eof()
+    wait_until(lambda: len(proxy.lines()) == 3, lambda: f"three lines: {proxy.lines()}")
+    rows = []
+    for line in proxy.lines():
+        match = SQUID.match(line)
+        assert match, line
+        rows.append(
+            tuple(
+                match[name]
+                for name in ("tag", "status", "method", "url", "user", "hier")
+            )
+        )
+        assert abs(float(match["time"]) - time.time()) < 60
+    assert rows == [
+        ("TCP_MISS", "200", "GET", url, "user", "HIER_DIRECT"),
+        ("TCP_DENIED", "407", "GET", url, "-", "HIER_NONE"),
+        ("TCP_TUNNEL", "200", "CONNECT", tunnelled.authority, "user", "HIER_DIRECT"),
+    ]
+
+
+@pytest.mark.parametrize("raw", FORGED)
+def test_no_squid_line_can_be_forged(start_proxy, dial, raw):
+    proxy = start_proxy("--access-log-format", "squid")
+    client = dial(proxy)
+    client.send(raw + f"Proxy-Authorization: {CREDENTIALS}\r\n\r\n".encode())
+    client.read_response()
+    wait_until(lambda: proxy.lines(), "a line")
+    (line,) = proxy.lines()
+    assert SQUID.match(line), line
+    assert line.isprintable() and line.isascii()
+
+
+def test_sigusr1_reopens_the_log(start_proxy, make_origin, dial):
+    """As logrotate does it: rename, signal; lines go to the new file, none is lost."""
+    proxy = start_proxy("--workers", "2")
+    origin = make_origin()
+    assert dial(proxy).get(origin.url("/before")).status == 200
+    proxy.wait_log(1)
+    rotated = proxy.log_path.with_suffix(".1")
+    proxy.log_path.rename(rotated)
+    proxy.signal(signal.SIGUSR1)
+    wait_until(proxy.log_path.exists, "a new file")
+
+    def open_of_old() -> list[int]:
+        return [
+            w.pid
+            for w in proxy.workers()
+            if str(rotated) in {f.path for f in w.open_files()}
+        ]
+
+    wait_until(lambda: not open_of_old(), "the old file let go")
+    assert dial(proxy).get(origin.url("/after")).status == 200
+    assert [record["url"] for record in proxy.wait_log(1)] == [origin.url("/after")]
+    assert origin.url("/before") in rotated.read_text()
+
+
+def test_lines_of_many_workers_are_whole(start_proxy, make_origin, dial):
+    proxy = start_proxy("--workers", "2")
+    url = make_origin().url("/" + "long" * 300)
+    clients = [dial(proxy) for _ in range(16)]
+    for _ in range(10):
+        for client in clients:
+            client.send(build_request("GET", url))
+        for client in clients:
+            assert client.read_response().status == 200
+    records = proxy.wait_log(160)
+    assert len(records) == 160 and {record["url"] for record in records} == {url}
+    assert len({record["worker"] for record in records}) == 2
+
+
+def test_off_means_off(start_proxy, make_origin, dial):
+    proxy = start_proxy("--access-log", "off")
+    assert dial(proxy).get(make_origin().url()).status == 200
+    proxy.signal(signal.SIGTERM)
+    assert proxy.wait_exit() == 0
+    assert not proxy.log_path.exists()

@@ -1,0 +1,253 @@
+"""Message bodies: framed as they came, whole, in order, and never one for another."""
+
+import threading
+
+import pytest
+
+from tests.support.client import build_request
+from tests.support.origin import OK, answer
+from tests.support.stream import chunked
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+PAIRS = [
+    pytest.param(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        "length",
+        b"hello",
+        id="length",
+    ),
+    pytest.param(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "length", b"", id="empty"
+    ),
+    pytest.param(
+        b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno", "length", b"no", id="404"
+    ),
+    pytest.param(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + chunked([b"he", b"llo"]),
+        "chunked",
+        b"hello",
+        id="chunked",
+    ),
+    pytest.param(
+        CHUNKED + b"5;x=y\r\nhello\r\n0\r\nX-T: 1\r\n\r\n",
+        "chunked",
+        b"hello",
+        id="extensions-trailers",
+    ),
+    pytest.param(b"HTTP/1.1 204 None\r\n\r\n", "none", b"", id="204"),
+    pytest.param(
+        b"HTTP/1.1 304 Same\r\nContent-Length: 99\r\n\r\n", "none", b"", id="304"
+    ),
+    pytest.param(
+        b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + OK,
+        "length",
+        b"ok",
+        id="103",
+    ),
+]
+
+
+@pytest.mark.parametrize(("raw", "framing", "body"), PAIRS)
+@pytest.mark.parametrize("split", ["whole", "bytes"])
+def test_a_response_arrives_as_it_was_framed(
+    proxy, make_origin, dial, raw, framing, body, split
+):
+    """Whole and byte by byte; the connections on both sides are used again after it."""
+
+    def script(conn):
+        for _ in range(2):
+            conn.read_request()
+            conn.send(
+                *(
+                    [raw]
+                    if split == "whole"
+                    else [raw[i : i + 1] for i in range(len(raw))]
+                )
+            )
+        conn.stall()
+
+    origin = make_origin(script)
+    client = dial()
+    for _ in range(2):
+        got = client.get(origin.url())
+        assert (got.framing, got.body) == (framing, body)
+    assert len(origin.connections) == 1
+
+
+def test_a_close_delimited_response_is_the_last_of_its_connection(
+    proxy, make_origin, dial
+):
+    def script(conn):
+        conn.read_request()
+        conn.send(b"HTTP/1.1 200 OK\r\n\r\n", b"one ", b"two")
+
+    client = dial()
+    got = client.get(make_origin(script).url())
+    assert got.body == b"one two"
+    if got.framing == "close":
+        assert got.get("Connection") == "close"
+
+
+def test_head_is_answered_without_its_body(proxy, make_origin, dial):
+    origin = make_origin(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"))
+    client = dial()
+    for _ in range(2):
+        got = client.ask("HEAD", origin.url())
+        assert (got.get("Content-Length"), got.body) == ("1000", b"")
+    assert len(origin.connections) == 1
+
+
+@pytest.mark.parametrize("size", [1, 4096, 70_000, 1 << 20])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_a_request_body_arrives_whole(proxy, make_origin, dial, size, framing):
+    origin = make_origin()
+    data = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    if framing == "length":
+        fields, body = f"Content-Length: {size}", data
+    else:
+        half = size // 2
+        fields, body = (
+            "Transfer-Encoding: chunked",
+            chunked(filter(None, [data[:half], data[half:]])),
+        )
+    client = dial()
+    for _ in range(2):
+        assert client.ask("POST", origin.url(), fields, body=body).status == 200
+    assert [request.body == data for request in origin.requests] == [True, True]
+    assert {request.framing for request in origin.requests} == {framing}
+
+
+def test_a_body_byte_by_byte_is_the_same_body(proxy, make_origin, dial):
+    origin = make_origin()
+    body = chunked([b"chunk", b"ed"])
+    client = dial()
+    client.send(build_request("POST", origin.url(), "Transfer-Encoding: chunked"))
+    client.send(*(body[at : at + 1] for at in range(len(body))))
+    assert client.read_response().status == 200
+    assert origin.requests[0].body == b"chunked"
+
+
+@pytest.mark.parametrize(
+    "framing", ["Content-Length: 99", "Transfer-Encoding: chunked"]
+)
+def test_a_body_that_is_cut_is_not_ended_as_if_whole(proxy, make_origin, dial, framing):
+    """The origin's connection ends short of the length, or without the last chunk."""
+    rest = []
+    ended = threading.Event()
+
+    def script(conn):
+        conn.read_head()
+        try:
+            rest.append(conn.read_rest())
+        except ConnectionResetError:
+            rest.append(bytes(conn.pending))
+        ended.set()
+
+    origin = make_origin(script)
+    client = dial()
+    client.send(build_request("POST", origin.url(), framing), b"4\r\nhalf\r\n")
+    origin.wait_connections(1)
+    client.close()
+    assert ended.wait(10)
+    assert b"4\r\nhalf\r\n".startswith(rest[0])
+    proxy.wait_reason("client_closed")
+
+
+def test_expect_100_continue_is_answered_by_the_origin(proxy, make_origin, dial):
+    def script(conn):
+        head = conn.read_head()
+        assert head.get("Expect") == "100-continue"
+        conn.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        assert conn.read_exact(4) == b"body"
+        conn.send(OK)
+        conn.stall()
+
+    client = dial()
+    client.send(
+        build_request(
+            "POST",
+            make_origin(script).url(),
+            "Content-Length: 4",
+            "Expect: 100-continue",
+        )
+    )
+    assert client.read_response(interim=True).status == 100
+    client.send(b"body")
+    assert client.read_response().status == 200
+
+
+def test_expect_that_is_refused_reads_no_body(proxy, make_origin, dial):
+    """The final status comes without a 100: the body is never sent (R6)."""
+
+    def script(conn):
+        conn.read_head()
+        conn.send(b"HTTP/1.1 417 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        conn.stall()
+
+    client = dial()
+    client.send(
+        build_request(
+            "POST",
+            make_origin(script).url(),
+            "Content-Length: 4",
+            "Expect: 100-continue",
+        )
+    )
+    assert client.read_response(interim=True).status == 417
+
+
+def test_an_early_answer_leaves_no_body_behind(proxy, make_origin, dial):
+    """R6: what the client still sends of its body is never read as a request."""
+
+    def script(conn):
+        conn.read_head()
+        conn.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+        conn.stall()
+
+    smuggled = make_origin()
+    inner = build_request("GET", smuggled.url("/smuggled"))
+    client = dial()
+    client.send(
+        build_request(
+            "POST", make_origin(script).url(), f"Content-Length: {len(inner)}"
+        )
+    )
+    assert client.read_response().status == 413
+    try:
+        client.send(inner)
+        client.read_rest()
+    except (ConnectionError, TimeoutError):
+        pass
+    assert not smuggled.connections
+
+
+def test_pipelined_requests_are_answered_in_order(proxy, make_origin, dial):
+    origin = make_origin(
+        lambda conn: [conn.send(numbered(conn.read_request())) for _ in range(20)]
+    )
+    client = dial()
+    client.send(b"".join(build_request("GET", origin.url(f"/{n}")) for n in range(20)))
+    assert [client.read_response().body for _ in range(20)] == [
+        b"/%d" % n for n in range(20)
+    ]
+
+
+def numbered(request) -> bytes:
+    body = request.target.encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+def test_pipelined_posts_keep_their_bodies_apart(proxy, make_origin, dial):
+    origin = make_origin()
+    client = dial()
+    client.send(
+        build_request("POST", origin.url(), "Content-Length: 3", body=b"one")
+        + build_request(
+            "POST", origin.url(), "Transfer-Encoding: chunked", body=chunked([b"two"])
+        )
+        + build_request("GET", origin.url())
+    )
+    assert [client.read_response().status for _ in range(3)] == [200] * 3
+    assert [request.body for request in origin.requests] == [b"one", b"two", b""]

@@ -1,0 +1,163 @@
+"""100 MiB each way, in a tunnel and as a plain request: every byte, in flat memory."""
+
+import hashlib
+import threading
+
+import pytest
+
+from tests.support.client import build_request
+from tests.support.wait import wait_until
+
+SIZE = 100 << 20
+BLOCK = 1 << 20
+#: What a worker may grow by while 100 MiB pass through it.
+FLAT = 4 << 20
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_sum(stream, size: int) -> str:
+    """The digest of exactly `size` bytes, without keeping them."""
+    digest = hashlib.sha256(stream.pending)
+    left = size - len(stream.pending)
+    stream.pending.clear()
+    buffer = bytearray(BLOCK)
+    while left:
+        got = stream.sock.recv_into(buffer, min(left, BLOCK))
+        assert got, f"the stream ended {left} bytes early"
+        digest.update(memoryview(buffer)[:got])
+        left -= got
+    return digest.hexdigest()
+
+
+class Watch(threading.Thread):
+    """Samples the worker's resident memory until it is stopped."""
+
+    def __init__(self, proxy) -> None:
+        super().__init__(daemon=True)
+        self.worker = proxy.worker
+        self.first = self.highest = self.worker.memory_info().rss
+        self.ended = threading.Event()
+
+    def __enter__(self) -> "Watch":
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.ended.set()
+        self.join(5)
+
+    def run(self) -> None:
+        while not self.ended.wait(0.02):
+            self.highest = max(self.highest, self.worker.memory_info().rss)
+
+    @property
+    def growth(self) -> int:
+        return self.highest - self.first
+
+
+def stands_still(counter: list[int], seconds: float = 0.3) -> bool:
+    """True when for so long the counter did not move."""
+    before = counter[0]
+    threading.Event().wait(seconds)
+    return counter[0] == before
+
+
+def warm(proxy, nginx, dial) -> None:
+    """Buffers, pipes and code pages are there before growth is measured."""
+    client = dial()
+    assert len(client.get(nginx.url("/1m")).body) == 1 << 20
+    tunnel = dial().tunnel(nginx.authority)
+    tunnel.send(b"GET /1m HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert len(tunnel.read_rest()) > 1 << 20
+    client.close()
+    tunnel.close()
+
+
+@pytest.mark.parametrize("how", ["plain", "tunnel"])
+def test_100_mib_down(proxy, nginx, dial, how):
+    expected = sha256(nginx.payload("100m"))
+    warm(proxy, nginx, dial)
+    client = dial()
+    with Watch(proxy) as watch:
+        if how == "tunnel":
+            client.tunnel(nginx.authority)
+            client.send(b"GET /100m HTTP/1.1\r\nHost: x\r\n\r\n")
+        else:
+            client.send(build_request("GET", nginx.url("/100m")))
+        head = client.read_head()
+        assert (head.status, head.get("Content-Length")) == (200, str(SIZE))
+        assert read_sum(client, SIZE) == expected
+    client.close()
+    assert watch.growth <= FLAT, f"grew by {watch.growth >> 10} KiB"
+    wait_until(
+        lambda: any(record["bytes_down"] >= SIZE for record in proxy.log()),
+        lambda: f"a record of {SIZE} bytes: {proxy.lines()}",
+    )
+
+
+@pytest.mark.parametrize("how", ["plain", "tunnel"])
+def test_100_mib_up(proxy, nginx, make_origin, dial, how):
+    data = nginx.payload("100m")
+    warm(proxy, nginx, dial)
+    sums = []
+
+    def count(conn):
+        head = conn.read_head()
+        sums.append(read_sum(conn, int(head.get("Content-Length"))))
+        conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        conn.stall()
+
+    origin = make_origin(count)
+    client = dial()
+    with Watch(proxy) as watch:
+        if how == "tunnel":
+            client.tunnel(origin.authority)
+        auth = {} if how == "plain" else {"auth": None}
+        client.send(
+            build_request("POST", origin.url("/up"), f"Content-Length: {SIZE}", **auth)
+        )
+        for at in range(0, SIZE, BLOCK):
+            client.send(data[at : at + BLOCK])
+        assert client.read_response().body == b"ok"
+    assert sums == [sha256(data)]
+    assert watch.growth <= FLAT, f"grew by {watch.growth >> 10} KiB"
+
+
+@pytest.mark.parametrize("how", ["length", "chunked", "tunnel"])
+def test_a_slow_reader_stops_the_reading_from_the_other_side(
+    proxy, make_origin, dial, how
+):
+    """R31: memory per connection is fixed; it is the origin that waits."""
+    sent = [0]
+
+    def pour(conn):
+        if how != "tunnel":
+            conn.read_request()
+        conn.send(b"HTTP/1.1 200 OK\r\n")
+        conn.send(
+            {
+                "length": b"Content-Length: %d\r\n\r\n" % (SIZE * 10),
+                "chunked": b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % (SIZE * 10),
+                "tunnel": b"\r\n",
+            }[how]
+        )
+        while True:
+            conn.send(bytes(BLOCK))
+            sent[0] += BLOCK
+
+    origin = make_origin(pour)
+    client = dial(receive_buffer=65536)
+    with Watch(proxy) as watch:
+        if how == "tunnel":
+            client.tunnel(origin.authority)
+        else:
+            client.send(build_request("GET", origin.url()))
+        client.read_head()
+        wait_until(lambda: stands_still(sent), "the origin's writing stopped")
+    assert sent[0] < 64 << 20
+    assert watch.growth <= FLAT, f"grew by {watch.growth >> 10} KiB"
+    client.close()
+    assert proxy.wait_log(1)[0]["reason"] in ("client_closed", "client_reset")

@@ -1,0 +1,170 @@
+"""A pooled connection may have died: who is asked again, and who is not (R19)."""
+
+import threading
+
+import pytest
+
+from tests.support.client import build_request
+from tests.support.origin import OK
+from tests.support.wait import wait_until
+
+
+class Stale:
+    """Answers `good` requests of its first connection, then reads one more and closes.
+
+    The close comes after the next request has been taken, so the proxy cannot have seen
+    it beforehand: a stale connection as it happens at an origin's keep-alive timeout.
+    """
+
+    def __init__(self, good: int = 1, partial: bytes = b"") -> None:
+        self.good = good
+        self.partial = partial
+        self.lock = threading.Lock()
+        self.first = True
+
+    def __call__(self, conn) -> None:
+        with self.lock:
+            first, self.first = self.first, False
+        for _ in range(self.good if first else 1 << 30):
+            conn.read_request()
+            conn.send(OK)
+        conn.note(conn.read_head())
+        conn.send(self.partial)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
+def test_a_safe_request_is_sent_again_on_a_fresh_connection(
+    proxy, make_origin, dial, method
+):
+    origin = make_origin(Stale())
+    client = dial()
+    assert client.get(origin.url("/first")).status == 200
+    assert client.ask(method, origin.url("/second")).status == 200
+    assert [r.target for r in origin.requests] == ["/first", "/second", "/second"]
+    assert len(origin.connections) == 2
+    assert [r["reason"] for r in proxy.wait_log(2)] == ["ok", "ok"]
+
+
+def test_a_retry_carries_no_credentials_and_one_via(proxy, make_origin, dial):
+    """R15: what holds for the first sending holds for the second."""
+    origin = make_origin(Stale())
+    client = dial()
+    client.get(origin.url())
+    client.get(origin.url())
+    first, second = origin.requests[1:]
+    assert first.raw == second.raw
+    assert second.get("Proxy-Authorization") is None
+    assert second.get("Via") == "1.1 test-proxy"
+
+
+@pytest.mark.parametrize(
+    ("method", "fields", "body"),
+    [
+        ("POST", ("Content-Length: 4",), b"data"),
+        ("POST", ("Content-Length: 0",), b""),
+        ("POST", ("Transfer-Encoding: chunked",), b"4\r\ndata\r\n0\r\n\r\n"),
+        ("PUT", ("Content-Length: 4",), b"data"),
+        ("PATCH", (), b""),
+    ],
+)
+def test_what_may_have_happened_is_not_sent_twice(
+    proxy, make_origin, dial, method, fields, body
+):
+    origin = make_origin(Stale())
+    client = dial()
+    assert client.get(origin.url("/first")).status == 200
+    reply = client.ask(method, origin.url("/once"), *fields, body=body)
+    assert (reply.status, reply.error) == (502, "connection_terminated")
+    assert [r.target for r in origin.requests] == ["/first", "/once"]
+    assert proxy.wait_log(2)[1]["reason"] in ("origin_closed", "origin_reset")
+
+
+def test_after_a_byte_of_the_response_nothing_is_sent_again(proxy, make_origin, dial):
+    origin = make_origin(Stale(partial=b"HTTP/1.1 2"))
+    client = dial()
+    assert client.get(origin.url("/first")).status == 200
+    assert client.get(origin.url("/once")).status == 502
+    assert [r.target for r in origin.requests] == ["/first", "/once"]
+
+
+def test_a_fresh_connection_that_closes_is_not_tried_again(proxy, make_origin, dial):
+    """An origin that answers nobody is asked once for each request."""
+    origin = make_origin(Stale(good=0))
+    assert dial().get(origin.url()).status == 502
+    proxy.wait_reason("origin_closed")
+    assert len(origin.connections) == 1
+
+
+def test_a_connection_that_the_origin_closed_while_idle_is_not_used(
+    proxy, make_origin, dial
+):
+    """A POST after the idle FIN goes to a fresh connection, and only there."""
+
+    def script(conn):
+        conn.read_request()
+        conn.send(OK)
+        if len(conn.origin.connections) == 1:
+            released.wait(10)
+            conn.close()
+            closed.set()
+        else:
+            conn.stall()
+
+    released, closed = threading.Event(), threading.Event()
+    origin = make_origin(script)
+    client = dial()
+    assert client.get(origin.url()).status == 200
+    proxy.wait_log(1)
+    released.set()
+    closed.wait(10)
+    assert (
+        client.ask("POST", origin.url(), "Content-Length: 2", body=b"hi").status == 200
+    )
+    assert len(origin.connections) == 2
+
+
+def test_pipelined_requests_survive_a_retry(proxy, make_origin, dial):
+    origin = make_origin(Stale(good=2))
+    client = dial()
+    client.send(b"".join(build_request("GET", origin.url(f"/{n}")) for n in range(5)))
+    assert [client.read_response().status for _ in range(5)] == [200] * 5
+
+
+def test_an_idle_connection_is_closed_after_its_time(start_proxy, make_origin, dial):
+    proxy = start_proxy("--upstream-idle-timeout", "200ms")
+    ended = threading.Event()
+
+    def script(conn):
+        conn.read_request()
+        conn.send(OK)
+        conn.read_rest()
+        ended.set()
+
+    assert dial(proxy).get(make_origin(script).url()).status == 200
+    assert ended.wait(10), "the idle connection stays"
+
+
+def test_the_pool_is_bounded(start_proxy, make_origin, dial):
+    """R31: of many connections to one origin only so many are kept."""
+    proxy = start_proxy("--upstream-idle-per-origin", "2")
+    barrier = threading.Barrier(6)
+
+    def script(conn):
+        conn.read_request()
+        barrier.wait(10)
+        conn.send(OK)
+        conn.stall()
+
+    origin = make_origin(script)
+    clients = [dial(proxy) for _ in range(6)]
+    for client in clients:
+        client.send(build_request("GET", origin.url()))
+    for client in clients:
+        assert client.read_response().status == 200
+        client.close()
+    proxy.wait_log(6)
+    base = sum(kinds["socket"] for kinds in proxy.baseline.values())
+    wait_until(
+        lambda: proxy.sockets() <= base + 2,
+        lambda: f"two kept, not {proxy.sockets() - base}",
+    )

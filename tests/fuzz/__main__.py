@@ -1,0 +1,122 @@
+"""python -m tests.fuzz [--seconds N] [--keep] [TARGET…]: fuzzes every target, one by one.
+
+The extensions are built by clang into build/fuzz, where nothing else looks: each edge of
+the C counts for libFuzzer, undefined behaviour traps, and assertions are on. Python runs
+libFuzzer (atheris), so a target is a function and may use the twin, sockets and a loop.
+
+What is found lies in build/fuzz/findings. `--keep` adds what reached new edges to the
+committed corpus, after libFuzzer has reduced it.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.fuzz.corpus import add_to_corpus, unpack
+from tests.fuzz.targets import TARGETS
+
+TREE = Path(__file__).resolve().parents[2]
+WORK = TREE / "build" / "fuzz"
+# The longest input: what is longer says nothing new, and takes long to read twice.
+MOST_BYTES = {"request": 2048, "response": 2048, "chunks": 512, "target": 300,
+              "session": 2048}
+CLANGS = ("clang", *(f"clang-{version}" for version in range(22, 11, -1)))
+
+
+class Run(NamedTuple):
+    target: str
+    status: int
+    inputs: int
+    per_second: int
+    edges: int
+    of: int
+    corpus: int
+
+
+def build() -> Path:
+    """Returns the directory of the fuzz build, made or brought up to date."""
+    clang = next(filter(None, map(shutil.which, CLANGS)), None)
+    if clang is None or find_spec("atheris") is None:
+        sys.exit("fuzz: needs clang (apt-get install clang) and atheris "
+                 "(.venv/bin/pip install atheris)")
+    environment = os.environ | {"CC": clang, "CUTTHROUGH_BUILD": "fuzz"}
+    library = WORK / "lib"
+    subprocess.run(
+        [sys.executable, "-W", "ignore:Support for", "setup.py", "-q", "build",
+         "--build-lib", library],
+        cwd=TREE, env=environment, check=True)
+    return library
+
+
+def child(target: str, library: Path, *flags: str | Path) -> list[str]:
+    return [sys.executable, "-m", "tests.fuzz.child", target, str(library),
+            f"-max_len={MOST_BYTES[target]}", *map(str, flags)]
+
+
+def fuzz(target: str, library: Path, seconds: int) -> Run:
+    seeds, grown, findings = (
+        WORK / name / target for name in ("seeds", "corpus", "findings"))
+    shutil.rmtree(seeds, ignore_errors=True)
+    unpack(target, seeds)
+    grown.mkdir(parents=True, exist_ok=True)
+    findings.mkdir(parents=True, exist_ok=True)
+    log = WORK / f"{target}.log"
+    with log.open("w") as file:
+        status = subprocess.run(
+            child(target, library, f"-max_total_time={seconds}", "-timeout=20",
+                  "-print_final_stats=1", f"-artifact_prefix={findings}/",
+                  f"-dict={TREE}/tests/fuzz/http.dict", grown, seeds),
+            cwd=TREE, stdout=file, stderr=subprocess.STDOUT).returncode
+    said = log.read_text(errors="replace")
+    if status:
+        print("\n".join(said.splitlines()[-40:]), file=sys.stderr)
+    inputs, rate = (
+        int((re.findall(rf"stat::{name}: +([0-9]+)", said) or ["0"])[-1])
+        for name in ("number_of_executed_units", "average_exec_per_sec"))
+    edges = int((re.findall(r"\bcov: ([0-9]+)", said) or ["0"])[-1])
+    counters = sum(map(int, re.findall(r"inline 8-bit counters\): *([0-9]+)|"
+                                       r"\(([0-9]+) inline 8-bit counters\)", said)[0:0]))
+    return Run(target, status, inputs, rate, edges, counters, len(list(grown.iterdir())))
+
+
+def keep(target: str, library: Path) -> int:
+    """The smallest set of inputs with the same edges goes into the corpus."""
+    reduced = WORK / "reduced" / target
+    shutil.rmtree(reduced, ignore_errors=True)
+    reduced.mkdir(parents=True)
+    subprocess.run(
+        child(target, library, "-merge=1", reduced, WORK / "seeds" / target,
+              WORK / "corpus" / target),
+        cwd=TREE, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return add_to_corpus(target, [file.read_bytes() for file in reduced.iterdir()])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
+    parser.add_argument("--seconds", type=int, default=60, help="for all of them")
+    parser.add_argument("--keep", action="store_true", help="add to the corpus")
+    parser.add_argument("target", nargs="*", choices=[[], *MOST_BYTES], default=[])
+    options = parser.parse_args()
+    targets = options.target or list(MOST_BYTES)
+    library = build()
+    print(f"{'target':10}{'inputs':>12}{'inputs/s':>10}{'edges':>8}{'corpus':>8}")
+    failed = False
+    for target in targets:
+        run = fuzz(target, library, max(1, options.seconds // len(targets)))
+        failed = failed or run.status != 0
+        print(f"{target:10}{run.inputs:12}{run.per_second:10}{run.edges:8}"
+              f"{run.corpus:8}{'  FAILED' if run.status else ''}", flush=True)
+        if options.keep and not run.status:
+            print(f"{'':10}{keep(target, library)} new inputs kept")
+    assert set(TARGETS) < set(MOST_BYTES)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Fuzz targets of the wire room: bytes in, AssertionError out when something is wrong.
+
+Each holds what the C says against tests/wire/twin.py, with the input ending at a page
+that cannot be read and cut in two at a place that the input itself determines. What is
+accepted must also survive what happens to it next.
+"""
+
+import zlib
+
+from cutthrough.wire.framing import read_framing
+from cutthrough.wire.http1 import read_request, read_response
+from cutthrough.wire.rewrite import rewrite_request, rewrite_response
+from cutthrough.wire.target import read_authority, read_request_target
+from tests.wire import twin
+from tests.wire.against import (
+    NUMBERS,
+    same_body,
+    same_chunks,
+    same_head,
+    same_reply_body,
+    same_target,
+    scan,
+)
+from tests.wire.replay import ROOM, Parser, guarded
+
+METHODS = sorted(NUMBERS)
+
+
+def parse(read: Parser, data: bytes) -> dict | str | None:
+    """What it says of data, at the end of memory, in one piece and in two."""
+    place = guarded().place
+    answer = read(place(data), 0)
+    cut = zlib.crc32(data) % (len(data) + 1)
+    first = read(place(data[:cut]), 0)
+    again = first if first is not None else read(place(data), cut)
+    assert again == answer, f"cut at {cut}: {again!r}"
+    return answer
+
+
+def fuzz_request(data: bytes) -> None:
+    """A request head: fields, target, framing, and the head that goes on."""
+    theirs = twin.read_request(data)
+    if not same_head(parse(read_request, data), theirs):
+        return
+    same_body(data, theirs)
+    same_target(data, theirs)
+    target = read_request_target(data)
+    if isinstance(target, str) or target["form"] == "authority":
+        return
+    if isinstance(read_framing(data), str):
+        return
+    went_on = rewrite_request(data, upgrade=bool(data[-1] & 1))
+    if isinstance(went_on, str):
+        return
+    head, path = went_on
+    again = twin.read_request(head, head_bytes=ROOM)
+    assert isinstance(again, twin.Head), again
+    assert again.length == len(head)
+    assert again.first == (theirs.first[0], path)
+    check_forwarded(again)
+    kind = twin.read_request_framing(again)
+    assert kind[:2] == twin.read_request_framing(theirs)[:2], kind
+    assert read_request_target(head)["text"] == target["text"] or not target["host"]
+
+
+HOP_BY_HOP = (
+    b"proxy-authorization", b"proxy-connection", b"proxy-authenticate", b"keep-alive",
+    b"te", b"proxy-authentication-info")
+
+
+def check_forwarded(head: twin.Head) -> None:
+    """R14, R15, R16: what no origin may be sent, and what it must be."""
+    assert not head.values(*HOP_BY_HOP), head.fields
+    assert len(head.values(b"host")) == 1
+    assert head.values(b"via"), head.fields
+    assert {b"upgrade"} >= {one.lower() for one in head.members(b"connection")}
+    assert not isinstance(twin.read_request_framing(head), str)
+
+
+def fuzz_response(data: bytes) -> None:
+    """A response head: fields, framing for each method, and the head that goes on."""
+    theirs = twin.read_response(data)
+    if not same_head(parse(read_response, data), theirs):
+        return
+    for method in METHODS:
+        same_reply_body(data, theirs, method)
+    if isinstance(read_framing(data, NUMBERS[b"GET"]), str):
+        return
+    head = rewrite_response(data, close=bool(data[-1] & 1), chunked=True)
+    if isinstance(head, str):
+        return
+    again = twin.read_response(head, head_bytes=ROOM)
+    assert isinstance(again, twin.Head), again
+    assert again.length == len(head)
+    assert again.first == theirs.first
+    assert not again.values(*HOP_BY_HOP), again.fields
+    if again.minor == theirs.minor:
+        one, two = (twin.read_response_framing(it, b"GET") for it in (theirs, again))
+        assert one[:2] == two[:2]
+
+
+def fuzz_chunks(data: bytes) -> None:
+    """A chunked body: whole, byte by byte, decoded, and what goes on scanned again."""
+    same_chunks(data)
+    body = twin.read_chunks(data)
+    if isinstance(body, twin.Chunked):
+        assert scan([body.frame], False) == (body.frame, len(body.frame))
+
+
+def fuzz_target(data: bytes) -> None:
+    """An authority, or behind a space a request target: one destination or none."""
+    if data[:1] == b" ":
+        method = METHODS[len(data) % len(METHODS)]
+        host = b"\r\nHost: a\r\n\r\n"
+        head = method + data + b" HTTP/1.1" + host
+        theirs = twin.read_request(head, line_bytes=ROOM, head_bytes=ROOM)
+        if isinstance(theirs, twin.Head) and theirs.length == len(head):
+            same_target(head, theirs)
+        return
+    for port in (0, 80):
+        ours = read_authority(guarded().place(data), port)
+        theirs = twin.read_authority(data, port)
+        if theirs is None:
+            assert ours == "bad_target", ours
+            continue
+        assert (ours["host"], ours["kind"], ours["port"]) == theirs
+        assert read_authority(ours["text"].encode(), port) == ours
+
+
+TARGETS = {
+    "request": fuzz_request, "response": fuzz_response, "chunks": fuzz_chunks,
+    "target": fuzz_target}

@@ -1,0 +1,70 @@
+"""A raw client of the proxy: sends what it is told, and reads what comes."""
+
+import base64
+import socket
+
+from tests.support.stream import Message, Stream
+
+USER, PASSWORD = "user", "pass:word"
+CREDENTIALS = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+WRONG = "Basic " + base64.b64encode(b"user:guess").decode()
+AUTH = f"Proxy-Authorization: {CREDENTIALS}\r\n"
+
+
+def host_of(url: str) -> str:
+    return url.removeprefix("http://").partition("/")[0]
+
+
+def build_request(
+    method: str,
+    url: str,
+    *fields: str,
+    body: bytes = b"",
+    auth: str | None = CREDENTIALS,
+    host: str | None = None,
+    version: str = "HTTP/1.1",
+) -> bytes:
+    """A head in absolute form, one CRLF-less line per field, and the body behind it."""
+    lines = [f"{method} {url} {version}", f"Host: {host or host_of(url)}"]
+    if auth is not None:
+        lines.append(f"Proxy-Authorization: {auth}")
+    return "\r\n".join((*lines, *fields, "", "")).encode("latin-1") + body
+
+
+class Client(Stream):
+    """One connection to the proxy."""
+
+    def __init__(
+        self, port: int, host: str = "127.0.0.1", receive_buffer: int = 0
+    ) -> None:
+        sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        if receive_buffer:  # before connect: it bounds the window that is offered
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.settimeout(10)
+        try:
+            sock.connect((host, port))
+        except OSError:
+            sock.close()
+            raise
+        super().__init__(sock)
+
+    def ask(self, method: str, url: str, *fields: str, **more: object) -> Message:
+        """One request and its whole final response."""
+        self.send(build_request(method, url, *fields, **more))  # type: ignore[arg-type]
+        return self.read_response(method)
+
+    def get(self, url: str, *fields: str, **more: object) -> Message:
+        return self.ask("GET", url, *fields, **more)
+
+    def connect(
+        self, authority: str, early: bytes = b"", auth: str | None = CREDENTIALS
+    ) -> Message:
+        """CONNECT, with `early` behind the head in the same segment."""
+        head = build_request("CONNECT", authority, auth=auth, host=authority)
+        self.send(head + early)
+        return self.read_response("CONNECT")
+
+    def tunnel(self, authority: str, early: bytes = b"") -> "Client":
+        reply = self.connect(authority, early)
+        assert reply.status == 200, reply.raw
+        return self

@@ -1,0 +1,173 @@
+"""A raw origin: records every byte of every connection and answers by script.
+
+A script is a function of one connection, run in a thread of its own. It reads and
+writes the `Stream`, and may split, stall, close, half-close or reset it anywhere. What
+a script asserts is raised when the origin is closed, in the test that used it.
+"""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+
+from tests.support.stream import Closed, Message, Stream
+from tests.support.wait import wait_until
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Connection(Stream):
+    """One accepted connection, and the origin's note of what it asked."""
+
+    def __init__(self, sock: socket.socket, origin: "Origin") -> None:
+        super().__init__(sock)
+        self.origin = origin
+        self.requests: list[Message] = []
+
+    def read_request(self) -> Message:
+        message = super().read_request()
+        self.note(message)
+        return message
+
+    def note(self, message: Message) -> None:
+        self.requests.append(message)
+        self.origin.requests.append(message)
+
+    def stall(self) -> None:
+        """Says nothing more until the test ends, or the peer closes."""
+        while not self.origin.closing.is_set():
+            try:
+                if not self.fill():
+                    return
+            except TimeoutError:
+                continue
+
+
+Script = Callable[[Connection], None]
+
+
+def answer(*replies: bytes) -> Script:
+    """The n-th request of a connection gets the n-th reply, the last one ever after."""
+
+    def script(conn: Connection) -> None:
+        for turn in range(1 << 30):
+            request = conn.read_request()
+            reply = replies[min(turn, len(replies) - 1)]
+            head, mark, _ = reply.partition(b"\r\n\r\n")
+            conn.send(head + mark if request.method == "HEAD" else reply)
+
+    return script
+
+
+okay = answer(OK)
+
+
+def answer_and_close(*pieces: bytes) -> Script:
+    """One request, one answer, FIN: what a close-delimited response is."""
+
+    def script(conn: Connection) -> None:
+        conn.read_request()
+        conn.send(*pieces)
+
+    return script
+
+
+def echo(conn: Connection) -> None:
+    """Not HTTP: gives every byte back, and FIN for FIN."""
+    while conn.fill():
+        conn.send(conn.take(len(conn.pending)))
+    conn.half_close()
+
+
+def stall(conn: Connection) -> None:
+    """Accepts and never answers."""
+    conn.stall()
+
+
+class Origin:
+    """Listens from construction until `close`."""
+
+    def __init__(self, script: Script = okay, host: str = "127.0.0.1") -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.script = script
+        self.host = host
+        self.connections: list[Connection] = []
+        self.requests: list[Message] = []
+        self.errors: list[BaseException] = []
+        self.closing = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._listener = socket.socket(family, socket.SOCK_STREAM)
+        self._listener.bind((host, 0))
+        self._listener.listen(1024)
+        self.port: int = self._listener.getsockname()[1]
+        self._start(self._accept)
+
+    def __enter__(self) -> "Origin":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def authority(self) -> str:
+        return (
+            f"[{self.host}]:{self.port}"
+            if ":" in self.host
+            else f"{self.host}:{self.port}"
+        )
+
+    def url(self, path: str = "/") -> str:
+        return f"http://{self.authority}{path}"
+
+    def wait_connections(self, n: int) -> None:
+        wait_until(lambda: len(self.connections) >= n, f"{n} connections at the origin")
+
+    def wait_requests(self, n: int) -> None:
+        wait_until(lambda: len(self.requests) >= n, f"{n} requests at the origin")
+
+    @property
+    def received(self) -> bytes:
+        """Every byte of every connection, for what must not be among them."""
+        return b"".join(bytes(conn.received) for conn in self.connections)
+
+    def close(self) -> None:
+        """Ends every connection and thread; raises what a script asserted."""
+        if self.closing.is_set():
+            return
+        self.closing.set()
+        for sock in (self._listener, *(conn.sock for conn in self.connections)):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
+            assert not thread.is_alive(), "an origin's script does not end"
+        self._listener.close()
+        for conn in self.connections:
+            conn.close()
+        if self.errors:
+            raise self.errors[0]
+
+    def _start(self, target: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while not self.closing.is_set():
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            conn = Connection(sock, self)
+            self.connections.append(conn)
+            self._start(self._serve, conn)
+
+    def _serve(self, conn: Connection) -> None:
+        try:
+            self.script(conn)
+        except (OSError, Closed):
+            pass  # the peer went away: the test's to judge, by what it received
+        except BaseException as error:
+            self.errors.append(error)
+        finally:
+            conn.close()

@@ -1,0 +1,232 @@
+"""The real program as a child process, and what can be seen of it from outside."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+
+from tests.support.client import PASSWORD, USER, Client
+from tests.support.wait import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+BANNER = re.compile(r"^cutthrough (\S+) listening on .*$", re.MULTILINE)
+ADDRESS = re.compile(r"(\d+\.\d+\.\d+\.\d+|\[[0-9a-f:]+\]):(\d+)")
+
+#: A worker keeps at most so many descriptors of free pipes for the next bulk relay;
+#: that none is in use is for its own counters to say (tests/leaks).
+FREE_PIPES = 2 * 64
+
+#: Labels seen in any access log of this run; tests/e2e/test_zz_outcomes.py reads it.
+seen_labels: set[str] = set()
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """This process's environment without what would configure a proxy or a client."""
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("CUTTHROUGH_") and not key.lower().endswith("_proxy")
+    }
+    return {**kept, **more}
+
+
+def fd_kinds(pid: int) -> Counter[str]:
+    """Open descriptors by kind: socket, pipe, anon_inode, file. None: it is gone."""
+    kinds: Counter[str] = Counter()
+    with contextlib.suppress(FileNotFoundError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                kind, colon, _ = os.readlink(f"/proc/{pid}/fd/{fd}").partition(":")
+                kinds[kind if colon else "file"] += 1
+    return kinds
+
+
+def begin_of(record: dict) -> float:
+    """When a request began: a line is written at its end."""
+    end = datetime.fromisoformat(record["time"]).timestamp()
+    return end - record["total_ms"] / 1000
+
+
+class Proxy:
+    """`python -m cutthrough serve` with `flags`, on a free port; stopped by `stop`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *flags: str,
+        loop: str = "auto",
+        command: tuple[str, ...] = ("-m", "cutthrough", "serve"),
+        user: bool = True,
+        env: dict[str, str] | None = None,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.log_path = directory / "access.log"
+        self._stderr = directory / "stderr"
+        self._mark = 0
+        self._since = 0.0
+        self.baseline: dict[int, Counter[str]] = {}
+        argv = [sys.executable, *command, "--listen", "127.0.0.1:0", "--loop", loop]
+        argv += ["--access-log", str(self.log_path), "--access-log-format", "json"]
+        if user:
+            argv += ["--user", USER, "--password", PASSWORD]
+        if "--workers" not in flags:
+            argv += ["--workers", "1"]
+        with open(directory / "stdout", "wb") as out, open(self._stderr, "wb") as err:
+            self.process = subprocess.Popen(
+                [*argv, *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=ROOT,
+                env=clean_environment(**(env or {})),
+            )
+        try:
+            wait_until(self._has_banner, lambda: f"a banner: {self.stderr()}", 30)
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
+        self.banner = BANNER.search(self.stderr())[0]  # type: ignore[index]
+        self.ports = [int(port) for _, port in ADDRESS.findall(self.banner)]
+        self.port = self.ports[0]
+
+    def _has_banner(self) -> bool:
+        assert self.process.poll() is None, f"the proxy ended: {self.stderr()}"
+        return bool(BANNER.search(self.stderr()))
+
+    def __enter__(self) -> "Proxy":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    # -- clients
+
+    @property
+    def url(self) -> str:
+        return f"http://{USER}:{PASSWORD.replace(':', '%3A')}@127.0.0.1:{self.port}"
+
+    def client(self, receive_buffer: int = 0) -> Client:
+        return Client(self.port, receive_buffer=receive_buffer)
+
+    # -- what it says
+
+    def stderr(self) -> str:
+        return self._stderr.read_text(errors="replace")
+
+    def lines(self) -> list[str]:
+        """The access log's whole lines since `mark`."""
+        try:
+            text = self.log_path.read_bytes()
+        except FileNotFoundError:
+            return []
+        return text[self._mark : text.rfind(b"\n") + 1].decode().splitlines()
+
+    def log(self, **wanted: object) -> list[dict]:
+        """The records since `mark` that have these values."""
+        records = [json.loads(line) for line in self.lines()]
+        seen_labels.update(record["reason"] for record in records)
+        records = [record for record in records if begin_of(record) > self._since]
+        return [r for r in records if all(r.get(k) == v for k, v in wanted.items())]
+
+    def wait_log(self, n: int = 1, **wanted: object) -> list[dict]:
+        """The records with these values, once there are n of them."""
+        return wait_until(
+            lambda: len(found := self.log(**wanted)) >= n and found,
+            lambda: f"{n} log records with {wanted}: {self.lines()}",
+        )
+
+    def wait_reason(self, label: str, **wanted: object) -> dict:
+        return self.wait_log(1, reason=label, **wanted)[0]
+
+    def mark(self) -> None:
+        """Forgets what began before now, though its line may still be on its way."""
+        self._since = time.time() - 0.002  # the log counts in milliseconds
+        self._mark = self.log_path.stat().st_size if self.log_path.exists() else 0
+
+    # -- what it holds
+
+    def workers(self) -> list[psutil.Process]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            children = psutil.Process(self.process.pid).children()
+            return [
+                child for child in children if child.status() != psutil.STATUS_ZOMBIE
+            ]
+        return []
+
+    @property
+    def worker(self) -> psutil.Process:
+        (only,) = self.workers()
+        return only
+
+    def census(self) -> dict[int, Counter[str]]:
+        return {worker.pid: fd_kinds(worker.pid) for worker in self.workers()}
+
+    def private_kib(self) -> int:
+        """Private memory of the one worker: what its tunnels and buffers cost."""
+        text = Path(f"/proc/{self.worker.pid}/smaps_rollup").read_text()
+        return sum(int(n) for n in re.findall(r"^Private_\w+:\s+(\d+)", text, re.M))
+
+    def sockets(self) -> int:
+        return sum(kinds["socket"] for kinds in self.census().values())
+
+    def take_baseline(self) -> None:
+        self.baseline = self.census()
+
+    def leaked(self, *only: str) -> str:
+        """What the workers of the base line hold beyond it; "" when nothing."""
+        told = []
+        for pid, kinds in self.census().items():
+            allowed = self.baseline.get(pid, kinds) + Counter(pipe=FREE_PIPES)
+            more = kinds - allowed
+            kept = {kind: n for kind, n in more.items() if not only or kind in only}
+            told += [f"worker {pid}: {n} {kind}" for kind, n in kept.items()]
+        return ", ".join(told)
+
+    def wait_settled(self, *only: str) -> None:
+        """AssertionError if descriptors stay; the next test is not blamed for them."""
+        try:
+            wait_until(
+                lambda: not self.leaked(*only), lambda: f"none: {self.leaked(*only)}", 6
+            )
+        except AssertionError:
+            self.take_baseline()
+            raise
+
+    # -- its end
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def wait_exit(self, seconds: float = 15) -> int:
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"still running after {seconds} s: {self.stderr()}"
+            ) from None
+
+    def stop(self) -> None:
+        """Ends it now, and everything it started; its log is read a last time."""
+        workers = self.workers()
+        if self.process.poll() is None:
+            self.signal(signal.SIGINT)
+        try:
+            self.wait_exit()
+        finally:
+            for left in (self.process, *workers):
+                with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+                    left.kill()
+            self.process.wait()
+            self._mark, self._since = 0, 0.0
+            with contextlib.suppress(ValueError, KeyError):  # a squid log, a torn line
+                self.log()

@@ -1,0 +1,27 @@
+"""The only place that waits. A test names what must become true, and by when."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# Generous: the deadline is for a proxy that hangs, not for a machine that is slow.
+PATIENCE = 15.0
+
+
+def wait_until(
+    probe: Callable[[], T], what: str | Callable[[], str], seconds: float = PATIENCE
+) -> T:
+    """Returns the first true answer of `probe`; AssertionError at the deadline."""
+    deadline = time.monotonic() + seconds
+    pause = 0.002
+    while True:
+        answer = probe()
+        if answer:
+            return answer
+        if time.monotonic() >= deadline:
+            told = what() if callable(what) else what
+            raise AssertionError(f"after {seconds:g} s still not: {told}")
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.1)

@@ -1,0 +1,327 @@
+"""The instruments measure what they say: the relay loses nothing, the load generator
+believes nothing. Both against each other on a real nginx, and against origins that lie.
+"""
+
+import contextlib
+import os
+import select
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from bench import measure, proxies, scenarios
+from bench.origin import BenchError, Origin, free_port
+
+needs_compiler = pytest.mark.skipif(
+    not (shutil.which("cc") and shutil.which("make")), reason="no C compiler"
+)
+needs_nginx = pytest.mark.skipif(
+    not shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin"),
+    reason="nginx is not installed",
+)
+pytestmark = needs_compiler
+
+Conversation = Callable[[socket.socket], None]
+
+
+@contextlib.contextmanager
+def serving(conversation: Conversation) -> Iterator[int]:
+    """A port where every connection is led by `conversation`, in a thread each."""
+    threads: list[threading.Thread] = []
+
+    def lead(peer: socket.socket) -> None:
+        with peer, contextlib.suppress(OSError):
+            peer.settimeout(20)
+            conversation(peer)
+
+    def accept(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                threads.append(threading.Thread(target=lead, args=(peer,)))
+                threads[-1].start()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        acceptor = threading.Thread(target=accept, args=(listener,))
+        acceptor.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)  # wakes accept
+            acceptor.join()
+            for thread in threads:
+                thread.join()
+
+
+@contextlib.contextmanager
+def relay(mode: str, target: int) -> Iterator[int]:
+    command = [proxies.build_tool("relay"), "0", str(target), mode]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            yield int(process.stdout.readline().split()[1])
+        finally:
+            process.kill()
+
+
+def dial(port: int) -> socket.socket:
+    peer = socket.create_connection(("127.0.0.1", port))
+    peer.settimeout(20)
+    return peer
+
+
+def read_all(peer: socket.socket) -> bytes:
+    pieces = []
+    while piece := peer.recv(1 << 18):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def answer_after_eof(peer: socket.socket) -> None:
+    peer.sendall(read_all(peer)[::-1])
+
+
+def echo(peer: socket.socket) -> None:
+    while piece := peer.recv(100_000):
+        peer.sendall(piece)
+
+
+both_modes = pytest.mark.parametrize("mode", ["copy", "splice"])
+
+
+@both_modes
+def test_half_close_keeps_the_other_direction_open(mode: str) -> None:
+    sent = os.urandom((5 << 20) + 17)
+    with serving(answer_after_eof) as port, relay(mode, port) as through:
+        with dial(through) as client:
+            client.sendall(sent)
+            client.shutdown(socket.SHUT_WR)
+            assert read_all(client) == sent[::-1]
+
+
+@both_modes
+def test_both_directions_at_once_lose_nothing(mode: str) -> None:
+    sent = os.urandom((12 << 20) + 1)  # more than 16 turns of 64 KiB: others get theirs
+    with serving(echo) as port, relay(mode, port) as through, dial(through) as client:
+
+        def send() -> None:
+            client.sendall(sent)
+            client.shutdown(socket.SHUT_WR)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        received = read_all(client)
+        sender.join()
+    assert received == sent
+
+
+@both_modes
+def test_a_reader_that_rests_stops_the_sender(mode: str) -> None:
+    may_read = threading.Event()
+
+    def rest_then_answer(peer: socket.socket) -> None:
+        may_read.wait(20)
+        answer_after_eof(peer)
+
+    block = os.urandom(1 << 20)
+    sent = 0
+    with serving(rest_then_answer) as port, relay(mode, port) as through:
+        with dial(through) as client:
+            try:
+                client.setblocking(False)
+                while select.select([], [client], [], 0.3)[1]:
+                    sent += client.send(block[sent % len(block) :])
+                    assert sent < 64 << 20, "the relay holds without bound"
+                client.settimeout(20)
+            finally:
+                may_read.set()
+            client.shutdown(socket.SHUT_WR)
+            whole = block * (sent // len(block) + 1)
+            assert read_all(client) == whole[:sent][::-1]
+
+
+@both_modes
+def test_a_refused_target_ends_the_connection(mode: str) -> None:
+    with relay(mode, free_port()) as through, dial(through) as client:
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+
+
+# ---- the load generator against nginx ----
+
+
+@pytest.fixture(scope="module")
+def origin() -> Iterator[Origin]:
+    with Origin() as running:
+        yield running
+
+
+def load(port: int, mode: str, *options: str) -> tuple[int, dict[str, str]]:
+    """Run the load generator; return its exit status and what it printed."""
+    command = [proxies.build_tool("load"), mode, "--port", str(port), *options]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
+    )
+    line = done.stdout.splitlines()[-1]
+    return done.returncode, dict(pair.split("=", 1) for pair in line.split())
+
+
+@needs_nginx
+@both_modes
+@pytest.mark.parametrize("load_mode", ["connect-setup", "ping", "bulk", "plain-new"])
+def test_what_load_counts_the_origin_has_counted(
+    origin: Origin, mode: str, load_mode: str
+) -> None:
+    path = "/1m" if load_mode == "bulk" else "/index.html"
+    length = origin.lengths[path]
+    with relay(mode, origin.port) as through:
+        status, said = load(
+            through,
+            load_mode,
+            *("--blind", "--conns", "7", "--seconds", "0.2"),
+            *("--path", path, "--length", str(length)),
+        )
+    assert (status, said["errors"]) == (0, "0")
+    assert int(said["requests"]) == origin.count_requests(int(said["requests"]), path)
+    assert int(said["bytes"]) == int(said["requests"]) * length
+
+
+@needs_nginx
+def test_as_many_requests_are_sent_as_were_asked_for(origin: Origin) -> None:
+    status, said = load(origin.port, "ping", "--blind", "--conns=9", "--requests=100")
+    assert (status, said["requests"]) == (0, "100")
+    assert origin.count_requests(100, "/index.html") == 100
+
+
+@needs_nginx
+def test_an_idle_tunnel_that_ends_is_an_error(origin: Origin) -> None:
+    command = [proxies.build_tool("load"), "idle", "--blind", "--conns", "300"]
+    with relay("copy", origin.port) as through:
+        client = subprocess.Popen(
+            [*command, "--port", str(through)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert client.stdout
+        assert client.stdout.readline() == "READY tunnels=300 errors=0\n"
+    said, _ = client.communicate(timeout=20)  # the relay is gone, stdin ends
+    assert client.returncode == 1
+    assert "first_error=tunnel_ended:" in said
+    assert origin.count_requests(300, "/index.html") == 300
+
+
+@needs_nginx
+def test_what_the_origin_refused_is_not_counted(origin: Origin) -> None:
+    load(origin.port, "ping", "--blind", "--requests", "1", "--path", "/missing")
+    with pytest.raises(BenchError, match="404"):
+        origin.count_requests(1, "/index.html")
+
+
+# ---- the load generator against origins that lie ----
+
+BODY = b"0123456789"
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "reply", "error"),
+    [
+        (
+            "ping",
+            b"HTTP/1.1 502 Bad\r\nContent-Length: 10\r\n\r\n" + BODY,
+            "status:502",
+        ),
+        (
+            "ping",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n" + BODY[1:],
+            "length:9",
+        ),
+        ("ping", b"HTTP/1.1 200 OK\r\n\r\n" + BODY, "content_length:-1"),
+        ("ping", HEAD + BODY[:4], "short_body:6_missing"),
+        ("ping", HEAD + BODY + b"!", "surplus:1"),
+        ("ping", HEAD[:20], "eof_before_response"),
+        ("ping", b"", "eof_before_response"),
+        ("ping", b"SSH-2.0-server\r\n\r\n", "status:-1"),
+        ("plain-new", HEAD + BODY + b"!", "surplus"),
+        ("connect-setup", HEAD + BODY[:9], "short_body:1_missing"),
+    ],
+)
+def test_a_lying_origin_is_an_error(mode: str, reply: bytes, error: str) -> None:
+    def lie(peer: socket.socket) -> None:
+        peer.recv(4096)
+        peer.sendall(reply)
+
+    with serving(lie) as port:
+        status, said = load(port, mode, "--blind", "--length=10", "--requests=1")
+    assert status == 1
+    assert int(said["errors"]) > 0
+    assert error in said["first_error"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n", "connect_status:407"),
+        (b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n", "surplus_after_connect:17"),
+        (b"HTTP/1.1 200 OK\r\n", "eof_before_connect_reply"),
+    ],
+)
+def test_a_tunnel_that_is_not_one_is_an_error(reply: bytes, error: str) -> None:
+    heads: list[bytes] = []
+
+    def refuse(peer: socket.socket) -> None:
+        heads.append(peer.recv(4096))
+        peer.sendall(reply)
+
+    with serving(refuse) as port:
+        status, said = load(port, "ping", "--user=Aladdin:open sesame", "--requests=1")
+    assert status == 1
+    assert said["first_error"] == error
+    # The example of RFC 7617 section 2.
+    assert b"Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n" in heads[0]
+
+
+# ---- the harness ----
+
+
+@needs_nginx
+def test_one_run_counts_costs_and_leaves_nothing(origin: Origin) -> None:
+    row = measure.run_once("connect-setup", "relay", origin, 1)
+    assert "failed" not in row
+    assert row["requests"] == row["origin_requests"]
+    assert 1 < float(str(row["cpu_us_per_request"])) < 1000
+
+
+@needs_nginx
+def test_a_run_whose_counts_differ_is_void(
+    origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = scenarios.run_load
+
+    def one_too_many(*arguments: object) -> object:
+        counted, command = run(*arguments)  # type: ignore[arg-type]
+        counted.requests += 1
+        return counted, command
+
+    monkeypatch.setattr(measure, "run_load", one_too_many)
+    row = measure.run_once("ping-c1", "relay", origin, 1)
+    assert "origin" in str(row["failed"])
+
+
+def test_a_void_run_is_never_read_as_speed() -> None:
+    good = {"scenario": "bulk", "proxy": "relay-splice", "throughput_rps": 50.0}
+    rows: list[measure.Row] = [
+        {**good, "cpu_us_per_request": 100.0},
+        {**good, "proxy": "squid", "throughput_rps": 1e6, "cpu_us_per_request": 1.0},
+        {"scenario": "bulk", "proxy": "squid", "failed": "1 errors"},
+        {**good, "proxy": "cutthrough", "cpu_us_per_request": 150.0},
+    ]
+    relay_row, squid, cutthrough = measure.summarise(rows)
+    assert squid == {"scenario": "bulk", "proxy": "squid", "runs": 2, "failed": 1}
+    assert "cpu_ratio" not in relay_row
+    assert (cutthrough["cpu_ratio"], cutthrough["yardstick"]) == (1.5, "relay-splice")

@@ -1,0 +1,208 @@
+"""The build: modes, what fails it, what a wheel holds, what bootstrap leaves alone.
+
+Each build is of a small tree of its own with this project's setup.py and
+pyproject.toml, so that it takes seconds and touches nothing here.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+TREE = Path(__file__).resolve().parent.parent
+PYPROJECT = TREE / "pyproject.toml"
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+
+ROOM = '''\
+cdef extern from *:
+    """
+    #ifdef CUTTHROUGH_DEBUG
+    #define ASSERTIONS 1
+    #else
+    #define ASSERTIONS 0
+    #endif
+    #ifdef __OPTIMIZE__
+    #define OPTIMISED 1
+    #else
+    #define OPTIMISED 0
+    #endif
+    """
+    bint ASSERTIONS, OPTIMISED
+
+from cutthrough.number cimport NUMBER
+
+def mode() -> tuple:
+    return ASSERTIONS, OPTIMISED, NUMBER
+'''
+WITH_WARNING = "IF True:  # deprecated\n    x = 1\n"
+WITH_HINT = """\
+cdef void may_raise(int n) nogil:
+    if n:
+        with gil:
+            raise ValueError
+
+def f():
+    with nogil:
+        may_raise(0)
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(TREE / name, tmp_path)
+    package = tmp_path / "cutthrough"
+    package.mkdir()
+    shutil.copy(TREE / "cutthrough/__init__.py", package)
+    (package / "py.typed").touch()
+    (package / "room.pyx").write_text(ROOM)
+    (package / "room.pyi").write_text("def mode() -> tuple[bool, bool, int]: ...\n")
+    (package / "number.pxd").write_text("cdef enum:\n    NUMBER = 1\n")
+    (tmp_path / "proxy.pyx").write_text("served = True\n")
+    return tmp_path
+
+
+def build(
+    tree: Path, mode: str, *flags: str, **environ: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "setup.py", "build_ext", "--inplace", *flags],
+        cwd=tree, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "CUTTHROUGH_BUILD": mode, **environ},
+    )
+
+
+def built(tree: Path, mode: str, *flags: str, **environ: str) -> str:
+    done = build(tree, mode, *flags, **environ)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def mode_of(tree: Path) -> tuple[bool, bool, int]:
+    """(assertions, optimised, NUMBER) as the module in place has them."""
+    words = subprocess.run(
+        [sys.executable, "-c", "from cutthrough.room import mode; print(*mode())"],
+        cwd=tree, capture_output=True, text=True, timeout=30, check=True,
+    ).stdout.split()
+    return words[0] == "True", words[1] == "True", int(words[2])
+
+
+def test_each_mode_replaces_the_one_in_place(small: Path) -> None:
+    built(small, "native")
+    assert mode_of(small) == (False, True, 1)
+    assert not list(small.glob("cutthrough/*.c"))
+    assert (small / "build/c/cutthrough/room.c").exists()
+    built(small, "debug")
+    assert mode_of(small) == (True, False, 1)
+    again = built(small, "native")
+    assert mode_of(small) == (False, True, 1)
+    assert "-march=native" not in again, "compiled again although nothing had changed"
+
+
+def test_a_changed_declaration_compiles_who_reads_it(small: Path) -> None:
+    built(small, "debug")
+    declaration = small / "cutthrough/number.pxd"
+    declaration.write_text("cdef enum:\n    NUMBER = 2\n")
+    future = (small / "build/c/cutthrough/room.c").stat().st_mtime + 2
+    os.utime(declaration, (future, future))
+    said = built(small, "debug")
+    assert mode_of(small)[2] == 2
+    assert "build/c/proxy.c" not in said
+
+
+def test_flags_of_the_environment_have_the_last_word_in_release(small: Path) -> None:
+    said = built(small, "release", "--force", CFLAGS="-O0")
+    assert mode_of(small) == (False, False, 1)
+    commands = [line for line in said.splitlines() if " -c " in line]
+    assert len(commands) == 2
+    for line in commands:
+        assert re.findall(r" -O\w", line)[-1] == " -O0"
+
+
+def test_trace_leaves_the_c_beside_its_source(small: Path) -> None:
+    said = built(small, "trace")
+    assert "CYTHON_TRACE=1" in said
+    assert (small / "cutthrough/room.c").exists()
+
+
+def test_an_unknown_mode_is_refused_by_name(small: Path) -> None:
+    done = build(small, "fast")
+    assert done.returncode != 0
+    assert "CUTTHROUGH_BUILD=fast" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "source, complaint",
+    [(WITH_WARNING, "warning: "), (WITH_HINT, "performance hint: ")],
+    ids=["warning", "hint"],
+)
+def test_a_complaint_of_cython_fails_this_build_and_the_next(
+    small: Path, source: str, complaint: str
+) -> None:
+    (small / "cutthrough/other.pyx").write_text(source)
+    for _ in range(2):
+        done = build(small, "debug")
+        assert done.returncode != 0
+        assert f"{complaint}cutthrough/other.pyx" in done.stderr
+    assert not list((small / "cutthrough").glob(f"other*{SUFFIX}"))
+
+
+def test_a_wheel_holds_modules_and_stubs_and_no_source_of_them(small: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-index",
+         "--no-build-isolation", "-w", "dist", "."],
+        cwd=small, capture_output=True, timeout=180, check=True,
+        env={**os.environ, "CUTTHROUGH_BUILD": "debug"},
+    )
+    [wheel] = small.glob("dist/*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        [entry] = [name for name in names if name.endswith("entry_points.txt")]
+        assert "cutthrough = cutthrough.cli:main" in archive.read(entry).decode()
+    assert f"proxy{SUFFIX}" in names
+    assert f"cutthrough/room{SUFFIX}" in names
+    assert {"cutthrough/room.pyi", "cutthrough/py.typed"} <= set(names)
+    assert not [n for n in names if n.endswith((".c", ".pyx", ".pxd"))]
+    assert not [n for n in names if n.startswith(("tests/", "bench/"))]
+
+
+def test_make_alone_lists_every_verb() -> None:
+    text = (TREE / "Makefile").read_text()
+    verbs = set(re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)[1].split())
+    listed = subprocess.run(
+        ["make", "--no-print-directory"],
+        cwd=TREE, capture_output=True, text=True, timeout=30, check=True,
+    ).stdout
+    assert {line.split()[1] for line in listed.splitlines()} == verbs
+
+
+def test_bootstrap_needs_no_network_when_nothing_is_missing(tmp_path: Path) -> None:
+    """Run with an apt-get, and a proxy for pip, that nobody could be reached by."""
+    trap = tmp_path / "apt-get"
+    trap.write_text("#!/bin/sh\necho called >&2\nexit 9\n")
+    trap.chmod(0o755)
+    shutil.copytree(TREE / "scripts", tmp_path / "tree/scripts")
+    shutil.copy(PYPROJECT, tmp_path / "tree")
+    (tmp_path / "tree/.venv").symlink_to(TREE / ".venv")
+    ready = TREE / ".venv/ready.test"
+    if not ready.exists() or ready.stat().st_mtime < PYPROJECT.stat().st_mtime:
+        pytest.skip("not the .venv that bootstrap made for these requirements")
+    stamps = {s: s.stat().st_mtime_ns for s in (TREE / ".venv").glob("ready.*")}
+    nowhere = "http://127.0.0.1:9"
+    done = subprocess.run(
+        ["scripts/bootstrap.sh", "test"],
+        cwd=tmp_path / "tree", capture_output=True, text=True, timeout=60, check=False,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": "",
+             "https_proxy": nowhere, "http_proxy": nowhere},
+    )
+    for stamp, when in stamps.items():
+        os.utime(stamp, ns=(when, when))
+    assert done.returncode == 0, done.stderr
+    assert "called" not in done.stderr
+    assert "installing" not in done.stderr

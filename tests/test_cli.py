@@ -1,0 +1,153 @@
+"""The command line from outside: what it prints, where, and how it exits."""
+
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+import cutthrough
+from tests.support.client import Client
+from tests.support.proxy import ROOT, Proxy, clean_environment
+
+DOORS = [("-m", "cutthrough"), ("-c", "import sys; from cutthrough.cli import main; "
+                                      "sys.exit(main())")]
+
+
+def run(*arguments, door=DOORS[0], **environ):
+    return subprocess.run(
+        [sys.executable, *door, *arguments], cwd=ROOT, timeout=30, text=True,
+        stdin=subprocess.DEVNULL, capture_output=True, env=clean_environment(**environ))
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("verb", ["version", "--version"])
+def test_version_is_one_line(door, verb):
+    done = run(verb, door=door)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"cutthrough {cutthrough.__version__}\n"
+
+
+def test_without_a_verb_the_help_is_shown_and_the_status_is_2():
+    done = run()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert all(verb in done.stderr for verb in ("serve", "check", "config", "version"))
+
+
+@pytest.mark.parametrize("arguments", [
+    ["nonsense"], ["serve", "--nonsense"], ["serve", "--head-time=1s"], ["serve", "x"]])
+def test_an_unknown_word_exits_2(arguments):
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "usage: cutthrough" in done.stderr
+
+
+def test_help_names_every_flag_with_its_default():
+    done = run("serve", "--help", COLUMNS="200")
+    assert done.returncode == 0
+    assert "--head-timeout TIME" in done.stdout
+    assert "[10s]" in done.stdout
+
+
+def test_check_is_silent_about_secrets_and_exits_0():
+    done = run("check", CUTTHROUGH_USER="me", CUTTHROUGH_PASSWORD="s3cret")
+    assert done.returncode == 0
+    assert "s3cret" not in done.stdout + done.stderr
+
+
+def test_check_names_file_key_and_reason(tmp_path):
+    file = tmp_path / "cutthrough.toml"
+    file.write_text("hed_timeout = 1\n")
+    done = run("check", "-c", str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (f"cutthrough: {file}: hed_timeout: no such option; "
+                           "did you mean head_timeout?\n")
+
+
+@pytest.mark.parametrize("verb", ["check", "config", "serve"])
+def test_every_verb_refuses_demonstration_credentials_beyond_loopback(verb):
+    """R29."""
+    done = run(verb, "--listen", "0.0.0.0:0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        "cutthrough: command line: --listen: 0.0.0.0:0 is not loopback")
+
+
+def test_config_prints_toml_that_means_the_same(tmp_path):
+    file = tmp_path / "cutthrough.toml"
+    secret = tmp_path / "password"
+    secret.write_text("s3cret\n")
+    first = run("config", "--user", "me", "--head-timeout", "7s",
+                CUTTHROUGH_PASSWORD_FILE=str(secret), CUTTHROUGH_MAX_FIELDS="50")
+    assert first.returncode == 0
+    assert "s3cret" not in first.stdout
+    assert 'head_timeout = "7s"  # command line' in first.stdout
+    assert "max_fields = 50  # environment" in first.stdout
+    file.write_text(first.stdout)
+    second = run("config", CUTTHROUGH_CONFIG=str(file))
+    assert second.returncode == 0, second.stderr
+    assert tomllib.loads(second.stdout) == tomllib.loads(first.stdout)
+
+
+def test_serve_refuses_a_log_that_cannot_be_written(tmp_path):
+    done = run("serve", "--listen", "127.0.0.1:0", "--access-log",
+               str(tmp_path / "none" / "log"))
+    assert done.returncode == 2
+    assert "access_log: No such file or directory" in done.stderr
+
+
+def test_serve_refuses_a_fifo_that_nobody_reads(tmp_path):
+    """Opening one for writing waits until somebody reads: the start would hang."""
+    os.mkfifo(tmp_path / "fifo")
+    done = run("serve", "--listen", "127.0.0.1:0", "--access-log",
+               str(tmp_path / "fifo"))
+    assert done.returncode == 2
+    assert "No such device or address" in done.stderr
+
+
+def test_an_address_that_is_not_ours_exits_1():
+    done = run("serve", "--listen", "192.0.2.1:0", "--user", "a", "--password", "b")
+    assert done.returncode == 1
+    assert done.stderr == ("cutthrough: 192.0.2.1:0: "
+                           "Cannot assign requested address\n")
+
+
+def test_importing_the_package_has_no_effect_and_loads_nothing():
+    code = ("import sys; before = set(sys.modules); import cutthrough; "
+            "print([name for name in set(sys.modules) - before if "
+            "not name.startswith('importlib') and name != 'warnings'])")
+    assert run(door=("-c", code)).stdout == "['cutthrough']\n"
+
+
+def test_version_loads_neither_the_loop_nor_the_data_plane():
+    code = ("import sys; from cutthrough.cli import main; main(['version']); "
+            "print(sorted({'asyncio', 'uvloop', 'cutthrough.control'} & "
+            "sys.modules.keys()))")
+    assert run(door=("-c", code)).stdout.splitlines()[-1] == "[]"
+
+
+# The front door of the demonstration
+
+def test_importing_proxy_serves_until_it_is_told_to_stop(tmp_path):
+    with Proxy(tmp_path, command=("-c", "import proxy"), user=False) as proxy:
+        assert proxy.banner.endswith("demonstration credentials username:password")
+        proxy.signal(signal.SIGTERM)
+        assert proxy.wait_exit() == 0
+
+
+@pytest.mark.parametrize(("command", "status"), [
+    (("-c", "import proxy"), {502, 200, 404}),      # what there is on port 80
+    (("-m", "cutthrough", "serve"), {400}),
+])
+def test_only_the_demonstration_has_an_origin_by_default(tmp_path, command, status):
+    with Proxy(tmp_path, "--connect-timeout", "1s", command=command) as proxy, \
+            Client(proxy.port) as client:
+        assert client.get("/", host="a").status in status
+
+
+def test_importing_proxy_with_a_bad_flag_exits_2():
+    done = run("--head-timeout", "10", door=("-c", "import proxy"))
+    assert done.returncode == 2
+    assert "not a duration" in done.stderr

@@ -1,0 +1,418 @@
+"""One definition of every option; all sources mean the same, and say no clearly."""
+
+import tomllib
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cutthrough.config import (
+    DEFAULTS,
+    OPTIONS,
+    SECRETS,
+    Config,
+    ConfigError,
+    build,
+    flag_name,
+    from_options,
+    gather,
+    load,
+    render,
+    variable_name,
+)
+from cutthrough.control.channel import MESSAGE_BYTES, Hello
+from cutthrough.values import (
+    MOST_CHARACTERS,
+    MOST_ITEMS,
+    parse_duration,
+    parse_size,
+    parse_value,
+    show_duration,
+    show_size,
+    show_value,
+)
+
+ME = {"user": "me", "password": "secret"}
+
+
+def toml(tmp_path, text):
+    path = tmp_path / "cutthrough.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def quoted(text):
+    return f'"{text}"'
+
+
+# The definition
+
+def test_every_option_says_what_it_is_and_where_its_default_comes_from():
+    for name, option in OPTIONS.items():
+        assert option.help and option.why, name
+    assert set(OPTIONS) == {field.name for field in msgspec.structs.fields(Config)}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_default_is_a_value_that_its_option_accepts(name):
+    kind, default = OPTIONS[name].kind, DEFAULTS[name]
+    assert parse_value(kind, show_value(kind, default)) == default
+
+
+def test_a_config_survives_the_channel():
+    config = from_options(connect_ports=[443, 8443], resolvers="9.9.9.9,::1", **ME)
+    packet = msgspec.json.encode(config)
+    assert msgspec.json.decode(packet, type=Config) == config
+
+
+def test_the_longest_config_fits_one_message():
+    text = "\U0001f600" * MOST_CHARACTERS
+    longest = from_options(
+        user=text, password=text, access_log=text,
+        listen=[f"[2001:db8:1111:1111:1111:1111:1111:{i:04x}]:{10000 + i}"
+                for i in range(0x1000, 0x1000 + MOST_ITEMS)],
+        resolvers=["2001:db8:1111:1111:1111:1111:1111:1111"] * MOST_ITEMS,
+        connect_ports=[65535] * MOST_ITEMS)
+    fds = tuple(range(100_000, 100_000 + MOST_ITEMS))
+    hello = Hello(config=longest, slot=1023, listeners=fds, counters=99_999,
+                  page_bytes=4096)
+    # And as much again as one more text, of the password's file.
+    assert len(msgspec.json.encode(hello)) + 4 * MOST_CHARACTERS < MESSAGE_BYTES
+
+
+def test_a_config_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        Config().user = "somebody"
+
+
+# The sources
+
+# option, its text, what it means
+ROWS = [
+    ("head_timeout", "200ms", 0.2),
+    ("idle_timeout", "1.5h", 5400.0),
+    ("lifetime", "0", 0.0),
+    ("max_head", "4KiB", 4096),
+    ("max_body", "1MiB", 1 << 20),
+    ("max_fields", "7", 7),
+    ("workers", "auto", 0),
+    ("workers", "3", 3),
+    ("loop", "asyncio", "asyncio"),
+    ("listen", "127.0.0.1:1,[::1]:2", (("127.0.0.1", 1), ("::1", 2))),
+    ("listen", "localhost:0", (("127.0.0.1", 0),)),
+    ("resolvers", "9.9.9.9, 2620:fe::fe", ("9.9.9.9", "2620:fe::fe")),
+    ("connect_ports", "any", "any"),
+    ("connect_ports", "443,8443", (443, 8443)),
+    ("splice", "off", False),
+    ("origin", "http://Example.com", "http://Example.com:80"),
+    ("origin", "http://[::1]:81/", "http://[::1]:81"),
+    ("access_log", "off", "off"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "value"), ROWS)
+def test_a_value_means_the_same_from_every_source(tmp_path, name, text, value):
+    file = toml(tmp_path, f"{name} = {quoted(text)}\n")
+    configs = [
+        load([f"{flag_name(name)}={text}"]),
+        load((), {variable_name(name): text}),
+        load((), {}, file),
+        from_options(**{name: text}),
+    ]
+    assert [getattr(config, name) for config in configs] == [value] * 4
+
+
+@pytest.mark.parametrize(("line", "value"), [
+    ("max_fields = 50", ("max_fields", 50)),
+    ("max_head = 8192", ("max_head", 8192)),
+    ("lifetime = 0", ("lifetime", 0.0)),
+    ("splice = false", ("splice", False)),
+    ("connect_ports = [443, 80]", ("connect_ports", (443, 80))),
+    ('resolvers = ["9.9.9.9"]', ("resolvers", ("9.9.9.9",))),
+])
+def test_toml_may_use_its_own_types(tmp_path, line, value):
+    assert getattr(load((), {}, toml(tmp_path, line)), value[0]) == value[1]
+
+
+def test_a_flag_goes_before_the_environment_that_before_the_file(tmp_path):
+    file = toml(tmp_path, 'max_fields = 1\nmax_line = "1KiB"\nupstream_idle = 1\n')
+    environ = {"CUTTHROUGH_MAX_FIELDS": "2", "CUTTHROUGH_MAX_LINE": "2KiB"}
+    config = load(["--max-fields", "3"], environ, file)
+    assert (config.max_fields, config.max_line, config.upstream_idle) == (3, 2048, 1)
+    assert config.upstream_idle_per_origin == 256
+
+
+def test_a_list_flag_can_be_repeated():
+    config = load(["--listen", "127.0.0.1:1", "--listen", "127.0.0.1:2,127.0.0.1:3"])
+    assert [port for _, port in config.listen] == [1, 2, 3]
+
+
+def test_an_empty_variable_counts_as_absent():
+    assert load((), {"CUTTHROUGH_HEAD_TIMEOUT": ""}).head_timeout == 10.0
+
+
+def test_unknown_variables_are_left_alone():
+    load((), {"CUTTHROUGH_PORT": "tcp://10.0.0.1:80", "CUTTHROUGH_SERVICE_HOST": "x"})
+
+
+def test_options_of_a_caller_may_be_values():
+    config = from_options(head_timeout=0.25, listen=[("127.0.0.1", 0)], splice=False)
+    assert (config.head_timeout, config.splice) == (0.25, False)
+    assert from_options(config, max_fields=9).head_timeout == 0.25
+
+
+# What is refused
+
+REFUSED = [
+    ("head_timeout", "10", "not a duration"),
+    ("head_timeout", "10 s", "not a duration"),
+    ("head_timeout", "-1s", "not a duration"),
+    ("head_timeout", "1e3s", "not a duration"),
+    ("head_timeout", "٣s", "not a duration"),
+    ("head_timeout", "0", "below 1ms"),
+    ("head_timeout", "721h", "above 720h"),
+    ("max_head", "64KB", "not a size"),
+    ("max_head", "17KiB", "above 16KiB"),
+    ("max_fields", "129", "above 128"),
+    ("max_fields", "0", "below 1"),
+    ("max_fields", "+5", "not a whole number"),
+    ("workers", "0", "below 1"),
+    ("workers", "many", "not a whole number"),
+    ("loop", "trio", "none of auto, uvloop, asyncio"),
+    ("listen", "127.0.0.1", "not host:port"),
+    ("listen", "127.0.0.1:65536", "not host:port"),
+    ("listen", "::1:8888", "brackets"),
+    ("listen", "[127.0.0.1]:8888", "in '127.0.0.1'"),
+    ("listen", "proxy.example:8888", "not an address"),
+    ("listen", "127.1:8888", "not an address"),
+    ("listen", ":8888", "not an address"),
+    ("listen", "127.0.0.1:1,127.0.0.1:1", "twice"),
+    ("listen", ",", "at least one"),
+    ("connect_ports", ",", "say auto or any"),
+    ("connect_ports", "443,any", "not a whole number"),
+    ("connect_ports", "0", "below 1"),
+    ("resolvers", "dns.example", "IPv4 or IPv6"),
+    ("origin", "https://a", "not http://"),
+    ("origin", "http://a/b", "not http://"),
+    ("origin", "http://u@a", "not http://"),
+    ("origin", "http://a:0", "not http://"),
+    ("origin", "a:80", "not http://"),
+    ("via", "two words", "token"),
+    ("splice", "maybe", "neither true nor false"),
+    ("user", "a:b", "colon"),
+    ("user", "a\nb", "control character"),
+    ("user", "a\udcff", "not UTF-8"),
+    ("user", "a" * 4097, "longer than 4096"),
+    ("resolvers", "9.9.9.9," * 257, "more than 256"),
+    ("access_log_format", "xml", "none of squid, json"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "reason"), REFUSED)
+def test_a_bad_value_is_refused_with_source_key_and_reason(name, text, reason):
+    with pytest.raises(ConfigError, match=reason) as caught:
+        load([f"{flag_name(name)}={text}"])
+    assert (caught.value.source, caught.value.key) == ("command line", flag_name(name))
+    with pytest.raises(ConfigError, match=reason) as caught:
+        load((), {variable_name(name): text})
+    assert caught.value.source == "environment"
+    assert caught.value.key == variable_name(name)
+
+
+@pytest.mark.parametrize(("text", "key", "reason"), [
+    ("hed_timeout = 1", "hed_timeout", "did you mean head_timeout?"),
+    ("[head_timeout]", "head_timeout", "TIME is asked for"),
+    ("xyzzy = 1", "xyzzy", "no such option"),
+    ("head_timeout = 10", "head_timeout", "not a duration"),
+    ("head_timeout = 10.0", "head_timeout", "TIME is asked for"),
+    ("max_fields = true", "max_fields", "N is asked for"),
+    ("max_fields = [1]", "max_fields", "N is asked for"),
+    ("splice = 1", "splice", "true"),
+    ("password = 1234", "password", "as a string"),
+    ("listen = [1]", "listen", "HOST:PORT is asked for"),
+    ("connect_ports = []", "connect_ports", "say auto or any"),
+    ("a b", "", "line 1"),
+    ('user = "\\ud800"', "", "line 1"),
+])
+def test_a_bad_file_is_refused_with_file_key_and_reason(tmp_path, text, key, reason):
+    file = toml(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load((), {}, file)
+    assert (caught.value.source, caught.value.key) == (file, key)
+    assert reason in caught.value.reason
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="No such file"):
+        load((), {}, str(tmp_path / "none.toml"))
+
+
+@pytest.mark.parametrize("options", [
+    {"hed_timeout": 1}, {"head_timeout": [1]}, {"listen": ("127.0.0.1", 0)},
+    {"connect_ports": []}, {"head_timeout": object()},
+])
+def test_a_callers_mistake_is_a_config_error(options):
+    with pytest.raises(ConfigError, match="options"):
+        from_options(**options)
+
+
+# Who may come in
+
+def test_without_user_and_password_the_demonstration_is_in_force():
+    config = load()
+    assert config.demonstration
+    assert (config.user, config.password) == ("username", "password")
+    assert not from_options(**ME).demonstration
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:1",
+                                     "[::ffff:127.0.0.1]:1"])
+@pytest.mark.parametrize("credentials", [
+    [], ["--user", "username", "--password", "password"]])
+def test_demonstration_credentials_never_serve_beyond_loopback(address, credentials):
+    """R29, also when somebody typed them out."""
+    with pytest.raises(ConfigError, match="serve loopback only") as caught:
+        load(["--listen", address, *credentials])
+    assert caught.value.key == "--listen"
+    assert load(["--listen", address, "--user", "a", "--password", "b"])
+
+
+def test_one_bad_listener_among_loopback_ones_is_enough():
+    with pytest.raises(ConfigError, match=r"0\.0\.0\.0:2 is not"):
+        load(["--listen", "127.0.0.1:1", "--listen", "0.0.0.0:2"])
+
+
+@pytest.mark.parametrize(("flags", "key"), [
+    (["--user", "me"], "--user"),
+    (["--user", "me", "--password", ""], "--user"),
+    (["--password", "secret"], "--password"),
+])
+def test_user_and_password_come_together(flags, key):
+    with pytest.raises(ConfigError) as caught:
+        load(flags)
+    assert caught.value.key == key
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [
+    "s3cret", "s3cret\n", "s3cret\r\n"])
+def test_a_password_comes_from_a_file(tmp_path, content):
+    path = tmp_path / "password"
+    path.write_bytes(content.encode())
+    for config in (
+        load(["--user", "me", "--password-file", str(path)]),
+        load(["--user", "me"], {"CUTTHROUGH_PASSWORD_FILE": str(path)}),
+        load((), {}, toml(tmp_path, f'user = "me"\npassword_file = "{path}"')),
+        from_options(user="me", password_file=str(path)),
+    ):
+        assert config.password == "s3cret"
+
+
+def test_a_password_goes_before_the_password_file_of_a_weaker_source(tmp_path):
+    path = tmp_path / "password"
+    path.write_text("from-file\n")
+    file = toml(tmp_path, f'user = "me"\npassword_file = "{path}"')
+    config = load((), {"CUTTHROUGH_PASSWORD": "from-environment"}, file)
+    assert (config.password, config.password_file) == ("from-environment", "")
+    config = load(["--password-file", str(path)],
+                  {"CUTTHROUGH_PASSWORD": "from-environment"}, file)
+    assert config.password == "from-file"
+
+
+@pytest.mark.parametrize(("content", "reason"), [
+    (b"", "is empty"), (b"\n", "is empty"), (b"a\nb\n", "not one line"),
+    (b"a\x00", "not one line"), (b"\xff", "not one line"), (None, "No such file"),
+])
+def test_a_bad_password_file_is_refused(tmp_path, content, reason):
+    path = tmp_path / "password"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=reason) as caught:
+        load(["--user", "me", "--password-file", str(path)])
+    assert caught.value.key == "--password-file"
+
+
+def test_a_password_given_twice_by_one_source_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="given twice"):
+        load(["--user", "me", "--password", "x", "--password-file", "/dev/null"])
+
+
+# What follows from the listeners
+
+@pytest.mark.parametrize(("listen", "options", "floor", "ports"), [
+    ("127.0.0.1:0,[::1]:0", {}, False, None),
+    ("127.0.0.1:0", {"address_floor": "on", "connect_ports": "443"}, True, (443,)),
+    ("127.0.0.1:0,0.0.0.0:0", {}, True, (443,)),
+    ("[::]:0", {"address_floor": "off", "connect_ports": "any"}, False, None),
+    ("[::]:0", {"connect_ports": "22,443"}, True, (22, 443)),
+])
+def test_floor_and_ports_follow_the_listeners(listen, options, floor, ports):
+    config = from_options(listen=listen, **options, **ME)
+    assert (config.floor, config.allowed_ports) == (floor, ports)
+
+
+def test_the_origin_is_an_address():
+    assert from_options(origin="http://[::1]:81").origin_address == ("::1", 81)
+    assert from_options(origin="http://web").origin_address == ("web", 80)
+    assert Config().origin_address is None
+
+
+def test_via_is_made_at_each_start_and_kept_once_made():
+    one, other = load(), load()
+    assert one.via.startswith("cutthrough-") and len(one.via) == len("cutthrough-") + 8
+    assert one.via != other.via
+    assert from_options(one, max_fields=5).via == one.via
+
+
+# What is shown
+
+def test_a_secret_is_in_no_text_made_of_a_config(tmp_path):
+    settings = gather({"user": "me", "password": "s3cret"}, {})
+    assert set(SECRETS) == {"password"}
+    for text in (render(settings), repr(build(settings)), str(build(settings))):
+        assert "s3cret" not in text
+        assert "me" in text
+
+
+def test_the_rendered_configuration_reads_back_as_itself(tmp_path):
+    path = tmp_path / "password"
+    path.write_text("s3cret")
+    settings = gather({
+        "user": "me", "password_file": str(path), "listen": ["[::1]:1,127.0.0.1:2"],
+        "connect_ports": ["443"], "head_timeout": "1500ms", "via": "here",
+        "resolvers": ["9.9.9.9"], "origin": "http://a:1"}, {})
+    text = render(settings)
+    assert tomllib.loads(text)["head_timeout"] == "1500ms"
+    assert load((), {}, toml(tmp_path, text)) == build(settings)
+    assert "# command line" in text and "# default" in text
+
+
+def test_the_rendered_demonstration_fixes_nothing_that_each_start_makes():
+    keys = tomllib.loads(render(gather({}, {})))
+    assert not keys.keys() & {"via", "user", "password", "origin"}
+
+
+# Text and value
+
+@given(st.integers(0, 30 * 86_400_000))
+def test_a_duration_reads_back_as_it_was_shown(milliseconds):
+    seconds = milliseconds / 1000
+    assert parse_duration(show_duration(seconds)) == seconds
+
+
+@given(st.integers(0, 1 << 40))
+def test_a_size_reads_back_as_it_was_shown(size):
+    assert parse_size(show_size(size)) == size
+
+
+@given(st.sampled_from(sorted(OPTIONS)), st.text(max_size=40))
+def test_any_text_is_a_value_or_a_config_error(name, text):
+    if name == "password_file":
+        return                               # opens it
+    try:
+        value = parse_value(OPTIONS[name].kind, text)
+    except ValueError:
+        return
+    assert parse_value(OPTIONS[name].kind, show_value(OPTIONS[name].kind, value)) \
+        == value

@@ -1,0 +1,223 @@
+"""The rooms and their order, over .py, .pyx and .pxd: arrows never turn back.
+
+    config, outcome <- wire, net <- policy <- session <- control <- cli <- proxy
+
+`wire` and `net` are strangers to each other. The tree's other standing rules are held
+here too: absolute imports, the length of files, stubs, and nothing of one machine.
+"""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TREE = Path(__file__).resolve().parent.parent
+PACKAGE = TREE / "cutthrough"
+
+BASE = {"config", "outcome", "values"}
+# What each room may import beside itself. `values` reads the texts that config names.
+MAY_IMPORT = {
+    "values": set(),
+    "config": {"values"},
+    "outcome": set(),
+    "wire": BASE,
+    "net": BASE,
+    "policy": BASE | {"wire"},
+    "session": BASE | {"wire", "net", "policy"},
+    "control": BASE | {"wire", "net", "policy", "session"},
+    "cli": BASE | {"wire", "net", "policy", "session", "control"},
+    "proxy": {"cli"},
+}
+
+# Cython's import statements, several lines in parentheses included.
+FROM = re.compile(r"^[ \t]*from[ \t]+([.\w]+)[ \t]+c?import[ \t]+(\([^)]*\)|.+)", re.M)
+PLAIN = re.compile(r"^[ \t]*c?import[ \t]+(.+)", re.M)
+NAME = re.compile(r"(\w[\w.]*)(?:\s+as\s+\w+)?")
+
+
+def sources() -> list[Path]:
+    found = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyx"), *PACKAGE.rglob("*.pxd")]
+    return sorted([*found, *TREE.glob("proxy.py*")])
+
+
+def tree_files() -> list[Path]:
+    """Every file that belongs to the project: git's list, or what is not built."""
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "-co", "--exclude-standard", "-z"],
+            cwd=TREE, capture_output=True, text=True, check=True,
+        ).stdout.split("\0")
+        paths = [TREE / name for name in listed if name]
+    except (OSError, subprocess.CalledProcessError):
+        built = {"build", "dist", "__pycache__", "bin", "results"}
+        tops = [p for p in TREE.iterdir() if p.name == ".ci" or p.name[0] != "."]
+        inside = (p for top in tops for p in (top, *top.rglob("*")))
+        paths = [p for p in inside if not built.intersection(p.relative_to(TREE).parts)]
+    made = [p for p in paths if p.suffix == ".c" and p.with_suffix(".pyx").exists()]
+    return [p for p in paths if p.is_file() and p not in made]
+
+
+def names_of(names: str) -> list[str]:
+    bare = re.sub(r"#.*", "", names).strip("() \n")
+    return [m[1] for part in bare.split(",") if (m := NAME.match(part.strip()))]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Dotted names that a file imports; `from a import b` gives a.b."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                origin = "." * node.level + (node.module or "")
+                yield from (f"{origin}.{alias.name}" for alias in node.names)
+        return
+    text = re.sub(r'""".*?"""', "", text, flags=re.S)
+    for module, names in FROM.findall(text):
+        yield from (f"{module}.{name}" for name in names_of(names))
+    for names in PLAIN.findall(text):
+        yield from names_of(names)
+
+
+def room_of(module: str) -> str | None:
+    """The room of a dotted name; None for what is not ours or is the package itself."""
+    parts = module.split(".")
+    if parts[0] == "proxy":
+        return "proxy"
+    if parts[0] != "cutthrough" or len(parts) == 1 or parts[1].startswith("__"):
+        return None
+    return parts[1]
+
+
+def room_of_file(path: Path) -> str | None:
+    dotted = ".".join(path.relative_to(TREE).with_suffix("").parts)
+    return room_of(dotted.removesuffix(".__init__"))
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(TREE)))
+def test_imports_run_one_way(path: Path) -> None:
+    room = room_of_file(path)
+    if room is None:  # __init__ and __main__ stand at the door and see every room
+        return
+    assert room in MAY_IMPORT, f"{room}: not a room of docs/architecture.md"
+    for name in imports(path):
+        other = room_of(name)
+        if other in MAY_IMPORT and other != room:
+            assert other in MAY_IMPORT[room], f"{room} may not know {name}"
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(TREE)))
+def test_imports_are_absolute(path: Path) -> None:
+    assert not [name for name in imports(path) if name.startswith(".")]
+
+
+def test_nothing_imports_proxy() -> None:
+    """A second import would wait for ever on the import lock."""
+    guilty = []
+    for path in tree_files():
+        if path.suffix in {".py", ".pyx", ".pxd"} and "proxy" in imports(path):
+            guilty.append(path.relative_to(TREE))
+    assert not guilty
+
+
+def test_compiled_modules_never_read_config() -> None:
+    """Numbers are copied into C fields when an object is made."""
+    compiled = [*PACKAGE.rglob("*.pyx"), *PACKAGE.rglob("*.pxd")]
+    assert not [
+        (path.name, name)
+        for path in compiled
+        for name in imports(path)
+        if name.startswith("cutthrough.config")
+    ]
+
+
+def test_importing_the_package_imports_no_room() -> None:
+    top = ast.parse((PACKAGE / "__init__.py").read_text()).body
+    for node in top:
+        if isinstance(node, ast.Import):
+            assert not any(a.name.startswith("cutthrough") for a in node.names)
+        if isinstance(node, ast.ImportFrom):
+            assert node.module is not None
+            assert not node.module.startswith("cutthrough")
+
+
+def test_the_reader_of_imports_sees_every_form(tmp_path: Path) -> None:
+    cython = tmp_path / "a.pyx"
+    cython.write_text(
+        "from libc.stdint cimport int64_t, uint8_t\n"
+        "from cutthrough.net.relay cimport (  # why\n    Relay, start as go,\n)\n"
+        "cimport cutthrough.outcome as o\n"
+        "from cutthrough.wire cimport http1\n"
+        "def f():\n    import proxy, sys\n"
+    )
+    assert set(imports(cython)) == {
+        "libc.stdint.int64_t", "libc.stdint.uint8_t", "cutthrough.net.relay.Relay",
+        "cutthrough.net.relay.start", "cutthrough.outcome", "cutthrough.wire.http1",
+        "proxy", "sys",
+    }
+    python = tmp_path / "b.py"
+    python.write_text("from . import x\nfrom cutthrough import net\nimport os.path\n")
+    assert set(imports(python)) == {"..x", "cutthrough.net", "os.path"}
+
+
+def test_what_python_imports_of_the_compiled_modules_has_a_stub() -> None:
+    compiled = {
+        ".".join(path.relative_to(TREE).with_suffix("").parts): path
+        for path in PACKAGE.rglob("*.pyx")
+    }
+    wanted = {
+        module
+        for path in PACKAGE.rglob("*.py")
+        for name in imports(path)
+        for module in (name, name.rpartition(".")[0])
+        if module in compiled
+    }
+    assert not [m for m in wanted if not compiled[m].with_suffix(".pyi").exists()]
+
+
+def test_no_file_is_over_450_lines() -> None:
+    texts = {
+        ".py", ".pyx", ".pxd", ".pyi", ".c", ".h", ".lua", ".sh", ".md", ".toml",
+        ".conf", ".html", "",
+    }
+    long = []
+    for path in tree_files():
+        if path.suffix in texts and path.name not in {"LICENSE", ".coverage"}:
+            lines = path.read_bytes().count(b"\n")
+            if lines > 450:
+                long.append(f"{path.relative_to(TREE)}: {lines}")
+    assert not long
+
+
+# Assembled, so that this file does not hold them.
+OF_ONE_MACHINE = re.compile(
+    "|".join(
+        [
+            *(rf"(?<![\w.])/{d}/\w" for d in ("work", "root", "Users")),
+            r"/home/(?!user\b)\w",
+            r"\.py" + "env",
+            *(r"\b" + r"\.".join(host) for host in (
+                ("pypi", "org"), ("pythonhosted", "org"), ("deb", "debian", "org"),
+                ("registry", "npmjs", "org"), ("proxy", "golang", "org"),
+                ("crates", "io"),
+            )),
+        ]
+    )
+)
+
+
+def test_no_file_names_a_machine_path_or_a_registry() -> None:
+    found = []
+    for path in tree_files():
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        for match in OF_ONE_MACHINE.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(f"{path.relative_to(TREE)}:{line}: {match[0]}")
+    assert not found

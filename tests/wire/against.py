@@ -1,0 +1,62 @@
+"""Holds the wire room against its twin; for the properties and for the fuzz targets."""
+
+from cutthrough.wire.framing import ChunkScanner, read_framing
+from cutthrough.wire.target import read_request_target
+from tests.wire import twin
+from tests.wire.replay import octets
+
+# Numbers of http1.pxd.
+NUMBERS = {b"GET": 1, b"HEAD": 2, b"POST": 3, b"OPTIONS": 6, b"CONNECT": 8}
+
+
+def same_head(ours: dict | str | None, theirs: twin.Head | str | None) -> bool:
+    """Holds one against the other. Is it a head?"""
+    if not isinstance(theirs, twin.Head):
+        assert ours == theirs
+        return False
+    assert isinstance(ours, dict), ours
+    first = ("status", "reason") if "status" in ours else ("method", "target")
+    assert tuple(ours[name] for name in first) == theirs.first
+    assert (ours["minor"], ours["length"]) == (theirs.minor, theirs.length)
+    assert [field[:2] for field in ours["fields"]] == theirs.fields
+    return True
+
+
+def same_target(data: bytes, theirs: twin.Head) -> None:
+    ours, target = read_request_target(data), twin.read_target(theirs)
+    if isinstance(target, str):
+        assert ours == target
+        return
+    assert isinstance(ours, dict), ours
+    assert twin.Target(*(ours[name] for name in twin.Target._fields)) == target
+
+
+def same_body(data: bytes, theirs: twin.Head) -> None:
+    assert read_framing(data) == twin.read_request_framing(theirs)
+
+
+def same_reply_body(data: bytes, theirs: twin.Head, method: bytes) -> None:
+    ours = read_framing(data, NUMBERS[method])
+    assert ours == twin.read_response_framing(theirs, method)
+
+
+def scan(pieces: list[bytes], decode: bool) -> tuple[bytes, int] | str | None:
+    """(what goes on, bytes consumed), the refusal's label, or None: not whole."""
+    chunks, out, used = ChunkScanner(decode), b"", 0
+    for piece in pieces:
+        got = chunks.feed(piece)
+        if isinstance(got, str):
+            return got
+        used += got[0]
+        out += got[1]
+    return (out, used) if chunks.done else None
+
+
+def same_chunks(data: bytes) -> None:
+    theirs = twin.read_chunks(data)
+    for decode in (False, True):
+        expected = theirs
+        if isinstance(theirs, twin.Chunked):
+            expected = (theirs.data if decode else theirs.frame, theirs.length)
+        assert scan([data], decode) == expected
+        assert scan(octets(data), decode) == expected

@@ -1,0 +1,333 @@
+"""The wire room against two parsers that are not ours: llhttp (httptools) and h11.
+
+Where ours accepts a message, whoever else accepts it reads the same one: first line,
+fields, body. Where the two read different messages, ours refuses. A parser may be
+stricter than ours only where a row of STRICTER says why we are not.
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import h11
+import httptools
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutthrough.wire.framing import ChunkScanner, read_framing
+from cutthrough.wire.http1 import read_request, read_response
+from cutthrough.wire.rewrite import rewrite_request
+from cutthrough.wire.target import read_request_target
+from tests.wire import hostile
+from tests.wire.against import NUMBERS
+from tests.wire.test_twin import CHUNKED, REQUESTS, RESPONSES, spoiled
+
+HOST = b"origin.example:8080"
+
+
+class Message(NamedTuple):
+    """What a reader took from the wire: the first message, whole."""
+
+    first: tuple[bytes, bytes] | int    # method and target, or the status
+    fields: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+
+
+# None: more bytes are needed. A string says why it was refused.
+Answer = Message | str | None
+
+
+def ours(data: bytes) -> Answer:
+    """As the session asks: head, target, length of the body, what goes on, the body."""
+    head = read_request(data)
+    if not isinstance(head, dict):
+        return head
+    for read in (read_request_target, read_framing, rewrite_request):
+        refused = read(data)
+        if isinstance(refused, str):
+            return refused
+    fields = tuple((name.lower(), value) for name, value, _ in head["fields"])
+    body = read_body(data[head["length"]:], read_framing(data))
+    if not isinstance(body, bytes):
+        return body
+    return Message((head["method"], head["target"]), fields, body)
+
+
+def our_response(data: bytes, method: bytes = b"GET") -> Answer:
+    head = read_response(data)
+    if not isinstance(head, dict):
+        return head
+    framing = read_framing(data, NUMBERS[method])
+    if isinstance(framing, str):
+        return framing
+    fields = tuple((name.lower(), value) for name, value, _ in head["fields"])
+    body = read_body(data[head["length"]:], framing)
+    return Message(head["status"], fields, body) if isinstance(body, bytes) else body
+
+
+def read_body(rest: bytes, framing: tuple[str, int, bool]) -> bytes | str | None:
+    kind, length, _ = framing
+    if kind == "chunked":
+        chunks = ChunkScanner(decode=True)
+        got = chunks.feed(rest)
+        if isinstance(got, str):
+            return got
+        return got[1] if chunks.done else None
+    if kind == "until-close":
+        return rest
+    return rest[:length] if len(rest) >= length else None
+
+
+class Listener:
+    """What llhttp calls back, up to the end of the first message."""
+
+    def __init__(self) -> None:
+        self.url = self.body = b""
+        self.fields: list[tuple[bytes, bytes]] = []
+        self.done = self.in_body = False
+
+    def on_url(self, text: bytes) -> None:
+        self.url += b"" if self.done else text
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not (self.done or self.in_body):     # those in the body are trailers
+            self.fields.append((name.lower(), value.strip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        self.in_body = True
+
+    def on_body(self, data: bytes) -> None:
+        self.body += b"" if self.done else data
+
+    def on_message_complete(self) -> None:
+        self.done = True
+
+
+def llhttp(data: bytes) -> Answer:
+    heard = Listener()
+    parser = httptools.HttpRequestParser(heard)
+    refused = feed(parser, data)
+    if heard.done:
+        method = re.match(rb"(?:\r\n)*([^ ]*)", data)
+        assert method is not None
+        return Message((method[1], heard.url), tuple(heard.fields), heard.body)
+    return refused
+
+
+def llhttp_response(data: bytes) -> Answer:
+    heard = Listener()
+    parser = httptools.HttpResponseParser(heard)
+    refused = feed(parser, data)
+    # httptools cannot be told of the end of the connection.
+    if heard.done or (heard.in_body and not refused and until_close(heard.fields)):
+        return Message(parser.get_status_code(), tuple(heard.fields), heard.body)
+    return refused
+
+
+def feed(parser: httptools.HttpRequestParser, data: bytes) -> str | None:
+    try:
+        parser.feed_data(data)
+    except httptools.HttpParserUpgrade:
+        return None
+    except httptools.HttpParserError as error:
+        return repr(error)
+    return None
+
+
+def until_close(fields: list[tuple[bytes, bytes]]) -> bool:
+    return not {b"content-length", b"transfer-encoding"} & {name for name, _ in fields}
+
+
+def peer(data: bytes) -> Answer:
+    return hear(h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20), data)
+
+
+def peer_response(data: bytes) -> Answer:
+    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
+    connection.send(h11.Request(method="GET", target="/", headers=[("Host", "a")]))
+    connection.send(h11.EndOfMessage())
+    return hear(connection, data)
+
+
+def hear(connection: h11.Connection, data: bytes) -> Answer:
+    first: tuple[bytes, bytes] | int = 0
+    fields: tuple[tuple[bytes, bytes], ...] = ()
+    body = b""
+    try:
+        connection.receive_data(data)
+        if connection.our_role is h11.CLIENT:
+            connection.receive_data(b"")        # the end of the connection
+        while True:
+            event = connection.next_event()
+            if isinstance(event, h11.Request):
+                first, fields = (event.method, event.target), tuple(event.headers)
+            elif isinstance(event, h11.Response | h11.InformationalResponse):
+                first, fields = event.status_code, tuple(event.headers)
+                if isinstance(event, h11.InformationalResponse):
+                    return Message(first, fields, b"")
+            elif isinstance(event, h11.Data):
+                body += bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                return Message(first, fields, body)
+            else:
+                return None
+    except h11.RemoteProtocolError as error:
+        return str(error) if "peer unexpectedly closed" not in str(error) else None
+
+
+def normal(answer: Answer) -> Answer:
+    """As h11 writes the fields that frame: small letters, no zeros in front."""
+    if not isinstance(answer, Message):
+        return answer
+    dress: dict[bytes, Callable[[bytes], bytes]] = {
+        b"transfer-encoding": bytes.lower, b"content-length": lambda v: b"%d" % int(v)}
+    return answer._replace(fields=tuple(
+        (name, dress.get(name, bytes)(value)) for name, value in answer.fields))
+
+
+# Messages that mostly are in order, bodies included: `spoiled` then sees to the rest.
+NAMES = st.sampled_from([b"X", b"x-y", b"!#$%&'*+-.^_`|~", b"Content_Length"])
+VALUES = st.sampled_from(
+    [b"", b"y", b"a, b", b"\xff", b"a  b", b'"q\\""', b":", b"=\t="])
+FIELDS = st.lists(
+    st.builds(lambda name, space, value, end: name + b":" + space + value + end,
+              NAMES, st.sampled_from([b" ", b"", b"\t", b"  "]), VALUES,
+              st.sampled_from([b"", b"", b" ", b"\t"])), max_size=3)
+
+
+def with_length(data: bytes, spelling: bytes, zeros: int) -> tuple[bytes, bytes]:
+    return spelling + b": " + b"0" * zeros + b"%d" % len(data), data
+
+
+BODIES = st.one_of(
+    st.just((b"X: none", b"")),
+    st.builds(with_length, st.binary(max_size=20),
+              st.sampled_from([b"Content-Length", b"content-length"]),
+              st.sampled_from([0, 0, 1])),
+    st.builds(lambda coding, body: (coding, body), st.sampled_from([
+        b"Transfer-Encoding: chunked", b"transfer-encoding:Chunked"]), CHUNKED))
+STARTS = st.sampled_from([
+    b"GET http://a/ HTTP/1.1", b"POST / HTTP/1.1", b"HEAD http://a:8080/x?y HTTP/1.0",
+    b"OPTIONS * HTTP/1.1", b"CONNECT a:443 HTTP/1.1", b"PUT http://[::1]/ HTTP/1.1",
+    b"POST http://A.Example. HTTP/1.1"])
+STATUS_LINES = st.sampled_from([
+    b"HTTP/1.1 200 OK", b"HTTP/1.0 404 Not Found", b"HTTP/1.1 204",
+    b"HTTP/1.1 304 \xff", b"HTTP/1.1 100 Continue", b"HTTP/1.1 500 "])
+
+
+def message(start: bytes, host: bytes, fields: list[bytes],
+            body: tuple[bytes, bytes], tail: bytes) -> bytes:
+    return b"\r\n".join([start, host, *fields, body[0], b"", body[1] + tail])
+
+
+TAILS = st.sampled_from([b"", b"x", b"\r\n", hostile.HIDDEN + b"\r\n\r\n"])
+MESSAGES = st.builds(message, STARTS, st.just(b"Host: a"), FIELDS, BODIES, TAILS)
+REPLIES = st.builds(message, STATUS_LINES, st.just(b"Server: a"), FIELDS, BODIES, TAILS)
+
+
+class Stricter(NamedTuple):
+    """What one parser refuses and we take, and why we do."""
+
+    parser: str
+    says: str                       # in its refusal
+    message: str                    # a pattern in the message
+    why: str
+
+
+STRICTER = [
+    Stricter("llhttp", "Invalid method", r"",
+             "it has a list of methods; to RFC 9110 section 9.1 the list is open"),
+    Stricter("llhttp", "Transfer-Encoding", r"(?i)\nTransfer-Encoding:\s*chunked[ \t]",
+             "white space behind a value is no part of it (RFC 9112 section 5); we "
+             "write the coding anew, without it"),
+    Stricter("llhttp", "chunk extensions", r"\n[0-9a-fA-F]+;",
+             "extensions are dropped unread (RFC 9112 section 7.1.1); a quote or an "
+             "empty name in one goes nowhere"),
+    Stricter("h11", "no request line received", r"\A\r\n",
+             "one empty line before a request is ignored (RFC 9112 section 2.2)"),
+    Stricter("h11", "_SWITCH_UPGRADE", r"\AHTTP/1\.. 101 ?",
+             "whether a 101 was asked for is the session's to know (R4)"),
+]
+
+
+def agree(data: bytes, mine: Answer, **theirs: Answer) -> None:
+    """Whoever accepts what we accept reads the same; who does not is in the table."""
+    if not isinstance(mine, Message):
+        return
+    for parser, answer in theirs.items():
+        if isinstance(answer, Message):
+            assert normal(answer) == normal(mine), parser
+            continue
+        assert answer is not None, f"{parser} waits for more"
+        assert any(
+            row.parser == parser and row.says in answer
+            and re.search(row.message.encode(), data) for row in STRICTER
+        ), f"{parser} refuses: {answer}"
+
+
+@given(spoiled(MESSAGES) | spoiled(REQUESTS))
+@settings(max_examples=2000, deadline=None)
+def test_a_request_that_we_take_is_the_same_to_others(data: bytes) -> None:
+    # R7, R8, R9, R11. If the two read different messages, one is not ours: so this also
+    # says that we refuse whatever they disagree about.
+    agree(data, ours(data), llhttp=llhttp(data), h11=peer(data))
+
+
+@given(spoiled(REPLIES) | spoiled(RESPONSES))
+@settings(max_examples=2000, deadline=None)
+def test_a_response_that_we_take_is_the_same_to_others(data: bytes) -> None:
+    # R17, R18.
+    mine = our_response(data)
+    agree(data, mine, llhttp=llhttp_response(data), h11=peer_response(data))
+
+
+@pytest.mark.parametrize("row", [
+    pytest.param(row, id=row.name) for row in hostile.ROWS])
+def test_a_hostile_request_has_one_reading_or_none(row: hostile.Row) -> None:
+    data = hostile.fill(row.request, HOST)
+    mine = ours(data)
+    if row.seen is None:
+        assert isinstance(mine, str), mine
+        return
+    assert isinstance(mine, Message), mine
+    assert (mine.first[0], mine.body) == (row.seen.method, row.seen.body)
+    assert read_request_target(data)["path"] == row.seen.path
+    agree(data, mine, llhttp=llhttp(data), h11=peer(data))
+
+
+def test_there_are_500_hostile_requests_and_no_two_alike() -> None:
+    assert len({row.request for row in hostile.ROWS}) == len(hostile.ROWS) >= 500
+    assert len({row.name for row in hostile.ROWS}) == len(hostile.ROWS)
+
+
+def test_hostile_requests_do_divide_other_parsers() -> None:
+    # Else they would prove little: each takes some, and reads them its own way.
+    requests = [hostile.fill(row.request, HOST) for row in hostile.ROWS]
+    answers = [(llhttp(data), peer(data)) for data in requests]
+    taken = [pair for pair in answers if Message in map(type, pair)]
+    assert len(taken) > 100
+    assert any(one != two for one, two in taken
+               if isinstance(one, Message) and isinstance(two, Message))
+
+
+@given(spoiled(MESSAGES))
+@settings(max_examples=2000, deadline=None)
+def test_what_goes_on_is_one_message_to_everybody(data: bytes) -> None:
+    # R7, R14, R15, R16: what we write leaves no reader a choice, whatever it came from.
+    mine = ours(data)
+    if not isinstance(mine, Message) or mine.first[0] == b"CONNECT":
+        return
+    head, path = rewrite_request(data, pseudonym=b"other")
+    rest = data[read_request(data)["length"]:]
+    if read_framing(data)[0] == "chunked":
+        rest = ChunkScanner().feed(rest)[1]
+    sent = head + rest
+    again = ours(sent)
+    assert isinstance(again, Message), again
+    assert (again.first, again.body) == ((mine.first[0], path), mine.body)
+    for answer in (llhttp(sent), peer(sent)):
+        assert answer == again or "Invalid method" in str(answer)
+    names = [name for name, _ in again.fields]
+    assert names.count(b"host") == names.count(b"via") == 1
+    assert not {b"connection", b"proxy-authorization", b"te"} & set(names)
