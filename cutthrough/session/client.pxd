@@ -51,6 +51,8 @@ cdef struct Scan:
     Pump *pump
     Block *surplus
     bint no_room
+    bint too_large
+    uint64_t most           # data bytes; 0: no bound
 
 # Microseconds from `start_us` to each stage of the request in hand; 0: not reached.
 cdef struct Stamps:
@@ -101,6 +103,8 @@ cdef class Client(StreamOwner):
     cdef bint until_close               # the response ends where the origin closes
     cdef bint closing                   # the client was told that this response is the last
 
+    # A request begins: from here on there is something to write down.
+    cdef int begin(self) except -1
     cdef int _set_state(self, int state) except -1
     # Moves the current state's deadline: something has moved.
     cdef int extend(self) except -1

@@ -20,9 +20,9 @@ from cutthrough.net.relay cimport is_holding, stop_pump
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, set_abortive, try_recv, try_send)
 from cutthrough.outcome cimport (
-    OK, OVERLOADED, status_of)
+    OK, status_of)
 from cutthrough.session.state cimport (
-    CLOSED, IDLE, LINGER, TUNNEL, may_follow)
+    CLOSED, HALF_CLOSED, IDLE, LINGER, TUNNEL, may_follow)
 from cutthrough.session.state import TABLE
 from cutthrough.wire.date cimport build_date
 from cutthrough.wire.http1 cimport HeadLimits, M_CONNECT, M_HEAD
@@ -111,13 +111,20 @@ cdef class Client:
         return self.extend()
 
     cdef int extend(self) except -1:
-        cdef int64_t after_ms = self.context.timeout_ms[self.state]
-        cdef int64_t left
-        if self.is_tunnel and self.context.lifetime_ms and self.state >= TUNNEL:
-            left = self.context.lifetime_ms - (
-                self.poller.now_us - self.stamps.start_us) // 1000
-            after_ms = max(1, min(after_ms, left))
-        return self.set_deadline(after_ms)
+        cdef int64_t deadline_ms = self.poller.time_ms() + self.context.timeout_ms[self.state]
+        cdef int64_t last_ms
+        if self.context.lifetime_ms and (self.state == TUNNEL or self.state == HALF_CLOSED):
+            # A time, not a while from now: what moves a deadline must not move this one
+            last_ms = (self.stamps.start_us + 999) // 1000 + self.context.lifetime_ms
+            deadline_ms = min(deadline_ms, last_ms)
+        self.poller.wheel.arm(&self.timer, deadline_ms)
+        return 0
+
+    cdef int begin(self) except -1:
+        self.stamps.start_us = self.poller.now_us
+        self.context.counters.next_id += 1
+        self.request_id = self.context.counters.next_id
+        return 0
 
     cdef bint keep_input(self, const char *data, size_t n) noexcept nogil:
         cdef Block *block = self.input
@@ -261,7 +268,7 @@ cdef class Client:
     cdef int _record(self, int outcome) except -1:
         """One ending: counted once, logged once."""
         cdef Context context = self.context
-        if self.stamps.start_us == 0 and outcome != OVERLOADED:
+        if self.stamps.start_us == 0:
             return 0                        # no request was begun: nothing to write down
         context.counters.outcomes[outcome] += 1
         context.counters.bytes_up += self.relay.up.moved

@@ -43,7 +43,7 @@ cdef int expect_body(Client c, const Framing *framing) except -1:
     start_pump(up, &c.sock, NULL, framing.length if framing.kind == BODY_LENGTH else 0)
     c.up_open = framing.kind != BODY_NONE
     if framing.kind == BODY_CHUNKED:
-        scan_through(up, &c.up_scan, False)
+        scan_through(up, &c.up_scan, False, c.context.most_body)
     return 0
 
 
@@ -68,7 +68,7 @@ cdef int send_request(Client c) except -1:
         else:
             give_block(&ahead)
     if used == -2:
-        return c.refuse(BAD_FRAMING)
+        return on_refused_body(c)
     if used < 0:
         return on_sink_failed(c) if up.error else c.refuse(OVERLOADED)
     if c.up_open:
@@ -117,16 +117,18 @@ cdef int pump_up(Client c) except -1:
     if how == PUMP_SINK_FAILED:
         return on_sink_failed(c)
     if how == PUMP_REFUSED:
-        return c.refuse(BAD_FRAMING)
+        return on_refused_body(c)
     if how == PUMP_NO_ROOM:
         return c.refuse(OVERLOADED)
-    if c.context.most_body and up.moved > <uint64_t>(c.context.most_body + HEAD_BLOCK):
-        return c.refuse(BODY_TOO_LARGE)
     if how == PUMP_AGAIN:
         c.poller.call_again(c)
     if up.moved != before and c.state == REQUEST:
         return c.extend()
     return 0
+
+
+cdef int on_refused_body(Client c) except -1:
+    return c.refuse(BODY_TOO_LARGE if c.up_scan.too_large else BAD_FRAMING)
 
 
 cdef int on_sink_failed(Client c) except -1:
@@ -242,7 +244,7 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     down.left = framing.length if framing.kind == BODY_LENGTH else (
         -1 if c.until_close else 0)
     if chunked:
-        scan_through(down, &c.down_scan, c.minor == HTTP_10)
+        scan_through(down, &c.down_scan, c.minor == HTTP_10, 0)
     fed = feed(down, out, out_len, data + used, n - used)
     if fed == -2:
         return c.refuse(BAD_RESPONSE_FRAMING)
@@ -309,10 +311,11 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
     return start_tunnel(c, NULL, 0)
 
 
-cdef void scan_through(Pump *pump, Scan *scan, bint decode) noexcept nogil:
+cdef void scan_through(Pump *pump, Scan *scan, bint decode, uint64_t most) noexcept nogil:
     start_chunks(&scan.chunks, decode)
     scan.pump = pump
-    scan.no_room = False
+    scan.no_room = scan.too_large = False
+    scan.most = most
     pump.left = -1
     pump.filter = scan_filter
     pump.context = scan
@@ -321,6 +324,9 @@ cdef void scan_through(Pump *pump, Scan *scan, bint decode) noexcept nogil:
 cdef int64_t scan_filter(void *context, char *data, size_t n, size_t *out_len) noexcept nogil:
     cdef Scan *scan = <Scan *>context
     cdef int64_t used = scan_chunks(&scan.chunks, data, n, out_len)
+    if scan.most and scan.chunks.announced > scan.most:
+        scan.too_large = True
+        return -1
     if used >= 0 and scan.chunks.done:
         scan.pump.left = 0
         if used < <int64_t>n:

@@ -114,9 +114,7 @@ cdef class Session(Client):
     cdef int parse(self, char *data, size_t n) except -1:
         cdef int head_len, outcome
         if self.stamps.start_us == 0:
-            self.stamps.start_us = self.poller.now_us
-            self.context.counters.next_id += 1
-            self.request_id = self.context.counters.next_id
+            self.begin()
         head_len = parse_request(&head, data, n, self.input_seen, &self.context.limits)
         if head_len == 0:
             if self.input == NULL and not self.keep_input(data, n):
@@ -359,6 +357,7 @@ cdef class Door(Sink):
         context.newest = session
         if context.counters.live > context.most_clients:
             context.counters.refused += 1
+            session.begin()
             return session.refuse(OVERLOADED)
         return session.extend()
 

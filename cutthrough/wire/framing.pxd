@@ -30,6 +30,7 @@ cdef struct Chunks:
     bint done               # the last chunk, trailers and final CRLF have been scanned
     uint32_t name_hash      # private: of the trailer field name so far
     uint64_t left           # data bytes of this chunk still to come
+    uint64_t announced      # data bytes of all chunks whose size line has been read
     uint16_t line_bytes     # of the current size line or trailer line, for the limits
     uint16_t trailer_bytes  # of the trailer section so far
 

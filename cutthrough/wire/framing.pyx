@@ -19,7 +19,7 @@ from libc.string cimport memmove
 from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_RESPONSE_FRAMING, UNSUPPORTED_CODING, label_of)
 from cutthrough.wire.chars cimport (
-    CC_DIGIT, CC_HEX, CC_TOKEN, CC_VALUE, find_control, is_class, is_name, is_token,
+    CC_DIGIT, CC_HEX, CC_TOKEN, CC_VALUE, is_class, is_name, is_token,
     next_member, text_of, to_lower)
 from cutthrough.wire.http1 cimport (
     F_CONNECTION, F_CONTENT_LENGTH, F_PROXY_CONNECTION, F_TRANSFER_ENCODING, HTTP_10,
@@ -164,7 +164,7 @@ cdef void start_chunks(Chunks *chunks, bint decode) noexcept nogil:
     chunks.state = SIZE
     chunks.decode = decode
     chunks.done = False
-    chunks.left = 0
+    chunks.left = chunks.announced = 0
     chunks.name_hash = 0
     chunks.line_bytes = 0
     chunks.trailer_bytes = 0
@@ -233,6 +233,7 @@ cdef bint try_step(Chunks *chunks, char c) noexcept nogil:
         return c == c'\r'
     if state == SIZE_LF:
         chunks.line_bytes = 0
+        chunks.announced += chunks.left
         chunks.state = DATA if chunks.left else LINE_START
         return c == c'\n'
     if state == DATA_CR:

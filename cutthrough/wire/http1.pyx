@@ -11,7 +11,7 @@ refusal depends on how the bytes were cut: it comes with the byte that shows it,
 behind that one do not change it, and a limit refuses only what is in order up to it.
 """
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.stdint cimport uint32_t
 from libc.string cimport memchr, memcmp, memset
 from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_RESPONSE, HEAD_TOO_LARGE, RESPONSE_HEAD_TOO_LARGE,
@@ -157,7 +157,7 @@ cdef int parse_request_line(Head *head, const char *buf, const char *p,
 cdef int parse_status_line(Head *head, const char *buf, const char *end) noexcept nogil:
     cdef const char *p = buf
     cdef int version = parse_version(p, end)
-    cdef int i
+    cdef int _i
     head.start = 0
     head.method = M_OTHER
     head.method_len = 0
@@ -174,7 +174,7 @@ cdef int parse_status_line(Head *head, const char *buf, const char *end) noexcep
     p += 1
 
     head.status = 0
-    for i in range(3):
+    for _i in range(3):
         if p == end:
             return 0
         if not is_class(p[0], CC_DIGIT):

@@ -7,7 +7,7 @@ it writes, so two spellings of one destination are one destination. A number in 
 be read as either a name or an address is refused.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memset
 from cutthrough.outcome cimport BAD_REQUEST, BAD_TARGET, label_of
 from cutthrough.wire.chars cimport (

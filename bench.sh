@@ -1,0 +1,210 @@
+#!/usr/bin/env bash
+# The benchmark in one command: wrk and siege through the proxy, against a private nginx
+# (or Apache) on free loopback ports, checked by the origin's own access log.
+#
+#   DURATION=2 CONC=50 PORT=0 WORKERS=auto ./bench.sh [flags of the proxy]
+#
+# PORT is the proxy's; 0 takes a free one. Nothing is installed, no system service is
+# touched, and what was started is stopped. Exit status 1: an error, or counts that differ.
+# Measurements with yardsticks and CPU time: python -m bench run (see python -m bench --list).
+set -euo pipefail
+cd "$(dirname "$0")"
+
+DURATION=${DURATION:-2}
+CONC=${CONC:-50}
+PORT=${PORT:-0}
+WORKERS=${WORKERS:-auto}
+PYTHON=${PYTHON:-$PWD/.venv/bin/python}
+USER_PASSWORD=username:password
+PATH=$PATH:/usr/sbin
+
+fail() {
+    echo "bench.sh: $*" >&2
+    exit 1
+}
+
+for tool in wrk siege; do
+    command -v "$tool" >/dev/null || fail "$tool is missing: apt install wrk siege nginx"
+done
+server=$(command -v nginx || command -v apache2) ||
+    fail "neither nginx nor apache2 is there: apt install wrk siege nginx"
+[ -x "$PYTHON" ] || fail "$PYTHON is missing: make bench builds the proxy first"
+"$PYTHON" -c 'import cutthrough.session.session' 2>/dev/null ||
+    fail "the proxy is not built: make bench builds it first"
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/bench.XXXXXX")
+pids=()
+stop() {
+    status=$?
+    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+    for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
+    rm -rf "$dir"
+    exit "$status"
+}
+trap stop EXIT
+trap 'exit 130' INT TERM
+
+# wait_for FILE PATTERN PID: until PATTERN is in FILE; fails when PID ends first.
+wait_for() {
+    for _ in $(seq 300); do
+        grep -q "$2" "$1" 2>/dev/null && return
+        kill -0 "$3" 2>/dev/null || break
+        sleep 0.05
+    done
+    cat "$1" >&2
+    fail "waited for '$2' in vain"
+}
+
+free_port() {
+    "$PYTHON" -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# ---- the origin ----
+
+mkdir "$dir/files" "$dir/home"
+cp index.html "$dir/files/"
+for size in 1k 16k 128k 1m; do
+    head -c "$(numfmt --from=iec "${size^^}")" /dev/urandom >"$dir/files/$size"
+done
+origin=127.0.0.1:$(free_port)
+if [ "$(basename "$server")" = nginx ]; then
+    user=''
+    [ "$(id -u)" = 0 ] && user='user root;' # else nginx falls to a user that may not enter $dir
+    sed -e "s/@PORT@/${origin#*:}/" -e "s/@USER@/$user/" bench/origin.conf >"$dir/origin.conf"
+    "$server" -p "$dir" -c "$dir/origin.conf" 2>"$dir/origin.err" &
+else
+    user=''
+    if [ "$(id -u)" = 0 ]; then # Apache will not serve as root
+        user=$(printf 'User nobody\\nGroup %s' "$(id -gn nobody)")
+        chmod 755 "$dir"
+    fi
+    sed -e "s/@ORIGIN@/$origin/" -e "s|@DIR@|$dir|" -e "s/@USER@/$user/" \
+        bench/apache.conf >"$dir/origin.conf"
+    "$server" -d "$dir" -f "$dir/origin.conf" -D FOREGROUND 2>"$dir/origin.err" &
+fi
+pids+=($!)
+for _ in $(seq 100); do
+    (: >"/dev/tcp/${origin/://}") 2>/dev/null && break
+    kill -0 "${pids[0]}" 2>/dev/null || break
+    sleep 0.05
+done
+kill -0 "${pids[0]}" 2>/dev/null || {
+    cat "$dir"/*.err "$dir"/error.log >&2 || true
+    fail "the origin did not start"
+}
+
+# origin_count: requests that the origin answered 200, once its log is at rest.
+origin_count() {
+    local before=-1 now=0
+    while [ "$now" != "$before" ]; do
+        before=$now
+        sleep 0.3
+        now=$(wc -c <"$dir/access.log")
+    done
+    grep -c '^200 ' "$dir/access.log" || true
+}
+
+# ---- the proxy ----
+
+"$PYTHON" -c 'import proxy' --listen "127.0.0.1:$PORT" --workers "$WORKERS" \
+    --origin "http://$origin" --access-log off "$@" >"$dir/proxy.out" 2>&1 &
+pids+=($!)
+wait_for "$dir/proxy.out" 'listening on' "$!"
+grep 'listening on' "$dir/proxy.out"
+proxy=$(sed -n 's/.*listening on \([^ ,]*\).*/\1/p' "$dir/proxy.out" | head -n 1)
+credentials="Proxy-Authorization: Basic $(printf %s "$USER_PASSWORD" | base64)"
+
+# ---- the tools ----
+
+failures=0
+
+# check NAME REPORTED BEFORE IN_FLIGHT: the origin must have answered what was reported.
+# wrk hangs up when its time is over and does not count what is then in flight, one
+# request a connection at most: so the origin may have seen up to IN_FLIGHT more.
+check() {
+    local seen verdict=ok
+    seen=$(($(origin_count) - $3))
+    if [ "$2" -eq 0 ] || [ "$seen" -lt "$2" ] || [ "$seen" -gt $(($2 + $4)) ]; then
+        verdict=MISMATCH
+        failures=$((failures + 1))
+    fi
+    echo "== $1: reported $2, origin answered $seen (up to $4 more may be in flight): $verdict"
+    echo
+}
+
+run_wrk() { # NAME, arguments of wrk
+    local name=$1 before reported
+    shift
+    before=$(origin_count)
+    echo "== $name: wrk -t1 -c$CONC -d${DURATION}s --latency $*"
+    wrk -t1 "-c$CONC" "-d${DURATION}s" --latency "$@" >"$dir/wrk.out" || failures=$((failures + 1))
+    cat "$dir/wrk.out"
+    if grep -Eq 'Socket errors|Non-2xx' "$dir/wrk.out"; then
+        echo "== $name: ERRORS"
+        failures=$((failures + 1))
+    fi
+    reported=$(sed -n 's/ *\([0-9]*\) requests in .*/\1/p' "$dir/wrk.out")
+    check "$name" "${reported:-0}" "$before" "$CONC"
+}
+
+# A number of requests, not a time: when its time is over siege cancels its threads
+# wherever they are, and with many of them one dies holding a lock, and siege hangs.
+# 8000 a second is what siege does on a small machine, so this takes about DURATION.
+run_siege() { # NAME, arguments of siege
+    local name=$1 before reported failed each
+    shift
+    each=$((DURATION * 8000 / CONC + 1))
+    before=$(origin_count)
+    echo "== $name: siege -b -c$CONC -r$each $*"
+    HOME=$dir/home siege --rc="$dir/siege.rc" -b "-c$CONC" "-r$each" "$@" \
+        >"$dir/siege.out" 2>&1 || failures=$((failures + 1))
+    sed -n '/^Transactions/,/^Shortest/p' "$dir/siege.out"
+    reported=$(sed -n 's/^Transactions:[^0-9]*\([0-9]*\).*/\1/p' "$dir/siege.out")
+    failed=$(sed -n 's/^Failed transactions:[^0-9]*\([0-9]*\).*/\1/p' "$dir/siege.out")
+    if [ "${failed:-1}" -ne 0 ]; then
+        echo "== $name: ERRORS"
+        tail -n 20 "$dir/siege.out"
+        failures=$((failures + 1))
+    fi
+    check "$name" "${reported:-0}" "$before" 0
+}
+
+cat >"$dir/siege.rc" <<EOF_RC
+verbose = false
+quiet = false
+color = off
+logging = false
+show-logfile = false
+json_output = false
+gmethod = GET
+parser = false
+cache = false
+limit = 1024
+connection = close
+protocol = HTTP/1.1
+accept-encoding = identity
+delay = 0
+benchmark = true
+timeout = 10
+failures = 16
+EOF_RC
+
+run_wrk "origin form" -H "$credentials" "http://$proxy/index.html"
+run_wrk "absolute form" -s bench/absolute.lua "http://$proxy" -- \
+    "$origin/index.html" "${credentials##* }"
+for size in 1k 16k 128k 1m; do
+    run_wrk "absolute form, $size" -s bench/absolute.lua "http://$proxy" -- \
+        "$origin/$size" "${credentials##* }"
+done
+run_siege "siege, origin form" -H "$credentials" "http://$proxy/index.html"
+# Not by proxy-login: siege counts the 407 that it then waits for as a transaction.
+cat >>"$dir/siege.rc" <<EOF_RC
+proxy-host = ${proxy%:*}
+proxy-port = ${proxy##*:}
+EOF_RC
+run_siege "siege, as a proxy" -H "$credentials" "http://$origin/index.html"
+
+if [ "$failures" -gt 0 ]; then
+    cat "$dir/proxy.out" >&2
+    fail "$failures failed"
+fi
