@@ -6,6 +6,7 @@ key is the canonical host name and nothing else.
 """
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable, Sequence
 
@@ -113,7 +114,9 @@ class Resolver:
                 timeout=max(self._timeout / 3, 0.1),
                 tries=3,
             )
-        return await self._channel.getaddrinfo(host.decode(), family=0, type=1)
+        return await self._channel.getaddrinfo(
+            host.decode(), family=socket.AF_UNSPEC, type=socket.SOCK_STREAM
+        )
 
     def _settle(self, host: bytes, answer: Answer, keep: float) -> None:
         if isinstance(answer, str):
