@@ -18,13 +18,14 @@ class Row(NamedTuple):
     outcome: str                # when it comes
 
 
-# A request that is refused goes to LINGER, or to IDLE when nothing is left unread. A dead
+# A request that is refused goes to LINGER, or to IDLE when nothing is left unread: from
+# IDLE too, where its head came whole and HEAD was never entered. A dead
 # pooled connection leads back to RESOLVE or DIAL once (R19). An answered 101 is a tunnel.
 TABLE = (
     Row("HEAD", ("IDLE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "TUNNEL", "LINGER",
                  "CLOSED"), "head_timeout", "head_timeout"),
-    Row("IDLE", ("HEAD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "TUNNEL", "LINGER",
-                 "CLOSED"), "keepalive_timeout", "keepalive_timeout"),
+    Row("IDLE", ("IDLE", "HEAD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "TUNNEL",
+                 "LINGER", "CLOSED"), "keepalive_timeout", "keepalive_timeout"),
     Row("RESOLVE", ("DIAL", "REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER", "CLOSED"),
         "dns_timeout", "dns_timeout"),
     Row("DIAL", ("REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER", "CLOSED"),
