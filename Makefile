@@ -44,6 +44,9 @@ trace: build/built.trace ## build in place for coverage
 asan: .venv/ready.test build/built.asan ## build with sanitizers and run the quick tests under them
 	ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" $(PY) -m pytest -q --ignore tests/e2e --ignore tests/leaks --ignore tests/test_build.py $(PYTEST_ARGS)
 
+fuzz: .venv/ready.test ## fuzz every target for SECONDS=60 together; needs clang and atheris
+	$(PY) -m tests.fuzz --seconds $(or $(SECONDS),60) $(ARGS)
+
 coverage: .venv/ready.test build/built.trace ## line coverage of the quick tests, Cython included
 	$(PY) -m coverage run -m pytest -q --ignore tests/e2e --ignore tests/leaks --ignore tests/test_build.py $(PYTEST_ARGS)
 	$(PY) -m coverage combine -q && $(PY) -m coverage report
@@ -69,4 +72,4 @@ build/built.%: .venv/ready.run $(SOURCES)
 	rm -f build/built.* && touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint types bench debug trace asan coverage annotate wheel clean
+.PHONY: help serve build test quick lint types bench debug trace asan fuzz coverage annotate wheel clean

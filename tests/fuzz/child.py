@@ -1,8 +1,9 @@
-"""One target under libFuzzer: python -m tests.fuzz.child TARGET BUILD [libFuzzer's flags].
+"""One target under libFuzzer: python -m tests.fuzz.child TARGET BUILD NAME FLAG…
 
-BUILD is the directory of the `fuzz` build. Its modules count their edges by functions
-that they do not define: atheris' copy of libFuzzer does, and must therefore be loaded
-before them, with its symbols for all to see.
+BUILD is the directory of the `fuzz` build; NAME and the flags are for libFuzzer, which
+starts NAME again where it needs a second process. The modules of that build count their
+edges by functions that they do not define: atheris' copy of libFuzzer does, and must
+be loaded before them, with its symbols for all to see.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ def main() -> None:
     import cutthrough
 
     assert cutthrough.__file__.startswith(build), cutthrough.__file__
-    atheris.Setup([sys.argv[0], *sys.argv[3:]], play, internal_libfuzzer=True)
+    atheris.Setup(sys.argv[3:], play, internal_libfuzzer=True)
     atheris.Fuzz()
 
 

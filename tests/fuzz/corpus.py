@@ -27,9 +27,9 @@ def read_corpus(target: str) -> list[bytes]:
 
 def add_to_corpus(target: str, inputs: list[bytes]) -> int:
     """Appends those that it has not; returns how many."""
-    new = sorted(set(inputs) - set(read_corpus(target)), key=lambda one: (len(one), one))
+    new = set(inputs) - set(read_corpus(target))
     with (HERE / f"{target}.txt").open("a", encoding="ascii") as file:
-        file.writelines(escape(data) + "\n" for data in new)
+        file.writelines(escape(data) + "\n" for data in sorted(new, key=len))
     return len(new)
 
 

@@ -18,7 +18,7 @@ import re
 import socket
 import struct
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import cutthrough
 from tests.fuzz.targets import check_forwarded
@@ -32,7 +32,7 @@ MOST_STEPS = 40
 TURNS = 3           # an event leads to a call, that to a write, that to an event
 LONGEST_END = 5.0   # seconds; an end takes a few turns, but the machine may be busy
 
-# A script in which anything else could be dialled is not played: the network is not ours.
+# A script in which anything else could be dialled is not played: it is not our network.
 ELSEWHERE = re.compile(
     rb"(?i:http://)(?!(\{[ht]\}|localhost:1)[/? ])|CONNECT (?!(\{[ht]\}|localhost:1) )")
 
@@ -44,15 +44,22 @@ class Peer:
         sock.setblocking(False)
         self.sock = sock
         self.sent = self.heard = b""
+        self.ended = False                  # it has heard the FIN, or a reset
 
     def send(self, data: bytes) -> None:
         with contextlib.suppress(OSError):      # a full or reset socket takes less
             self.sent += data[:self.sock.send(data)]
 
     def hear(self) -> None:
-        with contextlib.suppress(OSError):
-            while data := self.sock.recv(1 << 16):
-                self.heard += data
+        while not self.ended:
+            try:
+                data = self.sock.recv(1 << 16)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            self.heard += data
+            self.ended = not data
 
     def finish(self) -> None:
         with contextlib.suppress(OSError):
@@ -93,6 +100,9 @@ class Stage:
             origin=f"http://{authority_of(self.origin).decode()}", dns_timeout="100ms",
             connect_ports=str(self.tunnel.getsockname()[1]))
         self.loop.run_until_complete(self.proxy.__aenter__())
+        self.clients: list[Peer] = []       # of the script that was played last
+        self.origins: list[Peer] = []
+        self.tunnels: list[Peer] = []
 
     def close(self) -> None:
         self.loop.run_until_complete(self.proxy.__aexit__(None, None, None))
@@ -103,15 +113,25 @@ class Stage:
     def play(self, script: bytes) -> None:
         """Raises AssertionError for whatever must not be."""
         steps = script.split(b"\xff")[:MOST_STEPS]
+        self.forget()
         if ELSEWHERE.search(b"".join(step[1:] for step in steps if step[:1] == b"c")):
             return
-        self.clients = [self.connect()]
-        self.origins: list[Peer] = []
-        self.tunnels: list[Peer] = []
-        try:
+        with self.played():
             for step in steps:
                 self.take(step[:1], step[1:])
                 self.turn()
+
+    def forget(self) -> None:
+        for peers in (self.clients, self.origins, self.tunnels):
+            peers.clear()
+
+    @contextlib.contextmanager
+    def played(self) -> Iterator[Peer]:
+        """A client comes; at the end all go, and whether all was well is seen."""
+        self.forget()
+        self.clients.append(self.connect())
+        try:
+            yield self.clients[0]
         finally:
             self.turn()
             for peer in self.peers():
@@ -172,7 +192,7 @@ class Stage:
         assert not self.complaints, self.complaints
         assert self.proxy.worker.poller.faults == 0
         said = b"".join(client.sent for client in self.clients)
-        assert TOKEN in said or not (self.origins or self.tunnels), "without credentials"
+        assert TOKEN in said or not self.origins + self.tunnels, "without credentials"
         for origin in self.origins:
             check_origin(origin)
         for client in self.clients:

@@ -24,6 +24,8 @@ from tests.wire.against import (
 from tests.wire.replay import ROOM, Parser, guarded
 
 METHODS = sorted(NUMBERS)
+# Host, Connection and Via come in addition: more than this cannot be read again.
+MOST_REREAD = twin.MOST_FIELDS - 3
 
 
 def parse(read: Parser, data: bytes) -> dict | str | None:
@@ -49,6 +51,8 @@ def fuzz_request(data: bytes) -> None:
         return
     if isinstance(read_framing(data), str):
         return
+    if len(theirs.fields) > MOST_REREAD:
+        return
     went_on = rewrite_request(data, upgrade=bool(data[-1] & 1))
     if isinstance(went_on, str):
         return
@@ -60,7 +64,8 @@ def fuzz_request(data: bytes) -> None:
     check_forwarded(again)
     kind = twin.read_request_framing(again)
     assert kind[:2] == twin.read_request_framing(theirs)[:2], kind
-    assert read_request_target(head)["text"] == target["text"] or not target["host"]
+    if target["host"]:          # else the session puts in the configured origin
+        assert read_request_target(head)["text"] == target["text"]
 
 
 HOP_BY_HOP = (
@@ -85,6 +90,8 @@ def fuzz_response(data: bytes) -> None:
     for method in METHODS:
         same_reply_body(data, theirs, method)
     if isinstance(read_framing(data, NUMBERS[b"GET"]), str):
+        return
+    if len(theirs.fields) > MOST_REREAD:
         return
     head = rewrite_response(data, close=bool(data[-1] & 1), chunked=True)
     if isinstance(head, str):

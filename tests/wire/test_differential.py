@@ -13,7 +13,6 @@ import h11
 import httptools
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cutthrough.wire.framing import ChunkScanner, read_framing
 from cutthrough.wire.http1 import read_request, read_response
@@ -21,7 +20,7 @@ from cutthrough.wire.rewrite import rewrite_request
 from cutthrough.wire.target import read_request_target
 from tests.wire import hostile
 from tests.wire.against import NUMBERS
-from tests.wire.test_twin import CHUNKED, REQUESTS, RESPONSES, spoiled
+from tests.wire.strategies import MESSAGES, REPLIES, REQUESTS, RESPONSES, spoiled
 
 HOST = b"origin.example:8080"
 
@@ -184,46 +183,6 @@ def normal(answer: Answer) -> Answer:
         b"transfer-encoding": bytes.lower, b"content-length": lambda v: b"%d" % int(v)}
     return answer._replace(fields=tuple(
         (name, dress.get(name, bytes)(value)) for name, value in answer.fields))
-
-
-# Messages that mostly are in order, bodies included: `spoiled` then sees to the rest.
-NAMES = st.sampled_from([b"X", b"x-y", b"!#$%&'*+-.^_`|~", b"Content_Length"])
-VALUES = st.sampled_from(
-    [b"", b"y", b"a, b", b"\xff", b"a  b", b'"q\\""', b":", b"=\t="])
-FIELDS = st.lists(
-    st.builds(lambda name, space, value, end: name + b":" + space + value + end,
-              NAMES, st.sampled_from([b" ", b"", b"\t", b"  "]), VALUES,
-              st.sampled_from([b"", b"", b" ", b"\t"])), max_size=3)
-
-
-def with_length(data: bytes, spelling: bytes, zeros: int) -> tuple[bytes, bytes]:
-    return spelling + b": " + b"0" * zeros + b"%d" % len(data), data
-
-
-BODIES = st.one_of(
-    st.just((b"X: none", b"")),
-    st.builds(with_length, st.binary(max_size=20),
-              st.sampled_from([b"Content-Length", b"content-length"]),
-              st.sampled_from([0, 0, 1])),
-    st.builds(lambda coding, body: (coding, body), st.sampled_from([
-        b"Transfer-Encoding: chunked", b"transfer-encoding:Chunked"]), CHUNKED))
-STARTS = st.sampled_from([
-    b"GET http://a/ HTTP/1.1", b"POST / HTTP/1.1", b"HEAD http://a:8080/x?y HTTP/1.0",
-    b"OPTIONS * HTTP/1.1", b"CONNECT a:443 HTTP/1.1", b"PUT http://[::1]/ HTTP/1.1",
-    b"POST http://A.Example. HTTP/1.1"])
-STATUS_LINES = st.sampled_from([
-    b"HTTP/1.1 200 OK", b"HTTP/1.0 404 Not Found", b"HTTP/1.1 204",
-    b"HTTP/1.1 304 \xff", b"HTTP/1.1 100 Continue", b"HTTP/1.1 500 "])
-
-
-def message(start: bytes, host: bytes, fields: list[bytes],
-            body: tuple[bytes, bytes], tail: bytes) -> bytes:
-    return b"\r\n".join([start, host, *fields, body[0], b"", body[1] + tail])
-
-
-TAILS = st.sampled_from([b"", b"x", b"\r\n", hostile.HIDDEN + b"\r\n\r\n"])
-MESSAGES = st.builds(message, STARTS, st.just(b"Host: a"), FIELDS, BODIES, TAILS)
-REPLIES = st.builds(message, STATUS_LINES, st.just(b"Server: a"), FIELDS, BODIES, TAILS)
 
 
 class Stricter(NamedTuple):
