@@ -50,6 +50,14 @@ def format_row(kind: str, row: Row) -> str:
     return " ".join(parts)
 
 
+def shown(command: list[str]) -> str:
+    """Return a command as another machine could run it: no directory of this one."""
+    words = [word.removeprefix(f"{HERE.parent}/") for word in command]
+    return " ".join(
+        Path(word).name if word.startswith("/") else word for word in words
+    )
+
+
 def _check_counts(scenario: Scenario, counted: Counted, origin: Origin) -> int:
     """Return the origin's count; raise unless it is the client's.
 
@@ -83,7 +91,7 @@ def _measure_load(
         "bytes_total": counted.requests * length,
         "mib_per_s": counted.requests * length / MIB / counted.seconds,
         "origin_requests": seen,
-        "command": " ".join(command),
+        "command": shown(command),
     }
     if not tree:  # direct: no proxy, so no cost
         return row
@@ -116,7 +124,7 @@ def _measure_idle(scenario: Scenario, proxy: Running, origin: Origin) -> Row:
         "cpu_at_rest_percent": cpu_at_rest * 100,
         "hwm_kib": resident_kib(tree, "VmHWM"),
         "origin_requests": seen,
-        "command": " ".join(tunnels.command),
+        "command": shown(tunnels.command),
     }
 
 
@@ -131,7 +139,7 @@ def run_once(name: str, proxy_name: str, origin: Origin, seconds: int) -> Row:
             row = _measure_idle(scenario, proxy, origin)
         else:
             row = _measure_load(scenario, proxy, origin, seconds)
-        return {**row, "proxy_command": " ".join(proxy.command)}
+        return {**row, "proxy_command": shown(proxy.command)}
     except BenchError as error:
         return {"failed": str(error)}
     finally:
