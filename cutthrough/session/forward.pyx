@@ -28,7 +28,8 @@ from cutthrough.wire.framing cimport (
     BODY_CHUNKED, BODY_LENGTH, BODY_NONE, BODY_UNTIL_CLOSE, Framing,
     read_response_framing, scan_chunks, start_chunks)
 from cutthrough.wire.http1 cimport (
-    F_DATE, F_UPGRADE, HTTP_10, HTTP_11, Head, has_token, parse_request, parse_response)
+    F_DATE, F_UPGRADE, HTTP_10, HTTP_11, MAX_FIELDS, Head, HeadLimits, has_token,
+    parse_request, parse_response)
 from cutthrough.wire.rewrite cimport build_response_head
 
 cdef enum:
@@ -286,6 +287,7 @@ cdef int pump_down(Client c) except -1:
 cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
     """Raw bytes from here on, but only towards the protocol that was offered (R4)."""
     cdef Head offer
+    cdef HeadLimits limits = HeadLimits(HEAD_BLOCK, HEAD_BLOCK, MAX_FIELDS)
     cdef char token[64]
     cdef size_t token_len = 0
     cdef const char *value
@@ -297,8 +299,8 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
         return c.refuse(UPGRADE_FAILED)
     for i in range(token_len):
         token[i] = value[i] | 0x20 if b"A" <= value[i] <= b"Z" else value[i]
-    # What was offered is what stands in the head that went up
-    if parse_request(&offer, bytes_of(c.head), c.head.end, 0, &c.context.limits) <= 0 or (
+    # What was offered is what stands in the head that went up, our Via included
+    if parse_request(&offer, bytes_of(c.head), c.head.end, 0, &limits) <= 0 or (
             not has_token(&offer, bytes_of(c.head), F_UPGRADE, token, token_len)):
         return c.refuse(UPGRADE_FAILED)
     if is_holding(&c.relay.up):

@@ -35,7 +35,7 @@ cdef struct Chunks:
     uint16_t trailer_bytes  # of the trailer section so far
 
 cdef enum:
-    MAX_CHUNK_LINE = 4096       # size line with its extensions; a limit of their sum too
+    MAX_CHUNK_LINE = 4096       # one size line with its extensions; their sum has no bound
     MAX_TRAILER_BYTES = 8192
 
 cdef void start_chunks(Chunks *chunks, bint decode) noexcept nogil
