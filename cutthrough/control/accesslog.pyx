@@ -117,7 +117,7 @@ cdef class AccessLog(Journal):
     def _flush_later(self):
         self.scheduled = False
         self.flush()
-        if self.n:
+        if self.n and self.fd >= 0:
             self._schedule()
 
     def _schedule(self):
@@ -183,7 +183,7 @@ cdef class AccessLog(Journal):
         p = put_string(p, c.user)
         p = put_method(put_text(p, b',"method":"'), c)
         p = put_text(p, b'","host":')
-        p = put_string(p, c.key[:len(c.key) - 2] if c.key is not None else None)
+        p = put_string(p, c.key[:len(c.key) - 2] if c.port else None)
         p = put_number(put_text(p, b',"port":'), c.port)
         p = put_url(put_text(p, b',"url":"'), c, True)
         p = put_number(put_text(p, b'","status":'), c.status)

@@ -117,9 +117,14 @@ cdef class Connector:
             self.error = errno
             sys_close(&stream.sock)
             return False
+        try:
+            self.poller.add(stream)
+        except OSError as refusal:          # no memory, or no watch left for this user
+            self.error = refusal.errno
+            sys_close(&stream.sock)
+            return False
         self.attempt = stream
         stream.connector = self
-        self.poller.add(stream)
         if failed == 0:                     # loopback often connects at once
             stream.sock.ready = CAN_WRITE
             self._answer(stream)

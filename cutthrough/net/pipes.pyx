@@ -11,6 +11,8 @@ from cutthrough.net.linux cimport (
 
 cdef enum:
     KEPT_FREE = 64
+    # As many bytes as all blocks may hold (R31); the kernel's own bound spares root
+    MOST_IN_USE = 512
     # fs.pipe-max-size's default, and the best of the sizes measured (CPU per MB, 1 MiB
     # responses): 256 KiB 141 us, 1 MiB 108 us
     WANTED_BYTES = 1048576
@@ -28,8 +30,11 @@ cdef int skip = 0
 
 
 cdef Pipe *take_pipe() noexcept nogil:
-    global free_pipes, n_free, in_use, skip
+    global free_pipes, n_free, in_use, skip, refused
     cdef Pipe *pipe = free_pipes
+    if in_use >= MOST_IN_USE:
+        refused += 1
+        return NULL
     if pipe != NULL:
         free_pipes = pipe.next
         n_free -= 1

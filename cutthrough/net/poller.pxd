@@ -15,7 +15,6 @@ cdef class Endpoint:
     cdef Timer timer
     cdef Poller poller
     cdef bint listed        # in the poller's list of those to be called again
-    cdef bint shared        # other processes hold the socket too: a listening one
 
     cdef int on_ready(self) except -1
     cdef int on_deadline(self) except -1
@@ -48,5 +47,8 @@ cdef class Poller:
     # Has on_ready called again in the next turn, without an event.
     cdef int call_again(self, Endpoint endpoint) except -1
     cdef int64_t time_ms(self) noexcept
+    # Arms the endpoint's timer; the only way to do it, because outside of a batch the loop
+    # has to be told too.
+    cdef int arm(self, Endpoint endpoint, int64_t deadline_ms) except -1
     cdef int _register(self, Endpoint endpoint, uint32_t events) except -1
     cdef int _plan(self) except -1

@@ -48,9 +48,8 @@ cdef class Endpoint:
     cdef int set_deadline(self, int64_t after_ms) except -1:
         """Arms or moves the one timer; 0: none."""
         if after_ms:
-            self.poller.wheel.arm(&self.timer, self.poller.time_ms() + after_ms)
-        else:
-            self.poller.wheel.disarm(&self.timer)
+            return self.poller.arm(self, self.poller.time_ms() + after_ms)
+        self.poller.wheel.disarm(&self.timer)
         return 0
 
 
@@ -113,12 +112,15 @@ cdef class Poller:
         again = self.again
         if again:
             self.again = []
+        # First what the kernel said of them all: one endpoint may ask about another (R19)
         for i in range(n):
             event = &self.events[i]
             endpoint = <Endpoint>event.data.ptr
+            note_events(&endpoint.sock, event.events)
+        for i in range(n):
+            endpoint = <Endpoint>self.events[i].data.ptr
             if endpoint.sock.fd < 0:
                 continue                    # closed earlier in this batch
-            note_events(&endpoint.sock, event.events)
             try:
                 endpoint.on_ready()
             except BaseException:
@@ -159,7 +161,6 @@ cdef class Poller:
         if epoll_ctl(self.epfd, linux.EPOLL_CTL_ADD, endpoint.sock.fd, &event) < 0:
             raise OSError(errno, "epoll_ctl")
         endpoint.poller = self
-        endpoint.shared = events == linux.EPOLLIN
         Py_INCREF(endpoint)
         self.registered += 1
         return 0
@@ -168,9 +169,9 @@ cdef class Poller:
         if endpoint.sock.fd < 0:
             return 0
         self.wheel.disarm(&endpoint.timer)
-        if endpoint.shared:
-            # close() alone leaves the entry while another process holds the socket
-            epoll_ctl(self.epfd, linux.EPOLL_CTL_DEL, endpoint.sock.fd, NULL)
+        # close() alone leaves the entry, and our pointer in it, for as long as another
+        # process holds the file: a listening one always, any one after a fork
+        epoll_ctl(self.epfd, linux.EPOLL_CTL_DEL, endpoint.sock.fd, NULL)
         sys_close(&endpoint.sock)
         self.registered -= 1
         if self.in_batch:
@@ -191,6 +192,10 @@ cdef class Poller:
         if not self.in_batch:
             self.now_us = clock_us()
         return self.now_us // 1000
+
+    cdef int arm(self, Endpoint endpoint, int64_t deadline_ms) except -1:
+        self.wheel.arm(&endpoint.timer, deadline_ms)
+        return 0 if self.in_batch else self._plan()
 
     cdef int _plan(self) except -1:
         """Asks the loop for the next turn: at once, or when the next deadline is due."""

@@ -24,7 +24,8 @@ from cutthrough.net.buffers cimport (
 from cutthrough.net.linux cimport (
     EAGAIN, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, errno, splice)
 from cutthrough.net.pipes cimport give_pipe, take_pipe
-from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, Socket, try_recv, try_send, try_send2
+from cutthrough.net.sysio cimport (
+    CAN_READ, CAN_WRITE, URGENT, Socket, try_recv, try_send, try_send2)
 
 cdef enum:
     TURN_BYTES = 1048576        # one pump's share of a turn
@@ -113,10 +114,11 @@ cdef int64_t splice_once(Pump *p) noexcept nogil:
     if n == 0:
         p.eof = True
         return 0
-    if errno == EAGAIN:
+    if errno == EAGAIN and not p.source.ready & URGENT:
         p.source.ready &= ~CAN_READ
         return 0
-    if errno == linux.EINVAL:           # a socket that cannot be spliced
+    # A socket that cannot be spliced, or an urgent mark, which recv passes and splice not
+    if errno == EAGAIN or errno == linux.EINVAL:
         p.may_splice = False
         p.bulk = 0
         return 0

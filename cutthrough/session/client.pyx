@@ -117,8 +117,7 @@ cdef class Client:
             # A time, not a while from now: what moves a deadline must not move this one
             last_ms = (self.stamps.start_us + 999) // 1000 + self.context.lifetime_ms
             deadline_ms = min(deadline_ms, last_ms)
-        self.poller.wheel.arm(&self.timer, deadline_ms)
-        return 0
+        return self.poller.arm(self, deadline_ms)
 
     cdef int begin(self) except -1:
         self.stamps.start_us = self.poller.now_us
@@ -297,6 +296,8 @@ cdef class Client:
         self.until_close = self.origin_persistent = self.closing = False
         give_block(&self.up_scan.surplus)
         give_block(&self.down_scan.surplus)
+        self.up_scan.no_room = self.down_scan.no_room = False
+        self.port = 0                       # no destination yet: the key is only a cache
         self.path_len = 0
         self.input_seen = 0
         return 0

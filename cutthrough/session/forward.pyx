@@ -82,6 +82,10 @@ cdef int on_client(Client c) except -1:
         pump_up(c)
     if c.state == RELAY:
         return pump_down(c)
+    # A 1xx head that the client did not take at once; `left` is 0, so nothing is read
+    if (c.state == REQUEST or c.state == RESPONSE) and is_holding(&c.relay.down) and (
+            run_pump(&c.relay.down) == PUMP_SINK_FAILED):
+        return c.abort(CLIENT_RESET, True)
     return 0
 
 
@@ -123,7 +127,7 @@ cdef int pump_up(Client c) except -1:
         return c.refuse(OVERLOADED)
     if how == PUMP_AGAIN:
         c.poller.call_again(c)
-    if up.moved != before and c.state == REQUEST:
+    if up.moved != before and (c.state == REQUEST or c.state == RELAY):
         return c.extend()
     return 0
 
@@ -181,6 +185,7 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
 
 
 cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
+    cdef Framing framing
     cdef int used
     while True:
         used = parse_response(&head, data, n, seen, &c.context.limits)
@@ -189,6 +194,8 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
         if used == 0:
             c.partial = keep_bytes(data, n)
             return 0 if c.partial != NULL else c.refuse(OVERLOADED)
+        if head.status < 200 and read_response_framing(&head, data, c.method, &framing) < 0:
+            return c.refuse(BAD_RESPONSE_FRAMING)
         if head.status == 101:
             return on_upgraded(c, data, n, used)
         if head.status >= 200:
@@ -264,7 +271,7 @@ cdef int pump_down(Client c) except -1:
     cdef uint64_t before = down.moved
     cdef Pumped how = run_pump(down)
     if how == PUMP_DONE or (how == PUMP_EOF and c.until_close):
-        if c.down_scan.surplus != NULL:
+        if c.down_scan.surplus != NULL or c.down_scan.no_room:
             c.origin_persistent = False
         return c.complete()
     if how == PUMP_EOF:

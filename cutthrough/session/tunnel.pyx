@@ -12,6 +12,7 @@ from cutthrough.net.buffers cimport Block, bytes_of, give_block
 from cutthrough.net.relay cimport (
     RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_HALF_CLOSED, RELAY_NO_ROOM,
     RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, push, run_relay, start_pump)
+from cutthrough.net.sysio cimport BROKEN
 from cutthrough.outcome cimport (
     CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED)
 from cutthrough.session.client cimport Client
@@ -58,6 +59,13 @@ cdef int run_tunnel(Client c) except -1:
     if how == RELAY_CLOSED:
         c._record(OK)
         return c.close()
+    if how <= RELAY_HALF_CLOSED and not again:
+        # A reset that neither pump meets: one is stuck or done, the other has nothing to do.
+        # HUP without it means no more than that both ends were shut.
+        if c.sock.ready & BROKEN and not c.relay.down_shut:
+            return c.abort(CLIENT_RESET, True)
+        if c.origin.sock.ready & BROKEN and c.relay.down_shut and not c.relay.up_shut:
+            return c.abort(ORIGIN_RESET, True)
     if how == RELAY_HALF_CLOSED and c.state == TUNNEL:
         return c._set_state(HALF_CLOSED)
     if how <= RELAY_HALF_CLOSED:

@@ -25,7 +25,8 @@ cdef class Upstreams(StreamOwner):
         cdef Stream stream = <Stream>self.newest.get(key)
         while stream is not None:
             self._unlink(stream)
-            if not sure or is_silent(stream):
+            if not stream.sock.ready & (CAN_READ | PEER_DONE | BROKEN) and (
+                    not sure or is_silent(stream)):
                 stream.reused = True
                 return stream
             self.discarded += 1
