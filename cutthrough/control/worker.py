@@ -104,19 +104,19 @@ class Worker:
     def _snapshot(self) -> Snapshot:
         config = self.config
         own = [one.getsockname()[:2] for one in self._listeners]
+        hosts = own_hosts()
         own += [
-            (address.address.partition("%")[0], port)
+            (address, port)
             for host, port in own
             if host in ("0.0.0.0", "::")
-            for addresses in psutil.net_if_addrs().values()
-            for address in addresses
-            if address.family in (socket.AF_INET, socket.AF_INET6)
+            for address in hosts
         ]
         return Snapshot(
             {config.user.encode(): config.password.encode()},
             address_floor=config.floor,
             connect_ports=config.allowed_ports or None,
             own_addresses=own,
+            own_hosts=hosts,
         )
 
     def _on_fault(self, fault: BaseException) -> None:
@@ -191,6 +191,16 @@ class Worker:
             "pipes": pipes.stats()["in_use"],
             "timers": self.poller.timers - self.upstreams.idle,
         }
+
+
+def own_hosts() -> list[str]:
+    """Every address of this host, now."""
+    return [
+        address.address.partition("%")[0]
+        for addresses in psutil.net_if_addrs().values()
+        for address in addresses
+        if address.family in (socket.AF_INET, socket.AF_INET6)
+    ]
 
 
 def most_connections() -> int:

@@ -8,9 +8,10 @@ time for a live second one. RFC 8305's staggered race has its place in `Connecto
 
 from libc.stdint cimport int64_t
 from cutthrough.net cimport linux
-from cutthrough.net.inet cimport Addresses, to_sockaddr
+from cutthrough.net.inet cimport (
+    Address, Addresses, from_sockaddr, is_same_address, to_sockaddr)
 from cutthrough.net.linux cimport (
-    EINPROGRESS, ETIMEDOUT, IPPROTO_TCP, SO_ERROR, SOL_SOCKET, TCP_NODELAY, errno,
+    ECONNREFUSED, EINPROGRESS, ETIMEDOUT, IPPROTO_TCP, SO_ERROR, SOL_SOCKET, TCP_NODELAY, errno,
     setsockopt, sockaddr, sockaddr_storage, socklen_t)
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.sysio cimport CAN_WRITE, sys_close
@@ -78,6 +79,17 @@ cdef int cancel(Connector c) except -1:
     return 0
 
 
+cdef bint is_itself(Stream stream) noexcept:
+    """A socket that dials a free port of this host may be given that very port as its
+    own, and is then connected to itself (TCP's simultaneous open): nobody listens."""
+    cdef sockaddr_storage name
+    cdef socklen_t n = sizeof(name)
+    cdef Address own
+    return (linux.getsockname(stream.sock.fd, <sockaddr *>&name, &n) == 0
+            and from_sockaddr(&name, &own) and own.port == stream.address.port
+            and is_same_address(&own, &stream.address))
+
+
 cdef class Connector:
 
     cdef int next(self) except -1:
@@ -126,6 +138,11 @@ cdef class Connector:
         self.attempt = stream
         stream.connector = self
         if failed == 0:                     # loopback often connects at once
+            if is_itself(stream):
+                self.attempt = None
+                self.error = ECONNREFUSED
+                stream.close()
+                return False
             stream.sock.ready = CAN_WRITE
             self._answer(stream)
         else:
@@ -136,6 +153,8 @@ cdef class Connector:
         cdef int error = 0
         cdef socklen_t n = sizeof(error)
         linux.getsockopt(stream.sock.fd, SOL_SOCKET, SO_ERROR, &error, &n)
+        if error == 0 and is_itself(stream):
+            error = ECONNREFUSED
         if error == 0 and stream.sock.ready & CAN_WRITE:
             return self._answer(stream)
         if error == 0:

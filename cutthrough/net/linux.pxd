@@ -48,6 +48,7 @@ cdef extern from "<sys/socket.h>" nogil:
     int socket(int domain, int type, int protocol)
     int connect(int fd, const sockaddr *addr, socklen_t n)
     int accept4(int fd, sockaddr *addr, socklen_t *n, int flags)
+    int getsockname(int fd, sockaddr *addr, socklen_t *n)
     int getsockopt(int fd, int level, int name, void *value, socklen_t *n)
     int setsockopt(int fd, int level, int name, const void *value, socklen_t n)
     int shutdown(int fd, int how)

@@ -10,6 +10,7 @@ cdef class Snapshot:
     cdef readonly bint any_port             # CONNECT to every port
     cdef uint8_t ports[8192]                # one bit for each port that CONNECT may reach
     cdef uint8_t own_ports[8192]            # likewise, those that we listen on
+    cdef frozenset own_hosts                # packed: this host, closed by the floor
     cdef dict own                           # packed address -> set of ports: ourselves (R20)
 
     # Both return an Outcome: OK, or the refusal.

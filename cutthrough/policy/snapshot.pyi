@@ -14,5 +14,6 @@ class Snapshot:
         address_floor: bool,
         connect_ports: Iterable[int] | None,
         own_addresses: Iterable[tuple[str, int]] = (),
+        own_hosts: Iterable[str] = (),
         generation: int = 1,
     ) -> None: ...

@@ -17,10 +17,11 @@ from cutthrough.policy.auth cimport Authenticator
 cdef class Snapshot:
 
     def __init__(self, users, *, address_floor, connect_ports, own_addresses=(),
-                 generation=1):
+                 own_hosts=(), generation=1):
         """`users`: {name: password} in bytes. `connect_ports`: the ports that CONNECT may
         reach, None for all. `own_addresses`: (address, port) of our own listeners, an
-        unspecified address standing for every one of this host's."""
+        unspecified address standing for every one of this host's. `own_hosts`: this
+        host's addresses, which the floor closes on every port."""
         cdef int port
         self.users = Authenticator(users)
         self.generation = generation
@@ -29,6 +30,8 @@ cdef class Snapshot:
         for port in connect_ports or ():
             self.ports[port >> 3] |= <uint8_t>(1 << (port & 7))
         self.own = {}
+        self.own_hosts = frozenset(
+            ipaddress.ip_address(text).packed for text in own_hosts)
         for text, number in own_addresses:
             address = ipaddress.ip_address(text)
             self.own.setdefault(address.packed, set()).add(number)
@@ -43,8 +46,11 @@ cdef class Snapshot:
         if has_bit(self.own_ports, port):
             if self._is_own((<char *>data)[:4 if family == 4 else 16], port):
                 return LOOP_DETECTED
-        if self.address_floor and not is_public(family, data):
-            return ADDRESS_DENIED
+        if self.address_floor:
+            if not is_public(family, data):
+                return ADDRESS_DENIED
+            if (<char *>data)[:4 if family == 4 else 16] in self.own_hosts:
+                return ADDRESS_DENIED
         return OK
 
     def _is_own(self, bytes packed, int port):

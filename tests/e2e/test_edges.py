@@ -1,0 +1,136 @@
+"""Edges that a review found, each with what went wrong."""
+
+import socket
+import time
+
+import pytest
+
+from tests.e2e.test_deadlines import unanswering
+from tests.support.client import build_request
+from tests.support.dns import NameServer
+from tests.support.origin import OK, Connection, stall
+from tests.support.wait import wait_until
+
+
+@pytest.mark.parametrize("side", ["client", "origin"])
+def test_a_reset_behind_an_end_of_stream_ends_a_tunnel_at_once(
+    proxy, make_origin, dial, side
+):
+    """The pump of the side that had ended was done and the other had nothing to move,
+    so nobody met the reset, and the tunnel stayed until its deadline."""
+    origin = make_origin(lambda conn: conn.origin.closing.wait(30))
+    client = dial().tunnel(origin.authority)
+    origin.wait_connections(1)
+    one, other = client, origin.connections[0]
+    if side == "origin":
+        one, other = other, one
+    one.half_close()
+    assert other.at_eof()
+    one.reset()
+    proxy.wait_reason(f"{side}_reset")
+
+
+def test_a_connect_deadline_behind_an_answer_of_the_resolver_is_kept(
+    start_proxy, opened, dial
+):
+    """Armed outside of a batch, the loop was not told of it: it came seconds late."""
+    try:
+        server = opened.enter_context(NameServer({"one.test": "127.0.0.1"}))
+    except PermissionError:
+        pytest.skip("binding port 53 needs privilege")
+    proxy = start_proxy("--resolvers", server.address, "--connect-timeout", "300ms",
+                        "--head-timeout", "60s")
+    with unanswering() as address:
+        begun = time.monotonic()
+        reply = dial(proxy).connect(f"one.test:{address.partition(':')[2]}")
+        assert (reply.status, reply.error) == (504, "connection_timeout")
+        assert time.monotonic() - begun < 3
+
+
+def test_urgent_data_does_not_stop_a_bulk_upload(proxy, make_origin, dial):
+    """splice(2) says EAGAIN at an urgent mark for ever; only recv passes it."""
+    def count(conn: Connection) -> None:
+        while conn.fill():
+            conn.pending.clear()
+
+    origin = make_origin(count)
+    client = dial().tunnel(origin.authority)
+    piece = b"a" * (1 << 20)
+    for _ in range(8):
+        client.send(piece)
+        client.sock.send(b"!", socket.MSG_OOB)
+        client.send(piece)
+    client.half_close()
+    wait_until(lambda: len(origin.received) >= 16 * len(piece), "every byte")
+    assert client.at_eof()
+
+
+def test_a_refused_head_is_not_logged_with_the_destination_before(
+    proxy, make_origin, dial
+):
+    """The line of a bad request named the host of the request before it."""
+    client = dial()
+    assert client.get(make_origin().url("/private")).status == 200
+    client.send(b"GARBAGE\r\n\r\n")
+    assert client.read_response().status == 400
+    record = proxy.wait_reason("bad_request")
+    assert (record["host"], record["port"], record["url"]) == (None, 0, "-")
+
+
+def test_an_upload_that_goes_on_beside_its_response_is_not_idle(
+    start_proxy, make_origin, dial
+):
+    """Only the response's bytes moved the deadline."""
+    proxy = start_proxy("--idle-timeout", "600ms")
+
+    def script(conn: Connection) -> None:
+        head = conn.read_head()
+        conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
+        conn.read_exact(int(head.get("Content-Length") or 0))
+        conn.send(b"ok")
+
+    origin = make_origin(script)
+    client = dial(proxy)
+    client.send(build_request("POST", origin.url(), "Content-Length: 200"))
+    for _ in range(20):
+        origin.wait_connections(1)
+        got = len(origin.received)
+        client.send(b"x" * 10)
+        wait_until(lambda before=got: len(origin.received) > before, "the piece")
+        assert client.is_silent(0.07) or client.received
+    assert client.read_response("POST").body == b"ok"
+
+
+def test_an_interim_response_that_claims_a_body_is_refused(proxy, make_origin, dial):
+    """R17: a 103 with a Content-Length went on, and two readings with it."""
+    def script(conn: Connection) -> None:
+        conn.read_request()
+        conn.send(b"HTTP/1.1 103 Early Hints\r\nContent-Length: 44\r\n\r\n", OK)
+
+    reply = dial().get(make_origin(script).url())
+    assert (reply.status, reply.error) == (502, "http_protocol_error")
+    proxy.wait_reason("bad_response_framing")
+
+
+def test_nothing_is_connected_to_itself(proxy, dial):
+    """A dial to a free port of the ephemeral range was given that port as its own, once
+    in a few thousand times, and the client got its own request for an answer."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        port = int(file.read().split()[0]) + 1001
+    client = dial()
+    for _ in range(300):
+        reply = client.get(f"http://127.0.0.1:{port}/")
+        assert (reply.status, reply.error) == (502, "connection_refused")
+
+
+def test_a_pooled_connection_with_unread_bytes_is_not_used(proxy, make_origin, dial):
+    """R19: what an origin says unasked is nobody's answer."""
+    def script(conn: Connection) -> None:
+        conn.read_request()
+        conn.send(OK)
+        conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
+        stall(conn)
+
+    origin = make_origin(script)
+    for _ in range(20):
+        assert dial().get(origin.url()).body == b"ok"
