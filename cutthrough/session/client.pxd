@@ -100,6 +100,7 @@ cdef class Client(StreamOwner):
     cdef Scan up_scan, down_scan
     cdef bint up_open                   # the request body is not yet whole
     cdef bint origin_persistent         # may be pooled after this response
+    cdef bint marks_origin              # its credentials authenticate the connection itself
     cdef bint until_close               # the response ends where the origin closes
     cdef bint closing                   # the client was told that this response is the last
 

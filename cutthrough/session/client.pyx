@@ -294,6 +294,7 @@ cdef class Client:
         self.is_tunnel = self.has_upgrade = self.retried = self.can_retry = False
         self.persistent = False
         self.until_close = self.origin_persistent = self.closing = False
+        self.marks_origin = False
         give_block(&self.up_scan.surplus)
         give_block(&self.down_scan.surplus)
         self.up_scan.no_room = self.down_scan.no_room = False

@@ -260,8 +260,8 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     if fed < 0:
         return c.abort(CLIENT_RESET if down.error else OVERLOADED, True)
     # Bytes behind the end belong to no request of ours: never pool that connection (R18)
-    c.origin_persistent = (framing.persistent and fed == <int64_t>(n - used)
-                           and c.relay.up.sink != NULL)
+    c.origin_persistent = (framing.persistent and not c.marks_origin
+                           and fed == <int64_t>(n - used) and c.relay.up.sink != NULL)
     c._set_state(RELAY)
     return pump_down(c)
 

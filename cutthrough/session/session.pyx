@@ -35,8 +35,8 @@ from cutthrough.session.tunnel cimport run_tunnel, start_tunnel
 from cutthrough.wire.framing cimport (
     BODY_LENGTH, BODY_NONE, Framing, read_request_framing)
 from cutthrough.wire.http1 cimport (
-    F_CONNECTION, F_PROXY_AUTHORIZATION, F_UPGRADE, HTTP_11, M_CONNECT, M_OTHER, M_POST,
-    Field, Head, has_token, parse_request)
+    F_AUTHORIZATION, F_CONNECTION, F_PROXY_AUTHORIZATION, F_UPGRADE, HTTP_11, M_CONNECT,
+    M_OTHER, M_POST, Field, Head, equals_lower, has_token, parse_request)
 from cutthrough.wire.rewrite cimport build_request_head
 from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
 
@@ -207,6 +207,7 @@ cdef class Session(Client):
         if n < 0:
             return -n
         self.head.end = <uint32_t>n
+        self.marks_origin = marks_connection(&head, data)
         self.can_retry = (framing.kind == BODY_NONE and self.method != M_POST
                           and self.method != M_OTHER and not self.has_upgrade)
         expect_body(self, &framing)
@@ -312,6 +313,20 @@ cdef class Session(Client):
         if self.is_tunnel:
             return start_tunnel(self, ESTABLISHED, 39)
         return send_request(self)
+
+
+cdef bint marks_connection(const Head *head, const char *data) noexcept nogil:
+    """NTLM and Negotiate authenticate the connection, not the request: what comes after on
+    it is that user's (R23). Such a connection is never another client's."""
+    cdef const Field *field
+    cdef const char *value
+    if head.first[F_AUTHORIZATION] == 0:
+        return False
+    field = &head.fields[head.first[F_AUTHORIZATION] - 1]
+    value = data + field.value
+    return (field.value_len >= 4 and equals_lower(value, b"ntlm", 4)) or (
+        field.value_len >= 9 and equals_lower(value, b"negotiate", 9)) or (
+        head.count[F_AUTHORIZATION] > 1)
 
 
 cdef int outcome_of_errno(int error) noexcept:

@@ -42,6 +42,7 @@ cdef enum:
     F_PROXY_AUTHENTICATE
     F_PROXY_AUTHENTICATION_INFO
     F_DATE
+    F_AUTHORIZATION
     N_FIELD_NAMES
 
 cdef struct Field:          # offsets from the start of the buffer

@@ -1,6 +1,7 @@
 """Edges that a review found, each with what went wrong."""
 
 import socket
+import threading
 import time
 
 import pytest
@@ -129,8 +130,24 @@ def test_a_pooled_connection_with_unread_bytes_is_not_used(proxy, make_origin, d
         conn.read_request()
         conn.send(OK)
         conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
+        said.set()
         stall(conn)
 
+    said = threading.Event()
     origin = make_origin(script)
     for _ in range(20):
         assert dial().get(origin.url()).body == b"ok"
+        assert said.wait(10)            # before that no proxy could know
+        said.clear()
+
+
+@pytest.mark.parametrize("scheme", ["NTLM", "negotiate", "Negotiate"])
+def test_a_connection_that_credentials_opened_serves_nobody_else(
+    proxy, make_origin, dial, scheme
+):
+    """NTLM and Negotiate authenticate the connection: the next client's request went
+    over the same one, and was answered as the first one's."""
+    origin = make_origin()
+    assert dial().get(origin.url(), f"Authorization: {scheme} YWxpY2U=").status == 200
+    assert dial().get(origin.url()).status == 200
+    assert [len(conn.requests) for conn in origin.connections] == [1, 1]
