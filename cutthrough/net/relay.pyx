@@ -111,8 +111,8 @@ cdef int64_t splice_once(Pump *p) noexcept nogil:
         if p.bulk >= BULK + PATIENCE:
             p.bulk = 0
         return n
-    if n == 0:
-        p.eof = True
+    if n == 0:                          # an end, or an urgent mark with a FIN behind it:
+        p.bulk = 0                      # only recv can tell, so it is asked
         return 0
     if errno == EAGAIN and not p.source.ready & URGENT:
         p.source.ready &= ~CAN_READ
