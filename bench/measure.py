@@ -109,7 +109,7 @@ def _measure_idle(scenario: Scenario, proxy: Running, origin: Origin) -> Row:
     with IdleTunnels(scenario, proxy, origin) as tunnels:
         time.sleep(0.5)  # the last ones come to rest
         uss_after, cpu_before = private_bytes(tree), cpu_seconds(tree)
-        time.sleep(1)
+        time.sleep(1)  # the second over which CPU at rest is measured
         cpu_at_rest = cpu_seconds(tree) - cpu_before
     assert tunnels.counted is not None
     seen = _check_counts(scenario, tunnels.counted, origin)

@@ -42,7 +42,7 @@ def wait_for_port(
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
-        time.sleep(0.01)
+        time.sleep(0.01)  # between looks at the port
     raise BenchError(f"nothing listens on port {port} after {seconds:g} s")
 
 
@@ -108,7 +108,7 @@ class Origin:
         whole = status + str(self.lengths[path]).encode() + name
         lines, idle = 0, 0
         while idle < (4 if lines >= expected else 20):
-            time.sleep(0.06)
+            time.sleep(0.06)  # longer than nginx keeps a log line
             with self.log.open("rb") as log:
                 log.seek(self._read_to)
                 data = log.read()
@@ -131,7 +131,7 @@ class Origin:
         before = -1
         while before != self.log.stat().st_size:
             before = self.log.stat().st_size
-            time.sleep(0.12)
+            time.sleep(0.12)  # likewise, before it is counted
         self._read_to = before
 
     def close(self) -> None:

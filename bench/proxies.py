@@ -62,7 +62,7 @@ def _await_line(running: Running, stderr: Path, pattern: str) -> str:
         if running.process.poll() is not None or time.monotonic() > deadline:
             running.close()
             raise BenchError(f"{running.command} did not start: {stderr.read_text()}")
-        time.sleep(0.01)
+        time.sleep(0.01)  # between looks for the banner
     return match[1]
 
 

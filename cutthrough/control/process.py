@@ -55,6 +55,7 @@ def make_loop(name: str) -> tuple[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Returns the loop's name with its version, and what makes it."""
     if name == "uvloop":
         import uvloop
+        # its stubs leave the attribute out
         version: str = uvloop.__version__    # type: ignore[attr-defined]
         return f"uvloop {version}", uvloop.new_event_loop
     return "asyncio", asyncio.SelectorEventLoop
