@@ -19,6 +19,7 @@ from cutthrough.config import (
     gather,
     render,
 )
+from cutthrough.policy.source import Policy, PolicyError
 
 # What `import proxy` forwards requests in origin form to, unless told otherwise: the
 # web server of this machine, so that the usual benchmark command works as it stands.
@@ -54,9 +55,37 @@ def version() -> str:
     return f"cutthrough {cutthrough.__version__}"
 
 
-def settings_of(given: argparse.Namespace) -> Settings:
-    file = given.config_file or os.environ.get("CUTTHROUGH_CONFIG") or None
-    return gather(vars(given), os.environ, file)
+class Sources:
+    """Where this command line's options come from; read anew at each reload.
+
+    `origin`: where requests in origin form go unless a source says so.
+    """
+
+    def __init__(self, given: argparse.Namespace, origin: str = "") -> None:
+        self._given = given
+        self._origin = origin
+        self._via = ""
+
+    def settings(self) -> Settings:
+        """Raises ConfigError."""
+        given = self._given
+        file = given.config_file or os.environ.get("CUTTHROUGH_CONFIG") or None
+        settings = gather(vars(given), os.environ, file)
+        if self._origin and settings["origin"].source == "default":
+            settings["origin"] = settings["origin"]._replace(value=self._origin)
+        return settings
+
+    def read(self) -> tuple[Config, Policy]:
+        """Raises ConfigError, PolicyError or OSError. What is made anew at each start
+        (our name in Via) stays for the life of the program."""
+        from cutthrough.control.load import load_policy
+
+        settings = self.settings()
+        if not settings["via"].value:
+            settings["via"] = settings["via"]._replace(value=self._via)
+        config = build(settings)
+        self._via = config.via
+        return config, load_policy(config)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,15 +99,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(version())
         return 0
     try:
-        settings = settings_of(given)
+        sources = Sources(given)
         if given.verb == "config":
-            print(render(settings), end="")
+            print(render(sources.settings()), end="")
         elif given.verb == "check":
-            build(settings)
+            sources.read()
             print("the configuration is valid")
         else:
-            return run(build(settings))
-    except ConfigError as error:
+            return run(sources)
+    except (ConfigError, PolicyError) as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 2
     return 0
@@ -91,21 +120,19 @@ def demonstrate(argv: Sequence[str]) -> int:
     """
     given = make_parser().parse_args(["serve", *argv])
     try:
-        settings = settings_of(given)
-        if settings["origin"].source == "default":
-            settings["origin"] = settings["origin"]._replace(value=DEMONSTRATION_ORIGIN)
-        return run(build(settings))
-    except ConfigError as error:
+        return run(Sources(given, DEMONSTRATION_ORIGIN))
+    except (ConfigError, PolicyError) as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 2
 
 
-def run(config: Config) -> int:
+def run(sources: Sources) -> int:
+    config, policy = sources.read()
     # Here, so that the other verbs do without asyncio and the compiled modules.
     from cutthrough.control.supervisor import run as run_supervisor
 
     try:
-        return run_supervisor(config)
+        return run_supervisor(config, policy, sources.read)
     except OSError as error:
         print(f"cutthrough: {error.filename or 'cannot start'}: "
               f"{error.strerror or error}", file=sys.stderr)

@@ -1,5 +1,6 @@
 """One definition of every option; all sources mean the same, and say no clearly."""
 
+import os
 import tomllib
 
 import msgspec
@@ -22,6 +23,8 @@ from cutthrough.config import (
     variable_name,
 )
 from cutthrough.control.channel import MESSAGE_BYTES, Hello
+from cutthrough.control.generation import Generation, from_memory, to_memory
+from cutthrough.policy.source import Policy, Rule
 from cutthrough.values import (
     MOST_CHARACTERS,
     MOST_ITEMS,
@@ -66,7 +69,7 @@ def test_a_config_survives_the_channel():
     assert msgspec.json.decode(packet, type=Config) == config
 
 
-def test_the_longest_config_fits_one_message():
+def test_a_generation_is_read_back_as_it_was_written():
     text = "\U0001f600" * MOST_CHARACTERS
     longest = from_options(
         user=text, password=text, access_log=text,
@@ -74,11 +77,21 @@ def test_the_longest_config_fits_one_message():
                 for i in range(0x1000, 0x1000 + MOST_ITEMS)],
         resolvers=["2001:db8:1111:1111:1111:1111:1111:1111"] * MOST_ITEMS,
         connect_ports=[65535] * MOST_ITEMS)
-    fds = tuple(range(100_000, 100_000 + MOST_ITEMS))
-    hello = Hello(config=longest, slot=1023, listeners=fds, counters=99_999,
-                  page_bytes=4096)
-    # And as much again as one more text, of the password's file.
-    assert len(msgspec.json.encode(hello)) + 4 * MOST_CHARACTERS < MESSAGE_BYTES
+    policy = Policy(rules=(Rule(action="deny", hosts=("example.com",)),) * 100_000)
+    generation = Generation(7, longest, policy)
+    fd = to_memory(generation)
+    try:
+        assert from_memory(fd) == generation == from_memory(fd)
+        with pytest.raises(PermissionError):
+            os.write(fd, b"x")
+    finally:
+        os.close(fd)
+
+
+def test_the_longest_hello_fits_one_message():
+    hello = Hello(slot=1023, generation=99_999, counters=99_999, page=4096,
+                  listeners=tuple(range(100_000, 100_000 + 16 * MOST_ITEMS)))
+    assert len(msgspec.json.encode(hello)) <= MESSAGE_BYTES
 
 
 def test_a_config_cannot_be_changed():

@@ -317,7 +317,7 @@ def test_the_terminals_interrupt_is_the_supervisors_alone(tmp_path):
 def test_sighup_is_answered_by_one_line(tmp_path):
     with Proxy(tmp_path) as proxy:
         proxy.signal(signal.SIGHUP)
-        wait_until(lambda: "reload is not available in this version\n"
+        wait_until(lambda: "cutthrough: generation 2: nothing differs\n"
                    in proxy.stderr(), proxy.stderr)
         assert answers(proxy.port)
 

@@ -1,32 +1,43 @@
 """What the supervisor and a worker say to each other, and the wire between them.
 
 One SOCK_SEQPACKET pair for each worker: a message is one packet, whole or not at all,
-and the end of either process is an end of file at the other. The configuration, secrets
-included, goes this way and never by argument or environment, where others can read it.
+and the end of either process is an end of file at the other. A descriptor may come with
+a message, and is then the receiver's.
 """
 
 import asyncio
+import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from cutthrough.config import Config
-
-# The longest is Hello: 1 KB, and at most 100 KB where every list and text is as long as
-# it may be. A packet also has to fit net.core.wmem_default (208 KiB).
-MESSAGE_BYTES = 128 * 1024
+# Small messages: what is large travels as a descriptor beside one. The longest is a
+# Hello where a few workers have taken over the sockets of many.
+MESSAGE_BYTES = 65536
+MOST_FDS = 1
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """The first message to a worker: what it is to be. Numbers are descriptors."""
 
-    config: Config
     slot: int
+    generation: int
     listeners: tuple[int, ...]
     counters: int
-    page_bytes: int
+    page: int                                # which of the counters' pages is its own
+
+
+class Swap(msgspec.Struct, frozen=True, tag="swap"):
+    """Take over the generation whose memory comes with this message."""
+
+
+class Swapped(msgspec.Struct, frozen=True, tag="swapped"):
+    """From a worker: this generation is in force, or was not to be had."""
+
+    number: int
+    error: str = ""
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
@@ -49,7 +60,7 @@ class Reopen(msgspec.Struct, frozen=True, tag="reopen"):
     """Open the access log again: it was renamed."""
 
 
-Message = Hello | Ready | Drain | Stop | Reopen
+Message = Hello | Ready | Drain | Stop | Reopen | Swap | Swapped
 
 
 class Channel:
@@ -57,6 +68,7 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
+        self._fds: list[int] = []
         self._decode: Any = msgspec.json.Decoder(Message).decode
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -66,10 +78,11 @@ class Channel:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(ours), theirs
 
-    def send(self, message: Message) -> bool:
+    def send(self, message: Message, fds: Sequence[int] = ()) -> bool:
         """Sends without waiting; False where the other side is gone, or reads not."""
         try:
-            self._socket.send(msgspec.json.encode(message), socket.MSG_DONTWAIT)
+            socket.send_fds(self._socket, [msgspec.json.encode(message)], fds,
+                            socket.MSG_DONTWAIT)
         except OSError:
             return False
         return True
@@ -78,13 +91,20 @@ class Channel:
         """Returns the next message, or None at the end of file.
 
         Blocks until `attach`, and then raises BlockingIOError where nothing is there.
-        Raises msgspec.DecodeError for what is no message of ours.
+        Raises msgspec.DecodeError for what is no message of ours. A descriptor that
+        came with it is kept for `take_fd`.
         """
         try:
-            packet = self._socket.recv(MESSAGE_BYTES)
+            packet, fds, _, _ = socket.recv_fds(
+                self._socket, MESSAGE_BYTES, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
+            self._fds += fds
         except ConnectionResetError:         # it died with our messages unread
             return None
         return self._decode(packet) if packet else None
+
+    def take_fd(self) -> int:
+        """Returns the descriptor of the message just received; the caller's now."""
+        return self._fds.pop(0)
 
     def attach(self, on_message: Callable[[Message | None], None]) -> None:
         """Calls `on_message` in the running loop, at the end of file with None."""
@@ -108,4 +128,6 @@ class Channel:
 
     def close(self) -> None:
         self._detach()
+        while self._fds:
+            os.close(self._fds.pop())
         self._socket.close()

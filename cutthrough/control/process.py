@@ -15,6 +15,7 @@ import gc
 import importlib.util
 import logging
 import mmap
+import os
 import signal
 import socket
 import sys
@@ -30,7 +31,10 @@ from cutthrough.control.channel import (
     Ready,
     Reopen,
     Stop,
+    Swap,
+    Swapped,
 )
+from cutthrough.control.generation import Generation, from_memory
 
 if TYPE_CHECKING:
     from cutthrough.control.worker import Worker
@@ -64,11 +68,11 @@ def make_loop(name: str) -> tuple[str, Callable[[], asyncio.AbstractEventLoop]]:
 class Process:
     """The life of one worker process, from its first message to its exit status."""
 
-    def __init__(self, channel: Channel, hello: Hello) -> None:
+    def __init__(self, channel: Channel, hello: Hello, generation: Generation) -> None:
         self.channel = channel
-        self.config = hello.config
+        self.config = generation.config
         self.listeners = [socket.socket(fileno=fd) for fd in hello.listeners]
-        self.worker = make_worker(hello, self.listeners)
+        self.worker = make_worker(hello, generation, self.listeners)
         self.over = asyncio.Event()
         self.draining: asyncio.Task[None] | None = None
 
@@ -98,10 +102,26 @@ class Process:
                 self.drain(timeout)
             case Reopen():
                 self.worker.reopen_log()
+            case Swap():
+                self.swap(self.channel.take_fd())
             case Stop():
                 self.over.set()
             case None:
                 self.drain(self.config.drain_timeout)
+
+    def swap(self, fd: int) -> None:
+        """Takes over the generation in this descriptor, or stays and says why."""
+        try:
+            generation = from_memory(fd)
+        finally:
+            os.close(fd)
+        try:
+            self.worker.swap(generation)
+        except (ValueError, MemoryError) as error:
+            self.channel.send(Swapped(generation.number, str(error) or "no memory"))
+            return
+        self.config = generation.config
+        self.channel.send(Swapped(generation.number))
 
     def drain(self, timeout: float) -> None:
         if self.draining is None:
@@ -120,18 +140,21 @@ class Process:
             self.over.set()
 
 
-def make_worker(hello: Hello, listeners: list[socket.socket]) -> "Worker":
+def make_worker(hello: Hello, generation: Generation,
+                listeners: list[socket.socket]) -> "Worker":
     # Here, because the supervisor imports this module and needs no data plane.
     from cutthrough.control.worker import Worker
+    from cutthrough.session.counters import PAGE_BYTES
 
-    area = memoryview(mmap.mmap(hello.counters, 0))
-    start = hello.slot * hello.page_bytes
-    return Worker(hello.config, slot=hello.slot, listeners=listeners,
-                  counters=area[start:start + hello.page_bytes])
+    memory = mmap.mmap(hello.counters, PAGE_BYTES, offset=hello.page * PAGE_BYTES)
+    os.close(hello.counters)                 # the mapping stays
+    return Worker(generation.config, generation.policy, number=generation.number,
+                  slot=hello.slot, listeners=listeners, counters=memoryview(memory))
 
 
-async def serve(channel: Channel, hello: Hello, loop_name: str) -> None:
-    await Process(channel, hello).run(loop_name)
+async def serve(channel: Channel, hello: Hello, generation: Generation,
+                loop_name: str) -> None:
+    await Process(channel, hello, generation).run(loop_name)
 
 
 def main(fd: int) -> int:
@@ -146,9 +169,11 @@ def main(fd: int) -> int:
     logging.basicConfig(level=logging.INFO,
                         format=f"cutthrough: worker {hello.slot}: %(message)s")
     try:
-        loop_name, factory = make_loop(choose_loop(hello.config.loop))
+        generation = from_memory(hello.generation)
+        os.close(hello.generation)
+        loop_name, factory = make_loop(choose_loop(generation.config.loop))
         with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(serve(channel, hello, loop_name))
+            runner.run(serve(channel, hello, generation, loop_name))
     except ConfigError as error:
         logging.error("%s", error)
         return 2

@@ -8,6 +8,11 @@ container must), its descriptor limit. It moves no byte of a client.
 
 It holds every slot's sockets too. So a worker's death loses that worker's connections
 only: what waits in its queue is accepted by the one that follows.
+
+A reload (HUP) reads and compiles everything first, and changes nothing where that
+fails. Then the running workers take the new generation over; where an option changed
+that is fixed when a worker begins, each slot gets a new worker, and the old one drains
+once the new one is ready.
 """
 
 import asyncio
@@ -15,25 +20,32 @@ import contextlib
 import os
 import resource
 import signal
-import socket
-import subprocess
-import sys
 import time
 from enum import Enum
 
 import cutthrough
-from cutthrough.config import SECRETS, Config, ConfigError, variable_name
+from cutthrough.config import Config, ConfigError
 from cutthrough.control.channel import (
-    Channel,
     Drain,
     Hello,
     Message,
     Ready,
     Reopen,
     Stop,
+    Swap,
+    Swapped,
 )
-from cutthrough.control.process import SIGNALS, choose_loop
-from cutthrough.net.listener import bound_address, listen
+from cutthrough.control.children import Child, Slot, cause
+from cutthrough.control.doors import Doors
+from cutthrough.control.generation import (
+    Generation,
+    Reader,
+    needs_new_workers,
+    show_changes,
+    to_memory,
+)
+from cutthrough.control.process import choose_loop
+from cutthrough.policy.source import Policy, PolicyError
 from cutthrough.values import show_address
 
 # A worker that lived this long died of something else than its start.
@@ -54,128 +66,130 @@ def say(line: str) -> None:
         os.write(2, f"cutthrough: {line}\n".encode())
 
 
-class Slot:
-    """One worker's place: its sockets stay, its processes come and go."""
-
-    def __init__(self, index: int, listeners: list[socket.socket]) -> None:
-        self.index = index
-        self.listeners = listeners
-        self.child: subprocess.Popen[bytes] | None = None
-        self.channel: Channel | None = None
-        self.ready = False
-        self.proven = False                  # some worker of this slot got ready
-        self.died_young = 0                  # how many in a row
-        self.started_at = 0.0
-        self.timer: asyncio.TimerHandle | None = None     # start deadline, or back-off
-
-    def set_timer(self, timer: asyncio.TimerHandle | None) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        self.timer = timer
-
-    def tell(self, message: Message) -> None:
-        if self.channel is not None:
-            self.channel.send(message)
-
-
 class Supervisor:
-    """One run of the program: `run` returns its exit status."""
+    """One run of the program: `run` returns its exit status.
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    `read` makes the configuration and the policy anew, for a reload.
+    """
+
+    def __init__(self, config: Config, policy: Policy, read: Reader) -> None:
+        self.generation = Generation(1, config, policy)
+        self.read = read
         self.state = State.STARTING
         self.status = 0
         self.loop_name = ""
         self.slots: list[Slot] = []
+        self.children: dict[int, Child] = {}     # by process id, until reaped
+        self.doors = Doors()
         self.counters = -1
-        self.page_bytes = 0
+        self.memory = -1                     # of the generation
         self.over = asyncio.Event()
+
+    @property
+    def config(self) -> Config:
+        return self.generation.config
 
     async def run(self) -> int:
         """Serves until told to stop.
 
         Returns 0 after a clean stop, else 1, or 2 where a worker could not use its
-        configuration. Raises ConfigError and OSError for what cannot be opened.
+        configuration. Raises ConfigError, PolicyError and OSError for what cannot be
+        used or opened.
         """
         choose_loop(self.config.loop)
         raise_nofile()
         check_log(self.config.access_log)
+        validate(self.generation)
         try:
-            self.open()
+            self.counters = os.memfd_create("cutthrough-counters", os.MFD_CLOEXEC)
+            self.memory = to_memory(self.generation)
+            self.open_doors(self.generation)
             self.catch_signals()
             for slot in self.slots:
-                self.spawn(slot)
+                slot.current = self.spawn(slot)
             await self.over.wait()
         finally:
             self.close()
         return self.status
 
-    def open(self) -> None:
-        """Opens what the workers inherit: the sockets of every slot, the counters."""
-        from cutthrough.session.counters import PAGE_BYTES
-
-        count = self.config.workers or len(os.sched_getaffinity(0))
-        self.slots = [Slot(index, []) for index in range(count)]
-        for address in self.config.listen:
-            try:
-                group = listen(address, count)
-            except OSError as error:
-                error.filename = show_address(address)
-                raise
-            for slot, sock in zip(self.slots, group, strict=True):
-                slot.listeners.append(sock)
-        self.page_bytes = PAGE_BYTES
-        self.counters = os.memfd_create("cutthrough-counters", os.MFD_CLOEXEC)
-        os.ftruncate(self.counters, count * PAGE_BYTES)
-
-    def close_listeners(self) -> None:
-        for slot in self.slots:
-            for sock in slot.listeners:
-                sock.close()
+    def open_doors(self, generation: Generation) -> None:
+        count = generation.config.workers or len(os.sched_getaffinity(0))
+        self.doors.open(generation.config.listen, count)
+        for index in range(len(self.slots), count):
+            self.slots.append(Slot(index))
 
     def close(self) -> None:
-        self.close_listeners()
-        if self.counters >= 0:
-            os.close(self.counters)
-            self.counters = -1
+        self.doors.close()
+        for fd in (self.counters, self.memory):
+            if fd >= 0:
+                os.close(fd)
+        self.counters = self.memory = -1
 
     # Workers
 
-    def spawn(self, slot: Slot) -> None:
-        slot.channel, theirs = Channel.pair()
-        slot.ready = False
-        slot.started_at = time.monotonic()
-        fds = tuple(sock.fileno() for sock in slot.listeners)
-        # Until the worker has its own handlers these signals wait: a Ctrl-C must not
-        # find Python's. A blocked signal stays blocked through exec, and pending.
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        try:
-            # -P: a directory from which the proxy is started shadows no module.
-            slot.child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "cutthrough.control.process",
-                 str(theirs.fileno())],
-                stdin=subprocess.DEVNULL, env=worker_environment(),
-                pass_fds=(theirs.fileno(), self.counters, *fds))
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-            theirs.close()
-        slot.channel.send(Hello(
-            config=self.config, slot=slot.index, listeners=fds, counters=self.counters,
-            page_bytes=self.page_bytes))
-        slot.channel.attach(lambda message: self.on_message(slot, message))
-        loop = asyncio.get_running_loop()
-        slot.set_timer(loop.call_later(START_S, self.kill, slot))
+    @property
+    def count(self) -> int:
+        """How many slots are to have a worker; those beyond are being emptied."""
+        return self.config.workers or len(os.sched_getaffinity(0))
 
-    def on_message(self, slot: Slot, message: Message | None) -> None:
-        if not isinstance(message, Ready):   # at the end of file SIGCHLD follows
-            return
-        if self.state in (State.STARTING, State.SERVING):
-            slot.set_timer(None)             # later it is the one that ends the wait
-        slot.ready = slot.proven = True
-        self.loop_name = message.loop
-        if self.state is State.STARTING and all(each.ready for each in self.slots):
+    def spawn(self, slot: Slot) -> Child:
+        """Starts a worker for this slot. Raises OSError."""
+        listeners = tuple(
+            sock.fileno() for sock in self.doors.of_slot(slot.index, self.count))
+        child = Child(slot, self.take_page(), time.monotonic())
+        child.spawn((self.counters, self.memory, *listeners))
+        self.children[child.pid] = child
+        child.tell(Hello(
+            slot=slot.index, generation=self.memory, listeners=listeners,
+            counters=self.counters, page=child.page))
+        child.channel.attach(lambda message: self.on_message(child, message))
+        loop = asyncio.get_running_loop()
+        child.set_timer(loop.call_later(START_S, self.kill, child))
+        return child
+
+    def take_page(self) -> int:
+        """Returns the lowest page of the counters that no child has; makes room."""
+        from cutthrough.session.counters import PAGE_BYTES
+
+        taken = {child.page for child in self.children.values()}
+        page = next(n for n in range(len(taken) + 1) if n not in taken)
+        if os.fstat(self.counters).st_size < (page + 1) * PAGE_BYTES:
+            os.ftruncate(self.counters, (page + 1) * PAGE_BYTES)
+        return page
+
+    def on_message(self, child: Child, message: Message | None) -> None:
+        match message:                       # at the end of file SIGCHLD follows
+            case Ready(loop=name):
+                self.loop_name = name
+                self.on_ready(child)
+            case Swapped(number, error):
+                if error:                    # it compiled here, and not there
+                    say(f"worker {child.slot.index} (pid {child.pid}) cannot take "
+                        f"generation {number}: {error}")
+                    self.replace(child.slot)
+
+    def on_ready(self, child: Child) -> None:
+        slot = child.slot
+        child.ready = slot.proven = True
+        if self.state not in (State.STARTING, State.SERVING) or child.retired:
+            return                           # a deadline for its end stands already
+        child.set_timer(None)
+        if child is slot.next:
+            old, slot.current, slot.next = slot.current, child, None
+            if old is not None:
+                self.retire(old)
+        if self.state is State.STARTING and all(
+                slot.current is not None and slot.current.ready for slot in self.slots):
             self.state = State.SERVING
             self.print_banner()
+
+    def retire(self, child: Child) -> None:
+        """Lets a child that has left its slot finish what it has in hand."""
+        child.retired = True
+        self.end(child, Drain(self.config.drain_timeout),
+                 self.config.drain_timeout + GRACE_S)
+        if not any(slot.next for slot in self.slots):
+            self.doors.drop_left()           # the last worker that had them lets go
 
     def on_child(self) -> None:
         """Reaps every child that ended, ours or inherited."""
@@ -186,57 +200,114 @@ class Supervisor:
                 return
             if pid == 0:
                 return
-            for slot in self.slots:
-                if slot.child is not None and slot.child.pid == pid:
-                    slot.child.returncode = os.waitstatus_to_exitcode(status)
-                    self.on_death(slot, slot.child)
+            child = self.children.pop(pid, None)
+            if child is not None:
+                self.on_death(child, child.reaped(status))
 
-    def on_death(self, slot: Slot, child: subprocess.Popen[bytes]) -> None:
-        slot.child = None
-        slot.set_timer(None)
-        if slot.channel is not None:
-            slot.channel.close()
-            slot.channel = None
+    def on_death(self, child: Child, returncode: int) -> None:
+        slot = child.slot
+        was_next = child is slot.next
+        if was_next:
+            slot.next = None
+        elif child is slot.current:
+            slot.current = None
         if self.state in (State.DRAINING, State.STOPPING):
-            if child.returncode:
+            if returncode:
                 say(f"worker {slot.index} (pid {child.pid}) ended by "
-                    f"{cause(child.returncode)}")
+                    f"{cause(returncode)}")
                 self.status = self.status or 1
-            if all(each.child is None for each in self.slots):
+            if not self.children:
                 self.over.set()
-        elif not slot.proven:
+        elif child.retired:
+            if returncode:
+                say(f"worker {slot.index} (pid {child.pid}), being replaced, ended by "
+                    f"{cause(returncode)}")
+        elif not slot.proven and self.state is State.STARTING:
             say(f"worker {slot.index} (pid {child.pid}) ended before it was ready, by "
-                f"{cause(child.returncode)}")
-            self.status = 2 if child.returncode == 2 else 1
+                f"{cause(returncode)}")
+            self.status = 2 if returncode == 2 else 1
             self.stop()
         else:
-            self.respawn(slot, child)
+            self.respawn(slot, child, returncode)
 
-    def respawn(self, slot: Slot, child: subprocess.Popen[bytes]) -> None:
-        young = time.monotonic() - slot.started_at < YOUNG_S
+    def respawn(self, slot: Slot, child: Child, returncode: int) -> None:
+        young = time.monotonic() - child.started_at < YOUNG_S
         slot.died_young = slot.died_young + 1 if young else 0
         delay = 0.0
         if slot.died_young > 1:
             delay = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** (slot.died_young - 2))
-        say(f"worker {slot.index} (pid {child.pid}) died by {cause(child.returncode)}; "
+        say(f"worker {slot.index} (pid {child.pid}) died by {cause(returncode)}; "
             f"the next one starts {f'in {delay:g} s' if delay else 'now'}")
-        self.start_again(slot, delay)
+        self.replace(slot, delay)
 
-    def start_again(self, slot: Slot, delay: float) -> None:
+    def replace(self, slot: Slot, delay: float = 0.0) -> None:
+        """Gives the slot a new worker; one that is there serves until that is ready."""
+        loop = asyncio.get_running_loop()
+        slot.set_timer(None)
         if delay:
-            loop = asyncio.get_running_loop()
-            slot.set_timer(loop.call_later(delay, self.start_again, slot, 0.0))
+            slot.set_timer(loop.call_later(delay, self.replace, slot))
             return
+        if slot.next is not None:            # of an older generation, or with its doors
+            slot.next.retired = True
+            self.end(slot.next, Stop(), GRACE_S)
+            slot.next = None
         try:
-            self.spawn(slot)
+            child = self.spawn(slot)
         except OSError as error:             # no memory, no process: as likely passing
             say(f"worker {slot.index} cannot be started: {error}")
-            self.start_again(slot, BACKOFF_MAX_S)
+            self.replace(slot, BACKOFF_MAX_S)
+            return
+        if slot.current is None:
+            slot.current = child
+        else:
+            slot.next = child
 
-    def kill(self, slot: Slot) -> None:
-        if slot.child is not None:
-            say(f"worker {slot.index} (pid {slot.child.pid}) does not answer: killed")
-            slot.child.kill()
+    def kill(self, child: Child) -> None:
+        say(f"worker {child.slot.index} (pid {child.pid}) does not answer: killed")
+        child.kill()
+
+    # Reload
+
+    def reload(self) -> bool:
+        """Takes over what the files say now; on any error all stays as it is."""
+        if self.state is not State.SERVING:
+            return False
+        number = self.generation.number + 1
+        try:
+            config, policy = self.read()
+            generation = Generation(number, config, policy)
+            choose_loop(config.loop)
+            check_log(config.access_log)
+            validate(generation)
+            memory = to_memory(generation)
+            try:
+                self.open_doors(generation)
+            except BaseException:
+                os.close(memory)
+                raise
+        except (ConfigError, PolicyError, OSError) as error:
+            say(f"reload refused, generation {self.generation.number} stays: "
+                f"{describe(error)}")
+            return False
+        os.close(self.memory)
+        old, self.generation, self.memory = self.generation, generation, memory
+        say(f"generation {number}: {show_changes(old, generation)}")
+        if needs_new_workers(old.config, config):
+            self.renew_workers()
+        for child in self.children.values():     # retired ones judge by it too
+            child.tell(Swap(), (memory,))
+        return True
+
+    def renew_workers(self) -> None:
+        """A new worker on each slot, and none on the slots that are too many."""
+        for slot in self.slots[self.count:]:
+            slot.set_timer(None)
+            for child in (slot.current, slot.next):
+                if child is not None:
+                    self.retire(child)
+        del self.slots[self.count:]
+        for slot in self.slots:
+            self.replace(slot)
 
     # Signals and endings
 
@@ -249,38 +320,43 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGQUIT, self.drain)
         loop.add_signal_handler(signal.SIGINT, self.stop)
         loop.add_signal_handler(signal.SIGUSR1, self.reopen)
-        loop.add_signal_handler(
-            signal.SIGHUP, say, "reload is not available in this version")
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
 
     def reopen(self) -> None:
-        for slot in self.slots:
-            slot.tell(Reopen())
+        for child in self.children.values():
+            child.tell(Reopen())
 
     def drain(self) -> None:
         if self.state is not State.SERVING:
             self.stop()
             return
         self.state = State.DRAINING
-        self.end(Drain(self.config.drain_timeout), self.config.drain_timeout + GRACE_S)
+        self.end_all(Drain(self.config.drain_timeout),
+                     self.config.drain_timeout + GRACE_S)
 
     def stop(self) -> None:
         if self.state is not State.STOPPING:
             self.state = State.STOPPING
-            self.end(Stop(), GRACE_S)
+            self.end_all(Stop(), GRACE_S)
 
-    def end(self, message: Message, seconds: float) -> None:
-        """Tells every worker, and kills those that are still there after `seconds`."""
-        self.close_listeners()               # held open they would still take callers
-        loop = asyncio.get_running_loop()
+    def end_all(self, message: Message, seconds: float) -> None:
+        self.doors.close()                   # held open they would still take callers
         for slot in self.slots:
-            slot.tell(message)
-            slot.set_timer(loop.call_later(seconds, self.kill, slot))
-        if all(slot.child is None for slot in self.slots):
+            slot.set_timer(None)
+        for child in self.children.values():
+            if not (child.retired and isinstance(message, Drain)):
+                self.end(child, message, seconds)
+        if not self.children:
             self.over.set()
 
+    def end(self, child: Child, message: Message, seconds: float) -> None:
+        """Tells a worker to end, and kills it where it is still there after that."""
+        child.tell(message)
+        loop = asyncio.get_running_loop()
+        child.set_timer(loop.call_later(seconds, self.kill, child))
+
     def print_banner(self) -> None:
-        addresses = " and ".join(
-            show_address(bound_address(sock)) for sock in self.slots[0].listeners)
+        addresses = " and ".join(map(show_address, self.doors.bound()))
         line = (f"cutthrough {cutthrough.__version__} listening on {addresses}, "
                 f"{len(self.slots)} workers, {self.loop_name}")
         if self.config.demonstration:
@@ -289,24 +365,14 @@ class Supervisor:
             os.write(2, f"{line}\n".encode())
 
 
-def cause(returncode: int) -> str:
-    """Names how a child ended: `signal SIGKILL` or `status 1`."""
-    if returncode >= 0:
-        return f"status {returncode}"
-    try:
-        return f"signal {signal.Signals(-returncode).name}"
-    except ValueError:                       # the real-time ones have no name
-        return f"signal {-returncode}"
+def validate(generation: Generation) -> None:
+    """Compiles the policy, as each worker will. Raises PolicyError."""
 
 
-def worker_environment() -> dict[str, str]:
-    """Returns our environment, able to import this package, and without secrets."""
-    environ = {name: value for name, value in os.environ.items()
-               if name not in map(variable_name, SECRETS)}
-    package = os.path.dirname(os.path.dirname(os.path.abspath(cutthrough.__file__)))
-    before = environ.get("PYTHONPATH")
-    environ["PYTHONPATH"] = f"{package}{os.pathsep}{before}" if before else package
-    return environ
+def describe(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename or 'cannot open'}: {error.strerror or error}"
+    return str(error)
 
 
 def raise_nofile() -> None:
@@ -326,6 +392,6 @@ def check_log(path: str) -> None:
             raise ConfigError(path, "access_log", error.strerror or "") from None
 
 
-def run(config: Config) -> int:
-    """Runs the program with this configuration; returns its exit status."""
-    return asyncio.run(Supervisor(config).run())
+def run(config: Config, policy: Policy, read: Reader) -> int:
+    """Runs the program; `read` is for reloads. Returns the exit status."""
+    return asyncio.run(Supervisor(config, policy, read).run())

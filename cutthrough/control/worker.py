@@ -15,11 +15,13 @@ import psutil
 
 from cutthrough.config import Config
 from cutthrough.control.accesslog import AccessLog
+from cutthrough.control.generation import Generation
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
 from cutthrough.net.poller import Poller
 from cutthrough.net.resolver import Resolver
 from cutthrough.policy.snapshot import Snapshot
+from cutthrough.policy.source import Policy
 from cutthrough.session.client import Context, Journal
 from cutthrough.session.counters import Page
 from cutthrough.session.session import Door, close_all, close_idle
@@ -35,7 +37,7 @@ LOOK_AGAIN = 0.02
 
 
 class Worker:
-    """Serves `listeners` as `config` says.
+    """Serves `listeners` as `config` and `policy` say, of generation `number`.
 
     `counters` is PAGE_BYTES bytes of writable memory that others may read meanwhile.
     """
@@ -43,18 +45,25 @@ class Worker:
     def __init__(
         self,
         config: Config,
+        policy: Policy | None = None,
         *,
+        number: int = 1,
         slot: int,
         listeners: Sequence[socket.socket],
         counters: memoryview | None = None,
     ) -> None:
-        self.config = config
+        self.generation = Generation(number, config, policy or Policy())
         self.slot = slot
         self._listeners = listeners
+        self._bound = [one.getsockname()[:2] for one in listeners]
         self._counters = counters
         self._acceptors: list[Acceptor] = []
         self._log: AccessLog | None = None
         self._running = False
+
+    @property
+    def config(self) -> Config:
+        return self.generation.config
 
     async def start(self) -> None:
         """Begins to accept. Raises OSError if the access log cannot be opened."""
@@ -77,10 +86,36 @@ class Worker:
         self.context = Context(
             poller=self.poller,
             upstreams=self.upstreams,
-            snapshot=self._snapshot(),
             journal=self._log or Journal(),
             page=self.page,
             resolver=self.resolver,
+            origin=config.origin.removeprefix("http://"),
+            via=config.via,
+        )
+        self._configure(self.generation)
+        self.poller.attach(loop, self._on_fault)
+        door = Door(self.context)
+        self._acceptors = [Acceptor(self.poller, one, door) for one in self._listeners]
+        self._running = True
+
+    def swap(self, generation: Generation) -> None:
+        """Takes over what a running worker can; requests keep what they began with.
+
+        Raises ValueError where it cannot be compiled, and then nothing has changed.
+        """
+        if self._running:
+            self._configure(generation)
+
+    def _configure(self, generation: Generation) -> None:
+        config = generation.config
+        snapshot = self._snapshot(generation)
+        self.upstreams.configure(
+            config.upstream_idle,
+            config.upstream_idle_per_origin,
+            config.upstream_idle_timeout,
+        )
+        self.context.configure(
+            snapshot,
             timeouts={
                 name: getattr(config, name)
                 for name in config.__struct_fields__
@@ -93,21 +128,15 @@ class Worker:
             max_body=config.max_body,
             max_connections=config.max_connections or most_connections(),
             splice=config.splice,
-            origin=config.origin.removeprefix("http://"),
-            via=config.via,
         )
-        self.poller.attach(loop, self._on_fault)
-        door = Door(self.context)
-        self._acceptors = [Acceptor(self.poller, one, door) for one in self._listeners]
-        self._running = True
+        self.generation = generation
 
-    def _snapshot(self) -> Snapshot:
-        config = self.config
-        own = [one.getsockname()[:2] for one in self._listeners]
+    def _snapshot(self, generation: Generation) -> Snapshot:
+        config = generation.config
         hosts = own_hosts()
-        own += [
+        own = self._bound + [
             (address, port)
-            for host, port in own
+            for host, port in self._bound
             if host in ("0.0.0.0", "::")
             for address in hosts
         ]
@@ -117,6 +146,7 @@ class Worker:
             connect_ports=config.allowed_ports or None,
             own_addresses=own,
             own_hosts=hosts,
+            generation=generation.number,
         )
 
     def _on_fault(self, fault: BaseException) -> None:

@@ -36,6 +36,20 @@ def listen(address: Address, sockets: int = 1) -> list[socket.socket]:
         return group
 
 
+def join(group: list[socket.socket], sockets: int) -> list[socket.socket]:
+    """Opens `sockets` more on the address of a group that `listen` made.
+
+    Returned apart, the group as it was. Raises OSError, and then leaves nothing open.
+    """
+    with contextlib.ExitStack() as opened:
+        bound = bound_address(group[0])
+        more = [opened.enter_context(_bind(bound, shared=True)) for _ in range(sockets)]
+        for member in more:
+            member.listen(BACKLOG)
+        opened.pop_all()
+        return more
+
+
 def _bind(address: Address, *, shared: bool) -> socket.socket:
     # Numeric: it turns the zone of fe80::1%eth0 into a number, and asks no resolver.
     family, kind, protocol, _, where = socket.getaddrinfo(

@@ -17,10 +17,16 @@ class Context:
         *,
         poller: Poller,
         upstreams: Upstreams,
-        snapshot: Snapshot,
         journal: Any,
         page: Page,
         resolver: Resolver,
+        origin: str,
+        via: str,
+    ) -> None: ...
+    def configure(
+        self,
+        snapshot: Snapshot,
+        *,
         timeouts: Mapping[str, float],
         lifetime: float,
         max_line: int,
@@ -29,7 +35,5 @@ class Context:
         max_body: int,
         max_connections: int,
         splice: bool,
-        origin: str,
-        via: str,
     ) -> None: ...
     def start_draining(self) -> None: ...

@@ -43,26 +43,17 @@ cdef class Journal:
 
 cdef class Context:
 
-    def __init__(self, *, Poller poller, Upstreams upstreams, Snapshot snapshot,
-                 Journal journal, Page page, resolver, timeouts, lifetime, max_line,
-                 max_head, max_fields, max_body, max_connections, splice, origin, via):
-        """`timeouts`: seconds by the names in the table of states. `origin`: host:port for
-        requests in origin form, or "". `resolver`: see net.resolver."""
+    def __init__(self, *, Poller poller, Upstreams upstreams, Journal journal, Page page,
+                 resolver, origin, via):
+        """`origin`: host:port for requests in origin form, or "". `resolver`: see
+        net.resolver. `configure` says the rest, before the first connection."""
         cdef bytes text
         self.poller = poller
         self.upstreams = upstreams
-        self.snapshot = snapshot
         self.journal = journal
         self.page = page
         self.counters = page.c
         self.resolver = resolver
-        for number, row in enumerate(TABLE):
-            self.timeout_ms[number] = int(timeouts.get(row.timeout, 0) * 1000)
-        self.lifetime_ms = int(lifetime * 1000)
-        self.limits = HeadLimits(max_line, max_head, max_fields)
-        self.most_body = max_body
-        self.most_clients = max_connections
-        self.may_splice = splice
         if origin:
             text = origin.encode()
             if parse_authority(&self.origin, text, len(text), 80) != 0:
@@ -73,6 +64,21 @@ cdef class Context:
             raise ValueError("the pseudonym has more than 64 bytes")
         memcpy(self.pseudonym, <char *>text, len(text))
         self.pseudonym_len = len(text)
+
+    def configure(self, Snapshot snapshot, *, timeouts, lifetime, max_line, max_head,
+                  max_fields, max_body, max_connections, splice):
+        """Takes over what a reload may change; a request keeps the snapshot it has.
+
+        `timeouts`: seconds by the names in the table of states. Deadlines that are
+        running stay until something moves."""
+        self.snapshot = snapshot
+        for number, row in enumerate(TABLE):
+            self.timeout_ms[number] = int(timeouts.get(row.timeout, 0) * 1000)
+        self.lifetime_ms = int(lifetime * 1000)
+        self.limits = HeadLimits(max_line, max_head, max_fields)
+        self.most_body = max_body
+        self.most_clients = max_connections
+        self.may_splice = splice
 
     cdef const char *date(self) noexcept:
         cdef linux.timespec now

@@ -13,10 +13,13 @@ from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, try_re
 cdef class Upstreams(StreamOwner):
 
     def __init__(self, most, most_per_key, timeout):
-        """Keeps at most `most` connections, `most_per_key` for one origin, each for
-        `timeout` seconds."""
         self.newest = {}
         self.counts = {}
+        self.configure(most, most_per_key, timeout)
+
+    def configure(self, most, most_per_key, timeout):
+        """Keeps at most `most` connections, `most_per_key` for one origin, each for
+        `timeout` seconds: those that are parked from now on."""
         self.most = most
         self.most_per_key = most_per_key
         self.timeout_ms = int(timeout * 1000)

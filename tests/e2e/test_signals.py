@@ -200,7 +200,7 @@ def test_workers_do_not_outlive_their_supervisor(start_proxy, make_origin, dial)
 def test_sighup_does_not_end_the_proxy(start_proxy, make_origin, dial):
     proxy = start_proxy()
     proxy.signal(signal.SIGHUP)
-    wait_until(lambda: "reload" in proxy.stderr(), "a word about it")
+    wait_until(lambda: "generation 2" in proxy.stderr(), "a word about it")
     assert dial(proxy).get(make_origin().url()).status == 200
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.support.wait import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 BANNER = re.compile(r"^cutthrough (\S+) listening on .*$", re.MULTILINE)
+RELOADED = re.compile(r"^cutthrough: (reload refused.*|generation .*)\n", re.MULTILINE)
 ADDRESS = re.compile(r"(\d+\.\d+\.\d+\.\d+|\[[0-9a-f:]+\]):(\d+)")
 
 #: A worker keeps at most so many descriptors of free pipes for the next bulk relay;
@@ -67,19 +69,28 @@ class Proxy:
         command: tuple[str, ...] = ("-m", "cutthrough", "serve"),
         user: bool = True,
         env: dict[str, str] | None = None,
+        config: str | None = None,
     ) -> None:
+        """`config`: the text of a file, then the only source; see `configure`."""
         directory.mkdir(parents=True, exist_ok=True)
         self.log_path = directory / "access.log"
         self._stderr = directory / "stderr"
         self._mark = 0
         self._since = 0.0
         self.baseline: dict[int, Counter[str]] = {}
-        argv = [sys.executable, *command, "--listen", "127.0.0.1:0", "--loop", loop]
-        argv += ["--access-log", str(self.log_path), "--access-log-format", "json"]
-        if user:
-            argv += ["--user", USER, "--password", PASSWORD]
-        if "--workers" not in flags:
-            argv += ["--workers", "1"]
+        self._loop = loop
+        self._config = directory / "cutthrough.toml"
+        argv = [sys.executable, *command]
+        if config is not None:
+            self.write_config(config)
+            argv += ["-c", str(self._config)]
+        else:
+            argv += ["--listen", "127.0.0.1:0", "--loop", loop]
+            argv += ["--access-log", str(self.log_path), "--access-log-format", "json"]
+            if user:
+                argv += ["--user", USER, "--password", PASSWORD]
+            if "--workers" not in flags:
+                argv += ["--workers", "1"]
         with open(directory / "stdout", "wb") as out, open(self._stderr, "wb") as err:
             self.process = subprocess.Popen(
                 [*argv, *flags],
@@ -108,6 +119,28 @@ class Proxy:
 
     def __exit__(self, *exc: object) -> None:
         self.stop()
+
+    # -- configuration
+
+    def write_config(self, text: str) -> None:
+        """Writes the file: `text`, and what every test needs where it is silent."""
+        usual = {
+            "listen": ["127.0.0.1:0"], "loop": self._loop, "workers": 1,
+            "access_log": str(self.log_path), "access_log_format": "json",
+            "user": USER, "password": PASSWORD,
+        }
+        said = tomllib.loads(text)
+        lines = [f"{key} = {json.dumps(value)}\n"
+                 for key, value in usual.items() if key not in said]
+        self._config.write_text("".join(lines) + text)
+
+    def reload(self, text: str) -> str:
+        """Writes the file anew and asks for a reload; returns the line that tells."""
+        self.write_config(text)
+        seen = len(RELOADED.findall(self.stderr()))
+        self.signal(signal.SIGHUP)
+        wait_until(lambda: len(RELOADED.findall(self.stderr())) > seen, self.stderr)
+        return RELOADED.findall(self.stderr())[-1]
 
     # -- clients
 

@@ -1,0 +1,114 @@
+"""Worker processes, as their parent sees them: a child, and the slot it stands in.
+
+A slot is a place among the workers. It has one child that serves, and while that one is
+being replaced a second that is about to. A child that has been told to finish has left
+its slot, and is `retired` until it is reaped.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import cutthrough
+from cutthrough.config import SECRETS, variable_name
+from cutthrough.control.channel import Channel, Message
+from cutthrough.control.process import SIGNALS
+
+
+class Child:
+    """One worker process, from its spawn until it is reaped.
+
+    `page` is the number of its counters page, its alone while it lives.
+    """
+
+    def __init__(self, slot: "Slot", page: int, now: float) -> None:
+        self.slot = slot
+        self.page = page
+        self.started_at = now
+        self.channel, self._theirs = Channel.pair()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ready = False
+        self.retired = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid if self.process is not None else 0
+
+    def spawn(self, inherited: tuple[int, ...]) -> None:
+        """Starts the process with these descriptors. Raises OSError."""
+        # Until the worker has its own handlers these signals wait: a Ctrl-C must not
+        # find Python's. A blocked signal stays blocked through exec, and pending.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            # -P: a directory from which the proxy is started shadows no module.
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "cutthrough.control.process",
+                 str(self._theirs.fileno())],
+                stdin=subprocess.DEVNULL, env=worker_environment(),
+                pass_fds=(self._theirs.fileno(), *inherited))
+        except BaseException:
+            self.channel.close()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            self._theirs.close()
+
+    def set_timer(self, timer: asyncio.TimerHandle | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = timer
+
+    def tell(self, message: Message, fds: tuple[int, ...] = ()) -> None:
+        self.channel.send(message, fds)
+
+    def reaped(self, status: int) -> int:
+        """Takes the status of waitpid(2); returns it as `returncode` would be."""
+        assert self.process is not None
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        self.set_timer(None)
+        self.channel.close()
+        return self.process.returncode
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+
+
+class Slot:
+    """One worker's place: processes come and go."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.current: Child | None = None
+        self.next: Child | None = None       # will take over when it is ready
+        self.proven = False                  # some worker of this slot got ready
+        self.died_young = 0                  # how many in a row
+        self._timer: asyncio.TimerHandle | None = None    # back-off
+
+    def set_timer(self, timer: asyncio.TimerHandle | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = timer
+
+
+def worker_environment() -> dict[str, str]:
+    """Returns our environment, able to import this package, and without secrets."""
+    environ = {name: value for name, value in os.environ.items()
+               if name not in map(variable_name, SECRETS)}
+    package = os.path.dirname(os.path.dirname(os.path.abspath(cutthrough.__file__)))
+    before = environ.get("PYTHONPATH")
+    environ["PYTHONPATH"] = f"{package}{os.pathsep}{before}" if before else package
+    return environ
+
+
+def cause(returncode: int) -> str:
+    """Names how a child ended: `signal SIGKILL` or `status 1`."""
+    if returncode >= 0:
+        return f"status {returncode}"
+    try:
+        return f"signal {signal.Signals(-returncode).name}"
+    except ValueError:                       # the real-time ones have no name
+        return f"signal {-returncode}"

@@ -1,0 +1,88 @@
+"""A generation: one configuration and one policy, read together and validated.
+
+The supervisor reads the files once and writes what they said into sealed memory, which
+every worker of the generation reads: one that is respawned later reads the same, and
+not what the files say by then. Secrets go this way too, and never by argument or
+environment, where others can read them.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable
+
+import msgspec
+
+from cutthrough.config import OPTIONS, SECRETS, Config
+from cutthrough.policy.source import Policy
+from cutthrough.values import show_value
+
+# What a running worker takes over; all else is fixed when a worker begins.
+SWAPPED = frozenset((
+    "user", "password", "password_file", "address_floor", "connect_ports", "splice",
+    "head_timeout", "body_timeout", "connect_timeout", "response_timeout",
+    "idle_timeout", "half_closed_timeout", "keepalive_timeout", "linger_timeout",
+    "lifetime", "drain_timeout", "max_line", "max_head", "max_fields", "max_body",
+    "max_connections", "upstream_idle", "upstream_idle_per_origin",
+    "upstream_idle_timeout",
+))
+
+
+class Generation(msgspec.Struct, frozen=True):
+    number: int
+    config: Config
+    policy: Policy
+
+
+# Reads every source anew. Raises ConfigError, PolicyError or OSError.
+Reader = Callable[[], tuple[Config, Policy]]
+
+
+def to_memory(generation: Generation) -> int:
+    """Returns a descriptor of sealed memory that `from_memory` reads; the caller's."""
+    data = msgspec.msgpack.encode(generation)
+    fd = os.memfd_create("cutthrough-generation", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with open(fd, "wb", closefd=False) as file:
+            file.write(data)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK
+                    | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def from_memory(fd: int) -> Generation:
+    """Reads a generation; the descriptor stays its owner's, and so does its offset."""
+    data = os.pread(fd, os.fstat(fd).st_size, 0)
+    return msgspec.msgpack.decode(data, type=Generation)
+
+
+def changed_options(old: Config, new: Config) -> list[str]:
+    return [name for name in OPTIONS if getattr(old, name) != getattr(new, name)]
+
+
+def needs_new_workers(old: Config, new: Config) -> bool:
+    return not SWAPPED.issuperset(changed_options(old, new))
+
+
+def show_changes(old: Generation, new: Generation) -> str:
+    """Says in one line what differs, secrets by name only (R37)."""
+    said = []
+    for name in changed_options(old.config, new.config):
+        if name in SECRETS:
+            said.append(name)
+            continue
+        kind = OPTIONS[name].kind
+        was, now = (show_value(kind, getattr(g.config, name)) for g in (old, new))
+        said.append(f"{name} {was or '(none)'} -> {now or '(none)'}")
+    if old.policy.rules != new.policy.rules or old.policy.default != new.policy.default:
+        gone = len(set(old.policy.rules) - set(new.policy.rules))
+        come = len(set(new.policy.rules) - set(old.policy.rules))
+        said.append(f"rules {len(new.policy.rules)} (+{come} -{gone})")
+    if old.policy.users != new.policy.users:
+        said.append(f"users {len(new.policy.users)}")
+    if (old.policy.limits, old.policy.user_limits, old.policy.group_limits) != (
+            new.policy.limits, new.policy.user_limits, new.policy.group_limits):
+        said.append("limits")
+    return ", ".join(said) or "nothing differs"

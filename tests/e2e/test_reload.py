@@ -1,0 +1,151 @@
+"""A reload: everything is read and checked first, and no client notices."""
+
+import base64
+import signal
+import socket
+
+import psutil
+import pytest
+
+from tests.support.client import USER, build_request
+from tests.support.origin import echo
+from tests.support.proxy import Proxy
+from tests.support.wait import wait_until
+
+
+@pytest.fixture
+def start(loop_name, directory, opened):
+    """A proxy whose only source is its configuration file."""
+    return lambda text="": opened.enter_context(
+        Proxy(directory("proxy"), loop=loop_name, config=text))
+
+
+def pids(proxy) -> set[int]:
+    return {worker.pid for worker in proxy.workers()}
+
+
+def test_a_reload_is_told_in_one_line_with_what_differs(start):
+    proxy = start()
+    assert proxy.reload('head_timeout = "2s"\nmax_body = "1MiB"\n') == (
+        "generation 2: head_timeout 10s -> 2s, max_body 0 -> 1MiB")
+    assert proxy.reload('head_timeout = "2s"\nmax_body = "1MiB"\n') == (
+        "generation 3: nothing differs")
+
+
+def test_a_timeout_that_changed_holds_for_the_next_connection(start, dial):
+    proxy = start()
+    before = pids(proxy)
+    proxy.reload('head_timeout = "100ms"\n')
+    client = dial(proxy)
+    client.send(b"GET http://")
+    assert client.read_head().status == 408
+    assert pids(proxy) == before, "the worker took it over"
+
+
+def test_a_password_that_changed_is_the_only_one_that_counts(start, make_origin, dial):
+    proxy, origin = start(), make_origin()
+    client = dial(proxy)
+    assert client.get(origin.url()).status == 200
+    assert proxy.reload('password = "another"\n') == "generation 2: password"
+    assert client.get(origin.url()).status == 407, "the same connection, a new request"
+    assert dial(proxy).get(origin.url()).status == 407
+
+
+@pytest.mark.parametrize("mistake, reason", [
+    ('head_timeut = "1s"', "head_timeut: no such option; did you mean head_timeout?"),
+    ('head_timeout = "1"', "head_timeout: '1' is not a duration"),
+    ('head_timeout = ', "Invalid value"),
+    ('user = "somebody"\npassword = ""', "user: a user without a password"),
+    ('access_log = "/nonexistent/log"', "access_log"),
+    ('listen = ["192.0.2.1:1"]', "192.0.2.1:1: Cannot assign requested address"),
+])
+def test_a_mistake_changes_nothing(start, make_origin, dial, mistake, reason):
+    proxy, origin = start(), make_origin()
+    before = pids(proxy)
+    client = dial(proxy)
+    assert client.get(origin.url()).status == 200
+    proxy._config.write_text(mistake)
+    proxy.signal(signal.SIGHUP)
+    wait_until(lambda: "reload refused" in proxy.stderr(), proxy.stderr)
+    assert "reload refused, generation 1 stays: " in proxy.stderr()
+    if mistake.startswith(("head", "user")):
+        assert reason in proxy.stderr()
+    assert client.get(origin.url()).status == 200
+    assert pids(proxy) == before
+
+
+def test_new_workers_come_before_the_old_ones_go(start, make_origin, dial):
+    proxy, origin = start(), make_origin(echo)
+    before = pids(proxy)
+    tunnel = dial(proxy).tunnel(origin.authority)
+    tunnel.send(b"before")
+    assert tunnel.read_exact(6) == b"before"
+    assert proxy.reload("workers = 2\n").endswith("workers 1 -> 2")
+    wait_until(lambda: len(pids(proxy) - before) == 2, "two new workers")
+    tunnel.send(b"after")
+    assert tunnel.read_exact(5) == b"after", "the tunnel is where it was"
+    assert before < pids(proxy), "its worker waits for it"
+    tunnel.close()
+    wait_until(lambda: not before & pids(proxy), "the old worker has gone")
+
+
+def test_nobody_is_refused_while_workers_become_more_and_fewer(
+        start, make_origin, dial):
+    proxy, origin = start("workers = 4\n"), make_origin()
+    for count in (1, 3, 2):
+        proxy.reload(f"workers = {count}\n")
+        for _ in range(50):
+            assert dial(proxy).get(origin.url()).status == 200
+        wait_until(lambda count=count: len(pids(proxy)) == count, f"{count} workers")
+
+
+def test_an_address_comes_and_goes(start, make_origin, dial):
+    proxy, origin = start(), make_origin()
+    port = free_port("127.0.0.2")
+    proxy.reload(f'listen = ["127.0.0.1:0", "127.0.0.2:{port}"]\n')
+
+    def answers(host: str) -> bool:
+        try:
+            with socket.create_connection((host, port), 5) as sock:
+                sock.sendall(build_request("GET", origin.url()))
+                return sock.recv(12) == b"HTTP/1.1 200"
+        except ConnectionRefusedError:
+            return False
+
+    wait_until(lambda: answers("127.0.0.2"), "the new address")
+    assert dial(proxy).get(origin.url()).status == 200, "the old one kept its port"
+    proxy.reload('listen = ["127.0.0.1:0"]\n')
+    wait_until(lambda: not answers("127.0.0.2"), "the address is closed")
+    assert dial(proxy).get(origin.url()).status == 200
+
+
+def free_port(host: str) -> int:
+    with socket.socket() as sock:
+        sock.bind((host, 0))
+        return sock.getsockname()[1]
+
+
+def test_a_worker_that_dies_after_a_reload_is_followed_by_one_of_its_generation(
+        start, make_origin, dial):
+    proxy = start()
+    proxy.reload('password = "another"\n')
+    proxy.write_config('password = "a third one"\n')     # and no reload
+    before = pids(proxy)
+    for pid in before:
+        psutil.Process(pid).kill()
+    wait_until(lambda: pids(proxy) and not before & pids(proxy), "a new worker")
+    origin = make_origin()
+    wait_until(lambda: status(proxy, origin, "another") == 200, "it serves")
+    assert status(proxy, origin, "a third one") == 407
+
+
+def status(proxy, origin, password: str) -> int:
+    client = proxy.client()
+    try:
+        code = base64.b64encode(f"{USER}:{password}".encode()).decode()
+        client.send(build_request("GET", origin.url(), auth=f"Basic {code}"))
+        return client.read_head().status
+    except (ConnectionResetError, EOFError):
+        return 0
+    finally:
+        client.close()
