@@ -7,7 +7,7 @@ and does not need the compiled modules.
 
 import importlib
 
-__all__ = ["Config", "ConfigError", "__version__", "serve"]
+__all__ = ["Config", "ConfigError", "Decision", "Request", "__version__", "serve"]
 
 # The one place of the version: pyproject.toml and the banner read it here.
 __version__ = "0.1.0"
@@ -15,6 +15,8 @@ __version__ = "0.1.0"
 _ROOM_OF = {
     "Config": "cutthrough.config",
     "ConfigError": "cutthrough.config",
+    "Decision": "cutthrough.policy.verdicts",
+    "Request": "cutthrough.control.hook",
     "serve": "cutthrough.control.embed",
 }
 

@@ -1,0 +1,117 @@
+"""A decision in Python: the operator's own function, asked where no verdict is known.
+
+    async def decide(request: cutthrough.Request) -> cutthrough.Decision
+
+It is asked after the rules, and only about what they let pass; both must agree. One
+question at a time is asked about a user and a destination, however many requests wait
+for the answer, and so many in all. What it answers is kept for its time to live. A
+function that fails, answers something else or takes too long has refused: the door
+fails closed.
+"""
+
+import asyncio
+import importlib
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from cutthrough.policy.source import PolicyError
+from cutthrough.policy.verdicts import Decision, Verdicts
+
+log = logging.getLogger("cutthrough")
+
+# Questions under way: a hook that hangs must not gather tasks without end (R31).
+MOST_QUESTIONS = 1024
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What a hook is told. A verdict that is kept answers for every client address and
+    method: a hook that looks at these answers with ttl=0."""
+
+    user: str
+    groups: tuple[str, ...]
+    client: str                         # address, without port
+    method: str
+    host: str                           # canonical
+    port: int
+
+
+Function = Callable[[Request], Awaitable[Decision]]
+Callback = Callable[[Decision | None], None]
+
+
+def find_function(name: str) -> Function:
+    """Imports `module:function`. Raises PolicyError."""
+    module, colon, attribute = name.partition(":")
+    if not colon or not module or not attribute:
+        raise PolicyError("", "policy_hook", f"{name!r} is not module:function")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:          # whatever the operator's module raises
+        raise PolicyError("", "policy_hook", f"{name}: {error}") from error
+    if not inspect.iscoroutinefunction(found):
+        raise PolicyError("", "policy_hook", f"{name} is not an async function")
+    return found
+
+
+class Hook:
+    """Asks `function`, and keeps what it answers; of one worker and one generation."""
+
+    def __init__(
+        self, function: Function, timeout: float, entries: int = 10_000
+    ) -> None:
+        self.verdicts = Verdicts(entries)
+        self._function = function
+        self._timeout = timeout
+        self._waiting: dict[tuple[bytes, bytes], list[Callback]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.asked = 0
+        self.failures = 0
+
+    def ask(self, user: bytes, key: bytes, request: Request,
+            callback: Callback) -> None:
+        """Calls `callback` later: with the decision, or None where there is none."""
+        loop = asyncio.get_running_loop()
+        waiting = self._waiting.get((user, key))
+        if waiting is not None:
+            waiting.append(callback)
+            return
+        if len(self._waiting) >= MOST_QUESTIONS:
+            self.failures += 1
+            loop.call_soon(callback, None)
+            return
+        self._waiting[user, key] = [callback]
+        task = loop.create_task(self._decide(user, key, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _decide(self, user: bytes, key: bytes, request: Request) -> None:
+        decision = None
+        try:
+            self.asked += 1
+            answer = await asyncio.wait_for(self._function(request), self._timeout)
+            if not isinstance(answer, Decision):
+                raise TypeError(f"a Decision is asked for, not {type(answer).__name__}")
+            decision = answer
+            now_ms = int(asyncio.get_running_loop().time() * 1000)
+            self.verdicts.keep(user, key, decision, now_ms)
+        except Exception as error:      # the operator's code: it may raise anything
+            self._tell(error)
+        finally:
+            for callback in self._waiting.pop((user, key), ()):
+                callback(decision)
+
+    def _tell(self, error: Exception) -> None:
+        self.failures += 1
+        if self.failures & (self.failures - 1) == 0:     # the 1st, 2nd, 4th, 8th …
+            log.error("the policy hook failed (%d so far): %s: %s", self.failures,
+                      type(error).__name__, error or "no answer in time")
+
+    async def close(self) -> None:
+        """Ends what is under way; those who wait are not called any more."""
+        self._waiting.clear()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,17 @@
+class Decision:
+    allow: bool
+    reason: str
+    ttl: float
+    limits: str
+    def __init__(
+        self, allow: bool, reason: str = "", ttl: float = 0.0, limits: str = ""
+    ) -> None: ...
+
+class Verdicts:
+    hits: int
+    def __init__(self, bound: int = 10000) -> None: ...
+    def keep(
+        self, user: bytes, key: bytes, decision: Decision, now_ms: int
+    ) -> None: ...
+    def get(self, user: bytes, key: bytes, now_ms: int) -> Decision | None: ...
+    def __len__(self) -> int: ...

@@ -1,0 +1,60 @@
+"""What a hook decided: exact in what it may say, kept for as long as it said."""
+
+import math
+
+import pytest
+
+from cutthrough.policy.verdicts import Decision, Verdicts
+
+KEY = b"example.com\x01\xbb"
+
+
+@pytest.mark.parametrize("allow", [None, 1, 0, "yes", object()])
+def test_only_true_and_false_are_answers(allow):
+    with pytest.raises(TypeError):
+        Decision(allow)
+
+
+@pytest.mark.parametrize("reason", [
+    "x" * 65, "two\nlines", "\x1b[31m", "caf\xe9", "\x00"])
+def test_a_reason_cannot_forge_a_log_line(reason):
+    with pytest.raises(ValueError, match="reason"):
+        Decision(False, reason)
+
+
+@pytest.mark.parametrize("ttl", [-1, math.nan, math.inf, 86401])
+def test_a_time_to_live_is_bounded(ttl):
+    with pytest.raises(ValueError, match="ttl"):
+        Decision(True, ttl=ttl)
+
+
+def test_a_verdict_is_of_one_user_and_one_destination_for_its_time():
+    kept = Verdicts()
+    kept.keep(b"alice", KEY, Decision(True, "listed", ttl=2), 1000)
+    assert kept.get(b"alice", KEY, 2999).reason == "listed"
+    assert kept.get(b"alice", KEY, 3000) is None
+    assert kept.get(b"bob", KEY, 1000) is None
+    assert kept.get(b"alice", b"example.com\x00\x50", 1000) is None
+    assert kept.hits == 1
+
+
+def test_no_time_to_live_keeps_nothing_and_forgets_what_was():
+    kept = Verdicts()
+    kept.keep(b"alice", KEY, Decision(True, ttl=60), 0)
+    kept.keep(b"alice", KEY, Decision(False), 0)
+    assert kept.get(b"alice", KEY, 0) is None and len(kept) == 0
+
+
+def test_one_object_may_be_the_answer_for_ever():
+    kept, yes = Verdicts(), Decision(True, ttl=1)
+    kept.keep(b"alice", KEY, yes, 0)
+    kept.keep(b"bob", KEY, yes, 5000)
+    assert kept.get(b"alice", KEY, 1500) is None
+
+
+def test_the_oldest_goes_first():
+    kept = Verdicts(2)
+    for name in (b"a", b"b", b"c"):
+        kept.keep(name, KEY, Decision(True, ttl=60), 0)
+    assert [kept.get(name, KEY, 1) is not None for name in (b"a", b"b", b"c")] == [
+        False, True, True]

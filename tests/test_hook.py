@@ -1,0 +1,102 @@
+"""A decision in Python: asked once for all who wait, and closed when it fails."""
+
+import asyncio
+import sys
+
+import pytest
+
+from cutthrough import Decision, Request
+from cutthrough.control.hook import MOST_QUESTIONS, Hook, find_function
+from cutthrough.policy.source import PolicyError
+
+KEY = b"example.com\x01\xbb"
+QUESTION = Request(user="alice", groups=(), client="127.0.0.1", method="CONNECT",
+                   host="example.com", port=443)
+
+
+async def ask(hook: Hook, times: int = 1, user: bytes = b"alice") -> list:
+    loop = asyncio.get_running_loop()
+    answers = [loop.create_future() for _ in range(times)]
+    for answer in answers:
+        hook.ask(user, KEY, QUESTION, answer.set_result)
+    return await asyncio.wait_for(asyncio.gather(*answers), 10)
+
+
+async def test_all_who_wait_get_the_answer_to_one_question():
+    asked = []
+
+    async def decide(request):
+        asked.append(request)
+        await asyncio.sleep(0)
+        return Decision(True, ttl=60)
+
+    hook = Hook(decide, 1)
+    answers = await ask(hook, 5)
+    assert [answer.allow for answer in answers] == [True] * 5
+    assert asked == [QUESTION]
+    now_ms = int(asyncio.get_running_loop().time() * 1000)
+    assert hook.verdicts.get(b"alice", KEY, now_ms).allow
+
+
+async def fails(request):
+    raise KeyError("alice")
+
+
+async def answers_something_else(request):
+    return True
+
+
+async def takes_too_long(request):
+    await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize("function", [fails, answers_something_else, takes_too_long])
+async def test_a_hook_that_fails_has_refused(function, caplog):
+    hook = Hook(function, 0.01)
+    assert await ask(hook) == [None]
+    assert hook.failures == 1 and len(hook.verdicts) == 0
+    assert "the policy hook failed" in caplog.text
+
+
+async def test_failures_do_not_flood_the_log(caplog):
+    hook = Hook(fails, 1)
+    for _ in range(20):
+        await ask(hook)
+    assert len(caplog.records) == 5, "the 1st, 2nd, 4th, 8th and 16th"
+
+
+async def test_questions_under_way_are_bounded():
+    hook = Hook(takes_too_long, 60)
+    for number in range(MOST_QUESTIONS):
+        hook.ask(b"%d" % number, KEY, QUESTION, lambda answer: None)
+    assert await ask(hook) == [None]
+    await hook.close()
+
+
+async def test_nobody_is_called_after_the_end():
+    called = []
+    hook = Hook(takes_too_long, 60)
+    hook.ask(b"alice", KEY, QUESTION, called.append)
+    await asyncio.sleep(0)
+    await hook.close()
+    assert called == []
+
+
+@pytest.mark.parametrize("name, reason", [
+    ("nothing", "is not module:function"),
+    (":f", "is not module:function"),
+    ("no_such_module_here:f", "No module named"),
+    ("os:no_such_function", "has no attribute"),
+    ("os:getcwd", "is not an async function"),
+])
+def test_a_hook_that_cannot_be_used_is_told_at_the_start(name, reason):
+    with pytest.raises(PolicyError, match=reason):
+        find_function(name)
+
+
+def test_a_module_that_fails_on_import_is_told_by_its_reason(tmp_path, monkeypatch):
+    (tmp_path / "broken_hook.py").write_text("raise RuntimeError('no database')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PolicyError, match="no database"):
+        find_function("broken_hook:decide")
+    assert "broken_hook" not in sys.modules
