@@ -13,6 +13,7 @@ import cutthrough
 from cutthrough.config import (
     Config,
     ConfigError,
+    Setting,
     Settings,
     add_flags,
     build,
@@ -58,12 +59,14 @@ def version() -> str:
 class Sources:
     """Where this command line's options come from; read anew at each reload.
 
-    `origin`: where requests in origin form go unless a source says so.
+    `origin`: where requests in origin form go unless a source says so. `listen`:
+    addresses that the service manager has opened; they stand for the option.
     """
 
     def __init__(self, given: argparse.Namespace, origin: str = "") -> None:
         self._given = given
         self._origin = origin
+        self.listen: tuple[tuple[str, int], ...] = ()
         self._via = ""
 
     def settings(self) -> Settings:
@@ -73,6 +76,8 @@ class Sources:
         settings = gather(vars(given), os.environ, file)
         if self._origin and settings["origin"].source == "default":
             settings["origin"] = settings["origin"]._replace(value=self._origin)
+        if self.listen:
+            settings["listen"] = Setting(self.listen, "LISTEN_FDS", "listen")
         return settings
 
     def read(self) -> tuple[Config, Policy]:
@@ -127,12 +132,11 @@ def demonstrate(argv: Sequence[str]) -> int:
 
 
 def run(sources: Sources) -> int:
-    config, policy = sources.read()
     # Here, so that the other verbs do without asyncio and the compiled modules.
     from cutthrough.control.supervisor import run as run_supervisor
 
     try:
-        return run_supervisor(config, policy, sources.read)
+        return run_supervisor(sources)
     except OSError as error:
         print(f"cutthrough: {error.filename or 'cannot start'}: "
               f"{error.strerror or error}", file=sys.stderr)

@@ -9,6 +9,7 @@ environment, where others can read them.
 import fcntl
 import os
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -35,6 +36,15 @@ class Generation(msgspec.Struct, frozen=True):
 
 # Reads every source anew. Raises ConfigError, PolicyError or OSError.
 Reader = Callable[[], tuple[Config, Policy]]
+
+
+class Sources(Protocol):
+    """Where configuration and policy come from. `listen`, where it is not empty, stands
+    for the option: sockets that somebody else has opened."""
+
+    listen: tuple[tuple[str, int], ...]
+
+    def read(self) -> tuple[Config, Policy]: ...
 
 
 def to_memory(generation: Generation) -> int:

@@ -48,7 +48,7 @@ def find_function(name: str) -> Function:
     if not colon or not module or not attribute:
         raise PolicyError("", "policy_hook", f"{name!r} is not module:function")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        found: Function = getattr(importlib.import_module(module), attribute)
     except Exception as error:          # whatever the operator's module raises
         raise PolicyError("", "policy_hook", f"{name}: {error}") from error
     if not inspect.iscoroutinefunction(found):

@@ -18,7 +18,6 @@ once the new one is ready.
 import asyncio
 import contextlib
 import os
-import resource
 import signal
 import time
 from enum import Enum
@@ -40,11 +39,21 @@ from cutthrough.control.doors import Doors
 from cutthrough.control.generation import (
     Generation,
     Reader,
+    Sources,
     needs_new_workers,
     show_changes,
     to_memory,
 )
 from cutthrough.control.process import choose_loop
+from cutthrough.control.start import check_log, describe, raise_nofile, say, validate
+from cutthrough.control.systemd import (
+    notify,
+    notify_reloading,
+    take_listeners,
+    watchdog_seconds,
+)
+from cutthrough.control.upgrade import Predecessor, Successor
+from cutthrough.net.listener import bound_address
 from cutthrough.policy.source import Policy, PolicyError
 from cutthrough.values import show_address
 
@@ -60,19 +69,15 @@ GRACE_S = 2.0
 State = Enum("State", "STARTING SERVING DRAINING STOPPING")
 
 
-def say(line: str) -> None:
-    """Writes one line to standard error; whoever read it may be gone."""
-    with contextlib.suppress(OSError):
-        os.write(2, f"cutthrough: {line}\n".encode())
-
-
 class Supervisor:
     """One run of the program: `run` returns its exit status.
 
-    `read` makes the configuration and the policy anew, for a reload.
+    `read` makes the configuration and the policy anew, for a reload. `predecessor` is
+    the program whose place we take.
     """
 
-    def __init__(self, config: Config, policy: Policy, read: Reader) -> None:
+    def __init__(self, config: Config, policy: Policy, read: Reader,
+                 doors: Doors, predecessor: Predecessor | None = None) -> None:
         self.generation = Generation(1, config, policy)
         self.read = read
         self.state = State.STARTING
@@ -80,7 +85,9 @@ class Supervisor:
         self.loop_name = ""
         self.slots: list[Slot] = []
         self.children: dict[int, Child] = {}     # by process id, until reaped
-        self.doors = Doors()
+        self.doors = doors
+        self.predecessor = predecessor
+        self.successor: Successor | None = None
         self.counters = -1
         self.memory = -1                     # of the generation
         self.over = asyncio.Event()
@@ -180,8 +187,24 @@ class Supervisor:
                 self.retire(old)
         if self.state is State.STARTING and all(
                 slot.current is not None and slot.current.ready for slot in self.slots):
-            self.state = State.SERVING
-            self.print_banner()
+            self.begin_serving()
+
+    def begin_serving(self) -> None:
+        self.state = State.SERVING
+        self.print_banner()
+        if self.predecessor is not None:
+            self.predecessor.say_serving()
+        notify("READY=1", f"MAINPID={os.getpid()}", f"STATUS={self.status_line()}")
+        self.feed_watchdog()
+
+    def feed_watchdog(self) -> None:
+        seconds = watchdog_seconds()
+        if seconds and self.state in (State.SERVING, State.DRAINING):
+            notify("WATCHDOG=1", patience=0)
+            asyncio.get_running_loop().call_later(seconds, self.feed_watchdog)
+
+    def status_line(self) -> str:
+        return f"generation {self.generation.number}, {len(self.slots)} workers"
 
     def retire(self, child: Child) -> None:
         """Lets a child that has left its slot finish what it has in hand."""
@@ -201,6 +224,8 @@ class Supervisor:
             if pid == 0:
                 return
             child = self.children.pop(pid, None)
+            if self.successor is not None and pid == self.successor.process.pid:
+                self.successor.process.returncode = os.waitstatus_to_exitcode(status)
             if child is not None:
                 self.on_death(child, child.reaped(status))
 
@@ -270,8 +295,15 @@ class Supervisor:
 
     def reload(self) -> bool:
         """Takes over what the files say now; on any error all stays as it is."""
-        if self.state is not State.SERVING:
+        if self.state is not State.SERVING or self.successor is not None:
+            say("reload refused: not while starting, upgrading or ending")
             return False
+        notify_reloading()
+        done = self.take_generation()
+        notify("READY=1", f"STATUS={self.status_line()}")
+        return done
+
+    def take_generation(self) -> bool:
         number = self.generation.number + 1
         try:
             config, policy = self.read()
@@ -321,6 +353,25 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGINT, self.stop)
         loop.add_signal_handler(signal.SIGUSR1, self.reopen)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
+        loop.add_signal_handler(signal.SIGUSR2, self.upgrade)
+
+    def upgrade(self) -> None:
+        """Starts our successor; when it serves, we drain."""
+        if self.state is not State.SERVING or self.successor is not None:
+            say("upgrade refused: not while starting, upgrading or ending")
+        elif os.getpid() == 1:
+            say("upgrade refused: the container ends with its process 1; replace that")
+        else:
+            try:
+                self.successor = Successor(
+                    self.doors.all(), self.doors.activated, self.drain,
+                    self.on_no_successor)
+            except OSError as error:
+                say(f"upgrade refused: {describe(error)}")
+
+    def on_no_successor(self, reason: str) -> None:
+        self.successor = None
+        say(f"upgrade failed, we serve on: {reason}")
 
     def reopen(self) -> None:
         for child in self.children.values():
@@ -331,6 +382,11 @@ class Supervisor:
             self.stop()
             return
         self.state = State.DRAINING
+        if self.successor is None:
+            notify("STOPPING=1", "STATUS=draining")
+        else:
+            say(f"pid {self.successor.process.pid} serves; we drain")
+            self.successor.close()
         self.end_all(Drain(self.config.drain_timeout),
                      self.config.drain_timeout + GRACE_S)
 
@@ -365,33 +421,14 @@ class Supervisor:
             os.write(2, f"{line}\n".encode())
 
 
-def validate(generation: Generation) -> None:
-    """Compiles the policy, as each worker will. Raises PolicyError."""
-
-
-def describe(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return f"{error.filename or 'cannot open'}: {error.strerror or error}"
-    return str(error)
-
-
-def raise_nofile() -> None:
-    """Raises the limit of open files as far as we may: a tunnel needs two."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def check_log(path: str) -> None:
-    """Creates the access log, so that a path that cannot be written fails here."""
-    # Not blocking: opening a FIFO that nobody reads would wait for ever.
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
-    if path not in ("-", "off"):
-        try:
-            os.close(os.open(path, flags, 0o640))
-        except OSError as error:
-            raise ConfigError(path, "access_log", error.strerror or "") from None
-
-
-def run(config: Config, policy: Policy, read: Reader) -> int:
-    """Runs the program; `read` is for reloads. Returns the exit status."""
-    return asyncio.run(Supervisor(config, policy, read).run())
+def run(sources: Sources) -> int:
+    """Runs the program; returns its exit status. Raises ConfigError, PolicyError and
+    OSError for what cannot be used or opened."""
+    predecessor = Predecessor.find()
+    adopted = predecessor.take_listeners() if predecessor else take_listeners()
+    activated = predecessor.activated if predecessor else bool(adopted)
+    if activated:
+        sources.listen = tuple(dict.fromkeys(map(bound_address, adopted)))
+    supervisor = Supervisor(*sources.read(), sources.read, Doors(adopted, activated),
+                            predecessor)
+    return asyncio.run(supervisor.run())

@@ -35,6 +35,10 @@ RESERVED_FDS = 256
 # While draining: how often to look whether the last connection has gone
 LOOK_AGAIN = 0.02
 
+# … and how long a connection may be idle before it is closed: what was sent just before
+# its client could know is answered, and told to be the last
+LAST_REQUEST = 1.0
+
 
 class Worker:
     """Serves `listeners` as `config` and `policy` say, of generation `number`.
@@ -174,10 +178,10 @@ class Worker:
         deadline = loop.time() + timeout
         self._stop_accepting()
         self.context.start_draining()
-        close_idle(self.context)
+        close_idle(self.context, LAST_REQUEST)
         while self._running and self.context.live and loop.time() < deadline:
             await asyncio.sleep(LOOK_AGAIN)
-            close_idle(self.context)
+            close_idle(self.context, LAST_REQUEST)
         cut = self._end("drained")
         await self.resolver.close()
         return cut

@@ -8,7 +8,7 @@ and hand over to `forward` or `tunnel`. Nothing of the request before is looked 
 
 from functools import partial
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 from cutthrough.net cimport linux
 from cutthrough.net.acceptor cimport Sink
@@ -380,14 +380,20 @@ cdef class Door(Sink):
         return self.context.upstreams.clear() + close_idle(self.context)
 
 
-def close_idle(Context context):
-    """Closes the connections between two requests. Returns how many."""
+def close_idle(Context context, double grace=0.0):
+    """Closes the connections between two requests that have been so for `grace` seconds.
+    Returns how many.
+
+    A client whose next request is on its way sees a reset; the grace is for that one to
+    arrive, and to be told that it is the last (nginx: keepalive_min_timeout)."""
+    cdef int64_t before_ms = context.poller.time_ms() - <int64_t>(grace * 1000)
     cdef Client client = context.newest
     cdef Client older
     count = 0
     while client is not None:
         older = client.older
-        if client.state == IDLE or (client.state == HEAD and client.input == NULL):
+        if (client.state == IDLE or (client.state == HEAD and client.input == NULL)) and (
+                client.timer.deadline_ms - context.timeout_ms[client.state] <= before_ms):
             client.abort(KEEPALIVE_TIMEOUT, False)
             count += 1
         client = older

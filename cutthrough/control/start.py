@@ -1,0 +1,41 @@
+"""What the supervisor checks before anything is opened, and its one voice."""
+
+import contextlib
+import os
+import resource
+
+from cutthrough.config import ConfigError
+from cutthrough.control.generation import Generation
+
+
+def say(line: str) -> None:
+    """Writes one line to standard error; whoever read it may be gone."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"cutthrough: {line}\n".encode())
+
+
+def validate(generation: Generation) -> None:
+    """Compiles the policy, as each worker will. Raises PolicyError."""
+
+
+def describe(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename or 'cannot open'}: {error.strerror or error}"
+    return str(error)
+
+
+def raise_nofile() -> None:
+    """Raises the limit of open files as far as we may: a tunnel needs two."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def check_log(path: str) -> None:
+    """Creates the access log, so that a path that cannot be written fails here."""
+    # Not blocking: opening a FIFO that nobody reads would wait for ever.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+    if path not in ("-", "off"):
+        try:
+            os.close(os.open(path, flags, 0o640))
+        except OSError as error:
+            raise ConfigError(path, "access_log", error.strerror or "") from None

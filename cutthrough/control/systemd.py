@@ -1,0 +1,64 @@
+"""What systemd and a daemon say to each other: sd_notify(3), sd_listen_fds(3).
+
+Both are a few lines over the environment, and need no library: a datagram to a socket,
+and descriptors that begin at 3. Without systemd each of them does nothing.
+"""
+
+import contextlib
+import os
+import socket
+import time
+
+LISTEN_FDS_START = 3
+PATIENCE_S = 0.5
+
+
+def notify(*lines: str, patience: float = PATIENCE_S) -> None:
+    """Tells the service manager; nobody listening is no error."""
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if not path.startswith(("/", "@")):      # vsock: of virtual machines
+        return
+    if path[0] == "@":
+        path = "\0" + path[1:]
+    with (contextlib.suppress(OSError),
+          socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock):
+        sock.settimeout(patience)            # it may not be reading
+        sock.sendto("\n".join(lines).encode(), path)
+
+
+def notify_reloading() -> None:
+    """A reload begins; `READY=1` ends it. The manager wants to know since when."""
+    notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+
+def take_listeners() -> list[socket.socket]:
+    """Returns the sockets that the service manager opened for us, as ours.
+
+    The variables are taken out of the environment: no child is to believe them.
+    """
+    pid, count = os.environ.get("LISTEN_PID"), os.environ.get("LISTEN_FDS", "")
+    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
+        os.environ.pop(name, None)
+    if pid != str(os.getpid()) or not count.isdigit():
+        return []
+    taken = []
+    for fd in range(LISTEN_FDS_START, LISTEN_FDS_START + int(count)):
+        os.set_inheritable(fd, False)
+        sock = socket.socket(fileno=fd)
+        if sock.family in (socket.AF_INET, socket.AF_INET6) and (
+                sock.type == socket.SOCK_STREAM):
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            taken.append(sock)
+        else:
+            sock.close()
+    return taken
+
+
+def watchdog_seconds() -> float:
+    """Returns how often the manager wants to hear `WATCHDOG=1`: half of its patience.
+    0: it does not."""
+    pid, micros = os.environ.get("WATCHDOG_PID"), os.environ.get("WATCHDOG_USEC", "")
+    if not micros.isdigit() or pid not in (None, str(os.getpid())):
+        return 0.0
+    return int(micros) / 2_000_000

@@ -1,0 +1,140 @@
+"""One program takes over from another: the listening sockets go from the old supervisor
+to the new one, so that no caller is refused and none is reset.
+
+    old  USR2: starts the new program, with one end of a socket pair
+    new  reads and checks its configuration, asks: TAKE
+    old  sends every listening socket
+    new  starts its workers; when all are ready: SERVING
+    old  stops accepting and drains; its sockets live on in the new one
+
+Before SERVING the old program is untouched: whatever becomes of the new one, the old
+one serves on. Descriptors go some at a time, because a message takes 253 at most
+(SCM_MAX_FD).
+"""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+
+VARIABLE = "CUTTHROUGH_SUCCEEDS"
+# Set where the service manager opened the sockets: they stand for `listen`
+ACTIVATED = "CUTTHROUGH_ACTIVATED"
+TAKE, SERVING = b"take", b"serving"
+# Of the new program's start, until it serves; a worker has 30 s for its own
+PATIENCE_S = 60.0
+FDS_AT_ONCE = 200
+
+
+class Predecessor:
+    """The new program's side."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._socket.settimeout(PATIENCE_S)
+        self.activated = os.environ.pop(ACTIVATED, "") == "1"
+
+    @classmethod
+    def find(cls) -> "Predecessor | None":
+        """Returns the program that we succeed, if one started us."""
+        text = os.environ.pop(VARIABLE, "")
+        if not text.isdigit():
+            return None
+        sock = socket.socket(fileno=int(text))
+        os.set_inheritable(sock.fileno(), False)
+        return cls(sock)
+
+    def take_listeners(self) -> list[socket.socket]:
+        """Returns its listening sockets, ours now. Raises OSError."""
+        self._socket.send(TAKE)
+        left = int.from_bytes(self._receive(4), "big")
+        fds: list[int] = []
+        while len(fds) < left:
+            data, some, _, _ = socket.recv_fds(
+                self._socket, 16, FDS_AT_ONCE, socket.MSG_CMSG_CLOEXEC)
+            if not data:
+                raise ConnectionAbortedError("the program before us has gone")
+            fds += some
+        return [socket.socket(fileno=fd) for fd in fds]
+
+    def _receive(self, n: int) -> bytes:
+        data = self._socket.recv(n)
+        if len(data) != n:
+            raise ConnectionAbortedError("the program before us has gone")
+        return data
+
+    def say_serving(self) -> None:
+        """We serve: it may go."""
+        try:
+            self._socket.send(SERVING)
+        except OSError:
+            pass                            # it went without being told
+        self._socket.close()
+
+
+class Successor:
+    """The old program's side: starts the new one, and hears of it through `on_serving`
+    and `on_failed`, one of which is called once. `listeners`: the sockets to give.
+
+    Raises OSError where it cannot be started.
+    """
+
+    def __init__(self, listeners: list[socket.socket], activated: bool,
+                 on_serving: Callable[[], None],
+                 on_failed: Callable[[str], None]) -> None:
+        self._listeners = listeners
+        self._on_serving, self._on_failed = on_serving, on_failed
+        self._socket, theirs = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        environ = {**os.environ, VARIABLE: str(theirs.fileno())}
+        if activated:
+            environ[ACTIVATED] = "1"
+        try:
+            with theirs:
+                # The same command line; what it imports may be another version by now
+                self.process = subprocess.Popen(
+                    [sys.executable, *sys.orig_argv[1:]], env=environ,
+                    pass_fds=(theirs.fileno(),))
+        except BaseException:
+            self._socket.close()
+            raise
+        self._loop = asyncio.get_running_loop()
+        self._socket.setblocking(False)
+        self._loop.add_reader(self._socket.fileno(), self._on_readable)
+        self._timer = self._loop.call_later(PATIENCE_S, self._give_up)
+
+    def _on_readable(self) -> None:
+        try:
+            said = self._socket.recv(64)
+            if said == TAKE:
+                self._send_listeners()
+                return
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        self.close()
+        if said == SERVING:
+            self._on_serving()
+        else:
+            self._on_failed("it ended before it served")
+
+    def _send_listeners(self) -> None:
+        fds = [listener.fileno() for listener in self._listeners]
+        self._socket.send(len(fds).to_bytes(4, "big"))
+        for start in range(0, len(fds), FDS_AT_ONCE):
+            socket.send_fds(self._socket, [b"fds"], fds[start:start + FDS_AT_ONCE])
+
+    def _give_up(self) -> None:
+        self.close()
+        self.process.kill()
+        self._on_failed(f"it did not serve within {PATIENCE_S:g} s")
+
+    def close(self) -> None:
+        """Hears no more of it; the process is on its own."""
+        self._timer.cancel()
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()

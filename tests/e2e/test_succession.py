@@ -1,0 +1,219 @@
+"""One program takes over from another, and what systemd says is said by its sockets."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import psutil
+import pytest
+
+from tests.support.client import build_request
+from tests.support.origin import echo
+from tests.support.proxy import BANNER, ROOT, Proxy, clean_environment
+from tests.support.wait import wait_until
+
+
+@pytest.fixture
+def start(loop_name, directory, opened):
+    def make(text: str = "", **more) -> Proxy:
+        proxy = opened.enter_context(
+            Proxy(directory("proxy"), loop=loop_name, config=text, **more))
+        opened.callback(end_all, psutil.Process(proxy.process.pid))
+        return proxy
+    return make
+
+
+def end_all(process: psutil.Process) -> None:
+    """Also the successor, whose parent may have gone by then."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for each in [*process.children(recursive=True), process]:
+            if each.status() != psutil.STATUS_ZOMBIE:
+                each.kill()
+
+
+def successor_of(proxy: Proxy) -> psutil.Process:
+    """Asks for an upgrade; returns the new supervisor once it serves."""
+    proxy.signal(signal.SIGUSR2)
+    return find_successor(proxy.stderr)
+
+
+def find_successor(told) -> psutil.Process:
+    found = wait_until(lambda: re.findall(r"pid (\d+) serves; we drain", told()), told)
+    return psutil.Process(int(found[-1]))
+
+
+def end(process: psutil.Process) -> None:
+    process.terminate()
+    wait_until(lambda: not process.is_running()
+               or process.status() == psutil.STATUS_ZOMBIE, "its end")
+
+
+def test_a_new_program_takes_the_door_and_the_old_one_finishes(
+        start, make_origin, dial, opened):
+    proxy, origin = start(), make_origin(echo)
+    plain = make_origin()
+    tunnel = dial(proxy).tunnel(origin.authority)
+    new = successor_of(proxy)
+    opened.callback(end_all, new)
+    assert dial(proxy).get(plain.url()).status == 200, "the same port"
+    tunnel.send(b"still here")
+    assert tunnel.read_exact(10) == b"still here"
+    assert proxy.process.poll() is None, "the old one waits for its tunnel"
+    tunnel.close()
+    assert proxy.process.wait(15) == 0
+    assert dial(proxy).get(plain.url()).status == 200
+    end(new)
+
+
+def test_nobody_is_refused_while_programs_follow_one_another(
+        start, make_origin, dial, opened):
+    proxy, origin = start(), make_origin()
+    over, failures, served = threading.Event(), [], []
+
+    def ask() -> None:
+        while not over.is_set():
+            try:
+                with proxy.client() as client:
+                    client.send(build_request("GET", origin.url(), "Connection: close"))
+                    served.append(client.read_response().status)
+            except OSError as error:
+                failures.append(error)
+
+    askers = [threading.Thread(target=ask) for _ in range(3)]
+    for asker in askers:
+        asker.start()
+    try:
+        new = successor_of(proxy)
+        opened.callback(end_all, new)
+        assert proxy.process.wait(15) == 0
+        before = len(served)
+        wait_until(lambda: len(served) > before + 20, "the new one serves")
+    finally:
+        over.set()
+        for asker in askers:
+            asker.join()
+    assert not failures and set(served) == {200}
+    end(new)
+
+
+def test_a_successor_that_cannot_begin_changes_nothing(start, make_origin, dial):
+    proxy, origin = start(), make_origin()
+    proxy.write_config('head_timeut = "1s"\n')
+    proxy.signal(signal.SIGUSR2)
+    wait_until(lambda: "upgrade failed, we serve on" in proxy.stderr(), proxy.stderr)
+    assert "did you mean head_timeout?" in proxy.stderr()
+    assert dial(proxy).get(origin.url()).status == 200
+    proxy.write_config("")
+    assert successor_of(proxy).is_running(), "and the next try may succeed"
+
+
+@pytest.fixture
+def manager(tmp_path):
+    """The socket that systemd gives a service to talk to; what it said, by line."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(str(tmp_path / "notify"))
+        sock.settimeout(15)
+        yield sock
+
+
+def heard(sock: socket.socket, wanted: str) -> list[str]:
+    """Everything up to the datagram in which `wanted` stands."""
+    lines: list[str] = []
+    while not any(line.startswith(wanted) for line in lines):
+        lines += sock.recv(4096).decode().split("\n")
+    return lines
+
+
+def test_a_manager_that_does_not_listen_stops_nothing(
+        start, manager, make_origin, dial):
+    """Its queue is full after ten datagrams (net.unix.max_dgram_qlen)."""
+    proxy = start(env={"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "2000"})
+    assert dial(proxy).get(make_origin().url()).status == 200
+    proxy.signal(signal.SIGTERM)
+    assert proxy.process.wait(15) == 0
+
+
+def test_the_service_manager_is_told(start, manager):
+    environment = {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "1000000"}
+    proxy = start(env=environment)
+    said = heard(manager, "READY=1")
+    assert f"MAINPID={proxy.process.pid}" in said
+    heard(manager, "WATCHDOG=1")
+    proxy.signal(signal.SIGHUP)
+    said = heard(manager, "RELOADING=1")
+    assert any(line.startswith("MONOTONIC_USEC=") for line in said)
+    heard(manager, "READY=1")
+    new = successor_of(proxy)
+    assert f"MAINPID={new.pid}" in heard(manager, "MAINPID=")
+    assert proxy.process.wait(15) == 0
+    end(new)
+    heard(manager, "STOPPING=1")
+
+
+def test_an_abstract_socket_is_told_too(start):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind("")
+        sock.settimeout(15)
+        name = "@" + sock.getsockname()[1:].decode()
+        start(env={"NOTIFY_SOCKET": name})
+        heard(sock, "READY=1")
+
+
+def test_sockets_of_the_service_manager_are_the_listeners(
+        tmp_path, make_origin, dial, loop_name):
+    """Descriptor 3, and LISTEN_PID is the process that is started."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        code = ("import os; os.environ['LISTEN_PID'] = str(os.getpid()); "
+                "os.environ['LISTEN_FDS'] = '1'; "
+                f"os.dup2({listening.fileno()}, 3, inheritable=True); "
+                "os.execv(os.sys.executable, [os.sys.executable, '-m', 'cutthrough', "
+                f"'serve', '--workers', '2', '--loop', '{loop_name}', "
+                "'--access-log', 'off', '--user', 'user', '--password', 'pass:word'])")
+        with open(tmp_path / "err", "wb") as err:
+            process = subprocess.Popen(
+                [sys.executable, "-c", code], cwd=ROOT, stderr=err,
+                pass_fds=(listening.fileno(),), env=clean_environment())
+    try:
+        wait_until(lambda: BANNER.search((tmp_path / "err").read_text()), "a banner")
+        assert f"listening on 127.0.0.1:{port}," in (tmp_path / "err").read_text()
+        origin = make_origin()
+        for _ in range(10):
+            with socket.create_connection(("127.0.0.1", port), 10) as sock:
+                sock.sendall(build_request("GET", origin.url()))
+                assert sock.recv(12) == b"HTTP/1.1 200"
+        for worker in psutil.Process(process.pid).children():
+            names = worker.environ()
+            assert "LISTEN_FDS" not in names and "LISTEN_PID" not in names
+    finally:
+        process.terminate()
+        assert process.wait(15) == 0
+
+
+def test_an_upgrade_keeps_the_service_managers_sockets(tmp_path, loop_name, opened):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        code = ("import os; os.environ['LISTEN_PID'] = str(os.getpid()); "
+                "os.environ['LISTEN_FDS'] = '1'; "
+                f"os.dup2({listening.fileno()}, 3, inheritable=True); "
+                "os.execv(os.sys.executable, [os.sys.executable, '-m', 'cutthrough', "
+                f"'serve', '--workers', '1', '--loop', '{loop_name}'])")
+        with open(tmp_path / "err", "wb") as err:
+            process = subprocess.Popen(
+                [sys.executable, "-c", code], cwd=ROOT, stderr=err,
+                pass_fds=(listening.fileno(),), env=clean_environment())
+    opened.callback(process.wait)
+    opened.callback(end_all, psutil.Process(process.pid))
+    told = (tmp_path / "err").read_text
+    wait_until(lambda: BANNER.search(told()), "a banner")
+    os.kill(process.pid, signal.SIGUSR2)
+    new = find_successor(told)
+    opened.callback(end_all, new)
+    assert process.wait(15) == 0
+    assert told().count(f"listening on 127.0.0.1:{port},") == 2
+    end(new)
