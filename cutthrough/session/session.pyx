@@ -37,7 +37,7 @@ from cutthrough.wire.framing cimport (
 from cutthrough.wire.http1 cimport (
     F_AUTHORIZATION, F_CONNECTION, F_PROXY_AUTHORIZATION, F_UPGRADE, HTTP_11, M_CONNECT,
     M_OTHER, M_POST, Field, Head, equals_lower, has_token, parse_request)
-from cutthrough.wire.rewrite cimport build_request_head
+from cutthrough.wire.rewrite cimport answer_as_last, build_request_head
 from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
 
 cdef const char *ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -137,6 +137,8 @@ cdef class Session(Client):
             outcome = self.prepare(data)
         if outcome == OK:
             outcome = self.admit(data)
+        if outcome == OK:
+            outcome = answer_as_last(&head, data)
         if not self.take_head(data, n, head_len):
             outcome = OVERLOADED
         if outcome != OK:

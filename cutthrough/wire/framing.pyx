@@ -23,7 +23,7 @@ from cutthrough.wire.chars cimport (
     next_member, text_of, to_lower)
 from cutthrough.wire.http1 cimport (
     F_CONNECTION, F_CONTENT_LENGTH, F_PROXY_CONNECTION, F_TRANSFER_ENCODING, HTTP_10,
-    HTTP_11, Field, HeadLimits, M_CONNECT, M_HEAD, MAX_FIELDS, has_token, parse_request,
+    HTTP_11, Field, HeadLimits, M_CONNECT, M_HEAD, M_TRACE, MAX_FIELDS, has_token, parse_request,
     parse_response)
 
 
@@ -38,8 +38,10 @@ cdef int read_request_framing(const Head *head, const char *buf, Framing *out) n
     refused = read_length_fields(head, buf, out)
     if refused:
         return refused
-    if head.method == M_CONNECT and out.kind != BODY_NONE:
-        return -BAD_FRAMING     # its content has no meaning, and the tunnel begins here (R2)
+    # The content of CONNECT has no meaning, and the tunnel begins here (R2); that of TRACE
+    # must not be (RFC 9110 section 9.3.8), so readers may not look for it.
+    if (head.method == M_CONNECT or head.method == M_TRACE) and out.kind != BODY_NONE:
+        return -BAD_FRAMING
     return 0
 
 

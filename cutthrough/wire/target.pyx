@@ -286,7 +286,6 @@ cdef int build_authority(char *out, const Target *target, int default_port) noex
     return at + 1 + put_number(out + at + 1, target.port)
 
 
-# Decimal digits of a number below 100 000; how many.
 cdef int put_number(char *out, uint32_t number) noexcept nogil:
     cdef uint32_t power = 1
     cdef int n = 0

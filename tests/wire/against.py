@@ -6,7 +6,8 @@ from tests.wire import twin
 from tests.wire.replay import octets
 
 # Numbers of http1.pxd.
-NUMBERS = {b"GET": 1, b"HEAD": 2, b"POST": 3, b"OPTIONS": 6, b"CONNECT": 8}
+NUMBERS = {b"GET": 1, b"HEAD": 2, b"POST": 3, b"OPTIONS": 6, b"TRACE": 7,
+           b"CONNECT": 8}
 
 
 def same_head(ours: dict | str | None, theirs: twin.Head | str | None) -> bool:

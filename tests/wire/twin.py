@@ -225,8 +225,8 @@ def read_request_framing(head: Head) -> Framing | str:
     kind = length_fields(head)
     if isinstance(kind, str):
         return kind
-    if head.first[0] == b"CONNECT" and kind[0] != "none":
-        return "bad_framing"        # RFC 9110 section 9.3.6: it has no content
+    if head.first[0] in (b"CONNECT", b"TRACE") and kind[0] != "none":
+        return "bad_framing"        # RFC 9110 sections 9.3.6 and 9.3.8: without content
     return Framing(*kind, persists(head))
 
 
