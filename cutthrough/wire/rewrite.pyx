@@ -14,6 +14,7 @@ from cutthrough.outcome cimport (
 from cutthrough.wire.chars cimport (
     CC_DIGIT, is_class, is_token, next_member, text_of, to_lower)
 from cutthrough.wire.date cimport DATE_BYTES
+from cutthrough.wire.framing cimport names_trailers
 from cutthrough.wire.http1 cimport (
     F_CONNECTION, F_CONTENT_LENGTH, F_HOST, F_KEEP_ALIVE, F_MAX_FORWARDS, F_OTHER,
     F_PROXY_AUTHENTICATE, F_PROXY_AUTHENTICATION_INFO, F_PROXY_AUTHORIZATION,
@@ -83,8 +84,9 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
     o = put(o, b"\r\n", 2)
 
     dropped = HOP_BY_HOP | 1 << F_HOST
-    if not head.count[F_TRANSFER_ENCODING]:
-        dropped |= 1 << F_TRAILER
+    if head.count[F_TRAILER] and (
+            not head.count[F_TRANSFER_ENCODING] or names_trailers(head, buf)):
+        dropped |= 1 << F_TRAILER       # it would announce what does not come
     return finish(out, o, head, buf, &listed, dropped, pseudonym, pseudonym_len,
                   False, upgrade, NULL, hops - 1 if hops > 0 else hops)
 
@@ -110,6 +112,8 @@ cdef int build_response_head(char *out, size_t cap, const Head *head, const char
     o = put(o, b"\r\n", 2)
     if not chunked:
         dropped |= 1 << F_TRANSFER_ENCODING | 1 << F_TRAILER
+    elif head.count[F_TRAILER] and names_trailers(head, buf):
+        dropped |= 1 << F_TRAILER
     return finish(out, o, head, buf, &listed, dropped, pseudonym, pseudonym_len,
                   close, upgrade, date, UNCOUNTED)
 

@@ -251,3 +251,27 @@ def test_pipelined_posts_keep_their_bodies_apart(proxy, make_origin, dial):
     )
     assert [client.read_response().status for _ in range(3)] == [200] * 3
     assert [request.body for request in origin.requests] == [b"one", b"two", b""]
+
+
+@pytest.mark.parametrize(
+    ("connection", "trailers"),
+    [("keep-alive", [("X-T", "1"), ("X-U", "2")]), ("X-T", []), ("X-Other", [])],
+)
+def test_trailers_that_connection_names_stay_here(
+    proxy, make_origin, dial, connection, trailers
+):
+    """RFC 9110 section 7.6.1: a name has gone on before its end shows that it must
+    not, so where one is named none goes on."""
+    fields = ("Transfer-Encoding: chunked", f"Connection: {connection}", "Trailer: X-T")
+    body = b"5\r\nhello\r\n0\r\nX-T: 1\r\nX-U: 2\r\n\r\n"
+    head = "\r\n".join(["HTTP/1.1 200 OK", *fields, "", ""]).encode()
+    origin = make_origin(answer(head + body))
+    client = dial()
+    for _ in range(2):
+        got = client.ask("POST", origin.url(), *fields, body=body)
+        assert (got.body, got.trailers) == (b"hello", trailers)
+        assert got.get("Trailer") == ("X-T" if trailers else None)
+    for request in origin.requests:
+        assert (request.body, request.trailers) == (b"hello", trailers)
+        assert request.get("Trailer") == ("X-T" if trailers else None)
+    assert len(origin.connections) == 1

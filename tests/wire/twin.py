@@ -33,7 +33,8 @@ LONGEST_BODY = 2**63 - 1
 NOT_IN_TRAILERS = frozenset((
     b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive",
     b"proxy-connection", b"te", b"trailer", b"upgrade", b"via", b"proxy-authorization",
-    b"proxy-authenticate", b"proxy-authentication-info"))
+    b"proxy-authenticate", b"proxy-authentication-info", b"authorization", b"expect",
+    b"max-forwards"))
 
 
 class Head(NamedTuple):
@@ -293,7 +294,15 @@ def persists(head: Head) -> bool:
 class Chunked(NamedTuple):
     data: bytes
     frame: bytes                    # what goes on: the same without extensions
+    bare: bytes                     # and without trailers too
     length: int
+
+
+def passes_trailers(head: Head) -> bool:
+    """RFC 9110 section 7.6.1: not those that Connection names. If it names any that
+    could be there, we drop them all."""
+    named = {one.lower() for one in head.members(b"connection", b"proxy-connection")}
+    return not named - {b"close"} - NOT_IN_TRAILERS
 
 
 def read_chunks(data: bytes) -> Chunked | str | None:
@@ -314,7 +323,7 @@ def chunked_body(text: Text) -> Chunked:
             text.exactly(b"\r\n")
     start = text.at
     trailer_section(text)
-    return Chunked(content, frame + text.data[start:text.at], text.at)
+    return Chunked(content, frame + text.data[start:text.at], frame + b"\r\n", text.at)
 
 
 def chunk_size(text: Text) -> bytes:
