@@ -16,10 +16,10 @@ from cutthrough.wire.chars cimport (
 from cutthrough.wire.date cimport DATE_BYTES
 from cutthrough.wire.framing cimport names_trailers
 from cutthrough.wire.http1 cimport (
-    F_CONNECTION, F_CONTENT_LENGTH, F_HOST, F_KEEP_ALIVE, F_MAX_FORWARDS, F_OTHER,
+    F_CONNECTION, F_CONTENT_LENGTH, F_EXPECT, F_HOST, F_KEEP_ALIVE, F_MAX_FORWARDS, F_OTHER,
     F_PROXY_AUTHENTICATE, F_PROXY_AUTHENTICATION_INFO, F_PROXY_AUTHORIZATION,
     F_PROXY_CONNECTION, F_TE, F_TRAILER, F_TRANSFER_ENCODING, F_UPGRADE, F_VIA, Field,
-    HTTP_11, HeadLimits, M_OPTIONS, M_TRACE, MAX_FIELDS, equals_lower, field_name,
+    HTTP_10, HTTP_11, HeadLimits, M_OPTIONS, M_TRACE, MAX_FIELDS, equals_lower, field_name,
     parse_request, parse_response)
 from cutthrough.wire.target cimport (
     FORM_ABSOLUTE, build_authority, put_number, read_target)
@@ -84,6 +84,10 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
     o = put(o, b"\r\n", 2)
 
     dropped = HOP_BY_HOP | 1 << F_HOST
+    # An expectation of HTTP/1.0 is ignored (RFC 9110 section 10.1.1): that client knows no
+    # 100, and to the origin, which is spoken to in 1.1, it would look like one that does.
+    if head.minor == HTTP_10:
+        dropped |= 1 << F_EXPECT
     if head.count[F_TRAILER] and (
             not head.count[F_TRANSFER_ENCODING] or names_trailers(head, buf)):
         dropped |= 1 << F_TRAILER       # it would announce what does not come

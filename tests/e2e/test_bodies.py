@@ -155,49 +155,6 @@ def test_a_body_that_is_cut_is_not_ended_as_if_whole(proxy, make_origin, dial, f
     proxy.wait_reason("client_closed")
 
 
-def test_expect_100_continue_is_answered_by_the_origin(proxy, make_origin, dial):
-    def script(conn):
-        head = conn.read_head()
-        assert head.get("Expect") == "100-continue"
-        conn.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        assert conn.read_exact(4) == b"body"
-        conn.send(OK)
-        conn.stall()
-
-    client = dial()
-    client.send(
-        build_request(
-            "POST",
-            make_origin(script).url(),
-            "Content-Length: 4",
-            "Expect: 100-continue",
-        )
-    )
-    assert client.read_response(interim=True).status == 100
-    client.send(b"body")
-    assert client.read_response().status == 200
-
-
-def test_expect_that_is_refused_reads_no_body(proxy, make_origin, dial):
-    """The final status comes without a 100: the body is never sent (R6)."""
-
-    def script(conn):
-        conn.read_head()
-        conn.send(b"HTTP/1.1 417 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        conn.stall()
-
-    client = dial()
-    client.send(
-        build_request(
-            "POST",
-            make_origin(script).url(),
-            "Content-Length: 4",
-            "Expect: 100-continue",
-        )
-    )
-    assert client.read_response(interim=True).status == 417
-
-
 def test_an_early_answer_leaves_no_body_behind(proxy, make_origin, dial):
     """R6: what the client still sends of its body is never read as a request."""
 
