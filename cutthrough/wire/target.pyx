@@ -75,6 +75,8 @@ cdef int read_target(Target *target, const Head *head, const char *buf) noexcept
         return -BAD_TARGET      # another scheme, authority form without CONNECT, a bare word
     # In these forms the Host field is the authority (RFC 9110 section 7.1).
     if host == NULL:
+        if target.form == FORM_ASTERISK:
+            return -BAD_TARGET  # "*" of which server? Nothing in the request says it
         target.host_kind = HOST_NAME
         target.host_len = 0
         target.host[0] = 0

@@ -362,6 +362,8 @@ def read_target(head: Head) -> Target | str:
         return "bad_request"        # section 3.2: exactly one; HTTP/1.0 may have none
     if b"#" in target:
         return "bad_target"         # RFC 9110 section 7.1: a fragment is not sent
+    if target == b"*" and method == b"OPTIONS" and not hosts:
+        return "bad_target"         # HTTP/1.0, and nothing says of which server
     host = read_authority(hosts[0], 80) if hosts else ("", "name", 80)
     absolute = re.fullmatch(rb"(?i:http)://([^/?]*)(.*)", target)
     if method == b"CONNECT":
