@@ -37,11 +37,17 @@ cdef struct Chunks:
     uint32_t name_hash      # private: of the trailer field name so far
     uint64_t left           # data bytes of this chunk still to come
     uint64_t announced      # data bytes of all chunks whose size line has been read
+    uint32_t excess         # of all size lines so far, see MAX_CHUNK_EXCESS
     uint16_t line_bytes     # of the current size line or trailer line, for the limits
     uint16_t trailer_bytes  # of the trailer section so far
 
 cdef enum:
-    MAX_CHUNK_LINE = 4096       # one size line with its extensions; their sum has no bound
+    MAX_CHUNK_LINE = 4096       # one size line with its extensions
+    # What all size lines together may exceed their data by, each chunk having 16 octets and
+    # twice its data free: Go's numbers (CVE-2023-39326, where extensions made a server read
+    # a gigabyte for a few bytes of body). Honest extensions, even a signature on chunks of
+    # 64 KiB, stay below, however long the message is; one-byte chunks without any do too.
+    MAX_CHUNK_EXCESS = 16384
     MAX_TRAILER_BYTES = 8192
 
 cdef void start_chunks(Chunks *chunks, bint decode, bint trailers) noexcept nogil

@@ -14,7 +14,7 @@ none may stand. The chunk scanner below has these states; `left` counts through 
                          END_LF -> done
 """
 
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memmove
 from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_RESPONSE_FRAMING, UNSUPPORTED_CODING, label_of)
@@ -199,7 +199,7 @@ cdef void start_chunks(Chunks *chunks, bint decode, bint trailers) noexcept nogi
     chunks.trailers = trailers
     chunks.done = False
     chunks.left = chunks.announced = 0
-    chunks.name_hash = 0
+    chunks.name_hash = chunks.excess = 0
     chunks.line_bytes = 0
     chunks.trailer_bytes = 0
 
@@ -255,6 +255,7 @@ cdef int64_t scan_chunks(Chunks *chunks, char *buf, size_t n, size_t *out_len) n
 # One octet outside of chunk data and extensions; False: it must not stand here.
 cdef bint try_step(Chunks *chunks, char c) noexcept nogil:
     cdef int state = chunks.state
+    cdef uint64_t free
     if state == SIZE:
         if is_class(c, CC_HEX):
             chunks.line_bytes += 1
@@ -270,6 +271,11 @@ cdef bint try_step(Chunks *chunks, char c) noexcept nogil:
         chunks.state = SIZE_LF
         return c == c'\r'
     if state == SIZE_LF:
+        free = 16 + 2 * chunks.left
+        chunks.excess += chunks.line_bytes + 2
+        chunks.excess = 0 if chunks.excess <= free else <uint32_t>(chunks.excess - free)
+        if chunks.excess > MAX_CHUNK_EXCESS:
+            return False
         chunks.line_bytes = 0
         chunks.announced += chunks.left
         chunks.state = DATA if chunks.left else LINE_START

@@ -167,7 +167,9 @@ def test_http_1_1_without_host_is_refused(proxy, make_origin, dial):
         "5\r\nhelloXX",
         "FFFFFFFFFFFFFFFFF\r\n",
         "0\r\nbad trailer\r\n\r\n",
+        ("1;" + "x" * 4000 + "\r\ny\r\n") * 5,
     ],
+    ids=lambda body: repr(body[:20]),
 )
 def test_a_bad_chunk_ends_both_connections(proxy, make_origin, dial, body):
     """R11, R18: nothing that follows a bad chunk is read as anything."""

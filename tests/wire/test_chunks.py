@@ -13,6 +13,7 @@ from tests.wire.replay import octets, scan, scan_every_way
 
 GET = 1     # of http1.pxd
 MAX_CHUNK_LINE = 4096
+MAX_CHUNK_EXCESS = 16384
 MAX_TRAILER_BYTES = 8192
 
 
@@ -77,8 +78,49 @@ def test_size_line_has_a_limit() -> None:
 
 def test_limit_of_the_size_line_begins_anew_with_each() -> None:
     line = b"1;" + b"x" * 4000 + b"\r\ny\r\n"
-    out, _ = scan(ChunkScanner, [line * 5 + b"0\r\n\r\n"], True)
-    assert out == b"yyyyy"
+    out, _ = scan(ChunkScanner, [line * 4 + b"0\r\n\r\n"], True)
+    assert out == b"yyyy"
+
+
+def chunk(size: int, extension: int) -> bytes:
+    dressed = b";" + b"x" * extension if extension else b""
+    return b"%x%b\r\n%b\r\n" % (size, dressed, b"d" * size)
+
+
+@pytest.mark.parametrize(("size", "extension", "most"), [
+    # The longest line that one may be, on one byte: 4095 + 1 + 2 octets, 18 free.
+    (1, 4095, 4), (1, 100, 192), (1, 16, 16384), (100, 1000, 20)])
+@pytest.mark.parametrize("decode", [False, True])
+def test_size_lines_have_a_limit_over_a_message(size, extension, most, decode) -> None:
+    # R31: each below its own limit, the extensions of a message could go on for ever.
+    one = chunk(size, extension)
+    line = len(b"%x" % size) + extension + 2
+    assert (line - 16 - 2 * size) * most <= MAX_CHUNK_EXCESS
+    assert (line - 16 - 2 * size) * (most + 1) > MAX_CHUNK_EXCESS
+    good = one * most
+    assert ChunkScanner(decode).feed(good)[0] == len(good)
+    assert ChunkScanner(decode).feed(good + one) == "bad_framing"
+    chunks = ChunkScanner(decode)
+    assert {chunks.feed(octet)[0] for octet in octets(good)} == {1}
+    assert "bad_framing" in map(chunks.feed, octets(one))
+
+
+@pytest.mark.parametrize(("size", "extension"), [
+    (1, 0), (1, 14), (64, 85), (4096, 4000), (65536, 100)])
+def test_size_lines_in_proportion_to_their_data_have_none(size, extension) -> None:
+    chunks = ChunkScanner()
+    one = chunk(size, extension)
+    many = max(1, (1 << 20) // len(one))
+    for _ in range(4):
+        assert chunks.feed(one * many)[0] == len(one) * many
+    assert chunks.feed(b"0\r\n\r\n") == (5, b"0\r\n\r\n")
+
+
+def test_data_pays_for_the_lines_before_it_but_not_for_later_ones() -> None:
+    lines = chunk(1, 4000) * 4
+    assert ChunkScanner().feed(lines + chunk(20000, 0) + lines)[0] > 0
+    assert ChunkScanner().feed(chunk(20000, 0) + lines + chunk(1, 4000)) == (
+        "bad_framing")
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ MOST_FIELDS = 128
 MOST_NAME = 0xFFFF
 MOST_CHUNK_DIGITS = 15
 MOST_CHUNK_LINE = 4096
+MOST_CHUNK_EXCESS = 16384
 MOST_TRAILERS = 8192
 LONGEST_BODY = 2**63 - 1
 
@@ -311,10 +312,15 @@ def read_chunks(data: bytes) -> Chunked | str | None:
 
 def chunked_body(text: Text) -> Chunked:
     content = frame = b""
-    size = -1
+    size, excess = -1, 0
     while size:
+        line = text.at
         digits = chunk_size(text)
         size = int(digits, 16)
+        # The framing must not be much more than the data, over the whole message.
+        excess = max(0, excess + length_of(text.data[line:text.at]) - 16 - 2 * size)
+        if excess > MOST_CHUNK_EXCESS:
+            raise Refused(text.bad)
         frame += digits + b"\r\n"
         if size:
             text.skip(size)
@@ -324,6 +330,11 @@ def chunked_body(text: Text) -> Chunked:
     start = text.at
     trailer_section(text)
     return Chunked(content, frame + text.data[start:text.at], frame + b"\r\n", text.at)
+
+
+def length_of(line: bytes) -> int:
+    """Of a size line, the ";" not counted."""
+    return len(line) - (b";" in line)
 
 
 def chunk_size(text: Text) -> bytes:
