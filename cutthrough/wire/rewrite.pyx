@@ -114,6 +114,8 @@ cdef int build_response_head(char *out, size_t cap, const Head *head, const char
     o = put(o, b" ", 1)
     o = put(o, buf + head.target, head.target_len)
     o = put(o, b"\r\n", 2)
+    if head.status < 200 or head.status == 204:
+        dropped |= 1 << F_CONTENT_LENGTH    # a zero; none may stand there (section 8.6)
     if not chunked:
         dropped |= 1 << F_TRANSFER_ENCODING | 1 << F_TRAILER
     elif head.count[F_TRAILER] and names_trailers(head, buf):
