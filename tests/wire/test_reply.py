@@ -88,6 +88,13 @@ def test_allow_stands_where_it_must_and_never_names_trace(row) -> None:
     assert "TRACE" not in (allow or "")
 
 
+@each(WITH_REPLY)
+def test_no_reply_says_what_a_proxy_must_not(row) -> None:
+    # RFC 9110 sections 12.5.5 and 15.5.20.
+    assert row.status != 421
+    assert fields_of(render(row.label))["Vary"] is None
+
+
 def test_reply_for_a_label_that_is_none_is_an_error() -> None:
     with pytest.raises(KeyError):
         render("no_such_outcome")

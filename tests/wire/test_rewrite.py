@@ -135,6 +135,24 @@ def test_response_fields_go_on_in_order_or_not_at_all(fields, close, chunked) ->
     assert got == [*expected, (b"Via", b"1.1 cutthrough")]
 
 
+@pytest.mark.parametrize("field", [
+    b"Allow: GET,, get , X-Y", b"allow:", b"WWW-Authenticate: A b=\"c, d\", New",
+    b"Authorization:Basic\tdTpw", b"Authentication-Info: nextnonce=\"x\"",
+    b"Referer: http://a/?b#c", b"From: x@y", b"User-Agent: (a (b)) c/1",
+    b"Server: \xff",
+    b"Vary: *", b"ETag: W/\"a\"", b"Last-Modified: never", b"Range: lines=1-,5-2",
+    b"If-Match: *", b"If-None-Match: \"a\",W/\"b\"", b"If-Modified-Since: today",
+    b"If-Unmodified-Since: 0", b"If-Range: \"x", b"Cache-Control: no-transform",
+    b"Content-Encoding: gzip,gzip", b"Location: //u@b/#c", b"Retry-After: -1",
+    b"Accept:  a/b ; q=1.0001 , ", b"Set-Cookie: a=b; c", b"Set-Cookie2: \"",
+    b"X:\t y\t "])
+def test_fields_that_are_not_for_us_go_on_octet_by_octet(field: bytes) -> None:
+    lines = b"\r\nA: 1\r\n" + field + b"\r\n" + field + b"\r\nB: 2\r\n"
+    sent, _ = rewrite_request(b"GET http://a/ HTTP/1.1\r\nHost: a" + lines + b"\r\n")
+    assert lines in sent
+    assert lines in rewrite_response(b"HTTP/1.1 401 No" + lines + b"\r\n", close=True)
+
+
 def limited(method: str, *values: str, version: str = "1.1") -> bytes:
     lines = [f"{method} http://a/b HTTP/{version}", "Host: a",
              *(f"Max-Forwards:{value}" for value in values), "", ""]
