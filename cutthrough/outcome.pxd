@@ -15,6 +15,8 @@ cdef enum Outcome:
     BODY_TOO_LARGE
     HEAD_TIMEOUT
     BODY_TIMEOUT
+    FINAL_RECIPIENT
+    TRACE_REFUSED
     # what it may
     AUTH_REQUIRED
     AUTH_FAILED

@@ -50,6 +50,10 @@ ROWS = (
         "the head did not arrive in time"),
     ("body_timeout", 408, "http_request_error", "TCP_MISS_ABORTED", "client",
         "the request body stopped arriving"),
+    ("final_recipient", 200, "proxy_internal_response", "NONE", "",
+        "OPTIONS that may go no further: Max-Forwards is 0"),
+    ("trace_refused", 405, "proxy_internal_response", "NONE", "client",
+        "TRACE that may go no further: nothing that was sent is sent back"),
 
     ("auth_required", 407, "http_request_denied", "TCP_DENIED", "policy",
         "no credentials"),

@@ -269,6 +269,10 @@ cdef class OneWay:
         self.sink.ready |= CAN_WRITE if writable else 0
         return PUMPED[run_pump(&self.pump)]
 
+    def push(self, bytes a, bytes b):
+        """Hands it these bytes before those of the source. False: not taken."""
+        return push(&self.pump, a, len(a), b, len(b))
+
     def stop(self):
         stop_pump(&self.pump)
 

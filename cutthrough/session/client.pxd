@@ -98,6 +98,7 @@ cdef class Client(StreamOwner):
     cdef Block *partial                 # of a response head
     cdef Relay relay
     cdef Scan up_scan, down_scan
+    cdef bint awaits_100                # it was told to wait for one, which has not come
     cdef bint up_open                   # the request body is not yet whole
     cdef bint origin_persistent         # may be pooled after this response
     cdef bint marks_origin              # its credentials authenticate the connection itself

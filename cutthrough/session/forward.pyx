@@ -44,7 +44,7 @@ cdef int expect_body(Client c, const Framing *framing) except -1:
     start_pump(up, &c.sock, NULL, framing.length if framing.kind == BODY_LENGTH else 0)
     c.up_open = framing.kind != BODY_NONE
     if framing.kind == BODY_CHUNKED:
-        scan_through(up, &c.up_scan, False, c.context.most_body)
+        scan_through(up, &c.up_scan, False, framing.trailers, c.context.most_body)
     return 0
 
 
@@ -200,6 +200,9 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
             return on_upgraded(c, data, n, used)
         if head.status >= 200:
             return on_final_head(c, data, n, used)
+        if head.status == 100 and c.awaits_100:
+            c.awaits_100 = False
+            c.extend()                      # now it is the client's turn, for its whole time
         c.interim += 1
         if c.interim > MOST_INTERIM:
             return c.refuse(BAD_RESPONSE)
@@ -252,7 +255,7 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     down.left = framing.length if framing.kind == BODY_LENGTH else (
         -1 if c.until_close else 0)
     if chunked:
-        scan_through(down, &c.down_scan, c.minor == HTTP_10, 0)
+        scan_through(down, &c.down_scan, c.minor == HTTP_10, framing.trailers, 0)
     fed = feed(down, out, out_len, data + used, n - used)
     if fed == -2:
         return c.refuse(BAD_RESPONSE_FRAMING)
@@ -320,8 +323,9 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
     return start_tunnel(c, NULL, 0)
 
 
-cdef void scan_through(Pump *pump, Scan *scan, bint decode, uint64_t most) noexcept nogil:
-    start_chunks(&scan.chunks, decode)
+cdef void scan_through(Pump *pump, Scan *scan, bint decode, bint trailers,
+                       uint64_t most) noexcept nogil:
+    start_chunks(&scan.chunks, decode, trailers)
     scan.pump = pump
     scan.no_room = scan.too_large = False
     scan.most = most

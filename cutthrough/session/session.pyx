@@ -35,9 +35,9 @@ from cutthrough.session.tunnel cimport run_tunnel, start_tunnel
 from cutthrough.wire.framing cimport (
     BODY_LENGTH, BODY_NONE, Framing, read_request_framing)
 from cutthrough.wire.http1 cimport (
-    F_AUTHORIZATION, F_CONNECTION, F_PROXY_AUTHORIZATION, F_UPGRADE, HTTP_11, M_CONNECT,
-    M_OTHER, M_POST, Field, Head, equals_lower, has_token, parse_request)
-from cutthrough.wire.rewrite cimport build_request_head
+    F_AUTHORIZATION, F_CONNECTION, F_EXPECT, F_PROXY_AUTHORIZATION, F_UPGRADE, HTTP_11,
+    M_CONNECT, M_OTHER, M_POST, Field, Head, equals_lower, has_token, parse_request)
+from cutthrough.wire.rewrite cimport answer_as_last, build_request_head
 from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
 
 cdef const char *ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -80,7 +80,9 @@ cdef class Session(Client):
             return self.abort(KEEPALIVE_TIMEOUT, False)     # no request was begun
         if self.state == RELAY and is_holding(&self.relay.down):
             outcome = WRITE_TIMEOUT
-        elif self.state == REQUEST and not self.origin.sock.ready & CAN_WRITE:
+        elif self.state == REQUEST and (
+                not self.origin.sock.ready & CAN_WRITE
+                or (self.awaits_100 and self.relay.up.moved <= self.head.end)):
             outcome = RESPONSE_TIMEOUT                      # it is not the client who stalls
         elif self.is_tunnel and self.context.lifetime_ms and (
                 clock_us() - self.stamps.start_us >= self.context.lifetime_ms * 1000):
@@ -137,6 +139,8 @@ cdef class Session(Client):
             outcome = self.prepare(data)
         if outcome == OK:
             outcome = self.admit(data)
+        if outcome == OK:
+            outcome = answer_as_last(&head, data)
         if not self.take_head(data, n, head_len):
             outcome = OVERLOADED
         if outcome != OK:
@@ -210,6 +214,9 @@ cdef class Session(Client):
         self.marks_origin = marks_connection(&head, data)
         self.can_retry = (framing.kind == BODY_NONE and self.method != M_POST
                           and self.method != M_OTHER and not self.has_upgrade)
+        self.awaits_100 = (
+            head.first[F_EXPECT] != 0 and self.minor == HTTP_11 and framing.kind != BODY_NONE
+            and has_token(&head, data, F_EXPECT, b"100-continue", 12))
         expect_body(self, &framing)
         return OK
 

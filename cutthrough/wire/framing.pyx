@@ -14,7 +14,7 @@ none may stand. The chunk scanner below has these states; `left` counts through 
                          END_LF -> done
 """
 
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memmove
 from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_RESPONSE_FRAMING, UNSUPPORTED_CODING, label_of)
@@ -23,14 +23,15 @@ from cutthrough.wire.chars cimport (
     next_member, text_of, to_lower)
 from cutthrough.wire.http1 cimport (
     F_CONNECTION, F_CONTENT_LENGTH, F_PROXY_CONNECTION, F_TRANSFER_ENCODING, HTTP_10,
-    HTTP_11, Field, HeadLimits, M_CONNECT, M_HEAD, MAX_FIELDS, has_token, parse_request,
-    parse_response)
+    HTTP_11, Field, HeadLimits, M_CONNECT, M_HEAD, M_TRACE, MAX_FIELDS, equals_lower,
+    has_token, parse_request, parse_response)
 
 
 cdef int read_request_framing(const Head *head, const char *buf, Framing *out) noexcept nogil:
     cdef int refused
     out.kind = BODY_NONE
     out.length = 0
+    out.trailers = False
     out.persistent = head.minor == HTTP_11 and not says_close(head, buf)
     # The common request has neither field, and so no body (rule 7).
     if head.count[F_CONTENT_LENGTH] + head.count[F_TRANSFER_ENCODING] == 0:
@@ -38,8 +39,10 @@ cdef int read_request_framing(const Head *head, const char *buf, Framing *out) n
     refused = read_length_fields(head, buf, out)
     if refused:
         return refused
-    if head.method == M_CONNECT and out.kind != BODY_NONE:
-        return -BAD_FRAMING     # its content has no meaning, and the tunnel begins here (R2)
+    # The content of CONNECT has no meaning, and the tunnel begins here (R2); that of TRACE
+    # must not be (RFC 9110 section 9.3.8), so readers may not look for it.
+    if (head.method == M_CONNECT or head.method == M_TRACE) and out.kind != BODY_NONE:
+        return -BAD_FRAMING
     return 0
 
 
@@ -48,6 +51,7 @@ cdef int read_response_framing(const Head *head, const char *buf, int request_me
     cdef int fields = head.count[F_CONTENT_LENGTH] + head.count[F_TRANSFER_ENCODING]
     out.kind = BODY_NONE
     out.length = 0
+    out.trailers = False
     out.persistent = head.minor == HTTP_11 and not says_close(head, buf)
     # RFC 9112 section 6.3, rule 2: such a response ends with its head, and both fields
     # are ignored in it.
@@ -87,6 +91,7 @@ cdef int read_length_fields(const Head *head, const char *buf, Framing *out) noe
         # with the connection (R5). With a Content-Length there are two readings (R7).
         if head.minor == HTTP_10 or head.count[F_CONTENT_LENGTH]:
             return -BAD_FRAMING
+        out.trailers = not names_trailers(head, buf)
         return read_codings(head, buf, out)
     if head.count[F_CONTENT_LENGTH] != 1:
         return -BAD_FRAMING
@@ -160,12 +165,41 @@ cdef enum:
     MAX_SIZE_DIGITS = 15        # of a chunk: below 2^60, so that sums of two never overflow
 
 
-cdef void start_chunks(Chunks *chunks, bint decode) noexcept nogil:
+# A trailer's name has gone on before its last octet shows whether Connection names it. So
+# if it names any, all go: trailers may be discarded on the way (RFC 9110 section 6.5.1).
+# What never comes in trailers does not count: "keep-alive" and "TE" are in many a list.
+cdef bint names_trailers(const Head *head, const char *buf) noexcept nogil:
+    cdef uint32_t left = head.count[F_CONNECTION] + head.count[F_PROXY_CONNECTION]
+    cdef const Field *field = &head.fields[0]
+    cdef const char *at
+    cdef const char *end
+    cdef const char *member
+    cdef size_t n, i
+    cdef uint32_t hash_
+    while left:
+        if field.name == F_CONNECTION or field.name == F_PROXY_CONNECTION:
+            left -= 1
+            at = buf + field.value
+            end = at + field.value_len
+            while next_member(&at, end, &member, &n):
+                if n == 5 and equals_lower(member, b"close", 5):
+                    continue
+                hash_ = HASH_START
+                for i in range(n):
+                    hash_ = add_to_hash(hash_, member[i])
+                if not is_forbidden(hash_):
+                    return True
+        field += 1
+    return False
+
+
+cdef void start_chunks(Chunks *chunks, bint decode, bint trailers) noexcept nogil:
     chunks.state = SIZE
     chunks.decode = decode
+    chunks.trailers = trailers
     chunks.done = False
     chunks.left = chunks.announced = 0
-    chunks.name_hash = 0
+    chunks.name_hash = chunks.excess = 0
     chunks.line_bytes = 0
     chunks.trailer_bytes = 0
 
@@ -176,6 +210,7 @@ cdef int64_t scan_chunks(Chunks *chunks, char *buf, size_t n, size_t *out_len) n
     cdef char *out = buf        # never ahead of p
     cdef bint frame = not chunks.decode
     cdef size_t run
+    cdef int before
     cdef char c
     out_len[0] = 0
     while p < end and not chunks.done:
@@ -204,10 +239,13 @@ cdef int64_t scan_chunks(Chunks *chunks, char *buf, size_t n, size_t *out_len) n
             if not is_class(c, CC_VALUE) or chunks.line_bytes > MAX_CHUNK_LINE:
                 return -BAD_FRAMING
             continue
+        before = chunks.state
         if not try_step(chunks, c):
             return -BAD_FRAMING
-        # Nothing of a chunk line but its digits and its line end is sent on.
-        if frame and chunks.state != EXTENSION:
+        # Nothing of a chunk line but its digits and its line end is sent on, and of
+        # trailers that stay here not even the first octet.
+        if frame and chunks.state != EXTENSION and (
+                chunks.trailers or not (NAME <= before <= VALUE_LF or chunks.state == NAME)):
             out[0] = c
             out += 1
     out_len[0] = out - buf
@@ -217,6 +255,7 @@ cdef int64_t scan_chunks(Chunks *chunks, char *buf, size_t n, size_t *out_len) n
 # One octet outside of chunk data and extensions; False: it must not stand here.
 cdef bint try_step(Chunks *chunks, char c) noexcept nogil:
     cdef int state = chunks.state
+    cdef uint64_t free
     if state == SIZE:
         if is_class(c, CC_HEX):
             chunks.line_bytes += 1
@@ -232,6 +271,11 @@ cdef bint try_step(Chunks *chunks, char c) noexcept nogil:
         chunks.state = SIZE_LF
         return c == c'\r'
     if state == SIZE_LF:
+        free = 16 + 2 * chunks.left
+        chunks.excess += chunks.line_bytes + 2
+        chunks.excess = 0 if chunks.excess <= free else <uint32_t>(chunks.excess - free)
+        if chunks.excess > MAX_CHUNK_EXCESS:
+            return False
         chunks.line_bytes = 0
         chunks.announced += chunks.left
         chunks.state = DATA if chunks.left else LINE_START
@@ -276,13 +320,14 @@ cdef uint32_t hex_value(char c) noexcept nogil:
     return c - c'0' if c <= c'9' else (c | 0x20) - c'a' + 10
 
 
-# Fields that frame, route or authenticate must not come in trailers (RFC 9110 section
-# 6.5.1): a reader that merges trailers into the head would obey them, and credentials for
-# us would reach the origin (R15). Names come octet by octet, so their hash is compared
-# (FNV-1a): another name of equal hash is refused too, one of these never passes.
+# Fields that frame, route, authenticate or steer must not come in trailers (RFC 9110
+# section 6.5.1); here these are all that we obey in a head. A reader that merges trailers
+# into the head would obey them too, and credentials for us would reach the origin (R15).
+# Names come octet by octet, so their hash is compared (FNV-1a): another name of equal hash
+# is refused too, one of these never passes.
 cdef enum:
     HASH_START = 0x811c9dc5
-    N_FORBIDDEN = 13
+    N_FORBIDDEN = 16
 
 cdef uint32_t forbidden[N_FORBIDDEN]
 
@@ -304,7 +349,8 @@ cdef char octet
 for number, name in enumerate((
         b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive",
         b"proxy-connection", b"te", b"trailer", b"upgrade", b"via", b"proxy-authorization",
-        b"proxy-authenticate", b"proxy-authentication-info")):
+        b"proxy-authenticate", b"proxy-authentication-info", b"authorization", b"expect",
+        b"max-forwards")):
     forbidden[number] = HASH_START
     for octet in name:
         forbidden[number] = add_to_hash(forbidden[number], octet)
@@ -319,8 +365,21 @@ def read_framing(source, request_method=None):
     It is a request head, or with `request_method` (a Method number) the head of a
     response to such a request. kind: "none", "length", "chunked", "until-close".
     """
-    cdef Head head
     cdef Framing out
+    cdef int got = frame(&out, source, request_method)
+    if got < 0:
+        return label_of(-got).decode()
+    return ("none", "length", "chunked", "until-close")[out.kind], out.length, bool(out.persistent)
+
+
+def passes_trailers(source, request_method=None):
+    """May the trailers of a message with this whole, valid head go on?"""
+    cdef Framing out
+    return frame(&out, source, request_method) == 0 and bool(out.trailers)
+
+
+cdef int frame(Framing *out, source, request_method) except 1:
+    cdef Head head
     cdef HeadLimits limits = HeadLimits(65536, 65536, MAX_FIELDS)
     cdef size_t n
     cdef const char *buf = text_of(source, &n)
@@ -332,20 +391,16 @@ def read_framing(source, request_method=None):
     if got <= 0:
         raise ValueError("not a whole, valid head")
     if request_method is None:
-        got = read_request_framing(&head, buf, &out)
-    else:
-        got = read_response_framing(&head, buf, request_method, &out)
-    if got < 0:
-        return label_of(-got).decode()
-    return ("none", "length", "chunked", "until-close")[out.kind], out.length, bool(out.persistent)
+        return read_request_framing(&head, buf, out)
+    return read_response_framing(&head, buf, request_method, out)
 
 
 cdef class ChunkScanner:
     """The chunk scanner as an object: feed(bytes) -> (consumed, bytes to send on)."""
     cdef Chunks chunks
 
-    def __init__(self, decode=False):
-        start_chunks(&self.chunks, decode)
+    def __init__(self, decode=False, trailers=True):
+        start_chunks(&self.chunks, decode, trailers)
 
     @property
     def done(self):

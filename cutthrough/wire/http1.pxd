@@ -43,6 +43,7 @@ cdef enum:
     F_PROXY_AUTHENTICATION_INFO
     F_DATE
     F_AUTHORIZATION
+    F_MAX_FORWARDS
     N_FIELD_NAMES
 
 cdef struct Field:          # offsets from the start of the buffer

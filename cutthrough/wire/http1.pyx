@@ -342,6 +342,8 @@ cdef int field_name(const char *p, size_t n) noexcept nogil:
         if is_name(p, b"connection", 10):
             return F_CONNECTION
         return F_KEEP_ALIVE if is_name(p, b"keep-alive", 10) else F_OTHER
+    if n == 12:
+        return F_MAX_FORWARDS if is_name(p, b"max-forwards", 12) else F_OTHER
     if n == 13:
         return F_AUTHORIZATION if is_name(p, b"authorization", 13) else F_OTHER
     if n == 14:

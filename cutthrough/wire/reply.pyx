@@ -12,6 +12,10 @@ from cutthrough.outcome cimport N_OUTCOMES
 
 # RFC 7617: charset tells the client how to encode what its user types.
 _CHALLENGE = 'Basic realm="cutthrough", charset="UTF-8"'
+# For requests that may go no further (RFC 9110 sections 9.3.7, 10.2.1). A proxy passes any
+# method on; these are the registered ones that somebody may ask for, and not TRACE, which
+# nobody gets answered here.
+_ALLOW = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT"
 _RETRY_S = 1        # overload and drain last seconds; longer would keep clients away for nothing
 
 # One reply for each outcome and each combination of the flags, at this index.
@@ -40,20 +44,22 @@ def _build(row, close, body, known_user):
     meaning = row.meaning
     if row.status == 407:
         meaning += "; this proxy takes Basic credentials in Proxy-Authorization"
-    content = f"{row.status} {row.label}: {meaning}\n"
+    content = "" if row.status == 200 else f"{row.status} {row.label}: {meaning}\n"
     # RFC 9209: details may tell of the inside, so only those who may come in see them.
     error = f"cutthrough; error={row.token}" if row.token else "cutthrough"
     if known_user:
         error += f'; details="{row.label}"'
     lines = [
         f"HTTP/1.1 {row.status} {HTTPStatus(row.status).phrase}",
-        "Content-Type: text/plain; charset=utf-8",
+        *(["Content-Type: text/plain; charset=utf-8"] if content else []),
         f"Content-Length: {len(content)}",
         f"Proxy-Status: {error}",
         "Cache-Control: no-store",
     ]
     if row.status == 407:
         lines.append(f"Proxy-Authenticate: {_CHALLENGE}")
+    if row.status in (200, 405):
+        lines.append(f"Allow: {_ALLOW}")
     if row.status == 503:
         lines.append(f"Retry-After: {_RETRY_S}")
     if close:

@@ -15,6 +15,7 @@ cdef enum:
 #
 # Request: METHOD origin-form HTTP/1.1; Host from the target, first; every other field as
 # it came, but for the hop-by-hop ones and those that Connection names; Via appended.
+# Max-Forwards of OPTIONS and TRACE is counted down, an unreadable one is BAD_REQUEST.
 # `*path_at`, `*path_len`: where in out the path stands. With `upgrade`, Connection: Upgrade
 # and the Upgrade field go on. LOOP_DETECTED when a Via field names our pseudonym (R20).
 cdef int build_request_head(char *out, size_t cap, const Head *head, const char *buf,
@@ -28,3 +29,7 @@ cdef int build_response_head(char *out, size_t cap, const Head *head, const char
                              const char *pseudonym, size_t pseudonym_len,
                              bint close, bint chunked, bint upgrade,
                              const char *date) noexcept nogil
+# May this request go no further (Max-Forwards: 0, RFC 9110 section 7.6.2)? OK, or the
+# Outcome that answers it; for heads of which build_request_head took the field, and not
+# before the request is admitted (R21).
+cdef int answer_as_last(const Head *head, const char *buf) noexcept nogil

@@ -6,19 +6,23 @@ fields that stay are copied, neighbours in one run; those that go end a run. The
 has had the framing accepted (framing.pyx) and the target read (target.pyx).
 """
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 from cutthrough.outcome cimport (
-    BAD_FRAMING, BAD_REQUEST, BAD_RESPONSE, BAD_RESPONSE_FRAMING, HEAD_TOO_LARGE,
-    LOOP_DETECTED, RESPONSE_HEAD_TOO_LARGE, label_of)
-from cutthrough.wire.chars cimport is_token, next_member, text_of, to_lower
+    BAD_FRAMING, BAD_REQUEST, BAD_RESPONSE, BAD_RESPONSE_FRAMING, FINAL_RECIPIENT,
+    HEAD_TOO_LARGE, LOOP_DETECTED, OK, RESPONSE_HEAD_TOO_LARGE, TRACE_REFUSED, label_of)
+from cutthrough.wire.chars cimport (
+    CC_DIGIT, is_class, is_token, next_member, text_of, to_lower)
 from cutthrough.wire.date cimport DATE_BYTES
+from cutthrough.wire.framing cimport names_trailers
 from cutthrough.wire.http1 cimport (
-    F_CONNECTION, F_CONTENT_LENGTH, F_HOST, F_KEEP_ALIVE, F_OTHER, F_PROXY_AUTHENTICATE,
-    F_PROXY_AUTHENTICATION_INFO, F_PROXY_AUTHORIZATION, F_PROXY_CONNECTION, F_TE,
-    F_TRAILER, F_TRANSFER_ENCODING, F_UPGRADE, F_VIA, Field, HTTP_11, HeadLimits,
-    M_OPTIONS, MAX_FIELDS, equals_lower, field_name, parse_request, parse_response)
-from cutthrough.wire.target cimport FORM_ABSOLUTE, build_authority, read_target
+    F_CONNECTION, F_CONTENT_LENGTH, F_EXPECT, F_HOST, F_KEEP_ALIVE, F_MAX_FORWARDS, F_OTHER,
+    F_PROXY_AUTHENTICATE, F_PROXY_AUTHENTICATION_INFO, F_PROXY_AUTHORIZATION,
+    F_PROXY_CONNECTION, F_TE, F_TRAILER, F_TRANSFER_ENCODING, F_UPGRADE, F_VIA, Field,
+    HTTP_10, HTTP_11, HeadLimits, M_OPTIONS, M_TRACE, MAX_FIELDS, equals_lower, field_name,
+    parse_request, parse_response)
+from cutthrough.wire.target cimport (
+    FORM_ABSOLUTE, build_authority, put_number, read_target)
 
 cdef enum:
     # RFC 9110 section 7.6.1, and what belongs to this hop's authentication (R15).
@@ -27,9 +31,13 @@ cdef enum:
                   | 1 << F_PROXY_AUTHENTICATE | 1 << F_PROXY_AUTHENTICATION_INFO)
     # What no Connection field can have removed (R14): where the message goes and ends.
     PROTECTED = (1 << F_HOST | 1 << F_CONTENT_LENGTH | 1 << F_TRANSFER_ENCODING
-                 | 1 << F_VIA | 1 << F_UPGRADE)
+                 | 1 << F_VIA | 1 << F_UPGRADE | 1 << F_MAX_FORWARDS)
     MAX_LISTED = 32         # unknown names in Connection; honest messages have one or two
     MAX_PSEUDONYM = 64
+    # Of Max-Forwards: "the recipient's maximum supported value". Nine digits are what
+    # put_number writes; what says more goes on as this (R11).
+    MAX_HOPS = 999999999
+    UNCOUNTED = -1          # no Max-Forwards, or a method that does not count
 
 cdef struct Listed:         # what the Connection fields name
     uint32_t known          # bit set of FieldName
@@ -44,6 +52,7 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
     cdef char *o = out
     cdef Listed listed
     cdef uint32_t dropped
+    cdef int64_t hops
     cdef int refused
     # Nothing below can write more than this, so nothing below has to ask again.
     if pseudonym_len > MAX_PSEUDONYM or cap < <size_t>head.length + REWRITE_ROOM:
@@ -53,6 +62,8 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
     refused = read_connection(&listed, head, buf)
     if refused == 0 and head.count[F_VIA]:
         refused = find_loop(head, buf, pseudonym, pseudonym_len)
+    if refused == 0:
+        refused = read_hops(head, buf, &hops)
     if refused:
         return refused
 
@@ -73,10 +84,15 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
     o = put(o, b"\r\n", 2)
 
     dropped = HOP_BY_HOP | 1 << F_HOST
-    if not head.count[F_TRANSFER_ENCODING]:
-        dropped |= 1 << F_TRAILER
+    # An expectation of HTTP/1.0 is ignored (RFC 9110 section 10.1.1): that client knows no
+    # 100, and to the origin, which is spoken to in 1.1, it would look like one that does.
+    if head.minor == HTTP_10:
+        dropped |= 1 << F_EXPECT
+    if head.count[F_TRAILER] and (
+            not head.count[F_TRANSFER_ENCODING] or names_trailers(head, buf)):
+        dropped |= 1 << F_TRAILER       # it would announce what does not come
     return finish(out, o, head, buf, &listed, dropped, pseudonym, pseudonym_len,
-                  False, upgrade, NULL)
+                  False, upgrade, NULL, hops - 1 if hops > 0 else hops)
 
 
 cdef int build_response_head(char *out, size_t cap, const Head *head, const char *buf,
@@ -98,16 +114,20 @@ cdef int build_response_head(char *out, size_t cap, const Head *head, const char
     o = put(o, b" ", 1)
     o = put(o, buf + head.target, head.target_len)
     o = put(o, b"\r\n", 2)
+    if head.status < 200 or head.status == 204:
+        dropped |= 1 << F_CONTENT_LENGTH    # a zero; none may stand there (section 8.6)
     if not chunked:
         dropped |= 1 << F_TRANSFER_ENCODING | 1 << F_TRAILER
+    elif head.count[F_TRAILER] and names_trailers(head, buf):
+        dropped |= 1 << F_TRAILER
     return finish(out, o, head, buf, &listed, dropped, pseudonym, pseudonym_len,
-                  close, upgrade, date)
+                  close, upgrade, date, UNCOUNTED)
 
 
 # The fields that stay, ours behind them, the blank line. Bytes written in all.
 cdef int finish(char *out, char *o, const Head *head, const char *buf, const Listed *listed,
                 uint32_t dropped, const char *pseudonym, size_t pseudonym_len,
-                bint close, bint upgrade, const char *date) noexcept nogil:
+                bint close, bint upgrade, const char *date, int64_t hops) noexcept nogil:
     cdef const Field *field
     cdef uint32_t run = head.fields_start       # start of the lines not yet copied
     cdef int i
@@ -126,6 +146,13 @@ cdef int finish(char *out, char *o, const Head *head, const char *buf, const Lis
                 continue
             o = put(o, buf + run, field.start - run)
             o = put_canonical(o, buf, field)
+            run = field.end
+            continue
+        elif field.name == F_MAX_FORWARDS and hops != UNCOUNTED:
+            o = put(o, buf + run, field.start - run)
+            o = put(o, b"Max-Forwards: ", 14)
+            o += put_number(o, <uint32_t>hops)
+            o = put(o, b"\r\n", 2)
             run = field.end
             continue
         else:
@@ -231,6 +258,41 @@ cdef char *put_canonical(char *o, const char *buf, const Field *field) noexcept 
     return put(o, b"\r\n", 2)
 
 
+# RFC 9110 section 7.6.2: OPTIONS and TRACE count the proxies that they may still pass; to
+# other methods the field means nothing. 0, with *hops, or -BAD_REQUEST: of two fields, or
+# of what is no number, each proxy on the way would make something else.
+cdef int read_hops(const Head *head, const char *buf, int64_t *hops) noexcept nogil:
+    cdef const Field *field
+    cdef int64_t number = 0
+    cdef uint32_t i
+    cdef char c
+    hops[0] = UNCOUNTED
+    if head.count[F_MAX_FORWARDS] == 0 or not (
+            head.method == M_OPTIONS or head.method == M_TRACE):
+        return 0
+    field = &head.fields[head.first[F_MAX_FORWARDS] - 1]
+    if head.count[F_MAX_FORWARDS] > 1 or field.value_len == 0:
+        return -BAD_REQUEST
+    for i in range(field.value_len):
+        c = buf[field.value + i]
+        if not is_class(c, CC_DIGIT):
+            return -BAD_REQUEST
+        number = min(number * 10 + (c - c'0'), <int64_t>MAX_HOPS + 1)
+    hops[0] = number
+    return 0
+
+
+# The one who receives 0 answers as if it were the origin. TRACE is not echoed although
+# RFC 9110 section 9.3.8 would have it: its head holds what other hops added, credentials
+# and cookies among them, and nothing of a request is ever sent back (R13). Servers that
+# refuse TRACE say 405 too.
+cdef int answer_as_last(const Head *head, const char *buf) noexcept nogil:
+    cdef int64_t hops
+    if read_hops(head, buf, &hops) != 0 or hops != 0:
+        return OK
+    return FINAL_RECIPIENT if head.method == M_OPTIONS else TRACE_REFUSED
+
+
 # Via = #( received-protocol RWS received-by [ RWS comment ] ), RFC 9110 section 7.6.3.
 # LOOP_DETECTED if a received-by is our pseudonym (R20), BAD_REQUEST if a comment does not
 # end, for then nobody knows where the members do.
@@ -302,6 +364,17 @@ def rewrite_request(source, pseudonym=b"cutthrough", upgrade=False, cap=None):
     if got < 0:
         return label_of(-got).decode()
     return bytes(out[:got]), bytes(out[path_at:path_at + path_len])
+
+
+def last_answer(source):
+    """Returns the label of what answers this head because it may go no further, or "ok"."""
+    cdef Head head
+    cdef HeadLimits limits = HeadLimits(65536, 65536, MAX_FIELDS)
+    cdef size_t n
+    cdef const char *buf = text_of(source, &n)
+    if parse_request(&head, buf, n, 0, &limits) <= 0:
+        raise ValueError("not a whole, valid request head")
+    return label_of(answer_as_last(&head, buf)).decode()
 
 
 def rewrite_response(source, pseudonym=b"cutthrough", close=False, chunked=True,

@@ -40,3 +40,5 @@ cdef int parse_authority(Target *target, const char *text, size_t n,
 # Writes host[:port] as it stands in a Host field: brackets round IPv6, no port if it
 # equals default_port. Returns bytes written; out has room for MAX_HOST + 9.
 cdef int build_authority(char *out, const Target *target, int default_port) noexcept nogil
+# Decimal digits of a number below 10^9; how many.
+cdef int put_number(char *out, uint32_t number) noexcept nogil

@@ -75,6 +75,8 @@ cdef int read_target(Target *target, const Head *head, const char *buf) noexcept
         return -BAD_TARGET      # another scheme, authority form without CONNECT, a bare word
     # In these forms the Host field is the authority (RFC 9110 section 7.1).
     if host == NULL:
+        if target.form == FORM_ASTERISK:
+            return -BAD_TARGET  # "*" of which server? Nothing in the request says it
         target.host_kind = HOST_NAME
         target.host_len = 0
         target.host[0] = 0
@@ -286,7 +288,6 @@ cdef int build_authority(char *out, const Target *target, int default_port) noex
     return at + 1 + put_number(out + at + 1, target.port)
 
 
-# Decimal digits of a number below 100 000; how many.
 cdef int put_number(char *out, uint32_t number) noexcept nogil:
     cdef uint32_t power = 1
     cdef int n = 0

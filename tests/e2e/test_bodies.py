@@ -155,49 +155,6 @@ def test_a_body_that_is_cut_is_not_ended_as_if_whole(proxy, make_origin, dial, f
     proxy.wait_reason("client_closed")
 
 
-def test_expect_100_continue_is_answered_by_the_origin(proxy, make_origin, dial):
-    def script(conn):
-        head = conn.read_head()
-        assert head.get("Expect") == "100-continue"
-        conn.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        assert conn.read_exact(4) == b"body"
-        conn.send(OK)
-        conn.stall()
-
-    client = dial()
-    client.send(
-        build_request(
-            "POST",
-            make_origin(script).url(),
-            "Content-Length: 4",
-            "Expect: 100-continue",
-        )
-    )
-    assert client.read_response(interim=True).status == 100
-    client.send(b"body")
-    assert client.read_response().status == 200
-
-
-def test_expect_that_is_refused_reads_no_body(proxy, make_origin, dial):
-    """The final status comes without a 100: the body is never sent (R6)."""
-
-    def script(conn):
-        conn.read_head()
-        conn.send(b"HTTP/1.1 417 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        conn.stall()
-
-    client = dial()
-    client.send(
-        build_request(
-            "POST",
-            make_origin(script).url(),
-            "Content-Length: 4",
-            "Expect: 100-continue",
-        )
-    )
-    assert client.read_response(interim=True).status == 417
-
-
 def test_an_early_answer_leaves_no_body_behind(proxy, make_origin, dial):
     """R6: what the client still sends of its body is never read as a request."""
 
@@ -251,3 +208,27 @@ def test_pipelined_posts_keep_their_bodies_apart(proxy, make_origin, dial):
     )
     assert [client.read_response().status for _ in range(3)] == [200] * 3
     assert [request.body for request in origin.requests] == [b"one", b"two", b""]
+
+
+@pytest.mark.parametrize(
+    ("connection", "trailers"),
+    [("keep-alive", [("X-T", "1"), ("X-U", "2")]), ("X-T", []), ("X-Other", [])],
+)
+def test_trailers_that_connection_names_stay_here(
+    proxy, make_origin, dial, connection, trailers
+):
+    """RFC 9110 section 7.6.1: a name has gone on before its end shows that it must
+    not, so where one is named none goes on."""
+    fields = ("Transfer-Encoding: chunked", f"Connection: {connection}", "Trailer: X-T")
+    body = b"5\r\nhello\r\n0\r\nX-T: 1\r\nX-U: 2\r\n\r\n"
+    head = "\r\n".join(["HTTP/1.1 200 OK", *fields, "", ""]).encode()
+    origin = make_origin(answer(head + body))
+    client = dial()
+    for _ in range(2):
+        got = client.ask("POST", origin.url(), *fields, body=body)
+        assert (got.body, got.trailers) == (b"hello", trailers)
+        assert got.get("Trailer") == ("X-T" if trailers else None)
+    for request in origin.requests:
+        assert (request.body, request.trailers) == (b"hello", trailers)
+        assert request.get("Trailer") == ("X-T" if trailers else None)
+    assert len(origin.connections) == 1

@@ -42,6 +42,7 @@ class Case:
         size = BIG if self.big else 10
         # what an origin says in this state, and what it would still say
         self.said, self.rest = {
+            "REQUEST, 100 given": (b"HTTP/1.1 100 Continue\r\n\r\n", b""),
             "RESPONSE": (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
             "RESPONSE, half a head": (
                 b"HTTP/1.1 200 OK\r\nConte", b"nt-Length: 2\r\n\r\nok"),
@@ -71,6 +72,9 @@ class Case:
             client.tunnel(self.origin.authority)
         elif state == "REQUEST":
             client.send(build_request("POST", url, "Content-Length: 10") + b"abc")
+        elif state in ("REQUEST, 100 awaited", "REQUEST, 100 given"):
+            client.send(build_request(
+                "POST", url, "Content-Length: 10", "Expect: 100-continue"))
         else:
             client.send(build_request("POST", url, "Content-Length: 0"))
         if state in ("HEAD", "LINGER"):
@@ -109,6 +113,8 @@ class Case:
     def seen_by_client(self) -> bool:
         if "half a head" in self.row.state:
             return True             # nothing of half a head can have been passed on
+        if self.row.state == "REQUEST, 100 given":
+            return self.client.received.endswith(b"\r\n\r\n") or not self.client.fill()
         want = 10 if "chunks" not in self.row.state else 3
         body = bytes(self.client.received).partition(b"\r\n\r\n")[2]
         if self.row.state in ("TUNNEL", "HALF_CLOSED"):

@@ -101,6 +101,7 @@ CUT = [
     ("response_truncated", CHUNKED, b"5\r\nhel"),
     ("response_truncated", CHUNKED, b"5\r\nhello\r\n0\r\n"),
     ("bad_response_framing", CHUNKED, b"5\r\nhello\r\nZ\r\n"),
+    ("bad_response_framing", CHUNKED, (b"1;" + b"x" * 4000 + b"\r\ny\r\n") * 5),
 ]
 
 

@@ -8,6 +8,7 @@ timers (R31, R33, R36).
 import asyncio
 import contextlib
 import os
+import socket
 import threading
 from collections.abc import Awaitable, Callable
 
@@ -71,6 +72,16 @@ def bulk_tunnel(client: Client, origin: Origin) -> None:
     sender.join()
 
 
+def urgent_in_bulk(client: Client, origin: Origin) -> None:
+    """splice(2) stops at an urgent mark; the relay goes on by copying."""
+    client.tunnel(origin.authority)
+    client.send(bytes(8 << 20))
+    client.sock.send(b"!", socket.MSG_OOB)
+    client.send(bytes(4 << 20))
+    client.half_close()
+    assert client.at_eof()
+
+
 def leave_in_the_middle(client: Client, origin: Origin) -> None:
     """Both directions are full of bytes that nobody will take."""
     client.tunnel(origin.authority)
@@ -127,6 +138,12 @@ def switch(conn) -> None:
     echo(conn)
 
 
+def swallow(conn) -> None:
+    while conn.fill():
+        conn.pending.clear()
+        conn.received.clear()
+
+
 def pour(conn) -> None:
     conn.read_head()
     conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
@@ -144,6 +161,7 @@ JOURNEYS = [
     (upload, answer(OK)),
     (tunnel, echo),
     (bulk_tunnel, echo),
+    (urgent_in_bulk, swallow),
     (leave_in_the_middle, lambda conn: conn.origin.closing.wait(30)),
     (refused_connect, answer(OK)),
     (refused_port, answer(OK)),

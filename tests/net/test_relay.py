@@ -229,6 +229,108 @@ def test_the_sink_reset_is_told_and_a_pipe_with_bytes_is_never_used_again(way):
     assert pipes.stats() == {**pipes.stats(), "in_use": 0, "free": free}
 
 
+def reset(sock: socket.socket) -> None:
+    abort = struct.pack("ii", 1, 0)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, abort)
+    sock.close()
+
+
+def read_all(way: Way, n: int) -> bytes:
+    way.origin.setblocking(False)
+    got = bytearray()
+    while len(got) < n:
+        try:
+            got += way.origin.recv(1 << 20)
+        except BlockingIOError:
+            way.pump.run()
+    return bytes(got)
+
+
+def test_a_source_that_is_reset_while_it_is_spliced_is_told(way):
+    send_all_through(way, os.urandom(4 << 20))
+    assert way.pump.spliced
+    reset(way.client)
+    assert way.pump.run() == "source failed"
+    assert os.strerror(way.pump.error) == "Connection reset by peer"
+
+
+def test_a_sink_that_is_reset_while_a_block_is_held_is_told(make_way):
+    way = make_way(splice=False)
+    fill(way)
+    assert way.pump.held[0], "the case needs bytes in a block"
+    reset(way.origin)
+    assert way.pump.run() == "sink failed"
+    assert way.pump.error
+    assert way.pump.held[0], "what was not taken is not forgotten"
+
+
+def test_what_is_pushed_stands_before_what_is_read(way):
+    way.client.sendall(b"third")
+    way.pump.run(readable=False)
+    assert way.pump.push(b"first", b"second")
+    assert way.pump.run() == "dry"
+    assert read_all(way, 16) == b"firstsecondthird"
+    assert way.pump.moved == 16
+
+
+@pytest.mark.parametrize("head", [b"", b"head"])
+def test_what_the_sink_does_not_take_is_kept_in_order(make_way, head):
+    way = make_way(splice=False)
+    way.pump.run(readable=False)        # writable, as far as is known
+    way.outlet.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    data = os.urandom(4000)
+    pushed = bytearray()
+    while not way.pump.held[0]:         # until one is taken in part, or not at all
+        assert way.pump.push(head, data)
+        pushed += head + data
+    assert way.pump.push(head, b"behind what is kept")
+    pushed += head + b"behind what is kept"
+    assert read_all(way, len(pushed)) == pushed
+    assert way.pump.moved == len(pushed)
+    assert way.pump.held == (0, None)
+
+
+def test_no_more_is_pushed_than_one_block_holds(make_way):
+    # R31: a peer that takes nothing must not be able to make a pump grow.
+    way = make_way(splice=False)
+    fill(way)
+    pushed = 0
+    while way.pump.push(b"h" * 1000, b"b" * 3000):
+        pushed += 4000
+    assert way.pump.held[0] <= FULL + 32768, "a block is one read and a head"
+    assert way.pump.error == 0, "no room is no failure of the sink"
+    assert not way.pump.push(b"", b"b" * FULL)
+    assert pushed <= way.pump.held[0]
+
+
+def test_nothing_is_pushed_past_bytes_in_a_pipe(way):
+    fill(way)
+    block, pipe = way.pump.held
+    assert pipe and not block, "the case needs bytes in a pipe"
+    assert not way.pump.push(b"head", b"body")
+    assert way.pump.held == (block, pipe)
+    assert way.pump.error == 0
+
+
+def test_nothing_is_pushed_to_a_sink_that_has_gone(way):
+    way.pump.run(readable=False)
+    reset(way.origin)
+    assert not way.pump.push(b"head", b"body")
+    assert way.pump.error
+
+
+def test_without_a_block_nothing_is_kept(make_way):
+    way = make_way(splice=False)
+    refused = buffers.stats()["refused"]
+    buffers.set_bound(0)
+    try:
+        assert not way.pump.push(b"head", b"body")     # not known to be writable
+    finally:
+        buffers.set_bound(512 << 20)
+    assert buffers.stats()["refused"] == refused + 1
+    assert way.pump.held == (0, None)
+
+
 @contextmanager
 def descriptors(limit: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

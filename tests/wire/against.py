@@ -1,12 +1,13 @@
 """Holds the wire room against its twin; for the properties and for the fuzz targets."""
 
-from cutthrough.wire.framing import ChunkScanner, read_framing
+from cutthrough.wire.framing import ChunkScanner, passes_trailers, read_framing
 from cutthrough.wire.target import read_request_target
 from tests.wire import twin
 from tests.wire.replay import octets
 
 # Numbers of http1.pxd.
-NUMBERS = {b"GET": 1, b"HEAD": 2, b"POST": 3, b"OPTIONS": 6, b"CONNECT": 8}
+NUMBERS = {b"GET": 1, b"HEAD": 2, b"POST": 3, b"OPTIONS": 6, b"TRACE": 7,
+           b"CONNECT": 8}
 
 
 def same_head(ours: dict | str | None, theirs: twin.Head | str | None) -> bool:
@@ -32,17 +33,24 @@ def same_target(data: bytes, theirs: twin.Head) -> None:
 
 
 def same_body(data: bytes, theirs: twin.Head) -> None:
-    assert read_framing(data) == twin.read_request_framing(theirs)
+    framing = twin.read_request_framing(theirs)
+    assert read_framing(data) == framing
+    if framing[0] == "chunked":
+        assert passes_trailers(data) == twin.passes_trailers(theirs)
 
 
 def same_reply_body(data: bytes, theirs: twin.Head, method: bytes) -> None:
     ours = read_framing(data, NUMBERS[method])
     assert ours == twin.read_response_framing(theirs, method)
+    if ours[0] == "chunked":
+        assert passes_trailers(data, NUMBERS[method]) == twin.passes_trailers(theirs)
 
 
-def scan(pieces: list[bytes], decode: bool) -> tuple[bytes, int] | str | None:
+def scan(
+    pieces: list[bytes], decode: bool, trailers: bool = True
+) -> tuple[bytes, int] | str | None:
     """(what goes on, bytes consumed), the refusal's label, or None: not whole."""
-    chunks, out, used = ChunkScanner(decode), b"", 0
+    chunks, out, used = ChunkScanner(decode, trailers), b"", 0
     for piece in pieces:
         got = chunks.feed(piece)
         if isinstance(got, str):
@@ -54,9 +62,10 @@ def scan(pieces: list[bytes], decode: bool) -> tuple[bytes, int] | str | None:
 
 def same_chunks(data: bytes) -> None:
     theirs = twin.read_chunks(data)
-    for decode in (False, True):
+    for decode, trailers in ((False, True), (False, False), (True, True)):
         expected = theirs
         if isinstance(theirs, twin.Chunked):
-            expected = (theirs.data if decode else theirs.frame, theirs.length)
-        assert scan([data], decode) == expected
-        assert scan(octets(data), decode) == expected
+            out = theirs.frame if trailers else theirs.bare
+            expected = (theirs.data if decode else out, theirs.length)
+        assert scan([data], decode, trailers) == expected
+        assert scan(octets(data), decode, trailers) == expected

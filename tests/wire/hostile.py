@@ -353,7 +353,9 @@ def chunks() -> Iterator[Row]:
         b"00000000000000005\r\nhello", b"10000000000000005\r\nhello",
         b"ffffffffffffffff\r\nhello", b"fffffffffffffffff\r\nhello",
         b"8000000000000000\r\nhello", b"100000000000000000000000000000005\r\nhello",
-        b"5;" + b"x" * 5000 + b"\r\nhello", b"5\r\nhello\n0\r\n\r\n",
+        b"5;" + b"x" * 5000 + b"\r\nhello",
+        b"".join(b"1;%b\r\n%c\r\n" % (b"x" * 4000, c) for c in b"hell") +
+        b"1;" + b"x" * 4000 + b"\r\no", b"5\r\nhello\n0\r\n\r\n",
         b"5\r\nhello0\r\n\r\n", b"5\r\nhello\r0\r\n\r\n", b"5\r\nhell\r\n0\r\n\r\n",
         b"5\r\nhellooo\r\n0\r\n\r\n", b"5\r\nhello\r\r\n0\r\n\r\n",
         b"5\r\nhello\n\r\n0\r\n\r\n", b"5\r\nhello \r\n0\r\n\r\n"]

@@ -7,7 +7,8 @@ doubled, a byte lost. Random bytes would all be refused for the same dull reason
 
 from hypothesis import strategies as st
 
-METHODS = (b"GET", b"HEAD", b"POST", b"OPTIONS", b"CONNECT", b"get", b"M-SEARCH")
+METHODS = (b"GET", b"HEAD", b"POST", b"OPTIONS", b"TRACE", b"CONNECT", b"get",
+           b"M-SEARCH")
 
 HOSTS = st.sampled_from([
     b"a", b"a.example", b"A.Example.", b"a:80", b"a:8080", b"a:0", b"a:65536", b"a:",
@@ -47,6 +48,7 @@ FIELD = st.one_of(
     st.tuples(st.sampled_from([b"Content-Length", b"content-length"]), LENGTHS),
     st.tuples(st.sampled_from([b"Transfer-Encoding", b"TRANSFER-ENCODING"]), CODINGS),
     st.tuples(st.sampled_from([b"Connection", b"Proxy-Connection"]), OPTIONS),
+    st.tuples(st.just(b"Max-Forwards"), LENGTHS),
     st.tuples(
         ODD_NAMES,
         st.sampled_from(

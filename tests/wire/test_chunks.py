@@ -1,14 +1,19 @@
 """The chunk scanner: the same answer however the body is cut."""
 
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutthrough.wire.framing import ChunkScanner
+from cutthrough.wire.framing import ChunkScanner, passes_trailers
+from cutthrough.wire.rewrite import rewrite_request, rewrite_response
 from tests.wire.cases import Case, as_params
 from tests.wire.replay import octets, scan, scan_every_way
 
+GET = 1     # of http1.pxd
 MAX_CHUNK_LINE = 4096
+MAX_CHUNK_EXCESS = 16384
 MAX_TRAILER_BYTES = 8192
 
 
@@ -23,6 +28,9 @@ def test_chunked_body_is_read_as_told(case: Case) -> None:
     assert out == case.octets("frame")
     data, also = scan_every_way(ChunkScanner, body, True)
     assert data == case.octets("data")
+    assert consumed == also
+    bare, also = scan_every_way(partial(ChunkScanner, trailers=False), body, False)
+    assert bare == out[:out.rindex(b"0\r\n") + 3] + b"\r\n"
     assert consumed == also
     assert body[:consumed].endswith(b"\r\n\r\n")
     for more in (b"", b"\0", b"GET / HTTP/1.1\r\n\r\n"):
@@ -70,8 +78,49 @@ def test_size_line_has_a_limit() -> None:
 
 def test_limit_of_the_size_line_begins_anew_with_each() -> None:
     line = b"1;" + b"x" * 4000 + b"\r\ny\r\n"
-    out, _ = scan(ChunkScanner, [line * 5 + b"0\r\n\r\n"], True)
-    assert out == b"yyyyy"
+    out, _ = scan(ChunkScanner, [line * 4 + b"0\r\n\r\n"], True)
+    assert out == b"yyyy"
+
+
+def chunk(size: int, extension: int) -> bytes:
+    dressed = b";" + b"x" * extension if extension else b""
+    return b"%x%b\r\n%b\r\n" % (size, dressed, b"d" * size)
+
+
+@pytest.mark.parametrize(("size", "extension", "most"), [
+    # The longest line that one may be, on one byte: 4095 + 1 + 2 octets, 18 free.
+    (1, 4095, 4), (1, 100, 192), (1, 16, 16384), (100, 1000, 20)])
+@pytest.mark.parametrize("decode", [False, True])
+def test_size_lines_have_a_limit_over_a_message(size, extension, most, decode) -> None:
+    # R31: each below its own limit, the extensions of a message could go on for ever.
+    one = chunk(size, extension)
+    line = len(b"%x" % size) + extension + 2
+    assert (line - 16 - 2 * size) * most <= MAX_CHUNK_EXCESS
+    assert (line - 16 - 2 * size) * (most + 1) > MAX_CHUNK_EXCESS
+    good = one * most
+    assert ChunkScanner(decode).feed(good)[0] == len(good)
+    assert ChunkScanner(decode).feed(good + one) == "bad_framing"
+    chunks = ChunkScanner(decode)
+    assert {chunks.feed(octet)[0] for octet in octets(good)} == {1}
+    assert "bad_framing" in map(chunks.feed, octets(one))
+
+
+@pytest.mark.parametrize(("size", "extension"), [
+    (1, 0), (1, 14), (64, 85), (4096, 4000), (65536, 100)])
+def test_size_lines_in_proportion_to_their_data_have_none(size, extension) -> None:
+    chunks = ChunkScanner()
+    one = chunk(size, extension)
+    many = max(1, (1 << 20) // len(one))
+    for _ in range(4):
+        assert chunks.feed(one * many)[0] == len(one) * many
+    assert chunks.feed(b"0\r\n\r\n") == (5, b"0\r\n\r\n")
+
+
+def test_data_pays_for_the_lines_before_it_but_not_for_later_ones() -> None:
+    lines = chunk(1, 4000) * 4
+    assert ChunkScanner().feed(lines + chunk(20000, 0) + lines)[0] > 0
+    assert ChunkScanner().feed(chunk(20000, 0) + lines + chunk(1, 4000)) == (
+        "bad_framing")
 
 
 @pytest.mark.parametrize(
@@ -86,14 +135,40 @@ def test_trailer_section_has_a_limit(trailer: bytes) -> None:
 @pytest.mark.parametrize("name", [
     "Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive",
     "Proxy-Connection", "TE", "Trailer", "Upgrade", "Via", "Proxy-Authorization",
-    "Proxy-Authenticate", "Proxy-Authentication-Info"])
+    "Proxy-Authenticate", "Proxy-Authentication-Info", "Authorization", "Expect",
+    "Max-Forwards"])
 def test_field_that_must_not_come_in_trailers_is_refused(name: str) -> None:
     for spelling in (name, name.lower(), name.upper()):
         body = f"0\r\nX: y\r\n{spelling}: z\r\n\r\n".encode()
         assert scan_every_way(ChunkScanner, body, False) == "bad_framing"
+        silent = partial(ChunkScanner, trailers=False)
+        assert scan_every_way(silent, body, False) == "bad_framing"
     for other in (name + "x", "x" + name, name[1:]):
         body = f"0\r\n{other}: z\r\n\r\n".encode()
         assert scan(ChunkScanner, [body], False) == (body, len(body))
+
+
+@pytest.mark.parametrize(("connection", "passes"), [
+    ("", True), ("close", True), ("CLOSE , keep-alive", True), ("TE, Upgrade", True),
+    ("Transfer-Encoding, Max-Forwards", True), (",, ,", True),
+    ("Digest", False), ("close, x-t", False), ("closed", False), ("clos", False),
+    ("Date", False), ("cookie", False)])
+def test_trailers_go_on_unless_connection_names_a_field(connection, passes) -> None:
+    # RFC 9110 section 7.6.1. With the field there goes what announces it.
+    for name in ("Connection", "Proxy-Connection"):
+        fields = (f"Host: a\r\nTransfer-Encoding: chunked\r\nTrailer: Digest\r\n"
+                  f"{name}: {connection}\r\n{name}: close\r\n\r\n")
+        request = f"POST http://a/ HTTP/1.1\r\n{fields}".encode()
+        response = f"HTTP/1.1 200 OK\r\n{fields}".encode()
+        assert passes_trailers(request) is passes_trailers(response, GET) is passes
+        assert (b"Trailer: Digest\r\n" in rewrite_request(request)[0]) is passes
+        assert (b"Trailer: Digest\r\n" in rewrite_response(response)) is passes
+
+
+def test_a_message_that_is_not_chunked_has_no_trailers() -> None:
+    for fields in ("Content-Length: 5", "X: y"):
+        head = f"POST / HTTP/1.1\r\n{fields}\r\n\r\n".encode()
+        assert not passes_trailers(head)
 
 
 class Body:
@@ -110,6 +185,7 @@ class Body:
         self.data = b"".join(chunks)
         self.wire = written(extension)
         self.frame = written(b"")
+        self.bare = self.frame.removesuffix(trailers + b"\r\n") + b"\r\n"
 
 
 BODIES = st.builds(
@@ -118,15 +194,17 @@ BODIES = st.builds(
     st.sampled_from([b"", b"A:\r\n", b"Digest: x\r\nB: \xff\t\r\n"]))
 
 
-@given(BODIES, st.lists(st.integers(1, 30), max_size=40), st.booleans())
+@given(BODIES, st.lists(st.integers(1, 30), max_size=40), st.booleans(), st.booleans())
 @settings(deadline=None)
-def test_any_body_in_any_pieces_comes_to_its_data(body, cuts, decode) -> None:
+def test_any_body_in_any_pieces_comes_to_its_data(body, cuts, decode, trailers) -> None:
     pieces, rest = [], body.wire
     for cut in cuts:
         pieces.append(rest[:cut])
         rest = rest[cut:]
-    got = scan(ChunkScanner, [piece for piece in [*pieces, rest] if piece], decode)
-    assert got == (body.data if decode else body.frame, len(body.wire))
+    scanner = partial(ChunkScanner, trailers=trailers)
+    got = scan(scanner, [piece for piece in [*pieces, rest] if piece], decode)
+    out = body.frame if trailers else body.bare
+    assert got == (body.data if decode else out, len(body.wire))
 
 
 @given(BODIES, st.integers(0, 200), st.binary(min_size=1, max_size=2), st.booleans())

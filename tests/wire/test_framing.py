@@ -109,8 +109,9 @@ def test_transfer_coding_in_http_1_0_is_refused() -> None:
     ("Transfer-Encoding: gzip", "bad_framing"),
 ])
 def test_connect_has_no_body(field: str, framing) -> None:
-    # R2.
+    # R2, and RFC 9110 section 9.3.8.
     assert request(field, line="CONNECT a:443 HTTP/1.1") == framing
+    assert request(field, line="TRACE http://a/ HTTP/1.1") == framing
 
 
 @pytest.mark.parametrize(("fields", "persistent"), [

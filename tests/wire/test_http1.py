@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutthrough.wire.framing import read_framing
 from cutthrough.wire.http1 import lists_token, read_request, read_response
+from cutthrough.wire.rewrite import last_answer, rewrite_request, rewrite_response
+from cutthrough.wire.target import read_request_target
 from tests.wire.cases import Case, as_params, unescape
 from tests.wire.replay import parse_every_way
 
@@ -259,3 +262,15 @@ def test_refusal_never_depends_on_the_cut(
     for start in (b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nA: b"):
         parse_every_way(read_request, start + data, **limits)
     parse_every_way(read_response, b"HTTP/1.1 200 " + data, **limits)
+
+
+@pytest.mark.parametrize("head", [
+    b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/9.9\r\n\r\n"])
+def test_what_is_asked_of_a_head_is_not_asked_of_half_a_one(head: bytes) -> None:
+    # The entry points for tests and tools: an error, and never an answer.
+    requests = (read_request_target, rewrite_request, last_answer, read_framing,
+                lambda head: lists_token(head, 4, b"close"))
+    responses = (rewrite_response, lambda head: read_framing(head, 1))
+    for ask in (*requests, *responses):
+        with pytest.raises(ValueError, match="not a whole, valid"):
+            ask(head)

@@ -36,7 +36,11 @@ def test_reply_is_a_response_that_our_own_parser_reads(row) -> None:
     assert (head["status"], head["minor"]) == (row.status, 1)
     assert head["reason"].decode() == HTTPStatus(row.status).phrase
     content = reply[head["length"]:]
-    assert read_framing(reply, GET) == ("length", len(content), False)
+    kind = "length" if content else "none"
+    assert read_framing(reply, GET) == (kind, len(content), False)
+    if row.status == 200:
+        assert content == b""
+        return
     assert content.startswith(f"{row.status} {row.label}: {row.meaning}".encode())
     assert content.count(b"\n") == 1
     assert content.endswith(b"\n")
@@ -74,6 +78,21 @@ def test_challenge_stands_in_407_and_retry_after_in_503(row) -> None:
     assert fields["Proxy-Authenticate"] == (challenge if row.status == 407 else None)
     assert fields["Retry-After"] == ("1" if row.status == 503 else None)
     assert fields["Cache-Control"] == "no-store"
+
+
+@each(WITH_REPLY)
+def test_allow_stands_where_it_must_and_never_names_trace(row) -> None:
+    # RFC 9110 sections 9.3.7 and 15.5.6.
+    allow = fields_of(render(row.label))["Allow"]
+    assert (allow is not None) is (row.status in (200, 405))
+    assert "TRACE" not in (allow or "")
+
+
+@each(WITH_REPLY)
+def test_no_reply_says_what_a_proxy_must_not(row) -> None:
+    # RFC 9110 sections 12.5.5 and 15.5.20.
+    assert row.status != 421
+    assert fields_of(render(row.label))["Vary"] is None
 
 
 def test_reply_for_a_label_that_is_none_is_an_error() -> None:

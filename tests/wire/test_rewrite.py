@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutthrough.wire.framing import passes_trailers
 from cutthrough.wire.http1 import read_request, read_response
-from cutthrough.wire.rewrite import rewrite_request, rewrite_response
+from cutthrough.wire.rewrite import last_answer, rewrite_request, rewrite_response
 from tests.wire.cases import Case, as_params
 from tests.wire.replay import guarded
 
@@ -91,7 +92,8 @@ def listed_in(fields: list[tuple[bytes, bytes, int]]) -> set[bytes]:
 
 # The slow obvious twin: which fields go on, by the words of RFC 9110 section 7.6.1.
 def kept(fields: list[tuple[bytes, bytes, int]], also: set[bytes]) -> list[tuple]:
-    protected = {b"host", b"content-length", b"transfer-encoding", b"via"}
+    protected = {b"host", b"content-length", b"transfer-encoding", b"via",
+                 b"max-forwards"}
     gone = HOP_BY_HOP | (listed_in(fields) - protected) | also
     return [(name, value) for name, value, _ in fields if name.lower() not in gone]
 
@@ -99,9 +101,10 @@ def kept(fields: list[tuple[bytes, bytes, int]], also: set[bytes]) -> list[tuple
 NAMES = st.sampled_from(
     ["A", "X-B", "x-b", "Accept", "Cookie", "Date", "Via", "Expect", "Trailer",
      "Keep-Alive", "TE", "Upgrade", "Proxy-Authorization", "Proxy-Connection",
-     "Connection"])
+     "Connection", "Max-Forwards"])
 MEMBERS = st.lists(
-    st.sampled_from(["close", "a", "X-B", "via", "Host", "cookie", "date", ""]),
+    st.sampled_from(["close", "a", "X-B", "via", "Host", "cookie", "date", "",
+                     "max-forwards"]),
     max_size=3).map(",".join)
 FIELDS = st.lists(st.tuples(NAMES, MEMBERS), max_size=12).map(
     lambda fields: "".join(f"{name}: {value}\r\n" for name, value in fields).encode())
@@ -123,11 +126,89 @@ def test_response_fields_go_on_in_order_or_not_at_all(fields, close, chunked) ->
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" + fields + b"\r\n"
     sent = rewrite_response(guarded().place(head), close=close, chunked=chunked)
     also = set() if chunked else {b"trailer", b"transfer-encoding"}
+    if not passes_trailers(head, 1):
+        also |= {b"trailer"}
     expected = kept(read_response(head)["fields"], also)
     if close:
         expected.append((b"Connection", b"close"))
     got = [field[:2] for field in read_response(sent)["fields"]]
     assert got == [*expected, (b"Via", b"1.1 cutthrough")]
+
+
+@pytest.mark.parametrize("field", [
+    b"Allow: GET,, get , X-Y", b"allow:", b"WWW-Authenticate: A b=\"c, d\", New",
+    b"Authorization:Basic\tdTpw", b"Authentication-Info: nextnonce=\"x\"",
+    b"Referer: http://a/?b#c", b"From: x@y", b"User-Agent: (a (b)) c/1",
+    b"Server: \xff",
+    b"Vary: *", b"ETag: W/\"a\"", b"Last-Modified: never", b"Range: lines=1-,5-2",
+    b"If-Match: *", b"If-None-Match: \"a\",W/\"b\"", b"If-Modified-Since: today",
+    b"If-Unmodified-Since: 0", b"If-Range: \"x", b"Cache-Control: no-transform",
+    b"Content-Encoding: gzip,gzip", b"Location: //u@b/#c", b"Retry-After: -1",
+    b"Accept:  a/b ; q=1.0001 , ", b"Set-Cookie: a=b; c", b"Set-Cookie2: \"",
+    b"X:\t y\t "])
+def test_fields_that_are_not_for_us_go_on_octet_by_octet(field: bytes) -> None:
+    lines = b"\r\nA: 1\r\n" + field + b"\r\n" + field + b"\r\nB: 2\r\n"
+    sent, _ = rewrite_request(b"GET http://a/ HTTP/1.1\r\nHost: a" + lines + b"\r\n")
+    assert lines in sent
+    assert lines in rewrite_response(b"HTTP/1.1 401 No" + lines + b"\r\n", close=True)
+
+
+def limited(method: str, *values: str, version: str = "1.1") -> bytes:
+    lines = [f"{method} http://a/b HTTP/{version}", "Host: a",
+             *(f"Max-Forwards:{value}" for value in values), "", ""]
+    return "\r\n".join(lines).encode("latin-1")
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "TRACE"])
+@pytest.mark.parametrize(("value", "sent"), [
+    (" 1", "0"), ("1", "0"), ("\t2 ", "1"), (" 10", "9"), (" 007", "6"),
+    (" 100000", "99999"), (" 999999999", "999999998"), (" 1000000000", "999999999"),
+    (" 4294967296", "999999999"), (" 18446744073709551616", "999999999"),
+    (" " + "9" * 200, "999999999"), (" " + "0" * 200 + "3", "2")])
+def test_max_forwards_is_counted_down(method: str, value: str, sent: str) -> None:
+    head, path = rewrite_request(guarded().place(limited(method, value)))
+    assert path == b"/b"
+    assert b"\r\nMax-Forwards: %b\r\n" % sent.encode() in head
+    assert head.lower().count(b"max-forwards") == 1
+    assert last_answer(limited(method, value)) == "ok"
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "TRACE"])
+@pytest.mark.parametrize("values", [
+    [""], [" "], [" -1"], [" +1"], [" 1 1"], [" 1,1"], [" 1,"], [" 0x1"], [" 1.0"],
+    [" one"], [" \xb2"], [" 1;"], [" 1", " 1"], [" 0", " 5"], [" 5", ""]])
+def test_max_forwards_that_is_no_number_is_refused(method, values) -> None:
+    assert rewrite_request(guarded().place(limited(method, *values))) == "bad_request"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "options", "Trace", "TRACES", "X"])
+@pytest.mark.parametrize("values", [[" 0"], [" 5"], [" x"], ["007"], [" 1", " 2"]])
+def test_max_forwards_means_nothing_to_other_methods(method, values) -> None:
+    sent, _ = rewrite_request(limited(method, *values))
+    for value in values:
+        assert f"\r\nMax-Forwards:{value}\r\n".encode() in sent
+    assert last_answer(limited(method, *values)) == "ok"
+
+
+@pytest.mark.parametrize("zero", ["0", " 0", " 000", "\t0 ", " " + "0" * 300])
+@pytest.mark.parametrize(("method", "label"), [
+    ("OPTIONS", "final_recipient"), ("TRACE", "trace_refused")])
+def test_max_forwards_of_zero_is_answered_here(method, zero, label) -> None:
+    for version in ("1.0", "1.1"):
+        assert last_answer(guarded().place(limited(method, zero, version=version))
+                           ) == label
+
+
+def test_without_max_forwards_nothing_is_counted() -> None:
+    for method in ("OPTIONS", "TRACE"):
+        assert last_answer(limited(method)) == "ok"
+        assert b"Forwards" not in rewrite_request(limited(method))[0]
+
+
+def test_connection_cannot_name_max_forwards_away() -> None:
+    # R14, R20: or a client could take the end from a loop.
+    head = limited("TRACE", " 7\r\nConnection: Max-Forwards")
+    assert b"\r\nMax-Forwards: 6\r\n" in rewrite_request(head)[0]
 
 
 def test_credentials_for_us_never_go_on() -> None:

@@ -85,6 +85,8 @@ def test_a_chunked_body_is_what_its_twin_reads(data: bytes) -> None:
     b"1;" + b"x" * 4095 + b"\r\na\r\n0\r\n\r\n", b"1;" + b"x" * 4096,
     b"0\r\nA:" + b"x" * 8187 + b"\r\n\r\n", b"0\r\nA:" + b"x" * 8188 + b"\r\n\r\n",
     b"0\r\nA:" + b"x" * 8190, b"0\r\nA:" + b"x" * 8191,
+    b"1;%b\r\nx\r\n" % (b"y" * 4078) * 4 + b"0;" + b"y" * 157 + b"\r\n\r\n",
+    b"1;%b\r\nx\r\n" % (b"y" * 4078) * 4 + b"0;" + b"y" * 158 + b"\r\n\r\n",
     b"0" * 15 + b"\r\n\r\n", b"0" * 16])
 def test_the_limits_of_chunks_are_those_of_the_twin(body: bytes) -> None:
     same_chunks(body)

@@ -26,6 +26,7 @@ MOST_FIELDS = 128
 MOST_NAME = 0xFFFF
 MOST_CHUNK_DIGITS = 15
 MOST_CHUNK_LINE = 4096
+MOST_CHUNK_EXCESS = 16384
 MOST_TRAILERS = 8192
 LONGEST_BODY = 2**63 - 1
 
@@ -33,7 +34,8 @@ LONGEST_BODY = 2**63 - 1
 NOT_IN_TRAILERS = frozenset((
     b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive",
     b"proxy-connection", b"te", b"trailer", b"upgrade", b"via", b"proxy-authorization",
-    b"proxy-authenticate", b"proxy-authentication-info"))
+    b"proxy-authenticate", b"proxy-authentication-info", b"authorization", b"expect",
+    b"max-forwards"))
 
 
 class Head(NamedTuple):
@@ -225,8 +227,8 @@ def read_request_framing(head: Head) -> Framing | str:
     kind = length_fields(head)
     if isinstance(kind, str):
         return kind
-    if head.first[0] == b"CONNECT" and kind[0] != "none":
-        return "bad_framing"        # RFC 9110 section 9.3.6: it has no content
+    if head.first[0] in (b"CONNECT", b"TRACE") and kind[0] != "none":
+        return "bad_framing"        # RFC 9110 sections 9.3.6 and 9.3.8: without content
     return Framing(*kind, persists(head))
 
 
@@ -293,7 +295,15 @@ def persists(head: Head) -> bool:
 class Chunked(NamedTuple):
     data: bytes
     frame: bytes                    # what goes on: the same without extensions
+    bare: bytes                     # and without trailers too
     length: int
+
+
+def passes_trailers(head: Head) -> bool:
+    """RFC 9110 section 7.6.1: not those that Connection names. If it names any that
+    could be there, we drop them all."""
+    named = {one.lower() for one in head.members(b"connection", b"proxy-connection")}
+    return not named - {b"close"} - NOT_IN_TRAILERS
 
 
 def read_chunks(data: bytes) -> Chunked | str | None:
@@ -302,10 +312,15 @@ def read_chunks(data: bytes) -> Chunked | str | None:
 
 def chunked_body(text: Text) -> Chunked:
     content = frame = b""
-    size = -1
+    size, excess = -1, 0
     while size:
+        line = text.at
         digits = chunk_size(text)
         size = int(digits, 16)
+        # The framing must not be much more than the data, over the whole message.
+        excess = max(0, excess + length_of(text.data[line:text.at]) - 16 - 2 * size)
+        if excess > MOST_CHUNK_EXCESS:
+            raise Refused(text.bad)
         frame += digits + b"\r\n"
         if size:
             text.skip(size)
@@ -314,7 +329,12 @@ def chunked_body(text: Text) -> Chunked:
             text.exactly(b"\r\n")
     start = text.at
     trailer_section(text)
-    return Chunked(content, frame + text.data[start:text.at], text.at)
+    return Chunked(content, frame + text.data[start:text.at], frame + b"\r\n", text.at)
+
+
+def length_of(line: bytes) -> int:
+    """Of a size line, the ";" not counted."""
+    return len(line) - (b";" in line)
 
 
 def chunk_size(text: Text) -> bytes:
@@ -353,6 +373,8 @@ def read_target(head: Head) -> Target | str:
         return "bad_request"        # section 3.2: exactly one; HTTP/1.0 may have none
     if b"#" in target:
         return "bad_target"         # RFC 9110 section 7.1: a fragment is not sent
+    if target == b"*" and method == b"OPTIONS" and not hosts:
+        return "bad_target"         # HTTP/1.0, and nothing says of which server
     host = read_authority(hosts[0], 80) if hosts else ("", "name", 80)
     absolute = re.fullmatch(rb"(?i:http)://([^/?]*)(.*)", target)
     if method == b"CONNECT":

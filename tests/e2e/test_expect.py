@@ -1,0 +1,144 @@
+"""Expectations: RFC 9110 section 10.1.1, on both sides of the proxy."""
+
+import pytest
+
+from tests.support.client import build_request
+from tests.support.origin import OK, answer, stall
+
+EXPECT = "Expect: 100-continue"
+
+
+def test_expect_100_continue_is_answered_by_the_origin(proxy, make_origin, dial):
+    def script(conn):
+        head = conn.read_head()
+        assert head.get("Expect") == "100-continue"
+        conn.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        assert conn.read_exact(4) == b"body"
+        conn.send(OK)
+        conn.stall()
+
+    client = dial()
+    client.send(
+        build_request(
+            "POST",
+            make_origin(script).url(),
+            "Content-Length: 4",
+            "Expect: 100-continue",
+        )
+    )
+    assert client.read_response(interim=True).status == 100
+    client.send(b"body")
+    assert client.read_response().status == 200
+
+
+def test_expect_that_is_refused_reads_no_body(proxy, make_origin, dial):
+    """The final status comes without a 100: the body is never sent (R6)."""
+
+    def script(conn):
+        conn.read_head()
+        conn.send(b"HTTP/1.1 417 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        conn.stall()
+
+    client = dial()
+    client.send(
+        build_request(
+            "POST",
+            make_origin(script).url(),
+            "Content-Length: 4",
+            "Expect: 100-continue",
+        )
+    )
+    reply = client.read_response(interim=True)
+    assert (reply.status, reply.get("Connection")) == (417, "close")
+
+
+def test_expect_without_a_100_the_body_goes_all_the_same(proxy, make_origin, dial):
+    """A client need not wait, and an origin that has the body need not say 100."""
+    origin = make_origin()
+    client = dial()
+    for value in ("100-continue", "100-CONTINUE"):
+        reply = client.ask(
+            "POST", origin.url(), f"Expect: {value}", "Content-Length: 4", body=b"body")
+        assert (reply.status, reply.body) == (200, b"ok")
+    assert [request.body for request in origin.requests] == [b"body"] * 2
+    assert len(origin.connections) == 1
+
+
+def test_another_expectation_is_for_the_origin_to_judge(proxy, make_origin, dial):
+    origin = make_origin(answer(b"HTTP/1.1 417 No\r\nContent-Length: 0\r\n\r\n"))
+    client = dial()
+    assert client.get(origin.url(), "Expect: the-unexpected").status == 417
+    assert origin.requests[0].get("Expect") == "the-unexpected"
+    assert proxy.wait_reason("ok")["status"] == 417
+
+
+def test_an_expectation_of_http_1_0_goes_nowhere(proxy, make_origin, dial):
+    """That client waits for nothing: its body follows, and no 100 ever comes to it."""
+
+    def script(conn):
+        request = conn.read_request()
+        assert request.get("Expect") is None
+        conn.send(b"HTTP/1.1 100 Continue\r\n\r\n" + OK)
+        conn.stall()
+
+    origin = make_origin(script)
+    client = dial()
+    client.send(build_request("POST", origin.url(), EXPECT, "Content-Length: 4",
+                              body=b"body", version="HTTP/1.0"))
+    assert client.read_response(interim=True).status == 200
+    assert origin.requests[0].body == b"body"
+
+
+@pytest.mark.parametrize(("auth", "url", "status"), [
+    (None, "http://127.0.0.1:1/", 407),
+    ("", "http://u@127.0.0.1/", 400),
+    ("", "http://127.0.0.1:1/", 502)])
+def test_our_own_refusal_comes_instead_of_a_100(proxy, dial, auth, url, status):
+    """At once: the head alone decides. The body that may follow is nobody's (R6)."""
+    client = dial()
+    more = {"auth": None} if auth is None else {}
+    client.send(build_request(
+        "POST", url, EXPECT, "Content-Length: 4", host="a", **more))
+    reply = client.read_response(interim=True)
+    assert (reply.status, reply.get("Connection")) == (status, "close")
+
+
+def test_a_100_that_never_comes_is_the_origins_timeout(start_proxy, make_origin, dial):
+    """It was logged as the client's, who had been told to wait."""
+    proxy = start_proxy("--body-timeout", "200ms")
+    client = dial(proxy)
+    client.send(build_request(
+        "POST", make_origin(stall).url(), EXPECT, "Content-Length: 4"))
+    reply = client.read_response(interim=True)
+    assert (reply.status, reply.error) == (504, "http_response_timeout")
+    assert client.at_eof()
+    proxy.wait_reason("response_timeout")
+
+
+def test_a_body_that_stops_is_the_clients_timeout_though_no_100_came(
+    start_proxy, make_origin, dial
+):
+    proxy = start_proxy("--body-timeout", "200ms")
+    client = dial(proxy)
+    client.send(build_request(
+        "POST", make_origin(stall).url(), EXPECT, "Content-Length: 4", body=b"bo"))
+    assert client.read_response(interim=True).status == 408
+    proxy.wait_reason("body_timeout")
+
+
+def test_a_client_has_its_whole_time_from_the_100_on(start_proxy, make_origin, dial):
+    """The 100 came late, and the body's deadline had begun with the head."""
+    proxy = start_proxy("--body-timeout", "1s")
+
+    def script(conn):
+        conn.read_head()
+        conn.origin.closing.wait(0.8)       # late: what is tested is this time
+        conn.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        conn.stall()
+
+    client = dial(proxy)
+    client.send(build_request(
+        "POST", make_origin(script).url(), EXPECT, "Content-Length: 4"))
+    assert client.read_response(interim=True).status == 100
+    assert client.read_response().status == 408
+    assert proxy.wait_reason("body_timeout")["total_ms"] > 1700
