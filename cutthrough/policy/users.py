@@ -1,0 +1,235 @@
+"""Users as an htpasswd file lists them, and what their hashes are worth.
+
+Text in, users out: who reads the file stands in `control.load`. A hash is accepted if
+it is salted, made for passwords, and costs no more than a few seconds; all of them are
+computed by libraries, most of them without the interpreter's lock, because they run in
+threads beside the loop (R24). No reason given here repeats a hash (R37).
+
+The libraries are imported when first needed: without a file of users none of them is.
+"""
+
+import functools
+import hmac
+import re
+import secrets
+import string
+from typing import Any, NamedTuple
+
+from cutthrough.policy.source import PolicyError, User
+
+MOST_NAME = 255             # bytes; htpasswd(1) itself takes no longer one
+BCRYPT_BYTES = 72           # what bcrypt looks at of a password
+MOST_SECRET = 1024          # bytes; more than anybody types, and htpasswd takes 255
+
+ALGORITHMS = ("bcrypt", "argon2", "sha512")
+
+
+class Kind(NamedTuple):
+    """A hash and its price. Two of the same kind take the same time to verify."""
+
+    name: str                           # bcrypt, sha256, sha512, apr1, argon2
+    cost: tuple[int, ...] = ()
+
+
+_64 = "[./0-9A-Za-z]"
+_ROUNDS = r"(?:rounds=([1-9][0-9]{3,8})\$)?"
+_FORMS = {
+    "bcrypt": re.compile(rf"\$2[aby]\$([0-9]{{2}})\${_64}{{53}}"),
+    "sha256": re.compile(rf"\$5\${_ROUNDS}{_64}{{1,16}}\${_64}{{43}}"),
+    "sha512": re.compile(rf"\$6\${_ROUNDS}{_64}{{1,16}}\${_64}{{86}}"),
+    "apr1": re.compile(rf"\$apr1\${_64}{{1,8}}\${_64}{{22}}"),
+    "argon2": re.compile(
+        r"\$argon2id\$v=19\$m=([1-9][0-9]{0,8}),t=([1-9][0-9]{0,5}),p=([1-9][0-9]?)"
+        r"\$[0-9A-Za-z+/]{11,86}\$[0-9A-Za-z+/]{16,86}"),
+}
+
+# The dearest that is verified: 2 to 4 s of one core each. Dearer ones would hold a
+# thread longer than anybody waits for an answer.
+_MOST_BCRYPT = 15
+_MOST_ROUNDS = 2_000_000
+_MOST_MEMORY = 1 << 20                  # KiB
+_MOST_WORK = 1 << 22                    # KiB times passes
+
+_NEW_BCRYPT = 12                        # 0.2 s; bcrypt's own default
+_NEW_ROUNDS = 500_000                   # 0.1 s in C; crypt(3)'s 5000 is of 2007
+
+_REFUSED = {
+    "{SHA}": "unsalted SHA-1, which one table breaks for every user at once",
+    "$1$": "MD5-crypt",
+    "$2x$": "the form of bcrypt that was computed wrongly",
+    "$argon2i$": "argon2i; argon2id is asked for",
+    "$argon2d$": "argon2d; argon2id is asked for",
+}
+_ADVICE = "`cutthrough passwd` makes one that is"
+
+
+def kind_of(hash: str) -> Kind:
+    """Returns what it takes to verify a hash. Raises ValueError with the reason."""
+    for name, form in _FORMS.items():
+        match = form.fullmatch(hash)
+        if match is not None:
+            kind = Kind(name, tuple(int(text or 5000) for text in match.groups()))
+            _judge(kind)
+            return kind
+    for start, what in _REFUSED.items():
+        if hash.startswith(start):
+            raise ValueError(f"{what}: not accepted; {_ADVICE}")
+    raise ValueError("neither bcrypt, argon2id, SHA-crypt nor apr1, or not whole; a "
+                     f"plain text is not accepted; {_ADVICE}")
+
+
+def _judge(kind: Kind) -> None:
+    if kind.name == "bcrypt" and not 4 <= kind.cost[0] <= _MOST_BCRYPT:
+        raise ValueError(f"bcrypt's cost is not within 4 and {_MOST_BCRYPT}")
+    if kind.name.startswith("sha") and kind.cost[0] > _MOST_ROUNDS:
+        raise ValueError(f"more than {_MOST_ROUNDS} rounds")
+    if kind.name == "argon2":
+        memory, passes, lanes = kind.cost
+        if memory > _MOST_MEMORY or memory * passes > _MOST_WORK:
+            raise ValueError(f"m is over {_MOST_MEMORY}, or m times t over "
+                             f"{_MOST_WORK}")
+        if memory < 8 * lanes:
+            raise ValueError("m is less than 8 times p (RFC 9106 section 3.1)")
+
+
+def read_htpasswd(text: str, source: str) -> dict[str, User]:
+    """Reads `name:hash` lines; returns the users by name.
+
+    Empty lines and those that begin with # are skipped; a third field, which nginx
+    allows as a comment, is too. Raises PolicyError with the line's number.
+    """
+    users: dict[str, User] = {}
+    lines: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.removesuffix("\r")
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            user = read_line(line)
+            if user.name in users:
+                raise ValueError(f"{user.name!r} stands in line {lines[user.name]} too")
+        except ValueError as error:
+            raise PolicyError(source, f"line {number}", str(error)) from None
+        users[user.name] = user
+        lines[user.name] = number
+    return users
+
+
+def read_line(line: str) -> User:
+    """Reads one `name:hash`. Raises ValueError with the reason."""
+    name, colon, rest = line.partition(":")
+    if not colon:
+        raise ValueError("not name:hash")
+    check_name(name)
+    hash = rest.partition(":")[0]
+    kind_of(hash)
+    return User(name=name, hash=hash)
+
+
+def check_name(name: str) -> None:
+    """Raises ValueError for what cannot be a user's name."""
+    if not name:
+        raise ValueError("an empty user name")
+    if ":" in name:
+        raise ValueError("a user name cannot hold a colon")     # RFC 7617 section 2
+    if any(c < " " or c == "\x7f" for c in name):
+        raise ValueError("a user name cannot hold a control character")
+    if name != name.strip() or name.startswith("#"):
+        raise ValueError("a user name begins or ends with a space, or begins with #")
+    if len(name.encode()) > MOST_NAME:
+        raise ValueError(f"a user name of more than {MOST_NAME} bytes")
+
+
+# Verifying. These run in threads: they share nothing and change nothing.
+
+def check_hash(hash: str, secret: bytes) -> bool:
+    """Is this the password of that hash? Raises ValueError for an unknown kind."""
+    if len(secret) > MOST_SECRET or b"\0" in secret:
+        return False                    # the libraries stop at a NUL, or refuse it
+    name = kind_of(hash).name
+    if name == "bcrypt":
+        import bcrypt
+        # htpasswd(1) cuts off silently as well: such a password was stored so.
+        return bool(bcrypt.checkpw(secret[:BCRYPT_BYTES], hash.encode()))
+    if name == "argon2":
+        return _check_argon2(hash, secret)
+    if name == "apr1":
+        from passlib.handlers.md5_crypt import apr_md5_crypt
+        return bool(apr_md5_crypt.verify(secret, hash))
+    made = _crypt(secret, hash)
+    if made is not None:
+        return hmac.compare_digest(made, hash.encode())
+    from passlib.handlers import sha2_crypt
+    handler = sha2_crypt.sha256_crypt if name == "sha256" else sha2_crypt.sha512_crypt
+    return bool(handler.verify(secret, hash))
+
+
+def _check_argon2(hash: str, secret: bytes) -> bool:
+    # libpass 1.9.4 does not find its own argon2 backend; argon2-cffi by itself does.
+    from argon2 import low_level
+    from argon2.exceptions import Argon2Error
+    try:
+        return low_level.verify_secret(hash.encode(), secret, low_level.Type.ID)
+    except Argon2Error:                 # wrong, or base64 that is none
+        return False
+
+
+@functools.cache
+def _libcrypt() -> Any:
+    import ctypes
+    try:
+        library = ctypes.CDLL("libcrypt.so.1")
+        library.crypt_r.restype = ctypes.c_char_p
+    except (OSError, AttributeError):
+        return None
+    return library
+
+
+def _crypt(secret: bytes, setting: str) -> bytes | None:
+    """crypt_r(3), where the system has it: libpass computes SHA-crypt in Python, in
+    ten times the time (10 ms for the usual 5000 rounds), and holds the lock meanwhile.
+    """
+    library = _libcrypt()
+    if library is None:
+        return None
+    import ctypes
+    room = ctypes.create_string_buffer(1 << 18)     # struct crypt_data; 131 232 or less
+    made: bytes | None = library.crypt_r(secret, setting.encode(), room)
+    return made if made is not None and not made.startswith(b"*") else None
+
+
+def make_dummy(hash: str) -> str:
+    """Returns a hash of the same kind and cost that no password is known for.
+
+    What a name that nobody has is verified against, so that it takes as long (R22).
+    """
+    digest = 31 if hash.startswith("$2") else len(hash.rpartition("$")[2])
+    letters = string.ascii_letters + string.digits
+    made = "".join(secrets.choice(letters) for _ in range(digest - 1))
+    return hash[:-digest] + made + hash[-1]         # the last one holds padding bits
+
+
+def make_hash(secret: bytes, algorithm: str) -> str:
+    """Returns a new hash of a password by one of ALGORITHMS. Raises ValueError."""
+    if not secret or len(secret) > MOST_SECRET or min(secret) < 32 or 127 in secret:
+        raise ValueError("a password is 1 to 1024 bytes without control characters")
+    if algorithm == "bcrypt":
+        import bcrypt
+        if len(secret) > BCRYPT_BYTES:
+            raise ValueError(f"bcrypt takes {BCRYPT_BYTES} bytes at most: use argon2")
+        return bcrypt.hashpw(secret, bcrypt.gensalt(_NEW_BCRYPT)).decode()
+    if algorithm == "argon2":
+        from argon2 import PasswordHasher
+        return PasswordHasher().hash(secret)        # RFC 9106 section 4, low memory
+    if algorithm == "sha512":
+        salt = "".join(secrets.choice(string.ascii_letters) for _ in range(16))
+        made = _crypt(secret, f"$6$rounds={_NEW_ROUNDS}${salt}")
+        if made is not None:
+            return made.decode()
+        from passlib.handlers.sha2_crypt import sha512_crypt
+        using = sha512_crypt.using(     # type: ignore[no-untyped-call]
+            rounds=_NEW_ROUNDS, salt=salt)
+        return str(using.hash(secret))
+    raise ValueError(f"{algorithm!r} is none of {', '.join(ALGORITHMS)}")
+
+
