@@ -92,6 +92,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     password_file: Annotated[str, Option(
         TEXT._replace(metavar="FILE"), "file that holds the password on one line",
         "none")] = ""
+    users_file: Annotated[str, Option(
+        TEXT._replace(metavar="FILE"), "users and hashes, as htpasswd writes them",
+        "none: the one user above")] = ""
+    auth_cache_ttl: Annotated[float, Option(
+        DURATION_OR_0, "time that verified credentials are believed unhashed",
+        "our choice; squid's credentialsttl: 2h")] = 300.0
+    auth_threads: Annotated[int, Option(
+        COUNT._replace(low=1, high=64), "threads of a worker that compute hashes",
+        "our choice: one slow hash does not stop the others")] = 2
+    auth_queue: Annotated[int, Option(
+        COUNT._replace(low=1), "most credentials that wait for a thread",
+        "what two threads do of bcrypt 12 in auth_timeout")] = 128
 
     origin: Annotated[str, Option(
         Kind("URL", parse_origin), "where requests in origin form go: http://host:port",
@@ -113,6 +125,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     body_timeout: Annotated[float, Option(
         DURATION, "time between two pieces of a request body",
         "nginx's client_body_timeout")] = 60.0
+    auth_timeout: Annotated[float, Option(
+        DURATION, "time for credentials to be verified", "as head_timeout")] = 10.0
     dns_timeout: Annotated[float, Option(
         DURATION, "time to resolve a name", "resolv.conf(5): timeout:5")] = 5.0
     connect_timeout: Annotated[float, Option(
@@ -189,9 +203,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             if fixed.count(address) > 1:
                 raise ConfigError("", "listen", f"{show_address(address)} twice")
         if not self.user and not self.password:
-            set_field = msgspec.structs.force_setattr
-            set_field(self, "user", DEMONSTRATION[0])
-            set_field(self, "password", DEMONSTRATION[1])
+            for name, value in zip(("user", "password"), DEMONSTRATION, strict=True):
+                if not self.users_file:
+                    msgspec.structs.force_setattr(self, name, value)
         elif not self.password:
             raise ConfigError("", "user", "a user without a password: give "
                               "--password-file, or CUTTHROUGH_PASSWORD")

@@ -20,6 +20,8 @@ cdef enum Outcome:
     # what it may
     AUTH_REQUIRED
     AUTH_FAILED
+    AUTH_EXPIRED
+    AUTH_THROTTLED
     DESTINATION_DENIED
     ADDRESS_DENIED
     PORT_DENIED
@@ -51,6 +53,7 @@ cdef enum Outcome:
     LIFETIME
     KEEPALIVE_TIMEOUT
     # ourselves
+    AUTH_TIMEOUT
     OVERLOADED
     DRAINED
     STOPPED

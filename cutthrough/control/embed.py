@@ -13,6 +13,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from cutthrough.config import Config, from_options
+from cutthrough.control.load import load_policy
 from cutthrough.control.worker import Worker
 from cutthrough.net.listener import Address, bound_address, listen
 from cutthrough.values import show_address
@@ -21,8 +22,9 @@ from cutthrough.values import show_address
 class Embedded:
     """A proxy in the caller's loop, from `async with` to its end.
 
-    Entering raises OSError where an address cannot be listened on. Leaving cuts what is
-    still open; `await proxy.drain(seconds)` before that lets it finish.
+    Entering raises OSError where an address cannot be listened on, PolicyError where a
+    file that is named cannot be used. Leaving cuts what is still open; `await
+    proxy.drain(seconds)` before that lets it finish.
     """
 
     def __init__(self, config: Config) -> None:
@@ -31,10 +33,12 @@ class Embedded:
         self._worker: Worker | None = None
 
     async def __aenter__(self) -> Self:
+        policy = load_policy(self.config)
         try:
             for address in self.config.listen:
                 self._listeners += listen(address)
-            self._worker = Worker(self.config, slot=0, listeners=self._listeners)
+            self._worker = Worker(self.config, slot=0, listeners=self._listeners,
+                                  policy=policy)
             await self._worker.start()
         except BaseException:
             self._close_listeners()
@@ -78,8 +82,13 @@ class Embedded:
 
     @property
     def url(self) -> str:
-        """What a client is given: `http://user:password@host:port`."""
+        """What a client is given: `http://user:password@host:port`.
+
+        Without the user where only a file says who they are.
+        """
         user, password = self.config.user, self.config.password
+        if not user:
+            return f"http://{show_address(self.address)}"
         return (f"http://{quote(user, safe='')}:{quote(password, safe='')}"
                 f"@{show_address(self.address)}")
 

@@ -19,7 +19,8 @@ from cutthrough.values import show_value
 
 # What a running worker takes over; all else is fixed when a worker begins.
 SWAPPED = frozenset((
-    "user", "password", "password_file", "address_floor", "connect_ports", "splice",
+    "user", "password", "password_file", "users_file", "auth_cache_ttl", "auth_timeout",
+    "address_floor", "connect_ports", "splice",
     "head_timeout", "body_timeout", "connect_timeout", "response_timeout",
     "idle_timeout", "half_closed_timeout", "keepalive_timeout", "linger_timeout",
     "lifetime", "drain_timeout", "max_line", "max_head", "max_fields", "max_body",

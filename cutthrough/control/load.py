@@ -1,9 +1,48 @@
-"""From the files that a configuration names to a policy."""
+"""Reads the files that a configuration names into one Policy.
+
+The only place where policy meets the file system. Nothing of a file that cannot be used
+is used: the first thing wrong with it is raised, with file, line and reason.
+"""
 
 from cutthrough.config import Config
-from cutthrough.policy.source import Policy
+from cutthrough.policy.source import Policy, PolicyError, User
+
+# A hundred bytes a user: more than anybody lists so, and no /dev/zero
+MOST_BYTES = 16 << 20
 
 
 def load_policy(config: Config) -> Policy:
-    """Reads the policy's files. Raises PolicyError or OSError."""
-    return Policy(default="allow")
+    """Reads the policy's files. Raises PolicyError."""
+    return Policy(default="allow", users=load_users(config))
+
+
+def load_users(config: Config) -> dict[str, User]:
+    """Reads the file of users, {} where none is named. Raises PolicyError."""
+    if not config.users_file:
+        return {}
+    # Here: without such a file nothing of it is loaded
+    from cutthrough.policy.users import read_htpasswd
+
+    users = read_htpasswd(read_text(config.users_file), config.users_file)
+    if config.user in users:
+        raise PolicyError(config.users_file, "", f"{config.user!r} is the user of "
+                          "the configuration, too")
+    if not users and not config.user:
+        raise PolicyError(config.users_file, "", "lists nobody, and no other user is "
+                          "configured")
+    return users
+
+
+def read_text(path: str) -> str:
+    """Returns a file's text. Raises PolicyError."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise PolicyError(path, "", error.strerror or str(error)) from None
+    if len(data) > MOST_BYTES:
+        raise PolicyError(path, "", f"is longer than {MOST_BYTES} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:              # its text would quote the line (R37)
+        raise PolicyError(path, "", "is not UTF-8") from None

@@ -16,10 +16,12 @@ import psutil
 from cutthrough.config import Config
 from cutthrough.control.accesslog import AccessLog
 from cutthrough.control.generation import Generation
+from cutthrough.control.verifier import Verifier
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
 from cutthrough.net.poller import Poller
 from cutthrough.net.resolver import Resolver
+from cutthrough.policy.auth import Authenticator
 from cutthrough.policy.snapshot import Snapshot
 from cutthrough.policy.source import Policy
 from cutthrough.session.client import Context, Journal
@@ -82,6 +84,7 @@ class Worker:
         self.resolver = Resolver(
             loop, config.resolvers, config.dns_timeout, config.dns_cache_entries
         )
+        self.verifier = Verifier(loop, config.auth_threads, config.auth_queue)
         self.upstreams = Upstreams(
             config.upstream_idle,
             config.upstream_idle_per_origin,
@@ -95,6 +98,7 @@ class Worker:
             resolver=self.resolver,
             origin=config.origin.removeprefix("http://"),
             via=config.via,
+            verifier=self.verifier,
         )
         self._configure(self.generation)
         self.poller.attach(loop, self._on_fault)
@@ -144,8 +148,9 @@ class Worker:
             if host in ("0.0.0.0", "::")
             for address in hosts
         ]
+        inline = {config.user.encode(): config.password.encode()} if config.user else {}
         return Snapshot(
-            {config.user.encode(): config.password.encode()},
+            Authenticator(inline, generation.policy.users, config.auth_cache_ttl),
             address_floor=config.floor,
             connect_ports=config.allowed_ports or None,
             own_addresses=own,
@@ -201,6 +206,7 @@ class Worker:
         self._running = False
         self._stop_accepting()
         cut = close_all(self.context, outcome)
+        self.verifier.close()
         self.upstreams.clear()
         pipes.close_free()
         self.poller.detach()

@@ -1,22 +1,44 @@
 """Who is it? Basic authentication (RFC 7617), for each request anew (R21-R23)."""
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 cdef enum Verdict:
-    KNOWN = 0               # *user is set
+    KNOWN = 0               # identify() returned the account
     MISSING
     REFUSED
+    PENDING                 # a hash has to be computed first: verify(), then remember()
+
+cdef class Account:
+    """Somebody, as of one generation: who, never what is allowed."""
+    cdef readonly bytes name
+    cdef readonly tuple groups
+    cdef readonly double expires    # seconds of the epoch; 0: never
+    cdef readonly int index         # of this account among its authenticator's
+    cdef bytes who                  # what the compiled rules know it by; None: not asked yet
+
+    cdef bint has_expired(self) noexcept
+
+cdef class Verified:
+    cdef Account account
+    cdef int64_t until_us           # of CLOCK_MONOTONIC
 
 cdef class Authenticator:
-    cdef dict verified      # keyed hash of the credentials -> user: who, never what
-    cdef dict users         # user name -> digest of the password
-    cdef object salt, no_digest
+    cdef dict verified      # keyed hash of the credentials -> Verified: who, never what
+    cdef dict accounts      # name -> Account
+    cdef dict digests       # name -> digest of a password that the configuration gave
+    cdef dict hashes        # name -> hash as htpasswd(1) writes it
+    cdef object salt, no_digest, no_hash, check_hash
     cdef uint64_t key[2]
+    cdef int64_t ttl_us
     cdef int bound
+    cdef readonly int evicted       # remembered ones that made room for others
 
     # `value` is the Proxy-Authorization field's value; n 0 and NULL: there is none.
-    # KNOWN: user[0] is the name (bytes). Raises nothing but MemoryError.
-    cdef tuple identify(self, const char *value, size_t n)
+    # Returns the account and sets KNOWN, or None and another verdict. `now_us` is of
+    # CLOCK_MONOTONIC. Raises nothing but MemoryError.
+    cdef Account identify(self, const char *value, size_t n, int64_t now_us, int *verdict)
+    cdef Account _look_closer(self, bytes value, bytes tag, int64_t now_us, int *verdict)
+    cdef int _remember(self, bytes tag, Account account, int64_t now_us) except -1
 
 cdef void keyed_hash(const uint64_t *key, const unsigned char *data, size_t n,
                      uint64_t *out) noexcept nogil

@@ -1,7 +1,32 @@
 from collections.abc import Mapping
 
+from cutthrough.policy.source import User
+
+class Account:
+    name: bytes
+    groups: tuple[str, ...]
+    expires: float
+    index: int
+    def __init__(
+        self,
+        name: bytes,
+        groups: tuple[str, ...] = (),
+        expires: float = 0.0,
+        index: int = 0,
+    ) -> None: ...
+
 class Authenticator:
-    def __init__(self, users: Mapping[bytes, bytes]) -> None: ...
-    def check(self, value: bytes | None) -> bytes | None: ...
+    evicted: int
+    remembered: int
+    def __init__(
+        self,
+        inline: Mapping[bytes, bytes],
+        users: Mapping[str, User] | None = None,
+        cache_ttl: float = 300.0,
+    ) -> None: ...
+    def tag(self, value: bytes) -> bytes: ...
+    def verify(self, value: bytes) -> Account | None: ...
+    def remember(self, value: bytes, account: Account) -> bool: ...
+    def check(self, value: bytes | None, at: float | None = None) -> bytes | None: ...
 
 def siphash128(key: bytes, data: bytes) -> bytes: ...

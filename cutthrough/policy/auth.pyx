@@ -5,83 +5,196 @@ The scheme and the base64 are parsed exactly: one way only to write the same cre
 What was verified is remembered under a keyed hash of the field's value, so that the
 common request costs a hash and a look-up. The hash is SipHash-2-4 with 128 bits of output
 and a key made at start (Aumasson and Bernstein, 2012): without the key nobody can make two
-values meet, and time tells nothing about what is stored. Neither is a password kept: users
-are held as salted SHA-256 digests, compared in constant time, unknown users included.
+values meet, and time tells nothing about what is stored.
+
+Two sorts of users. One whose password the configuration gives is held as a salted SHA-256
+digest and compared here, in constant time. One of a table has a password hash, which takes
+a tenth of a second and is computed elsewhere (R24): `identify` answers PENDING, somebody
+calls `verify` in a thread, and `remember` in the loop. Where there is a table every name
+that is not verified at once goes that way, and one that nobody has is held against a hash
+of the table's most common kind (R22).
 """
 
 import binascii
 import hashlib
 import hmac
 import os
+import time
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
 from cutthrough.wire.http1 cimport equals_lower
 
 cdef enum:
-    VERIFIED_BOUND = 4096       # credentials remembered; then all are forgotten (R31)
+    VERIFIED_BOUND = 4096       # credentials remembered, or two for each user (R31)
     MOST_VALUE = 4096           # of a field value that is looked at
+
+
+cdef class Account:
+
+    def __init__(self, name, groups=(), expires=0.0, index=0):
+        self.name = name
+        self.groups = groups
+        self.expires = expires
+        self.index = index
+
+    cdef bint has_expired(self) noexcept:
+        return self.expires != 0 and self.expires <= time.time()
+
+    def __repr__(self):
+        return f"Account({self.name!r})"
 
 
 cdef class Authenticator:
 
-    def __init__(self, users):
-        """From {name: password}, both bytes. The passwords are not kept."""
+    def __init__(self, inline, users=None, cache_ttl=300.0):
+        """From {name: password}, both bytes, and {name: source.User}. The passwords are
+        not kept. `cache_ttl`: seconds that a verified credential is believed again.
+        Raises ValueError for a name that is in both."""
         cdef bytes key = os.urandom(16)
         memcpy(self.key, <char *>key, 16)
         self.salt = os.urandom(16)
-        self.users = {name: self._digest(secret) for name, secret in users.items()}
+        self.digests = {name: self._digest(secret) for name, secret in inline.items()}
         self.no_digest = self._digest(os.urandom(16))
+        self.hashes = {}
+        self.accounts = {name: Account(name, index=i) for i, name in enumerate(inline)}
         self.verified = {}
-        self.bound = VERIFIED_BOUND
+        self.ttl_us = int(cache_ttl * 1000000)
+        if users:
+            self._take_table(users)
+        self.bound = max(VERIFIED_BOUND, 2 * len(self.accounts))
+
+    def _take_table(self, users):
+        # Here, because its libraries are nothing to whoever has no table
+        from cutthrough.policy.users import check_hash, kind_of, make_dummy
+        kinds = {}
+        for user in users.values():
+            name = user.name.encode()
+            if name in self.accounts:
+                raise ValueError(f"the user {user.name!r} is defined twice")
+            self.accounts[name] = Account(
+                name, user.groups, user.expires, len(self.accounts))
+            self.hashes[name] = user.hash
+            kinds.setdefault(kind_of(user.hash), []).append(user.hash)
+        self.no_hash = make_dummy(max(kinds.values(), key=len)[0])
+        self.check_hash = check_hash
 
     def _digest(self, bytes secret):
         return hashlib.sha256(self.salt + secret).digest()
 
-    cdef tuple identify(self, const char *value, size_t n):
+    cdef Account identify(self, const char *value, size_t n, int64_t now_us, int *verdict):
         cdef uint64_t out[2]
-        if value == NULL:
-            return (MISSING, None)
-        if n > MOST_VALUE:
-            return (REFUSED, None)
+        cdef Verified known
+        cdef bytes tag
+        verdict[0] = MISSING if value == NULL else REFUSED
+        if value == NULL or n > MOST_VALUE:
+            return None
         keyed_hash(self.key, <const unsigned char *>value, n, out)
         tag = (<char *>out)[:16]
-        found = self.verified.get(tag)
-        if found is None:
-            found = self._verify(value[:n])
-            if found[0] == KNOWN:
-                if len(self.verified) >= self.bound:
-                    self.verified.clear()
-                self.verified[tag] = found
-        return found
+        known = self.verified.get(tag)
+        if known is not None:
+            if now_us < known.until_us:
+                verdict[0] = KNOWN
+                return known.account
+            del self.verified[tag]
+        return self._look_closer(value[:n], tag, now_us, verdict)
 
-    def _verify(self, bytes value):
-        cdef const char *text = value
-        if len(value) < 7 or not equals_lower(text, b"basic ", 6):
-            return (REFUSED, None)          # another scheme (RFC 9110: 407 all the same)
-        coded = value[6:].lstrip(b" ")
-        try:
-            pair = binascii.a2b_base64(coded)
-        except binascii.Error:
-            return (REFUSED, None)
-        if binascii.b2a_base64(pair, newline=False) != coded:
-            return (REFUSED, None)          # decoders skip and forgive: one spelling only
-        name, colon, secret = pair.partition(b":")
-        expected = self.users.get(name, self.no_digest)
+    cdef Account _look_closer(self, bytes value, bytes tag, int64_t now_us, int *verdict):
+        pair = split_basic(value)
+        if pair is None:
+            return None
+        name, secret = pair
+        expected = self.digests.get(name, self.no_digest)
         matches = hmac.compare_digest(self._digest(secret), expected)
-        if colon and matches and expected is not self.no_digest:
-            return (KNOWN, name)
-        return (REFUSED, None)
+        if matches and expected is not self.no_digest:
+            verdict[0] = KNOWN
+            account = self.accounts[name]
+            self._remember(tag, account, now_us)
+            return account
+        if self.hashes:
+            verdict[0] = PENDING
+        return None
 
-    def check(self, value):
-        """The user's name for a field value, or None; for tests and tools."""
+    cdef int _remember(self, bytes tag, Account account, int64_t now_us) except -1:
+        cdef Verified entry = Verified.__new__(Verified)
+        cdef int64_t left_us = self.ttl_us
+        if account.expires != 0:
+            # As a time of the one clock that a hit reads anyway; a stepped wall clock is
+            # noticed when the entry ends
+            left_us = min(left_us, <int64_t>((account.expires - time.time()) * 1000000))
+        if left_us <= 0:
+            return 0
+        entry.account = account
+        entry.until_us = now_us + left_us
+        if len(self.verified) >= self.bound and tag not in self.verified:
+            del self.verified[next(iter(self.verified))]
+            self.evicted += 1
+        self.verified[tag] = entry
+        return 0
+
+    def tag(self, bytes value):
+        """What stands for these credentials while they are verified: a keyed hash."""
+        cdef uint64_t out[2]
+        keyed_hash(self.key, value, len(value), out)
+        return (<char *>out)[:16]
+
+    def verify(self, bytes value):
+        """Computes the hash: the account, or None. For a thread: takes long, changes
+        nothing, and takes as long for a name that nobody has."""
+        pair = split_basic(value)
+        if pair is None:
+            return None
+        name, secret = pair
+        expected = self.hashes.get(name)
+        matches = self.check_hash(expected or self.no_hash, secret)
+        return self.accounts[name] if matches and expected is not None else None
+
+    def remember(self, bytes value, Account account):
+        """Notes whose these credentials are; False: that user's time is over."""
+        if account.has_expired():
+            return False
+        self._remember(self.tag(value), account, <int64_t>(time.monotonic() * 1000000))
+        return True
+
+    def check(self, value, at=None):
+        """The user's name for a field value, or None, with whatever it takes; for tests
+        and tools. `at`: seconds of CLOCK_MONOTONIC."""
         cdef const char *text = NULL
         cdef size_t n = 0
+        cdef int verdict
+        cdef Account account
         if value is not None:
             text = value
             n = len(value)
-        return self.identify(text, n)[1]
+        now = time.monotonic() if at is None else at
+        account = self.identify(text, n, <int64_t>(now * 1000000), &verdict)
+        if verdict == PENDING:
+            account = self.verify(value)
+            if account is not None and not self.remember(value, account):
+                return None
+        return None if account is None else account.name
+
+    @property
+    def remembered(self):
+        """How many credentials are."""
+        return len(self.verified)
+
+
+cdef tuple split_basic(bytes value):
+    """The name and the password, or None for what is not exactly Basic credentials."""
+    cdef const char *text = value
+    if len(value) < 7 or not equals_lower(text, b"basic ", 6):
+        return None                         # another scheme (RFC 9110: 407 all the same)
+    coded = value[6:].lstrip(b" ")
+    try:
+        pair = binascii.a2b_base64(coded)
+    except binascii.Error:
+        return None
+    if binascii.b2a_base64(pair, newline=False) != coded:
+        return None                         # decoders skip and forgive: one spelling only
+    name, colon, secret = pair.partition(b":")
+    return (name, secret) if colon else None
 
 
 cdef inline uint64_t rotate(uint64_t x, int by) noexcept nogil:

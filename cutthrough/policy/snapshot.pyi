@@ -9,7 +9,7 @@ class Snapshot:
     any_port: bool
     def __init__(
         self,
-        users: Mapping[bytes, bytes],
+        users: Authenticator | Mapping[bytes, bytes],
         *,
         address_floor: bool,
         connect_ports: Iterable[int] | None,

@@ -18,12 +18,12 @@ cdef class Snapshot:
 
     def __init__(self, users, *, address_floor, connect_ports, own_addresses=(),
                  own_hosts=(), generation=1):
-        """`users`: {name: password} in bytes. `connect_ports`: the ports that CONNECT may
-        reach, None for all. `own_addresses`: (address, port) of our own listeners, an
-        unspecified address standing for every one of this host's. `own_hosts`: this
-        host's addresses, which the floor closes on every port."""
+        """`users`: an Authenticator, or {name: password} in bytes. `connect_ports`: the
+        ports that CONNECT may reach, None for all. `own_addresses`: (address, port) of
+        our own listeners, an unspecified address standing for every one of this host's.
+        `own_hosts`: this host's addresses, which the floor closes on every port."""
         cdef int port
-        self.users = Authenticator(users)
+        self.users = users if isinstance(users, Authenticator) else Authenticator(users)
         self.generation = generation
         self.address_floor = address_floor
         self.any_port = connect_ports is None

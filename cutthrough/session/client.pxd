@@ -6,6 +6,7 @@ from cutthrough.net.connector cimport Connector, Stream, StreamOwner
 from cutthrough.net.inet cimport Address
 from cutthrough.net.poller cimport Poller
 from cutthrough.net.relay cimport Pump, Relay
+from cutthrough.policy.auth cimport Account
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.counters cimport Counters, Page
 from cutthrough.session.state cimport N_STATES
@@ -27,6 +28,7 @@ cdef class Context:
     cdef Page page
     cdef Counters *counters
     cdef object resolver
+    cdef object verifier                # see control.verifier; None: nothing needs one
     cdef HeadLimits limits
     cdef int64_t timeout_ms[N_STATES]
     cdef int64_t lifetime_ms
@@ -79,11 +81,14 @@ cdef class Client(StreamOwner):
     cdef bint can_retry                 # safe to send again, nothing of a body sent (R19)
     cdef bint retried
     cdef uint8_t host_kind
+    cdef uint8_t last_answer            # Outcome, where it may go no further than here
     cdef uint8_t denied                 # Outcome of the last address that was refused
     cdef uint8_t interim                # 1xx heads seen
     cdef uint16_t port
     cdef uint16_t status                # sent to the client; 0: none yet
-    cdef bytes user                     # None: not authenticated
+    cdef Account account                # None: not authenticated
+    cdef bytes user                     # its name, as logs have it
+    cdef bytes credentials              # a field's value, until somebody verifies it
     cdef bytes key                      # canonical host and two bytes of port
     cdef uint64_t request_id
     cdef Stamps stamps

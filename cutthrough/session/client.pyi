@@ -22,6 +22,7 @@ class Context:
         resolver: Resolver,
         origin: str,
         via: str,
+        verifier: Any = None,
     ) -> None: ...
     def configure(
         self,

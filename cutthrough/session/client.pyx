@@ -5,7 +5,7 @@ The state and its deadline, the bytes that nobody has taken yet, and the endings
 of our own, a completed exchange, an abort. What is done with a request stands beside this
 file: `session` decides, `tunnel` and `forward` carry out.
 
-    accept -> HEAD -> (RESOLVE -> DIAL) -> TUNNEL -> CLOSED
+    accept -> HEAD -> (AUTH) -> (RESOLVE -> DIAL) -> TUNNEL -> CLOSED
                ^                        -> REQUEST -> RESPONSE -> RELAY -> IDLE -+
                +-----------------------------------------------------------------+
 """
@@ -44,9 +44,10 @@ cdef class Journal:
 cdef class Context:
 
     def __init__(self, *, Poller poller, Upstreams upstreams, Journal journal, Page page,
-                 resolver, origin, via):
+                 resolver, origin, via, verifier=None):
         """`origin`: host:port for requests in origin form, or "". `resolver`: see
-        net.resolver. `configure` says the rest, before the first connection."""
+        net.resolver; `verifier`: control.verifier, needed where users have hashes.
+        `configure` says the rest, before the first connection."""
         cdef bytes text
         self.poller = poller
         self.upstreams = upstreams
@@ -54,6 +55,7 @@ cdef class Context:
         self.page = page
         self.counters = page.c
         self.resolver = resolver
+        self.verifier = verifier
         if origin:
             text = origin.encode()
             if parse_authority(&self.origin, text, len(text), 80) != 0:
@@ -292,11 +294,12 @@ cdef class Client:
         give_block(&self.head)
         give_block(&self.partial)
         memset(&self.stamps, 0, sizeof(self.stamps))
-        self.user = None
+        self.account = None
+        self.user = self.credentials = None
         self.snapshot = None
         self.method = self.interim = 0
         self.status = 0
-        self.denied = OK
+        self.denied = self.last_answer = OK
         self.is_tunnel = self.has_upgrade = self.retried = self.can_retry = False
         self.persistent = False
         self.until_close = self.origin_persistent = self.closing = False

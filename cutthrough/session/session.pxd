@@ -7,8 +7,9 @@ cdef class Session(Client):
     cdef int read_head(self) except -1
     cdef int parse(self, char *data, size_t n) except -1
     cdef int read_request(self, const char *data) except -1
-    cdef int admit(self, const char *data) except -1
-    cdef int identify(self, const char *data) except -1
+    # May this account do that? An Outcome, from the Client's fields alone: the head may be
+    # gone by then.
+    cdef int decide(self) except -1
     cdef int prepare(self, const char *data) except -1
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1
     cdef int set_destination(self) except -1

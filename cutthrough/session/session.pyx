@@ -20,23 +20,23 @@ from cutthrough.net.relay cimport is_holding
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, CAN_WRITE, clock_us, sys_close, try_recv)
 from cutthrough.outcome cimport (
-    AUTH_FAILED, AUTH_REQUIRED, BAD_CREDENTIALS_FIELD, BODY_TOO_LARGE, CLIENT_CLOSED,
+    BODY_TOO_LARGE, CLIENT_CLOSED,
     CLIENT_RESET, CONNECTION_FAILED, CONNECTION_REFUSED, CONNECTION_RESET, CONNECT_TIMEOUT,
     DNS_NOT_FOUND, INTERNAL_ERROR, KEEPALIVE_TIMEOUT, LIFETIME, LOOP_DETECTED, NO_ORIGIN,
     OK, OVERLOADED, RESPONSE_TIMEOUT, UNREACHABLE, WRITE_TIMEOUT)
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.policy.auth cimport KNOWN
 from cutthrough.session.client cimport Client, Context
 from cutthrough.session.forward cimport expect_body, on_client, on_origin, send_request
+from cutthrough.session.identity cimport ask_verifier, identify, take_answer
 from cutthrough.session.state cimport (
-    DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, RESOLVE, TUNNEL,
+    AUTH, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, RESOLVE, TUNNEL,
     outcome_at_deadline)
 from cutthrough.session.tunnel cimport run_tunnel, start_tunnel
 from cutthrough.wire.framing cimport (
-    BODY_LENGTH, BODY_NONE, Framing, read_request_framing)
+    BODY_NONE, Framing, read_request_framing)
 from cutthrough.wire.http1 cimport (
-    F_AUTHORIZATION, F_CONNECTION, F_EXPECT, F_PROXY_AUTHORIZATION, F_UPGRADE, HTTP_11,
-    M_CONNECT, M_OTHER, M_POST, Field, Head, equals_lower, has_token, parse_request)
+    F_AUTHORIZATION, F_CONNECTION, F_EXPECT, F_UPGRADE, HTTP_11, M_CONNECT, M_OTHER,
+    M_POST, Field, Head, equals_lower, has_token, parse_request)
 from cutthrough.wire.rewrite cimport answer_as_last, build_request_head
 from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
 
@@ -63,7 +63,7 @@ cdef class Session(Client):
             return self.close() if self.state == LINGER else self.abort(CLIENT_RESET, True)
         if self.state == LINGER:
             return self.discard_input()
-        if self.state == RESOLVE or self.state == DIAL:
+        if self.state == AUTH or self.state == RESOLVE or self.state == DIAL:
             return 0                        # what it sends meanwhile waits in the kernel
         return on_client(self)
 
@@ -138,13 +138,15 @@ cdef class Session(Client):
         if outcome == OK:
             outcome = self.prepare(data)
         if outcome == OK:
-            outcome = self.admit(data)
-        if outcome == OK:
-            outcome = answer_as_last(&head, data)
+            outcome = identify(self, &head, data)
+        if outcome == OK and self.account is not None:
+            outcome = self.decide()
         if not self.take_head(data, n, head_len):
             outcome = OVERLOADED
         if outcome != OK:
             return self.refuse(outcome)
+        if self.account is None:
+            return ask_verifier(self, self.on_verified)
         return self.route(False)
 
     cdef int read_request(self, const char *data) except -1:
@@ -168,31 +170,31 @@ cdef class Session(Client):
         self.up_open = framing.kind != BODY_NONE
         return OK
 
-    cdef int admit(self, const char *data) except -1:
-        """Who is it, and may they? An Outcome. Addresses are judged later, one by one."""
-        cdef int outcome = self.identify(data)
-        if outcome:
-            return outcome
-        if self.context.most_body and framing.kind == BODY_LENGTH and (
-                framing.length > self.context.most_body):
-            return BODY_TOO_LARGE
-        return self.snapshot.judge_port(self.is_tunnel, target.port)
+    def on_verified(self, request_id, answer):
+        """The verifier's answer: an Account, or the label of an outcome."""
+        cdef int outcome
+        if self.state != AUTH or self.request_id != request_id:
+            return                          # it has ended meanwhile
+        try:
+            self.poller.time_ms()
+            outcome = take_answer(self, answer)
+            if outcome == OK:
+                outcome = self.decide()
+            if outcome != OK:
+                self.refuse(outcome)
+            else:
+                self.route(False)
+        except BaseException:
+            self.poller.contain(self)
 
-    cdef int identify(self, const char *data) except -1:
-        cdef const Field *field
-        cdef tuple found
-        cdef int index = head.first[F_PROXY_AUTHORIZATION]
-        if head.count[F_PROXY_AUTHORIZATION] > 1:
-            return BAD_CREDENTIALS_FIELD
-        if index == 0:
-            return AUTH_REQUIRED
-        field = &head.fields[index - 1]
-        found = self.snapshot.users.identify(data + field.value, field.value_len)
-        if <int>found[0] != KNOWN:
-            return AUTH_FAILED
-        self.user = found[1]
-        self.stamps.auth_us = <uint32_t>(clock_us() - self.stamps.start_us)
-        return OK
+    cdef int decide(self) except -1:
+        """Addresses are judged later, one by one."""
+        cdef int64_t most = self.context.most_body
+        cdef int outcome
+        if most and self.up_open and self.relay.up.left > most:
+            return BODY_TOO_LARGE
+        outcome = self.snapshot.judge_port(self.is_tunnel, self.port)
+        return outcome if outcome != OK else self.last_answer
 
     cdef int prepare(self, const char *data) except -1:
         """Builds what will go up. An Outcome."""
@@ -217,6 +219,7 @@ cdef class Session(Client):
         self.awaits_100 = (
             head.first[F_EXPECT] != 0 and self.minor == HTTP_11 and framing.kind != BODY_NONE
             and has_token(&head, data, F_EXPECT, b"100-continue", 12))
+        self.last_answer = <unsigned char>answer_as_last(&head, data)   # not before decide()
         expect_body(self, &framing)
         return OK
 

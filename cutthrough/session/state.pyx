@@ -22,10 +22,12 @@ class Row(NamedTuple):
 # IDLE too, where its head came whole and HEAD was never entered. A dead
 # pooled connection leads back to RESOLVE or DIAL once (R19). An answered 101 is a tunnel.
 TABLE = (
-    Row("HEAD", ("IDLE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "TUNNEL", "LINGER",
-                 "CLOSED"), "head_timeout", "head_timeout"),
-    Row("IDLE", ("IDLE", "HEAD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "TUNNEL",
-                 "LINGER", "CLOSED"), "keepalive_timeout", "keepalive_timeout"),
+    Row("HEAD", ("IDLE", "AUTH", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "TUNNEL",
+                 "LINGER", "CLOSED"), "head_timeout", "head_timeout"),
+    Row("IDLE", ("IDLE", "HEAD", "AUTH", "RESOLVE", "DIAL", "REQUEST", "RESPONSE",
+                 "TUNNEL", "LINGER", "CLOSED"), "keepalive_timeout", "keepalive_timeout"),
+    Row("AUTH", ("RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE", "LINGER", "CLOSED"),
+        "auth_timeout", "auth_timeout"),
     Row("RESOLVE", ("DIAL", "REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER", "CLOSED"),
         "dns_timeout", "dns_timeout"),
     Row("DIAL", ("REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER", "CLOSED"),

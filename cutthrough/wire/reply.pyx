@@ -16,7 +16,9 @@ _CHALLENGE = 'Basic realm="cutthrough", charset="UTF-8"'
 # method on; these are the registered ones that somebody may ask for, and not TRACE, which
 # nobody gets answered here.
 _ALLOW = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT"
-_RETRY_S = 1        # overload and drain last seconds; longer would keep clients away for nothing
+# By status. Overload and drain last seconds: longer would keep clients away for nothing.
+# Of a back-off the client is told the longest: how far it has come is not in a constant.
+_RETRY_S = {503: 1, 429: 60}
 
 # One reply for each outcome and each combination of the flags, at this index.
 cdef enum:
@@ -60,8 +62,8 @@ def _build(row, close, body, known_user):
         lines.append(f"Proxy-Authenticate: {_CHALLENGE}")
     if row.status in (200, 405):
         lines.append(f"Allow: {_ALLOW}")
-    if row.status == 503:
-        lines.append(f"Retry-After: {_RETRY_S}")
+    if row.status in _RETRY_S:
+        lines.append(f"Retry-After: {_RETRY_S[row.status]}")
     if close:
         lines.append("Connection: close")
     return ("\r\n".join(lines) + "\r\n\r\n" + (content if body else "")).encode("ascii")

@@ -1,10 +1,14 @@
 """Who is it? (R21, R22, R23, R37)"""
 
+import time
 from base64 import b64encode
 
+import bcrypt
 import pytest
 
-from cutthrough.policy.auth import Authenticator, siphash128
+from cutthrough.policy import users as hashes
+from cutthrough.policy.auth import Account, Authenticator, siphash128
+from cutthrough.policy.source import User
 
 
 def basic(pair: bytes) -> bytes:
@@ -80,6 +84,141 @@ def test_what_is_remembered_is_bounded(users):
     for _ in range(2):
         for name in many:
             assert users.check(basic(name + b":p")) == name
+
+
+def test_the_oldest_makes_room_and_is_counted():
+    many = {b"u%d" % i: b"p" for i in range(4096)}
+    users = Authenticator(many)
+    for name in many:
+        users.check(basic(name + b":p"))
+    assert users.check(b"bAsic " + b64encode(b"u0:p")) == b"u0"
+    # Each user has room for two spellings of the credentials
+    assert (users.remembered, users.evicted) == (4097, 0)
+    for letter in (b"BAsic ", b"BASic ", b"BASIc "):
+        for name in many:
+            users.check(letter + b64encode(name + b":p"))
+    assert (users.remembered, users.evicted) == (8192, 4 * 4096 + 1 - 8192)
+
+
+# A table of users with hashes
+
+def make_user(name, secret, cost=4, **more):
+    made = bcrypt.hashpw(secret, bcrypt.gensalt(cost)).decode()
+    return User(name=name, hash=made, **more)
+
+
+@pytest.fixture
+def table():
+    users = [make_user("ann", b"one"), make_user("zoë", b"two", groups=("staff",))]
+    return Authenticator({b"inline": b"three"}, {user.name: user for user in users})
+
+
+def test_users_of_a_table_and_of_the_configuration_are_both_known(table):
+    assert table.check(basic(b"ann:one")) == b"ann"
+    assert table.check(basic("zoë:two".encode())) == "zoë".encode()
+    assert table.check(basic(b"inline:three")) == b"inline"
+    assert table.remembered == 3
+
+
+@pytest.mark.parametrize("pair", [
+    b"ann:two", b"ann:", b"ann", b"nobody:one", b":one", b":", b"inline:one",
+    b"ann:one ",
+    b"ann:one\0", "zoë:two".encode("latin-1"), b"inline:", b"ann:inline",
+])
+def test_a_table_lets_nobody_else_in(table, pair):
+    assert table.check(basic(pair)) is None
+    assert table.remembered == 0
+
+
+def test_what_was_verified_costs_no_second_hash(table):
+    value = basic(b"ann:one")
+    assert table.check(value) == b"ann"
+    started = time.perf_counter()
+    for _ in range(1000):
+        assert table.check(value) == b"ann"
+    assert (time.perf_counter() - started) / 1000 < 0.0005      # a hash: 1 ms
+
+
+def test_a_verified_credential_is_believed_for_its_time_only():
+    users = Authenticator({}, {"ann": make_user("ann", b"one")}, 300.0)
+    now = time.monotonic()
+    value = basic(b"ann:one")
+    account = users.verify(value)
+    assert users.remember(value, account)
+    users.check(value, now + 299)
+    assert users.remembered == 1
+    assert users.check(value, now + 301) == b"ann"      # hashed again
+
+
+def test_without_a_cache_nothing_is_remembered():
+    users = Authenticator({b"me": b"x"}, {"ann": make_user("ann", b"one")}, 0.0)
+    for value, name in ((basic(b"ann:one"), b"ann"), (basic(b"me:x"), b"me")):
+        assert users.check(value) == name
+    assert users.remembered == 0
+
+
+def test_an_expired_user_is_not_known_and_not_remembered():
+    user = make_user("ann", b"one", expires=time.time() - 1)
+    users = Authenticator({}, {"ann": user})
+    account = users.verify(basic(b"ann:one"))
+    assert account.name == b"ann", "it is the right password"
+    assert not users.remember(basic(b"ann:one"), account)
+    assert users.check(basic(b"ann:one")) is None
+    assert users.remembered == 0
+
+
+def test_a_users_time_ends_while_the_credential_is_remembered():
+    """R23: a hit in the cache does not outlive the user."""
+    user = make_user("ann", b"one", expires=time.time() + 100)
+    users = Authenticator({}, {"ann": user}, 300.0)
+    value, now = basic(b"ann:one"), time.monotonic()
+    assert users.check(value, now) == b"ann"
+    assert users.tag(value) and users.remembered == 1
+    users.check(value, now + 99)
+    assert users.remembered == 1
+    users.check(value, now + 101)       # looked up, found to be over, hashed again
+    assert users.check(value, now + 99) == b"ann"
+
+
+def test_an_account_says_who_and_never_what_is_allowed(table):
+    account = table.verify(basic("zoë:two".encode()))
+    assert (account.name, account.groups) == ("zoë".encode(), ("staff",))
+    assert account.index == 2
+    assert "two" not in repr(account)
+    with pytest.raises(AttributeError):
+        account.name = b"root"
+    assert Account(b"x").groups == ()
+
+
+@pytest.mark.parametrize("pair", [b"nobody:one", b"inline:wrong", b"ann:wrong"])
+def test_whoever_is_not_verified_at_once_costs_one_hash(table, pair, monkeypatch):
+    """R22: the same kind and cost, whether there is such a user or not."""
+    seen = []
+
+    def check_hash(hash, secret):
+        seen.append((hashes.kind_of(hash), secret))
+        return True                     # even then: nobody is nobody
+
+    monkeypatch.setattr(hashes, "check_hash", check_hash)
+    users = Authenticator({b"inline": b"three"}, {"ann": make_user("ann", b"one")})
+    expected = b"ann" if pair.startswith(b"ann") else None
+    assert users.check(basic(pair)) == expected
+    assert seen == [(("bcrypt", (4,)), pair.partition(b":")[2])]
+
+
+def test_the_dummy_is_of_the_tables_most_common_kind(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        hashes, "check_hash", lambda hash, secret: seen.append(hashes.kind_of(hash)))
+    costs = {"a": 5, "b": 4, "c": 5}
+    table = {name: make_user(name, b"x", cost) for name, cost in costs.items()}
+    Authenticator({}, table).check(basic(b"nobody:x"))
+    assert seen == [("bcrypt", (5,))]
+
+
+def test_a_name_that_is_defined_twice_is_refused():
+    with pytest.raises(ValueError, match="'ann' is defined twice"):
+        Authenticator({b"ann": b"x"}, {"ann": make_user("ann", b"y")})
 
 
 def test_no_password_is_held():

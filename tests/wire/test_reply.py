@@ -72,11 +72,11 @@ def test_details_are_for_known_users(row) -> None:
 
 
 @each(WITH_REPLY)
-def test_challenge_stands_in_407_and_retry_after_in_503(row) -> None:
+def test_challenge_stands_in_407_and_retry_after_in_503_and_429(row) -> None:
     fields = fields_of(render(row.label))
     challenge = 'Basic realm="cutthrough", charset="UTF-8"'
     assert fields["Proxy-Authenticate"] == (challenge if row.status == 407 else None)
-    assert fields["Retry-After"] == ("1" if row.status == 503 else None)
+    assert fields["Retry-After"] == {503: "1", 429: "60"}.get(row.status)
     assert fields["Cache-Control"] == "no-store"
 
 

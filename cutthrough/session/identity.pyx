@@ -1,0 +1,63 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Who asks: the credentials of one request, known at once or verified off the loop.
+
+Most requests carry what was verified a moment ago: a hash and a look-up. Else a password
+hash has to be computed, which takes a tenth of a second and more, so the request waits in
+AUTH while a thread does it (R24). Its head has been taken by then; what is needed of it
+stands in the Client.
+"""
+
+from functools import partial
+
+from libc.stdint cimport uint32_t
+from cutthrough.net.sysio cimport clock_us
+from cutthrough.outcome cimport (
+    AUTH_FAILED, AUTH_REQUIRED, BAD_CREDENTIALS_FIELD, OK)
+from cutthrough.outcome import NAMES as OUTCOMES
+from cutthrough.policy.auth cimport KNOWN, PENDING, Account
+from cutthrough.session.client cimport Client
+from cutthrough.session.state cimport AUTH
+from cutthrough.wire.http1 cimport F_PROXY_AUTHORIZATION, Field, Head
+
+
+cdef int identify(Client c, const Head *head, const char *data) except -1:
+    cdef const Field *field
+    cdef int verdict
+    cdef int index = head.first[F_PROXY_AUTHORIZATION]
+    if head.count[F_PROXY_AUTHORIZATION] > 1:
+        return BAD_CREDENTIALS_FIELD
+    if index == 0:
+        return AUTH_REQUIRED
+    field = &head.fields[index - 1]
+    c.account = c.snapshot.users.identify(
+        data + field.value, field.value_len, c.stamps.start_us + c.stamps.head_us, &verdict)
+    if verdict == PENDING and c.context.verifier is not None:
+        c.credentials = data[field.value:field.value + field.value_len]
+        return OK
+    if verdict != KNOWN:
+        return AUTH_FAILED
+    return on_known(c)
+
+
+cdef int on_known(Client c) except -1:
+    c.user = c.account.name
+    c.stamps.auth_us = <uint32_t>(clock_us() - c.stamps.start_us)
+    return OK
+
+
+cdef int ask_verifier(Client c, on_verified) except -1:
+    cdef bytes credentials = c.credentials
+    # Of IPv6 the network: a host may take any address in it (RFC 4291 section 2.5.1)
+    cdef bytes client = (<char *>c.address.bytes)[:4 if c.address.family == 4 else 8]
+    c.credentials = None
+    c._set_state(AUTH)
+    c.context.verifier.verify(
+        c.snapshot.users, credentials, client, partial(on_verified, c.request_id))
+    return 0
+
+
+cdef int take_answer(Client c, answer) except -1:
+    if not isinstance(answer, Account):
+        return OUTCOMES[answer]
+    c.account = answer
+    return on_known(c)
