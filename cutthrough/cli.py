@@ -1,4 +1,4 @@
-"""The command line: `cutthrough serve | check | config | version`.
+"""The command line: `cutthrough serve | check | config | passwd | version`.
 
 Exit status: 0 after a clean stop, 2 for a configuration that cannot be used, 1 for
 anything else. Errors are one line on standard error.
@@ -30,6 +30,7 @@ VERBS = {
     "serve": "run the proxy until it is told to stop",
     "check": "validate the configuration and exit: 0, or 2 with the reason",
     "config": "print the configuration in force as TOML, without secrets",
+    "passwd": "make a line of users_file; asks for the password, or reads it",
     "version": "print the version",
 }
 SOURCES = ("Every option is also a variable, CUTTHROUGH_HEAD_TIMEOUT, and a key of the "
@@ -43,13 +44,24 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     for name, text in VERBS.items():
         # No abbreviations: a new option must not make an old command line ambiguous.
-        verb = verbs.add_parser(name, help=text, description=text, epilog=SOURCES,
-                                allow_abbrev=False)
-        if name != "version":
+        takes_options = name not in ("version", "passwd")
+        verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
+                                epilog=SOURCES if takes_options else None)
+        if name == "passwd":
+            add_passwd(verb)
+        elif takes_options:
             verb.add_argument("-c", "--config", metavar="FILE", dest="config_file",
                               help="read the options in this TOML file")
             add_flags(verb)
     return parser
+
+
+def add_passwd(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("user", metavar="USER")
+    verb.add_argument("--file", metavar="FILE",
+                      help="put the line into this file, made if need be")
+    verb.add_argument("--algorithm", default="bcrypt", help="[bcrypt]",
+                      choices=("bcrypt", "argon2", "sha512"))
 
 
 def version() -> str:
@@ -103,6 +115,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.verb == "version":
         print(version())
         return 0
+    if given.verb == "passwd":
+        from cutthrough.control.passwd import run as run_passwd
+
+        return run_passwd(given.user, given.file, given.algorithm)
     try:
         sources = Sources(given)
         if given.verb == "config":

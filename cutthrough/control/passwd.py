@@ -1,0 +1,91 @@
+"""`cutthrough passwd`: one line of an htpasswd file, printed or put in its place.
+
+The password comes from the terminal, twice and unseen, or is the first line of standard
+input; never an argument, which everybody can read in a list of processes (R37).
+"""
+
+import contextlib
+import getpass
+import os
+import sys
+import tempfile
+
+from cutthrough.control.load import read_text
+from cutthrough.policy.source import PolicyError
+from cutthrough.policy.users import MOST_SECRET, check_name, make_hash, read_htpasswd
+
+
+def run(user: str, file: str | None, algorithm: str) -> int:
+    """Makes the line and puts it where it is wanted; returns the exit status."""
+    try:
+        check_name(user)
+        line = f"{user}:{make_hash(ask_password(), algorithm)}"
+        if file is None:
+            print(line)
+        else:
+            put_line(file, user, line)
+    except (ValueError, ImportError, PolicyError) as error:
+        return say(str(error), 2)
+    except OSError as error:
+        return say(f"{error.filename or file}: {error.strerror or error}", 1)
+    except (KeyboardInterrupt, EOFError):
+        return say("no password was given", 1)
+    return 0
+
+
+def say(text: str, status: int) -> int:
+    print(f"cutthrough: {text}", file=sys.stderr)
+    return status
+
+
+def ask_password() -> bytes:
+    """Raises ValueError where two tries differ, EOFError where there is none."""
+    if sys.stdin.isatty():
+        secret = getpass.getpass("Password: ")
+        if getpass.getpass("Once more: ") != secret:
+            raise ValueError("the two are not the same")
+        return secret.encode(errors="surrogateescape")
+    line = sys.stdin.buffer.readline(MOST_SECRET + 3)
+    if not line:
+        raise EOFError
+    return line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def put_line(path: str, user: str, line: str) -> None:
+    """Replaces the user's line, or adds it; the rest stays byte for byte.
+
+    The new file takes the old one's place in one step, with its owner and mode, so that
+    nobody ever reads half of it. Raises PolicyError for a file that is none of users.
+    """
+    path = os.path.realpath(path)           # a link is followed, not replaced
+    text, old = "", None
+    with contextlib.suppress(FileNotFoundError):
+        old = os.stat(path)
+        text = read_text(path)
+    read_htpasswd(text, path)               # a file of another kind is left alone
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    at = next((i for i, one in enumerate(lines) if one.partition(":")[0] == user), None)
+    if at is None:
+        lines.append(line)
+    else:
+        lines[at] = line
+    _replace(path, "\n".join(lines) + "\n", old)
+
+
+def _replace(path: str, text: str, old: os.stat_result | None) -> None:
+    fd, made = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".passwd-")
+    try:
+        with open(fd, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            if old is not None:             # mkstemp's own mode is 0600
+                os.fchmod(fd, old.st_mode & 0o7777)
+                if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+                    os.fchown(fd, old.st_uid, old.st_gid)
+            os.fsync(fd)
+        os.replace(made, path)
+    except BaseException:
+        os.unlink(made)
+        raise
