@@ -80,7 +80,12 @@ class Worker:
                 loop, config.access_log, config.access_log_format, self.slot
             )
         self.resolver = Resolver(
-            loop, config.resolvers, config.dns_timeout, config.dns_cache_entries
+            loop,
+            config.resolvers,
+            config.dns_timeout,
+            config.dns_cache_entries,
+            config.dns_stale,
+            config.dns_overrides,
         )
         self.upstreams = Upstreams(
             config.upstream_idle,
