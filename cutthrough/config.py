@@ -27,6 +27,7 @@ from cutthrough.values import (
     DURATION_OR_0,
     FLAG,
     MOST_CHARACTERS,
+    OVERRIDES,
     PORTS,
     RESOLVERS,
     SIZE,
@@ -184,6 +185,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     dns_cache_entries: Annotated[int, Option(
         COUNT, "most names in a worker's cache",
         "our choice: ten times squid's ipcache_size")] = 10000
+    dns_stale: Annotated[float, Option(
+        DURATION_OR_0, "time that an answer may outlive its own while no name server "
+        "answers; 0: none", "our choice: an outage; RFC 8767 allows days")] = 3600.0
+    dns_overrides: Annotated[tuple[tuple[str, str], ...], Option(
+        OVERRIDES, "names that are never asked for; a name may come several times",
+        "none")] = ()
 
     address_floor: Annotated[Literal["auto", "on", "off"], Option(
         choice("auto", "on", "off"), "refuse special-purpose addresses",

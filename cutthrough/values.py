@@ -38,6 +38,7 @@ _TRUTH = {"true": True, "on": True, "yes": True, "1": True,
           "false": False, "off": False, "no": False, "0": False}
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")      # RFC 9110 5.6.2
 _HOST = re.compile(r"[0-9A-Za-z]([0-9A-Za-z.-]{0,251}[0-9A-Za-z])?\.?")
+_NAME = re.compile(r"(?=.{1,253}\Z)[0-9a-z_-]{1,63}(\.[0-9a-z_-]{1,63})*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -151,6 +152,24 @@ def parse_origin(text: str) -> str:
     return f"http://{show_address((host, port))}"
 
 
+def parse_override(text: str) -> tuple[str, str]:
+    """Reads `name=address`; returns the name as a request's would be spelt (R25)."""
+    name, mark, address = text.partition("=")
+    name = name.strip().lower().removesuffix(".")
+    if not mark or _NAME.fullmatch(name) is None:
+        raise ValueError(f"{text!r} is not name=address, the name in ASCII")
+    # WHATWG URL 3.5: what ends in a number is an address, and is never looked up
+    if re.fullmatch(r"[0-9]+|0x[0-9a-f]*", name.rpartition(".")[2]):
+        raise ValueError(f"{text!r}: {name!r} is an address, not a name")
+    if "%" in address:
+        raise ValueError(f"{text!r}: an address without a zone is asked for")
+    return name, str(ipaddress.ip_address(address.strip()))
+
+
+def show_override(override: tuple[str, str]) -> str:
+    return "=".join(override)
+
+
 def parse_token(text: str) -> str:
     if text and _TOKEN.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a token of RFC 9110")
@@ -171,6 +190,7 @@ TEXT = Kind("TEXT", parse_text)
 ADDRESSES = Kind("HOST:PORT", parse_listen, show_address, many=True)
 WORKERS = COUNT._replace(metavar="auto|N", low=1, high=1024, words={"auto": 0})
 RESOLVERS = Kind("IP", lambda text: str(ipaddress.ip_address(text)), many=True)
+OVERRIDES = Kind("NAME=IP", parse_override, show_override, many=True)
 PORTS = Kind("auto|any|PORT", parse_count, low=1, high=65535, many=True, bare=True,
              words={"auto": "auto", "any": "any"})
 FLAG = Kind("true|false", parse_flag, lambda value: str(value).lower(), bare=True)

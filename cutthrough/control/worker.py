@@ -82,7 +82,12 @@ class Worker:
                 loop, config.access_log, config.access_log_format, self.slot
             )
         self.resolver = Resolver(
-            loop, config.resolvers, config.dns_timeout, config.dns_cache_entries
+            loop,
+            config.resolvers,
+            config.dns_timeout,
+            config.dns_cache_entries,
+            config.dns_stale,
+            config.dns_overrides,
         )
         self.verifier = Verifier(loop, config.auth_threads, config.auth_queue)
         self.upstreams = Upstreams(

@@ -1,9 +1,12 @@
 # cython: language_level=3
 """Outgoing connections.
 
-A name's addresses are tried in their order, one after the other, within one deadline;
-each gets an equal share of the time that is left, so that a dead first address leaves
-time for a live second one. RFC 8305's staggered race has its place in `Connector._next`.
+A name's addresses are raced as RFC 8305 section 5 says: the next attempt begins a quarter
+of a second after the one before it, or at once when one fails; the first that is connected
+wins, and the others are closed. One deadline for them all. The order is the resolver's.
+
+    first ──────────────────────── (SYN lost) ──> closed
+      └─ 250 ms ─> second ── refused ─> third ── connected ──> the answer
 """
 
 from libc.stdint cimport int64_t
@@ -11,10 +14,17 @@ from cutthrough.net cimport linux
 from cutthrough.net.inet cimport (
     Address, Addresses, from_sockaddr, is_same_address, to_sockaddr)
 from cutthrough.net.linux cimport (
-    ECONNREFUSED, EINPROGRESS, ETIMEDOUT, IPPROTO_TCP, SO_ERROR, SOL_SOCKET, TCP_NODELAY, errno,
+    ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, EMFILE, ENETUNREACH, ENFILE, ENOBUFS,
+    ENOMEM, ETIMEDOUT, IPPROTO_TCP, SO_ERROR, SOL_SOCKET, TCP_NODELAY, errno,
     setsockopt, sockaddr, sockaddr_storage, socklen_t)
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.sysio cimport CAN_WRITE, sys_close
+
+cdef enum:
+    STAGGER_MS = 250    # RFC 8305 section 8: Connection Attempt Delay
+    # Attempts at a time: Chromium has two, one for each family; with eight the oldest has
+    # had two seconds, its SYN and one more, when it gives way to the ninth.
+    MOST_ATTEMPTS = 8
 
 
 cdef class StreamOwner(Endpoint):
@@ -35,21 +45,27 @@ cdef class StreamOwner(Endpoint):
 cdef class Stream(Endpoint):
 
     cdef int on_ready(self) except -1:
-        if self.connector is not None:
-            return self.connector.on_attempt(self)
+        cdef Connector connector = self.connector   # a reference: the call may drop ours
+        if connector is not None:
+            return connector.on_attempt(self)
         if self.owner is not None:
             return self.owner.on_stream(self)
         return self.close()
 
     cdef int on_deadline(self) except -1:
-        if self.connector is not None:
-            return self.connector.on_attempt_deadline(self)
+        cdef Connector connector = self.connector
+        if connector is not None:
+            return connector.on_attempt_deadline(self)
         if self.owner is not None:
             return self.owner.on_stream_deadline(self)
         return self.close()
 
     cdef int on_fault(self) except -1:
         cdef StreamOwner owner = self.owner
+        cdef Connector connector = self.connector
+        if connector is not None:
+            owner = connector.owner
+            connector.close()
         self.close()
         return owner.on_fault() if owner is not None else 0
 
@@ -68,15 +84,26 @@ cdef Connector dial(Poller poller, StreamOwner owner, Addresses addresses, int p
     c.port = port
     c.deadline_ms = poller.time_ms() + timeout_ms
     c.next()
-    return c if c.attempt is not None else None
+    return c if c.owner is not None else None
 
 
 cdef int cancel(Connector c) except -1:
-    c.owner = None
-    if c.attempt is not None:
-        c.attempt.close()
-        c.attempt = None
-    return 0
+    return c.close()
+
+
+cdef int tells(int error) noexcept:
+    """How much an errno says of why no address could be had. First our own shortage: the
+    next try may well succeed. Then what a host answered; silence says less; and that
+    there is no way to an address is usual on a host that has but one family."""
+    if error in (EMFILE, ENFILE, ENOBUFS, ENOMEM):
+        return 5
+    if error in (ECONNREFUSED, ECONNRESET):
+        return 4
+    if error in (ENETUNREACH, EHOSTUNREACH):
+        return 1
+    if error == ETIMEDOUT:
+        return 2
+    return 3 if error else 0
 
 
 cdef bint is_itself(Stream stream) noexcept:
@@ -93,18 +120,17 @@ cdef bint is_itself(Stream stream) noexcept:
 cdef class Connector:
 
     cdef int next(self) except -1:
-        """Begins the next attempt that can be begun, or gives the answer."""
-        cdef int64_t left
+        """Begins the next attempt that can be begun; gives the answer if none is left."""
+        cdef int64_t left_ms
         while self.i < self.addresses.n:
-            left = self.deadline_ms - self.poller.time_ms()
-            if left <= 0:
-                self.error = ETIMEDOUT
-                break
-            if self._try(left // (self.addresses.n - self.i)):
+            left_ms = self.deadline_ms - self.poller.time_ms()
+            if left_ms <= 0:
+                return self._answer(None, ETIMEDOUT)
+            if self._try(left_ms):
                 return 0
-        return self._answer(None)
+        return 0 if self.open else self._answer(None, self.error)
 
-    cdef bint _try(self, int64_t share_ms) except -1:
+    cdef bint _try(self, int64_t left_ms) except -1:
         """True: under way, or connected and answered. False: `error` says why not."""
         cdef sockaddr_storage name
         cdef socklen_t name_len
@@ -116,37 +142,46 @@ cdef class Connector:
         self.i += 1
         if not self.owner.may_dial(&stream.address):
             return False
+        if self.open == MOST_ATTEMPTS:
+            self._end(self.oldest, ETIMEDOUT)
         name_len = to_sockaddr(&stream.address, &name)
         stream.sock.fd = linux.socket(
             name.ss_family, linux.SOCK_STREAM | linux.SOCK_NONBLOCK | linux.SOCK_CLOEXEC, 0)
         if stream.sock.fd < 0:
-            self.error = errno
-            return False
+            return self._note(errno)
         # A proxy passes on what it gets when it gets it: Nagle would add a round trip
         setsockopt(stream.sock.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one))
         failed = linux.connect(stream.sock.fd, <sockaddr *>&name, name_len)
         if failed < 0 and errno != EINPROGRESS:
-            self.error = errno
+            self._note(errno)
             sys_close(&stream.sock)
             return False
         try:
             self.poller.add(stream)
         except OSError as refusal:          # no memory, or no watch left for this user
-            self.error = refusal.errno
+            self._note(refusal.errno)
             sys_close(&stream.sock)
             return False
-        self.attempt = stream
-        stream.connector = self
         if failed == 0:                     # loopback often connects at once
             if is_itself(stream):
-                self.attempt = None
-                self.error = ECONNREFUSED
+                self._note(ECONNREFUSED)
                 stream.close()
                 return False
             stream.sock.ready = CAN_WRITE
-            self._answer(stream)
+            self._answer(stream, 0)
+            return True
+        stream.connector = self
+        stream.older = self.newest
+        if self.newest is not None:         # only the newest has the next one to begin
+            self.newest.newer = stream
+            self.newest.set_deadline(left_ms)
         else:
-            stream.set_deadline(share_ms if share_ms > 0 else 1)
+            self.oldest = stream
+        self.newest = stream
+        self.open += 1
+        if self.i < self.addresses.n:
+            left_ms = min(left_ms, STAGGER_MS)
+        stream.set_deadline(left_ms)
         return True
 
     cdef int on_attempt(self, Stream stream) except -1:
@@ -156,28 +191,62 @@ cdef class Connector:
         if error == 0 and is_itself(stream):
             error = ECONNREFUSED
         if error == 0 and stream.sock.ready & CAN_WRITE:
-            return self._answer(stream)
+            self._unlink(stream)
+            return self._answer(stream, 0)
         if error == 0:
             return 0                        # an event before the handshake's end
-        return self._give_up(stream, error)
-
-    cdef int on_attempt_deadline(self, Stream stream) except -1:
-        return self._give_up(stream, ETIMEDOUT)
-
-    cdef int _give_up(self, Stream stream, int error) except -1:
-        self.error = error
-        self.attempt = None
-        stream.close()
+        self._end(stream, error)
         return self.next()
 
-    cdef int _answer(self, Stream stream) except -1:
+    cdef int on_attempt_deadline(self, Stream stream) except -1:
+        """The newest one's: time for the next. Or the deadline of them all."""
+        cdef int64_t left_ms = self.deadline_ms - self.poller.time_ms()
+        if left_ms <= 0:
+            return self._answer(None, ETIMEDOUT)
+        stream.set_deadline(left_ms)
+        return self.next()
+
+    cdef int _end(self, Stream stream, int error) except -1:
+        """This attempt has come to nothing."""
+        self._note(error)
+        self._unlink(stream)
+        return stream.close()
+
+    cdef int _note(self, int error) except -1:
+        if tells(error) > tells(self.error):
+            self.error = error
+        return 0
+
+    cdef int _unlink(self, Stream stream) except -1:
+        if stream.newer is not None:
+            stream.newer.older = stream.older
+        else:
+            self.newest = stream.older
+        if stream.older is not None:
+            stream.older.newer = stream.newer
+        else:
+            self.oldest = stream.newer
+        stream.older = stream.newer = None
+        self.open -= 1
+        return 0
+
+    cdef int _answer(self, Stream stream, int error) except -1:
         cdef StreamOwner owner = self.owner
-        self.owner = None
-        self.attempt = None
+        self.close()
         if stream is not None:
             stream.connector = None
             stream.owner = owner
             stream.set_deadline(0)
         if owner is None:
             return 0
-        return owner.on_dialled(stream, 0 if stream is not None else self.error)
+        return owner.on_dialled(stream, error)
+
+    cdef int close(self) except -1:
+        """Ends the attempts that are under way. Idempotent; nobody is told."""
+        cdef Stream stream
+        self.owner = None
+        while self.newest is not None:
+            stream = self.newest
+            self._unlink(stream)
+            stream.close()
+        return 0

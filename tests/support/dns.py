@@ -1,4 +1,4 @@
-"""A name server of one thread: answers A queries by script, over UDP on port 53.
+"""A name server of one thread: answers by script, over UDP and TCP on port 53.
 
 The proxy's `resolvers` are addresses without a port, so each server takes a loopback
 address of its own; binding port 53 needs privilege, else PermissionError.
@@ -6,15 +6,38 @@ address of its own; binding port 53 needs privilege, else PermissionError.
 
 import contextlib
 import secrets
+import selectors
 import socket
 import struct
 import threading
+from collections.abc import Iterable
+from typing import NamedTuple
 
-NOERROR, SERVFAIL, NXDOMAIN = 0, 2, 3
-A = 1
+from tests.support.wait import wait_until
 
-#: Name -> address, response code, or None for silence.
-Zone = dict[str, str | int | None]
+NOERROR, FORMERR, SERVFAIL, NXDOMAIN, REFUSED = 0, 1, 2, 3, 5
+A, CNAME, SOA, AAAA = 1, 5, 6, 28
+
+# What c-ares offers in EDNS (DNS flag day 2020); more goes over TCP.
+MOST_UDP = 1232
+
+
+class Reply(NamedTuple):
+    """What a name's questions get: of the addresses those of the type asked for."""
+
+    addresses: tuple[str, ...] = ()
+    ttl: int = 60
+    aliases: tuple[str, ...] = ()  # the chain of CNAMEs; the last has the addresses
+    alias_ttl: int = 60
+    code: int = NOERROR
+    minimum: int | None = None  # of a SOA record, in the authority section
+    silent: tuple[int, ...] = ()  # types that get no answer
+    truncated: bool = False  # over UDP, whatever the length
+    garbage: bytes = b""  # behind the query's id, instead of an answer
+
+
+#: Name -> address, response code, None for silence, or a whole reply. May be changed.
+Zone = dict[str, "str | int | Reply | None"]
 
 
 def read_question(query: bytes) -> tuple[str, int, bytes]:
@@ -27,23 +50,57 @@ def read_question(query: bytes) -> tuple[str, int, bytes]:
     return ".".join(labels), kind, query[12 : at + 5]
 
 
+def encode_name(name: str) -> bytes:
+    labels = [label.encode() for label in name.split(".") if label]
+    return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
+
+
+def build_record(name: str, kind: int, ttl: int, data: bytes) -> bytes:
+    return encode_name(name) + struct.pack("!HHIH", kind, 1, ttl, len(data)) + data
+
+
+def build_records(
+    name: str, kind: int, reply: Reply
+) -> tuple[list[bytes], list[bytes]]:
+    """The records of the answer and of the authority section."""
+    answer, family = [], socket.AF_INET6 if kind == AAAA else socket.AF_INET
+    for alias in reply.aliases:
+        answer.append(build_record(name, CNAME, reply.alias_ttl, encode_name(alias)))
+        name = alias
+    for address in reply.addresses:
+        if (":" in address) == (kind == AAAA):
+            packed = socket.inet_pton(family, address)
+            answer.append(build_record(name, kind, reply.ttl, packed))
+    if reply.minimum is None:
+        return answer, []
+    soa = encode_name("ns.test") + encode_name("admin.test")
+    soa += struct.pack("!IIIII", 1, 3600, 600, 86400, reply.minimum)
+    return answer, [build_record("test", SOA, 3600, soa)]
+
+
 class NameServer:
-    """Listens from construction until `close`; `asked` counts the names."""
+    """Listens from construction until its end; `asked` names the A queries in order."""
 
     def __init__(self, zone: Zone) -> None:
         self.zone = zone
         self.asked: list[str] = []
-        self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.asked_over_tcp: list[str] = []
         self.address = "127.{}.{}.{}".format(
             *(secrets.randbelow(250) + 2 for _ in range(3))
         )
-        try:
+        with contextlib.ExitStack() as stack:
+            self.sock = stack.enter_context(
+                socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            )
             self.sock.bind((self.address, 53))
-        except OSError:
-            self.sock.close()
-            raise
+            self.listener = stack.enter_context(
+                socket.create_server((self.address, 53))
+            )
+            self.selector = stack.enter_context(selectors.DefaultSelector())
+            self.sockets = stack.pop_all()
+        self.selector.register(self.sock, selectors.EVENT_READ, self._on_datagram)
+        self.selector.register(self.listener, selectors.EVENT_READ, self._on_accept)
         self.closing = False
-        self.sock.settimeout(0.2)
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
 
@@ -53,29 +110,60 @@ class NameServer:
     def __exit__(self, *exc: object) -> None:
         self.closing = True
         self.thread.join(5)
-        self.sock.close()
+        self.sockets.close()
+
+    def wait_asked(self, name: str, n: int) -> None:
+        wait_until(lambda: self.asked.count(name) >= n, f"{n} questions for {name}")
 
     def _serve(self) -> None:
         while not self.closing:
-            with contextlib.suppress(TimeoutError):
-                query, peer = self.sock.recvfrom(4096)
-                if reply := self._answer(query):
-                    self.sock.sendto(reply, peer)
+            for key, _ in self.selector.select(0.1):
+                key.data(key.fileobj)
 
-    def _answer(self, query: bytes) -> bytes | None:
+    def _on_datagram(self, sock: socket.socket) -> None:
+        query, peer = sock.recvfrom(4096)
+        if reply := self._answer(query, MOST_UDP):
+            sock.sendto(reply, peer)
+
+    def _on_accept(self, listener: socket.socket) -> None:
+        sock = self.sockets.enter_context(listener.accept()[0])
+        sock.settimeout(1)
+        self.selector.register(sock, selectors.EVENT_READ, self._on_stream)
+
+    def _on_stream(self, sock: socket.socket) -> None:
+        """One query, behind its length (RFC 1035 section 4.2.2)."""
+        head = sock.recv(2)
+        if len(head) < 2:
+            self.selector.unregister(sock)
+            sock.close()
+            return
+        query = sock.recv(int.from_bytes(head, "big"))
+        self.asked_over_tcp.append(read_question(query)[0])
+        if reply := self._answer(query, 65535):
+            sock.sendall(len(reply).to_bytes(2, "big") + reply)
+
+    def _answer(self, query: bytes, most: int) -> bytes | None:
         name, kind, question = read_question(query)
         if kind == A:
             self.asked.append(name)
         found = self.zone.get(name, NXDOMAIN)
-        if found is None:
+        if isinstance(found, str):
+            found = Reply((found,))
+        elif isinstance(found, int):
+            found = Reply(code=found)
+        if found is None or kind in found.silent:
             return None
-        records = b""
-        if isinstance(found, str) and kind == A:
-            # A pointer to the question's name, type A, class IN, a TTL of 60 s, 4 bytes
-            records = struct.pack("!HHHIH", 0xC00C, A, 1, 60, 4) + socket.inet_aton(
-                found
-            )
-        code = found if isinstance(found, int) else NOERROR
-        flags = 0x8180 | code  # a response, recursion desired and available
-        head = query[:2] + struct.pack("!HHHHH", flags, 1, bool(records), 0, 0)
-        return head + question + records
+        if found.garbage:
+            return query[:2] + found.garbage
+        answer, authority = build_records(name, kind, found)
+        flags = 0x8180 | found.code  # a response, recursion desired and available
+        body = b"".join((question, *answer, *authority))
+        if 12 + len(body) > most or (found.truncated and most == MOST_UDP):
+            answer, authority, body, flags = [], [], question, flags | 0x200
+        counts = struct.pack("!HHHHH", flags, 1, len(answer), len(authority), 0)
+        return query[:2] + counts + body
+
+
+def many_addresses(n: int, first: Iterable[str] = ()) -> tuple[str, ...]:
+    """These, and n of TEST-NET-3's neighbourhood behind them."""
+    return (*first, *(f"203.0.113.{i}" for i in range(1, n + 1)))

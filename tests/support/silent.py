@@ -1,0 +1,31 @@
+"""An address that says nothing: a listening socket whose queue is full.
+
+Linux drops further SYNs there in silence, as a network does that loses them.
+"""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+
+@contextlib.contextmanager
+def silent(host: str, port: int = 0) -> Iterator[socket.socket]:
+    """A listener that answers no SYN until somebody accepts what waits in its queue."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(
+            socket.create_server((host, port), family=family, backlog=0)
+        )
+        address = listener.getsockname()
+        for _ in range(64):
+            sock = stack.enter_context(socket.socket(family))
+            sock.settimeout(0.2)
+            try:
+                sock.connect(address)
+            except TimeoutError:
+                sock.close()            # or its next SYN would take a place that is free
+                yield listener
+                return
+        pytest.skip("this kernel answers although the queue is full")
