@@ -10,17 +10,9 @@ import sys
 from collections.abc import Sequence
 
 import cutthrough
-from cutthrough.config import (
-    Config,
-    ConfigError,
-    Setting,
-    Settings,
-    add_flags,
-    build,
-    gather,
-    render,
-)
+from cutthrough.config import Config, ConfigError
 from cutthrough.policy.source import Policy, PolicyError
+from cutthrough.settings import Setting, Settings, add_flags, build, gather, render
 
 # What `import proxy` forwards requests in origin form to, unless told otherwise: the
 # web server of this machine, so that the usual benchmark command works as it stands.

@@ -9,12 +9,8 @@ Lowest of the rooms: it knows no socket and no loop. The rooms where bytes move 
 read a `Config`; their numbers are copied when the object is made.
 """
 
-import argparse
-import difflib
 import ipaddress
 import secrets
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
@@ -26,7 +22,6 @@ from cutthrough.values import (
     DURATION,
     DURATION_OR_0,
     FLAG,
-    MOST_CHARACTERS,
     OVERRIDES,
     PORTS,
     RESOLVERS,
@@ -39,13 +34,8 @@ from cutthrough.values import (
     parse_text,
     parse_token,
     parse_user,
-    parse_value,
     show_address,
-    show_toml,
-    show_value,
     split_address,
-    text_of_toml,
-    text_of_value,
 )
 
 DEMONSTRATION = ("username", "password")
@@ -281,172 +271,3 @@ DEFAULTS: dict[str, Any] = {
 }
 # Every secret can come from a file: the option, and the option that names its file.
 SECRETS = {"password": "password_file"}
-
-
-# Gathering: from the sources to settings, and from these to a Config.
-
-class Setting(NamedTuple):
-    value: Any
-    source: str                              # "default", "environment", a file …
-    key: str                                 # its name there
-
-
-Settings = dict[str, Setting]
-
-
-def flag_name(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def variable_name(name: str) -> str:
-    return "CUTTHROUGH_" + name.upper()
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flag of every option; their values stay text, absent ones None."""
-    for name, (kind, text, _) in OPTIONS.items():
-        shown = show_value(kind, DEFAULTS[name])
-        more: dict[str, Any] = {"action": "append"} if kind.many else {}
-        if kind is FLAG:
-            more = {"nargs": "?", "const": "true"}
-        parser.add_argument(
-            flag_name(name), dest=name, metavar=kind.metavar,
-            help=(f"{text} [{shown}]" if shown else text).replace("%", "%%"), **more)
-
-
-def gather(flags: Mapping[str, Any], environ: Mapping[str, str],
-           file: str | None = None) -> Settings:
-    """Reads every source and returns the setting in force of each option.
-
-    `flags` holds texts by option name, None where the flag was not given. An empty
-    variable counts as absent (containers clear one so), and an unknown one is no error:
-    Kubernetes makes some of its own for a service named cutthrough.
-    """
-    settings = {name: Setting(value, "default", name)
-                for name, value in DEFAULTS.items()}
-    if file is not None:
-        _apply(settings, file, str, _read_toml(file))
-    given = {name: environ.get(variable_name(name)) or None for name in OPTIONS}
-    _apply(settings, "environment", variable_name, given)
-    given = {name: flags.get(name) for name in OPTIONS}
-    _apply(settings, "command line", flag_name, given)
-    return settings
-
-
-def _apply(settings: Settings, source: str, key_of: Callable[[str], str],
-           given: Mapping[str, Any]) -> None:
-    """Lays one source over the settings made so far."""
-    for name, text in given.items():
-        if text is None:
-            continue
-        try:
-            value = parse_value(OPTIONS[name].kind, text)
-        except ValueError as error:
-            raise ConfigError(source, key_of(name), str(error)) from None
-        settings[name] = Setting(value, source, key_of(name))
-    for secret, by_file in SECRETS.items():
-        if given.get(by_file) is not None:
-            if given.get(secret) is not None:
-                raise ConfigError(source, key_of(secret),
-                                  f"given twice, here and by {key_of(by_file)}")
-            settings[secret] = _read_secret(settings[by_file])
-        elif given.get(secret) is not None:
-            settings[by_file] = Setting(DEFAULTS[by_file], "default", by_file)
-
-
-def _read_toml(path: str) -> dict[str, Any]:
-    """Reads a file's keys; returns each value as the text a flag would have had."""
-    try:
-        with open(path, "rb") as file:
-            table = tomllib.load(file)
-    except OSError as error:
-        raise ConfigError(path, "", error.strerror or str(error)) from None
-    except ValueError as error:              # syntax, or bytes that are not UTF-8
-        raise ConfigError(path, "", str(error)) from None
-    texts = {}
-    for key, value in table.items():
-        _known(path, key)
-        try:
-            texts[key] = text_of_toml(OPTIONS[key].kind, value)
-        except ValueError as error:
-            raise ConfigError(path, key, str(error)) from None
-    return texts
-
-
-def _known(source: str, key: str) -> None:
-    if key not in OPTIONS:
-        near = difflib.get_close_matches(key, OPTIONS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ConfigError(source, key, f"no such option{hint}")
-
-
-def _read_secret(named: Setting) -> Setting:
-    """Reads a secret's file: one line, whose end is not part of it."""
-    path = named.value
-    if not path:
-        raise ConfigError(named.source, named.key, "names no file")
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = parse_text(file.read(MOST_CHARACTERS + 2).removesuffix("\n"))
-    except OSError as error:
-        raise ConfigError(named.source, named.key,
-                          f"{path}: {error.strerror or error}") from None
-    except ValueError:                       # not UTF-8, or a control character
-        raise ConfigError(named.source, named.key,
-                          f"{path}: is not one line of text") from None
-    if not text:
-        raise ConfigError(named.source, named.key, f"{path}: is empty")
-    return Setting(text, path, "")
-
-
-def build(settings: Settings) -> Config:
-    """Makes the Config; a contradiction is told with the source that brought it."""
-    try:
-        return Config(**{name: setting.value for name, setting in settings.items()})
-    except ConfigError as error:
-        blamed = settings[error.key]
-        raise ConfigError(blamed.source, blamed.key, error.reason) from None
-
-
-def load(argv: Sequence[str] = (), environ: Mapping[str, str] | None = None,
-         file: str | None = None) -> Config:
-    """Returns the Config of these flags, this environment and this TOML file."""
-    parser = argparse.ArgumentParser(prog="cutthrough", allow_abbrev=False)
-    add_flags(parser)
-    return build(gather(vars(parser.parse_args(argv)), environ or {}, file))
-
-
-def from_options(base: Config | None = None, **options: Any) -> Config:
-    """Returns `base` (or the defaults) with options given as values or as their text.
-
-    For embedding: `from_options(head_timeout="200ms", max_fields=50)`.
-    """
-    values = {} if base is None else msgspec.structs.asdict(base)
-    settings = {name: Setting(value, "options", name)
-                for name, value in (DEFAULTS | values).items()}
-    texts = {}
-    for name, value in options.items():
-        _known("options", name)
-        try:
-            texts[name] = text_of_value(OPTIONS[name].kind, value)
-        except TypeError as error:
-            raise ConfigError("options", name, str(error)) from None
-    _apply(settings, "options", str, texts)
-    return build(settings)
-
-
-def render(settings: Settings) -> str:
-    """Returns the effective configuration as TOML that can be read again.
-
-    Secrets are left out (R37), and so is what is made anew at each start.
-    """
-    config = build(settings)
-    lines = []
-    for name, (kind, _, _) in OPTIONS.items():
-        setting, value = settings[name], getattr(config, name)
-        if name in SECRETS:
-            lines.append(f"# {name} is set  # {setting.source}")
-            continue
-        mark = "# " if value != setting.value or value == "" else ""
-        lines.append(f"{mark}{name} = {show_toml(kind, value)}  # {setting.source}")
-    return "\n".join(lines) + "\n"

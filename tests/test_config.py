@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.config import (
-    DEFAULTS,
-    OPTIONS,
-    SECRETS,
-    Config,
-    ConfigError,
+from cutthrough.config import DEFAULTS, OPTIONS, SECRETS, Config, ConfigError
+from cutthrough.control.channel import MESSAGE_BYTES, Hello
+from cutthrough.control.generation import Generation, from_memory, to_memory
+from cutthrough.policy.source import Policy, Rule
+from cutthrough.settings import (
     build,
     flag_name,
     from_options,
@@ -22,9 +21,6 @@ from cutthrough.config import (
     render,
     variable_name,
 )
-from cutthrough.control.channel import MESSAGE_BYTES, Hello
-from cutthrough.control.generation import Generation, from_memory, to_memory
-from cutthrough.policy.source import Policy, Rule
 from cutthrough.values import (
     MOST_CHARACTERS,
     MOST_ITEMS,

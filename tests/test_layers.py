@@ -1,6 +1,6 @@
 """The rooms and their order, over .py, .pyx and .pxd: arrows never turn back.
 
-    config, outcome <- wire, net <- policy <- session <- control <- cli <- proxy
+    config, settings, outcome <- wire, net <- policy <- session <- control <- cli <- proxy
 
 `wire` and `net` are strangers to each other. The tree's other standing rules are held
 here too: absolute imports, the length of files, stubs, and nothing of one machine.
@@ -17,11 +17,12 @@ import pytest
 TREE = Path(__file__).resolve().parent.parent
 PACKAGE = TREE / "cutthrough"
 
-BASE = {"config", "outcome", "values"}
+BASE = {"config", "outcome", "settings", "values"}
 # What each room may import beside itself. `values` reads the texts that config names.
 MAY_IMPORT = {
     "values": set(),
     "config": {"values"},
+    "settings": {"config", "values"},
     "outcome": set(),
     "wire": BASE,
     "net": BASE,

@@ -12,9 +12,10 @@ import subprocess
 import sys
 
 import cutthrough
-from cutthrough.config import SECRETS, variable_name
+from cutthrough.config import SECRETS
 from cutthrough.control.channel import Channel, Message
 from cutthrough.control.process import SIGNALS
+from cutthrough.settings import variable_name
 
 
 class Child:

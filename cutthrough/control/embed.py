@@ -12,10 +12,11 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from cutthrough.config import Config, from_options
+from cutthrough.config import Config
 from cutthrough.control.load import load_policy
 from cutthrough.control.worker import Worker
 from cutthrough.net.listener import Address, bound_address, listen
+from cutthrough.settings import from_options
 from cutthrough.values import show_address
 
 

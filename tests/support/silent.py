@@ -25,7 +25,7 @@ def silent(host: str, port: int = 0) -> Iterator[socket.socket]:
             try:
                 sock.connect(address)
             except TimeoutError:
-                sock.close()            # or its next SYN would take a place that is free
+                sock.close()        # or its next SYN would take a place that is free
                 yield listener
                 return
         pytest.skip("this kernel answers although the queue is full")
