@@ -202,7 +202,8 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
             return on_final_head(c, data, n, used)
         if head.status == 100 and c.awaits_100:
             c.awaits_100 = False
-            c.extend()                      # now it is the client's turn, for its whole time
+            if c.state == REQUEST:
+                c.extend()                  # now it is the client's turn, for its whole time
         c.interim += 1
         if c.interim > MOST_INTERIM:
             return c.refuse(BAD_RESPONSE)
