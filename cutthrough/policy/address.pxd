@@ -2,6 +2,15 @@
 
 from libc.stdint cimport uint8_t
 
+cdef enum:
+    PUBLIC = 0
+    CARRIED = 256           # a class of an IPv4 address that an IPv6 one carries: times this
+
+# The class of an address: PUBLIC, a number for class_name, or how an IPv6 address carries
+# an IPv4 one, plus CARRIED times the class of that. `family` is 4 or 6, `data` the address
+# in network order.
+cdef int classify(int family, const uint8_t *data) noexcept nogil
+# The one word of a class below CARRIED, "public" for PUBLIC. Static.
+cdef const char *class_name(int number) noexcept nogil
 # Is it an ordinary, globally reachable unicast address, embedded IPv4 included?
-# `family` is 4 or 6, `data` the address in network order.
 cdef bint is_public(int family, const uint8_t *data) noexcept nogil

@@ -1,4 +1,5 @@
-NOT_PUBLIC_V4: tuple[str, ...]
-NOT_PUBLIC_V6: tuple[str, ...]
+SPECIAL_V4: tuple[tuple[str, str], ...]
+SPECIAL_V6: tuple[tuple[str, str], ...]
 
 def is_public_address(text: str) -> bool: ...
+def class_of(address: str | bytes) -> str: ...

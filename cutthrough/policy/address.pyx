@@ -1,72 +1,155 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """What kind of place an address is (R27).
 
-The tables are the IANA special-purpose registries for IPv4 and IPv6 (RFC 6890 and its
-updates): what is not globally reachable there is not public here. An IPv6 address that
-carries an IPv4 one is as public as the one that it carries.
+The tables hold every row of the IANA special-purpose address registries for IPv4 and IPv6
+(RFC 6890, RFC 8190) as of October 2025, and what else is no origin of anything that a
+client could want: multicast, addresses of clouds' metadata services, IPv6 that is not
+global unicast. Rows that the registry calls globally reachable are here too: anycast of
+PCP, TURN, AMT, AS112 is infrastructure of the network we stand in, not a destination.
+An IPv6 address that carries an IPv4 one is as public as the one that it carries.
 """
 
 import ipaddress
 
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcmp
 
-# Not globally reachable, or not the origin of anything a client could want.
-NOT_PUBLIC_V4 = (
-    "0.0.0.0/8",            # "this network"; the kernel takes 0.0.0.0 for itself
-    "10.0.0.0/8",
-    "100.64.0.0/10",        # CGNAT; Alibaba's metadata service 100.100.100.200 too
-    "127.0.0.0/8",
-    "168.63.129.16/32",     # Azure's platform address: public by number only
-    "169.254.0.0/16",       # link-local; cloud metadata 169.254.169.254
-    "172.16.0.0/12",
-    "192.0.0.0/24",         # IETF protocol assignments
-    "192.0.2.0/24",
-    "192.31.196.0/24",      # AS112
-    "192.52.193.0/24",      # AMT
-    "192.88.99.0/24",       # 6to4 relay anycast, deprecated
-    "192.168.0.0/16",
-    "192.175.48.0/24",      # AS112
-    "198.18.0.0/15",
-    "198.51.100.0/24",
-    "203.0.113.0/24",
-    "224.0.0.0/4",          # multicast
-    "240.0.0.0/4",          # reserved, broadcast
+# The narrowest network that holds an address names its class.
+SPECIAL_V4 = (
+    ("0.0.0.0/8", "this-network"),          # RFC 791; the kernel takes 0.0.0.0 for itself
+    ("0.0.0.0/32", "unspecified"),          # RFC 1122
+    ("10.0.0.0/8", "private-use"),          # RFC 1918
+    ("100.64.0.0/10", "shared"),            # RFC 6598: CGNAT
+    ("100.100.100.200/32", "cloud-metadata"),   # Alibaba
+    ("127.0.0.0/8", "loopback"),            # RFC 1122
+    ("168.63.129.16/32", "cloud-metadata"),     # Azure's platform: public by number only
+    ("169.254.0.0/16", "link-local"),       # RFC 3927
+    ("169.254.169.254/32", "cloud-metadata"),   # AWS, GCP, Azure, and most others
+    ("169.254.170.2/32", "cloud-metadata"),     # AWS, of a container (ECS)
+    ("169.254.170.23/32", "cloud-metadata"),    # AWS, of a pod (EKS)
+    ("172.16.0.0/12", "private-use"),       # RFC 1918
+    ("192.0.0.0/24", "protocol-assignments"),   # RFC 6890
+    ("192.0.0.0/29", "service-continuity"),     # RFC 7335: DS-Lite, 464XLAT
+    ("192.0.0.8/32", "dummy"),              # RFC 7600
+    ("192.0.0.9/32", "pcp-anycast"),        # RFC 7723
+    ("192.0.0.10/32", "turn-anycast"),      # RFC 8155
+    ("192.0.0.170/32", "nat64-discovery"),  # RFC 8880
+    ("192.0.0.171/32", "nat64-discovery"),
+    ("192.0.0.192/32", "cloud-metadata"),   # Oracle, the older one
+    ("192.0.2.0/24", "documentation"),      # RFC 5737
+    ("192.31.196.0/24", "as112"),           # RFC 7535
+    ("192.52.193.0/24", "amt"),             # RFC 7450
+    ("192.88.99.0/24", "6to4-relay"),       # RFC 7526: deprecated
+    ("192.88.99.2/32", "6a44-relay"),       # RFC 6751
+    ("192.168.0.0/16", "private-use"),      # RFC 1918
+    ("192.175.48.0/24", "as112"),           # RFC 7534
+    ("198.18.0.0/15", "benchmarking"),      # RFC 2544
+    ("198.51.100.0/24", "documentation"),   # RFC 5737
+    ("203.0.113.0/24", "documentation"),
+    ("224.0.0.0/4", "multicast"),           # RFC 1112
+    ("240.0.0.0/4", "reserved"),            # RFC 1112
+    ("255.255.255.255/32", "broadcast"),    # RFC 919
 )
 
-# IPv6 is public only within 2000::/3, and there not in these.
-NOT_PUBLIC_V6 = (
-    "2001::/23",            # IETF protocol assignments; Teredo is looked into before
-    "2001:db8::/32",
-    "2620:4f:8000::/48",    # AS112
-    "3fff::/20",            # documentation
+# Those that carry an IPv4 address are looked into first: see classify.
+SPECIAL_V6 = (
+    ("::/0", "reserved"),                   # all but 2000::/3 (RFC 4291)
+    ("2000::/3", "public"),
+    ("::/128", "unspecified"),              # RFC 4291
+    ("::1/128", "loopback"),                # RFC 4291
+    ("64:ff9b:1::/48", "nat64-local"),      # RFC 8215: where the IPv4 stands, nobody knows
+    ("100::/64", "discard-only"),           # RFC 6666
+    ("100:0:0:1::/64", "dummy"),            # RFC 9780
+    ("2001::/23", "protocol-assignments"),  # RFC 2928
+    ("2001:1::1/128", "pcp-anycast"),       # RFC 7723
+    ("2001:1::2/128", "turn-anycast"),      # RFC 8155
+    ("2001:1::3/128", "srp-anycast"),       # RFC 9665
+    ("2001:2::/48", "benchmarking"),        # RFC 5180
+    ("2001:3::/32", "amt"),                 # RFC 7450
+    ("2001:4:112::/48", "as112"),           # RFC 7535
+    ("2001:10::/28", "orchid"),             # RFC 4843: deprecated
+    ("2001:20::/28", "orchid"),             # RFC 7343
+    ("2001:30::/28", "drone-id"),           # RFC 9374
+    ("2001:db8::/32", "documentation"),     # RFC 3849
+    ("2620:4f:8000::/48", "as112"),         # RFC 7534
+    ("3fff::/20", "documentation"),         # RFC 9637
+    ("5f00::/16", "segment-routing"),       # RFC 9602
+    ("fc00::/7", "unique-local"),           # RFC 4193
+    ("fd00:ec2::23/128", "cloud-metadata"),     # AWS, of a pod (EKS)
+    ("fd00:ec2::254/128", "cloud-metadata"),    # AWS
+    ("fd20:ce::254/128", "cloud-metadata"),     # GCP
+    ("fe80::/10", "link-local"),            # RFC 4291
+    ("fec0::/10", "site-local"),            # RFC 3879: deprecated
+    ("ff00::/8", "multicast"),              # RFC 4291
 )
 
-cdef struct Net:
+# How an IPv6 address can carry an IPv4 one.
+CARRIERS = ("ipv4-mapped", "ipv4-compatible", "ipv4-translated", "nat64", "6to4", "teredo",
+            "isatap")
+
+cdef list _names = ["public", *CARRIERS]
+for _, name in SPECIAL_V4 + SPECIAL_V6:
+    if name not in _names:
+        _names.append(name)
+cdef list _bytes = [name.encode() for name in _names]   # the pointers' owners
+
+cdef enum:
+    MAPPED = 1
+    COMPATIBLE
+    TRANSLATED
+    NAT64
+    SIX_TO_FOUR
+    TEREDO
+    ISATAP
+
+cdef struct Net4:
+    uint32_t first
+    uint32_t mask
+    int number
+
+cdef struct Net6:
     uint8_t data[16]
-    uint8_t bits
+    int bits
+    int number
 
-cdef Net nets4[32]
-cdef Net nets6[16]
+cdef const char *names[64]
+cdef Net4 nets4[64]
+cdef Net6 nets6[64]
 cdef int n4 = 0, n6 = 0
 
 
-cdef int fill(Net *nets, texts) except -1:
-    cdef int i, j
-    for i, text in enumerate(texts):
+cdef int fill() except -1:
+    global n4, n6
+    cdef int i
+    cdef bytes packed
+    for i in range(len(_bytes)):
+        names[i] = _bytes[i]
+    # Narrowest first, so that the first hit is the one.
+    for text, name in sorted(SPECIAL_V4, key=prefix_of, reverse=True):
+        network = ipaddress.ip_network(text)
+        nets4[n4] = Net4(int(network.network_address), int(network.netmask),
+                         _names.index(name))
+        n4 += 1
+    for text, name in sorted(SPECIAL_V6, key=prefix_of, reverse=True):
         network = ipaddress.ip_network(text)
         packed = network.network_address.packed
-        for j in range(len(packed)):
-            nets[i].data[j] = packed[j]
-        nets[i].bits = network.prefixlen
-    return len(texts)
+        for i in range(16):
+            nets6[n6].data[i] = packed[i]
+        nets6[n6].bits = network.prefixlen
+        nets6[n6].number = _names.index(name)
+        n6 += 1
+    return 0
 
 
-n4 = fill(nets4, NOT_PUBLIC_V4)
-n6 = fill(nets6, NOT_PUBLIC_V6)
+def prefix_of(row):
+    return ipaddress.ip_network(row[0]).prefixlen
 
 
-cdef bint is_in(const uint8_t *data, const Net *net) noexcept nogil:
+assert max(len(SPECIAL_V4), len(SPECIAL_V6), len(_names)) <= 64
+fill()
+
+
+cdef inline bint is_in(const uint8_t *data, const Net6 *net) noexcept nogil:
     cdef int whole = net.bits // 8
     cdef int rest = net.bits % 8
     if memcmp(data, net.data, whole) != 0:
@@ -74,41 +157,65 @@ cdef bint is_in(const uint8_t *data, const Net *net) noexcept nogil:
     return rest == 0 or (data[whole] ^ net.data[whole]) >> (8 - rest) == 0
 
 
-cdef bint is_public_v4(const uint8_t *data) noexcept nogil:
+cdef int classify_v4(const uint8_t *data) noexcept nogil:
+    cdef uint32_t address = (<uint32_t>data[0] << 24 | <uint32_t>data[1] << 16
+                             | <uint32_t>data[2] << 8 | data[3])
     cdef int i
     for i in range(n4):
-        if is_in(data, &nets4[i]):
-            return False
-    return True
+        if address & nets4[i].mask == nets4[i].first:
+            return nets4[i].number
+    return PUBLIC
 
 
-cdef bint is_public(int family, const uint8_t *data) noexcept nogil:
+cdef int classify(int family, const uint8_t *data) noexcept nogil:
     cdef uint8_t turned[4]
-    cdef int i
+    cdef int i, number = PUBLIC
     if family == 4:
-        return is_public_v4(data)
+        return classify_v4(data)
+    # All of these but NAT64 are outside 2000::/3: never public as such. ::1 and :: look
+    # compatible and are not.
+    if memcmp(data, b"\0\0\0\0\0\0\0\0", 8) == 0:
+        if memcmp(data + 8, b"\0\0\xff\xff", 4) == 0:       # ::ffff:0:0/96, RFC 4291
+            return MAPPED + CARRIED * classify_v4(data + 12)
+        if memcmp(data + 8, b"\xff\xff\0\0", 4) == 0:       # ::ffff:0:0:0/96, RFC 2765
+            return TRANSLATED + CARRIED * classify_v4(data + 12)
+        if memcmp(data + 8, b"\0\0\0\0", 4) == 0 and (
+                data[12] or data[13] or data[14] or data[15] > 1):
+            return COMPATIBLE + CARRIED * classify_v4(data + 12)    # ::/96, RFC 4291
     # 64:ff9b::/96 (NAT64, RFC 6052): as public as the IPv4 inside
     if memcmp(data, b"\x00\x64\xff\x9b\0\0\0\0\0\0\0\0", 12) == 0:
-        return is_public_v4(data + 12)
-    # ::ffff:0:0/96, ::/96 (mapped, compatible) are outside 2000::/3: never public as such
-    if data[0] >> 5 != 1:
-        return False
+        number = classify_v4(data + 12)
+        return NAT64 + CARRIED * number if number else PUBLIC
     # 2002::/16 (6to4, RFC 3056): the router's IPv4 in bits 16 to 47
     if data[0] == 0x20 and data[1] == 0x02:
-        return is_public_v4(data + 2)
+        number = classify_v4(data + 2)
+        return SIX_TO_FOUR + CARRIED * number if number else PUBLIC
     # 2001::/32 (Teredo, RFC 4380): server, and client with all bits turned
     if memcmp(data, b"\x20\x01\0\0", 4) == 0:
         for i in range(4):
             turned[i] = ~data[12 + i]
-        return is_public_v4(data + 4) and is_public_v4(turned)
-    # ...:[02]00:5efe:a.b.c.d (ISATAP, RFC 5214)
-    if (data[8] & 0xfd) == 0 and data[9] == 0 and data[10] == 0x5e and data[11] == 0xfe:
-        if not is_public_v4(data + 12):
-            return False
+        number = classify_v4(turned)
+        if not number:
+            number = classify_v4(data + 4)
+        return TEREDO + CARRIED * number if number else PUBLIC
     for i in range(n6):
         if is_in(data, &nets6[i]):
-            return False
-    return True
+            number = nets6[i].number
+            break
+    # ...:[02]00:5efe:a.b.c.d (ISATAP, RFC 5214), within any prefix
+    if number == PUBLIC and (data[8] & 0xfd) == 0 and data[9] == 0 and (
+            data[10] == 0x5e and data[11] == 0xfe):
+        number = classify_v4(data + 12)
+        return ISATAP + CARRIED * number if number else PUBLIC
+    return number
+
+
+cdef const char *class_name(int number) noexcept nogil:
+    return names[number % CARRIED]
+
+
+cdef bint is_public(int family, const uint8_t *data) noexcept nogil:
+    return classify(family, data) == PUBLIC
 
 
 def is_public_address(text):
@@ -116,3 +223,15 @@ def is_public_address(text):
     address = ipaddress.ip_address(text)
     packed = address.packed
     return bool(is_public(address.version, packed))
+
+
+def class_of(address):
+    """The class of an address, in text or packed: "public", "loopback", "cloud-metadata" …
+
+    Of an IPv6 address that carries an IPv4 one both are told, as "6to4:private-use", and
+    the carrier alone where the inner one is public. Raises ValueError."""
+    known = ipaddress.ip_address(address)
+    packed = known.packed
+    number = classify(known.version, packed)
+    outer = _names[number % CARRIED]
+    return f"{outer}:{_names[number // CARRIED]}" if number >= CARRIED else outer

@@ -77,6 +77,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     default: Action = "deny"
     cut: bool = False                   # the default ends running tunnels too
     users: dict[str, User] = {}
+    groups: dict[str, tuple[str, ...]] = {}     # members, those of other files too
     limits: dict[str, Limits] = {}      # by name; "default": of the others
     user_limits: dict[str, str] = {}    # user -> name of limits
     group_limits: dict[str, str] = {}

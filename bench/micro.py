@@ -1,0 +1,131 @@
+"""What does one decision cost when a policy names 100 000 hosts and 10 000 networks?
+
+`python -m bench.micro policy` reads such policies, compiles them, and asks for hosts in
+random order, so that the tables are not in the cache; prints the time of reading, of
+compiling, the CPU time of a decision, and what the process grew by. Each shape is
+measured in a process of its own: memory that one gave back would hide what the next one
+takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from cutthrough.policy.acl import Acl
+from cutthrough.policy.rules import read_policy
+
+HOSTS = 100_000
+NETWORKS = 10_000
+ROUNDS = 15
+
+
+def make_hosts() -> list[str]:
+    """Names of three labels below 977 domains, 24 to 26 characters."""
+    draw = random.Random(1)
+    return [f"{draw.randrange(16**6):06x}-{i}.example{i % 977}.com"
+            for i in range(HOSTS)]
+
+
+def make_networks() -> list[str]:
+    return [f"{10 + (i >> 14)}.{i >> 6 & 255}.{(i & 63) * 4}.0/24"
+            for i in range(NETWORKS)]
+
+
+def one_rule(hosts: list[str], networks: list[str]) -> str:
+    """One rule of all hosts, from a file, and one of all networks."""
+    shown = ", ".join(f'"{network}"' for network in networks)
+    return ("[lists]\nhosts = { file = 'hosts' }\n"
+            "[[rules]]\naction = 'allow'\nhosts = ['@hosts']\n"
+            f"[[rules]]\naction = 'allow'\naddresses = [{shown}]\n")
+
+
+def many_rules(hosts: list[str], networks: list[str]) -> str:
+    """A rule for each host and for each network."""
+    rules = [f"[[rules]]\naction = 'allow'\nhosts = ['{host}']\n" for host in hosts]
+    rules += [f"[[rules]]\naction = 'allow'\naddresses = ['{network}']\n"
+              for network in networks]
+    return "".join(rules)
+
+
+def no_rules(hosts: list[str], networks: list[str]) -> str:
+    """The empty policy, as the yardstick."""
+    return "default = 'allow'\n"
+
+
+SHAPES = {shape.__name__.replace("_", "-"): shape
+          for shape in (no_rules, one_rule, many_rules)}
+
+
+def resident_kib() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+def spread(measure: Callable[[], float]) -> str:
+    times = sorted(measure() for _ in range(ROUNDS))
+    return (f"ns_median={statistics.median(times):.0f} ns_min={times[0]:.0f} "
+            f"ns_max={times[-1]:.0f}")
+
+
+def run_shape(name: str) -> None:
+    hosts, networks = make_hosts(), make_networks()
+    text = SHAPES[name](hosts, networks)
+    listed = "\n".join(hosts)
+    before, began, cpu = resident_kib(), time.perf_counter(), time.process_time()
+    policy = read_policy(text, "policy.toml", lambda file: listed)
+    read, read_cpu = time.perf_counter() - began, time.process_time() - cpu
+    grown = resident_kib()
+    began, cpu = time.perf_counter(), time.process_time()
+    acl = Acl(policy)
+    print(f"policy={name} read_s={read:.2f} read_cpu_s={read_cpu:.2f} "
+          f"compile_s={time.perf_counter() - began:.2f} "
+          f"compile_cpu_s={time.process_time() - cpu:.2f} "
+          f"rss_read_kib={grown - before} rss_compile_kib={resident_kib() - grown} "
+          f"tables_kib={sum(acl.sizes().values()) // 1024}")
+
+    draw = random.Random(2)
+    # Shuffled first, so that the questions themselves lie in memory one after another.
+    draw.shuffle(hosts)
+    asked = [host.encode() for host in hosts]
+    missed = [b"x" + host for host in asked]
+    inside = [f"{draw.choice(networks).removesuffix('0/24')}7" for _ in asked]
+    outside = [f"{draw.randrange(1, 9)}.1.1.1" for _ in asked]
+    for what, measure in {
+        "host_hit": lambda: acl.clock(asked),
+        "host_hit_address_known": lambda: acl.clock(asked, outside),
+        "host_miss": lambda: acl.clock(missed),
+        "network_hit": lambda: acl.clock(missed, inside),
+        "all_miss": lambda: acl.clock(missed, outside),
+    }.items():
+        print(f"policy={name} decision={what} {spread(measure)}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.micro")
+    parser.add_argument("what", choices=["policy"])
+    parser.add_argument("--shape", choices=SHAPES, help="only this one, here")
+    options = parser.parse_args()
+    if options.shape:
+        run_shape(options.shape)
+        return 0
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"],
+                            capture_output=True, text=True, check=False).stdout.strip()
+    print(f"machine={platform.machine()} cpus={os.cpu_count()} "
+          f"kernel={platform.release()} python={platform.python_version()} "
+          f"commit={commit} load={os.getloadavg()[0]:.1f}", flush=True)
+    for name in SHAPES:
+        subprocess.run([sys.executable, "-m", "bench.micro", "policy", "--shape", name],
+                       check=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

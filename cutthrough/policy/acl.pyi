@@ -1,0 +1,46 @@
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from cutthrough.policy.source import Policy, Rule
+
+METHODS: dict[str, int]
+
+class Look(NamedTuple):
+    rule: int
+    mismatch: str
+
+class Answer(NamedTuple):
+    outcome: str
+    rule: int
+    report: bool
+    cut: bool
+    opens_floor: bool
+    maybe: bool
+    limits: str
+    looked: tuple[Look, ...]
+
+class Acl:
+    rules: tuple[Rule, ...]
+    limits: tuple[str, ...]
+    policy: Policy
+    def __init__(self, policy: Policy) -> None: ...
+    def who(self, user: bytes | str, groups: Iterable[str] = ()) -> bytes: ...
+    def ask(
+        self,
+        *,
+        host: str,
+        port: int,
+        user: str = "",
+        groups: Iterable[str] = (),
+        client: str = "127.0.0.1",
+        method: str = "CONNECT",
+        address: str | None = None,
+    ) -> Answer: ...
+    def clock(
+        self,
+        hosts: list[bytes],
+        addresses: list[str] | None = None,
+        user: str = "",
+        port: int = 443,
+    ) -> float: ...
+    def sizes(self) -> dict[str, int]: ...

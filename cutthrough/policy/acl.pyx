@@ -1,0 +1,367 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""May this request go there? The rules of a policy, compiled (R25, R26).
+
+The first rule that matches decides. Nobody looks at all of them: a rule that names hosts
+is found by the host, one that names only addresses by the address, and only those that
+name neither stand in a list. Each of these gives runs of candidates in the order of the
+rules, and the remaining questions are asked of the candidates until one matches; no run is
+read beyond what another one has found already.
+
+Before the name is resolved the address is missing. A rule that hangs on it is a "maybe": a
+maybe that denies is passed over, a maybe that allows lets the request go on. Each address
+is judged again, by all rules, before it is connected to.
+"""
+
+import ipaddress
+from typing import NamedTuple
+
+from libc.stdint cimport UINT32_MAX, uint8_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+from posix.time cimport CLOCK_THREAD_CPUTIME_ID, clock_gettime, timespec
+from cutthrough.outcome cimport DESTINATION_DENIED, OK, label_of
+from cutthrough.policy.hosts cimport Candidate, HostIndex, Run
+from cutthrough.policy.networks cimport NetworkIndex, NetworkSets, key_of
+from cutthrough.wire.http1 cimport (
+    M_CONNECT, M_DELETE, M_GET, M_HEAD, M_OPTIONS, M_OTHER, M_POST, M_PUT, M_TRACE)
+from cutthrough.wire.target cimport HOST_NAME, Target, parse_authority
+
+# What a rule may say of methods. OTHER is every one that is not here.
+METHODS = {
+    "GET": M_GET, "HEAD": M_HEAD, "POST": M_POST, "PUT": M_PUT, "DELETE": M_DELETE,
+    "OPTIONS": M_OPTIONS, "TRACE": M_TRACE, "CONNECT": M_CONNECT, "OTHER": M_OTHER}
+
+cdef dict ACTIONS = {"allow": ALLOW, "deny": DENY, "report": REPORT}
+
+# How a run was found.
+cdef enum:
+    BY_HOST = 0
+    BY_ADDRESS
+    HANGING
+    PLAIN
+
+
+class Look(NamedTuple):
+    """A rule that was looked at, and the question that it did not match; "": it matched."""
+
+    rule: int
+    mismatch: str
+
+
+class Answer(NamedTuple):
+    """A verdict for people."""
+
+    outcome: str            # "ok" or "destination_denied"
+    rule: int               # index in Acl.rules, -1: the default
+    report: bool
+    cut: bool
+    opens_floor: bool
+    maybe: bool
+    limits: str             # "" for none
+    looked: tuple           # of Look, in order, the deciding rule last
+
+
+cdef class Acl:
+
+    def __cinit__(self):
+        self.hosts = HostIndex()
+        self.networks = NetworkIndex()
+        self.sets = NetworkSets()
+
+    def __dealloc__(self):
+        free(self.rows)
+        free(self.ports)
+        free(self.plain)
+        free(self.hanging)
+
+    def __init__(self, policy):
+        """From a source.Policy whose texts are canonical, as `rules` makes them."""
+        cdef size_t n = len(policy.rules)
+        cdef list ports = []
+        cdef list plain = []
+        cdef list hanging = []
+        cdef dict who = {((), ()): 0}
+        cdef dict ports_at = {}
+        cdef uint32_t index
+        self.policy = policy
+        self.rules = policy.rules
+        self.limits = tuple(policy.limits)
+        limits = {name: i for i, name in enumerate(self.limits)}
+        self.rows = <Row *>calloc(n + 1, sizeof(Row))
+        if self.rows == NULL or n >= UINT32_MAX:
+            raise MemoryError
+        for index, rule in enumerate(self.rules):
+            self.add(index, rule, who, ports, ports_at, plain, hanging, limits)
+        self.fallback.action = ACTIONS[policy.default]
+        self.fallback.cut = policy.cut
+        self.fallback.limits = -1
+        self.hosts.seal()
+        self.networks.seal()
+        self.sets.seal()
+        self.n_plain = len(plain)
+        self.plain = candidates_of(plain)
+        self.n_hanging = len(hanging)
+        self.hanging = candidates_of(hanging)
+        self.ports = <PortRange *>malloc(len(ports) * sizeof(PortRange) + 1)
+        if self.ports == NULL:
+            raise MemoryError
+        for index, (first, last) in enumerate(ports):
+            self.ports[index] = PortRange(first, last)
+        self.n_who = len(who)
+        self.who_of_user = {}
+        self.who_of_group = {}
+        for (users, groups), number in who.items():
+            for name in users:
+                self.who_of_user.setdefault(name, []).append(number)
+            for name in groups:
+                self.who_of_group.setdefault(name, []).append(number)
+
+    cdef int add(self, uint32_t index, rule, dict who, list ports, dict ports_at,
+                 list plain, list hanging, dict limits) except -1:
+        cdef Row *row = &self.rows[index]
+        cdef bytes host
+        cdef list literals = []
+        cdef Candidate candidate
+        candidate.rule = index
+        candidate.who = who.setdefault((rule.users, rule.groups), len(who))
+        row.action = ACTIONS[rule.action]
+        row.cut = rule.cut
+        row.limits = limits[rule.limits] if rule.limits else -1
+        for method in rule.methods:
+            row.methods |= 1 << <int>METHODS[method]
+        if rule.ports:
+            row.ports = ports_at.setdefault(rule.ports, len(ports))
+            row.n_ports = len(rule.ports)
+            if row.ports == len(ports):
+                ports.extend(rule.ports)
+        row.clients = self.sets.number(rule.clients)
+        for text in rule.hosts:
+            host = text.encode()
+            if is_literal(host):
+                literals.append(text)
+                self.networks.add(text, index, candidate.who)
+            else:
+                self.hosts.add(host, len(host), candidate)
+        row.literals = self.sets.number(tuple(literals))
+        if rule.hosts:
+            row.addresses = self.sets.number(rule.addresses)
+        elif rule.addresses:
+            row.by_address = True
+            for text in rule.addresses:
+                self.networks.add(text, index, candidate.who)
+        else:
+            plain.append((index, candidate.who))
+        if (literals or row.by_address) and row.action != DENY:
+            hanging.append((index, candidate.who))
+        return 0
+
+    def who(self, user, groups=()):
+        """The bitmap for Question.who: which rules' users and groups this one is among.
+
+        Made once for a user, in bytes or text; the groups of the policy's own record of
+        that user are his too."""
+        name = user.decode() if isinstance(user, bytes) else user
+        known = self.policy.users.get(name)
+        bits = bytearray((self.n_who + 7) // 8)
+        numbers = [0, *self.who_of_user.get(name, ())]
+        for group in (*groups, *(known.groups if known is not None else ())):
+            numbers += self.who_of_group.get(group, ())
+        for number in numbers:
+            bits[number >> 3] |= 1 << (number & 7)
+        return bytes(bits)
+
+    cdef void judge(self, const Question *q, Verdict *v) noexcept nogil:
+        cdef Run runs[MAX_RUNS]
+        cdef int n = self.gather(q, runs)
+        cdef uint32_t best = UINT32_MAX
+        cdef const Candidate *c
+        cdef const Candidate *end
+        cdef const Row *row
+        cdef bint maybe = False, hangs
+        cdef int i
+        for i in range(n):
+            c = runs[i].at
+            end = c + runs[i].n
+            while c < end and c.rule < best:
+                if self.mismatch(q, c) == MATCHES:
+                    row = &self.rows[c.rule]
+                    hangs = q.address == NULL and (runs[i].kind == HANGING or row.addresses)
+                    if not hangs or row.action != DENY:
+                        best = c.rule
+                        maybe = hangs
+                        break
+                c += 1
+        row = &self.fallback if best == UINT32_MAX else &self.rows[best]
+        v.outcome = DESTINATION_DENIED if row.action == DENY else OK
+        v.rule = -1 if best == UINT32_MAX else <int>best
+        v.limits = row.limits
+        v.report = row.action == REPORT
+        v.cut = row.cut
+        v.maybe = maybe
+        v.opens_floor = row.action == ALLOW and q.address != NULL and (
+            row.by_address or row.addresses != 0
+            or (row.literals != 0 and self.sets.contains(row.literals, key_of(q.address))))
+
+    # Definite runs come before the hanging one: a rule that is in both is definite.
+    cdef int gather(self, const Question *q, Run *runs) noexcept nogil:
+        cdef int n = 0, found
+        if q.is_name:
+            n = self.hosts.find(q.host, q.host_len, runs)
+        found = n
+        if q.address != NULL:
+            n += self.networks.find(key_of(q.address), runs + n)
+        for i in range(n):
+            runs[i].kind = BY_HOST if i < found else BY_ADDRESS
+        runs[n] = Run(self.plain, self.n_plain, PLAIN)
+        n += 1
+        if q.address == NULL:
+            runs[n] = Run(self.hanging, self.n_hanging, HANGING)
+            n += 1
+        return n
+
+    # The question by which the candidate was found is answered already.
+    cdef int mismatch(self, const Question *q, const Candidate *c) noexcept nogil:
+        cdef const Row *row
+        cdef const PortRange *ports
+        cdef uint32_t i
+        if c.who and (q.who == NULL or not q.who[c.who >> 3] >> (c.who & 7) & 1):
+            return OTHER_USER
+        row = &self.rows[c.rule]
+        if row.n_ports:
+            ports = self.ports + row.ports
+            i = 0
+            while i < row.n_ports and not ports[i].first <= q.port <= ports[i].last:
+                i += 1
+            if i == row.n_ports:
+                return OTHER_PORT
+        if row.methods and not row.methods >> q.method & 1:
+            return OTHER_METHOD
+        if row.clients and not self.sets.contains(row.clients, key_of(q.client)):
+            return OTHER_CLIENT
+        if row.addresses and q.address != NULL and (
+                not self.sets.contains(row.addresses, key_of(q.address))):
+            return OTHER_ADDRESS
+        return MATCHES
+
+    # For explain and tests.
+
+    def ask(self, *, host, port, user="", groups=(), client="127.0.0.1", method="CONNECT",
+            address=None):
+        """The Answer for somebody's request; hosts as they come, addresses as text.
+
+        Raises ValueError for what is no host or no address."""
+        cdef Question q
+        cdef Verdict v
+        cdef Target target
+        cdef Run runs[MAX_RUNS]
+        cdef const Candidate *c
+        cdef bytes text = host.encode()
+        cdef bytes bits = self.who(user, groups)
+        cdef bytes from_packed = packed(client)
+        cdef bytes to_packed
+        cdef uint32_t j
+        cdef int i, n
+        if parse_authority(&target, text, len(text), 1) != 0 or target.port != 1:
+            raise ValueError(f"{host!r} is no host")
+        q.who = <const uint8_t *>bits
+        memcpy(q.client, <const char *>from_packed, 16)
+        q.host = target.host
+        q.host_len = target.host_len
+        q.is_name = target.host_kind == HOST_NAME
+        q.port = port
+        q.method = METHODS.get(method, M_OTHER)
+        q.address = NULL
+        if not q.is_name:
+            address = target.host[:target.host_len].decode()
+        if address is not None:
+            to_packed = packed(address)
+            q.address = <const uint8_t *>to_packed
+        self.judge(&q, &v)
+        looked = {}
+        n = self.gather(&q, runs)
+        for i in range(n):
+            for j in range(runs[i].n):
+                c = runs[i].at + j
+                if v.rule >= 0 and c.rule > <uint32_t>v.rule:
+                    break
+                why = MISMATCHES[self.mismatch(&q, c)]
+                if not why and c.rule != <uint32_t>v.rule:
+                    why = "address not known yet"
+                looked.setdefault(c.rule, why)
+        return Answer(
+            label_of(v.outcome).decode(), v.rule, v.report, v.cut, v.opens_floor, v.maybe,
+            self.limits[v.limits] if v.limits >= 0 else "",
+            tuple([Look(*pair) for pair in sorted(looked.items())]))
+
+    def clock(self, list hosts, list addresses=None, user="", port=443):
+        """Nanoseconds of CPU time for one decision, on average over these hosts (canonical,
+        in bytes), with the address (text) that stands beside each; for bench."""
+        cdef Question q
+        cdef Verdict v
+        cdef char host[256]
+        cdef uint8_t address[16]
+        cdef timespec began, ended
+        cdef bytes bits = self.who(user)
+        cdef list to_packed = [packed(text) for text in addresses or ()]
+        cdef size_t n = len(hosts), i
+        cdef bint known = bool(to_packed)
+        cdef const char **texts = <const char **>malloc(2 * n * sizeof(char *) + 1)
+        cdef size_t *lengths = <size_t *>malloc(n * sizeof(size_t) + 1)
+        if texts == NULL or lengths == NULL:
+            free(texts)
+            free(lengths)
+            raise MemoryError
+        for i in range(n):
+            texts[i] = <bytes>hosts[i]
+            lengths[i] = min(<size_t>255, <size_t>len(hosts[i]))
+            if known:
+                texts[n + i] = <bytes>to_packed[i]
+        memset(&q, 0, sizeof(Question))
+        q.who = <const uint8_t *>bits
+        q.host = host
+        q.is_name = True
+        q.port = port
+        q.method = M_CONNECT
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &began)
+        for i in range(n):
+            # As a session's: in the cache, because it has just been read.
+            memcpy(host, texts[i], lengths[i])
+            q.host_len = lengths[i]
+            if known:
+                memcpy(address, texts[n + i], 16)
+                q.address = address
+            self.judge(&q, &v)
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ended)
+        free(texts)
+        free(lengths)
+        return ((ended.tv_sec - began.tv_sec) * 1e9
+                + (ended.tv_nsec - began.tv_nsec)) / max(<size_t>1, n)
+
+    def sizes(self):
+        """Bytes held outside of Python, by structure."""
+        return {"rules": len(self.rules) * sizeof(Row), "hosts": self.hosts.bytes,
+                "networks": self.networks.bytes, "sets": self.sets.bytes}
+
+
+# By Mismatch.
+MISMATCHES = ("", "user", "port", "method", "client", "address")
+
+
+# A canonical host whose last label is a number is an IPv4 address (wire.target).
+cdef bint is_literal(bytes host):
+    return b":" in host or host.rpartition(b".")[2].isdigit()
+
+
+cdef Candidate *candidates_of(list pairs) except NULL:
+    cdef Candidate *out = <Candidate *>malloc(len(pairs) * sizeof(Candidate) + 1)
+    cdef size_t i
+    if out == NULL:
+        raise MemoryError
+    for i, (rule, who) in enumerate(pairs):
+        out[i] = Candidate(rule, who)
+    return out
+
+
+cdef bytes packed(text):
+    address = ipaddress.ip_address(text)
+    return address.packed if address.version == 6 else bytes(10) + b"\xff\xff" + address.packed

@@ -1,0 +1,66 @@
+"""Which networks is this address in?
+
+An address is 16 bytes, IPv4 as ::ffff:a.b.c.d. An IPv6 network never holds an IPv4 one:
+::/0 is all of IPv6 and nothing else.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from cutthrough.policy.hosts cimport Candidate, Run
+
+cdef enum:
+    MAX_NESTED = 130        # prefixes round one address: 129 lengths
+
+cdef struct Key:
+    uint64_t high
+    uint64_t low
+
+cdef struct Span:
+    Key first
+    Key last
+
+cdef struct Net:
+    uint32_t at             # its candidates
+    uint32_t n
+    uint32_t parent         # index + 1 of the next wider network; 0: none
+
+cdef struct Edge:           # from here up to the next edge
+    Key first
+    uint32_t net            # index + 1 of the narrowest network; 0: none
+
+# Sets of networks, numbered; 0 is the set that asks nothing.
+cdef class NetworkSets:
+    cdef Span *spans        # of all sets, each set's sorted and apart
+    cdef uint32_t *starts   # starts[i] to starts[i + 1]: set i
+    cdef uint32_t n_sets
+    cdef readonly size_t bytes
+    cdef dict numbers
+    cdef list gathered
+
+    cdef bint contains(self, uint32_t number, Key key) noexcept nogil
+
+cdef class NetworkIndex:
+    cdef Edge *edges
+    cdef Net *nets
+    cdef Candidate *candidates
+    cdef uint32_t n_edges
+    cdef readonly size_t bytes
+    cdef dict gathered
+
+    # Writes a run for each network round the address, narrowest first; how many.
+    cdef int find(self, Key key, Run *runs) noexcept nogil
+
+cdef extern from *:
+    """
+    static inline uint64_t load_big8(const uint8_t *p) {
+        uint64_t w;
+        memcpy(&w, p, 8);
+    #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        w = __builtin_bswap64(w);
+    #endif
+        return w;
+    }
+    """
+    uint64_t load_big8(const uint8_t *p) noexcept nogil
+
+cdef inline Key key_of(const uint8_t *address) noexcept nogil:
+    return Key(load_big8(address), load_big8(address + 8))

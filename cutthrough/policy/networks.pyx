@@ -1,0 +1,186 @@
+# cython: language_level=3, cdivision=True, initializedcheck=False
+"""Which networks is this address in?
+
+Both structures are sorted arrays in C memory and a binary search. A set is the union of
+its networks, as spans. The index answers with every network round an address: prefixes
+nest or lie apart, so that it is enough to find the narrowest, and to go out from there.
+"""
+
+import ipaddress
+
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free, malloc
+from cutthrough.policy.hosts cimport Candidate, Run
+
+cdef object FIRST_V4 = int(ipaddress.ip_address("::ffff:0:0"))
+cdef object LAST_V4 = int(ipaddress.ip_address("::ffff:ffff:ffff"))
+cdef object LAST = (1 << 128) - 1
+cdef object HALF = (1 << 64) - 1
+
+
+cdef inline bint is_before(Key a, Key b) noexcept nogil:
+    return a.high < b.high or (a.high == b.high and a.low < b.low)
+
+
+cdef Key key_of_number(number) except *:
+    return Key(number >> 64, number & HALF)
+
+
+def parse_network(str text):
+    """First address and prefix length in 128 bits of a network, or of an address."""
+    network = ipaddress.ip_network(text)
+    number, bits = int(network.network_address), network.prefixlen
+    return (number, bits) if network.version == 6 else (number + FIRST_V4, bits + 96)
+
+
+cdef class NetworkSets:
+
+    def __cinit__(self):
+        self.numbers = {(): 0}
+        self.gathered = [[]]
+
+    def __dealloc__(self):
+        free(self.spans)
+        free(self.starts)
+
+    def number(self, tuple texts):
+        """The number of this set, a new one if it has none."""
+        got = self.numbers.get(texts)
+        if got is None:
+            got = self.numbers[texts] = len(self.gathered)
+            self.gathered.append(spans_of(texts))
+        return got
+
+    def seal(self):
+        cdef size_t n = sum(map(len, self.gathered)), i = 0
+        cdef uint32_t number
+        self.n_sets = len(self.gathered)
+        self.spans = <Span *>malloc(n * sizeof(Span) + 1)
+        self.starts = <uint32_t *>malloc((self.n_sets + 1) * sizeof(uint32_t))
+        if self.spans == NULL or self.starts == NULL or n >> 32:
+            raise MemoryError
+        for number, spans in enumerate(self.gathered):
+            self.starts[number] = i
+            for first, last in spans:
+                self.spans[i].first = key_of_number(first)
+                self.spans[i].last = key_of_number(last)
+                i += 1
+        self.starts[self.n_sets] = i
+        self.bytes = n * sizeof(Span) + (self.n_sets + 1) * sizeof(uint32_t)
+        self.gathered = []
+        self.numbers = {}
+
+    cdef bint contains(self, uint32_t number, Key key) noexcept nogil:
+        cdef uint32_t low = self.starts[number], high = self.starts[number + 1], middle
+        cdef uint32_t start = low
+        while low < high:
+            middle = low + (high - low) // 2
+            if is_before(key, self.spans[middle].first):
+                high = middle
+            else:
+                low = middle + 1
+        return low > start and not is_before(self.spans[low - 1].last, key)
+
+
+# [(first, last), …] of the union, sorted and apart.
+cdef list spans_of(tuple texts):
+    parts = []
+    for text in texts:
+        first, bits = parse_network(text)
+        last = first | (LAST >> bits)
+        if first < FIRST_V4 and last > LAST_V4:
+            parts += ((first, FIRST_V4 - 1), (LAST_V4 + 1, last))
+        else:
+            parts.append((first, last))
+    parts.sort()
+    merged = []
+    for first, last in parts:
+        if merged and first <= merged[-1][1] + 1:
+            if last > merged[-1][1]:
+                merged[-1] = (merged[-1][0], last)
+        else:
+            merged.append((first, last))
+    return merged
+
+
+cdef class NetworkIndex:
+
+    def __cinit__(self):
+        # All of IPv4, with no rule and no parent: where the way out from one ends.
+        self.gathered = {(FIRST_V4, 96): []}
+
+    def __dealloc__(self):
+        free(self.edges)
+        free(self.nets)
+        free(self.candidates)
+
+    def add(self, str text, uint32_t rule, uint32_t who):
+        """Rules come in ascending order."""
+        found = self.gathered.setdefault(parse_network(text), [])
+        if not found or found[-1][0] != rule:
+            found.append((rule, who))
+
+    def seal(self):
+        cdef size_t n = len(self.gathered)
+        cdef size_t n_candidates = sum(map(len, self.gathered.values()))
+        cdef uint32_t i, at = 0
+        self.edges = <Edge *>malloc((2 * n + 1) * sizeof(Edge))
+        self.nets = <Net *>malloc(n * sizeof(Net))
+        self.candidates = <Candidate *>malloc(n_candidates * sizeof(Candidate) + 1)
+        if (self.edges == NULL or self.nets == NULL or self.candidates == NULL
+                or n_candidates >> 32):
+            raise MemoryError
+        round_it = []                       # networks that we are in: (index + 1, last)
+        self.push_edge(0, 0)
+        ordered = sorted(self.gathered.items())
+        for i, ((first, bits), rules) in enumerate(ordered):
+            while round_it and round_it[-1][1] < first:
+                self.leave(round_it)
+            is_v4_root = first == FIRST_V4 and bits == 96
+            self.nets[i].parent = round_it[-1][0] if round_it and not is_v4_root else 0
+            self.nets[i].at = at
+            self.nets[i].n = len(rules)
+            for rule, who in rules:
+                self.candidates[at] = Candidate(rule, who)
+                at += 1
+            self.push_edge(first, i + 1)
+            round_it.append((i + 1, first | (LAST >> bits)))
+        while round_it:
+            self.leave(round_it)
+        self.bytes = (self.n_edges * sizeof(Edge) + n * sizeof(Net)
+                      + n_candidates * sizeof(Candidate))
+        self.gathered = {}
+
+    def leave(self, list round_it):
+        _, last = round_it.pop()
+        if last != LAST:
+            self.push_edge(last + 1, round_it[-1][0] if round_it else 0)
+
+    def push_edge(self, first, uint32_t net):
+        cdef Key key = key_of_number(first)
+        cdef Edge *edge = self.edges + self.n_edges
+        # Two networks that begin, or end, at one place: the later edge says more.
+        if self.n_edges and not is_before((edge - 1).first, key):
+            edge -= 1
+        else:
+            self.n_edges += 1
+        edge.first = key
+        edge.net = net
+
+    cdef int find(self, Key key, Run *runs) noexcept nogil:
+        cdef uint32_t low = 0, high = self.n_edges, middle, net
+        cdef int found = 0
+        while high - low > 1:
+            middle = low + (high - low) // 2
+            if is_before(key, self.edges[middle].first):
+                high = middle
+            else:
+                low = middle
+        net = self.edges[low].net
+        while net:
+            if self.nets[net - 1].n:
+                runs[found].at = self.candidates + self.nets[net - 1].at
+                runs[found].n = self.nets[net - 1].n
+                found += 1
+            net = self.nets[net - 1].parent
+        return found

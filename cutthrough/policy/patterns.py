@@ -1,0 +1,73 @@
+"""Hosts and networks as policy files write them, in the one canonical form (R25).
+
+A request's host goes through `wire.target` before anything looks at it, and so does a
+rule's: what they compare is spelt the same, or it is refused here.
+"""
+
+import ipaddress
+
+from cutthrough.wire.target import read_authority
+
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+
+
+def canonical_host(text: str) -> tuple[str, bool]:
+    """Returns a host in canonical form, and whether it is an address.
+
+    Accepts U-labels (RFC 5890), which become A-labels, and IPv6 with or without
+    brackets. Raises ValueError.
+    """
+    host = text
+    if not text.isascii():
+        import idna  # its tables are large, and few files need them
+
+        try:
+            host = idna.encode(text, uts46=True).decode()
+        except UnicodeError as error:
+            raise ValueError(f"{text!r} is no host name: {error}") from None
+    if ":" in host and not host.startswith("["):
+        host = f"[{host}]"
+    # Port 1 is the default here, so that another shows; a bracket ends what has none.
+    got = read_authority(host.encode(), 1)
+    if isinstance(got, str) or (host.startswith("[") and not host.endswith("]")):
+        hint = "; ports go into `ports`" if ":" in text else ""
+        raise ValueError(f"{text!r} is no host name or address{hint}")
+    return got["host"], got["kind"] != "name"
+
+
+def host_patterns(text: str) -> tuple[str, ...]:
+    """Reads an entry of `hosts`: a host, `*.suffix`, or `.suffix` for both.
+
+    Returns patterns of the first two kinds. Raises ValueError.
+    """
+    below = text.startswith("*.")
+    both = text.startswith(".")
+    name = text[2:] if below else text[1:] if both else text
+    if name in ("", "*"):
+        raise ValueError(f"{text!r} would match everything: leave `hosts` out for that")
+    if "*" in name:
+        raise ValueError(f"{text!r}: a * stands only in front, as in *.example.com")
+    host, is_address = canonical_host(name)
+    if is_address and name is not text:
+        raise ValueError(f"{text!r}: an address has nothing below it")
+    if both:
+        return host, f"*.{host}"
+    return (f"*.{host}",) if below else (host,)
+
+
+def canonical_network(text: str) -> str:
+    """Reads a network or an address; mapped IPv4 becomes IPv4. Raises ValueError."""
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+        if "%" in text:                      # a zone (RFC 4007) is for one host alone
+            raise ValueError
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no address or network such as 10.0.0.0/8") from None
+    if ipaddress.ip_interface(text).ip != network.network_address:
+        raise ValueError(
+            f"{text!r} has bits beyond its prefix; did you mean {network}?")
+    if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_MAPPED):
+        mapped = network.network_address.ipv4_mapped
+        return f"{mapped}/{network.prefixlen - 96}"
+    return str(network)

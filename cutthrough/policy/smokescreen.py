@@ -1,0 +1,176 @@
+"""Smokescreen's ACL file, version v1: YAML text -> source.Policy.
+
+Smokescreen decides for a role, which here is a user of that name or a member of a group
+of that name: by the role's service, else by `default`, else it denies. In a service its
+allowed_domains come first, then global_deny_list, global_allow_list, and its action.
+One order of rules says the same:
+
+    allow    the service's users                its allowed_domains     (each service)
+    deny     users of all services              global_deny_list
+    allow    users of all services              global_allow_list
+    deny, report, allow   users of the services with that action
+    allow    everybody else                     default's allowed_domains
+    deny     everybody else                     global_deny_list
+    allow    everybody else                     global_allow_list
+    the default's action
+
+Where somebody is in several services, their domains add up and the strictest action
+holds; smokescreen's roles cannot meet so.
+"""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import yaml
+
+from cutthrough.policy.patterns import canonical_host
+from cutthrough.policy.rules import unknown_key
+from cutthrough.policy.source import Action, Policy, PolicyError, Rule
+
+_ACTIONS: dict[str, Action] = {"enforce": "deny", "report": "report", "open": "allow"}
+_TOP = ("version", "services", "default", "global_allow_list", "global_deny_list")
+_SERVICE = ("name", "project", "action", "allowed_domains", "allowed_external_proxies",
+            "mitm_domains")
+_LINE = "\n"                                 # a key that no file can hold so
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Plain data only; libyaml where PyYAML has it. A mapping remembers its line."""
+
+
+def _mapping(loader: Any, node: Any) -> dict[Any, Any]:
+    line = node.start_mark.line + 1
+    if not all(isinstance(key, yaml.ScalarNode) for key, _ in node.value):
+        raise yaml.constructor.ConstructorError(
+            None, None, "a key that is no text", node.start_mark)
+    keys = [key.value for key, _ in node.value]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice is not None:
+        raise yaml.constructor.ConstructorError(
+            None, None, f"{twice} is there twice", node.start_mark)
+    found: dict[Any, Any] = loader.construct_mapping(node, deep=True)
+    return {**found, _LINE: line}
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def read_smokescreen(text: str, source: str) -> Policy:
+    """Reads the text of an ACL file named `source`. Raises PolicyError."""
+    def fail(where: str, reason: str) -> NoReturn:
+        raise PolicyError(source, where, reason) from None
+
+    try:
+        table = yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        fail(f"line {mark.line + 1}" if mark else "", error.problem or "is not YAML")
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        fail("", str(error))
+    if not isinstance(table, dict):
+        fail("", "takes a mapping")
+    _check_keys(table, _TOP, "", fail)
+    if table.get("version") != "v1":
+        fail("version", f"takes v1, not {table.get('version')!r}")
+    services = table.get("services")
+    if not isinstance(services, list):
+        fail("services", "takes a list" if services else "is missing")
+
+    names: list[str] = []
+    by_action: dict[Action, list[str]] = {"deny": [], "report": [], "allow": []}
+    rules = []
+    for service in services:
+        if not isinstance(service, dict):
+            fail("services", "takes mappings")
+        where = f"line {service[_LINE]}"
+        name = service.get("name")
+        if not isinstance(name, str) or not name:
+            fail(f"{where}: name", "takes a string")
+        if name in names:
+            fail(f"{where}: name", f"{name!r} is there twice")
+        names.append(name)
+        action, hosts = _read_service(service, where, fail)
+        by_action[action].append(name)
+        if hosts:
+            rules.append(_rule("allow", [name], hosts, name,
+                               f"{source}:{service[_LINE]}"))
+
+    denied = _read_hosts(table, "global_deny_list", "", fail)
+    allowed = _read_hosts(table, "global_allow_list", "", fail)
+    shared = []
+    if denied:
+        key = "global_deny_list"
+        shared.append(_rule("deny", names, denied, key, f"{source}: {key}"))
+    if allowed:
+        key = "global_allow_list"
+        shared.append(_rule("allow", names, allowed, key, f"{source}: {key}"))
+    if names:
+        rules += shared
+        rules += [_rule(action, members, (), f"services that {word}", source)
+                  for word, action in _ACTIONS.items()
+                  if (members := by_action[action])]
+
+    default: Action = "deny"
+    fallback = table.get("default")
+    if fallback is not None:
+        if not isinstance(fallback, dict):
+            fail("default", "takes a mapping")
+        line = fallback[_LINE]
+        default, hosts = _read_service(fallback, f"line {line}", fail)
+        if hosts:
+            rules.append(_rule("allow", [], hosts, "default", f"{source}:{line}"))
+        rules += [Rule(action=rule.action, name=rule.name, hosts=rule.hosts,
+                       source=rule.source) for rule in shared]
+    return Policy(rules=tuple(rules), default=default, source=source)
+
+
+def _rule(action: Action, roles: list[str], hosts: tuple[str, ...], name: str,
+          source: str) -> Rule:
+    return Rule(action=action, users=tuple(roles), groups=tuple(roles), hosts=hosts,
+                name=name, source=source)
+
+
+Fail = Callable[[str, str], NoReturn]
+
+
+def _check_keys(table: dict[Any, Any], known: tuple[str, ...], where: str,
+                fail: Fail) -> None:
+    for key in table:
+        if key != _LINE and key not in known:
+            fail(f"{where}: {key}" if where else str(key), unknown_key(str(key), known))
+
+
+def _read_service(service: dict[Any, Any], where: str,
+                  fail: Fail) -> tuple[Action, tuple[str, ...]]:
+    _check_keys(service, _SERVICE, where, fail)
+    # allowed_external_proxies is about a header that is not read here, and may stand.
+    if service.get("mitm_domains"):
+        fail(f"{where}: mitm_domains", "is not supported: tunnels are not looked into")
+    action = service.get("action")
+    if not isinstance(action, str) or action not in _ACTIONS:
+        fail(f"{where}: action", f"{action!r} is none of open, report, enforce")
+    return _ACTIONS[action], _read_hosts(service, "allowed_domains", where, fail)
+
+
+def _read_hosts(table: dict[Any, Any], key: str, where: str,
+                fail: Fail) -> tuple[str, ...]:
+    """Checks as smokescreen does: only a leading `*.`, and only normalised names."""
+    where = f"{where}: {key}" if where else key
+    found = table.get(key) or []
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        fail(where, "takes a list of strings")
+    for glob in found:
+        name = glob.removeprefix("*.")
+        if name in ("", "*"):
+            fail(where, f"{glob!r} would match everything")
+        if "*" in name:
+            fail(where, f"{glob!r}: a * stands only in front, as in *.example.com")
+        try:
+            host, is_address = canonical_host(name)
+        except ValueError as error:
+            fail(where, str(error))
+        if is_address and name is not glob:
+            fail(where, f"{glob!r}: an address has nothing below it")
+        if host != name:
+            fail(where, f"{glob!r}: use {glob[:-len(name)]}{host}")
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,356 @@
+"""Policy files: what they say, and every mistake with its place and reason."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cutthrough.policy.acl import Acl
+from cutthrough.policy.patterns import canonical_network, host_patterns
+from cutthrough.policy.rules import add_users, read_policy
+from cutthrough.policy.source import Limits, Policy, PolicyError, Rule, User
+
+TREE = Path(__file__).resolve().parents[2]
+HASH = "$2b$12$abcdefghijklmnopqrstuv"
+
+
+def files(name: str) -> str:
+    try:
+        return {"social.txt": "# people\n\n*.facebook.com  # all of it\nX.com.\n",
+                "empty.txt": "# nothing yet\n",
+                "bad.txt": "good.example\n\nhttp://bad.example/\n",
+                "nets.txt": "10.0.0.0/8\n192.0.2.1\n"}[name]
+    except KeyError:
+        raise FileNotFoundError(2, "No such file or directory") from None
+
+
+def read(text: str) -> Policy:
+    return read_policy(text, "policy.toml", files)
+
+
+def rule_of(text: str) -> Rule:
+    return read(f"[[rules]]\naction = \"allow\"\n{text}").rules[0]
+
+
+def test_a_whole_file():
+    policy = read(f"""
+default = "report"
+cut = true
+
+[users.alice]
+password = "{HASH}"
+groups = ["dev"]
+expires = 2027-01-01T00:00:00Z
+
+[users.bob]
+password = "{HASH}"
+
+[groups]
+dev = ["bob", "carol"]
+
+[lists]
+social = {{ file = "social.txt" }}
+office = ["10.1.0.0/16", "2001:db8::/32"]
+
+[limits.default]
+connections = 100
+
+[limits.slow]
+users = ["bob"]
+groups = ["dev"]
+requests_per_second = 0.5
+bytes_per_second = "10MiB"
+tunnel_bytes_per_second = 65536
+
+[[rules]]
+name = "no social networks"
+action = "deny"
+hosts = ["@social", ".example.org"]
+cut = true
+
+[[rules]]
+action = "allow"
+users = ["alice"]
+groups = ["dev"]
+clients = ["@office", "127.0.0.1"]
+addresses = ["10.0.0.0/8"]
+ports = [443, "8000-8999"]
+methods = ["CONNECT", "GET"]
+limits = "slow"
+""")
+    bob = User(name="bob", hash=HASH, groups=("dev",))
+    assert policy == Policy(
+        default="report", cut=True, source="policy.toml",
+        users={"alice": User(name="alice", hash=HASH, groups=("dev",),
+                             expires=1798761600.0), "bob": bob},
+        groups={"dev": ("bob", "carol")},
+        limits={"default": Limits(connections=100),
+                "slow": Limits(requests_per_second=0.5, bytes_per_second=10 << 20,
+                               tunnel_bytes_per_second=65536)},
+        user_limits={"bob": "slow"}, group_limits={"dev": "slow"},
+        rules=(
+            Rule(action="deny", name="no social networks", cut=True,
+                 hosts=("*.facebook.com", "x.com", "example.org", "*.example.org"),
+                 source="policy.toml:30"),
+            Rule(action="allow", users=("alice",), groups=("dev",),
+                 clients=("10.1.0.0/16", "2001:db8::/32", "127.0.0.1/32"),
+                 addresses=("10.0.0.0/8",), ports=((443, 443), (8000, 8999)),
+                 methods=("CONNECT", "GET"), limits="slow", source="policy.toml:36")))
+    Acl(policy)
+
+
+def test_an_empty_file_denies_everything():
+    assert read("") == Policy(source="policy.toml")
+
+
+# Canonical forms (R25).
+
+@pytest.mark.parametrize(("text", "patterns"), [
+    ("Example.COM", ("example.com",)),
+    ("example.com.", ("example.com",)),
+    ("*.Example.com", ("*.example.com",)),
+    (".example.com", ("example.com", "*.example.com")),
+    ("localhost", ("localhost",)),
+    ("_dmarc.example.com", ("_dmarc.example.com",)),
+    ("bücher.example", ("xn--bcher-kva.example",)),
+    ("*.BÜCHER.example", ("*.xn--bcher-kva.example",)),
+    ("XN--BCHER-KVA.example", ("xn--bcher-kva.example",)),
+    ("例え。テスト", ("xn--r8jz45g.xn--zckzah",)),
+    ("127.0.0.1", ("127.0.0.1",)),
+    ("0x7f.1", ("127.0.0.1",)),
+    ("2130706433", ("127.0.0.1",)),
+    ("::1", ("::1",)),
+    ("[2001:DB8:0::1]", ("2001:db8::1",)),
+    ("*.com", ("*.com",)),
+])
+def test_a_pattern_has_one_spelling(text, patterns):
+    assert host_patterns(text) == patterns
+
+
+@pytest.mark.parametrize("text", [
+    "", "*", "*.", ".", "..", "*.*.example.com", "a.*.example.com", "*example.com",
+    "www.*", "*.127.0.0.1", ".127.0.0.1", "*.[::1]", "http://example.com",
+    "example.com/", "example.com:443", "[::1]:443", "[::1]:1", "127.0.0.1:1",
+    "example.com:1", "user@example.com", "a b", "a..b", "ex%61mple.com", "a" * 64,
+    "fe80::1%eth0", "10.0.0.0/8", "1.2.3.4.5", "bü cher.example", "@x", "a,b"])
+def test_what_is_no_pattern_is_refused(text):
+    with pytest.raises(ValueError):
+        host_patterns(text)
+
+
+@pytest.mark.parametrize(("text", "network"), [
+    ("10.0.0.0/8", "10.0.0.0/8"), ("10.1.2.3", "10.1.2.3/32"), ("::1", "::1/128"),
+    ("2001:DB8::/32", "2001:db8::/32"), ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+    ("::ffff:0:0/96", "0.0.0.0/0"), ("::/0", "::/0"),
+    ("10.0.0.0/255.0.0.0", "10.0.0.0/8")])
+def test_a_network_has_one_spelling(text, network):
+    assert canonical_network(text) == network
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("10.0.0.1/8", "did you mean 10.0.0.0/8?"), ("10/8", "no address or network"),
+    ("10.0.0.0/33", "no address or network"), ("a.example", "no address or network"),
+    ("fe80::1%1/64", "no address or network"),
+    ("fe80::1%eth0", "no address or network"), ("0x7f.1", "no address or network"),
+    ("010.0.0.1", "no address or network"), ("", "no address or network")])
+def test_what_is_no_network_is_refused(text, reason):
+    with pytest.raises(ValueError, match=reason.replace("?", r"\?")):
+        canonical_network(text)
+
+
+# Lists.
+
+def test_a_list_is_read_from_its_file_and_put_in_once():
+    text = "hosts = ['@s', 'x.com', 'y.com', '@s']\n[lists]\ns = {file='social.txt'}"
+    assert rule_of(text).hosts == ("*.facebook.com", "x.com", "y.com")
+
+
+def test_a_list_can_hold_networks():
+    text = "addresses = ['@n']\nclients = ['@n']\n[lists]\nn = {file = 'nets.txt'}"
+    assert rule_of(text).addresses == ("10.0.0.0/8", "192.0.2.1/32")
+    assert rule_of(text).clients == ("10.0.0.0/8", "192.0.2.1/32")
+
+
+@pytest.mark.parametrize("key", ["hosts", "addresses", "clients"])
+@pytest.mark.parametrize("found", ["{ file = 'empty.txt' }", "[]"])
+def test_a_rule_whose_list_is_empty_matches_nothing(key, found):
+    """Left as it is, the rule would ask nothing there, and match everything."""
+    policy = read(f"[lists]\nnone = {found}\n[[rules]]\naction = 'allow'\n"
+                  f"{key} = ['@none']\n[[rules]]\naction = 'deny'\n")
+    assert [rule.action for rule in policy.rules] == ["deny"]
+    assert policy.rules[0].source == "policy.toml:6"
+
+
+def test_one_list_in_many_rules_is_one_tuple():
+    policy = read("[lists]\ns = {file = 'social.txt'}\n"
+                  + "[[rules]]\naction = 'deny'\nhosts = ['@s']\n" * 2)
+    assert policy.rules[0].hosts is policy.rules[1].hosts
+
+
+# Users of another file.
+
+def test_users_of_another_file_get_the_groups_of_this_one():
+    policy = read("[groups]\ndev = ['bob']\n[[rules]]\naction='allow'\ngroups=['dev']")
+    users = {"bob": User(name="bob", hash=HASH), "cyd": User(name="cyd", hash=HASH)}
+    policy = add_users(policy, users, "users.htpasswd")
+    assert policy.users["bob"].groups == ("dev",)
+    acl = Acl(policy)
+    assert acl.ask(host="a.b", port=1, user="bob").outcome == "ok"
+    assert acl.ask(host="a.b", port=1, user="cyd").outcome != "ok"
+
+
+def test_one_user_in_two_files_is_an_error():
+    policy = read(f"[users.bob]\npassword = '{HASH}'")
+    with pytest.raises(PolicyError, match=r"^users: bob: policy\.toml has this user"):
+        add_users(policy, {"bob": User(name="bob", hash=HASH)}, "users")
+
+
+# The document.
+
+@pytest.mark.parametrize("text", re.findall(
+    r"```toml\n(.*?)```", (TREE / "docs" / "policy.md").read_text(), re.S))
+def test_every_example_of_the_document_is_a_policy(text):
+    policy = read_policy(text, "policy.md", lambda name: "example.net\n")
+    assert len(policy.rules) == text.count("[[rules]]")
+    Acl(policy)
+
+
+# Mistakes: the text, and the whole message.
+
+RULE = "default = 'deny'\n[[rules]]\naction = 'allow'\n"
+MISTAKES = [
+    ("defualt = 'deny'", "defualt: no such key; did you mean default?"),
+    ("frobnicate = 1", "frobnicate: no such key"),
+    ("default = 'maybe'", "default: 'maybe' is none of allow, deny, report"),
+    ("default = 1", "default: 1 is none of allow, deny, report"),
+    ("default = []", "default: [] is none of allow, deny, report"),
+    ("cut = 'yes'", "cut: takes true or false"),
+    ("rules = 1", "rules: takes [[rules]] tables"),
+    ("rules = [1]", "rules[0]: takes a table"),
+    ("rules = [{hosts = ['a.b']}]", "rules[0]: action: is missing"),
+    ("x = '''\n[[rules]]\n'''", "x: no such key"),
+    # rules, by their line
+    ("[[rules]]\nhosts = ['a.b']", "line 1: action: is missing"),
+    ("\n\n  [[ rules ]]\naction = 'alow'",
+     "line 3: action: 'alow' is none of allow, deny, report"),
+    ("[[rules]]\naction = ['deny']",
+     "line 1: action: ['deny'] is none of allow, deny, report"),
+    (RULE + "host = ['a.b']", "line 2: host: no such key; did you mean hosts?"),
+    (RULE + "[[rules]]\naction = 'deny'\nname = 1", "line 4: name: takes a string"),
+    (RULE + "hosts = 'a.b'", "line 2: hosts: takes a list of strings"),
+    (RULE + "hosts = [1]", "line 2: hosts: takes a list of strings"),
+    (RULE + "hosts = []",
+     "line 2: hosts: an empty list asks nothing: for that, leave the key out"),
+    (RULE + "hosts = ['*']",
+     "line 2: hosts: '*' would match everything: leave `hosts` out for that"),
+    (RULE + "hosts = ['a.*.b']",
+     "line 2: hosts: 'a.*.b': a * stands only in front, as in *.example.com"),
+    (RULE + "hosts = ['a.b:443']", "line 2: hosts: 'a.b:443' is no host name or "
+                                   "address; ports go into `ports`"),
+    (RULE + "hosts = ['a_b/']", "line 2: hosts: 'a_b/' is no host name or address"),
+    (RULE + "hosts = ['*.10.0.0.1']",
+     "line 2: hosts: '*.10.0.0.1': an address has nothing below it"),
+    (RULE + "addresses = ['10.0.0.1/8']",
+     "line 2: addresses: '10.0.0.1/8' has bits beyond its prefix; "
+     "did you mean 10.0.0.0/8?"),
+    (RULE + "clients = ['office']",
+     "line 2: clients: 'office' is no address or network such as 10.0.0.0/8"),
+    (RULE + "clients = []",
+     "line 2: clients: an empty list asks nothing: for that, leave the key out"),
+    (RULE + "users = []",
+     "line 2: users: an empty list asks nothing: for that, leave the key out"),
+    (RULE + "users = ['a:b']", "line 2: users: a user name cannot hold a colon"),
+    (RULE + "groups = ['dev']", "line 2: groups: 'dev': no such group"),
+    (RULE + "groups = ['dve']\n[groups]\ndev = ['a']",
+     "line 2: groups: 'dve': no such group; did you mean dev?"),
+    (RULE + "ports = 443", "line 2: ports: takes a list of ports"),
+    (RULE + "ports = []",
+     "line 2: ports: an empty list asks nothing: for that, leave the key out"),
+    (RULE + "ports = [true]", 'line 2: ports: True is neither 443 nor "8000-8999"'),
+    (RULE + "ports = ['http']", "line 2: ports: 'http' is neither 443 nor "
+                                "\"8000-8999\""),
+    (RULE + "ports = [0]", "line 2: ports: 0 is not between 1 and 65535, low to high"),
+    (RULE + "ports = [65536]",
+     "line 2: ports: 65536 is not between 1 and 65535, low to high"),
+    (RULE + "ports = ['90-80']",
+     "line 2: ports: '90-80' is not between 1 and 65535, low to high"),
+    (RULE + "methods = ['PATCH']",
+     "line 2: methods: 'PATCH' is none of GET, HEAD, POST, PUT, DELETE, OPTIONS, "
+     "TRACE, CONNECT, OTHER (OTHER is every method not named here)"),
+    (RULE + "cut = 1", "line 2: cut: takes true or false"),
+    (RULE + "limits = 'slo'\n[limits.slow]",
+     "line 2: limits: no such limits; did you mean slow?"),
+    (RULE + "limits = ''", "line 2: limits: no such limits"),
+    # lists
+    (RULE + "hosts = ['@socal']\n[lists]\nsocial = []",
+     "line 2: hosts: @socal: no such list; did you mean social?"),
+    ("[lists]\nx = 1", "lists: x: takes a list of strings, or { file = \"name\" }"),
+    ("[lists]\nx = {path = 'a'}",
+     "lists: x: takes a list of strings, or { file = \"name\" }"),
+    ("[lists]\nx = [1]", "lists: x: takes a list of strings, or { file = \"name\" }"),
+    (RULE + "hosts = ['@x']\n[lists]\nx = ['@y']",
+     "lists.x: '@y' is no host name or address"),
+    (RULE + "hosts = ['@x']\n[lists]\nx = {file = 'none.txt'}",
+     "lists.x: none.txt: No such file or directory"),
+    # users, groups, limits
+    ("users = 1", "users: takes a table"),
+    ("[users]\nann = 'x'", "users.ann: takes a table"),
+    ("[users.'a:b']", "users.a:b: a user name cannot hold a colon"),
+    (f"[users.ann]\npassword = '{HASH}'\ngroup = 'dev'",
+     "users.ann: group: no such key; did you mean groups?"),
+    ("[users.ann]", "users.ann: password: takes a hash as htpasswd writes it: see "
+                    "`cutthrough passwd`"),
+    ("[users.ann]\npassword = 'secret'", "users.ann: password: takes a hash as "
+                                         "htpasswd writes it: see `cutthrough passwd`"),
+    ("[users.ann]\npassword = 1", "users.ann: password: takes a string"),
+    (f"[users.ann]\npassword = '{HASH}'\nexpires = 2027-01-01T00:00:00",
+     "users.ann: expires: takes a time with its zone: 2027-01-01T00:00:00Z"),
+    (f"[users.ann]\npassword = '{HASH}'\nexpires = 2027-01-01",
+     "users.ann: expires: takes a time with its zone: 2027-01-01T00:00:00Z"),
+    ("[groups]\ndev = 'bob'", "groups: dev: takes a list of user names"),
+    ("[groups]\ndev = ['b:b']", "groups: dev: a user name cannot hold a colon"),
+    ("[limits.slow]\nspeed = 1", "limits.slow: speed: no such key"),
+    ("[limits.slow]\ntunels = 1", "limits.slow: tunels: no such key; did you mean "
+                                  "tunnels?"),
+    ("[limits.slow]\ntunnels = -1",
+     "limits.slow: tunnels: takes a whole number, 0 for no limit"),
+    ("[limits.slow]\ntunnels = true",
+     "limits.slow: tunnels: takes a whole number, 0 for no limit"),
+    ("[limits.slow]\ntunnels = 1.5",
+     "limits.slow: tunnels: takes a whole number, 0 for no limit"),
+    ("[limits.slow]\nrequests_per_second = nan",
+     "limits.slow: requests_per_second: takes a number, 0 for no limit"),
+    ("[limits.slow]\nbytes_per_day = '10 MB'",
+     "limits.slow: bytes_per_day: '10 MB' is not a size such as 512B, 64KiB or 1MiB"),
+    ("[limits.slow]\nbytes_per_day = 1.5",
+     'limits.slow: bytes_per_day: takes a size such as "10MiB", 0 for no limit'),
+    ("[limits.default]\nusers = ['a']",
+     "limits.default: is for all whom no other limits name: no users, groups"),
+    ("[limits.a]\nusers = ['ann']\n[limits.b]\nusers = ['ann']",
+     "limits.b: users: 'ann' has limits.a already"),
+    ("[limits.a]\ngroups = ['dev']", "limits.a: groups: 'dev': no such group"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), MISTAKES)
+def test_a_mistake_is_told_with_its_place(text, message):
+    with pytest.raises(PolicyError) as caught:
+        read(text)
+    assert str(caught.value) == f"policy.toml: {message}"
+
+
+def test_what_is_not_toml_is_told():
+    with pytest.raises(PolicyError, match=r"^policy\.toml: .*line 2"):
+        read("default = 'deny'\ncut = maybe\n")
+
+
+def test_a_mistake_in_a_list_file_is_told_with_its_line():
+    text = RULE + "hosts = ['@bad']\n[lists]\nbad = {file = 'bad.txt'}"
+    with pytest.raises(PolicyError, match=r"^bad\.txt: line 3: 'http://bad\.example/'"):
+        read(text)
+
+
+def test_no_message_repeats_a_password():
+    with pytest.raises(PolicyError) as caught:
+        read("[users.ann]\npassword = 'hunter2'")
+    assert "hunter2" not in str(caught.value)
