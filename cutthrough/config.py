@@ -182,12 +182,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         OVERRIDES, "names that are never asked for; a name may come several times",
         "none")] = ()
 
+    policy: Annotated[str, Option(
+        TEXT._replace(metavar="FILE"), "rules, users and limits: TOML, or the YAML of "
+        "smokescreen", "none: see address_floor and connect_ports")] = ""
+    policy_hook: Annotated[str, Option(
+        TEXT._replace(metavar="MODULE:FUNCTION"), "async function that decides about "
+        "what the rules let pass", "none")] = ""
+    policy_hook_timeout: Annotated[float, Option(
+        DURATION, "time for it to decide; then nothing passes",
+        "as dns_timeout: it asks a database somewhere")] = 5.0
     address_floor: Annotated[Literal["auto", "on", "off"], Option(
         choice("auto", "on", "off"), "refuse special-purpose addresses",
-        "auto: off when every listener is loopback (R27)")] = "auto"
+        "auto: off with loopback listeners only and no policy (R27)")] = "auto"
     connect_ports: Annotated[tuple[int, ...] | str, Option(
         PORTS, "ports that CONNECT may reach",
-        "auto: any when every listener is loopback, else 443")] = "auto"
+        "auto: any with a policy or loopback listeners only, else 443")] = "auto"
     splice: Annotated[bool, Option(
         FLAG, "move bulk data by splice(2)",
         "a third of copy's CPU time at 1 MiB responses")] = True
@@ -201,7 +210,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError("", "listen", f"{show_address(address)} twice")
         if not self.user and not self.password:
             for name, value in zip(("user", "password"), DEMONSTRATION, strict=True):
-                if not self.users_file:
+                if not (self.users_file or self.policy):
                     msgspec.structs.force_setattr(self, name, value)
         elif not self.password:
             raise ConfigError("", "user", "a user without a password: give "
@@ -234,14 +243,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def floor(self) -> bool:
         """Whether special-purpose addresses are refused: `address_floor` resolved."""
         if self.address_floor == "auto":
-            return not self.loopback
+            return bool(self.policy) or not self.loopback
         return self.address_floor == "on"
 
     @property
     def allowed_ports(self) -> tuple[int, ...] | None:
         """The ports CONNECT may reach, `connect_ports` resolved; None: any."""
         if self.connect_ports == "auto":
-            return None if self.loopback else (443,)
+            return None if self.policy or self.loopback else (443,)
         return self.connect_ports if isinstance(self.connect_ports, tuple) else None
 
     @property

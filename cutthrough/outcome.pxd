@@ -25,6 +25,7 @@ cdef enum Outcome:
     DESTINATION_DENIED
     ADDRESS_DENIED
     PORT_DENIED
+    POLICY_UNAVAILABLE
     LOOP_DETECTED
     # the way to the origin
     DNS_ERROR

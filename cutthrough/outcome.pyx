@@ -69,6 +69,8 @@ ROWS = (
         "the destination's address is not a public one"),
     ("port_denied", 403, "http_request_denied", "TCP_DENIED", "policy",
         "CONNECT to a port that is not allowed"),
+    ("policy_unavailable", 503, "proxy_internal_error", "TCP_DENIED", "proxy",
+        "the policy's hook gave no decision, so that nothing may pass"),
     ("loop_detected", 508, "proxy_loop_detected", "TCP_DENIED", "policy",
         "the request came from, or would go to, this proxy itself"),
 

@@ -10,6 +10,7 @@ from cutthrough.control.hook import MOST_QUESTIONS, Hook, find_function
 from cutthrough.policy.source import PolicyError
 
 KEY = b"example.com\x01\xbb"
+FACTS = ((), "127.0.0.1", "CONNECT")
 QUESTION = Request(user="alice", groups=(), client="127.0.0.1", method="CONNECT",
                    host="example.com", port=443)
 
@@ -18,7 +19,7 @@ async def ask(hook: Hook, times: int = 1, user: bytes = b"alice") -> list:
     loop = asyncio.get_running_loop()
     answers = [loop.create_future() for _ in range(times)]
     for answer in answers:
-        hook.ask(user, KEY, QUESTION, answer.set_result)
+        hook.ask(user, KEY, *FACTS, answer.set_result)
     return await asyncio.wait_for(asyncio.gather(*answers), 10)
 
 
@@ -68,7 +69,7 @@ async def test_failures_do_not_flood_the_log(caplog):
 async def test_questions_under_way_are_bounded():
     hook = Hook(takes_too_long, 60)
     for number in range(MOST_QUESTIONS):
-        hook.ask(b"%d" % number, KEY, QUESTION, lambda answer: None)
+        hook.ask(b"%d" % number, KEY, *FACTS, lambda answer: None)
     assert await ask(hook) == [None]
     await hook.close()
 
@@ -76,7 +77,7 @@ async def test_questions_under_way_are_bounded():
 async def test_nobody_is_called_after_the_end():
     called = []
     hook = Hook(takes_too_long, 60)
-    hook.ask(b"alice", KEY, QUESTION, called.append)
+    hook.ask(b"alice", KEY, *FACTS, called.append)
     await asyncio.sleep(0)
     await hook.close()
     assert called == []

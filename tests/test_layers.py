@@ -1,6 +1,6 @@
 """The rooms and their order, over .py, .pyx and .pxd: arrows never turn back.
 
-    config, settings, outcome <- wire, net <- policy <- session <- control <- cli <- proxy
+    config, outcome <- wire, net <- policy <- session <- control <- cli <- proxy
 
 `wire` and `net` are strangers to each other. The tree's other standing rules are held
 here too: absolute imports, the length of files, stubs, and nothing of one machine.

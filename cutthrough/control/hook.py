@@ -70,9 +70,12 @@ class Hook:
         self.asked = 0
         self.failures = 0
 
-    def ask(self, user: bytes, key: bytes, request: Request,
-            callback: Callback) -> None:
-        """Calls `callback` later: with the decision, or None where there is none."""
+    def ask(self, user: bytes, key: bytes, groups: tuple[str, ...], client: str,
+            method: str, callback: Callback) -> None:
+        """Calls `callback` later: with the decision, or None where there is none.
+
+        `key` is the canonical host and two bytes of port, most significant first.
+        """
         loop = asyncio.get_running_loop()
         waiting = self._waiting.get((user, key))
         if waiting is not None:
@@ -83,6 +86,9 @@ class Hook:
             loop.call_soon(callback, None)
             return
         self._waiting[user, key] = [callback]
+        request = Request(
+            user=user.decode("utf-8", "replace"), groups=groups, client=client,
+            method=method, host=key[:-2].decode(), port=int.from_bytes(key[-2:], "big"))
         task = loop.create_task(self._decide(user, key, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

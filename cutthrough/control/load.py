@@ -4,6 +4,8 @@ The only place where policy meets the file system. Nothing of a file that cannot
 is used: the first thing wrong with it is raised, with file, line and reason.
 """
 
+import os
+
 from cutthrough.config import Config
 from cutthrough.policy.source import Policy, PolicyError, User
 
@@ -13,7 +15,37 @@ MOST_BYTES = 16 << 20
 
 def load_policy(config: Config) -> Policy:
     """Reads the policy's files. Raises PolicyError."""
-    return Policy(default="allow", users=load_users(config))
+    policy = Policy(default="allow")
+    if config.policy:
+        policy = load_rules(config.policy)
+    users = load_users(config)
+    if users:
+        # Here: without such files nothing of them is loaded
+        from cutthrough.policy.rules import add_users
+
+        policy = add_users(policy, users, config.users_file)
+    if config.user in policy.users:
+        raise PolicyError(policy.source or config.users_file, "", f"{config.user!r} is "
+                          "the user of the configuration, too")
+    if not policy.users and not config.user:
+        raise PolicyError(policy.source or config.users_file, "", "lists nobody, and "
+                          "no other user is configured")
+    return policy
+
+
+def load_rules(path: str) -> Policy:
+    """Reads a policy file: TOML, or smokescreen's YAML where the name says so.
+
+    The files of its lists stand relative to it. Raises PolicyError.
+    """
+    from cutthrough.policy.rules import read_policy
+    from cutthrough.policy.smokescreen import read_smokescreen
+
+    text = read_text(path)
+    if path.endswith((".yaml", ".yml")):
+        return read_smokescreen(text, path)
+    folder = os.path.dirname(path)
+    return read_policy(text, path, lambda name: read_text(os.path.join(folder, name)))
 
 
 def load_users(config: Config) -> dict[str, User]:
@@ -23,14 +55,7 @@ def load_users(config: Config) -> dict[str, User]:
     # Here: without such a file nothing of it is loaded
     from cutthrough.policy.users import read_htpasswd
 
-    users = read_htpasswd(read_text(config.users_file), config.users_file)
-    if config.user in users:
-        raise PolicyError(config.users_file, "", f"{config.user!r} is the user of "
-                          "the configuration, too")
-    if not users and not config.user:
-        raise PolicyError(config.users_file, "", "lists nobody, and no other user is "
-                          "configured")
-    return users
+    return read_htpasswd(read_text(config.users_file), config.users_file)
 
 
 def read_text(path: str) -> str:

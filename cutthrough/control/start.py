@@ -16,6 +16,14 @@ def say(line: str) -> None:
 
 def validate(generation: Generation) -> None:
     """Compiles the policy, as each worker will. Raises PolicyError."""
+    if generation.policy.source:
+        from cutthrough.policy.acl import Acl
+
+        Acl(generation.policy)
+    if generation.config.policy_hook:
+        from cutthrough.control.hook import find_function
+
+        find_function(generation.config.policy_hook)
 
 
 def describe(error: Exception) -> str:

@@ -16,11 +16,13 @@ import psutil
 from cutthrough.config import Config
 from cutthrough.control.accesslog import AccessLog
 from cutthrough.control.generation import Generation
+from cutthrough.control.hook import Hook, find_function
 from cutthrough.control.verifier import Verifier
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
 from cutthrough.net.poller import Poller
 from cutthrough.net.resolver import Resolver
+from cutthrough.policy.acl import Acl
 from cutthrough.policy.auth import Authenticator
 from cutthrough.policy.snapshot import Snapshot
 from cutthrough.policy.source import Policy
@@ -40,6 +42,9 @@ LOOK_AGAIN = 0.02
 # … and how long a connection may be idle before it is closed: what was sent just before
 # its client could know is answered, and told to be the last
 LAST_REQUEST = 1.0
+
+# How often tunnels are looked over for users that have expired
+RECHECK = 0.5
 
 
 class Worker:
@@ -66,6 +71,7 @@ class Worker:
         self._acceptors: list[Acceptor] = []
         self._log: AccessLog | None = None
         self._running = False
+        self._timer: asyncio.TimerHandle | None = None      # of the next recheck
 
     @property
     def config(self) -> Config:
@@ -110,6 +116,7 @@ class Worker:
         door = Door(self.context)
         self._acceptors = [Acceptor(self.poller, one, door) for one in self._listeners]
         self._running = True
+        self._recheck()
 
     def swap(self, generation: Generation) -> None:
         """Takes over what a running worker can; requests keep what they began with.
@@ -118,6 +125,19 @@ class Worker:
         """
         if self._running:
             self._configure(generation)
+            self._recheck()
+
+    def _recheck(self) -> None:
+        """Cuts what may go on no longer; now, and once a second while users expire."""
+        if not self._running:
+            return
+        recheck(self.context)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if any(user.expires for user in self.generation.policy.users.values()):
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(RECHECK, self._recheck)
 
     def _configure(self, generation: Generation) -> None:
         config = generation.config
@@ -161,7 +181,15 @@ class Worker:
             own_addresses=own,
             own_hosts=hosts,
             generation=generation.number,
+            acl=Acl(generation.policy) if generation.policy.source else None,
+            hook=self._hook(config),
         )
+
+    def _hook(self, config: Config) -> Hook | None:
+        if not config.policy_hook:
+            return None
+        return Hook(find_function(config.policy_hook), config.policy_hook_timeout)
+
 
     def _on_fault(self, fault: BaseException) -> None:
         faults = self.poller.faults
@@ -209,6 +237,8 @@ class Worker:
         if not self._running:
             return 0
         self._running = False
+        if self._timer is not None:
+            self._timer.cancel()
         self._stop_accepting()
         cut = close_all(self.context, outcome)
         self.verifier.close()

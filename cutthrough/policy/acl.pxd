@@ -76,6 +76,9 @@ cdef class Acl:
     # counts as passing: refused is only what no address could save.
     cdef void judge(self, const Question *q, Verdict *v) noexcept nogil
 
+    # Does a refusal by this rule (-1: the default) end what runs already?
+    cdef bint cuts(self, int rule) noexcept nogil
+
     cdef int gather(self, const Question *q, Run *runs) noexcept nogil
     cdef int mismatch(self, const Question *q, const Candidate *c) noexcept nogil
     cdef int add(self, uint32_t index, rule, dict who, list ports, dict ports_at,

@@ -203,6 +203,9 @@ cdef class Acl:
             or (row.literals != 0 and self.sets.contains(row.literals, key_of(q.address))))
 
     # Definite runs come before the hanging one: a rule that is in both is definite.
+    cdef bint cuts(self, int rule) noexcept nogil:
+        return self.rows[rule].cut if rule >= 0 else self.fallback.cut
+
     cdef int gather(self, const Question *q, Run *runs) noexcept nogil:
         cdef int n = 0, found
         if q.is_name:

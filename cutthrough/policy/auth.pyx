@@ -133,6 +133,10 @@ cdef class Authenticator:
         self.verified[tag] = entry
         return 0
 
+    def find(self, bytes name):
+        """The account of this name, or None."""
+        return self.accounts.get(name)
+
     def tag(self, bytes value):
         """What stands for these credentials while they are verified: a keyed hash."""
         cdef uint64_t out[2]

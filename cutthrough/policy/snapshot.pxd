@@ -1,10 +1,15 @@
 """Everything that decides whether a request may pass, as of one generation."""
 
 from libc.stdint cimport uint8_t, uint16_t
+from cutthrough.policy.acl cimport Acl
 from cutthrough.policy.auth cimport Authenticator
+from cutthrough.policy.verdicts cimport Verdicts
 
 cdef class Snapshot:
     cdef readonly Authenticator users
+    cdef readonly Acl acl                   # None: no rules, everything passes them
+    cdef readonly object hook               # see control.hook; None: there is none
+    cdef readonly Verdicts verdicts         # what it decided
     cdef readonly int generation
     cdef readonly bint address_floor        # only public addresses (R27)
     cdef readonly bint any_port             # CONNECT to every port
@@ -13,6 +18,9 @@ cdef class Snapshot:
     cdef frozenset own_hosts                # packed: this host, closed by the floor
     cdef dict own                           # packed address -> set of ports: ourselves (R20)
 
-    # Both return an Outcome: OK, or the refusal.
+    # All return an Outcome: OK, or the refusal.
     cdef int judge_port(self, bint is_connect, int port) noexcept
-    cdef int judge_address(self, int family, const uint8_t *data, int port) except -1
+    # Is it ourselves (R20)? No rule opens that.
+    cdef int judge_own(self, int family, const uint8_t *data, int port) except -1
+    # Is it a public address (R27)?
+    cdef int judge_floor(self, int family, const uint8_t *data) except -1

@@ -1,5 +1,7 @@
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from cutthrough.policy.acl import Acl
 from cutthrough.policy.auth import Authenticator
 
 class Snapshot:
@@ -16,4 +18,6 @@ class Snapshot:
         own_addresses: Iterable[tuple[str, int]] = (),
         own_hosts: Iterable[str] = (),
         generation: int = 1,
+        acl: Acl | None = None,
+        hook: Any = None,
     ) -> None: ...

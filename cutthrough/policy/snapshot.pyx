@@ -2,8 +2,9 @@
 """Everything that decides whether a request may pass, as of one generation.
 
 Immutable once made: a reload makes another, and a session keeps the one it began with.
-Two questions, in this order: may it go to this port, asked of the request; may it go to
-this address, asked of each address before it is connected to (R26).
+Who it is (`users`), what the rules say (`acl`), what an operator's function said (`hook`,
+`verdicts`), and here what needs no rule: the ports of CONNECT, our own addresses and the
+floor under them all.
 """
 
 import ipaddress
@@ -17,7 +18,7 @@ from cutthrough.policy.auth cimport Authenticator
 cdef class Snapshot:
 
     def __init__(self, users, *, address_floor, connect_ports, own_addresses=(),
-                 own_hosts=(), generation=1):
+                 own_hosts=(), generation=1, acl=None, hook=None):
         """`users`: an Authenticator, or {name: password} in bytes. `connect_ports`: the
         ports that CONNECT may reach, None for all. `own_addresses`: (address, port) of
         our own listeners, an unspecified address standing for every one of this host's.
@@ -25,6 +26,9 @@ cdef class Snapshot:
         cdef int port
         self.users = users if isinstance(users, Authenticator) else Authenticator(users)
         self.generation = generation
+        self.acl = acl
+        self.hook = hook
+        self.verdicts = hook.verdicts if hook is not None else None
         self.address_floor = address_floor
         self.any_port = connect_ports is None
         for port in connect_ports or ():
@@ -42,10 +46,13 @@ cdef class Snapshot:
             return PORT_DENIED
         return OK
 
-    cdef int judge_address(self, int family, const uint8_t *data, int port) except -1:
+    cdef int judge_own(self, int family, const uint8_t *data, int port) except -1:
         if has_bit(self.own_ports, port):
             if self._is_own((<char *>data)[:4 if family == 4 else 16], port):
                 return LOOP_DETECTED
+        return OK
+
+    cdef int judge_floor(self, int family, const uint8_t *data) except -1:
         if self.address_floor:
             if not is_public(family, data):
                 return ADDRESS_DENIED

@@ -8,6 +8,7 @@ from cutthrough.net.poller cimport Poller
 from cutthrough.net.relay cimport Pump, Relay
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.snapshot cimport Snapshot
+from cutthrough.policy.verdicts cimport Decision
 from cutthrough.session.counters cimport Counters, Page
 from cutthrough.session.state cimport N_STATES
 from cutthrough.session.upstreams cimport Upstreams
@@ -82,6 +83,10 @@ cdef class Client(StreamOwner):
     cdef bint retried
     cdef uint8_t host_kind
     cdef uint8_t last_answer            # Outcome, where it may go no further than here
+    cdef int rule                       # index of the rule that decided; -1: the default
+    cdef int limits                     # index of the limits that it names; -1: none
+    cdef bint reported                  # it passed, though a rule would have it refused
+    cdef Decision decision              # of the hook
     cdef uint8_t denied                 # Outcome of the last address that was refused
     cdef uint8_t interim                # 1xx heads seen
     cdef uint16_t port

@@ -297,6 +297,9 @@ cdef class Client:
         self.account = None
         self.user = self.credentials = None
         self.snapshot = None
+        self.decision = None
+        self.rule = self.limits = -1
+        self.reported = False
         self.method = self.interim = 0
         self.status = 0
         self.denied = self.last_answer = OK

@@ -10,6 +10,8 @@ cdef class Session(Client):
     # May this account do that? An Outcome, from the Client's fields alone: the head may be
     # gone by then.
     cdef int decide(self) except -1
+    # It may: on the way to the origin, unless somebody has to be asked first.
+    cdef int proceed(self) except -1
     cdef int prepare(self, const char *data) except -1
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1
     cdef int set_destination(self) except -1

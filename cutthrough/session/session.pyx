@@ -22,14 +22,16 @@ from cutthrough.net.sysio cimport (
 from cutthrough.outcome cimport (
     BODY_TOO_LARGE, CLIENT_CLOSED,
     CLIENT_RESET, CONNECTION_FAILED, CONNECTION_REFUSED, CONNECTION_RESET, CONNECT_TIMEOUT,
-    DNS_NOT_FOUND, INTERNAL_ERROR, KEEPALIVE_TIMEOUT, LIFETIME, LOOP_DETECTED, NO_ORIGIN,
+    DESTINATION_DENIED, DNS_NOT_FOUND, INTERNAL_ERROR, KEEPALIVE_TIMEOUT, LIFETIME, LOOP_DETECTED, NO_ORIGIN,
     OK, OVERLOADED, RESPONSE_TIMEOUT, UNREACHABLE, WRITE_TIMEOUT)
 from cutthrough.outcome import NAMES as OUTCOMES
+from cutthrough.session.admission cimport (
+    ask_hook, judge_address, judge_request, must_ask, take_decision)
 from cutthrough.session.client cimport Client, Context
 from cutthrough.session.forward cimport expect_body, on_client, on_origin, send_request
 from cutthrough.session.identity cimport ask_verifier, identify, take_answer
 from cutthrough.session.state cimport (
-    AUTH, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, RESOLVE, TUNNEL,
+    AUTH, DECIDE, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, RESOLVE, TUNNEL,
     outcome_at_deadline)
 from cutthrough.session.tunnel cimport run_tunnel, start_tunnel
 from cutthrough.wire.framing cimport (
@@ -63,7 +65,7 @@ cdef class Session(Client):
             return self.close() if self.state == LINGER else self.abort(CLIENT_RESET, True)
         if self.state == LINGER:
             return self.discard_input()
-        if self.state == AUTH or self.state == RESOLVE or self.state == DIAL:
+        if AUTH <= self.state <= DIAL:
             return 0                        # what it sends meanwhile waits in the kernel
         return on_client(self)
 
@@ -147,7 +149,7 @@ cdef class Session(Client):
             return self.refuse(outcome)
         if self.account is None:
             return ask_verifier(self, self.on_verified)
-        return self.route(False)
+        return self.proceed()
 
     cdef int read_request(self, const char *data) except -1:
         """Where to, and how long is it? An Outcome."""
@@ -183,7 +185,7 @@ cdef class Session(Client):
             if outcome != OK:
                 self.refuse(outcome)
             else:
-                self.route(False)
+                self.proceed()
         except BaseException:
             self.poller.contain(self)
 
@@ -193,8 +195,30 @@ cdef class Session(Client):
         cdef int outcome
         if most and self.up_open and self.relay.up.left > most:
             return BODY_TOO_LARGE
-        outcome = self.snapshot.judge_port(self.is_tunnel, self.port)
+        outcome = judge_request(self)
         return outcome if outcome != OK else self.last_answer
+
+    cdef int proceed(self) except -1:
+        if must_ask(self):
+            return ask_hook(self, self.on_decided)
+        if self.decision is not None and not self.decision.allow:
+            return self.refuse(DESTINATION_DENIED)
+        return self.route(False)
+
+    def on_decided(self, request_id, decision):
+        """The hook's answer: a Decision, or None where it has none."""
+        cdef int outcome
+        if self.state != DECIDE or self.request_id != request_id:
+            return                          # it has ended meanwhile
+        try:
+            self.poller.time_ms()
+            outcome = take_decision(self, decision)
+            if outcome != OK:
+                self.refuse(outcome)
+            else:
+                self.route(False)
+        except BaseException:
+            self.poller.contain(self)
 
     cdef int prepare(self, const char *data) except -1:
         """Builds what will go up. An Outcome."""
@@ -307,8 +331,7 @@ cdef class Session(Client):
         return 0
 
     cdef bint may_dial(self, const Address *address) except -1:
-        cdef int outcome = self.snapshot.judge_address(
-            address.family, address.bytes, self.port)
+        cdef int outcome = judge_address(self, address)
         if outcome != OK:
             self.denied = <unsigned char>outcome
         return outcome == OK

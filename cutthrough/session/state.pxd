@@ -4,6 +4,7 @@ cdef enum:                  # State; unnamed, because Cython indexes by plain in
     HEAD = 0                # a request head is awaited, or partly here
     IDLE                    # between two requests of a kept-alive connection
     AUTH                    # credentials are being verified
+    DECIDE                  # an operator's function is being asked
     RESOLVE                 # a name is being resolved
     DIAL                    # a connection to the origin is being made
     REQUEST                 # the request goes up, its body not yet whole

@@ -22,12 +22,14 @@ class Row(NamedTuple):
 # IDLE too, where its head came whole and HEAD was never entered. A dead
 # pooled connection leads back to RESOLVE or DIAL once (R19). An answered 101 is a tunnel.
 TABLE = (
-    Row("HEAD", ("IDLE", "AUTH", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "TUNNEL",
-                 "LINGER", "CLOSED"), "head_timeout", "head_timeout"),
-    Row("IDLE", ("IDLE", "HEAD", "AUTH", "RESOLVE", "DIAL", "REQUEST", "RESPONSE",
-                 "TUNNEL", "LINGER", "CLOSED"), "keepalive_timeout", "keepalive_timeout"),
-    Row("AUTH", ("RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE", "LINGER", "CLOSED"),
-        "auth_timeout", "auth_timeout"),
+    Row("HEAD", ("IDLE", "AUTH", "DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE",
+                 "TUNNEL", "LINGER", "CLOSED"), "head_timeout", "head_timeout"),
+    Row("IDLE", ("IDLE", "HEAD", "AUTH", "DECIDE", "RESOLVE", "DIAL", "REQUEST",
+                 "RESPONSE", "TUNNEL", "LINGER", "CLOSED"), "keepalive_timeout", "keepalive_timeout"),
+    Row("AUTH", ("DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE", "LINGER",
+                 "CLOSED"), "auth_timeout", "auth_timeout"),
+    Row("DECIDE", ("RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE", "LINGER", "CLOSED"),
+        "policy_hook_timeout", "policy_unavailable"),
     Row("RESOLVE", ("DIAL", "REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER", "CLOSED"),
         "dns_timeout", "dns_timeout"),
     Row("DIAL", ("REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER", "CLOSED"),

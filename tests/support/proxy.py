@@ -137,6 +137,10 @@ class Proxy:
     def reload(self, text: str) -> str:
         """Writes the file anew and asks for a reload; returns the line that tells."""
         self.write_config(text)
+        return self.hup()
+
+    def hup(self) -> str:
+        """Asks for a reload; returns the line that tells."""
         seen = len(RELOADED.findall(self.stderr()))
         self.signal(signal.SIGHUP)
         wait_until(lambda: len(RELOADED.findall(self.stderr())) > seen, self.stderr)

@@ -1,0 +1,15 @@
+"""May this request pass, and to this address? Asked of the snapshot it began with."""
+
+from cutthrough.net.inet cimport Address
+from cutthrough.session.client cimport Client
+
+# Asked once who it is is known, before anything is resolved. An Outcome.
+cdef int judge_request(Client c) except -1
+# Asked of each address before it is connected to (R26). An Outcome.
+cdef int judge_address(Client c, const Address *address) except -1
+# Has an operator's function to be asked, whose verdict is not known?
+cdef bint must_ask(Client c) except -1
+# Asks it, and waits in DECIDE; `on_decided(request_id, decision)` goes on.
+cdef int ask_hook(Client c, on_decided) except -1
+# What it decided, None for nothing, as an Outcome.
+cdef int take_decision(Client c, decision) except -1

@@ -1,0 +1,3 @@
+from cutthrough.session.client import Context
+
+def recheck(context: Context) -> int: ...

@@ -1,0 +1,159 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""May it pass? The policy's rules, its floor and its hook, asked about one request.
+
+By name first, so that what no address could save is refused without a query; then by
+each address, because a name may resolve to anything (R26). The rules come before the
+hook, and the hook is asked only about what they let pass: both must agree.
+
+It may be asked again in the middle of a tunnel, of a newer snapshot (`recheck`): what the
+new rules refuse is cut where the rule says so.
+"""
+
+from functools import partial
+
+from libc.string cimport memcpy, memset
+from cutthrough.net.inet cimport ADDRESS_TEXT, Address, parse_address, print_address
+from cutthrough.outcome cimport DESTINATION_DENIED, OK, POLICY_UNAVAILABLE
+from cutthrough.policy.acl cimport Question, Verdict
+from cutthrough.policy.snapshot cimport Snapshot
+from cutthrough.policy.verdicts cimport Decision
+from cutthrough.net.buffers cimport bytes_of
+from cutthrough.session.client cimport Client, Context
+from cutthrough.session.state cimport DECIDE, HALF_CLOSED, TUNNEL
+from cutthrough.wire.target cimport HOST_NAME
+
+
+cdef int judge_request(Client c) except -1:
+    cdef Verdict verdict
+    cdef Address literal
+    cdef int outcome = c.snapshot.judge_port(c.is_tunnel, c.port)
+    if outcome != OK or c.snapshot.acl is None:
+        return outcome
+    if c.host_kind == HOST_NAME:
+        ask_rules(c, c.snapshot, NULL, &verdict)
+    else:
+        parse_address(c.key[:len(c.key) - 2], &literal)
+        ask_rules(c, c.snapshot, &literal, &verdict)
+    return take_verdict(c, &verdict)
+
+
+cdef int judge_address(Client c, const Address *address) except -1:
+    cdef Verdict verdict
+    cdef int outcome = c.snapshot.judge_own(address.family, address.bytes, c.port)
+    if outcome != OK:
+        return outcome
+    if c.snapshot.acl is not None:
+        ask_rules(c, c.snapshot, address, &verdict)
+        outcome = take_verdict(c, &verdict)
+        if outcome != OK or verdict.opens_floor:
+            return outcome
+    return c.snapshot.judge_floor(address.family, address.bytes)
+
+
+cdef int take_verdict(Client c, const Verdict *verdict) except -1:
+    c.rule = verdict.rule
+    c.reported = verdict.report
+    c.limits = verdict.limits
+    return verdict.outcome
+
+
+cdef int ask_rules(Client c, Snapshot snapshot, const Address *address,
+                   Verdict *verdict) except -1:
+    cdef Question q
+    cdef unsigned char mapped[16]
+    if c.account.who is None:
+        c.account.who = snapshot.acl.who(c.account.name, c.account.groups)
+    q.who = c.account.who
+    map_address(&c.address, q.client)
+    q.host = c.key
+    q.host_len = len(c.key) - 2
+    q.is_name = c.host_kind == HOST_NAME
+    q.address = NULL
+    if address != NULL:
+        map_address(address, mapped)
+        q.address = mapped
+    q.port = c.port
+    q.method = c.method
+    snapshot.acl.judge(&q, verdict)
+    return 0
+
+
+cdef void map_address(const Address *address, unsigned char *out) noexcept nogil:
+    """IPv4 as ::ffff:a.b.c.d, so that there is one space for all."""
+    if address.family == 6:
+        memcpy(out, address.bytes, 16)
+        return
+    memset(out, 0, 10)
+    out[10] = out[11] = 255
+    memcpy(out + 12, address.bytes, 4)
+
+
+# --- the hook ----------------------------------------------------------------------
+
+cdef bint must_ask(Client c) except -1:
+    if c.snapshot.hook is None:
+        return False
+    c.decision = c.snapshot.verdicts.find(c.user, c.key, c.poller.time_ms())
+    return c.decision is None
+
+
+cdef int ask_hook(Client c, on_decided) except -1:
+    cdef char text[ADDRESS_TEXT]
+    cdef int n = print_address(&c.address, text)
+    c._set_state(DECIDE)
+    c.snapshot.hook.ask(c.user, c.key, c.account.groups, text[:n].decode(), method_of(c),
+                        partial(on_decided, c.request_id))
+    return 0
+
+
+cdef object method_of(Client c):
+    """The method's own word: of a plain request it stands in the rewritten head."""
+    cdef const char *data
+    cdef size_t n = 0
+    if c.head == NULL:
+        return "CONNECT"
+    data = bytes_of(c.head)
+    while data[n] != b" ":
+        n += 1
+    return data[:n].decode()
+
+
+cdef int take_decision(Client c, decision) except -1:
+    if decision is None:
+        return POLICY_UNAVAILABLE           # it failed: the door stays closed
+    c.decision = decision
+    return OK if c.decision.allow else DESTINATION_DENIED
+
+
+# --- what runs already -------------------------------------------------------------
+
+def recheck(Context context):
+    """Asks the newest snapshot about every tunnel, and cuts those that it refuses and
+    whose rule says so. Returns how many."""
+    cdef Client client = context.newest
+    cdef Client older
+    count = 0
+    while client is not None:
+        older = client.older
+        if (client.state == TUNNEL or client.state == HALF_CLOSED) and (
+                client.origin is not None and must_cut(client, context.snapshot)):
+            client.abort(DESTINATION_DENIED, True)
+            count += 1
+        client = older
+    return count
+
+
+cdef bint must_cut(Client c, Snapshot newest) except -1:
+    cdef Verdict verdict
+    cdef bint asked_for = c.snapshot.acl is not None and c.snapshot.acl.cuts(c.rule)
+    if newest is not c.snapshot:
+        account = newest.users.find(c.user)
+        if account is None:
+            return asked_for or (newest.acl is not None and newest.acl.cuts(-1))
+        c.account = account
+    if c.account.has_expired():
+        return asked_for
+    if newest is c.snapshot or newest.acl is None:
+        return False
+    ask_rules(c, newest, &c.origin.address, &verdict)
+    return verdict.outcome != OK and verdict.cut

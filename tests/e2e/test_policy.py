@@ -1,0 +1,219 @@
+"""A policy in force: rules by name and by address, the hook, and what runs already."""
+
+import base64
+import textwrap
+
+import pytest
+
+from tests.support.client import USER, build_request
+from tests.support.origin import echo
+from tests.support.proxy import Proxy
+
+
+@pytest.fixture
+def start(loop_name, directory, opened):
+    """A proxy with this policy file, more of its configuration, and modules beside it."""
+    def make(policy: str, config: str = "", hook: str = "") -> Proxy:
+        folder = directory("proxy")
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "policy.toml"
+        path.write_text(textwrap.dedent(policy))
+        env = {}
+        if hook:
+            (folder / "decisions.py").write_text(textwrap.dedent(hook))
+            env["PYTHONPATH"] = str(folder)
+            config += 'policy_hook = "decisions:decide"\n'
+        proxy = Proxy(folder, loop=loop_name, env=env,
+                      config=config + f'policy = "{path}"\n')
+        proxy.policy = path
+        return opened.enter_context(proxy)
+    return make
+
+
+LOCAL = """
+    [[rules]]
+    name = "here"
+    action = "allow"
+    addresses = ["127.0.0.0/8"]
+"""
+
+
+def test_what_no_rule_allows_is_refused(start, make_origin, dial):
+    proxy, origin = start(""), make_origin()
+    reply = dial(proxy).get(origin.url())
+    assert (reply.status, reply.error) == (403, "http_request_denied")
+    assert dial(proxy).connect(origin.authority).status == 403
+    for line in proxy.wait_log(2):
+        assert line["reason"] == "destination_denied"
+    assert not origin.received()
+
+
+def test_a_rule_that_names_the_address_opens_the_floor(start, make_origin, dial):
+    proxy, origin = start(LOCAL), make_origin()
+    assert dial(proxy).get(origin.url()).status == 200
+    assert dial(proxy).tunnel(make_origin(echo).authority)
+
+
+def test_a_rule_that_names_only_the_host_leaves_the_floor_closed(
+        start, make_origin, dial):
+    proxy, origin = start("""
+        [[rules]]
+        action = "allow"
+        hosts = ["localhost"]
+    """), make_origin()
+    url = origin.url().replace("127.0.0.1", "localhost")
+    reply = dial(proxy).get(url)
+    assert (reply.status, reply.error) == (403, "destination_ip_prohibited")
+
+
+def test_a_refused_name_is_not_resolved(start, dial):
+    proxy = start("""
+        [[rules]]
+        action = "deny"
+        hosts = ["*.invalid"]
+        [[rules]]
+        action = "allow"
+    """)
+    assert dial(proxy).get("http://refused.invalid/").status == 403
+    assert dial(proxy).get("http://invalid/").status == 502, "not below *.invalid"
+
+
+def test_every_request_of_a_connection_is_judged_on_its_own(start, make_origin, dial):
+    origin = make_origin()
+    port = origin.authority.rpartition(":")[2]
+    proxy = start(f"""
+        [[rules]]
+        action = "allow"
+        addresses = ["127.0.0.1/32"]
+        ports = [{port}]
+        methods = ["GET"]
+    """)
+    client = dial(proxy)
+    assert client.get(origin.url()).status == 200
+    assert client.ask("HEAD", origin.url()).status == 403
+    assert client.get(make_origin().url()).status == 403, "another port"
+    assert client.get(origin.url()).status == 200
+
+
+def test_users_and_groups_of_the_policy_are_told_apart(start, make_origin, dial):
+    origin = make_origin()
+    proxy = start("""
+        [groups]
+        staff = ["user"]
+        [[rules]]
+        action = "allow"
+        groups = ["staff"]
+        addresses = ["127.0.0.0/8"]
+    """)
+    assert dial(proxy).get(origin.url()).status == 403, "a group of the policy's users"
+
+
+def test_a_rule_that_reports_lets_pass_and_says_so(start, make_origin, dial):
+    proxy, origin = start("""
+        [[rules]]
+        name = "watched"
+        action = "report"
+        addresses = ["127.0.0.0/8"]
+    """, 'address_floor = "off"\n'), make_origin()
+    assert dial(proxy).get(origin.url()).status == 200
+    line = proxy.wait_log(1)[0]
+    assert (line["rule"], line["report"]) == ("watched", True)
+
+
+def test_a_reload_judges_the_next_request_by_the_new_rules(start, make_origin, dial):
+    proxy, origin = start(LOCAL), make_origin()
+    client = dial(proxy)
+    assert client.get(origin.url()).status == 200
+    proxy.policy.write_text("")
+    assert proxy.hup() == "generation 2: rules 0 (+0 -1)"
+    assert client.get(origin.url()).status == 403
+    proxy.policy.write_text("[[rules]]\nacton = 'allow'\n")
+    assert "acton" in proxy.hup()
+    assert client.get(origin.url()).status == 403
+
+
+def test_running_tunnels_are_cut_where_the_rule_says_so(start, make_origin, dial):
+    proxy, origin = start(LOCAL), make_origin(echo)
+    stays, goes = dial(proxy), dial(proxy)
+    stays.tunnel(origin.authority)
+    proxy.policy.write_text("")
+    proxy.hup()
+    stays.send(b"still")
+    assert stays.read_exact(5) == b"still", "a refusal without cut"
+    proxy.policy.write_text(textwrap.dedent(LOCAL))
+    proxy.hup()
+    goes.tunnel(origin.authority)
+    proxy.policy.write_text("cut = true\n")
+    proxy.hup()
+    for tunnel in (stays, goes):
+        with pytest.raises(ConnectionResetError):
+            tunnel.read_rest()
+    assert {line["reason"] for line in proxy.wait_log(2)} == {"destination_denied"}
+
+
+HOOK = """
+    import cutthrough
+
+    async def decide(request: cutthrough.Request) -> cutthrough.Decision:
+        if request.method == "DELETE":
+            raise RuntimeError("no database")
+        print(request.host, flush=True)
+        allow = not request.host.endswith(".2")
+        return cutthrough.Decision(allow, "by the table", ttl=60)
+"""
+
+
+def test_a_hook_decides_about_what_the_rules_let_pass(start, make_origin, dial):
+    proxy = start(LOCAL, hook=HOOK)
+    origin, other = make_origin(), make_origin(host="127.0.0.2")
+    client = dial(proxy)
+    for _ in range(3):
+        assert client.get(origin.url()).status == 200
+    assert client.get(other.url()).status == 403
+    assert client.get(other.url()).status == 403
+    assert client.get("http://192.0.2.1/").status == 403
+    asked = (proxy.log_path.parent / "stdout").read_text().split()
+    assert asked == ["127.0.0.1", "127.0.0.2"], "once each, and not about the third"
+    assert dial(proxy).tunnel(make_origin(echo).authority)
+
+
+def test_a_hook_that_fails_lets_nothing_pass(start, make_origin, dial):
+    proxy, origin = start(LOCAL, hook=HOOK), make_origin()
+    reply = dial(proxy).ask("DELETE", origin.url())
+    assert reply.status == 503
+    assert proxy.wait_log(1)[0]["reason"] == "policy_unavailable"
+    assert "the policy hook failed (1 so far): RuntimeError: no database" in (
+        proxy.stderr())
+    assert not origin.received()
+
+
+def test_a_hook_that_hangs_is_waited_for_as_long_as_configured(
+        start, make_origin, dial):
+    proxy = start(LOCAL, 'policy_hook_timeout = "200ms"\n', hook="""
+        import asyncio
+
+        async def decide(request):
+            await asyncio.sleep(60)
+    """)
+    assert dial(proxy).get(make_origin().url()).status == 503
+    gone = dial(proxy)
+    gone.send(build_request("GET", make_origin().url()))
+    gone.reset()
+    proxy.wait_reason("client_reset")
+
+
+def test_a_user_that_the_policy_lists_may_come_in(start, make_origin, dial):
+    bcrypt = pytest.importorskip("bcrypt")
+    mark = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    proxy, origin = start(f"""
+        [users.alice]
+        password = "{mark}"
+        groups = ["staff"]
+        [[rules]]
+        action = "allow"
+        groups = ["staff"]
+        addresses = ["127.0.0.0/8"]
+    """), make_origin()
+    code = base64.b64encode(b"alice:secret").decode()
+    assert dial(proxy).get(origin.url(), auth=f"Basic {code}").status == 200
+    assert dial(proxy).get(origin.url()).status == 403, f"{USER} is in no group"
