@@ -56,14 +56,15 @@ cdef struct Scan:
     bint too_large
     uint64_t most           # data bytes; 0: no bound
 
-# Microseconds from `start_us` to each stage of the request in hand; 0: not reached.
+# Microseconds from `start_us` to each stage of the request in hand; 0: not reached. Not
+# 32 bits: these are over after 72 minutes, and a response may take longer to begin.
 cdef struct Stamps:
     int64_t start_us
-    uint32_t head_us
-    uint32_t auth_us
-    uint32_t dns_us
-    uint32_t connect_us
-    uint32_t first_byte_us
+    int64_t head_us
+    int64_t auth_us
+    int64_t dns_us
+    int64_t connect_us
+    int64_t first_byte_us
 
 cdef class Client(StreamOwner):
     cdef Context context

@@ -167,7 +167,7 @@ cdef int read_some(Client c) except -1:
     if n <= 0:
         return on_no_response(c, ORIGIN_CLOSED if n == 0 else ORIGIN_RESET, held)
     if c.stamps.first_byte_us == 0:
-        c.stamps.first_byte_us = <uint32_t>(clock_us() - c.stamps.start_us)
+        c.stamps.first_byte_us = clock_us() - c.stamps.start_us
     return on_response(c, data, held + n, held)
 
 

@@ -133,7 +133,7 @@ cdef class Session(Client):
         self.method = head.method
         self.minor = head.minor
         self.snapshot = self.context.snapshot
-        self.stamps.head_us = <uint32_t>(clock_us() - self.stamps.start_us)
+        self.stamps.head_us = clock_us() - self.stamps.start_us
         outcome = self.read_request(data)
         if outcome == OK:
             outcome = self.prepare(data)
@@ -290,7 +290,7 @@ cdef class Session(Client):
     cdef int dial_all(self, answer) except -1:
         cdef Addresses addresses
         cdef int i
-        self.stamps.dns_us = <uint32_t>(clock_us() - self.stamps.start_us)
+        self.stamps.dns_us = clock_us() - self.stamps.start_us
         if not isinstance(answer, Addresses):
             return self.refuse(OUTCOMES[answer])
         addresses = answer
@@ -317,7 +317,7 @@ cdef class Session(Client):
         self.connector = None
         if stream is None:
             return self.refuse(self.denied if error == 0 else outcome_of_errno(error))
-        self.stamps.connect_us = <uint32_t>(clock_us() - self.stamps.start_us)
+        self.stamps.connect_us = clock_us() - self.stamps.start_us
         self.origin = stream
         self.context.counters.dialled += 1
         if self.is_tunnel:
