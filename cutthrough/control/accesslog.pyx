@@ -46,8 +46,8 @@ cdef enum:
     FLUSH_AT = 65536
     ATOMIC = 4096               # PIPE_BUF: a write up to this is whole, or waits
     MOST_LINE = 8192            # all that one line can come to, in a file
-    MOST_BEHIND = 900           # of that what follows the path: in squid's form a user
-                                # of 256 bytes, each three when escaped
+    # What follows the path: in squid's form a user of 256 bytes, each three when escaped
+    MOST_BEHIND = 900
     FLUSH_MS = 100
 
 cdef const char *HEX = b"0123456789abcdef"

@@ -141,6 +141,8 @@ class Worker:
             max_body=config.max_body,
             max_connections=config.max_connections or most_connections(),
             splice=config.splice,
+            min_rate=config.min_rate,
+            min_rate_grace=config.min_rate_grace,
         )
         self.generation = generation
 
