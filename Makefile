@@ -37,6 +37,9 @@ types: .venv/ready.test ## mypy over the package
 bench: .venv/ready.test build/built.native ## wrk and siege through the proxy, against a local nginx
 	./bench.sh
 
+slowloris: .venv/ready.test build/built.native ## wrk beside 10 000 slow clients: its p99, memory, who is ended
+	$(PY) -m bench slowloris $(ARGS)
+
 debug: build/built.debug ## build in place with assertions and symbols
 
 trace: build/built.trace ## build in place for coverage
@@ -75,4 +78,4 @@ build/built.%: .venv/ready.run $(SOURCES)
 	rm -f build/built.* && touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint types bench debug trace asan fuzz coverage annotate wheel clean
+.PHONY: help serve build test quick lint types bench slowloris debug trace asan fuzz coverage annotate wheel clean

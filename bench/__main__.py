@@ -1,4 +1,4 @@
-"""The command line: `python -m bench run …` and `python -m bench --list`."""
+"""The command line: `python -m bench run …`, `… slowloris`, and `… --list`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import resource
 import sys
 
+from bench.hostile import run_slowloris
 from bench.measure import run_all
 from bench.origin import BenchError
 from bench.proxies import PROXIES
@@ -64,14 +65,25 @@ def main() -> int:
     run.add_argument("--seconds", type=int, default=3, help="of each run [3]")
     run.add_argument("--repetitions", type=int, default=3, help="of each pair [3]")
     run.add_argument("--name", default="", help="keep the result under this name")
+    slow = verbs.add_parser("slowloris", help="wrk beside slow clients: its p99, RSS")
+    slow.add_argument("--conns", type=int, default=10_000, help="slow clients [10000]")
+    slow.add_argument("--seconds", type=int, default=14, help="of each run [14]")
     options = parser.parse_args()
     if options.verb is None:
         print_tables()
         return 0
     # Thousands of connections: the children inherit all that may be had.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if options.verb == "slowloris" and hard < 2 * options.conns + 2000:
+        hard = 2 * options.conns + 2000         # root's alone to raise
     try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ValueError, OSError) as error:
+        print(f"bench: nofile {hard}: {error}", file=sys.stderr)
+        return 2
+    try:
+        if options.verb == "slowloris":
+            return run_slowloris(options.conns, options.seconds)
         return run_all(
             _present(options.scenarios, dict(SCENARIOS)),
             _present(options.proxies, dict(PROXIES)),

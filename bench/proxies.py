@@ -94,7 +94,7 @@ def _relay(mode: str) -> Callable[[Origin], Running]:
     return start
 
 
-def _cutthrough(*flags: str) -> Callable[[Origin], Running]:
+def start_cutthrough(*flags: str) -> Callable[[Origin], Running]:
     def start(origin: Origin) -> Running:
         directory = Path(tempfile.mkdtemp(prefix="bench-cutthrough."))
         command = [sys.executable, "-m", "cutthrough", "serve"]
@@ -188,16 +188,16 @@ PROXIES = {
     "direct": Proxy("no proxy: what the machine can do", start_direct),
     "relay": Proxy("blind C relay, 64 KiB copies", _relay("copy"), _compiler()),
     "relay-splice": Proxy("blind C relay, splice", _relay("splice"), _compiler()),
-    "cutthrough": Proxy("one worker, access log off", _cutthrough(*LOG_OFF)),
+    "cutthrough": Proxy("one worker, access log off", start_cutthrough(*LOG_OFF)),
     "cutthrough-copy": Proxy(
-        "the same without splice", _cutthrough(*LOG_OFF, "--splice", "false")
+        "the same without splice", start_cutthrough(*LOG_OFF, "--splice", "false")
     ),
     "cutthrough-asyncio": Proxy(
-        "the same on plain asyncio", _cutthrough(*LOG_OFF, "--loop", "asyncio")
+        "the same on plain asyncio", start_cutthrough(*LOG_OFF, "--loop", "asyncio")
     ),
     "cutthrough-log": Proxy(
         "one worker, access log to a file",
-        _cutthrough("--access-log", "@DIR@/access.log"),
+        start_cutthrough("--access-log", "@DIR@/access.log"),
     ),
     "squid": Proxy("cache off, log off, Basic auth", _start_squid, _squid()),
 }

@@ -138,8 +138,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     linger_timeout: Annotated[float, Option(
         DURATION, "time that late bytes are read off after a refusal",
         "Apache httpd's SECONDS_TO_LINGER")] = 2.0
+    min_rate: Annotated[int, Option(
+        SIZE._replace(high=1 << 30), "bytes a second owed by who sends a request body, "
+        "or reads slower than the other side writes; 0: none; tunnels owe none",
+        "IIS's minBytesPerSecond, Kestrel's MinRequestBodyDataRate")] = 240
+    min_rate_grace: Annotated[float, Option(
+        DURATION, "time over which that rate is an average",
+        "nginx's send_timeout, within which it asks for one byte")] = 60.0
     lifetime: Annotated[float, Option(
-        DURATION_OR_0, "longest life of a connection; 0: no limit",
+        DURATION_OR_0, "longest life of a request or tunnel; 0: no limit",
         "squid's client_lifetime")] = DAY
     upstream_idle_timeout: Annotated[float, Option(
         DURATION, "time an idle connection to an origin is kept",

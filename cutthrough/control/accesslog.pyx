@@ -2,9 +2,11 @@
 """The access log: one line for each request and each tunnel, at its end.
 
 Lines are formatted in C into one buffer and written in batches, whole lines only, so that
-many workers can append to one file. A log that cannot keep up never holds up the proxy: a
-pipe or terminal is written to only while it takes bytes without waiting, and lines that
-find the buffer full are dropped and counted.
+many workers can append to one file. A pipe that they share takes only PIPE_BUF bytes at
+once (pipe(7)), so there no line is longer: a path that would make it so is cut, and ends
+in "…". A log that cannot keep up never holds up the proxy: a pipe or terminal is written
+to only while it takes bytes without waiting, and lines that find the buffer full are
+dropped and counted.
 
 What came from the wire is escaped, so that no line can be forged (R37): in the squid
 format as in a URL, in JSON as JSON asks for.
@@ -42,9 +44,10 @@ cdef extern from "<unistd.h>" nogil:
 cdef enum:
     BUFFER = 131072
     FLUSH_AT = 65536
-    MOST_LINE = 8192            # all that one line can come to
-    MOST_PATH = 2048            # of the path in a log line
     ATOMIC = 4096               # PIPE_BUF: a write up to this is whole, or waits
+    MOST_LINE = 8192            # all that one line can come to, in a file
+    # What follows the path: in squid's form a user of 256 bytes, each three when escaped
+    MOST_BEHIND = 900
     FLUSH_MS = 100
 
 cdef const char *HEX = b"0123456789abcdef"
@@ -126,21 +129,23 @@ cdef class AccessLog(Journal):
 
     cdef int write(self, Client c, int outcome) except -1:
         cdef char *end
+        cdef const char *last       # where a path ends at the latest
         if self.n > FLUSH_AT:
             self.flush()
             if self.n > BUFFER - MOST_LINE:
                 self.dropped += 1
                 return 0
         end = self.buffer + self.n
-        end = self.put_json(end, c, outcome) if self.is_json else self.put_squid(
-            end, c, outcome)
+        last = end + (MOST_LINE if self.is_file else ATOMIC) - MOST_BEHIND
+        end = self.put_json(end, c, outcome, last) if self.is_json else (
+            self.put_squid(end, c, outcome, last))
         self.n = end - self.buffer
         self.lines += 1
         if not self.scheduled:
             self._schedule()
         return 0
 
-    cdef char *put_squid(self, char *p, Client c, int outcome) noexcept:
+    cdef char *put_squid(self, char *p, Client c, int outcome, const char *last) noexcept:
         cdef timespec now
         cdef const char *tag = tag_of(outcome)
         clock_gettime(CLOCK_REALTIME, &now)
@@ -162,7 +167,7 @@ cdef class AccessLog(Journal):
         p[0] = b" "
         p = put_method(p + 1, c)
         p[0] = b" "
-        p = put_url(p + 1, c, False)
+        p = put_url(p + 1, c, False, last)
         p[0] = b" "
         p = put_field(p + 1, c.user, False)
         if c.origin is not None:
@@ -172,7 +177,7 @@ cdef class AccessLog(Journal):
             p = put_text(p, b" HIER_NONE/-")
         return put_text(p, b" -\n")
 
-    cdef char *put_json(self, char *p, Client c, int outcome) noexcept:
+    cdef char *put_json(self, char *p, Client c, int outcome, const char *last) noexcept:
         cdef int64_t total_us = clock_us() - c.stamps.start_us
         p = self.put_time(put_text(p, b'{"time":"'))
         p = put_number(put_text(p, b'","id":"'), self.worker)
@@ -185,7 +190,7 @@ cdef class AccessLog(Journal):
         p = put_text(p, b'","host":')
         p = put_string(p, c.key[:len(c.key) - 2] if c.port else None)
         p = put_number(put_text(p, b',"port":'), c.port)
-        p = put_url(put_text(p, b',"url":"'), c, True)
+        p = put_url(put_text(p, b',"url":"'), c, True, last)
         p = put_number(put_text(p, b'","status":'), c.status)
         p = put_text(put_text(p, b',"reason":"'), label_of(outcome))
         p = put_text(p, b'","peer":')
@@ -374,7 +379,7 @@ cdef char *put_method(char *p, Client c) noexcept:
     return put_text(p, METHODS + 8 * c.method)
 
 
-cdef char *put_url(char *p, Client c, bint json) noexcept:
+cdef char *put_url(char *p, Client c, bint json, const char *last) noexcept:
     cdef size_t n
     if c.key is None or c.port == 0:
         p[0] = b"-"
@@ -393,6 +398,18 @@ cdef char *put_url(char *p, Client c, bint json) noexcept:
         p[0] = b":"
         p = put_number(p + 1, c.port)
     if c.path_len:
-        n = c.path_len if c.path_len < MOST_PATH else MOST_PATH
-        return put_escaped(p, bytes_of(c.head) + c.path_at, n, json)
+        return put_path(p, bytes_of(c.head) + c.path_at, c.path_len, json, last)
+    return p
+
+
+cdef char *put_path(char *p, const char *path, size_t n, bint json,
+                    const char *last) noexcept:
+    """All of it, or a beginning and the mark: three bytes that escaping leaves of no path."""
+    cdef size_t i
+    if 6 * <int64_t>n <= last - p:          # one byte may become six
+        return put_escaped(p, path, n, json)
+    for i in range(n):
+        if p > last - 9:
+            return put_text(p, b"\xe2\x80\xa6")
+        p = put_escaped(p, path + i, 1, json)
     return p

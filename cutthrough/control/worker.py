@@ -26,6 +26,7 @@ from cutthrough.policy.acl import Acl
 from cutthrough.policy.auth import Authenticator
 from cutthrough.policy.snapshot import Snapshot
 from cutthrough.policy.source import Policy
+from cutthrough.session.admission import recheck
 from cutthrough.session.client import Context, Journal
 from cutthrough.session.counters import Page
 from cutthrough.session.session import Door, close_all, close_idle
@@ -161,6 +162,8 @@ class Worker:
             max_body=config.max_body,
             max_connections=config.max_connections or most_connections(),
             splice=config.splice,
+            min_rate=config.min_rate,
+            min_rate_grace=config.min_rate_grace,
         )
         self.generation = generation
 

@@ -71,6 +71,9 @@ cdef class Acceptor(Endpoint):
     cdef int on_fault(self) except -1:
         return 0                        # R34: a caller's fault never ends the accepting
 
+    cdef bint is_timed(self) noexcept:
+        return True
+
     cdef int _starved(self, int error) except -1:
         cdef int shed = self.sink.shed()
         self.failed += 1

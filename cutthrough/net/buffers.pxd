@@ -23,6 +23,9 @@ cdef char *scratch() noexcept nogil
 # A second one, of HEAD_BLOCK bytes, for heads written in front of what is in scratch.
 cdef char *head_scratch() noexcept nogil
 
+# Is there a block of COPY_BLOCK bytes to be had? Asked before bytes are read that may need
+# one: what nobody has read yet waits in the kernel, and holds up who sends it.
+cdef bint has_room() noexcept nogil
 # An empty block with room for at least `n` bytes (at most COPY_BLOCK); NULL when the
 # bound is reached or memory is out, which a counter tells.
 cdef Block *take_block(size_t n) noexcept nogil

@@ -38,6 +38,14 @@ cdef char *head_scratch() noexcept nogil:
     return the_head_scratch
 
 
+cdef bint has_room() noexcept nogil:
+    global refused
+    if held_bytes + COPY_BLOCK <= most_bytes:
+        return True
+    refused += 1
+    return False
+
+
 cdef Block *take_block(size_t n) noexcept nogil:
     global held_bytes, refused
     cdef Pool *pool = &heads if n <= HEAD_BLOCK else &copies

@@ -63,11 +63,18 @@ cdef class Stream(Endpoint):
     cdef int on_fault(self) except -1:
         cdef StreamOwner owner = self.owner
         cdef Connector connector = self.connector
+        if self.key is not None:        # it waits in a pool, whose lists must lose it
+            return owner.on_stream_deadline(self)
         if connector is not None:
             owner = connector.owner
             connector.close()
         self.close()
         return owner.on_fault() if owner is not None else 0
+
+    cdef bint is_timed(self) noexcept:
+        # Its own while it is made and while it waits in a pool; else it is its session's
+        return Endpoint.is_timed(self) or (
+            self.owner is not None and self.owner.is_timed())
 
     cdef int close(self) except -1:
         self.owner = None

@@ -18,6 +18,8 @@ cdef bint from_sockaddr(const sockaddr_storage *name, Address *out) noexcept nog
 # Text without the port; returns its length.
 cdef int print_address(const Address *address, char *out) noexcept nogil
 cdef bint parse_address(const char *text, Address *out) noexcept nogil
+# Is there an address of our own to come from, for that destination? Asks the kernel.
+cdef bint has_source(const Address *address) noexcept
 cdef bint is_same_address(const Address *a, const Address *b) noexcept nogil
 
 cdef class Addresses:

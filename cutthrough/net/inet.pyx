@@ -3,9 +3,10 @@
 
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy, memset, strlen
+from cutthrough.net cimport linux
 from cutthrough.net.linux cimport (
-    AF_INET, AF_INET6, htons, inet_ntop, inet_pton, ntohs, sockaddr_in, sockaddr_in6,
-    sockaddr_storage, socklen_t)
+    AF_INET, AF_INET6, EADDRNOTAVAIL, errno, htons, inet_ntop, inet_pton, ntohs, sockaddr,
+    sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t)
 
 
 cdef socklen_t to_sockaddr(const Address *address, sockaddr_storage *out) noexcept nogil:
@@ -67,6 +68,19 @@ cdef bint is_same_address(const Address *a, const Address *b) noexcept nogil:
     """The same host; ports are not compared."""
     return a.family == b.family and memcmp(
         a.bytes, b.bytes, 4 if a.family == 4 else 16) == 0
+
+
+cdef bint has_source(const Address *address) noexcept:
+    """A datagram socket is connected without a packet, and needs no free port."""
+    cdef sockaddr_storage name
+    cdef socklen_t n = to_sockaddr(address, &name)
+    cdef int fd = linux.socket(name.ss_family, linux.SOCK_DGRAM | linux.SOCK_CLOEXEC, 0)
+    cdef bint found
+    if fd < 0:
+        return True
+    found = linux.connect(fd, <sockaddr *>&name, n) == 0 or errno != EADDRNOTAVAIL
+    linux.close(fd)
+    return found
 
 
 cdef Addresses one_address(int family, const uint8_t *data):

@@ -41,9 +41,9 @@ cdef extern from "<sys/socket.h>" nogil:
     struct linger:
         int l_onoff
         int l_linger
-    int AF_INET, AF_INET6, SOCK_STREAM, SOCK_NONBLOCK, SOCK_CLOEXEC
+    int AF_INET, AF_INET6, SOCK_STREAM, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_CLOEXEC
     int SOL_SOCKET, SO_ERROR, SO_LINGER
-    int MSG_NOSIGNAL, MSG_DONTWAIT, MSG_PEEK
+    int MSG_NOSIGNAL, MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC
     int SHUT_RD, SHUT_WR, SHUT_RDWR
     int socket(int domain, int type, int protocol)
     int connect(int fd, const sockaddr *addr, socklen_t n)
@@ -101,6 +101,12 @@ cdef extern from "<fcntl.h>" nogil:
 cdef extern from "<unistd.h>" nogil:
     int close(int fd)
     int pipe2(int fds[2], int flags)
+
+cdef extern from "<sys/ioctl.h>" nogil:
+    int ioctl(int fd, unsigned long request, ...)
+
+cdef extern from "<linux/sockios.h>" nogil:
+    int SIOCOUTQ
 
 cdef extern from "<time.h>" nogil:
     struct timespec:

@@ -11,5 +11,7 @@ cdef struct Pipe:
 
 # An empty pipe, or NULL: no descriptor or no pipe memory is to be had; copy instead (R35).
 cdef Pipe *take_pipe() noexcept nogil
+# How often there was none.
+cdef size_t pipes_refused() noexcept nogil
 # Takes it back and clears the pointer. One that still holds bytes is closed.
 cdef void give_pipe(Pipe **pipe) noexcept nogil

@@ -92,6 +92,10 @@ cdef void give_pipe(Pipe **where) noexcept nogil:
     n_free += 1
 
 
+cdef size_t pipes_refused() noexcept nogil:
+    return refused
+
+
 def close_free():
     """Closes the pipes that nobody uses. Returns how many."""
     global free_pipes, n_free

@@ -15,6 +15,7 @@ cdef class Endpoint:
     cdef Timer timer
     cdef Poller poller
     cdef bint listed        # in the poller's list of those to be called again
+    cdef bint starved       # in its list of those that wait for a block
 
     cdef int on_ready(self) except -1
     cdef int on_deadline(self) except -1
@@ -22,6 +23,8 @@ cdef class Endpoint:
     cdef int on_fault(self) except -1
     cdef int close(self) except -1
     cdef int set_deadline(self, int64_t after_ms) except -1
+    # Will a deadline end its wait? Asked in debug builds, after every event (R30).
+    cdef bint is_timed(self) noexcept
 
 cdef class Poller:
     cdef readonly int epfd
@@ -33,6 +36,8 @@ cdef class Poller:
     cdef bint in_batch
     cdef list closed                        # kept allocated until the batch ends
     cdef list again                         # endpoints with work left from this turn
+    cdef list starved                       # endpoints that wait for a block
+    cdef list fresh                         # debug: registered since the last batch
     cdef object loop, soon, later
     cdef int64_t later_ms                   # when `later` will come
     cdef object on_fault_hook, exit
@@ -46,9 +51,13 @@ cdef class Poller:
     cdef int remove(self, Endpoint endpoint) except -1
     # Has on_ready called again in the next turn, without an event.
     cdef int call_again(self, Endpoint endpoint) except -1
+    # The same, as soon as there is a block to be had.
+    cdef int call_when_room(self, Endpoint endpoint) except -1
     cdef int64_t time_ms(self) noexcept
     # Arms the endpoint's timer; the only way to do it, because outside of a batch the loop
     # has to be told too.
     cdef int arm(self, Endpoint endpoint, int64_t deadline_ms) except -1
     cdef int _register(self, Endpoint endpoint, uint32_t events) except -1
+    cdef int _wake_starved(self) except -1
+    cdef int _check_timed(self, Endpoint endpoint) except -1
     cdef int _plan(self) except -1

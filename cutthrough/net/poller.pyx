@@ -20,9 +20,26 @@ import sys
 
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint32_t
+from libc.stdlib cimport abort
 from cutthrough.net cimport linux
+from cutthrough.net.buffers cimport has_room
 from cutthrough.net.linux cimport epoll_ctl, epoll_event, errno
 from cutthrough.net.sysio cimport clock_us, note_events, sys_close
+
+cdef extern from *:
+    """
+    #ifdef CUTTHROUGH_DEBUG
+    #define CUTTHROUGH_ASSERTS 1
+    #else
+    #define CUTTHROUGH_ASSERTS 0
+    #endif
+    """
+    const bint ASSERTS "CUTTHROUGH_ASSERTS"
+
+cdef enum:
+    # How often is looked whether there is a block again, where no event of ours tells: it
+    # may have been given back to another worker of this process
+    STARVED_MS = 100
 
 
 cdef class Endpoint:
@@ -52,11 +69,16 @@ cdef class Endpoint:
         self.poller.wheel.disarm(&self.timer)
         return 0
 
+    cdef bint is_timed(self) noexcept:
+        return self.timer.filed_tick != 0
+
 
 cdef void expire(void *owner) noexcept:
     cdef Endpoint endpoint = <Endpoint>owner
     try:
         endpoint.on_deadline()
+        if ASSERTS:
+            endpoint.poller._check_timed(endpoint)
     except BaseException:
         endpoint.poller.contain(endpoint)
 
@@ -71,6 +93,8 @@ cdef class Poller:
         self.wheel.on_expiry = expire
         self.closed = []
         self.again = []
+        self.starved = []
+        self.fresh = []
         self.later_ms = 0
         self.now_us = clock_us()
         self.wheel.advance(self.now_us // 1000)
@@ -93,6 +117,8 @@ cdef class Poller:
                 handle.cancel()
         linux.close(self.epfd)
         self.epfd = -1
+        self.starved.clear()
+        self.fresh.clear()
         self.soon = self.later = self.loop = self.on_fault_hook = None
 
     @property
@@ -125,6 +151,8 @@ cdef class Poller:
                 endpoint.on_ready()
             except BaseException:
                 self.contain(endpoint)
+            if ASSERTS:
+                self._check_timed(endpoint)
         for endpoint in again:
             endpoint.listed = False
             if endpoint.sock.fd >= 0:
@@ -132,7 +160,15 @@ cdef class Poller:
                     endpoint.on_ready()
                 except BaseException:
                     self.contain(endpoint)
+                if ASSERTS:
+                    self._check_timed(endpoint)
         self.wheel.advance(self.now_us // 1000)
+        if self.starved:
+            self._wake_starved()
+        if ASSERTS:
+            for endpoint in self.fresh:
+                self._check_timed(endpoint)
+            self.fresh.clear()
         self.in_batch = False
         if self.closed:
             self.closed.clear()
@@ -161,6 +197,8 @@ cdef class Poller:
         if epoll_ctl(self.epfd, linux.EPOLL_CTL_ADD, endpoint.sock.fd, &event) < 0:
             raise OSError(errno, "epoll_ctl")
         endpoint.poller = self
+        if ASSERTS:
+            self.fresh.append(endpoint)
         Py_INCREF(endpoint)
         self.registered += 1
         return 0
@@ -187,6 +225,34 @@ cdef class Poller:
                 self._plan()
         return 0
 
+    cdef int call_when_room(self, Endpoint endpoint) except -1:
+        if not endpoint.starved:
+            endpoint.starved = True
+            self.starved.append(endpoint)
+            if not self.in_batch:
+                self._plan()
+        return 0
+
+    cdef int _wake_starved(self) except -1:
+        """A batch of them, oldest first: the first ones may take all there is."""
+        cdef Endpoint endpoint
+        cdef list woken
+        if has_room():
+            woken, self.starved = self.starved[:BATCH], self.starved[BATCH:]
+            for endpoint in woken:
+                endpoint.starved = False
+                if endpoint.sock.fd >= 0:
+                    self.call_again(endpoint)
+        return 0
+
+    cdef int _check_timed(self, Endpoint endpoint) except -1:
+        """Debug builds: what waits without a deadline may wait for ever (R30)."""
+        if endpoint.sock.fd >= 0 and not endpoint.is_timed():
+            sys.stderr.write(f"no timer armed: {endpoint!r}, fd {endpoint.sock.fd}\n")
+            sys.stderr.flush()
+            abort()
+        return 0
+
     cdef int64_t time_ms(self) noexcept:
         """Now, as of this batch; read anew outside of one."""
         if not self.in_batch:
@@ -205,6 +271,8 @@ cdef class Poller:
         if self.again and self.soon is None:
             self.soon = self.loop.call_soon(self._turn)
         wait = self.wheel.next_in_ms(self.now_us // 1000)
+        if self.starved and not 0 <= wait < STARVED_MS:
+            wait = STARVED_MS
         if wait < 0:
             return 0
         at = self.now_us // 1000 + wait

@@ -10,12 +10,13 @@ cdef enum Pumped:
     PUMP_DRY = 0            # the source has no more bytes now
     PUMP_STUCK              # the destination takes no more bytes now
     PUMP_AGAIN              # its turn is over, there is more to do
+    PUMP_STARVED            # filtered bytes are there, and no block should they get stuck
     PUMP_DONE               # all bytes that it was to move have been taken
     PUMP_EOF                # the source ended; all bytes before that have been taken
     PUMP_SOURCE_FAILED      # `error` has the errno
     PUMP_SINK_FAILED        # the same
     PUMP_REFUSED            # the filter refused what it read
-    PUMP_NO_ROOM            # no block to be had
+    PUMP_NO_ROOM            # no memory for what has been read already
 
 # Reads, and may shorten in place, what has come: bytes consumed (fewer than n only when
 # the last one of the message was among them: then it has set pump.left = 0), or < 0.

@@ -11,7 +11,8 @@ any more once splice brings small pieces. Measured with 1 MiB responses, CPU per
 splice is two calls as well and each costs more.
 
 The sink's pace is the source's: nothing is read while bytes are held, so a direction
-never holds more than one block or one pipe.
+never holds more than one block or one pipe. Where the bound of all blocks is reached,
+bytes stay in the source's socket until the sink has taken them: slower, and nobody is cut.
 
 End of stream is passed on as shutdown(SHUT_WR), after everything that came before it
 (R36); the other direction goes on.
@@ -20,9 +21,9 @@ End of stream is passed on as shutdown(SHUT_WR), after everything that came befo
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
-    COPY_BYTES, Block, bytes_of, give_block, scratch, take_block)
+    COPY_BYTES, Block, bytes_of, give_block, has_room, scratch, take_block)
 from cutthrough.net.linux cimport (
-    EAGAIN, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, errno, splice)
+    EAGAIN, MSG_PEEK, MSG_TRUNC, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, errno, recv, splice)
 from cutthrough.net.pipes cimport give_pipe, take_pipe
 from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, URGENT, Socket, try_recv, try_send, try_send2)
@@ -65,8 +66,11 @@ cdef int64_t copy_once(Pump *p) noexcept nogil:
     """One read and one write. Bytes read, or minus the Pumped that ends the pump."""
     cdef char *data = scratch()
     cdef size_t want = COPY_BYTES if p.left < 0 or p.left > COPY_BYTES else <size_t>p.left
-    cdef ssize_t n = try_recv(p.source, data, want)
+    cdef ssize_t n
     cdef int64_t used
+    if not has_room():
+        return copy_unread(p, data, want) if p.filter == NULL else -PUMP_STARVED
+    n = try_recv(p.source, data, want)
     if n > 0:
         if p.may_splice and p.filter == NULL:
             p.bulk = p.bulk + 1 if n == COPY_BYTES else 0
@@ -85,6 +89,40 @@ cdef int64_t copy_once(Pump *p) noexcept nogil:
         return 0
     p.error = <int>-n
     return -PUMP_SOURCE_FAILED
+
+
+cdef int64_t copy_unread(Pump *p, char *data, size_t want) noexcept nogil:
+    """Without a block for what the sink might not take: looks, sends, and only then reads
+    off what has been taken. Returned as by copy_once.
+
+    Filtered bytes cannot go this way: what a filter has seen it cannot see again.
+    """
+    cdef ssize_t n = recv(p.source.fd, data, want, MSG_PEEK)
+    cdef ssize_t sent, r
+    if n == 0:
+        p.eof = True
+        return 0
+    if n < 0 and errno == EAGAIN:
+        p.source.ready &= ~CAN_READ
+        return 0
+    if n < 0:                           # the kernel tells it once: recv would say "end"
+        p.error = errno
+        return -PUMP_SOURCE_FAILED
+    sent = try_send(p.sink, data, n)
+    if sent < 0:
+        p.error = <int>-sent
+        return -PUMP_SINK_FAILED
+    p.moved += sent
+    if p.left > 0:
+        p.left -= sent
+    n = sent
+    while n > 0:
+        r = recv(p.source.fd, NULL, n, MSG_TRUNC)       # tcp(7): throws them away
+        if r <= 0:
+            p.error = errno
+            return -PUMP_SOURCE_FAILED
+        n -= r
+    return sent
 
 
 cdef int64_t splice_once(Pump *p) noexcept nogil:
@@ -247,7 +285,7 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
     return RELAY_HALF_CLOSED if r.up_shut or r.down_shut else RELAY_OPEN
 
 
-PUMPED = ("dry", "stuck", "again", "done", "eof", "source failed", "sink failed",
+PUMPED = ("dry", "stuck", "again", "starved", "done", "eof", "source failed", "sink failed",
           "refused", "no room")
 
 

@@ -96,6 +96,13 @@ cdef inline ssize_t try_send2(Socket *s, const void *a, size_t n, const void *b,
     return r
 
 
+cdef inline int64_t untaken(Socket *s) noexcept nogil:
+    """Bytes that the kernel holds for the peer: not sent, or not acknowledged (tcp(7))."""
+    cdef int n = 0
+    linux.ioctl(s.fd, linux.SIOCOUTQ, &n)
+    return n
+
+
 cdef inline void sys_close(Socket *s) noexcept nogil:
     """Idempotent (R33). EINTR included, Linux has released the descriptor on return."""
     if s.fd >= 0:

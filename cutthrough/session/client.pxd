@@ -33,6 +33,8 @@ cdef class Context:
     cdef HeadLimits limits
     cdef int64_t timeout_ms[N_STATES]
     cdef int64_t lifetime_ms
+    cdef int64_t grace_ms               # within which a peer owes
+    cdef int64_t least_bytes            # so many bytes; 0: it owes none
     cdef int64_t most_body              # bytes; 0: no bound
     cdef int64_t most_clients
     cdef bint may_splice
@@ -42,9 +44,12 @@ cdef class Context:
     cdef size_t pseudonym_len
     cdef Client newest                  # of all clients, linked
     cdef bint draining
+    cdef size_t pipes_refused           # of these, told so far
     cdef char date_text[32]             # of the second `date_s`
     cdef int64_t date_s
 
+    # There was no descriptor, or no memory: counts that, and closes what is idle. How many.
+    cdef int shed(self) except -1
     # The time now, as a Date field says it; valid until the next call.
     cdef const char *date(self) noexcept
 
@@ -57,14 +62,15 @@ cdef struct Scan:
     bint too_large
     uint64_t most           # data bytes; 0: no bound
 
-# Microseconds from `start_us` to each stage of the request in hand; 0: not reached.
+# Microseconds from `start_us` to each stage of the request in hand; 0: not reached. Not
+# 32 bits: these are over after 72 minutes, and a response may take longer to begin.
 cdef struct Stamps:
     int64_t start_us
-    uint32_t head_us
-    uint32_t auth_us
-    uint32_t dns_us
-    uint32_t connect_us
-    uint32_t first_byte_us
+    int64_t head_us
+    int64_t auth_us
+    int64_t dns_us
+    int64_t connect_us
+    int64_t first_byte_us
 
 cdef class Client(StreamOwner):
     cdef Context context
@@ -72,6 +78,10 @@ cdef class Client(StreamOwner):
     cdef Client older, newer            # neighbours in the context's list
     cdef Address address                # the client's
     cdef uint8_t state
+    cdef uint8_t awaited                # whom the exchange waits for; see pace.pxd
+    cdef int64_t silent_ms              # the deadline without one byte
+    cdef int64_t judged_ms              # the one without enough of them
+    cdef int64_t judged_from            # bytes that were past the peer when it began
 
     # the request in hand
     cdef uint8_t method                 # wire's Method
@@ -132,6 +142,10 @@ cdef class Client(StreamOwner):
     # Closes so that what was sent arrives. `at_once` where nothing can be unread.
     cdef int linger(self, bint at_once) except -1
     cdef int discard_input(self) except -1
+    # Closes a connection without a request: counted, but nothing to write down.
+    cdef int close_idle(self) except -1
+    # Is a request or tunnel under way, and has it reached its greatest age?
+    cdef bint is_too_old(self) noexcept
     # Finds a way to the origin for the request in hand; `fresh`: not from the idle pool.
     cdef int route(self, bint fresh) except -1
     cdef int close_origin(self, bint abortive) except -1

@@ -36,5 +36,7 @@ class Context:
         max_body: int,
         max_connections: int,
         splice: bool,
+        min_rate: int,
+        min_rate_grace: float,
     ) -> None: ...
     def start_draining(self) -> None: ...

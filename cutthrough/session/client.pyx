@@ -10,24 +10,30 @@ file: `session` decides, `tunnel` and `forward` carry out.
                +-----------------------------------------------------------------+
 """
 
+import logging
+
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy, memmove, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, bytes_of, give_block, keep_bytes, scratch, take_block)
 from cutthrough.net.connector cimport cancel
+from cutthrough.net.pipes cimport pipes_refused
 from cutthrough.net.relay cimport is_holding, stop_pump
 from cutthrough.net.sysio cimport (
-    BROKEN, CAN_READ, set_abortive, try_recv, try_send)
+    BROKEN, CAN_READ, clock_us, set_abortive, try_recv, try_send)
 from cutthrough.outcome cimport (
-    OK, status_of)
+    KEEPALIVE_TIMEOUT, OK, status_of)
+from cutthrough.session.pace cimport NOBODY
 from cutthrough.session.state cimport (
-    CLOSED, HALF_CLOSED, IDLE, LINGER, TUNNEL, may_follow)
+    CLOSED, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, may_follow)
 from cutthrough.session.state import TABLE
 from cutthrough.wire.date cimport build_date
 from cutthrough.wire.http1 cimport HeadLimits, M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport reply_for
 from cutthrough.wire.target cimport parse_authority
+
+log = logging.getLogger("cutthrough")
 
 cdef enum:
     # What is thrown away from a client that was answered before it had finished (R6);
@@ -68,7 +74,7 @@ cdef class Context:
         self.pseudonym_len = len(text)
 
     def configure(self, Snapshot snapshot, *, timeouts, lifetime, max_line, max_head,
-                  max_fields, max_body, max_connections, splice):
+                  max_fields, max_body, max_connections, splice, min_rate, min_rate_grace):
         """Takes over what a reload may change; a request keeps the snapshot it has.
 
         `timeouts`: seconds by the names in the table of states. Deadlines that are
@@ -77,10 +83,36 @@ cdef class Context:
         for number, row in enumerate(TABLE):
             self.timeout_ms[number] = int(timeouts.get(row.timeout, 0) * 1000)
         self.lifetime_ms = int(lifetime * 1000)
+        self.grace_ms = int(min_rate_grace * 1000)
+        self.least_bytes = int(min_rate * min_rate_grace)
         self.limits = HeadLimits(max_line, max_head, max_fields)
         self.most_body = max_body
         self.most_clients = max_connections
         self.may_splice = splice
+
+    cdef int shed(self) except -1:
+        cdef Client client = self.newest
+        cdef Client older
+        cdef int n = self.upstreams.clear()
+        while client is not None:
+            older = client.older
+            if client.state == IDLE or (client.state == HEAD and client.input == NULL):
+                client.close_idle()
+                n += 1
+            client = older
+        self.counters.starved += 1
+        self.counters.shed += n
+        return n
+
+    def note_pipes(self):
+        """Bulk was copied because no pipe was to be had. That costs CPU time and nobody's
+        connection, so none is closed for it; what is told is told seldom."""
+        cdef size_t before = self.pipes_refused
+        self.pipes_refused = pipes_refused()
+        self.counters.starved += self.pipes_refused - before
+        if before == 0 or before.bit_length() != self.pipes_refused.bit_length():
+            log.warning("pipe: none to be had (%d times so far); bulk is copied meanwhile",
+                        self.pipes_refused)
 
     cdef const char *date(self) noexcept:
         cdef linux.timespec now
@@ -116,16 +148,24 @@ cdef class Client:
         self.context.counters.states[self.state] -= 1
         self.context.counters.states[state] += 1
         self.state = <unsigned char>state
+        self.awaited = NOBODY
         return self.extend()
 
     cdef int extend(self) except -1:
         cdef int64_t deadline_ms = self.poller.time_ms() + self.context.timeout_ms[self.state]
         cdef int64_t last_ms
-        if self.context.lifetime_ms and (self.state == TUNNEL or self.state == HALF_CLOSED):
+        if self.context.lifetime_ms and REQUEST <= self.state <= HALF_CLOSED:
             # A time, not a while from now: what moves a deadline must not move this one
             last_ms = (self.stamps.start_us + 999) // 1000 + self.context.lifetime_ms
             deadline_ms = min(deadline_ms, last_ms)
+        self.silent_ms = deadline_ms
+        if self.awaited != NOBODY:
+            deadline_ms = min(deadline_ms, self.judged_ms)
         return self.poller.arm(self, deadline_ms)
+
+    cdef bint is_too_old(self) noexcept:
+        return (self.context.lifetime_ms and REQUEST <= self.state <= HALF_CLOSED
+                and clock_us() - self.stamps.start_us >= self.context.lifetime_ms * 1000)
 
     cdef int begin(self) except -1:
         self.stamps.start_us = self.poller.now_us
@@ -218,6 +258,8 @@ cdef class Client:
         has not read yet of the reply (RFC 9112 section 9.6; R1, R6)."""
         cdef bint unread = self.input != NULL or self.sock.ready & CAN_READ
         give_block(&self.input)
+        # Broken before our own end is out is a reset: nobody is left to read the reply. Later
+        # it may mean no more than that both sides ended, and what came before is read off.
         if self.sock.ready & BROKEN or (at_once and not unread):
             return self.close()
         linux.shutdown(self.sock.fd, linux.SHUT_WR)
@@ -236,6 +278,10 @@ cdef class Client:
                 if self.relay.up.moved > MOST_DISCARDED:
                     return self.close()
         return 0
+
+    cdef int close_idle(self) except -1:
+        self.context.counters.outcomes[<int>KEEPALIVE_TIMEOUT] += 1
+        return self.close()
 
     cdef int route(self, bint fresh) except -1:
         return 0
@@ -284,6 +330,8 @@ cdef class Client:
             context.counters.tunnels += 1
         else:
             context.counters.requests += 1
+        if pipes_refused() != context.pipes_refused:
+            context.note_pipes()
         return context.journal.write(self, outcome)
 
     cdef int _clear_request(self) except -1:

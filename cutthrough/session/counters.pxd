@@ -15,6 +15,8 @@ cdef struct Counters:           # only 64-bit words, in the order of counters.FI
     uint64_t reused             # requests sent over a pooled connection
     uint64_t retried            # requests sent again after one was dead
     uint64_t faults             # exceptions caught at a connection's border (R34)
+    uint64_t starved            # times no descriptor, memory or pipe was to be had
+    uint64_t shed               # idle connections closed for that
     uint64_t next_id            # of the request begun last
     int64_t live                # client connections open now
     int64_t states[N_STATES]    # of these, in each state

@@ -13,7 +13,7 @@ PAGE_BYTES = 4096
 
 FIELDS = (
     "accepted", "refused", "requests", "tunnels", "bytes_up", "bytes_down", "dialled",
-    "reused", "retried", "faults", "next_id", "live",
+    "reused", "retried", "faults", "starved", "shed", "next_id", "live",
     *(f"state:{row.name}" for row in STATES),
     *(f"outcome:{row.label}" for row in OUTCOMES),
 )

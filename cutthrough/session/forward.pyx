@@ -15,13 +15,15 @@ from cutthrough.net.buffers cimport (
 from cutthrough.net.linux cimport EAGAIN
 from cutthrough.net.relay cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_REFUSED, PUMP_SINK_FAILED,
-    PUMP_SOURCE_FAILED, Pump, Pumped, feed, is_holding, push, run_pump, start_pump, stop_pump)
+    PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, Pump, Pumped, feed, is_holding, push,
+    run_pump, start_pump, stop_pump)
 from cutthrough.net.sysio cimport CAN_READ, clock_us, try_recv
 from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_RESPONSE, BAD_RESPONSE_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED,
     CLIENT_RESET, ORIGIN_CLOSED, ORIGIN_RESET, OVERLOADED, RESPONSE_TRUNCATED,
     UPGRADE_FAILED)
 from cutthrough.session.client cimport Client, Scan
+from cutthrough.session.pace cimport NOBODY, READER, SENDER, TAKER, wait_for
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.tunnel cimport start_tunnel
 from cutthrough.wire.framing cimport (
@@ -100,6 +102,7 @@ cdef int on_origin(Client c) except -1:
 cdef int pump_up(Client c) except -1:
     cdef Pump *up = &c.relay.up
     cdef uint64_t before = up.moved
+    cdef int whom = SENDER
     cdef Pumped how
     if up.sink == NULL:
         return 0                            # the origin stopped taking: see on_sink_failed
@@ -127,7 +130,15 @@ cdef int pump_up(Client c) except -1:
         return c.refuse(OVERLOADED)
     if how == PUMP_AGAIN:
         c.poller.call_again(c)
-    if up.moved != before and (c.state == REQUEST or c.state == RELAY):
+    elif how == PUMP_STARVED:
+        c.poller.call_when_room(c)
+    if how == PUMP_STUCK:
+        whom = TAKER
+    elif c.awaits_100 and up.moved <= c.head.end:
+        whom = NOBODY                       # who was told to wait owes nothing yet
+    # Once the response has begun the two sides may be talking: no pace is owed then
+    if (c.state == REQUEST and wait_for(c, whom)) or (
+            up.moved != before and (c.state == REQUEST or c.state == RELAY)):
         return c.extend()
     return 0
 
@@ -167,7 +178,7 @@ cdef int read_some(Client c) except -1:
     if n <= 0:
         return on_no_response(c, ORIGIN_CLOSED if n == 0 else ORIGIN_RESET, held)
     if c.stamps.first_byte_us == 0:
-        c.stamps.first_byte_us = <uint32_t>(clock_us() - c.stamps.start_us)
+        c.stamps.first_byte_us = clock_us() - c.stamps.start_us
     return on_response(c, data, held + n, held)
 
 
@@ -290,7 +301,9 @@ cdef int pump_down(Client c) except -1:
         return c.abort(OVERLOADED, True)
     if how == PUMP_AGAIN:
         c.poller.call_again(c)
-    if down.moved != before:
+    elif how == PUMP_STARVED:
+        c.poller.call_when_room(c)
+    if wait_for(c, READER if how == PUMP_STUCK else NOBODY) or down.moved != before:
         return c.extend()
     return 0
 

@@ -41,7 +41,7 @@ cdef int identify(Client c, const Head *head, const char *data) except -1:
 
 cdef int on_known(Client c) except -1:
     c.user = c.account.name
-    c.stamps.auth_us = <uint32_t>(clock_us() - c.stamps.start_us)
+    c.stamps.auth_us = clock_us() - c.stamps.start_us
     return OK
 
 

@@ -20,16 +20,17 @@ from cutthrough.net.relay cimport is_holding
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, CAN_WRITE, clock_us, sys_close, try_recv)
 from cutthrough.outcome cimport (
-    BODY_TOO_LARGE, CLIENT_CLOSED,
-    CLIENT_RESET, CONNECTION_FAILED, CONNECTION_REFUSED, CONNECTION_RESET, CONNECT_TIMEOUT,
-    DESTINATION_DENIED, DNS_NOT_FOUND, INTERNAL_ERROR, KEEPALIVE_TIMEOUT, LIFETIME, LOOP_DETECTED, NO_ORIGIN,
-    OK, OVERLOADED, RESPONSE_TIMEOUT, UNREACHABLE, WRITE_TIMEOUT)
+    BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, DESTINATION_DENIED, DNS_NOT_FOUND,
+    INTERNAL_ERROR, LIFETIME, LOOP_DETECTED, NO_ORIGIN, OK, OVERLOADED, RESPONSE_TIMEOUT,
+    WRITE_TIMEOUT)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.admission cimport (
     ask_hook, judge_address, judge_request, must_ask, take_decision)
 from cutthrough.session.client cimport Client, Context
+from cutthrough.session.failures cimport outcome_of_errno, relieve
 from cutthrough.session.forward cimport expect_body, on_client, on_origin, send_request
 from cutthrough.session.identity cimport ask_verifier, identify, take_answer
+from cutthrough.session.pace cimport NOBODY, judge_pace
 from cutthrough.session.state cimport (
     AUTH, DECIDE, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, RESOLVE, TUNNEL,
     outcome_at_deadline)
@@ -41,6 +42,11 @@ from cutthrough.wire.http1 cimport (
     M_POST, Field, Head, equals_lower, has_token, parse_request)
 from cutthrough.wire.rewrite cimport answer_as_last, build_request_head
 from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
+
+cdef enum:
+    # Callers beyond max_connections that are told so, at once: each lingers for a while and
+    # holds a descriptor, and RESERVED_FDS leaves 256. The next ones are reset.
+    MOST_REFUSED = 64
 
 cdef const char *ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
@@ -61,10 +67,10 @@ cdef class Session(Client):
             return 0
         if self.state == TUNNEL or self.state == HALF_CLOSED:
             return run_tunnel(self)
+        if self.state == LINGER:            # broken or not: unread bytes at a close would
+            return self.discard_input()     # be a reset, and undo the reply (R1, R6)
         if self.sock.ready & BROKEN:
-            return self.close() if self.state == LINGER else self.abort(CLIENT_RESET, True)
-        if self.state == LINGER:
-            return self.discard_input()
+            return self.abort(CLIENT_RESET, True)
         if AUTH <= self.state <= DIAL:
             return 0                        # what it sends meanwhile waits in the kernel
         return on_client(self)
@@ -79,16 +85,18 @@ cdef class Session(Client):
         if self.state == LINGER:
             return self.close()
         if self.state == IDLE or (self.state == HEAD and self.input == NULL):
-            return self.abort(KEEPALIVE_TIMEOUT, False)     # no request was begun
+            return self.close_idle()                        # no request was begun
+        if self.is_too_old():
+            return self.refuse(LIFETIME)
+        if self.awaited != NOBODY and self.poller.time_ms() >= self.judged_ms:
+            outcome = judge_pace(self)
+            return self.refuse(outcome) if outcome != OK else 0
         if self.state == RELAY and is_holding(&self.relay.down):
             outcome = WRITE_TIMEOUT
         elif self.state == REQUEST and (
                 not self.origin.sock.ready & CAN_WRITE
                 or (self.awaits_100 and self.relay.up.moved <= self.head.end)):
             outcome = RESPONSE_TIMEOUT                      # it is not the client who stalls
-        elif self.is_tunnel and self.context.lifetime_ms and (
-                clock_us() - self.stamps.start_us >= self.context.lifetime_ms * 1000):
-            outcome = LIFETIME
         return self.refuse(outcome)
 
     cdef int on_fault(self) except -1:
@@ -135,7 +143,7 @@ cdef class Session(Client):
         self.method = head.method
         self.minor = head.minor
         self.snapshot = self.context.snapshot
-        self.stamps.head_us = <uint32_t>(clock_us() - self.stamps.start_us)
+        self.stamps.head_us = clock_us() - self.stamps.start_us
         outcome = self.read_request(data)
         if outcome == OK:
             outcome = self.prepare(data)
@@ -314,7 +322,7 @@ cdef class Session(Client):
     cdef int dial_all(self, answer) except -1:
         cdef Addresses addresses
         cdef int i
-        self.stamps.dns_us = <uint32_t>(clock_us() - self.stamps.start_us)
+        self.stamps.dns_us = clock_us() - self.stamps.start_us
         if not isinstance(answer, Addresses):
             return self.refuse(OUTCOMES[answer])
         addresses = answer
@@ -339,8 +347,10 @@ cdef class Session(Client):
     cdef int on_dialled(self, Stream stream, int error) except -1:
         self.connector = None
         if stream is None:
-            return self.refuse(self.denied if error == 0 else outcome_of_errno(error))
-        self.stamps.connect_us = <uint32_t>(clock_us() - self.stamps.start_us)
+            if relieve(self.context, error):
+                return self.route(True)
+            return self.refuse(self.denied if error == 0 else outcome_of_errno(self, error))
+        self.stamps.connect_us = clock_us() - self.stamps.start_us
         self.origin = stream
         self.context.counters.dialled += 1
         if self.is_tunnel:
@@ -360,21 +370,6 @@ cdef bint marks_connection(const Head *head, const char *data) noexcept nogil:
     return (field.value_len >= 4 and equals_lower(value, b"ntlm", 4)) or (
         field.value_len >= 9 and equals_lower(value, b"negotiate", 9)) or (
         head.count[F_AUTHORIZATION] > 1)
-
-
-cdef int outcome_of_errno(int error) noexcept:
-    if error == linux.ECONNREFUSED:
-        return CONNECTION_REFUSED
-    if error == linux.ETIMEDOUT:
-        return CONNECT_TIMEOUT
-    if error in (linux.ECONNRESET, linux.EPIPE, linux.ECONNABORTED):
-        return CONNECTION_RESET
-    if error in (linux.EHOSTUNREACH, linux.ENETUNREACH, linux.EHOSTDOWN, linux.ENETDOWN):
-        return UNREACHABLE
-    if error in (linux.EMFILE, linux.ENFILE, linux.ENOBUFS, linux.ENOMEM,
-                 linux.EADDRNOTAVAIL):
-        return OVERLOADED
-    return CONNECTION_FAILED
 
 
 cdef class Door(Sink):
@@ -406,11 +401,13 @@ cdef class Door(Sink):
         if context.counters.live > context.most_clients:
             context.counters.refused += 1
             session.begin()
+            if context.counters.live > context.most_clients + MOST_REFUSED:
+                return session.abort(OVERLOADED, True)
             return session.refuse(OVERLOADED)
         return session.extend()
 
     cdef int shed(self) except -1:
-        return self.context.upstreams.clear() + close_idle(self.context)
+        return self.context.shed()
 
 
 def close_idle(Context context, double grace=0.0):
@@ -427,7 +424,7 @@ def close_idle(Context context, double grace=0.0):
         older = client.older
         if (client.state == IDLE or (client.state == HEAD and client.input == NULL)) and (
                 client.timer.deadline_ms - context.timeout_ms[client.state] <= before_ms):
-            client.abort(KEEPALIVE_TIMEOUT, False)
+            client.close_idle()
             count += 1
         client = older
     return count

@@ -20,7 +20,8 @@ class Row(NamedTuple):
 
 # A request that is refused goes to LINGER, or to IDLE when nothing is left unread: from
 # IDLE too, where its head came whole and HEAD was never entered. A dead
-# pooled connection leads back to RESOLVE or DIAL once (R19). An answered 101 is a tunnel.
+# pooled connection leads back to RESOLVE or DIAL once (R19), and so does a dial without a
+# descriptor after idle connections gave theirs (R32). An answered 101 is a tunnel.
 TABLE = (
     Row("HEAD", ("IDLE", "AUTH", "DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE",
                  "TUNNEL", "LINGER", "CLOSED"), "head_timeout", "head_timeout"),
@@ -32,8 +33,8 @@ TABLE = (
         "policy_hook_timeout", "policy_unavailable"),
     Row("RESOLVE", ("DIAL", "REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER", "CLOSED"),
         "dns_timeout", "dns_timeout"),
-    Row("DIAL", ("REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER", "CLOSED"),
-        "connect_timeout", "connect_timeout"),
+    Row("DIAL", ("RESOLVE", "DIAL", "REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER",
+                 "CLOSED"), "connect_timeout", "connect_timeout"),
     Row("REQUEST", ("RESPONSE", "RELAY", "IDLE", "LINGER", "CLOSED"),
         "body_timeout", "body_timeout"),
     Row("RESPONSE", ("RELAY", "TUNNEL", "RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),

@@ -1,14 +1,19 @@
 """The access log: one line for each request and tunnel, that nobody can forge."""
 
+import json
+import os
 import re
+import shutil
 import signal
+import subprocess
+import threading
 import time
 from datetime import datetime
 
 import pytest
 
 from tests.support.client import CREDENTIALS, PASSWORD, WRONG, build_request
-from tests.support.origin import echo
+from tests.support.origin import OK, echo
 from tests.support.wait import wait_until
 
 FIELDS = {
@@ -234,6 +239,111 @@ def test_lines_of_many_workers_are_whole(start_proxy, make_origin, dial):
     records = proxy.wait_log(160)
     assert len(records) == 160 and {record["url"] for record in records} == {url}
     assert len({record["worker"] for record in records}) == 2
+
+
+def read_pipe(path, n: int, ended: threading.Event, lines: list[bytes]) -> None:
+    """The pipe's lines, read in pieces that are smaller than what was written."""
+    rest = b""
+    with open(path, "rb", buffering=0) as pipe:
+        while len(lines) < n and not ended.is_set():
+            *whole, rest = (rest + pipe.read(512)).split(b"\n")
+            lines += whole
+
+
+@pytest.mark.parametrize("form", ["json", "squid"])
+def test_lines_in_a_pipe_of_many_workers_are_whole(
+    start_proxy, make_origin, dial, directory, form
+):
+    """Lines longer than PIPE_BUF, 4096 bytes, were torn by those of other workers."""
+    pipe = directory("pipe") / "log"
+    os.mkfifo(pipe)
+    lines: list[bytes] = []
+    ended = threading.Event()
+    # Two for each: the reader waits for a writer to open, the writers for a reader.
+    reader = threading.Thread(target=read_pipe, args=(pipe, 400, ended, lines))
+    reader.start()
+    try:
+        proxy = start_proxy(
+            "--workers", "2", "--access-log", str(pipe), "--access-log-format", form
+        )
+        url = make_origin().url("/" + "%\\" * 2900)
+        clients = [dial(proxy) for _ in range(20)]
+        for _ in range(20):
+            for client in clients:
+                client.send(build_request("GET", url))
+            for client in clients:
+                assert client.read_response().status == 200
+        wait_until(lambda: len(lines) == 400, lambda: f"400 lines: {len(lines)}")
+    finally:
+        ended.set()
+        reader.join(20)
+    for line in lines:
+        assert len(line) < 4096
+        text = line.decode()
+        found = json.loads(text)["url"] if form == "json" else SQUID.match(text)["url"]
+        assert found.endswith("…"), "what was cut is marked"
+        written = found[:-1] if form == "json" else found[:-1].replace("%5c", "\\")
+        assert url.startswith(written) and len(found) > 1500
+
+
+def test_a_long_path_is_whole_in_a_file(proxy, make_origin, dial):
+    url = make_origin().url("/" + "long" * 1500)
+    dial().get(url)
+    assert proxy.wait_log(1)[0]["url"] == url
+
+
+def test_a_path_too_long_for_a_line_is_cut_and_marked(proxy, make_origin, dial):
+    """Each byte becomes two: more than a line has room for, in a file too."""
+    url = make_origin().url("/" + "\\" * 6000)
+    dial().get(url)
+    found = proxy.wait_log(1)[0]["url"]
+    assert url.startswith(found[:-1]) and found[-1] == "…"
+
+
+CLOCK = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    static int (*real)(clockid_t, struct timespec *);
+    static int later;
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "clock_gettime");
+    int r = real(clock, now);
+    if (!later && !access(getenv("LATER"), F_OK)) later = 1;
+    if (later && clock == CLOCK_MONOTONIC) now->tv_sec += 7200;
+    return r;
+}
+"""
+
+
+def test_a_response_that_takes_two_hours_is_logged_so(
+    start_proxy, make_origin, dial, directory
+):
+    """Microseconds in 32 bits are over after 72 minutes: the log said 48 for 120."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    base = directory("clock")
+    (base / "clock.c").write_text(CLOCK)
+    shared = [compiler, "-shared", "-fPIC", "-o", base / "clock.so", base / "clock.c"]
+    subprocess.run([*shared, "-ldl"], check=True)
+    later = base / "later"
+
+    def answer_later(conn):
+        conn.read_request()
+        later.touch()
+        conn.send(OK)
+
+    env = {"LD_PRELOAD": str(base / "clock.so"), "LATER": str(later)}
+    proxy = start_proxy("--response-timeout", "10h", env=env)
+    assert dial(proxy).get(make_origin(answer_later).url()).status == 200
+    wait_until(proxy.lines, "a line")  # its time is none that `log` would believe
+    record = json.loads(proxy.lines()[0])
+    assert 7_200_000 <= record["first_byte_ms"] < 7_300_000
+    assert record["first_byte_ms"] <= record["total_ms"]
 
 
 def test_off_means_off(start_proxy, make_origin, dial):

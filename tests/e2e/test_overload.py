@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import socket
 
 import pytest
 
@@ -65,6 +66,75 @@ def test_a_request_without_a_descriptor_to_dial_is_a_503(
     assert tunnel.read_exact(8) == b"unharmed"
 
 
+def test_a_request_without_a_descriptor_to_dial_takes_an_idle_one(
+    start_proxy, make_origin, dial, exhaust
+):
+    """R32: pooled and idle connections give way first; and it says so, once."""
+    proxy = start_proxy()
+    pooled, other = make_origin(), make_origin()
+    clients = [dial(proxy) for _ in range(4)]
+    for client in clients:
+        assert client.get(pooled.url()).status == 200
+    exhaust(proxy)
+    assert clients[0].get(other.url()).status == 200
+    assert all(client.at_eof() for client in clients[1:])
+    assert proxy.stderr().count("dial: Too many open files (1 times so far)") == 1
+    assert [r["reason"] for r in proxy.log()] == ["ok"] * 5
+
+
+def test_accepting_goes_on_where_nothing_is_idle(
+    start_proxy, make_origin, dial, exhaust, opened
+):
+    """R32: callers wait in the kernel's queue, nothing spins, none is lost."""
+    proxy = start_proxy()
+    origin = make_origin(echo)
+    tunnel = dial(proxy).tunnel(origin.authority)
+    before = proxy.sockets()
+    exhaust(proxy)
+    waiting = [dial(proxy) for _ in range(4)]
+    for client in waiting:
+        client.send(build_request("CONNECT", origin.authority))
+    wait_until(lambda: "(4 times so far)" in proxy.stderr(), "three pauses")
+    assert sum(proxy.worker.cpu_times()[:2]) < 5 and proxy.sockets() == before
+    tunnel.send(b"unharmed")
+    assert tunnel.read_exact(8) == b"unharmed"
+    soft, hard = resource.prlimit(proxy.worker.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(proxy.worker.pid, resource.RLIMIT_NOFILE, (soft + 100, hard))
+    for client in waiting:
+        assert client.read_response("CONNECT").status == 200
+
+
+def test_callers_far_beyond_the_limit_hold_no_descriptor(
+    start_proxy, make_origin, dial
+):
+    """Each one that was told 503 lingered for seconds: the limit was none."""
+    proxy = start_proxy("--max-connections", "1", "--linger-timeout", "20s")
+    dial(proxy).tunnel(make_origin(echo).authority)
+    held = proxy.sockets()
+    callers = []
+    for _ in range(300):
+        with contextlib.suppress(ConnectionResetError):  # at once, for most of them
+            callers.append(dial(proxy))
+    records = proxy.wait_log(300, reason="overloaded")
+    assert proxy.sockets() <= held + 64
+    assert sum(record["status"] == 503 for record in records) == 64
+    assert callers[0].read_response().status == 503
+
+
+def test_bytes_and_an_end_behind_a_refusal_do_not_undo_it(start_proxy, dial):
+    """R1: both sides have ended then; to close with bytes unread would be a reset."""
+    proxy = start_proxy()
+    before = proxy.sockets()
+    client = dial(proxy)
+    client.send(build_request("CONNECT", "127.0.0.1:1", auth=None))
+    proxy.wait_reason("auth_required")
+    client.sock.send(b"x" * 1000, socket.MSG_MORE)  # goes out in one segment with FIN
+    client.half_close()
+    wait_until(lambda: proxy.sockets() <= before, "the proxy's end closed")
+    assert client.read_response().status == 407
+    assert client.sock.recv(1) == b""
+
+
 def test_connections_beyond_the_limit_get_a_503(start_proxy, make_origin, dial):
     proxy = start_proxy("--max-connections", "2")
     origin = make_origin()
@@ -103,11 +173,19 @@ def test_bulk_passes_with_and_without_splice(start_proxy, nginx, dial, splice):
 
 
 def test_bulk_passes_without_a_pipe_to_be_had(start_proxy, nginx, dial, exhaust):
-    """R35: no descriptor for a pipe: the bytes are copied."""
+    """R35: no descriptor for a pipe: the bytes are copied; it says so; later it tries
+    again."""
     proxy = start_proxy()
-    tunnel = dial(proxy).tunnel(nginx.authority)
+    tunnel, later = (dial(proxy).tunnel(nginx.authority) for _ in range(2))
     exhaust(proxy)
     tunnel.send(b"GET /1m HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert tunnel.read_response().body == nginx.payload("1m")
     tunnel.close()
     assert proxy.wait_reason("ok")["path"] == "copy"
+    wait_until(lambda: "pipe: none to be had" in proxy.stderr(), "a line that tells")
+    soft, hard = resource.prlimit(proxy.worker.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(proxy.worker.pid, resource.RLIMIT_NOFILE, (soft + 100, hard))
+    later.send(b"GET /100m HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert later.read_response().body == nginx.payload("100m")
+    later.close()
+    proxy.wait_reason("ok", path="splice")

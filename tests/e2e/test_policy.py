@@ -12,7 +12,7 @@ from tests.support.proxy import Proxy
 
 @pytest.fixture
 def start(loop_name, directory, opened):
-    """A proxy with this policy file, more of its configuration, and modules beside it."""
+    """A proxy with this policy file, more configuration, and a hook's module."""
     def make(policy: str, config: str = "", hook: str = "") -> Proxy:
         folder = directory("proxy")
         folder.mkdir(parents=True, exist_ok=True)

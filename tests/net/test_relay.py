@@ -351,20 +351,44 @@ def test_without_a_pipe_to_be_had_bulk_is_copied(way):
     assert pipes.stats()["refused"] > refused
 
 
-def test_without_a_block_to_be_had_the_pump_says_so_and_nothing_is_taken(make_way):
-    way = make_way(splice=False)
-    refused = buffers.stats()["refused"]
+@pytest.fixture
+def no_block() -> Iterator[None]:
     buffers.set_bound(0)
-    try:
-        way.client.setblocking(False)
-        how = ""
-        while how not in ("no room", "sink failed"):
-            try:
-                way.client.send(b"x" * FULL)
-            except BlockingIOError:
-                pass
-            how = way.pump.run()
-    finally:
-        buffers.set_bound(512 << 20)
-    assert how == "no room"
-    assert buffers.stats()["refused"] == refused + 1
+    yield
+    buffers.set_bound(512 << 20)
+
+
+def test_without_a_block_to_be_had_bytes_arrive_all_the_same(make_way, no_block):
+    """What had been read and found no place was lost, and the tunnel cut for it."""
+    refused = buffers.stats()["refused"]
+    for left in (-1, 2_000_001):
+        way = make_way(left, splice=False)
+        data = os.urandom(2_000_001)
+        assert send_all_through(way, data) == data
+        assert way.pump.moved == len(data)
+    assert way.pump.run() == "done"
+    assert buffers.stats()["refused"] > refused
+
+
+def test_without_a_block_to_be_had_a_slow_reader_stops_the_reading(make_way, no_block):
+    way = make_way(splice=False)
+    sent = fill(way)
+    assert way.pump.run() == "stuck"
+    assert way.pump.held == (0, None)
+    way.client.close()
+    way.origin.setblocking(False)
+    got = 0
+    while got < sent or way.pump.run() != "eof":
+        try:
+            got += len(way.origin.recv(1 << 20))
+        except BlockingIOError:
+            way.pump.run()
+    assert got == sent
+
+
+def test_without_a_block_to_be_had_a_reset_is_told(make_way, no_block):
+    way = make_way(splice=False)
+    way.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    way.client.close()
+    assert way.pump.run() == "source failed"
+    assert os.strerror(way.pump.error) == "Connection reset by peer"

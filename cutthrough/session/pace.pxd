@@ -1,0 +1,21 @@
+"""How fast a peer must be, judged where its deadline comes."""
+
+from cutthrough.session.client cimport Client
+
+cdef enum:                  # whom an exchange waits for; unnamed, as the states are
+    NOBODY = 0              # nobody who owes a pace
+    SENDER                  # the client, for more of its request's body
+    TAKER                   # the origin, to take what is here of that body
+    READER                  # the client, to take what is here of the response
+
+# The exchange waits for this peer from now on. True: it did not before, and the deadline
+# has to be armed anew.
+cdef inline bint wait_for(Client c, int whom) noexcept:
+    if whom == c.awaited or not c.context.least_bytes:
+        return False
+    return begin_wait(c, whom)
+
+cdef bint begin_wait(Client c, int whom) noexcept
+# The deadline has come: the Outcome that ends the exchange, or OK when the peer was fast
+# enough, and the next deadline is armed.
+cdef int judge_pace(Client c) except -1

@@ -1,0 +1,55 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""How fast a peer must be, judged where its deadline comes.
+
+A deadline that every byte moves is none for a peer that sends one byte just before it, or
+takes one: the connection, its descriptors and a block are held for as long as it likes.
+So whoever an exchange waits for owes `min_rate` bytes a second, on an average over
+`min_rate_grace`. The sender of a request's body owes it, and who reads slower than the
+other side writes: the client a response, the origin a body. An origin may take as long
+over a response as it likes (events come when they come), and a tunnel may rest: these
+have `idle_timeout` and `lifetime`.
+
+No byte is counted for it: when the grace is over, the pump's own count is compared with
+what it was. What a reader has taken is what its kernel has acknowledged: when the socket
+becomes writable again says nothing, as a third of its buffer, which may be megabytes, has
+to be free by then.
+"""
+
+from libc.stdint cimport int64_t
+from cutthrough.net.sysio cimport untaken
+from cutthrough.outcome cimport BODY_TIMEOUT, OK, RESPONSE_TIMEOUT, WRITE_TIMEOUT
+from cutthrough.session.client cimport Client
+
+
+cdef bint begin_wait(Client c, int whom) noexcept:
+    c.awaited = <unsigned char>whom
+    if whom == NOBODY:
+        return False
+    c.judged_ms = c.poller.time_ms() + c.context.grace_ms
+    c.judged_from = taken(c)
+    return True
+
+
+cdef int64_t taken(Client c) noexcept:
+    """Bytes that have got past the peer which is waited for."""
+    if c.awaited == SENDER:
+        return c.relay.up.moved
+    if c.awaited == TAKER:
+        return <int64_t>c.relay.up.moved - untaken(&c.origin.sock)
+    return <int64_t>c.relay.down.moved - untaken(&c.sock)
+
+
+cdef int judge_pace(Client c) except -1:
+    cdef int64_t now_ms = c.poller.time_ms()
+    cdef int64_t before = c.judged_from
+    cdef bint silent = now_ms >= c.silent_ms and c.awaited == SENDER
+    begin_wait(c, c.awaited)
+    if c.judged_from - before >= c.context.least_bytes and not silent:
+        if c.awaited == SENDER:
+            c.poller.arm(c, min(c.silent_ms, c.judged_ms))
+        else:
+            c.extend()          # the kernel's buffer moves, though no event told of it
+        return OK
+    if c.awaited == SENDER:
+        return BODY_TIMEOUT
+    return RESPONSE_TIMEOUT if c.awaited == TAKER else WRITE_TIMEOUT

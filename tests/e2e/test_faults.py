@@ -1,0 +1,246 @@
+"""What goes wrong on our own side: faults, and resources that are the host's (R34)."""
+
+import asyncio
+import contextlib
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import threading
+from pathlib import Path
+
+import pytest
+
+import cutthrough
+from cutthrough.control import worker as worker_module
+from cutthrough.net import buffers
+from tests.support.client import PASSWORD, USER, Client, build_request
+from tests.support.network import IPV4, IPV6, own_network
+from tests.support.origin import Origin, echo
+from tests.support.proxy import seen_labels
+from tests.support.wait import wait_until
+
+SETTINGS = {"user": USER, "password": PASSWORD, "access_log_format": "json"}
+
+
+def serve_embedded(loop_name, journey, **options):
+    """Runs journey(proxy) in a thread beside the proxy's loop."""
+
+    async def main():
+        async with cutthrough.serve(**SETTINGS, listen="127.0.0.1:0", **options) as it:
+            await asyncio.to_thread(journey, it)
+
+    factory = asyncio.new_event_loop
+    if loop_name == "uvloop":
+        factory = pytest.importorskip("uvloop").new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())
+
+
+def test_a_fault_of_ours_is_a_500_and_ends_nothing_else(loop_name, tmp_path):
+    """R34: whatever raises inside: here the resolver, which is Python, was spoilt."""
+    log = tmp_path / "log"
+
+    def journey(proxy):
+        with Origin(echo) as origin, Client(proxy.port) as tunnel:
+            tunnel.tunnel(origin.authority)
+            whole = proxy.worker.resolver.cached
+            proxy.worker.resolver.cached = None  # not callable: a TypeError
+            with Client(proxy.port) as client:
+                reply = client.get(f"http://localhost:{origin.port}/")
+                assert (reply.status, reply.error) == (500, "proxy_internal_error")
+                assert client.at_eof()
+            proxy.worker.resolver.cached = whole
+            tunnel.send(b"unharmed")
+            assert tunnel.read_exact(8) == b"unharmed"
+            assert proxy.worker.page.read()["faults"] == 1
+
+    serve_embedded(loop_name, journey, access_log=str(log))
+    labels = [json.loads(line)["reason"] for line in log.read_text().splitlines()]
+    assert "internal_error" in labels
+    seen_labels.update(labels)
+
+
+def test_an_idle_connection_that_is_closed_is_counted(loop_name):
+    """It has no request and so no line: the counter is where it can be seen."""
+
+    def journey(proxy):
+        with Origin() as origin, Client(proxy.port) as kept, Client(proxy.port) as mute:
+            assert kept.get(origin.url()).status == 200
+            assert kept.at_eof() and mute.at_eof()
+        counted = proxy.worker.page.read()
+        assert counted["outcome:keepalive_timeout"] == 2
+        assert (counted["outcome:ok"], counted["requests"]) == (1, 1)
+
+    options = {"keepalive_timeout": "200ms", "head_timeout": "300ms"}
+    serve_embedded(loop_name, journey, access_log="off", **options)
+    seen_labels.add("keepalive_timeout")
+
+
+HOSTILE = """
+# cython: language_level=3
+from cutthrough.net.connector cimport Stream
+from cutthrough.session.upstreams cimport Upstreams
+
+cdef class Hostile(Upstreams):
+    cdef int on_stream(self, Stream stream) except -1:
+        raise RuntimeError("a fault in the pool")
+"""
+
+
+@pytest.fixture(scope="module")
+def hostile_pool(tmp_path_factory):
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    base = tmp_path_factory.mktemp("hostile")
+    (base / "hostile_pool.pyx").write_text(HOSTILE)
+    root = Path(cutthrough.__file__).parent.parent
+    made = base / ("hostile_pool" + sysconfig.get_config_var("EXT_SUFFIX"))
+    include = sysconfig.get_path("include")
+    cython = [sys.executable, "-m", "cython", "-I", root, base / "hostile_pool.pyx"]
+    subprocess.run(cython, check=True, cwd=base)
+    cc = ["cc", "-shared", "-fPIC", "-O0", "-w", f"-I{include}", "-o", made]
+    subprocess.run([*cc, base / "hostile_pool.c"], check=True)
+    sys.path.insert(0, str(base))
+    try:
+        import hostile_pool
+
+        yield hostile_pool.Hostile
+    finally:
+        sys.path.remove(str(base))
+
+
+def test_a_fault_at_a_pooled_connection_takes_it_out_of_the_pool(
+    loop_name, hostile_pool, monkeypatch
+):
+    """It was closed and stayed in the list: a request could be sent to descriptor -1,
+    and its place was never free again."""
+    monkeypatch.setattr(worker_module, "Upstreams", hostile_pool)
+
+    def journey(proxy):
+        upstreams = proxy.worker.upstreams
+        with Origin() as origin, Client(proxy.port) as client:
+            for n in (1, 2):
+                assert client.get(origin.url()).status == 200
+                wait_until(lambda: upstreams.idle == 1, "a pooled connection")
+                origin.connections[-1].sock.shutdown(socket.SHUT_RDWR)
+                poller = proxy.worker.poller
+                wait_until(lambda n=n: poller.faults == n, "the fault")  # noqa: B023
+                wait_until(lambda: upstreams.idle == 0, "its place free again")
+            assert len(origin.connections) == 2
+
+    serve_embedded(loop_name, journey, access_log="off")
+
+
+def test_chunks_wait_for_memory_and_none_is_lost(loop_name):
+    """R31: the bound of all blocks is reached: who is stuck waits, nobody is cut."""
+    go, size, n = threading.Event(), 4 << 20, 6
+    block = b"%x\r\n" % 4096 + bytes(4096) + b"\r\n"
+
+    def answer(conn):
+        conn.read_request()
+        conn.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        go.wait(20)
+        conn.send(block * (size // 4096) + b"0\r\n\r\n")
+        conn.stall()
+
+    def journey(proxy):
+        with contextlib.ExitStack() as stack:
+            origin = stack.enter_context(Origin(answer))
+            clients = [
+                stack.enter_context(Client(proxy.port, receive_buffer=4096))
+                for _ in range(n)
+            ]
+            for client in clients:
+                client.send(build_request("GET", origin.url()))
+            heads = [client.read_head() for client in clients]
+            assert [head.status for head in heads] == [200] * n
+            buffers.set_bound(buffers.stats()["held_bytes"] + 100_000)  # one block
+            refused = buffers.stats()["refused"]
+            go.set()
+            wait_until(lambda: buffers.stats()["refused"] > refused + 20, "starving")
+            assert buffers.stats()["copy_blocks"] == 1
+            bodies: list[int] = []
+            readers = [
+                threading.Thread(target=lambda c=c: bodies.append(read_body(c)))
+                for c in clients
+            ]
+            for reader in readers:
+                reader.start()
+            for reader in readers:
+                reader.join()
+            assert bodies == [size] * n
+
+    def read_body(client):
+        body, _ = client._read_chunks()
+        return len(body)
+
+    try:
+        serve_embedded(loop_name, journey, access_log="off")
+    finally:
+        buffers.set_bound(512 << 20)
+
+
+def test_a_connection_reset_while_it_was_being_made_is_a_502(start_proxy, dial):
+    """The handshake ends and the reset comes before we look: held up by a stopped
+    worker, as by a busy one."""
+    proxy = start_proxy("--connect-timeout", "20s")
+    client = dial(proxy)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(
+            socket.create_server(("127.0.0.1", 0), backlog=0)
+        )
+        listener.settimeout(15)
+        address = listener.getsockname()
+        stack.enter_context(socket.create_connection(address))
+        client.send(build_request("GET", f"http://127.0.0.1:{address[1]}/"))
+        wait_until(
+            lambda: any(c.status == "SYN_SENT" for c in proxy.worker.net_connections()),
+            "a dial that waits",
+        )
+        proxy.worker.send_signal(signal.SIGSTOP)
+        try:
+            for _ in range(2):  # the filler, and then whose SYN is sent again
+                peer, _ = listener.accept()
+                peer.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
+                )
+                peer.close()
+        finally:
+            proxy.worker.send_signal(signal.SIGCONT)
+        reply = client.read_response()
+    assert (reply.status, reply.error) == (502, "connection_terminated")
+    proxy.wait_reason("connection_reset")
+
+
+@pytest.fixture
+def network():
+    with own_network():
+        yield
+
+
+def test_no_port_left_towards_an_origin_is_a_503(
+    network, start_proxy, make_origin, dial
+):
+    """It is our resource that is used up, not the origin that fails."""
+    proxy = start_proxy()
+    origin = make_origin(echo)
+    clients = [dial(proxy) for _ in range(3)]
+    (IPV4 / "ip_local_port_range").write_text("20000 20001")
+    for client in clients[:2]:
+        client.tunnel(origin.authority)
+    reply = clients[2].connect(origin.authority)
+    assert (reply.status, reply.error) == (503, "connection_limit_reached")
+    proxy.wait_reason("overloaded")
+
+
+def test_no_address_to_come_from_is_no_overload(network, start_proxy, dial):
+    """The same errno: a host without IPv6 and an origin with nothing else."""
+    proxy = start_proxy()
+    (IPV6 / "disable_ipv6").write_text("1")
+    reply = dial(proxy).connect("[2001:db8::1]:443")
+    assert (reply.status, reply.error) == (502, "destination_ip_unroutable")
+    proxy.wait_reason("unreachable")
