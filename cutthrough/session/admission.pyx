@@ -12,12 +12,11 @@ new rules refuse is cut where the rule says so.
 from functools import partial
 
 from libc.string cimport memcpy, memset
+from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.inet cimport ADDRESS_TEXT, Address, parse_address, print_address
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, POLICY_UNAVAILABLE
 from cutthrough.policy.acl cimport Question, Verdict
 from cutthrough.policy.snapshot cimport Snapshot
-from cutthrough.policy.verdicts cimport Decision
-from cutthrough.net.buffers cimport bytes_of
 from cutthrough.session.client cimport Client, Context
 from cutthrough.session.state cimport DECIDE, HALF_CLOSED, TUNNEL
 from cutthrough.wire.target cimport HOST_NAME

@@ -9,7 +9,6 @@ stands in the Client.
 
 from functools import partial
 
-from libc.stdint cimport uint32_t
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport (
     AUTH_FAILED, AUTH_REQUIRED, BAD_CREDENTIALS_FIELD, OK)
