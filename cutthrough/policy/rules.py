@@ -19,7 +19,8 @@ import msgspec
 from cutthrough.policy.acl import METHODS
 from cutthrough.policy.patterns import canonical_network, host_patterns
 from cutthrough.policy.source import Action, Limits, Policy, PolicyError, Rule, User
-from cutthrough.values import parse_size, parse_user
+from cutthrough.policy.users import check_name, kind_of
+from cutthrough.values import parse_size
 
 T = TypeVar("T")
 ReadFile = Callable[[str], str]
@@ -160,7 +161,7 @@ class _Reader:
 
     def check_user(self, key: str, name: str) -> None:
         try:
-            parse_user(name)
+            check_name(name)
         except ValueError as error:
             self.fail(key, str(error))
 
@@ -173,10 +174,10 @@ class _Reader:
             self.check_user("", name)
             self.check_keys(table, _USER)
             password = self.value(table, "password", str, "a string", "")
-            # What it is stays unsaid: it may be a password (R37).
-            if not re.match(r"\$[0-9a-z-]+\$|\{[A-Z0-9]+\}", password):
-                self.fail("password", "takes a hash as htpasswd writes it: see "
-                                      "`cutthrough passwd`")
+            try:
+                kind_of(password)
+            except ValueError as error:
+                self.fail("password", str(error))
             users[name] = User(
                 name=name, hash=password, expires=self.read_expiry(table),
                 groups=tuple(self.texts(table, "groups")))

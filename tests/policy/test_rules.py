@@ -11,7 +11,7 @@ from cutthrough.policy.rules import add_users, read_policy
 from cutthrough.policy.source import Limits, Policy, PolicyError, Rule, User
 
 TREE = Path(__file__).resolve().parents[2]
-HASH = "$2b$12$abcdefghijklmnopqrstuv"
+HASH = "$2b$12$" + "abcdefghijklmnopqrstu" + "." * 32
 
 
 def files(name: str) -> str:
@@ -217,6 +217,8 @@ def test_every_example_of_the_document_is_a_policy(text):
 
 # Mistakes: the text, and the whole message.
 
+NO_HASH = ("neither bcrypt, argon2id, SHA-crypt nor apr1, or not whole; a plain text "
+           "is not accepted; `cutthrough passwd` makes one that is")
 RULE = "default = 'deny'\n[[rules]]\naction = 'allow'\n"
 MISTAKES = [
     ("defualt = 'deny'", "defualt: no such key; did you mean default?"),
@@ -298,10 +300,12 @@ MISTAKES = [
     ("[users.'a:b']", "users.a:b: a user name cannot hold a colon"),
     (f"[users.ann]\npassword = '{HASH}'\ngroup = 'dev'",
      "users.ann: group: no such key; did you mean groups?"),
-    ("[users.ann]", "users.ann: password: takes a hash as htpasswd writes it: see "
-                    "`cutthrough passwd`"),
-    ("[users.ann]\npassword = 'secret'", "users.ann: password: takes a hash as "
-                                         "htpasswd writes it: see `cutthrough passwd`"),
+    ("[users.ann]", f"users.ann: password: {NO_HASH}"),
+    ("[users.ann]\npassword = 'secret'", f"users.ann: password: {NO_HASH}"),
+    ("[users.ann]\npassword = '{SHA}0DPiKuNIrrVmD8IUCuw1hQxNqZc='",
+     "users.ann: password: unsalted SHA-1, which one table breaks for every user at "
+     "once: not accepted; `cutthrough passwd` makes one that is"),
+    ("[users.'']", "users.: an empty user name"),
     ("[users.ann]\npassword = 1", "users.ann: password: takes a string"),
     (f"[users.ann]\npassword = '{HASH}'\nexpires = 2027-01-01T00:00:00",
      "users.ann: expires: takes a time with its zone: 2027-01-01T00:00:00Z"),
