@@ -46,8 +46,9 @@ cdef enum:
     FLUSH_AT = 65536
     ATOMIC = 4096               # PIPE_BUF: a write up to this is whole, or waits
     MOST_LINE = 8192            # all that one line can come to, in a file
-    # What follows the path: in squid's form a user of 256 bytes, each three when escaped
-    MOST_BEHIND = 900
+    # What follows the path: in squid's form a user of 256 bytes, each three when escaped;
+    # in JSON numbers, and the words of a rule and a hook
+    MOST_BEHIND = 1000
     FLUSH_MS = 100
 
 cdef const char *HEX = b"0123456789abcdef"
@@ -212,6 +213,12 @@ cdef class AccessLog(Journal):
         p = put_text(p, b',"path":"')
         p = put_text(p, b"splice" if c.relay.up.spliced or c.relay.down.spliced else b"copy")
         p = put_number(put_text(p, b'","worker":'), self.worker)
+        if c.snapshot is not None and c.snapshot.acl is not None and c.account is not None:
+            p = put_string(put_text(p, b',"rule":'), c.snapshot.acl.label(c.rule))
+            if c.reported:
+                p = put_text(p, b',"report":true')
+        if c.decision is not None:
+            p = put_string(put_text(p, b',"hook":'), c.decision.reason.encode())
         return put_text(p, b"}\n")
 
     cdef char *put_time(self, char *p) noexcept:

@@ -71,6 +71,7 @@ cdef class Acl:
     cdef uint32_t n_plain, n_hanging
     cdef size_t n_who
     cdef dict who_of_user, who_of_group
+    cdef dict labels
 
     # The first rule that matches, or the default. Without an address, what hangs on one
     # counts as passing: refused is only what no address could save.
@@ -78,6 +79,9 @@ cdef class Acl:
 
     # Does a refusal by this rule (-1: the default) end what runs already?
     cdef bint cuts(self, int rule) noexcept nogil
+
+    # What logs call a rule: its name, else where it stands; "default" for -1.
+    cdef bytes label(self, int rule)
 
     cdef int gather(self, const Question *q, Run *runs) noexcept nogil
     cdef int mismatch(self, const Question *q, const Candidate *c) noexcept nogil

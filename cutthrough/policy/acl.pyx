@@ -60,6 +60,9 @@ class Answer(NamedTuple):
     limits: str             # "" for none
     looked: tuple           # of Look, in order, the deciding rule last
 
+cdef enum:
+    MOST_LABEL = 96             # of a rule, in a log line
+
 
 cdef class Acl:
 
@@ -83,6 +86,7 @@ cdef class Acl:
         cdef dict who = {((), ()): 0}
         cdef dict ports_at = {}
         cdef uint32_t index
+        self.labels = {-1: b"default"}
         self.policy = policy
         self.rules = policy.rules
         self.limits = tuple(policy.limits)
@@ -205,6 +209,15 @@ cdef class Acl:
     # Definite runs come before the hanging one: a rule that is in both is definite.
     cdef bint cuts(self, int rule) noexcept nogil:
         return self.rows[rule].cut if rule >= 0 else self.fallback.cut
+
+    cdef bytes label(self, int rule):
+        found = self.labels.get(rule)
+        if found is None:
+            row = self.rules[rule]
+            text = (row.name or row.source)[-MOST_LABEL:]
+            found = self.labels[rule] = "".join(
+                c if c.isascii() and c.isprintable() else "?" for c in text).encode()
+        return <bytes>found
 
     cdef int gather(self, const Question *q, Run *runs) noexcept nogil:
         cdef int n = 0, found

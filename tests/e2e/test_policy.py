@@ -45,7 +45,7 @@ def test_what_no_rule_allows_is_refused(start, make_origin, dial):
     assert dial(proxy).connect(origin.authority).status == 403
     for line in proxy.wait_log(2):
         assert line["reason"] == "destination_denied"
-    assert not origin.received()
+    assert not origin.received
 
 
 def test_a_rule_that_names_the_address_opens_the_floor(start, make_origin, dial):
@@ -184,7 +184,7 @@ def test_a_hook_that_fails_lets_nothing_pass(start, make_origin, dial):
     assert proxy.wait_log(1)[0]["reason"] == "policy_unavailable"
     assert "the policy hook failed (1 so far): RuntimeError: no database" in (
         proxy.stderr())
-    assert not origin.received()
+    assert not origin.received
 
 
 def test_a_hook_that_hangs_is_waited_for_as_long_as_configured(
