@@ -60,6 +60,7 @@ class Answer(NamedTuple):
     limits: str             # "" for none
     looked: tuple           # of Look, in order, the deciding rule last
 
+
 cdef enum:
     MOST_LABEL = 96             # of a rule, in a log line
 
