@@ -74,8 +74,8 @@ def main() -> int:
         return 0
     # Thousands of connections: the children inherit all that may be had.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if options.verb == "slowloris" and hard < 2 * options.conns + 2000:
-        hard = 2 * options.conns + 2000         # root's alone to raise
+    if options.verb == "slowloris" and hard < options.conns + 2000:
+        hard = options.conns + 2000             # for each process; root's to raise
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (ValueError, OSError) as error:

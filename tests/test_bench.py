@@ -325,3 +325,27 @@ def test_a_void_run_is_never_read_as_speed() -> None:
     assert squid == {"scenario": "bulk", "proxy": "squid", "runs": 2, "failed": 1}
     assert "cpu_ratio" not in relay_row
     assert (cutthrough["cpu_ratio"], cutthrough["yardstick"]) == (1.5, "relay-splice")
+
+
+def read_and_refuse(peer: socket.socket) -> None:
+    peer.recv(1)
+    peer.sendall(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("conversation", "status", "told"),
+    [
+        (read_and_refuse, 0, "ended_408=3 slow_errors=0 slow_first_error=none"),
+        (lambda peer: peer.recv(1), 1, "slow_errors=3 slow_first_error=no_reply"),
+        (lambda peer: peer.sendall(b"HTTP/1.1 200 OK\r\n\r\n"), 1, "another_reply"),
+        (lambda peer: peer.recv(1) and peer.recv(9), 1, "first_error="),
+    ],
+)
+def test_slow_clients_believe_only_a_408(
+    conversation: Conversation, status: int, told: str
+) -> None:
+    tool = proxies.build_tool("slow")
+    with serving(conversation) as port:
+        command = [tool, "--port", str(port), "--conns", "3", "--seconds", "3"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == status and told in done.stdout, done.stdout

