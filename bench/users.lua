@@ -1,4 +1,4 @@
--- Every request with the credentials of the next of 50 users: user1:secret1 and so on.
+-- Every request with the credentials of the next of 50 users, in turn.
 --
 --   wrk -t1 -c100 -d5s -s users.lua http://127.0.0.1:8888 -- HOST:PORT/path BASE64,BASE64,…
 --
