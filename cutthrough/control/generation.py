@@ -24,8 +24,8 @@ SWAPPED = frozenset((
     "address_floor", "connect_ports", "splice",
     "head_timeout", "body_timeout", "connect_timeout", "response_timeout",
     "idle_timeout", "half_closed_timeout", "keepalive_timeout", "linger_timeout",
-    "lifetime", "drain_timeout", "max_line", "max_head", "max_fields", "max_body",
-    "max_connections", "upstream_idle", "upstream_idle_per_origin",
+    "lifetime", "min_rate", "min_rate_grace", "drain_timeout", "max_line", "max_head",
+    "max_fields", "max_body", "max_connections", "upstream_idle", "upstream_idle_per_origin",
     "upstream_idle_timeout",
 ))
 
