@@ -43,22 +43,27 @@ cdef class Wheel:
         self.now_ms = now_ms
         if self.armed == 0 or last - self.tick > N_SLOTS:
             self.tick = max(self.tick, last - N_SLOTS)
+        self.turn = MOST_EXPIRED
         while self.tick < last:
             self.tick += 1
             self._pass(<int>(self.tick % N_SLOTS))
+            if self.turn == 0:              # what is left of this slot comes next time
+                self.tick -= 1
+                return
 
     cdef void _pass(self, int slot) noexcept:
         # Expiring one timer may disarm or arm any other, so the head is read anew
         # each time. What is armed meanwhile lands in a later slot: deadlines round up.
         cdef Timer *head = &self.slots[slot]
         cdef Timer *timer
-        while head.next != head:
+        while head.next != head and self.turn:
             timer = head.next
             self._unfile(timer)
             if timer.deadline_ms > self.now_ms:
                 self._file(timer)
             else:
                 self.armed -= 1
+                self.turn -= 1
                 self.on_expiry(timer.owner)
 
     cdef int64_t next_in_ms(self, int64_t now_ms) noexcept:

@@ -91,3 +91,19 @@ def test_it_does_what_a_dictionary_of_deadlines_does(steps):
             assert 0 <= wait <= max(0, min(twin.values()) - now) + TICK
         else:
             assert wait == -1
+
+
+def test_many_that_come_together_take_turns():
+    """Ten thousand at once held up everything else for 0.2 s."""
+    alarms = Alarms(0)
+    for number in range(1000):
+        alarms.set(number, 100)
+    rung = alarms.advance(200)
+    assert 0 < len(rung) <= 100
+    assert alarms.next_in(200) == 0, "the others are due at once"
+    alarms.set("new", 150)
+    alarms.cancel(999)
+    while alarms.next_in(200) == 0:
+        rung += alarms.advance(200)
+    assert sorted(map(str, rung)) == sorted(map(str, [*range(999), "new"]))
+    assert alarms.armed == 0
