@@ -40,7 +40,8 @@ cdef struct Table:
 cdef struct Header:
     uint64_t magic
     uint64_t bytes
-    uint32_t slots
+    uint32_t slots          # holders that there is room for
+    uint32_t seen           # of these, the first ones that were ever used
     uint32_t stride         # bytes of a row with its columns
     uint64_t key[2]
     uint64_t repairs        # locks whose owner had died

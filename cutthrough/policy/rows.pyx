@@ -83,6 +83,9 @@ cdef class Rows:
             raise ValueError(f"slot {slot} of {self.page.slots}")
         self.slot = slot
         self.all = <uint32_t *>(<char *>self.page + aligned(sizeof(Header)))
+        self._lock()
+        self.page.seen = max(self.page.seen, <uint32_t>slot + 1)
+        self._unlock()
 
     cdef void tag_of(self, const unsigned char *name, size_t n, uint64_t *tag) noexcept nogil:
         keyed_hash(self.page.key, name, n, tag)
@@ -99,7 +102,7 @@ cdef class Rows:
     cdef uint64_t _sum(self, const uint32_t *columns) noexcept nogil:
         cdef uint64_t total = 0
         cdef uint32_t i
-        for i in range(self.page.slots):
+        for i in range(self.page.seen):
             total += columns[i]
         return total
 
@@ -309,8 +312,8 @@ def create(int slots, int fd=-1, int capacity=CAPACITY):
     cdef pthread_mutexattr_t attributes
     cdef uint64_t at
     cdef bytes key = os.urandom(16)
-    if not 0 < slots <= 1024 or capacity < 2 or capacity & (capacity - 1):
-        raise ValueError("1 to 1024 slots, and a capacity that is a power of two")
+    if not 0 < slots <= 4096 or capacity < 2 or capacity & (capacity - 1):
+        raise ValueError("1 to 4096 slots, and a capacity that is a power of two")
     length = page_bytes(slots, capacity)
     if fd >= 0:
         os.ftruncate(fd, length)

@@ -1,5 +1,6 @@
 """The shared page when a process dies in the middle of it."""
 
+import mmap
 import os
 import random
 import signal
@@ -8,10 +9,11 @@ import sys
 
 import pytest
 
+from cutthrough.control.limits import Limits
+from cutthrough.policy import source
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Holder, Limiter
 from cutthrough.policy.rows import create, page_bytes
-from cutthrough.policy.source import Limits, Policy
 from tests.support.proxy import ROOT
 
 CHILD = """
@@ -90,7 +92,7 @@ def test_a_worker_killed_at_any_moment_leaves_the_page_whole(page):
     fd, memory = page
     limiter = Limiter(
         Ledger(memory, 0),
-        Policy(limits={"default": Limits(connections=9)}),
+        source.Policy(limits={"default": source.Limits(connections=9)}),
         most=100_000,
         most_of_client=100_000,
     )
@@ -140,3 +142,22 @@ def test_only_rows_that_were_used_cost_memory():
     os.close(fd)
     assert status.st_size == page_bytes(8)
     assert status.st_blocks * 512 <= 16384
+
+
+def test_a_page_has_places_for_more_workers_than_it_began_with():
+    """Each beside an old one that drains, and each with an account of its own."""
+    page = Limits()
+    page.open(2)
+    try:
+        with pytest.raises(OSError, match="22 places; restart"):
+            page.check(22)
+        page.check(21)
+        memory = mmap.mmap(page.fd, 0)
+        old, new = (Limiter(Ledger(memory, n), most=2) for n in (0, 21))
+        first, second, third = Holder(old), Holder(new), Holder(new)
+        assert first.enter(bytes(4)) == second.enter(bytes(4)) == "entered"
+        assert third.enter(bytes(4)) == "over all"
+        page.reap(0)
+        assert third.enter(bytes(4)) == "entered"
+    finally:
+        page.close()
