@@ -170,6 +170,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     max_connections: Annotated[int, Option(
         COUNT, "most client connections of a worker; 0: what nofile allows",
         "RLIMIT_NOFILE")] = 0
+    max_connections_total: Annotated[int, Option(
+        COUNT, "most client connections of all workers together; 0: no limit",
+        "what nofile allows each worker is the bound")] = 0
+    max_connections_per_client: Annotated[int, Option(
+        COUNT, "most connections of one client address, of one /64 in IPv6, over all "
+        "workers; 0: no limit", "a client may be a whole site behind one address")] = 0
     upstream_idle: Annotated[int, Option(
         COUNT, "most idle connections to origins that a worker keeps",
         "our choice: a tenth of a usual nofile of 10 000")] = 1024

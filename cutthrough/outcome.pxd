@@ -27,6 +27,11 @@ cdef enum Outcome:
     PORT_DENIED
     POLICY_UNAVAILABLE
     LOOP_DETECTED
+    # how much it may
+    CLIENT_LIMIT
+    USER_LIMIT
+    RATE_LIMITED
+    QUOTA_EXCEEDED
     # the way to the origin
     DNS_ERROR
     DNS_NOT_FOUND

@@ -74,6 +74,15 @@ ROWS = (
     ("loop_detected", 508, "proxy_loop_detected", "TCP_DENIED", "policy",
         "the request came from, or would go to, this proxy itself"),
 
+    ("client_limit", 429, "http_request_denied", "TCP_DENIED", "policy",
+        "too many connections from one address"),
+    ("user_limit", 429, "http_request_denied", "TCP_DENIED", "policy",
+        "too many connections, or too many tunnels, of one user"),
+    ("rate_limited", 429, "http_request_denied", "TCP_DENIED", "policy",
+        "too many requests of one user in a short time"),
+    ("quota_exceeded", 429, "http_request_denied", "TCP_DENIED", "policy",
+        "the user's bytes of today are used up"),
+
     ("dns_error", 502, "dns_error", "TCP_MISS", "network",
         "the resolver failed or answered with an error"),
     ("dns_not_found", 502, "dns_error", "TCP_MISS", "network",

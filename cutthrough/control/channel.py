@@ -26,7 +26,9 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     generation: int
     listeners: tuple[int, ...]
     counters: int
-    page: int                                # which of the counters' pages is its own
+    limits: int
+    page: int                                # its own of the counters' pages, its
+                                             # number among the limits' holders
 
 
 class Swap(msgspec.Struct, frozen=True, tag="swap"):

@@ -16,6 +16,7 @@ from cutthrough.config import Config
 from cutthrough.control.load import load_policy
 from cutthrough.control.worker import Worker
 from cutthrough.net.listener import Address, bound_address, listen
+from cutthrough.policy.source import Policy
 from cutthrough.settings import from_options
 from cutthrough.values import show_address
 
@@ -28,13 +29,14 @@ class Embedded:
     proxy.drain(seconds)` before that lets it finish.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, policy: Policy | None = None) -> None:
         self.config = config
+        self._policy = policy
         self._listeners: list[socket.socket] = []
         self._worker: Worker | None = None
 
     async def __aenter__(self) -> Self:
-        policy = load_policy(self.config)
+        policy = self._policy or load_policy(self.config)
         try:
             for address in self.config.listen:
                 self._listeners += listen(address)
@@ -94,13 +96,14 @@ class Embedded:
                 f"@{show_address(self.address)}")
 
 
-def serve(config: Config | None = None, **options: Any) -> Embedded:
+def serve(config: Config | None = None, *, policy: Policy | None = None,
+          **options: Any) -> Embedded:
     """Makes a proxy for `async with`; on a free loopback port where none is named.
 
     Options are those of Config, as values or as text (`head_timeout="200ms"`), laid
-    over `config`. The access log is off unless asked for: standard output is the
-    caller's. Raises ConfigError.
+    over `config`; `policy` stands for the files that they name. The access log is off
+    unless asked for: standard output is the caller's. Raises ConfigError.
     """
     if config is None:
         options = {"listen": "127.0.0.1:0", "access_log": "off"} | options
-    return Embedded(from_options(config, **options))
+    return Embedded(from_options(config, **options), policy)

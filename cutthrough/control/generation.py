@@ -25,7 +25,8 @@ SWAPPED = frozenset((
     "response_timeout", "idle_timeout", "half_closed_timeout", "keepalive_timeout",
     "linger_timeout", "lifetime", "min_rate", "min_rate_grace", "drain_timeout",
     "max_line", "max_head", "max_fields", "max_body", "max_connections",
-    "upstream_idle", "upstream_idle_per_origin", "upstream_idle_timeout",
+    "max_connections_total", "max_connections_per_client", "upstream_idle",
+    "upstream_idle_per_origin", "upstream_idle_timeout",
 ))
 
 

@@ -144,12 +144,16 @@ def make_worker(hello: Hello, generation: Generation,
                 listeners: list[socket.socket]) -> "Worker":
     # Here, because the supervisor imports this module and needs no data plane.
     from cutthrough.control.worker import Worker
+    from cutthrough.policy.ledger import Ledger
     from cutthrough.session.counters import PAGE_BYTES
 
     memory = mmap.mmap(hello.counters, PAGE_BYTES, offset=hello.page * PAGE_BYTES)
     os.close(hello.counters)                 # the mapping stays
+    ledger = Ledger(mmap.mmap(hello.limits, 0), hello.page)
+    os.close(hello.limits)
     return Worker(generation.config, generation.policy, number=generation.number,
-                  slot=hello.slot, listeners=listeners, counters=memoryview(memory))
+                  slot=hello.slot, listeners=listeners, counters=memoryview(memory),
+                  ledger=ledger)
 
 
 async def serve(channel: Channel, hello: Hello, generation: Generation,

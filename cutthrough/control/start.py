@@ -16,6 +16,9 @@ def say(line: str) -> None:
 
 def validate(generation: Generation) -> None:
     """Compiles the policy, as each worker will. Raises PolicyError."""
+    from cutthrough.policy.limits import Limiter
+
+    Limiter(None, generation.policy)
     if generation.policy.source:
         from cutthrough.policy.acl import Acl
 

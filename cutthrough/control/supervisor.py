@@ -44,6 +44,7 @@ from cutthrough.control.generation import (
     show_changes,
     to_memory,
 )
+from cutthrough.control.limits import Limits
 from cutthrough.control.process import choose_loop
 from cutthrough.control.start import check_log, describe, raise_nofile, say, validate
 from cutthrough.control.systemd import (
@@ -89,6 +90,7 @@ class Supervisor:
         self.predecessor = predecessor
         self.successor: Successor | None = None
         self.counters = -1
+        self.limits = Limits()
         self.memory = -1                     # of the generation
         self.over = asyncio.Event()
 
@@ -109,6 +111,7 @@ class Supervisor:
         validate(self.generation)
         try:
             self.counters = os.memfd_create("cutthrough-counters", os.MFD_CLOEXEC)
+            self.limits.open(self.count)
             self.memory = to_memory(self.generation)
             self.open_doors(self.generation)
             self.catch_signals()
@@ -131,6 +134,7 @@ class Supervisor:
             if fd >= 0:
                 os.close(fd)
         self.counters = self.memory = -1
+        self.limits.close()
 
     # Workers
 
@@ -144,11 +148,11 @@ class Supervisor:
         listeners = tuple(
             sock.fileno() for sock in self.doors.of_slot(slot.index, self.count))
         child = Child(slot, self.take_page(), time.monotonic())
-        child.spawn((self.counters, self.memory, *listeners))
+        child.spawn((self.counters, self.limits.fd, self.memory, *listeners))
         self.children[child.pid] = child
         child.tell(Hello(
             slot=slot.index, generation=self.memory, listeners=listeners,
-            counters=self.counters, page=child.page))
+            counters=self.counters, limits=self.limits.fd, page=child.page))
         child.channel.attach(lambda message: self.on_message(child, message))
         loop = asyncio.get_running_loop()
         child.set_timer(loop.call_later(START_S, self.kill, child))
@@ -160,6 +164,7 @@ class Supervisor:
 
         taken = {child.page for child in self.children.values()}
         page = next(n for n in range(len(taken) + 1) if n not in taken)
+        self.limits.check(page)
         if os.fstat(self.counters).st_size < (page + 1) * PAGE_BYTES:
             os.ftruncate(self.counters, (page + 1) * PAGE_BYTES)
         return page
@@ -227,6 +232,7 @@ class Supervisor:
             if self.successor is not None and pid == self.successor.process.pid:
                 self.successor.process.returncode = os.waitstatus_to_exitcode(status)
             if child is not None:
+                self.limits.reap(child.page)
                 self.on_death(child, child.reaped(status))
 
     def on_death(self, child: Child, returncode: int) -> None:

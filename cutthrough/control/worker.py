@@ -24,12 +24,14 @@ from cutthrough.net.poller import Poller
 from cutthrough.net.resolver import Resolver
 from cutthrough.policy.acl import Acl
 from cutthrough.policy.auth import Authenticator
+from cutthrough.policy.ledger import Ledger
+from cutthrough.policy.limits import Limiter
 from cutthrough.policy.snapshot import Snapshot
 from cutthrough.policy.source import Policy
 from cutthrough.session.admission import recheck
 from cutthrough.session.client import Context, Journal
 from cutthrough.session.counters import Page
-from cutthrough.session.session import Door, close_all, close_idle
+from cutthrough.session.door import Door, close_all, close_idle
 from cutthrough.session.upstreams import Upstreams
 
 log = logging.getLogger("cutthrough")
@@ -51,7 +53,8 @@ RECHECK = 0.5
 class Worker:
     """Serves `listeners` as `config` and `policy` say, of generation `number`.
 
-    `counters` is PAGE_BYTES bytes of writable memory that others may read meanwhile.
+    `counters` is PAGE_BYTES bytes of writable memory that others may read meanwhile,
+    `ledger` its view of the page that all workers share; without it this one is alone.
     """
 
     def __init__(
@@ -63,12 +66,14 @@ class Worker:
         slot: int,
         listeners: Sequence[socket.socket],
         counters: memoryview | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self.generation = Generation(number, config, policy or Policy())
         self.slot = slot
         self._listeners = listeners
         self._bound = [one.getsockname()[:2] for one in listeners]
         self._counters = counters
+        self._ledger = Ledger() if ledger is None else ledger
         self._acceptors: list[Acceptor] = []
         self._log: AccessLog | None = None
         self._running = False
@@ -143,6 +148,12 @@ class Worker:
     def _configure(self, generation: Generation) -> None:
         config = generation.config
         snapshot = self._snapshot(generation)
+        limiter = Limiter(
+            self._ledger,
+            generation.policy,
+            most=config.max_connections_total,
+            most_of_client=config.max_connections_per_client,
+        )
         self.upstreams.configure(
             config.upstream_idle,
             config.upstream_idle_per_origin,
@@ -150,6 +161,7 @@ class Worker:
         )
         self.context.configure(
             snapshot,
+            limiter,
             timeouts={
                 name: getattr(config, name)
                 for name in config.__struct_fields__
@@ -268,6 +280,7 @@ class Worker:
             "copy_blocks": blocks["copy_blocks"],
             "pipes": pipes.stats()["in_use"],
             "timers": self.poller.timers - self.upstreams.idle,
+            "limits": self._ledger.held(),
         }
 
 

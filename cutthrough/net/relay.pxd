@@ -11,6 +11,7 @@ cdef enum Pumped:
     PUMP_STUCK              # the destination takes no more bytes now
     PUMP_AGAIN              # its turn is over, there is more to do
     PUMP_STARVED            # filtered bytes are there, and no block should they get stuck
+    PUMP_PACED              # it may read no more bytes now: see `allowance`
     PUMP_DONE               # all bytes that it was to move have been taken
     PUMP_EOF                # the source ended; all bytes before that have been taken
     PUMP_SOURCE_FAILED      # `error` has the errno
@@ -29,6 +30,7 @@ cdef struct Pump:
     Pipe *pipe              # the same, in the kernel
     int64_t left            # bytes still to be read; < 0: until EOF
     uint64_t moved          # bytes that the sink has taken
+    int64_t allowance       # bytes that it may still read; INT64_MAX: as good as all
     filter_t filter
     void *context           # of the filter
     int error
@@ -37,7 +39,7 @@ cdef struct Pump:
     bint may_splice
     bint spliced            # it has, at least once
 
-# Ready to move `left` bytes. Resets everything but may_splice.
+# Ready to move `left` bytes. Resets everything but may_splice and allowance.
 cdef void start_pump(Pump *pump, Socket *source, Socket *sink, int64_t left) noexcept nogil
 # Moves what can be moved without waiting, for one turn at most.
 cdef Pumped run_pump(Pump *pump) noexcept nogil

@@ -13,11 +13,13 @@ splice is two calls as well and each costs more.
 The sink's pace is the source's: nothing is read while bytes are held, so a direction
 never holds more than one block or one pipe. Where the bound of all blocks is reached,
 bytes stay in the source's socket until the sink has taken them: slower, and nobody is cut.
+Who wants it slower than the sink gives it an allowance, and more of it in time.
 
 End of stream is passed on as shutdown(SHUT_WR), after everything that came before it
 (R36); the other direction goes on.
 """
 
+from libc.stdint cimport INT64_MAX, int64_t
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
@@ -54,6 +56,9 @@ cdef Pumped run_pump(Pump *p) noexcept nogil:
             return PUMP_DRY
         if not p.sink.ready & CAN_WRITE:
             return PUMP_STUCK
+        if p.allowance <= 0:
+            give_pipe(&p.pipe)
+            return PUMP_PACED
         if turn <= 0:
             return PUMP_AGAIN
         n = splice_once(p) if p.bulk >= BULK else copy_once(p)
@@ -62,10 +67,17 @@ cdef Pumped run_pump(Pump *p) noexcept nogil:
         turn -= n
 
 
+cdef inline size_t wanted(const Pump *p, int64_t most) noexcept nogil:
+    """The most bytes that one read may bring."""
+    if p.allowance < most:
+        most = p.allowance
+    return <size_t>(most if p.left < 0 or p.left > most else p.left)
+
+
 cdef int64_t copy_once(Pump *p) noexcept nogil:
     """One read and one write. Bytes read, or minus the Pumped that ends the pump."""
     cdef char *data = scratch()
-    cdef size_t want = COPY_BYTES if p.left < 0 or p.left > COPY_BYTES else <size_t>p.left
+    cdef size_t want = wanted(p, COPY_BYTES)
     cdef ssize_t n
     cdef int64_t used
     if not has_room():
@@ -113,6 +125,7 @@ cdef int64_t copy_unread(Pump *p, char *data, size_t want) noexcept nogil:
         p.error = <int>-sent
         return -PUMP_SINK_FAILED
     p.moved += sent
+    p.allowance -= sent
     if p.left > 0:
         p.left -= sent
     n = sent
@@ -137,12 +150,12 @@ cdef int64_t splice_once(Pump *p) noexcept nogil:
         if p.pipe == NULL:              # none to be had: copy, ask again later (R35)
             p.bulk = 0
             return 0
-    n = splice(p.source.fd, NULL, p.pipe.write_fd, NULL,
-               p.pipe.size if p.left < 0 or p.left > p.pipe.size else <size_t>p.left,
+    n = splice(p.source.fd, NULL, p.pipe.write_fd, NULL, wanted(p, p.pipe.size),
                SPLICE_F_MOVE | SPLICE_F_NONBLOCK)
     if n > 0:
         p.spliced = True
         p.pipe.held = <unsigned int>n
+        p.allowance -= n
         if p.left > 0:
             p.left -= n
         p.bulk = p.bulk + 1 if n < SMALL_SPLICE else BULK
@@ -194,6 +207,7 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
     cdef ssize_t sent = 0
     cdef Block *block
     p.error = 0
+    p.allowance -= n + m
     if not is_holding(p) and p.sink.ready & CAN_WRITE:
         sent = try_send2(p.sink, a, n, b, m) if n else try_send(p.sink, b, m)
         if sent < 0:
@@ -245,8 +259,10 @@ cdef bint is_holding(const Pump *p) noexcept nogil:
 
 cdef void start_pump(Pump *p, Socket *source, Socket *sink, int64_t left) noexcept nogil:
     cdef bint may_splice = p.may_splice
+    cdef int64_t allowance = p.allowance
     memset(p, 0, sizeof(Pump))
     p.may_splice = may_splice
+    p.allowance = allowance
     p.source = source
     p.sink = sink
     p.left = left
@@ -285,8 +301,8 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
     return RELAY_HALF_CLOSED if r.up_shut or r.down_shut else RELAY_OPEN
 
 
-PUMPED = ("dry", "stuck", "again", "starved", "done", "eof", "source failed", "sink failed",
-          "refused", "no room")
+PUMPED = ("dry", "stuck", "again", "starved", "paced", "done", "eof", "source failed",
+          "sink failed", "refused", "no room")
 
 
 cdef class OneWay:
@@ -295,10 +311,12 @@ cdef class OneWay:
     cdef Pump pump
     cdef Socket source, sink
 
-    def __init__(self, int source, int sink, int64_t left=-1, bint may_splice=True):
+    def __init__(self, int source, int sink, int64_t left=-1, bint may_splice=True,
+                 int64_t allowance=INT64_MAX):
         self.source = Socket(source, 0)
         self.sink = Socket(sink, 0)
         self.pump.may_splice = may_splice
+        self.pump.allowance = allowance
         start_pump(&self.pump, &self.source, &self.sink, left)
 
     def run(self, bint readable=True, bint writable=True):
@@ -325,6 +343,14 @@ cdef class OneWay:
     @property
     def error(self):
         return self.pump.error
+
+    @property
+    def allowance(self):
+        return self.pump.allowance
+
+    @allowance.setter
+    def allowance(self, int64_t n):
+        self.pump.allowance = n
 
     @property
     def held(self):

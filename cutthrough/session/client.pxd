@@ -7,6 +7,7 @@ from cutthrough.net.inet cimport Address
 from cutthrough.net.poller cimport Poller
 from cutthrough.net.relay cimport Pump, Relay
 from cutthrough.policy.auth cimport Account
+from cutthrough.policy.limits cimport Limiter, Terms, Usage
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.policy.verdicts cimport Decision
 from cutthrough.session.counters cimport Counters, Page
@@ -25,6 +26,7 @@ cdef class Context:
     cdef Poller poller
     cdef Upstreams upstreams
     cdef Snapshot snapshot
+    cdef Limiter limiter
     cdef Journal journal
     cdef Page page
     cdef Counters *counters
@@ -101,6 +103,7 @@ cdef class Client(StreamOwner):
     cdef uint8_t interim                # 1xx heads seen
     cdef uint16_t port
     cdef uint16_t status                # sent to the client; 0: none yet
+    cdef uint32_t retry_s               # for Retry-After; 0: as the reply's constant says
     cdef Account account                # None: not authenticated
     cdef bytes user                     # its name, as logs have it
     cdef bytes credentials              # a field's value, until somebody verifies it
@@ -111,6 +114,10 @@ cdef class Client(StreamOwner):
     cdef uint32_t path_at, path_len     # in it
     cdef Block *input                   # bytes of the client that nobody has taken yet
     cdef uint32_t input_seen            # of these, parsed before as an unfinished head
+
+    # what it takes of what is limited; see usage
+    cdef Usage usage
+    cdef Terms terms                    # of this request's user; None: no limits
 
     # the way to the origin
     cdef Connector connector

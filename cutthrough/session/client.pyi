@@ -3,6 +3,7 @@ from typing import Any
 
 from cutthrough.net.poller import Poller
 from cutthrough.net.resolver import Resolver
+from cutthrough.policy.limits import Limiter
 from cutthrough.policy.snapshot import Snapshot
 from cutthrough.session.counters import Page
 from cutthrough.session.upstreams import Upstreams
@@ -27,6 +28,7 @@ class Context:
     def configure(
         self,
         snapshot: Snapshot,
+        limiter: Limiter,
         *,
         timeouts: Mapping[str, float],
         lifetime: float,

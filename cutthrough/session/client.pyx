@@ -30,7 +30,7 @@ from cutthrough.session.state cimport (
 from cutthrough.session.state import TABLE
 from cutthrough.wire.date cimport build_date
 from cutthrough.wire.http1 cimport HeadLimits, M_CONNECT, M_HEAD
-from cutthrough.wire.reply cimport reply_for
+from cutthrough.wire.reply cimport reply_with_retry
 from cutthrough.wire.target cimport parse_authority
 
 log = logging.getLogger("cutthrough")
@@ -73,13 +73,15 @@ cdef class Context:
         memcpy(self.pseudonym, <char *>text, len(text))
         self.pseudonym_len = len(text)
 
-    def configure(self, Snapshot snapshot, *, timeouts, lifetime, max_line, max_head,
-                  max_fields, max_body, max_connections, splice, min_rate, min_rate_grace):
+    def configure(self, Snapshot snapshot, Limiter limiter, *, timeouts, lifetime, max_line,
+                  max_head, max_fields, max_body, max_connections, splice, min_rate,
+                  min_rate_grace):
         """Takes over what a reload may change; a request keeps the snapshot it has.
 
         `timeouts`: seconds by the names in the table of states. Deadlines that are
         running stay until something moves."""
         self.snapshot = snapshot
+        self.limiter = limiter
         for number, row in enumerate(TABLE):
             self.timeout_ms[number] = int(timeouts.get(row.timeout, 0) * 1000)
         self.lifetime_ms = int(lifetime * 1000)
@@ -210,7 +212,8 @@ cdef class Client:
         cdef const char *reply
         if self.status != 0 or status_of(outcome) == 0:
             return self.abort(outcome, self.status != 0)
-        reply = reply_for(outcome, close, self.method != M_HEAD, known, &n)
+        reply = reply_with_retry(
+            outcome, close, self.method != M_HEAD, known, self.retry_s, &n)
         if reply == NULL:
             return self.abort(outcome, False)
         self.status = <unsigned short>status_of(outcome)
@@ -304,6 +307,7 @@ cdef class Client:
             return 0
         self.close_origin(False)
         self._clear_request()
+        context.limiter.leave(&self.usage, self.poller.now_us)
         give_block(&self.input)
         context.counters.states[self.state] -= 1
         context.counters.states[CLOSED] += 1
@@ -335,6 +339,11 @@ cdef class Client:
         return context.journal.write(self, outcome)
 
     cdef int _clear_request(self) except -1:
+        self.context.limiter.end_request(
+            &self.usage, self.terms, &self.relay.up.allowance, &self.relay.down.allowance,
+            self.poller.now_us)
+        self.terms = None
+        self.retry_s = 0
         stop_pump(&self.relay.up)
         stop_pump(&self.relay.down)
         self.relay.up.moved = self.relay.down.moved = 0

@@ -14,18 +14,19 @@ from cutthrough.net.buffers cimport (
     COPY_BYTES, HEAD_BLOCK, Block, bytes_of, give_block, head_scratch, keep_bytes, scratch)
 from cutthrough.net.linux cimport EAGAIN
 from cutthrough.net.relay cimport (
-    PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_REFUSED, PUMP_SINK_FAILED,
+    PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_PACED, PUMP_REFUSED, PUMP_SINK_FAILED,
     PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, Pump, Pumped, feed, is_holding, push,
     run_pump, start_pump, stop_pump)
 from cutthrough.net.sysio cimport CAN_READ, clock_us, try_recv
 from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_RESPONSE, BAD_RESPONSE_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED,
-    CLIENT_RESET, ORIGIN_CLOSED, ORIGIN_RESET, OVERLOADED, RESPONSE_TRUNCATED,
-    UPGRADE_FAILED)
+    CLIENT_RESET, OK, ORIGIN_CLOSED, ORIGIN_RESET, OVERLOADED, QUOTA_EXCEEDED,
+    RESPONSE_TRUNCATED, UPGRADE_FAILED)
 from cutthrough.session.client cimport Client, Scan
 from cutthrough.session.pace cimport NOBODY, READER, SENDER, TAKER, wait_for
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.tunnel cimport start_tunnel
+from cutthrough.session.usage cimport admit_tunnel, after_turn, before_turn
 from cutthrough.wire.framing cimport (
     BODY_CHUNKED, BODY_LENGTH, BODY_NONE, BODY_UNTIL_CLOSE, Framing,
     read_response_framing, scan_chunks, start_chunks)
@@ -106,7 +107,11 @@ cdef int pump_up(Client c) except -1:
     cdef Pumped how
     if up.sink == NULL:
         return 0                            # the origin stopped taking: see on_sink_failed
+    if c.usage.is_metered and not before_turn(c):
+        return c.refuse(QUOTA_EXCEEDED)
     how = run_pump(up)
+    if c.usage.is_metered:
+        after_turn(c)
     if how == PUMP_DONE:
         if c.up_open:
             c.up_open = False
@@ -134,7 +139,7 @@ cdef int pump_up(Client c) except -1:
         c.poller.call_when_room(c)
     if how == PUMP_STUCK:
         whom = TAKER
-    elif c.awaits_100 and up.moved <= c.head.end:
+    elif how == PUMP_PACED or (c.awaits_100 and up.moved <= c.head.end):
         whom = NOBODY                       # who was told to wait owes nothing yet
     # Once the response has begun the two sides may be talking: no pace is owed then
     if (c.state == REQUEST and wait_for(c, whom)) or (
@@ -284,7 +289,12 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
 cdef int pump_down(Client c) except -1:
     cdef Pump *down = &c.relay.down
     cdef uint64_t before = down.moved
-    cdef Pumped how = run_pump(down)
+    cdef Pumped how
+    if c.usage.is_metered and not before_turn(c):
+        return c.refuse(QUOTA_EXCEEDED)
+    how = run_pump(down)
+    if c.usage.is_metered:
+        after_turn(c)
     if how == PUMP_DONE or (how == PUMP_EOF and c.until_close):
         if c.down_scan.surplus != NULL or c.down_scan.no_room:
             c.origin_persistent = False
@@ -314,6 +324,7 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
     cdef HeadLimits limits = HeadLimits(HEAD_BLOCK, HEAD_BLOCK, MAX_FIELDS)
     cdef char token[64]
     cdef size_t token_len = 0
+    cdef int outcome
     cdef const char *value
     cdef size_t i
     if c.has_upgrade and head.count[F_UPGRADE] == 1:
@@ -329,6 +340,9 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
         return c.refuse(UPGRADE_FAILED)
     if is_holding(&c.relay.up):
         return c.refuse(BAD_RESPONSE)       # an answer to a head that is not yet sent
+    outcome = admit_tunnel(c)
+    if outcome != OK:
+        return c.refuse(outcome)
     c.status = 101
     if not pass_head(c, data, False, False, True):
         return 0

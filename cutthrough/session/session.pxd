@@ -1,7 +1,6 @@
 """A session decides: may this request pass, and which way."""
 
-from cutthrough.net.acceptor cimport Sink
-from cutthrough.session.client cimport Client, Context
+from cutthrough.session.client cimport Client
 
 cdef class Session(Client):
     cdef int read_head(self) except -1
@@ -12,10 +11,8 @@ cdef class Session(Client):
     cdef int decide(self) except -1
     # It may: on the way to the origin, unless somebody has to be asked first.
     cdef int proceed(self) except -1
+    cdef int set_out(self) except -1        # every answer was yes: charged, and routed
     cdef int prepare(self, const char *data) except -1
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1
     cdef int set_destination(self) except -1
     cdef int dial_all(self, answer) except -1
-
-cdef class Door(Sink):
-    cdef Context context

@@ -11,14 +11,13 @@ from functools import partial
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 from cutthrough.net cimport linux
-from cutthrough.net.acceptor cimport Sink
 from cutthrough.net.buffers cimport (
     COPY_BYTES, HEAD_BLOCK, Block, bytes_of, give_block, scratch, take_block)
 from cutthrough.net.connector cimport Stream, dial
 from cutthrough.net.inet cimport Address, Addresses, one_address, parse_address
 from cutthrough.net.relay cimport is_holding
 from cutthrough.net.sysio cimport (
-    BROKEN, CAN_READ, CAN_WRITE, clock_us, sys_close, try_recv)
+    BROKEN, CAN_READ, CAN_WRITE, clock_us, try_recv)
 from cutthrough.outcome cimport (
     BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, DESTINATION_DENIED, DNS_NOT_FOUND,
     INTERNAL_ERROR, LIFETIME, LOOP_DETECTED, NO_ORIGIN, OK, OVERLOADED, RESPONSE_TIMEOUT,
@@ -26,7 +25,7 @@ from cutthrough.outcome cimport (
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.admission cimport (
     ask_hook, judge_address, judge_request, must_ask, take_decision)
-from cutthrough.session.client cimport Client, Context
+from cutthrough.session.client cimport Client
 from cutthrough.session.failures cimport outcome_of_errno, relieve
 from cutthrough.session.forward cimport expect_body, on_client, on_origin, send_request
 from cutthrough.session.identity cimport ask_verifier, identify, take_answer
@@ -35,6 +34,7 @@ from cutthrough.session.state cimport (
     AUTH, DECIDE, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, RESOLVE, TUNNEL,
     outcome_at_deadline)
 from cutthrough.session.tunnel cimport run_tunnel, start_tunnel
+from cutthrough.session.usage cimport admit_user
 from cutthrough.wire.framing cimport (
     BODY_NONE, Framing, read_request_framing)
 from cutthrough.wire.http1 cimport (
@@ -42,11 +42,6 @@ from cutthrough.wire.http1 cimport (
     M_POST, Field, Head, equals_lower, has_token, parse_request)
 from cutthrough.wire.rewrite cimport answer_as_last, build_request_head
 from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
-
-cdef enum:
-    # Callers beyond max_connections that are told so, at once: each lingers for a while and
-    # holds a descriptor, and RESERVED_FDS leaves 256. The next ones are reset.
-    MOST_REFUSED = 64
 
 cdef const char *ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
@@ -79,6 +74,9 @@ cdef class Session(Client):
         if self.state == TUNNEL or self.state == HALF_CLOSED:
             return run_tunnel(self)
         return on_origin(self)
+
+    cdef int on_stream_deadline(self, Stream stream) except -1:
+        return self.on_stream(stream)       # a relay that was paced: see usage
 
     cdef int on_deadline(self) except -1:
         cdef int outcome = outcome_at_deadline(self.state)
@@ -211,7 +209,11 @@ cdef class Session(Client):
             return ask_hook(self, self.on_decided)
         if self.decision is not None and not self.decision.allow:
             return self.refuse(DESTINATION_DENIED)
-        return self.route(False)
+        return self.set_out()
+
+    cdef int set_out(self) except -1:
+        cdef int outcome = admit_user(self)
+        return self.refuse(outcome) if outcome else self.route(False)
 
     def on_decided(self, request_id, decision):
         """The hook's answer: a Decision, or None where it has none."""
@@ -224,7 +226,7 @@ cdef class Session(Client):
             if outcome != OK:
                 self.refuse(outcome)
             else:
-                self.route(False)
+                self.set_out()
         except BaseException:
             self.poller.contain(self)
 
@@ -370,80 +372,3 @@ cdef bint marks_connection(const Head *head, const char *data) noexcept nogil:
     return (field.value_len >= 4 and equals_lower(value, b"ntlm", 4)) or (
         field.value_len >= 9 and equals_lower(value, b"negotiate", 9)) or (
         head.count[F_AUTHORIZATION] > 1)
-
-
-cdef class Door(Sink):
-    """Makes a session of each accepted connection."""
-
-    def __init__(self, Context context):
-        self.context = context
-
-    cdef int on_accept(self, int fd, const Address *client) except -1:
-        cdef Context context = self.context
-        cdef Session session = Session.__new__(Session)
-        session.sock.fd = fd
-        session.sock.ready = CAN_WRITE
-        session.context = context
-        session.address = client[0]
-        try:
-            context.poller.add(session)
-        except OSError:                     # no memory, or no watch left for this user
-            sys_close(&session.sock)
-            context.counters.refused += 1
-            return 0
-        context.counters.accepted += 1
-        context.counters.live += 1
-        context.counters.states[HEAD] += 1
-        session.older = context.newest
-        if context.newest is not None:
-            context.newest.newer = session
-        context.newest = session
-        if context.counters.live > context.most_clients:
-            context.counters.refused += 1
-            session.begin()
-            if context.counters.live > context.most_clients + MOST_REFUSED:
-                return session.abort(OVERLOADED, True)
-            return session.refuse(OVERLOADED)
-        return session.extend()
-
-    cdef int shed(self) except -1:
-        return self.context.shed()
-
-
-def close_idle(Context context, double grace=0.0):
-    """Closes the connections between two requests that have been so for `grace` seconds.
-    Returns how many.
-
-    A client whose next request is on its way sees a reset; the grace is for that one to
-    arrive, and to be told that it is the last (nginx: keepalive_min_timeout)."""
-    cdef int64_t before_ms = context.poller.time_ms() - <int64_t>(grace * 1000)
-    cdef Client client = context.newest
-    cdef Client older
-    count = 0
-    while client is not None:
-        older = client.older
-        if (client.state == IDLE or (client.state == HEAD and client.input == NULL)) and (
-                client.timer.deadline_ms - context.timeout_ms[client.state] <= before_ms):
-            client.close_idle()
-            count += 1
-        client = older
-    return count
-
-
-def close_all(Context context, str label):
-    """Ends every connection with this outcome. Returns how many had a request in hand."""
-    cdef Client client = context.newest
-    cdef Client older
-    cdef int outcome = OUTCOMES[label]
-    count = 0
-    while client is not None:
-        older = client.older
-        if client.state == IDLE or client.state == LINGER or (
-                client.state == HEAD and client.input == NULL):
-            client.close()
-        else:
-            count += 1
-            client.refuse(outcome)
-            client.close()
-        client = older
-    return count

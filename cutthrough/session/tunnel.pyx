@@ -14,9 +14,10 @@ from cutthrough.net.relay cimport (
     RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, push, run_relay, start_pump)
 from cutthrough.net.sysio cimport BROKEN
 from cutthrough.outcome cimport (
-    CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED)
+    CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED, QUOTA_EXCEEDED)
 from cutthrough.session.client cimport Client
 from cutthrough.session.state cimport HALF_CLOSED, TUNNEL
+from cutthrough.session.usage cimport after_turn, before_turn
 
 
 cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
@@ -53,7 +54,12 @@ cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
 cdef int run_tunnel(Client c) except -1:
     cdef uint64_t before = c.relay.up.moved + c.relay.down.moved
     cdef bint again
-    cdef Relayed how = run_relay(&c.relay, &again)
+    cdef Relayed how
+    if c.usage.is_metered and not before_turn(c):
+        return c.abort(QUOTA_EXCEEDED, True)
+    how = run_relay(&c.relay, &again)
+    if c.usage.is_metered:
+        after_turn(c)
     if again:
         c.poller.call_again(c)
     if how == RELAY_CLOSED:

@@ -7,6 +7,8 @@ so there is nothing to escape and nothing that could leak.
 
 from http import HTTPStatus
 
+from libc.stdint cimport uint32_t
+from libc.string cimport memcpy
 from cutthrough.outcome import NAMES, TABLE
 from cutthrough.outcome cimport N_OUTCOMES
 
@@ -16,9 +18,11 @@ _CHALLENGE = 'Basic realm="cutthrough", charset="UTF-8"'
 # method on; these are the registered ones that somebody may ask for, and not TRACE, which
 # nobody gets answered here.
 _ALLOW = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT"
-# By status. Overload and drain last seconds: longer would keep clients away for nothing.
-# Of a back-off the client is told the longest: how far it has come is not in a constant.
-_RETRY_S = {503: 1, 429: 60}
+# Overload and drain last seconds, and so does waiting for one of one's own connections to
+# end; longer would keep clients away for nothing. Rates and quotas know better. Of a
+# back-off the client is told the longest: how far it has come is not in a constant.
+_RETRY_S = {"auth_throttled": 60}
+_SHORT_RETRY_S = 1
 
 # One reply for each outcome and each combination of the flags, at this index.
 cdef enum:
@@ -26,9 +30,13 @@ cdef enum:
     BODY = 2
     KNOWN_USER = 4
     N_VARIANTS = 8
+    MOST_REPLY = 1024
+    RETRY_DIGITS = 10       # of a uint32_t
 
 cdef const char *texts[N_OUTCOMES][N_VARIANTS]
 cdef size_t lengths[N_OUTCOMES][N_VARIANTS]
+cdef size_t retry_at[N_OUTCOMES][N_VARIANTS]    # of Retry-After's digits; 0: none
+cdef char with_retry[MOST_REPLY]
 
 
 cdef const char *reply_for(int outcome, bint close, bint body, bint known_user,
@@ -40,6 +48,31 @@ cdef const char *reply_for(int outcome, bint close, bint body, bint known_user,
         return NULL
     length[0] = lengths[outcome][variant]
     return texts[outcome][variant]
+
+
+cdef const char *reply_with_retry(int outcome, bint close, bint body, bint known_user,
+                                  uint32_t retry_s, size_t *length) noexcept nogil:
+    cdef int variant = ((CLOSE if close else 0) | (BODY if body else 0)
+                        | (KNOWN_USER if known_user else 0))
+    cdef const char *text = reply_for(outcome, close, body, known_user, length)
+    cdef char digits[RETRY_DIGITS]
+    cdef int at = RETRY_DIGITS
+    cdef size_t before, after
+    if text == NULL or retry_s == 0 or retry_at[outcome][variant] == 0:
+        return text
+    while retry_s:
+        at -= 1
+        digits[at] = <char>(48 + retry_s % 10)
+        retry_s //= 10
+    before = after = retry_at[outcome][variant]
+    while 48 <= text[after] <= 57:
+        after += 1
+    memcpy(with_retry, text, before)
+    memcpy(with_retry + before, digits + at, RETRY_DIGITS - at)
+    before += RETRY_DIGITS - at
+    memcpy(with_retry + before, text + after, length[0] - after)
+    length[0] = before + length[0] - after
+    return with_retry
 
 
 def _build(row, close, body, known_user):
@@ -62,8 +95,8 @@ def _build(row, close, body, known_user):
         lines.append(f"Proxy-Authenticate: {_CHALLENGE}")
     if row.status in (200, 405):
         lines.append(f"Allow: {_ALLOW}")
-    if row.status in _RETRY_S:
-        lines.append(f"Retry-After: {_RETRY_S[row.status]}")
+    if row.status in (429, 503):
+        lines.append(f"Retry-After: {_RETRY_S.get(row.label, _SHORT_RETRY_S)}")
     if close:
         lines.append("Connection: close")
     return ("\r\n".join(lines) + "\r\n\r\n" + (content if body else "")).encode("ascii")
@@ -77,15 +110,21 @@ for number in range(<int>N_OUTCOMES):
     for variant in range(N_VARIANTS):
         texts[number][variant] = NULL
         lengths[number][variant] = 0
+        retry_at[number][variant] = 0
         if TABLE[number].status:
             _replies[number, variant] = _build(
                 TABLE[number], variant & CLOSE, variant & BODY, variant & KNOWN_USER)
             texts[number][variant] = _replies[number, variant]
             lengths[number][variant] = len(_replies[number, variant])
+            assert lengths[number][variant] + RETRY_DIGITS <= MOST_REPLY
+            if b"Retry-After: " in _replies[number, variant]:
+                retry_at[number][variant] = (
+                    _replies[number, variant].index(b"Retry-After: ") + 13)
 
 
-def render(label, close=True, body=True, known_user=False):
+def render(label, close=True, body=True, known_user=False, retry_s=0):
     """Returns the reply for the outcome of this label, b"" if none is made."""
     cdef size_t length
-    cdef const char *text = reply_for(NAMES[label], close, body, known_user, &length)
+    cdef const char *text = reply_with_retry(
+        NAMES[label], close, body, known_user, retry_s, &length)
     return text[:length] if text != NULL else b""

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import cutthrough
+from cutthrough.policy.source import Limits, Policy
 from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.origin import OK, Origin, answer, echo, stall
 from tests.support.stream import Closed
@@ -178,6 +179,26 @@ def loop_name(request):
     return request.param
 
 
+# Everything is limited, at more than a journey would meet: what it takes is given back.
+LIMITED = Policy(
+    limits={
+        "default": Limits(
+            connections=100, tunnels=100, requests_per_second=1e6,
+            bytes_per_second=1 << 28, tunnel_bytes_per_second=1 << 27,
+            bytes_per_day=1 << 40,
+        )
+    }
+)
+
+
+@pytest.fixture(params=[None, LIMITED], ids=["unlimited", "limited"])
+def more(request):
+    if request.param is None:
+        return {}
+    return {"policy": LIMITED, "max_connections_total": 100,
+            "max_connections_per_client": 100}
+
+
 @pytest.fixture
 def open_fds():
     return lambda: len(os.listdir("/proc/self/fd"))
@@ -186,11 +207,11 @@ def open_fds():
 @pytest.mark.parametrize(
     ("journey", "script"), JOURNEYS, ids=[j.__name__ for j, _ in JOURNEYS]
 )
-def test_nothing_is_left_after(loop_name, journey, script):
+def test_nothing_is_left_after(loop_name, journey, script, more):
     """While the proxy runs, once its client and its origin have gone."""
 
     async def main() -> None:
-        options = {"upstream_idle_timeout": "100ms", "access_log": "off"}
+        options = {"upstream_idle_timeout": "100ms", "access_log": "off", **more}
         async with cutthrough.serve(user=USER, password=PASSWORD, **options) as proxy:
             with Origin(script) as origin:
                 for _ in range(3):
@@ -209,14 +230,17 @@ def travel(port: int, journey, origin: Origin) -> None:
 @pytest.mark.parametrize(
     ("journey", "script"), JOURNEYS, ids=[j.__name__ for j, _ in JOURNEYS]
 )
-def test_nothing_is_left_when_it_is_stopped_meanwhile(loop_name, journey, script):
+def test_nothing_is_left_when_it_is_stopped_meanwhile(
+    loop_name, journey, script, more
+):
     """The proxy is closed under its clients: their ends are theirs, ours are gone."""
 
     async def main() -> None:
         with contextlib.ExitStack() as stack:
             origin = stack.enter_context(Origin(script))
             async with cutthrough.serve(
-                user=USER, password=PASSWORD, access_log="off", drain_timeout="50ms"
+                user=USER, password=PASSWORD, access_log="off",
+                drain_timeout="50ms", **more,
             ) as proxy:
                 client = stack.enter_context(Client(proxy.port))
                 rides = [

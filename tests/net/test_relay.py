@@ -392,3 +392,34 @@ def test_without_a_block_to_be_had_a_reset_is_told(make_way, no_block):
     way.client.close()
     assert way.pump.run() == "source failed"
     assert os.strerror(way.pump.error) == "Connection reset by peer"
+
+
+@pytest.mark.parametrize("splice", [True, False])
+def test_no_more_is_read_than_the_allowance(make_way, splice):
+    way = make_way(splice=splice)
+    way.client.sendall(bytes(5 * FULL))
+    for allowance in (1, 1000, FULL, 2 * FULL + 1):
+        way.pump.allowance = allowance
+        before = way.pump.moved
+        while way.pump.run() == "dry":
+            pass                            # loopback has not brought all of it yet
+        assert way.pump.moved - before == allowance
+        assert way.pump.allowance == 0
+        assert way.pump.held == (0, None), "at rest it owns nothing"
+    assert way.pump.run() == "paced"
+
+
+def test_an_end_waits_for_its_turn_behind_the_allowance(make_way):
+    """R36: what has not been read yet comes before the end."""
+    way = make_way()
+    way.client.sendall(b"12345")
+    way.client.shutdown(socket.SHUT_WR)
+    way.pump.allowance = 3
+    while way.pump.run() == "dry":
+        pass
+    assert way.pump.run() == "paced"
+    way.pump.allowance = 10
+    while way.pump.run() == "dry":
+        pass
+    assert way.pump.run() == "eof"
+    assert way.origin.recv(10) == b"12345"

@@ -75,8 +75,9 @@ def test_details_are_for_known_users(row) -> None:
 def test_challenge_stands_in_407_and_retry_after_in_503_and_429(row) -> None:
     fields = fields_of(render(row.label))
     challenge = 'Basic realm="cutthrough", charset="UTF-8"'
+    seconds = "60" if row.label == "auth_throttled" else "1"
     assert fields["Proxy-Authenticate"] == (challenge if row.status == 407 else None)
-    assert fields["Retry-After"] == {503: "1", 429: "60"}.get(row.status)
+    assert fields["Retry-After"] == (seconds if row.status in (429, 503) else None)
     assert fields["Cache-Control"] == "no-store"
 
 
@@ -98,3 +99,16 @@ def test_no_reply_says_what_a_proxy_must_not(row) -> None:
 def test_reply_for_a_label_that_is_none_is_an_error() -> None:
     with pytest.raises(KeyError):
         render("no_such_outcome")
+
+
+@pytest.mark.parametrize("seconds", [1, 9, 10, 86400, 4294967295])
+@each([row for row in WITH_REPLY if row.status in (429, 503)])
+def test_retry_after_can_say_another_time(row, seconds: int) -> None:
+    told = render(row.label, known_user=True, retry_s=seconds)
+    head, mark, rest = render(row.label, known_user=True).partition(b"Retry-After: ")
+    assert told == head + mark + b"%d" % seconds + rest.lstrip(b"0123456789")
+
+
+@each([row for row in WITH_REPLY if row.status not in (429, 503)])
+def test_nothing_else_says_when_to_come_again(row) -> None:
+    assert render(row.label, retry_s=7) == render(row.label)

@@ -1,0 +1,58 @@
+"""Who holds how much of what is limited, exactly, over all workers."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from cutthrough.policy.rows cimport Rows
+
+# How an entry was answered.
+cdef enum Entry:
+    ENTERED = 0
+    OVER_ALL                # all connections together
+    OVER_CLIENT             # of this address
+    OVER_CONNECTIONS        # of this user
+    OVER_TUNNELS
+    OVER_RATE               # requests per second; *retry_s
+    OVER_QUOTA              # bytes of today; *retry_s
+    NO_ROW                  # the table is full: nothing is known, so nothing passes
+
+# What one client connection holds. Zeroed: nothing. Only the functions here write it.
+cdef struct Holding:
+    uint32_t client_row
+    uint32_t user_row       # pinned, and counted among the user's connections
+    uint8_t is_counted      # among all connections
+    uint8_t has_tunnel
+
+# What is asked of a user's row. 0: no limit.
+cdef struct Dues:
+    uint32_t connections
+    uint32_t tunnels
+    double requests_per_second
+    double burst
+    double bytes_per_second
+    double depth            # bytes that the user's bucket holds
+    int64_t bytes_per_day
+
+cdef struct Answer:
+    int64_t granted         # bytes
+    int64_t left_today      # bytes; INT64_MAX: there is no quota
+    int64_t wait_us         # until there is something to grant
+
+cdef class Ledger(Rows):
+    # A connection comes in. An Entry; ENTERED: `holding` says what leave() gives back.
+    cdef Entry enter(self, Holding *holding, uint32_t most, const uint64_t *client,
+                     uint32_t most_of_client) noexcept nogil
+    # A request of this user: its connection, its token, its tunnel. An Entry. The
+    # connection stays the user's until leave(), or until another user's request.
+    cdef Entry charge(self, Holding *holding, const uint64_t *user, const Dues *dues,
+                      bint is_tunnel, int64_t now_us, int64_t now_s,
+                      uint32_t *retry_s) noexcept nogil
+    # The connection turns into a tunnel without a further request (101).
+    cdef Entry charge_tunnel(self, Holding *holding, const Dues *dues) noexcept nogil
+    # Books `used` bytes, gives back `unused` of those granted before, and asks for `want`.
+    cdef Answer draw(self, Holding *holding, const Dues *dues, int64_t used, int64_t unused,
+                     int64_t want, int64_t now_us, int64_t now_s) noexcept nogil
+    cdef void end_tunnel(self, Holding *holding) noexcept nogil
+    # Idempotent: everything that the connection holds.
+    cdef void leave(self, Holding *holding, int64_t now_us) noexcept nogil
+    # The connection's next request may be another's, who has no limits.
+    cdef void leave_user(self, Holding *holding, int64_t now_us) noexcept nogil
+    cdef void _leave_user(self, Holding *holding, int64_t now_us) noexcept nogil

@@ -1,0 +1,3 @@
+from cutthrough.policy.rows import Rows
+
+class Ledger(Rows): ...

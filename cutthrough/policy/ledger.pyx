@@ -1,0 +1,215 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Who holds how much of what is limited, exactly, over all workers.
+
+The operations on the shared page of `rows`; each is one lock taken and given back. What
+a connection holds it keeps in a Holding, so that everything is given back exactly once
+(R33), and by the connection that took it.
+
+It knows no clock and no socket: its user says what time it is.
+"""
+
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+from cutthrough.policy.rows cimport CONNECTIONS, TUNNELS, Row, Rows, Table
+
+cdef enum:
+    DAY_S = 86400
+    # All draws on a quota together are half of what is left, or this each: so far can
+    # each direction of a tunnel run past it
+    LAST_BYTES = 16384
+
+
+cdef class Ledger(Rows):
+
+    # --- connections and requests ----------------------------------------------------
+
+    cdef Entry enter(self, Holding *holding, uint32_t most, const uint64_t *client,
+                     uint32_t most_of_client) noexcept nogil:
+        cdef Table *table = &self.page.clients
+        cdef uint32_t *held
+        cdef uint32_t number = 0
+        cdef Entry answer = ENTERED
+        self._lock()
+        if most and self._sum(self.all) >= most:
+            answer = OVER_ALL
+        elif most_of_client:
+            number = self._find(table, client)
+            if number == 0:
+                number = self._make(table, client, 0)
+            if number == 0:
+                answer = NO_ROW
+            else:
+                held = self._held(self._row(table, number), CONNECTIONS)
+                if self._sum(held) >= most_of_client:
+                    answer = OVER_CLIENT
+                else:
+                    held[self.slot] += 1
+                    holding.client_row = number
+        if answer == ENTERED and most:
+            self.all[self.slot] += 1
+            holding.is_counted = True
+        self._unlock()
+        return answer
+
+    cdef Entry charge(self, Holding *holding, const uint64_t *user, const Dues *dues,
+                      bint is_tunnel, int64_t now_us, int64_t now_s,
+                      uint32_t *retry_s) noexcept nogil:
+        cdef Table *table = &self.page.users
+        cdef Row *row
+        cdef uint32_t *held
+        cdef uint32_t *tunnels
+        cdef uint32_t number
+        cdef Entry answer = ENTERED
+        self._lock()
+        number = holding.user_row
+        if number:
+            row = self._row(table, number)
+            if row.tag[0] != user[0] or row.tag[1] != user[1]:
+                self._leave_user(holding, now_us)   # another user's request (R23)
+                number = 0
+        if number == 0:
+            number = self._find(table, user)
+            if number == 0:
+                number = self._make(table, user, now_us)
+            if number == 0:
+                self._unlock()
+                return NO_ROW
+            held = self._held(self._row(table, number), CONNECTIONS)
+            if dues.connections and self._sum(held) >= dues.connections:
+                self._unlock()
+                return OVER_CONNECTIONS
+            held[self.slot] += 1
+            holding.user_row = number
+        row = self._row(table, number)
+        tunnels = self._held(row, TUNNELS)
+        if dues.bytes_per_day and day_bytes_of(row, now_s) >= dues.bytes_per_day:
+            answer = OVER_QUOTA
+            retry_s[0] = <uint32_t>(DAY_S - now_s % DAY_S)
+        elif is_tunnel and dues.tunnels and self._sum(tunnels) >= dues.tunnels:
+            answer = OVER_TUNNELS
+        elif dues.requests_per_second > 0 and not take_request(row, dues, now_us, retry_s):
+            answer = OVER_RATE                      # the last question: it takes a token
+        elif is_tunnel:
+            tunnels[self.slot] += 1
+            holding.has_tunnel = True
+        self._unlock()
+        return answer
+
+    cdef Entry charge_tunnel(self, Holding *holding, const Dues *dues) noexcept nogil:
+        cdef uint32_t *tunnels
+        cdef Entry answer = ENTERED
+        if holding.user_row == 0 or holding.has_tunnel:
+            return ENTERED
+        self._lock()
+        tunnels = self._held(self._row(&self.page.users, holding.user_row), TUNNELS)
+        if dues.tunnels and self._sum(tunnels) >= dues.tunnels:
+            answer = OVER_TUNNELS
+        else:
+            tunnels[self.slot] += 1
+            holding.has_tunnel = True
+        self._unlock()
+        return answer
+
+    cdef Answer draw(self, Holding *holding, const Dues *dues, int64_t used, int64_t unused,
+                     int64_t want, int64_t now_us, int64_t now_s) noexcept nogil:
+        cdef Answer answer
+        cdef Row *row
+        cdef double target
+        cdef int64_t lanes
+        answer.granted = want
+        answer.left_today = INT64_MAX
+        answer.wait_us = 0
+        if holding.user_row == 0:
+            return answer
+        self._lock()
+        row = self._row(&self.page.users, holding.user_row)
+        if dues.bytes_per_day:
+            row.day_bytes = day_bytes_of(row, now_s) + used
+            row.full_us = max(row.full_us, now_us + (DAY_S - now_s % DAY_S) * 1000000)
+            answer.left_today = max(0, dues.bytes_per_day - row.day_bytes)
+            lanes = 2 * self._sum(self._held(row, CONNECTIONS))
+            answer.granted = min(want, max(answer.left_today // (2 * lanes), LAST_BYTES))
+        if dues.bytes_per_second > 0:
+            want = answer.granted
+            row.bytes = tokens_of(row.bytes, &row.bytes_us, dues.bytes_per_second,
+                                  dues.depth, now_us) + unused
+            if answer.granted > row.bytes:
+                answer.granted = <int64_t>row.bytes if row.bytes > 0 else 0
+            row.bytes -= answer.granted
+            if answer.granted < want:
+                target = min(<double>want, dues.depth / 4)
+                answer.wait_us = <int64_t>(
+                    (target - row.bytes) / dues.bytes_per_second * 1e6)
+            row.full_us = max(row.full_us, now_us + <int64_t>(
+                (dues.depth - row.bytes) / dues.bytes_per_second * 1e6))
+        self._unlock()
+        return answer
+
+    cdef void end_tunnel(self, Holding *holding) noexcept nogil:
+        if holding.has_tunnel:
+            holding.has_tunnel = False
+            self._lock()
+            self._release(&self.page.users, holding.user_row, TUNNELS, 0)
+            self._unlock()
+
+    cdef void leave(self, Holding *holding, int64_t now_us) noexcept nogil:
+        if not holding.is_counted and holding.client_row == 0 and holding.user_row == 0:
+            return
+        self._lock()
+        self._leave_user(holding, now_us)
+        if holding.client_row:
+            self._release(&self.page.clients, holding.client_row, CONNECTIONS, now_us)
+            holding.client_row = 0
+        if holding.is_counted:
+            holding.is_counted = False
+            if self.all[self.slot] == 0:
+                self.page.underflows += 1
+            else:
+                self.all[self.slot] -= 1
+        self._unlock()
+
+    cdef void leave_user(self, Holding *holding, int64_t now_us) noexcept nogil:
+        if holding.user_row:
+            self._lock()
+            self._leave_user(holding, now_us)
+            self._unlock()
+
+    cdef void _leave_user(self, Holding *holding, int64_t now_us) noexcept nogil:
+        if holding.has_tunnel:
+            holding.has_tunnel = False
+            self._release(&self.page.users, holding.user_row, TUNNELS, 0)
+        if holding.user_row:
+            self._release(&self.page.users, holding.user_row, CONNECTIONS, now_us)
+            holding.user_row = 0
+
+
+cdef inline int64_t day_bytes_of(Row *row, int64_t now_s) noexcept nogil:
+    if row.day != now_s // DAY_S:
+        row.day_bytes = 0
+        row.day = now_s // DAY_S
+    return row.day_bytes
+
+
+cdef inline double tokens_of(double tokens, int64_t *as_of_us, double rate, double depth,
+                             int64_t now_us) noexcept nogil:
+    """A bucket's tokens now. One that was never asked is full. Workers read the clock at
+    the begin of a batch, so the time of one may lie a little before another's."""
+    cdef int64_t passed_us = now_us - as_of_us[0]
+    if as_of_us[0] == 0:
+        tokens = depth
+    if passed_us > 0:
+        tokens += passed_us * rate / 1e6
+        as_of_us[0] = now_us
+    return min(tokens, depth)
+
+
+cdef inline bint take_request(Row *row, const Dues *dues, int64_t now_us,
+                              uint32_t *retry_s) noexcept nogil:
+    cdef double rate = dues.requests_per_second
+    row.requests = tokens_of(row.requests, &row.requests_us, rate, dues.burst, now_us)
+    if row.requests < 1:
+        retry_s[0] = <uint32_t>min((1 - row.requests) / rate + 1, <double>DAY_S)
+        return False
+    row.requests -= 1
+    row.full_us = max(row.full_us,
+                      now_us + <int64_t>((dues.burst - row.requests) / rate * 1e6))
+    return True

@@ -1,0 +1,59 @@
+"""What one user may use, as numbers; and how a relay asks for its bytes."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from cutthrough.policy.ledger cimport Dues, Entry, Holding, Ledger
+
+cdef enum:
+    SETTLE_US = 1000000         # a quota is looked at this often while a relay runs
+
+# One direction of one relay. It is told how many bytes it may read, reads them, and comes
+# back for more.
+cdef struct Lane:
+    int64_t given               # what it was told last
+    int64_t drawn               # of the user's bytes: asked for and not used yet
+    double tokens               # of the tunnel's own rate
+    int64_t tokens_us
+    int64_t wait_us             # until there will be some: it was told 0
+
+# All that one client's connection uses. Zeroed: nothing.
+cdef struct Usage:
+    Holding holding
+    Lane up
+    Lane down
+    int64_t settled_us
+    uint8_t is_metered          # the request in hand has a limit in bytes
+
+# Until midnight UTC, when quotas begin anew.
+cdef uint32_t seconds_left_today() noexcept nogil
+
+cdef class Terms:
+    """One set of limits, ready for use."""
+    cdef Dues dues
+    cdef double tunnel_rate     # bytes per second, each direction
+    cdef double tunnel_depth
+    cdef int64_t quantum        # bytes asked for at a time
+    cdef bint has_bytes
+
+cdef class Limiter:
+    """Which limits apply to whom, and the page on which it is kept count."""
+    cdef readonly Ledger ledger
+    cdef uint32_t most, most_of_client
+    cdef dict by_name, by_user
+    cdef Terms default
+
+    # An Entry, as the ledger's. `data` is the client's address in network order.
+    cdef Entry enter(self, Usage *usage, int family, const uint8_t *data) noexcept
+    # None: no limits. `limits` is a name that goes before the user's own, or None.
+    cdef Terms terms_of(self, bytes user, object limits)
+    # An Entry. ENTERED: the usage is the request's until end_request.
+    cdef Entry charge(self, Usage *usage, Terms terms, bytes user, bint is_tunnel,
+                      int64_t now_us, uint32_t *retry_s) noexcept
+    # What the lane may read now, given what is left of what it was told: a number of
+    # bytes, <= 0: none before lane.wait_us has passed. False: the quota is used up.
+    cdef bint refill(self, Usage *usage, Lane *lane, Terms terms, bint is_tunnel,
+                     int64_t *left, int64_t now_us) noexcept
+    # Books what both lanes used, gives back what they did not. No Terms: nothing to do.
+    cdef void end_request(self, Usage *usage, Terms terms, int64_t *up_left,
+                          int64_t *down_left, int64_t now_us) noexcept
+    # The connection closes. Idempotent (R33).
+    cdef void leave(self, Usage *usage, int64_t now_us) noexcept

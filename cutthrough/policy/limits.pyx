@@ -1,0 +1,231 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What one user may use, as numbers; and how a relay asks for its bytes.
+
+Limits apply by name: those that a rule names, else the user's own, else those of the
+first of the user's groups that has some, else "default", else none.
+
+A rate is a token bucket. The user's lies in the shared page, one for all workers, and is
+drawn from in quanta, so that the lock is taken some 30 times a second and not for each
+read; a tunnel's own is in the lane. A bucket holds an eighth of a second: more would let
+a burst through, less would lose tokens to the timer wheel, which comes up to 64 ms after
+the moment that was asked for. A quota is booked when a quantum has been used, at the end,
+and each second while the relay runs.
+"""
+
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.time cimport time
+from cutthrough.policy.ledger cimport ENTERED, Answer, Entry, Ledger
+from cutthrough.policy.source import PolicyError
+
+cdef enum:
+    # Bytes asked for at a time: a pump's turn is 1 MiB, and a quarter of it is four reads
+    MOST_QUANTUM = 262144
+    # A slower rate than 32 KiB/s comes in pieces of this, each of one segment
+    LEAST_QUANTUM = 1024
+    # An IPv6 host has a /64 to itself (RFC 6177, RFC 8981): one client is one prefix
+    PREFIX_BYTES = 8
+    MOST_COUNT = 0x7fffffff
+
+
+cdef class Terms:
+
+    def __init__(self, limits):
+        """From a policy's Limits."""
+        cdef double slowest
+        self.dues.connections = min(limits.connections, MOST_COUNT)
+        self.dues.tunnels = min(limits.tunnels, MOST_COUNT)
+        self.dues.requests_per_second = limits.requests_per_second
+        self.dues.burst = max(limits.burst or limits.requests_per_second, 1)
+        self.dues.bytes_per_second = limits.bytes_per_second
+        self.dues.bytes_per_day = limits.bytes_per_day
+        self.tunnel_rate = limits.tunnel_bytes_per_second
+        slowest = min(limits.bytes_per_second or INT64_MAX,
+                      limits.tunnel_bytes_per_second or INT64_MAX)
+        self.quantum = <int64_t>min(max(slowest / 32, LEAST_QUANTUM), MOST_QUANTUM)
+        self.dues.depth = max(self.dues.bytes_per_second / 8, 4 * self.quantum)
+        self.tunnel_depth = max(self.tunnel_rate / 8, 4 * self.quantum)
+        self.has_bytes = bool(limits.bytes_per_second or limits.tunnel_bytes_per_second
+                              or limits.bytes_per_day)
+
+
+cdef class Limiter:
+
+    def __init__(self, Ledger ledger=None, policy=None, *, most=0, most_of_client=0):
+        """`policy`: a source.Policy, or None. `most`: connections in all, and of one
+        client address; 0: no limit."""
+        self.ledger = Ledger() if ledger is None else ledger
+        self.most = min(most, MOST_COUNT)
+        self.most_of_client = min(most_of_client, MOST_COUNT)
+        self.by_name = {}
+        self.by_user = {}
+        if policy is not None:
+            self._compile(policy)
+            self.default = self.by_name.get("default")
+
+    def _compile(self, policy):
+        self.by_name = {
+            name: None if is_unlimited(limits) else Terms(limits)
+            for name, limits in policy.limits.items()}
+        chosen = {}
+        for name, user in policy.users.items():
+            for group in user.groups:
+                if group in policy.group_limits:
+                    chosen[name] = policy.group_limits[group]
+                    break
+        chosen.update(policy.user_limits)
+        for name, limits in chosen.items():
+            if limits not in self.by_name:
+                raise PolicyError(policy.source, limits, f"no such limits, for user {name}")
+            self.by_user[name.encode()] = self.by_name[limits]
+
+    cdef Entry enter(self, Usage *usage, int family, const uint8_t *data) noexcept:
+        cdef uint64_t tag[2]
+        if self.most == 0 and self.most_of_client == 0:
+            return ENTERED
+        if self.most_of_client:
+            self.ledger.tag_of(data, 4 if family == 4 else PREFIX_BYTES, tag)
+        return self.ledger.enter(&usage.holding, self.most, tag, self.most_of_client)
+
+    cdef Terms terms_of(self, bytes user, object limits):
+        if limits is not None:
+            return <Terms>self.by_name[limits]
+        return <Terms>self.by_user.get(user, self.default)
+
+    cdef Entry charge(self, Usage *usage, Terms terms, bytes user, bint is_tunnel,
+                      int64_t now_us, uint32_t *retry_s) noexcept:
+        cdef uint64_t tag[2]
+        cdef Entry entry
+        cdef const char *name = user
+        if terms is None:
+            self.ledger.leave_user(&usage.holding, now_us)
+            return ENTERED
+        self.ledger.tag_of(<const unsigned char *>name, len(user), tag)
+        entry = self.ledger.charge(&usage.holding, tag, &terms.dues, is_tunnel, now_us,
+                                   time(NULL), retry_s)
+        usage.is_metered = entry == ENTERED and terms.has_bytes
+        if usage.is_metered:
+            usage.settled_us = now_us
+            start_lane(&usage.up, terms, now_us)
+            start_lane(&usage.down, terms, now_us)
+        return entry
+
+    cdef bint refill(self, Usage *usage, Lane *lane, Terms terms, bint is_tunnel,
+                     int64_t *left, int64_t now_us) noexcept:
+        cdef int64_t used = lane.given - left[0]
+        cdef int64_t may = INT64_MAX
+        cdef int64_t least = terms.quantum // 4     # fewer are not worth a turn
+        cdef Answer answer
+        lane.wait_us = 0
+        if terms.dues.bytes_per_second > 0 or terms.dues.bytes_per_day:
+            lane.drawn -= used
+            answer = self.ledger.draw(&usage.holding, &terms.dues, used, 0,
+                                      max(0, terms.quantum - lane.drawn), now_us, time(NULL))
+            if answer.left_today == 0:
+                lane.given = left[0] = 0
+                return False
+            lane.drawn += answer.granted
+            may = lane.drawn
+            if may < least and answer.wait_us:      # else it is the quota that ends
+                lane.wait_us = answer.wait_us
+                may = 0
+        if terms.tunnel_rate > 0 and is_tunnel:
+            lane.tokens -= used
+            if now_us > lane.tokens_us:
+                lane.tokens += (now_us - lane.tokens_us) * terms.tunnel_rate / 1e6
+                lane.tokens_us = now_us
+            lane.tokens = min(lane.tokens, terms.tunnel_depth)
+            if lane.tokens < least:
+                lane.wait_us = max(lane.wait_us, <int64_t>(
+                    (terms.quantum - lane.tokens) / terms.tunnel_rate * 1e6))
+                may = 0
+            may = min(may, <int64_t>lane.tokens)
+        lane.given = left[0] = max(0, may)
+        return True
+
+    cdef void end_request(self, Usage *usage, Terms terms, int64_t *up_left,
+                          int64_t *down_left, int64_t now_us) noexcept:
+        cdef int64_t used, unused
+        if terms is None:
+            return
+        if usage.is_metered:
+            used = usage.up.given - up_left[0] + usage.down.given - down_left[0]
+            unused = usage.up.drawn + usage.down.drawn - used
+            self.ledger.draw(&usage.holding, &terms.dues, used, unused, 0, now_us, time(NULL))
+            usage.is_metered = False
+            up_left[0] = down_left[0] = INT64_MAX
+        self.ledger.end_tunnel(&usage.holding)
+
+    cdef void leave(self, Usage *usage, int64_t now_us) noexcept:
+        self.ledger.leave(&usage.holding, now_us)
+
+
+cdef inline void start_lane(Lane *lane, Terms terms, int64_t now_us) noexcept nogil:
+    lane.given = lane.drawn = lane.wait_us = 0
+    lane.tokens = terms.tunnel_depth
+    lane.tokens_us = now_us
+
+
+cdef uint32_t seconds_left_today() noexcept nogil:
+    return <uint32_t>(86400 - time(NULL) % 86400)
+
+
+def is_unlimited(limits):
+    return not any(getattr(limits, name) for name in limits.__struct_fields__)
+
+
+cdef class Holder:
+    """One connection's usage, by hand; for tests and tools. Times are in seconds."""
+    cdef Limiter limiter
+    cdef Usage usage
+    cdef Terms terms
+    cdef int64_t up_left, down_left
+    cdef bint is_tunnel
+
+    def __init__(self, Limiter limiter):
+        self.limiter = limiter
+
+    def enter(self, bytes packed):
+        """From this packed address. How it was answered, by name."""
+        return ENTRIES[self.limiter.enter(&self.usage, 4 if len(packed) == 4 else 6, packed)]
+
+    def ask(self, bytes user, bint is_tunnel=False, limits=None, now=1.0):
+        """A request. How it was answered, and after how many seconds to come again."""
+        cdef uint32_t retry_s = 0
+        cdef Entry entry
+        self.end(now)
+        self.terms = self.limiter.terms_of(user, limits)
+        entry = self.limiter.charge(&self.usage, self.terms, user, is_tunnel,
+                                    <int64_t>(now * 1e6), &retry_s)
+        self.is_tunnel = is_tunnel and entry == ENTERED
+        self.up_left = self.down_left = 0
+        return ENTRIES[entry], retry_s
+
+    def move(self, int64_t n, now=1.0):
+        """Bytes that come down: how many of them pass now; None: the quota is used up."""
+        cdef int64_t passed
+        if not self.usage.is_metered:
+            return n
+        if not self.limiter.refill(&self.usage, &self.usage.down, self.terms,
+                                   self.is_tunnel, &self.down_left, <int64_t>(now * 1e6)):
+            return None
+        passed = max(0, min(n, self.down_left))
+        self.down_left -= passed
+        return passed
+
+    def wait(self):
+        """Seconds until more will pass."""
+        return self.usage.down.wait_us / 1e6
+
+    def end(self, now=1.0):
+        """The request is over; the connection stays."""
+        self.limiter.end_request(&self.usage, self.terms, &self.up_left, &self.down_left,
+                                 <int64_t>(now * 1e6))
+        self.terms = None
+
+    def close(self, now=1.0):
+        self.end(now)
+        self.limiter.leave(&self.usage, <int64_t>(now * 1e6))
+
+
+ENTRIES = ("entered", "over all", "over client", "over connections", "over tunnels",
+           "over rate", "over quota", "no row")

@@ -1,0 +1,344 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""One page of memory, shared by all workers: rows with a number for each worker slot.
+
+    header | connections of each slot | clients: chains, rows | users: chains, rows
+
+Everything is read and written under one lock, a robust pthread mutex that lies in the
+page. A row has one number for each worker slot, and its sum is counted anew each time:
+what is not stored cannot be wrong. So when a worker is killed the supervisor clears its
+slot's numbers (`reap`), and all sums are exact again.
+
+A worker killed while it holds the lock leaves it to the next one that asks (EOWNERDEAD).
+Only rows are believed then: chains and free lists are made from them anew. That is why
+rows stay where they are, in chains by number: open addressing would have to move them,
+and half a move cannot be told from a row.
+
+Names never come in, only their keyed hash: 128 bits of SipHash under a key made with
+the page, so nobody can make two names meet, or one chain long.
+"""
+
+import mmap
+import os
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+from cutthrough.policy.auth cimport keyed_hash
+
+cdef extern from "<errno.h>" nogil:
+    int EOWNERDEAD
+
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_mutexattr_t:
+        pass
+    int PTHREAD_PROCESS_SHARED, PTHREAD_MUTEX_ROBUST
+    int pthread_mutexattr_init(pthread_mutexattr_t *)
+    int pthread_mutexattr_setpshared(pthread_mutexattr_t *, int)
+    int pthread_mutexattr_setrobust(pthread_mutexattr_t *, int)
+    int pthread_mutex_init(pthread_mutex_t *, const pthread_mutexattr_t *)
+    int pthread_mutex_lock(pthread_mutex_t *)
+    int pthread_mutex_unlock(pthread_mutex_t *)
+    int pthread_mutex_consistent(pthread_mutex_t *)
+
+cdef extern from *:
+    """
+    /* The processor keeps the order of one process's stores as that process sees it, and
+       the kernel ends it between two instructions: only the compiler must be told. */
+    #define ordered() __asm__ __volatile__("" ::: "memory")
+    """
+    void ordered() noexcept nogil
+
+cdef enum:
+    # Rows of each table: addresses with a connection open, and users seen. Untouched
+    # rows cost address space only
+    CAPACITY = 65536
+    SWEEP_US = 1000000      # a full table is looked through this often at most
+
+MAGIC = 0x6375747468726f01
+
+
+cdef inline uint64_t aligned(uint64_t n) noexcept nogil:
+    return (n + 63) // 64 * 64
+
+
+def page_bytes(int slots, int capacity=CAPACITY):
+    """How long the page for so many workers is."""
+    cdef uint64_t stride = aligned(sizeof(Row) + 4 * N_COLUMNS * slots)
+    return (aligned(sizeof(Header)) + aligned(4 * slots)
+            + 2 * (aligned(4 * capacity) + stride * capacity))
+
+
+cdef class Rows:
+
+    def __init__(self, memory=None, int slot=0):
+        """The view of worker `slot` on `memory`, a mapping that `create` has set up;
+        without one, on a page of its own, for one worker."""
+        cdef unsigned char[::1] view
+        self.memory = create(1) if memory is None else memory
+        view = self.memory
+        self.page = <Header *>&view[0]
+        if (<size_t>view.shape[0] < sizeof(Header) or self.page.magic != <uint64_t>MAGIC
+                or <uint64_t>view.shape[0] < self.page.bytes):
+            raise ValueError("the memory holds no rows")
+        if not 0 <= slot < <int>self.page.slots:
+            raise ValueError(f"slot {slot} of {self.page.slots}")
+        self.slot = slot
+        self.all = <uint32_t *>(<char *>self.page + aligned(sizeof(Header)))
+        self._lock()
+        self.page.seen = max(self.page.seen, <uint32_t>slot + 1)
+        self._unlock()
+
+    cdef void tag_of(self, const unsigned char *name, size_t n, uint64_t *tag) noexcept nogil:
+        keyed_hash(self.page.key, name, n, tag)
+
+    # --- rows --------------------------------------------------------------------------
+
+    cdef Row *_row(self, Table *table, uint32_t number) noexcept nogil:
+        return <Row *>(<char *>self.page + table.rows_at
+                       + <uint64_t>number * self.page.stride)
+
+    cdef uint32_t *_held(self, Row *row, int column) noexcept nogil:
+        return <uint32_t *>(row + 1) + column * self.page.slots
+
+    cdef uint64_t _sum(self, const uint32_t *columns) noexcept nogil:
+        cdef uint64_t total = 0
+        cdef uint32_t i
+        for i in range(self.page.seen):
+            total += columns[i]
+        return total
+
+    cdef bint _is_spent(self, Row *row, int64_t now_us) noexcept nogil:
+        """Nobody holds anything of it, and forgetting it would forgive nothing."""
+        return (row.full_us <= now_us and self._sum(self._held(row, CONNECTIONS)) == 0
+                and self._sum(self._held(row, TUNNELS)) == 0)
+
+    cdef uint32_t *_bucket(self, Table *table, const uint64_t *tag) noexcept nogil:
+        cdef uint32_t *buckets = <uint32_t *>(<char *>self.page + table.buckets_at)
+        return buckets + (tag[0] & (table.capacity - 1))
+
+    cdef uint32_t _find(self, Table *table, const uint64_t *tag) noexcept nogil:
+        cdef uint32_t number = self._bucket(table, tag)[0]
+        cdef Row *row
+        while number:
+            row = self._row(table, number)
+            if row.tag[0] == tag[0] and row.tag[1] == tag[1]:
+                return number
+            number = row.next
+        return 0
+
+    cdef uint32_t _make(self, Table *table, const uint64_t *tag,
+                        int64_t now_us) noexcept nogil:
+        """A new row in its chain; 0: the table is full, which is counted."""
+        cdef uint32_t *bucket = self._bucket(table, tag)
+        cdef uint32_t number
+        cdef Row *row
+        if table.free == 0 and table.fresh >= table.capacity:
+            self._sweep(table, now_us)
+        if table.free:
+            number = table.free
+            table.free = self._row(table, number).next
+        elif table.fresh < table.capacity:
+            number = table.fresh
+            table.fresh += 1
+        else:
+            table.full += 1
+            return 0
+        row = self._row(table, number)
+        memset(row, 0, self.page.stride)
+        row.tag[0] = tag[0]
+        row.tag[1] = tag[1]
+        row.next = bucket[0]
+        ordered()
+        row.is_used = True                  # from here on it is believed
+        ordered()
+        bucket[0] = number
+        table.used += 1
+        return number
+
+    cdef void _drop(self, Table *table, uint32_t number) noexcept nogil:
+        cdef Row *row = self._row(table, number)
+        cdef uint32_t *link = self._bucket(table, row.tag)
+        while link[0] != number:
+            link = &self._row(table, link[0]).next
+        link[0] = row.next
+        ordered()
+        row.is_used = False
+        ordered()
+        row.next = table.free
+        table.free = number
+        table.used -= 1
+
+    cdef void _release(self, Table *table, uint32_t number, int column,
+                       int64_t now_us) noexcept nogil:
+        cdef Row *row = self._row(table, number)
+        cdef uint32_t *held = self._held(row, column) + self.slot
+        if held[0] == 0:
+            self.page.underflows += 1
+            return
+        held[0] -= 1
+        if self._is_spent(row, now_us):
+            self._drop(table, number)
+
+    cdef void _sweep(self, Table *table, int64_t now_us) noexcept nogil:
+        """Forgets the users who hold nothing and whose allowances are full again."""
+        cdef uint32_t number
+        cdef Row *row
+        if now_us - table.swept_us < SWEEP_US:
+            return
+        table.swept_us = now_us
+        for number in range(1, table.fresh):
+            row = self._row(table, number)
+            if row.is_used and self._is_spent(row, now_us):
+                self._drop(table, number)
+
+    # --- the lock ----------------------------------------------------------------------
+
+    cdef void _lock(self) noexcept nogil:
+        if pthread_mutex_lock(&self.page.lock) == EOWNERDEAD:
+            self._repair(&self.page.clients)
+            self._repair(&self.page.users)
+            self.page.repairs += 1
+            pthread_mutex_consistent(&self.page.lock)
+
+    cdef void _unlock(self) noexcept nogil:
+        pthread_mutex_unlock(&self.page.lock)
+
+    cdef void _repair(self, Table *table) noexcept nogil:
+        cdef uint32_t number
+        cdef uint32_t *bucket
+        cdef Row *row
+        memset(<char *>self.page + table.buckets_at, 0, 4 * <size_t>table.capacity)
+        table.free = table.used = 0
+        for number in range(1, table.fresh):
+            row = self._row(table, number)
+            if row.is_used:
+                bucket = self._bucket(table, row.tag)
+                row.next = bucket[0]
+                bucket[0] = number
+                table.used += 1
+            else:
+                row.next = table.free
+                table.free = number
+
+    # --- for the supervisor, and for people ----------------------------------------------
+
+    def reap(self, uint32_t slot):
+        """The worker of this slot is gone: what it held is given back."""
+        if slot >= self.page.slots:
+            raise ValueError(f"slot {slot} of {self.page.slots}")
+        self._lock()
+        self.all[slot] = 0
+        self._clear(&self.page.clients, slot)
+        self._clear(&self.page.users, slot)
+        self._unlock()
+
+    cdef void _clear(self, Table *table, uint32_t slot) noexcept nogil:
+        cdef uint32_t number
+        cdef Row *row
+        for number in range(1, table.fresh):
+            row = self._row(table, number)
+            if row.is_used:
+                self._held(row, CONNECTIONS)[slot] = 0
+                self._held(row, TUNNELS)[slot] = 0
+                if self._is_spent(row, 0):
+                    self._drop(table, number)
+
+    cdef uint64_t _count(self, Table *table, int slot) noexcept nogil:
+        """What one slot holds of all rows; slot -1: what all do."""
+        cdef uint64_t total = 0
+        cdef uint32_t number
+        cdef int column
+        cdef Row *row
+        for number in range(1, table.fresh):
+            row = self._row(table, number)
+            if row.is_used:
+                for column in range(<int>N_COLUMNS):
+                    total += (self._sum(self._held(row, column)) if slot < 0
+                              else self._held(row, column)[slot])
+        return total
+
+    def read(self):
+        """What is held and what was counted, by name, over all workers."""
+        cdef uint64_t connections, of_clients, of_users
+        self._lock()
+        connections = self._sum(self.all)
+        of_clients = self._count(&self.page.clients, -1)
+        of_users = self._count(&self.page.users, -1)
+        self._unlock()
+        return {
+            "connections": connections, "of_clients": of_clients, "of_users": of_users,
+            "clients": self.page.clients.used, "users": self.page.users.used,
+            "full": self.page.clients.full + self.page.users.full,
+            "repairs": self.page.repairs, "underflows": self.page.underflows,
+        }
+
+    def held(self):
+        """How much of all that this view's worker holds."""
+        cdef uint64_t total
+        self._lock()
+        total = (self.all[self.slot] + self._count(&self.page.clients, self.slot)
+                 + self._count(&self.page.users, self.slot))
+        self._unlock()
+        return total
+
+    def of_user(self, bytes name):
+        """Connections, tunnels, and bytes of the day last seen; None: nothing known."""
+        cdef uint64_t tag[2]
+        cdef uint64_t connections = 0
+        cdef uint64_t tunnels = 0
+        cdef int64_t day_bytes = 0
+        cdef Row *row
+        cdef uint32_t number
+        self.tag_of(name, len(name), tag)
+        self._lock()
+        number = self._find(&self.page.users, tag)
+        if number:
+            row = self._row(&self.page.users, number)
+            connections = self._sum(self._held(row, CONNECTIONS))
+            tunnels = self._sum(self._held(row, TUNNELS))
+            day_bytes = row.day_bytes
+        self._unlock()
+        return (connections, tunnels, day_bytes) if number else None
+
+    def grab(self):
+        """Takes the lock and keeps it: for the test of what happens then."""
+        self._lock()
+
+
+def create(int slots, int fd=-1, int capacity=CAPACITY):
+    """Sets up a page for so many workers and returns its mapping: of the file `fd`, which
+    is given the length that it needs, or of anonymous memory."""
+    cdef unsigned char[::1] view
+    cdef Header *page
+    cdef pthread_mutexattr_t attributes
+    cdef uint64_t at
+    cdef bytes key = os.urandom(16)
+    if not 0 < slots <= 4096 or capacity < 2 or capacity & (capacity - 1):
+        raise ValueError("1 to 4096 slots, and a capacity that is a power of two")
+    length = page_bytes(slots, capacity)
+    if fd >= 0:
+        os.ftruncate(fd, length)
+    memory = mmap.mmap(fd, length)
+    view = memory
+    page = <Header *>&view[0]
+    page.bytes = length
+    page.slots = slots
+    page.stride = <uint32_t>aligned(sizeof(Row) + 4 * N_COLUMNS * slots)
+    memcpy(page.key, <char *>key, 16)
+    at = aligned(sizeof(Header)) + aligned(4 * slots)
+    at = lay_out(&page.clients, at, page.stride, capacity)
+    lay_out(&page.users, at, page.stride, capacity)
+    pthread_mutexattr_init(&attributes)
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED)
+    if (pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST)
+            or pthread_mutex_init(&page.lock, &attributes)):
+        raise OSError("a robust mutex cannot be had")
+    page.magic = <uint64_t>MAGIC
+    return memory
+
+
+cdef uint64_t lay_out(Table *table, uint64_t at, uint32_t stride, int capacity) noexcept:
+    table.capacity = capacity
+    table.fresh = 1
+    table.buckets_at = at
+    table.rows_at = at + aligned(4 * capacity)
+    return table.rows_at + <uint64_t>stride * capacity

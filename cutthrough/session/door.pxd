@@ -1,0 +1,7 @@
+"""Where sessions begin and, all together, end."""
+
+from cutthrough.net.acceptor cimport Sink
+from cutthrough.session.client cimport Context
+
+cdef class Door(Sink):
+    cdef Context context

@@ -1,0 +1,98 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Where sessions begin and, all together, end."""
+
+from libc.stdint cimport int64_t
+from cutthrough.net.inet cimport Address
+from cutthrough.net.sysio cimport CAN_WRITE, sys_close
+from cutthrough.outcome cimport OK, OVERLOADED
+from cutthrough.outcome import NAMES as OUTCOMES
+from cutthrough.session.client cimport Client, Context
+from cutthrough.session.session cimport Session
+from cutthrough.session.state cimport HEAD, IDLE, LINGER
+from cutthrough.session.usage cimport admit_connection
+
+cdef enum:
+    # Callers beyond max_connections that are told so, at once: each lingers for a while and
+    # holds a descriptor, and RESERVED_FDS leaves 256. The next ones are reset.
+    MOST_REFUSED = 64
+
+
+cdef class Door(Sink):
+    """Makes a session of each accepted connection."""
+
+    def __init__(self, Context context):
+        self.context = context
+
+    cdef int on_accept(self, int fd, const Address *client) except -1:
+        cdef Context context = self.context
+        cdef Session session = Session.__new__(Session)
+        cdef int outcome
+        session.sock.fd = fd
+        session.sock.ready = CAN_WRITE
+        session.context = context
+        session.address = client[0]
+        try:
+            context.poller.add(session)
+        except OSError:                     # no memory, or no watch left for this user
+            sys_close(&session.sock)
+            context.counters.refused += 1
+            return 0
+        context.counters.accepted += 1
+        context.counters.live += 1
+        context.counters.states[HEAD] += 1
+        session.older = context.newest
+        if context.newest is not None:
+            context.newest.newer = session
+        context.newest = session
+        outcome = admit_connection(session)
+        if context.counters.live > context.most_clients:
+            outcome = OVERLOADED
+        if outcome != OK:
+            context.counters.refused += 1
+            session.begin()
+            if context.counters.live > context.most_clients + MOST_REFUSED:
+                return session.abort(OVERLOADED, True)
+            return session.refuse(outcome)
+        return session.extend()
+
+    cdef int shed(self) except -1:
+        return self.context.shed()
+
+
+def close_idle(Context context, double grace=0.0):
+    """Closes the connections between two requests that have been so for `grace` seconds.
+    Returns how many.
+
+    A client whose next request is on its way sees a reset; the grace is for that one to
+    arrive, and to be told that it is the last (nginx: keepalive_min_timeout)."""
+    cdef int64_t before_ms = context.poller.time_ms() - <int64_t>(grace * 1000)
+    cdef Client client = context.newest
+    cdef Client older
+    count = 0
+    while client is not None:
+        older = client.older
+        if (client.state == IDLE or (client.state == HEAD and client.input == NULL)) and (
+                client.timer.deadline_ms - context.timeout_ms[client.state] <= before_ms):
+            client.close_idle()
+            count += 1
+        client = older
+    return count
+
+
+def close_all(Context context, str label):
+    """Ends every connection with this outcome. Returns how many had a request in hand."""
+    cdef Client client = context.newest
+    cdef Client older
+    cdef int outcome = OUTCOMES[label]
+    count = 0
+    while client is not None:
+        older = client.older
+        if client.state == IDLE or client.state == LINGER or (
+                client.state == HEAD and client.input == NULL):
+            client.close()
+        else:
+            count += 1
+            client.refuse(outcome)
+            client.close()
+        client = older
+    return count

@@ -1,0 +1,115 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""How much a client may use: asked at each door that a connection goes through.
+
+    accept -> connections in all, of its address
+    request -> connections, requests and quota of its user; a CONNECT also its tunnels
+    turn of a relay -> bytes of the user, of the tunnel
+
+What was taken is in client.usage and given back by Client._clear_request and close, once
+(R33). A user without limits in bytes costs the relay one test of `is_metered`. With them
+the pumps get an allowance; when it is used up and no more is to be had, the timer of the
+origin's stream, which is free while a session owns it, says when to go on. Nothing is read
+meanwhile, so the kernel holds back whoever sends (R31).
+"""
+
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t
+from cutthrough.net.relay cimport Pump, is_holding
+from cutthrough.net.sysio cimport CAN_READ
+from cutthrough.outcome cimport (
+    CLIENT_LIMIT, OK, OVERLOADED, QUOTA_EXCEEDED, RATE_LIMITED, USER_LIMIT)
+from cutthrough.policy.ledger cimport (
+    ENTERED, OVER_CLIENT, OVER_CONNECTIONS, OVER_QUOTA, OVER_RATE, OVER_TUNNELS, Entry)
+from cutthrough.policy.limits cimport SETTLE_US, Lane, seconds_left_today
+from cutthrough.session.client cimport Client
+
+
+cdef int outcome_of(Entry entry) noexcept nogil:
+    if entry == ENTERED:
+        return OK
+    if entry == OVER_CLIENT:
+        return CLIENT_LIMIT
+    if entry == OVER_CONNECTIONS or entry == OVER_TUNNELS:
+        return USER_LIMIT
+    if entry == OVER_RATE:
+        return RATE_LIMITED
+    if entry == OVER_QUOTA:
+        return QUOTA_EXCEEDED
+    return OVERLOADED                   # all connections are taken, or all rows
+
+
+cdef int admit_connection(Client c) noexcept:
+    c.relay.up.allowance = c.relay.down.allowance = INT64_MAX
+    return outcome_of(c.context.limiter.enter(&c.usage, c.address.family, c.address.bytes))
+
+
+cdef int admit_user(Client c) except -1:
+    c.terms = c.context.limiter.terms_of(c.user, named_limits(c))
+    if c.terms is None and c.usage.holding.user_row == 0:
+        return OK                       # the usual case: no limits, and none before
+    cdef uint32_t retry_s = 0
+    cdef int outcome = outcome_of(c.context.limiter.charge(
+        &c.usage, c.terms, c.user, c.is_tunnel, c.poller.now_us, &retry_s))
+    c.retry_s = retry_s
+    if c.usage.is_metered:
+        c.relay.up.allowance = c.relay.down.allowance = 0
+    return outcome
+
+
+cdef object named_limits(Client c):
+    """Those that the hook named, else those of the rule; None: the user's own."""
+    if c.decision is not None and c.decision.limits:
+        return c.decision.limits
+    if c.limits >= 0 and c.snapshot.acl is not None:
+        return c.snapshot.acl.limits[c.limits]
+    return None
+
+
+cdef int admit_tunnel(Client c) noexcept:
+    if c.terms is None:
+        return OK
+    return outcome_of(c.context.limiter.ledger.charge_tunnel(
+        &c.usage.holding, &c.terms.dues))
+
+
+cdef bint before_turn(Client c) noexcept:
+    cdef int64_t now_us = c.poller.now_us
+    cdef bint is_due = now_us - c.usage.settled_us >= SETTLE_US
+    if is_due:
+        c.usage.settled_us = now_us
+    if (refill(c, &c.relay.up, &c.usage.up, is_due)
+            and refill(c, &c.relay.down, &c.usage.down, is_due)):
+        return True
+    c.retry_s = seconds_left_today()
+    return False
+
+
+cdef bint refill(Client c, Pump *pump, Lane *lane, bint is_due) noexcept:
+    # Early, so that no read is cut short by the end of an allowance
+    if not is_due and pump.allowance > c.terms.quantum // 4:
+        return True
+    return c.context.limiter.refill(&c.usage, lane, c.terms, c.is_tunnel, &pump.allowance,
+                                    c.poller.now_us)
+
+
+cdef int after_turn(Client c) except -1:
+    cdef int64_t wait_us = SETTLE_US if c.terms.dues.bytes_per_day else INT64_MAX
+    wait_us = min(wait_us, wait_of(c, &c.relay.up, &c.usage.up))
+    wait_us = min(wait_us, wait_of(c, &c.relay.down, &c.usage.down))
+    if wait_us == 0:
+        return c.poller.call_again(c)
+    if wait_us != INT64_MAX and c.origin is not None:
+        return c.origin.set_deadline(max(1, wait_us // 1000))
+    return 0
+
+
+cdef int64_t wait_of(Client c, Pump *pump, Lane *lane) noexcept:
+    """How long a pump that was held up by its allowance has to wait; 0: no longer."""
+    if pump.allowance > 0 or pump.eof or pump.left == 0 or is_holding(pump) or (
+            pump.source == NULL or not pump.source.ready & CAN_READ):
+        return INT64_MAX                # it is not the allowance that it waits for
+    # Told to wait at the begin of this turn, or has it just used up what it was told?
+    if lane.given > 0 and not refill(c, pump, lane, False):
+        return 0                        # the quota: the next turn ends the relay
+    if pump.allowance > 0:
+        return 0
+    return max(1, lane.wait_us)

@@ -1,0 +1,30 @@
+"""`python -m tests.support.with_policy JSON FLAG…`: the program, with this Policy."""
+
+import sys
+
+import msgspec
+
+from cutthrough.config import Config
+from cutthrough.control.supervisor import run
+from cutthrough.policy.source import Limits, Policy
+from cutthrough.settings import load
+
+
+def command_with(limits: Limits) -> tuple[str, ...]:
+    """What Proxy is to start: the program with these limits for everybody."""
+    policy = Policy(limits={"default": limits})
+    return ("-m", __name__, msgspec.json.encode(policy).decode())
+
+
+class Sources:
+    """A policy from the command line, in place of the files that say one."""
+
+    listen: tuple[tuple[str, int], ...] = ()
+
+    def read(self) -> tuple[Config, Policy]:
+        policy = msgspec.json.decode(sys.argv[1], type=Policy)
+        return load(sys.argv[2:]), policy
+
+
+if __name__ == "__main__":
+    sys.exit(run(Sources()))
