@@ -13,7 +13,7 @@ ARGS ?=
 PYTEST_ARGS ?=
 
 help: ## list the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 serve: build/built.native ## build and serve on 127.0.0.1:8888; ARGS='--listen …' passes flags
 	@exec $(PY) -c 'import proxy' $(ARGS)
@@ -33,6 +33,9 @@ lint: .venv/ready.test ## ruff, cython-lint and shellcheck over the whole tree
 
 types: .venv/ready.test ## mypy over the package
 	$(PY) -m mypy
+
+arm64: ## the quick tests on arm64, emulated in a Debian root of its own; ARGS=test runs all
+	nice scripts/arm64.sh $(or $(ARGS),quick)
 
 bench: .venv/ready.test build/built.native ## wrk and siege through the proxy, against a local nginx
 	./bench.sh
@@ -79,4 +82,4 @@ build/built.%: .venv/ready.run $(SOURCES)
 	rm -f build/built.* && touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint types bench slowloris debug trace asan fuzz coverage annotate wheel clean
+.PHONY: help serve build test quick lint types arm64 bench slowloris debug trace asan fuzz coverage annotate wheel clean
