@@ -47,11 +47,16 @@ async def answers_something_else(request):
     return True
 
 
+async def names_limits_that_nobody_knows(request):
+    return Decision(True, limits="gold")
+
+
 async def takes_too_long(request):
     await asyncio.sleep(60)
 
 
-@pytest.mark.parametrize("function", [fails, answers_something_else, takes_too_long])
+@pytest.mark.parametrize("function", [
+    fails, answers_something_else, names_limits_that_nobody_knows, takes_too_long])
 async def test_a_hook_that_fails_has_refused(function, caplog):
     hook = Hook(function, 0.01)
     assert await ask(hook) == [None]

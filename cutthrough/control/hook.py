@@ -13,7 +13,7 @@ import asyncio
 import importlib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 
 import msgspec
 
@@ -60,11 +60,14 @@ class Hook:
     """Asks `function`, and keeps what it answers; of one worker and one generation."""
 
     def __init__(
-        self, function: Function, timeout: float, entries: int = 10_000
+        self, function: Function, timeout: float, limits: Container[str] = (),
+        entries: int = 10_000
     ) -> None:
+        """`timeout` in seconds; `limits`: the names that a decision may use."""
         self.verdicts = Verdicts(entries)
         self._function = function
         self._timeout = timeout
+        self._limits = limits
         self._waiting: dict[tuple[bytes, bytes], list[Callback]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.asked = 0
@@ -100,6 +103,8 @@ class Hook:
             answer = await asyncio.wait_for(self._function(request), self._timeout)
             if not isinstance(answer, Decision):
                 raise TypeError(f"a Decision is asked for, not {type(answer).__name__}")
+            if answer.limits and answer.limits not in self._limits:
+                raise ValueError(f"the policy has no limits named {answer.limits!r}")
             decision = answer
             now_ms = int(asyncio.get_running_loop().time() * 1000)
             self.verdicts.keep(user, key, decision, now_ms)

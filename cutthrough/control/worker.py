@@ -197,13 +197,14 @@ class Worker:
             own_hosts=hosts,
             generation=generation.number,
             acl=Acl(generation.policy) if generation.policy.source else None,
-            hook=self._hook(config),
+            hook=self._hook(config, generation.policy),
         )
 
-    def _hook(self, config: Config) -> Hook | None:
+    def _hook(self, config: Config, policy: Policy) -> Hook | None:
         if not config.policy_hook:
             return None
-        return Hook(find_function(config.policy_hook), config.policy_hook_timeout)
+        return Hook(find_function(config.policy_hook), config.policy_hook_timeout,
+                    policy.limits)
 
 
     def _on_fault(self, fault: BaseException) -> None:

@@ -87,7 +87,7 @@ cdef class Limiter:
         return self.ledger.enter(&usage.holding, self.most, tag, self.most_of_client)
 
     cdef Terms terms_of(self, bytes user, object limits):
-        if limits is not None:
+        if limits is not None and limits in self.by_name:   # else of another generation
             return <Terms>self.by_name[limits]
         return <Terms>self.by_user.get(user, self.default)
 
