@@ -8,6 +8,7 @@ import pytest
 from tests.support.client import USER, build_request
 from tests.support.origin import echo
 from tests.support.proxy import Proxy
+from tests.support.wait import wait_until
 
 
 @pytest.fixture
@@ -196,8 +197,21 @@ def test_a_hook_that_hangs_is_waited_for_as_long_as_configured(
             await asyncio.sleep(60)
     """)
     assert dial(proxy).get(make_origin().url()).status == 503
+
+
+def test_a_client_that_leaves_while_the_hook_decides_is_let_go(
+        start, make_origin, dial):
+    proxy = start(LOCAL, hook="""
+        import asyncio
+
+        async def decide(request):
+            print("asked", flush=True)
+            await asyncio.sleep(60)
+    """)
     gone = dial(proxy)
     gone.send(build_request("GET", make_origin().url()))
+    said = proxy.log_path.parent / "stdout"
+    wait_until(lambda: "asked" in said.read_text(), "the question")
     gone.reset()
     proxy.wait_reason("client_reset")
 
