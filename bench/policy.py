@@ -1,8 +1,8 @@
 """What does a large policy cost each plain request? `python -m bench.policy`.
 
 Two proxies, one with a policy without rules, one with 100 000 host names and 10 000
-networks in two rules that do not match and a third that does; wrk with 50 connections to
-each in turn. CPU seconds of the proxy's processes for each request, medians, the ratio.
+networks in two rules that do not match and a third that does; wrk with 50 connections
+to each in turn. CPU time of the proxy's processes for each request, medians, the ratio.
 Exit status 1 where it is above 1.05, or a request failed.
 """
 
@@ -113,7 +113,7 @@ def main() -> int:
     parser.add_argument("--repetitions", type=int, default=7, help="of each pair [7]")
     options = parser.parse_args()
     errors = 0
-    with tempfile.TemporaryDirectory(prefix="bench-policy.") as name, Origin() as origin:
+    with tempfile.TemporaryDirectory(prefix="bench.") as name, Origin() as origin:
         directory = Path(name)
         (directory / "empty.toml").write_text('default = "allow"\n')
         proxies: list[Proxy] = []

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.client import build_request
 from tests.support.origin import Origin, echo, stall
+from tests.support.proxy import SANITIZED
 from tests.support.wait import wait_until
 
 
@@ -124,6 +125,7 @@ def test_no_connection_lives_for_ever(start_proxy, make_origin, dial, flags, lab
     proxy.wait_reason(label)
 
 
+@pytest.mark.skipif(SANITIZED, reason="the sanitizers' shadow is memory, too")
 def test_an_idle_tunnel_costs_little_memory(start_proxy, opened):
     """Each tunnel owned 256 KiB of buffers from its first byte to its last (R31)."""
     tunnels = 1000

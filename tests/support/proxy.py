@@ -23,6 +23,9 @@ BANNER = re.compile(r"^cutthrough (\S+) listening on .*$", re.MULTILINE)
 RELOADED = re.compile(r"^cutthrough: (reload refused.*|generation .*)\n", re.MULTILINE)
 ADDRESS = re.compile(r"(\d+\.\d+\.\d+\.\d+|\[[0-9a-f:]+\]):(\d+)")
 
+#: Whether sanitizers are preloaded: they want to be the first, and memory is theirs.
+SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
+
 #: A worker keeps at most so many descriptors of free pipes for the next bulk relay;
 #: that none is in use is for its own counters to say (tests/leaks).
 FREE_PIPES = 2 * 64
