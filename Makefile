@@ -37,6 +37,10 @@ types: .venv/ready.test ## mypy over the package
 arm64: ## the quick tests on arm64, emulated in a Debian root of its own; ARGS=test runs all
 	nice scripts/arm64.sh $(or $(ARGS),quick)
 
+bench-guard: .venv/ready.test build/built.native ## ratios to the relay, compared with the stored baseline
+	$(PY) -m bench run --guard --name guard
+	$(PY) -m bench compare bench/results/baseline.json bench/results/guard.json
+
 bench: .venv/ready.test build/built.native ## wrk and siege through the proxy, against a local nginx
 	./bench.sh
 
@@ -82,4 +86,4 @@ build/built.%: .venv/ready.run $(SOURCES)
 	rm -f build/built.* && touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint types arm64 bench slowloris debug trace asan fuzz coverage annotate wheel clean
+.PHONY: help serve build test quick lint types arm64 bench bench-guard slowloris debug trace asan fuzz coverage annotate wheel clean
