@@ -44,11 +44,16 @@ def start_cutthrough(*flags: str) -> Callable[[Target], Running]:
         directory = running.make_directory()
         command = [sys.executable, "-m", "cutthrough", "serve"]
         command += ["--listen", f"{target.site.proxy_ip}:0", "--workers", "1"]
-        command += ["--user", USER, "--password", PASSWORD]
+        if "--users-file" not in flags:
+            command += ["--user", USER, "--password", PASSWORD]
         command += ["--origin", f"http://{target.authority}"]
         if target.site.name != "loopback":  # where the floor is open by itself
             command += ["--address-floor", "off", "--connect-ports", "any"]
-        command += [flag.replace("@DIR@", str(directory)) for flag in flags]
+        places = {"@DIR@": str(directory), "@FEATURES@": str(HERE / "features")}
+        for flag in flags:
+            for name, place in places.items():
+                flag = flag.replace(name, place)
+            command.append(flag)
         running.command = command
         running.start(cwd=TREE)
         running.port = int(running.await_line(r"listening on [^ ,]*:(\d+)"))
@@ -108,6 +113,14 @@ PROXIES = {
     ),
     "cutthrough-copy": _variant("without splice", *LOG_OFF, "--splice", "false"),
     "cutthrough-asyncio": _variant("on plain asyncio", *LOG_OFF, "--loop", "asyncio"),
+    "cutthrough-users": _variant(
+        "a users file with bcrypt, remembered",
+        *LOG_OFF, "--users-file", "@FEATURES@/users",
+    ),
+    "cutthrough-policy": _variant(
+        "200 hosts and 2 networks are forbidden",
+        *LOG_OFF, "--policy", "@FEATURES@/policy.toml", "--address-floor", "off",
+    ),
     "cutthrough-2": _variant("two workers", *LOG_OFF, "--workers", "2"),
     "cutthrough-auto": _variant(
         "a worker for each usable CPU", *LOG_OFF, "--workers", "auto"

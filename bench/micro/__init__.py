@@ -75,6 +75,8 @@ def load_compiled(source: Path) -> ModuleType:
 def find_benches() -> list[Micro]:
     found: list[Micro] = []
     for info in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if info.name == "__main__":
+            continue
         module = importlib.import_module(f"{__name__}.{info.name}")
         found += getattr(module, "BENCHES", [])
     return found
