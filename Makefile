@@ -28,7 +28,7 @@ quick: .venv/ready.test build/built.native ## the tests that need no server and 
 
 lint: .venv/ready.test ## ruff, cython-lint and shellcheck over the whole tree
 	$(PY) -m ruff check $(PYTHONS)
-	PATH="$$PWD/.venv/bin:$$PATH" cython-lint $(filter-out setup.py,$(SOURCES))
+	PATH="$$PWD/.venv/bin:$$PATH" cython-lint $(filter-out setup.py,$(SOURCES)) $(wildcard bench/micro/*.pyx)
 	shellcheck $(wildcard $(SHELLS))
 
 types: .venv/ready.test ## mypy over the package

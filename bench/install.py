@@ -48,15 +48,14 @@ def _no_service_starts() -> Iterator[None]:
 def _apt(packages: list[str]) -> None:
     if os.geteuid():
         raise BenchError(f"needs root: apt-get install {' '.join(packages)}")
-    services = {p for p in packages if not Path(f"/etc/init.d/{p}").exists()}
+    before = set(Path("/etc/init.d").glob("*"))
     with _no_service_starts():
         _do(["apt-get", "-qq", "update"])
         _do(["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", "install", "-y",
              "--no-install-recommends", *packages])  # fmt: skip
     # What was not there before is not to come up at the next boot.
-    for service in services:
-        if Path(f"/etc/init.d/{service}").exists():
-            subprocess.run(["update-rc.d", service, "disable"], capture_output=True)
+    for service in set(Path("/etc/init.d").glob("*")) - before:
+        subprocess.run(["update-rc.d", service.name, "disable"], capture_output=True)
 
 
 def _pip(name: str, package: str) -> None:
