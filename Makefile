@@ -28,7 +28,7 @@ quick: .venv/ready.test build/built.native ## the tests that need no server and 
 
 lint: .venv/ready.test ## ruff, cython-lint and shellcheck over the whole tree
 	$(PY) -m ruff check $(PYTHONS)
-	PATH="$$PWD/.venv/bin:$$PATH" cython-lint $(filter-out setup.py,$(SOURCES))
+	PATH="$$PWD/.venv/bin:$$PATH" cython-lint $(filter-out setup.py,$(SOURCES)) $(wildcard bench/micro/*.pyx)
 	shellcheck $(wildcard $(SHELLS))
 
 types: .venv/ready.test ## mypy over the package
@@ -36,6 +36,10 @@ types: .venv/ready.test ## mypy over the package
 
 arm64: ## the quick tests on arm64, emulated in a Debian root of its own; ARGS=test runs all
 	nice scripts/arm64.sh $(or $(ARGS),quick)
+
+bench-guard: .venv/ready.test build/built.native ## ratios to the relay, compared with the stored baseline
+	$(PY) -m bench run --guard --name guard
+	$(PY) -m bench compare bench/results/baseline.json bench/results/guard.json
 
 bench: .venv/ready.test build/built.native ## wrk and siege through the proxy, against a local nginx
 	./bench.sh
@@ -82,4 +86,4 @@ build/built.%: .venv/ready.run $(SOURCES)
 	rm -f build/built.* && touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint types arm64 bench slowloris debug trace asan fuzz coverage annotate wheel clean
+.PHONY: help serve build test quick lint types arm64 bench bench-guard slowloris debug trace asan fuzz coverage annotate wheel clean

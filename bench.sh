@@ -6,7 +6,8 @@
 #
 # PORT is the proxy's; 0 takes a free one. Nothing is installed, no system service is
 # touched, and what was started is stopped. Exit status 1: an error, or counts that differ.
-# Measurements with yardsticks and CPU time: python -m bench run (see python -m bench --list).
+# It ends with a table of direct, a blind relay and the proxy, in turns: rate, ratio, CPU
+# per request, and the origin's count. Everything else: python -m bench --list.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -70,7 +71,8 @@ origin=127.0.0.1:$(free_port)
 if [ "$(basename "$server")" = nginx ]; then
     user=''
     [ "$(id -u)" = 0 ] && user='user root;' # else nginx falls to a user that may not enter $dir
-    sed -e "s/@PORT@/${origin#*:}/" -e "s/@USER@/$user/" bench/origin.conf >"$dir/origin.conf"
+    sed -e "s/@PORT@/${origin#*:}/" -e "s/@USER@/$user/" \
+        -e 's/@IP@/127.0.0.1/' -e '/^@TLS@$/d' bench/origin.conf >"$dir/origin.conf"
     "$server" -p "$dir" -c "$dir/origin.conf" 2>"$dir/origin.err" &
 else
     user=''
@@ -203,6 +205,18 @@ proxy-host = ${proxy%:*}
 proxy-port = ${proxy##*:}
 EOF_RC
 run_siege "siege, as a proxy" -H "$credentials" "http://$origin/index.html"
+
+# ---- what the machine could do, and what the proxy cost ----
+
+# Like the runs above this one's origin is private, but its runs take turns and each has a
+# fresh proxy. The relay is a blind C loop: what any proxy could reach.
+echo "== direct, blind relay, cutthrough: wrk -t1 -c$CONC -d${DURATION}s, medians of three"
+if [ "$(basename "$server")" = nginx ]; then
+    "$PYTHON" -m bench short --seconds "$DURATION" --conns "$CONC" -- \
+        --workers "$WORKERS" "$@" || failures=$((failures + 1))
+else
+    echo "skipped: this table needs nginx"
+fi
 
 if [ "$failures" -gt 0 ]; then
     cat "$dir/proxy.out" >&2

@@ -1,96 +1,154 @@
-"""The command line: `python -m bench run …`, `… slowloris`, and `… --list`."""
+"""The command line: `python -m bench run | compare | report | peers | micro`."""
 
 from __future__ import annotations
 
 import argparse
-import resource
+import shlex
 import sys
+from pathlib import Path
 
-from bench.hostile import run_slowloris
-from bench.measure import run_all
-from bench.origin import BenchError
+from bench import compare, install, micro, plan, report, short, slowloris
+from bench.children import BenchError, Namespaces
 from bench.proxies import PROXIES
-from bench.scenarios import SCENARIOS, Scenario
-
-#: What `run` does when nothing is named: the acceptance figures of the data plane.
-DEFAULT_SCENARIOS = [
-    "plain-keepalive",
-    "plain-16k",
-    "plain-new",
-    "connect-setup",
-    "ping-c1",
-    "ping-c100",
-    "bulk",
-    "idle",
-]
-DEFAULT_PROXIES = ["direct", "relay", "relay-splice", "cutthrough"]
+from bench.run import RESULTS, Part, run_all
+from bench.scenarios import GROUPS, SCENARIOS, most_files
 
 
 def print_tables() -> None:
     """Print every scenario and proxy, and why one cannot run here."""
-    for title, table in (("scenarios", SCENARIOS), ("proxies", PROXIES)):
-        print(f"{title}:")
-        for name, row in table.items():
-            skipped = f"  [skipped: {row.missing}]" if row.missing else ""
-            yardstick = (
-                f" (against {row.yardstick})" if isinstance(row, Scenario) else ""
-            )
-            print(f"  {name:20} {row.about}{yardstick}{skipped}")
+    for group, about in GROUPS.items():
+        print(f"{group}. {about}")
+        for name, row in SCENARIOS.items():
+            if row.group == group:
+                skipped = f"  [skipped: {row.missing}]" if row.missing else ""
+                print(f"  {name:22} {row.about} (against {row.yardstick}){skipped}")
+        if group == 6:
+            print(f"  {'--features':22} {', '.join(plan.FEATURES)}")
+    print("proxies")
+    for name, proxy in PROXIES.items():
+        skipped = f"  [skipped: {proxy.missing}]" if proxy.missing else ""
+        print(f"  {name:22} {proxy.about}{skipped}")
 
 
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
 
 
-def _present(names: list[str], table: dict[str, object]) -> list[str]:
-    """Return the names that can run here; say which are skipped; refuse others."""
-    present = []
-    for name in names:
-        if name not in table:
-            raise BenchError(f"unknown: {name}; see python -m bench --list")
-        if missing := getattr(table[name], "missing", ""):
-            print(f"skipped {name}: {missing}", file=sys.stderr)
-        else:
-            present.append(name)
-    return present
+def _run(options: argparse.Namespace) -> int:
+    most_files()  # thousands of connections: the children inherit all that may be had
+    site = None
+    if options.netns:
+        if missing := Namespaces.missing():
+            raise BenchError(missing)
+        site = Namespaces()
+    if options.guard:
+        parts = [Part(plan.GUARD_SCENARIOS, plan.PROXIES)]
+    elif options.field:
+        parts = plan.field()
+    elif options.features:
+        parts = plan.features()
+    else:
+        parts = [Part(options.scenarios, options.proxies)]
+    return run_all(
+        parts,
+        seconds=options.seconds or (2 if options.field else 3),
+        repetitions=options.repetitions,
+        name=options.name,
+        site=site,
+        command="python -m bench " + shlex.join(sys.argv[1:]),
+        after=micro.run_micro if options.field else None,
+    )
+
+
+def _short(options: argparse.Namespace) -> int:
+    return short.print_short(options.seconds, options.conns, options.flags)
+
+
+def _slowloris(options: argparse.Namespace) -> int:
+    if most_files() < options.conns + 2000:
+        raise BenchError(f"needs {options.conns + 2000} descriptors")
+    return slowloris.run_slowloris(options.conns, options.seconds)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    return compare.main(options.base, options.new)
+
+
+def _report(options: argparse.Namespace) -> int:
+    target = options.output or options.result.with_suffix(".html")
+    target.write_text(report.build_report(options.result))
+    print(f"written to {target}")
+    return 0
+
+
+def _peers(options: argparse.Namespace) -> int:
+    if options.install:
+        install.install_peers(options.names)
+    return install.print_peers(options.names)
+
+
+def _micro(options: argparse.Namespace) -> int:
+    micro.run_micro(options.names, repetitions=options.repetitions)
+    return 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--list", action="store_true", help="what can be measured here")
     verbs = parser.add_subparsers(dest="verb")
+
     run = verbs.add_parser("run", help="measure, print, write bench/results/")
-    run.add_argument("--scenarios", type=_names, default=DEFAULT_SCENARIOS)
-    run.add_argument("--proxies", type=_names, default=DEFAULT_PROXIES)
-    run.add_argument("--seconds", type=int, default=3, help="of each run [3]")
+    run.set_defaults(act=_run)
+    what = run.add_mutually_exclusive_group()
+    what.add_argument("--scenarios", type=_names, default=plan.SCENARIOS)
+    what.add_argument("--field", action="store_true", help="all groups, all peers")
+    what.add_argument("--guard", action="store_true", help="what bench-guard compares")
+    what.add_argument("--features", action="store_true", help="what each one costs")
+    run.add_argument("--proxies", type=_names, default=plan.PROXIES)
+    run.add_argument("--seconds", type=float, help="of each run [3; field: 2]")
     run.add_argument("--repetitions", type=int, default=3, help="of each pair [3]")
     run.add_argument("--name", default="", help="keep the result under this name")
+    run.add_argument("--netns", action="store_true", help="three hosts joined by veth")
+
+    compared = verbs.add_parser("compare", help="exit status 1 names what got worse")
+    compared.set_defaults(act=_compare)
+    compared.add_argument("base", type=Path)
+    compared.add_argument("new", type=Path)
+
+    reported = verbs.add_parser("report", help="one HTML page of one result")
+    reported.set_defaults(act=_report)
+    reported.add_argument(
+        "result", type=Path, nargs="?", default=RESULTS / "field.json"
+    )
+    reported.add_argument("-o", "--output", type=Path)
+
+    peers = verbs.add_parser("peers", help="what is installed, and how it is set up")
+    peers.set_defaults(act=_peers)
+    peers.add_argument("names", nargs="*")
+    peers.add_argument("--install", action="store_true", help="install what is missing")
+
+    small = verbs.add_parser("micro", help="cost of one head, chunk, line, timer")
+    small.set_defaults(act=_micro)
+    small.add_argument("names", nargs="*")
+    small.add_argument("--repetitions", type=int, default=5)
+
     slow = verbs.add_parser("slowloris", help="wrk beside slow clients: its p99, RSS")
+    slow.set_defaults(act=_slowloris)
     slow.add_argument("--conns", type=int, default=10_000, help="slow clients [10000]")
     slow.add_argument("--seconds", type=int, default=14, help="of each run [14]")
+
+    table = verbs.add_parser("short", help="the table at the end of bench.sh")
+    table.set_defaults(act=_short)
+    table.add_argument("--seconds", type=float, default=2)
+    table.add_argument("--conns", type=int, default=50)
+    table.add_argument("flags", nargs="*", help="of the proxy, after --")
+
     options = parser.parse_args()
     if options.verb is None:
         print_tables()
         return 0
-    # Thousands of connections: the children inherit all that may be had.
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if options.verb == "slowloris" and hard < options.conns + 2000:
-        hard = options.conns + 2000             # for each process; root's to raise
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (ValueError, OSError) as error:
-        print(f"bench: nofile {hard}: {error}", file=sys.stderr)
-        return 2
-    try:
-        if options.verb == "slowloris":
-            return run_slowloris(options.conns, options.seconds)
-        return run_all(
-            _present(options.scenarios, dict(SCENARIOS)),
-            _present(options.proxies, dict(PROXIES)),
-            seconds=options.seconds,
-            repetitions=options.repetitions,
-            name=options.name,
-        )
+        return int(options.act(options))
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2

@@ -10,16 +10,20 @@ import contextlib
 import os
 import platform
 import resource
+import shutil
+import statistics
 import subprocess
 import sys
-from collections.abc import Iterable
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import psutil
 
-from bench.origin import HERE
-from bench.scenarios import tool_version
+from bench.children import HERE, Site
 
 SYSCTLS = (
     "net/core/somaxconn",
@@ -31,35 +35,138 @@ SYSCTLS = (
     "fs/pipe-user-pages-soft",
 )
 LIBRARIES = ("uvloop", "Cython", "msgspec", "aiodns", "psutil")
-TOOLS = ("nginx", "wrk", "siege", "squid", "cc")
+TOOLS = ("nginx", "wrk", "siege", "cc", "openssl")
 
 
-def cpu_seconds(tree: Iterable[psutil.Process]) -> float:
-    """Return user and system time of the tree, children that have ended included."""
-    total = 0.0
+#: What reading a process that has just ended raises.
+GONE = (
+    psutil.NoSuchProcess,
+    psutil.ZombieProcess,
+    FileNotFoundError,
+    ProcessLookupError,
+)
+SAMPLE_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Cpu:
+    user: float
+    total: float
+
+
+def cpu_times(tree: Iterable[psutil.Process]) -> Cpu:
+    """Return seconds of CPU of the tree, children that have ended included."""
+    user = total = 0.0
     for process in tree:
-        t = process.cpu_times()
-        total += t.user + t.system + t.children_user + t.children_system
-    return total
+        with contextlib.suppress(*GONE):
+            t = process.cpu_times()
+            user += t.user + t.children_user
+            total += t.user + t.system + t.children_user + t.children_system
+    return Cpu(user, total)
 
 
 def private_bytes(tree: Iterable[psutil.Process]) -> int:
     """Return the memory that would be freed if the tree ended (USS)."""
-    return sum(process.memory_full_info().uss for process in tree)
+    total = 0
+    for process in tree:
+        with contextlib.suppress(*GONE):
+            total += process.memory_full_info().uss
+    return total
 
 
 def resident_kib(tree: Iterable[psutil.Process], field: str = "VmRSS") -> int:
     """Return resident memory of the tree, pages shared within it counted twice."""
     total = 0
     for process in tree:
-        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-            if line.startswith(f"{field}:"):
-                total += int(line.split()[1])
+        with contextlib.suppress(*GONE):
+            for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+                if line.startswith(f"{field}:"):
+                    total += int(line.split()[1])
     return total
 
 
+def count_fds(tree: Iterable[psutil.Process]) -> int:
+    total = 0
+    for process in tree:
+        with contextlib.suppress(*GONE):
+            total += process.num_fds()
+    return total
+
+
+class Sampler:
+    """Looks at a tree every SAMPLE_SECONDS, in a thread, while the context is open.
+
+    Averages are over time; peaks are those that a sample met.
+    """
+
+    def __init__(self, find_tree: Callable[[], list[psutil.Process]]) -> None:
+        self._find_tree = find_tree
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.samples: list[tuple[float, float, int, int]] = []  # s, CPU s, KiB, fds
+
+    def _look(self) -> None:
+        tree = self._find_tree()
+        if tree:
+            cpu, rss, fds = cpu_times(tree).total, resident_kib(tree), count_fds(tree)
+            self.samples.append((time.monotonic(), cpu, rss, fds))
+
+    def _run(self) -> None:
+        while not self._over.wait(SAMPLE_SECONDS):
+            self._look()
+
+    def __enter__(self) -> Sampler:
+        self._look()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._look()
+
+    def usage(self) -> dict[str, float]:
+        """Return averages and peaks; nothing without a process."""
+        if len(self.samples) < 2:
+            return {}
+        at, cpu, rss, _ = zip(*self.samples, strict=True)
+        steps = [
+            (cpu[i] - cpu[i - 1]) / (at[i] - at[i - 1])
+            for i in range(1, len(at))
+            if at[i] - at[i - 1] > SAMPLE_SECONDS / 2
+        ]
+        return {
+            "cpu_avg_percent": 100 * (cpu[-1] - cpu[0]) / (at[-1] - at[0]),
+            "cpu_peak_percent": 100 * max(steps, default=0.0),
+            "rss_avg_kib": sum(rss) / len(rss),
+            "rss_peak_kib": float(max(rss)),
+        }
+
+    def slope_per_minute(self, column: int) -> float:
+        """Return the growth of a column (2: KiB, 3: descriptors) by least squares.
+
+        The first third is left out, for pools and caches fill in it, and the last two,
+        for the load may have ended.
+        """
+        rows = self.samples[len(self.samples) // 3 : -2]
+        if len(rows) < 3:
+            return 0.0
+        x = [row[0] - rows[0][0] for row in rows]
+        return statistics.linear_regression(x, [row[column] for row in rows]).slope * 60
+
+
+def tool_version(name: str) -> str:
+    """Return the first line that a tool says of its version; empty if not installed."""
+    flag = {"nginx": "-v", "wrk": "-v", "openssl": "version"}.get(name, "--version")
+    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if found is None:
+        return ""
+    said = subprocess.run([found, flag], capture_output=True, text=True)
+    return (said.stdout + said.stderr).strip().split("\n")[0]
+
+
 def _output(*command: str) -> str:
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True)
     return done.stdout.strip()
 
 
@@ -76,7 +183,13 @@ def _library(name: str) -> str:
     return ""
 
 
-def describe_environment() -> dict[str, object]:
+def _build_mode() -> str:
+    """Return the mode whose stamp lies in build/: native, debug, …"""
+    stamps = sorted((HERE.parent / "build").glob("built.*"))
+    return stamps[0].suffix[1:] if stamps else ""
+
+
+def describe_environment(site: Site) -> dict[str, object]:
     """Return what a reader needs to judge the numbers, or to make them again."""
     sysctls = {name: Path("/proc/sys", name) for name in SYSCTLS}
     return {
@@ -89,7 +202,9 @@ def describe_environment() -> dict[str, object]:
         "python": platform.python_version(),
         "cutthrough": _output(sys.executable, "-m", "cutthrough", "version"),
         "commit": _output("git", "rev-parse", "HEAD"),
-        "changed": bool(_output("git", "status", "--porcelain", "--", "..")),
+        "build": _build_mode(),
+        "network": site.name,
+        "changed": bool(_output("git", "status", "--porcelain")),
         "libraries": {name: _library(name) for name in LIBRARIES},
         "tools": {name: tool_version(name) for name in TOOLS},
         "nofile": resource.getrlimit(resource.RLIMIT_NOFILE)[0],

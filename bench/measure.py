@@ -1,41 +1,43 @@
-"""One run, its repetitions, and what may be said of them.
+"""One run: a fresh proxy, one scenario through it, what it cost; and what may be said.
 
-The proxies take turns (A B C A B C …), each run on a fresh process. A run whose
-client saw an error, or whose count differs from the origin's, is void: it is printed
-with its reason, no summary is made of it, and the exit status is 1.
+A run whose client saw an error, or whose count differs from the origin's, is void: its
+row has `failed` and no figure.
 """
 
 from __future__ import annotations
 
-import json
-import statistics
 import time
 from pathlib import Path
 
-from bench.collect import (
-    cpu_seconds,
-    describe_environment,
-    private_bytes,
-    resident_kib,
-)
-from bench.origin import HERE, BenchError, Origin
-from bench.proxies import PROXIES, Running
-from bench.scenarios import (
-    SCENARIOS,
+from bench.children import HERE, BenchError
+from bench.clients import (
+    CREDENTIALS,
     Counted,
+    Held,
     IdleTunnels,
-    Scenario,
+    build_load_command,
     run_load,
+    run_load_command,
+    run_siege,
     run_wrk,
     warm_up,
 )
+from bench.collect import Sampler, count_fds, cpu_times, private_bytes, resident_kib
+from bench.origin import Origin, build_tool
+from bench.proxies import FAULTS, PROXIES
+from bench.running import Proxy, Running, Target
+from bench.scenarios import (
+    SCENARIOS,
+    STEADY_CONNS,
+    STEADY_RATE,
+    STEPS,
+    Scenario,
+)
 
-RESULTS = HERE / "results"
 MIB = 1 << 20
 #: From this length of a body on, its cost is given per MiB too.
 BULK_BYTES = 64 << 10
-#: A coefficient of variation above this is shown as unstable, not as a result.
-CV_LIMIT = 0.20
+ALL_PROXIES: dict[str, Proxy] = {**PROXIES, **FAULTS}
 
 Row = dict[str, object]
 
@@ -46,16 +48,31 @@ def format_row(kind: str, row: Row) -> str:
     for key, value in row.items():
         if isinstance(value, float):
             value = f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
-        parts.append(f"{key}={str(value).replace(' ', '_')}")
+        parts.append(f"{key}={'_'.join(str(value).split())}")
     return " ".join(parts)
 
 
 def shown(command: list[str]) -> str:
     """Return a command as another machine could run it: no directory of this one."""
     words = [word.removeprefix(f"{HERE.parent}/") for word in command]
-    return " ".join(
-        Path(word).name if word.startswith("/") else word for word in words
-    )
+    names = [Path(word).name if word.startswith("/") else word for word in words]
+    return " ".join(":".join(Path(p).name for p in n.split(":")) if ":/" in n
+                    and "//" not in n else n for n in names)  # fmt: skip
+
+
+def cannot(scenario: Scenario, proxy: Proxy) -> str:
+    """Why this proxy has no part in this scenario, or nothing."""
+    if scenario.tunnel and not proxy.tunnels:
+        return "knows no CONNECT"
+    if not scenario.tunnel and not proxy.plain:
+        return "only tunnels"
+    if scenario.keeps and not proxy.keeps:
+        return "closes after every response"
+    return ""
+
+
+def _latencies(counted: Counted) -> Row:
+    return {f"latency_{key}_ms": us / 1e3 for key, us in counted.latency_us.items()}
 
 
 def _check_counts(scenario: Scenario, counted: Counted, origin: Origin) -> int:
@@ -65,189 +82,215 @@ def _check_counts(scenario: Scenario, counted: Counted, origin: Origin) -> int:
     most, uncounted; load waits for all, so there the two must be equal.
     """
     in_flight = scenario.conns if scenario.tool == "wrk" else 0
-    seen = origin.count_requests(counted.requests, scenario.path, cut=in_flight)
+    seen = origin.count_requests(
+        counted.requests, scenario.path, cut=in_flight, kind=scenario.endpoint
+    )
     if not counted.requests <= seen <= counted.requests + in_flight:
         raise BenchError(f"client counted {counted.requests}, origin {seen}")
     return seen
 
 
 def _measure_load(
-    scenario: Scenario, proxy: Running, origin: Origin, seconds: int
+    scenario: Scenario, proxy: Running, origin: Origin, seconds: float
 ) -> Row:
+    run = {"wrk": run_wrk, "siege": run_siege}.get(scenario.tool, run_load)
     tree = proxy.tree()
-    rss_before, cpu_before = resident_kib(tree), cpu_seconds(tree)
-    run = run_wrk if scenario.tool == "wrk" else run_load
-    counted, command = run(scenario, proxy, origin, seconds)
-    cpu = cpu_seconds(tree) - cpu_before
+    rss_before, cpu_before = resident_kib(tree), cpu_times(tree)
+    with Sampler(proxy.tree) as sampler:
+        counted, command = run(scenario, proxy, origin, seconds)
+    tree = proxy.tree()
+    cpu_after = cpu_times(tree)
     seen = _check_counts(scenario, counted, origin)
-    length = origin.lengths[scenario.path]
+    carried = counted.requests * origin.lengths.get(scenario.path, 0)
+    if scenario.path in ("/page/", "/up", "/both"):  # what load counted itself
+        carried = counted.bytes + int(counted.more.pop("up_bytes", 0))
+    counted.more.pop("up_bytes", None)
     row: Row = {
         "requests": counted.requests,
         "success": counted.requests,
         "errors": 0,
         "seconds": counted.seconds,
         "throughput_rps": counted.requests / counted.seconds,
-        **{f"latency_{key}_ms": us / 1e3 for key, us in counted.latency_us.items()},
-        "bytes_total": counted.requests * length,
-        "mib_per_s": counted.requests * length / MIB / counted.seconds,
+        **_latencies(counted),
+        **counted.more,
+        "bytes_total": carried,
+        "mib_per_s": carried / MIB / counted.seconds,
         "origin_requests": seen,
         "command": shown(command),
     }
     if not tree:  # direct: no proxy, so no cost
         return row
+    cpu, user = cpu_after.total - cpu_before.total, cpu_after.user - cpu_before.user
     # Per request that the origin saw: what wrk dropped in flight cost CPU as well.
     row |= {"cpu_seconds": cpu, "cpu_us_per_request": cpu * 1e6 / seen}
-    if length >= BULK_BYTES:
-        row["cpu_us_per_mib"] = cpu * 1e6 / (seen * length / MIB)
-    row |= {"rss_before_kib": rss_before, "rss_after_kib": resident_kib(tree)}
-    return {**row, "hwm_kib": resident_kib(tree, "VmHWM")}
+    row["user_us_per_request"] = user * 1e6 / seen
+    if carried / counted.requests >= BULK_BYTES:
+        mib = carried / MIB * seen / counted.requests
+        row |= {"cpu_us_per_mib": cpu * 1e6 / mib, "user_us_per_mib": user * 1e6 / mib}
+    rss_after = resident_kib(tree)
+    row |= {"rss_before_kib": rss_before, "rss_after_kib": rss_after}
+    row["rss_growth_bytes_per_request"] = (rss_after - rss_before) * 1024 / seen
+    return {**row, **sampler.usage(), "hwm_kib": resident_kib(tree, "VmHWM")}
 
 
-def _measure_idle(scenario: Scenario, proxy: Running, origin: Origin) -> Row:
-    tree = proxy.tree()
-    uss_before = private_bytes(tree)
+def _measure_idle(
+    scenario: Scenario, proxy: Running, origin: Origin, seconds: float
+) -> Row:
+    uss_before = private_bytes(proxy.tree())
     with IdleTunnels(scenario, proxy, origin) as tunnels:
         time.sleep(0.5)  # the last ones come to rest
-        uss_after, cpu_before = private_bytes(tree), cpu_seconds(tree)
+        tree = proxy.tree()
+        uss_after, cpu_before = private_bytes(tree), cpu_times(tree).total
         time.sleep(1)  # the second over which CPU at rest is measured
-        cpu_at_rest = cpu_seconds(tree) - cpu_before
-    assert tunnels.counted is not None
-    seen = _check_counts(scenario, tunnels.counted, origin)
-    return {
-        "requests": tunnels.counted.requests,
-        "success": tunnels.counted.requests,
+        cpu_at_rest = cpu_times(tree).total - cpu_before
+        hwm, fds = resident_kib(tree, "VmHWM"), count_fds(tree)
+    counted = tunnels.counted
+    assert counted is not None
+    row: Row = {
+        "requests": counted.requests,
+        "success": counted.requests,
         "errors": 0,
-        "throughput_rps": tunnels.counted.requests / tunnels.counted.seconds,
+        "throughput_rps": counted.requests / counted.seconds,
+        "origin_requests": _check_counts(scenario, counted, origin),
+        "command": shown(tunnels.command),
+    }
+    if not tree:
+        return row
+    return row | {
         "uss_before_kib": uss_before >> 10,
         "uss_after_kib": uss_after >> 10,
         "uss_bytes_per_tunnel": (uss_after - uss_before) / scenario.conns,
+        "fds_per_tunnel": fds / scenario.conns,
         "cpu_at_rest_percent": cpu_at_rest * 100,
-        "hwm_kib": resident_kib(tree, "VmHWM"),
-        "origin_requests": seen,
-        "command": shown(tunnels.command),
+        "hwm_kib": hwm,
     }
 
 
-def run_once(name: str, proxy_name: str, origin: Origin, seconds: int) -> Row:
-    """Start a proxy, run one scenario through it, stop it; a void run has `failed`."""
-    scenario = SCENARIOS[name]
-    proxy: Running | None = None
+def _measure_end(
+    scenario: Scenario, proxy: Running, origin: Origin, seconds: float
+) -> Row:
+    """How long it takes to end, with keep-alive connections that rest."""
+    crowd = IdleTunnels(scenario, proxy, origin, "crowd").__enter__()
     try:
-        proxy = PROXIES[proxy_name].start(origin)
-        warm_up(scenario, proxy, origin)
-        if scenario.tool == "idle":
-            row = _measure_idle(scenario, proxy, origin)
-        else:
-            row = _measure_load(scenario, proxy, origin, seconds)
-        return {**row, "proxy_command": shown(proxy.command)}
-    except BenchError as error:
-        return {"failed": str(error)}
+        rss = resident_kib(proxy.tree())
+        took = proxy.stop()
     finally:
-        if proxy is not None:
-            proxy.close()
-        origin.skip_log()
+        crowd.__exit__(BenchError)  # that its connections end is no error here
+    row: Row = {"requests": scenario.conns, "success": scenario.conns, "errors": 0}
+    row |= {"stop_ms": took * 1e3, "rss_kib": rss, "command": shown(crowd.command)}
+    return row
 
 
-#: What a summary takes the median of, and what it calls it.
-MEDIANS = {
-    "throughput_rps": "throughput_median_rps",
-    "mib_per_s": "mib_per_s_median",
-    "latency_p50_ms": "latency_p50_median_ms",
-    "latency_p95_ms": "latency_p95_median_ms",
-    "latency_p99_ms": "latency_p99_median_ms",
-    "cpu_us_per_request": "cpu_us_per_request_median",
-    "cpu_us_per_mib": "cpu_us_per_mib_median",
-    "uss_bytes_per_tunnel": "uss_bytes_per_tunnel_median",
+def _run_rate(
+    proxy: Running, origin: Origin, rate: float, conns: int, seconds: float
+) -> tuple[Counted, list[str]]:
+    options = (
+        "--conns",
+        f"{conns}",
+        "--rate",
+        f"{rate:g}",
+        "--seconds",
+        f"{seconds:g}",
+    )
+    command = build_load_command("rate", proxy, origin, "/index.html", *options)
+    return run_load_command(command, proxy, seconds), command
+
+
+def _measure_steps(
+    scenario: Scenario, proxy: Running, origin: Origin, seconds: float
+) -> Row:
+    """Each step's latency, CPU and memory, as STEP<n>_<rate>_<what>."""
+    row: Row = {"requests": 0, "success": 0, "errors": 0}
+    each = seconds / len(STEPS)
+    for number, rate in enumerate(STEPS, 1):
+        with Sampler(proxy.tree) as sampler:
+            counted, command = _run_rate(proxy, origin, rate, scenario.conns, each)
+        row["requests"] = row["success"] = int(str(row["requests"])) + counted.requests
+        figures = {f"{k}_ms": us / 1e3 for k, us in counted.latency_us.items()}
+        for key, value in {**figures, **sampler.usage()}.items():
+            row[f"step{number}_{rate}_{key}"] = value
+        row["command"] = shown(command)
+    total = int(str(row["requests"]))
+    row["origin_requests"] = origin.count_requests(total, scenario.path)
+    if row["origin_requests"] != total:
+        raise BenchError(f"client counted {total}, origin {row['origin_requests']}")
+    return row
+
+
+def _measure_soak(
+    scenario: Scenario, proxy: Running, origin: Origin, seconds: float
+) -> Row:
+    fds_before = count_fds(proxy.tree())
+    with Sampler(proxy.tree) as sampler:
+        row = _measure_load(scenario, proxy, origin, seconds)
+    time.sleep(0.3)  # what the clients have closed is closed
+    if proxy.tree():
+        row["rss_slope_kib_per_minute"] = sampler.slope_per_minute(2)
+        row["fds_slope_per_minute"] = sampler.slope_per_minute(3)
+        row |= {"fds_before": fds_before, "fds_after": count_fds(proxy.tree())}
+    return row
+
+
+def _measure_hostile(
+    scenario: Scenario, proxy: Running, origin: Origin, seconds: float
+) -> Row:
+    """The same steady load twice: alone, and beside the hostile clients."""
+    each = seconds / 2
+    command = [build_tool("hostile"), scenario.mode, "--host", proxy.ip]
+    command += ["--port", str(proxy.port), "--conns", str(scenario.conns)]
+    command += ["--target", origin.authority, "--path", scenario.path]
+    command += [] if proxy.blind else ["--absolute", "--user", CREDENTIALS]
+    quiet, _ = _run_rate(proxy, origin, STEADY_RATE, STEADY_CONNS, each)
+    seen = origin.count_requests(quiet.requests, "/index.html", strangers=True)
+    with Held(command, proxy) as held:
+        time.sleep(0.3)  # until they are there
+        with Sampler(proxy.tree) as sampler:
+            beside, _ = _run_rate(proxy, origin, STEADY_RATE, STEADY_CONNS, each)
+    seen += origin.count_requests(beside.requests, "/index.html", strangers=True)
+    total = quiet.requests + beside.requests
+    if seen != total:
+        raise BenchError(f"client counted {total}, origin {seen}")
+    row: Row = {"requests": total, "success": total, "errors": 0}
+    row |= {"origin_requests": seen, "throughput_rps": beside.requests / beside.seconds}
+    row |= {"quiet_p99_ms": quiet.latency_us["p99"] / 1e3, **_latencies(beside)}
+    row["p99_factor"] = beside.latency_us["p99"] / quiet.latency_us["p99"]
+    said = dict(p.split("=", 1) for p in held.result.split() if "=" in p)
+    row |= {f"hostile_{key}": int(said[key]) for key in said if key != "mode"}
+    return row | {**sampler.usage(), "command": shown(command)}
+
+
+OWN = {
+    "idle": _measure_idle,
+    "lifecycle": _measure_end,
+    "steps": _measure_steps,
+    "soak": _measure_soak,
+    "hostile": _measure_hostile,
 }
 
 
-def summarise(rows: list[Row]) -> list[Row]:
-    """Return one row per scenario and proxy, with ratios to that scenario's yardsticks.
-
-    `ratio_to_*` compares throughput; `cpu_ratio` is CPU per request against
-    `yardstick`, the relay that does the same work: splicing, where bytes are many.
-    """
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((str(row["scenario"]), str(row["proxy"])), []).append(row)
-    summaries: dict[tuple[str, str], Row] = {}
-    for (scenario, proxy), runs in groups.items():
-        summary: Row = {"scenario": scenario, "proxy": proxy, "runs": len(runs)}
-        summaries[scenario, proxy] = summary
-        if void := sum("failed" in run for run in runs):
-            summary["failed"] = void
-            continue
-        for key, median_key in MEDIANS.items():
-            values = [float(str(run[key])) for run in runs if key in run]
-            if values:
-                summary[median_key] = statistics.median(values)
-        rates = [float(str(run["throughput_rps"])) for run in runs]
-        cv = statistics.stdev(rates) / statistics.mean(rates) if len(rates) > 1 else 0.0
-        summary["throughput_cv"] = cv
-        if cv > CV_LIMIT:
-            summary["unstable"] = "yes"
-    for (scenario, proxy), summary in summaries.items():
-        yardstick = SCENARIOS[scenario].yardstick
-        for other, key, label in (
-            ("relay", "throughput_median_rps", "ratio_to_relay"),
-            ("direct", "throughput_median_rps", "ratio_to_direct"),
-            (yardstick, "cpu_us_per_request_median", "cpu_ratio"),
-        ):
-            base = summaries.get((scenario, other), {})
-            if other != proxy and base.get(key) and key in summary:
-                summary[label] = float(str(summary[key])) / float(str(base[key]))
-                if label == "cpu_ratio":
-                    summary["yardstick"] = yardstick
-    return list(summaries.values())
-
-
-def run_all(
-    scenarios: list[str],
-    proxies: list[str],
-    *,
-    seconds: int,
-    repetitions: int,
-    name: str = "",
-) -> int:
-    """Measure, print as it goes, write bench/results/NAME.json; return the exit status.
-
-    Without a name the file is called run-<time>.json, which git ignores.
-    """
-    environment = describe_environment()
-    rows: list[Row] = []
-    with Origin() as origin:
-        for scenario in scenarios:
-            for repetition in range(1, repetitions + 1):
-                for proxy in proxies:
-                    row: Row = {"scenario": scenario, "proxy": proxy}
-                    row |= {"repetition": repetition, "repetitions": repetitions}
-                    row |= run_once(scenario, proxy, origin, seconds)
-                    rows.append(row)
-                    quiet = {"command", "proxy_command"}
-                    shown = {k: v for k, v in row.items() if k not in quiet}
-                    print(format_row("perf_result", shown), flush=True)
-        origin_config = origin.config.read_text()
-    summaries = summarise(rows)
-    for summary in summaries:
-        print(format_row("perf_summary", summary))
-    _write(name, environment, origin_config, rows, summaries)
-    return 1 if any("failed" in row for row in rows) else 0
-
-
-def _write(
-    name: str,
-    environment: dict[str, object],
-    origin_config: str,
-    rows: list[Row],
-    summaries: list[Row],
-) -> None:
-    RESULTS.mkdir(exist_ok=True)
-    file = Path(RESULTS, f"{name or time.strftime('run-%Y%m%d-%H%M%S')}.json")
-    result = {
-        "environment": environment,
-        "origin_config": origin_config,
-        "results": rows,
-        "summaries": summaries,
-    }
-    file.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written to {file.relative_to(HERE.parent)}")
+def run_once(name: str, proxy_name: str, origin: Origin, seconds: float) -> Row:
+    """Start a proxy, run one scenario through it, stop it; a void run has `failed`."""
+    scenario = SCENARIOS[name]
+    proxy: Running | None = None
+    began, started = time.monotonic(), 0.0
+    try:
+        target = Target(origin.site, origin.authority_of(scenario.endpoint))
+        proxy = ALL_PROXIES[proxy_name].start(target)
+        if scenario.tool == "lifecycle":
+            options = ("--requests", "1")
+            first = build_load_command("plain", proxy, origin, scenario.path, *options)
+            run_load_command(first, proxy, 5)
+            started = time.monotonic() - began
+        warm_up(scenario, proxy, origin)
+        measure = OWN.get(scenario.tool, _measure_load)
+        row = measure(scenario, proxy, origin, seconds * scenario.weight)
+        if scenario.tool == "lifecycle":
+            row["start_ms"] = started * 1e3
+        return {**row, "proxy_command": shown(proxy.command)}
+    except BenchError as error:
+        died = proxy and proxy.process and proxy.process.poll() is not None
+        said = proxy.said().splitlines()[-1:] if proxy and died else []
+        return {"failed": " ".join([str(error), *said])[:600]}
+    finally:
+        if proxy is not None:
+            proxy.close()

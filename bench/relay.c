@@ -1,4 +1,4 @@
-/* relay LISTEN_PORT TARGET_PORT [copy|splice]: the yardstick, a blind single-threaded edge-triggered relay on loopback.
+/* relay LISTEN TARGET [copy|splice]: the yardstick, a blind single-threaded edge-triggered relay. Both are [IP:]PORT.
  * Each direction fills 64 KiB (or a pipe) from one socket and empties it into the other until one would block; it
  * never reads while bytes are held, and EOF becomes SHUT_WR once all before it is sent. Prints "listening PORT". */
 #include <arpa/inet.h>
@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+#include "bad.h"
 enum { CHUNK = 64 << 10, PIPE_BYTES = 1 << 20, TURNS = 16, BATCH = 256, POOL = 256 };
 struct end {  /* one socket, and the bytes read from it that its peer has not taken: len of them, in held or a pipe */
     int fd, pipe[2], readable, writable, eof, hung_up;
@@ -30,7 +31,11 @@ static void release(struct end *e) {  /* gives back what held bytes need; a pipe
     free(e->held), e->held = NULL, e->pipe[0] = -1;
 }
 static ssize_t fill(struct end *e) {
-    if (!splicing) return recv(e->fd, scratch, CHUNK, 0);
+    if (!splicing) {
+        ssize_t n = recv(e->fd, scratch, CHUNK, 0);
+        spoil(scratch, n, e == e->pair);
+        return n;
+    }
     if (pooled) memcpy(e->pipe, pool[--pooled], sizeof e->pipe);
     else if (pipe2(e->pipe, O_NONBLOCK)) return e->pipe[0] = -1, errno = ENFILE, -1;
     else fcntl(e->pipe[1], F_SETPIPE_SZ, PIPE_BYTES);  /* refused past pipe-user-pages-soft: it stays at 64 KiB */
@@ -79,16 +84,22 @@ static void on_connection(int client_fd, const struct sockaddr_in *target) {
     pair[1] = (struct end){.fd = origin_fd, .pipe = {-1}, .peer = pair, .pair = pair};
     if (watch(pair, EPOLL_CTL_ADD) || watch(pair + 1, EPOLL_CTL_ADD)) pair->eof = 1, on_event(pair, EPOLLERR);
 }
+static struct sockaddr_in address(char *text) {  /* [IP:]PORT; without IP it is loopback */
+    char *colon = strchr(text, ':');
+    struct sockaddr_in a = {AF_INET, htons(atoi(colon ? colon + 1 : text)), {htonl(INADDR_LOOPBACK)}, {0}};
+    if (colon) *colon = 0, inet_pton(AF_INET, text, &a.sin_addr);
+    return a;
+}
 int main(int argc, char **argv) {
     splicing = argc > 3 && !strcmp(argv[3], "splice"), signal(SIGPIPE, SIG_IGN);
-    struct sockaddr_in at = {AF_INET, argc > 1 ? htons(atoi(argv[1])) : 0, {htonl(INADDR_LOOPBACK)}, {0}}, target = at;
+    if (argc < 3) return fputs("relay LISTEN TARGET [copy|splice]\n", stderr), 2;
+    struct sockaddr_in at = address(argv[1]), target = address(argv[2]);
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), fd;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, 4), epfd = epoll_create1(0);
     setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &(int){1}, 4);
-    if (argc < 3 || bind(listener, (void *)&at, sizeof at) || listen(listener, 4096))
-        return perror("relay LISTEN_PORT TARGET_PORT [copy|splice]"), 1;
+    if (bind(listener, (void *)&at, sizeof at) || listen(listener, 4096)) return perror("relay"), 1;
     epoll_ctl(epfd, EPOLL_CTL_ADD, listener, &(struct epoll_event){EPOLLIN, {NULL}});
-    getsockname(listener, (void *)&at, &(socklen_t){sizeof at}), target.sin_port = htons(atoi(argv[2]));
+    getsockname(listener, (void *)&at, &(socklen_t){sizeof at});
     printf("listening %d\n", ntohs(at.sin_port)), fflush(stdout);
     for (;;) {
         for (int i = 0, n = epoll_wait(epfd, batch, BATCH, -1); i < n; i++)

@@ -1,183 +1,195 @@
-"""What is measured: a table of scenarios, and the client that runs each.
-
-A client answers with numbers only when it saw no error: a wrong status, a wrong or
-short body, a lost connection void the run.
-"""
+"""What is measured: one table, in the eight groups of docs/benchmarking.md."""
 
 from __future__ import annotations
 
-import base64
-import os
+import resource
 import shutil
-import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
-from bench.origin import HERE, BenchError, Origin
-from bench.proxies import PASSWORD, USER, Running, build_tool
+GROUPS = {
+    1: "plain requests, keep-alive",
+    2: "plain requests, a new connection each",
+    3: "tunnels",
+    4: "at rest, start and end",
+    5: "latency at a fixed rate; a page",
+    6: "what a feature costs",
+    7: "stepped load and soak",
+    8: "hostile neighbours",
+}
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One row: `tool` is wrk, or the mode of bench/load.c."""
+    """One row. `tool` is wrk, siege, load, or one of measure's own: idle, lifecycle,
+    steps, soak, hostile; `mode` is that of bench/load or bench/hostile.
 
+    `yardstick` is the relay that does the same work: splicing, where bytes are many.
+    `weight` is how many times --seconds a run takes.
+    """
+
+    group: int
     about: str
     tool: str
-    conns: int
+    conns: int = 100
+    mode: str = ""
     path: str = "/index.html"
+    endpoint: str = "web"
     yardstick: str = "relay"
+    rate: float = 0
+    weight: float = 1
+    nofile: int = 0
+
+    @property
+    def tunnel(self) -> bool:
+        """Does it need a proxy that knows CONNECT?"""
+        return self.tool == "idle" or self.mode in TUNNEL_MODES
+
+    @property
+    def keeps(self) -> bool:
+        """Does it need a proxy that keeps a client's connection?"""
+        if self.tool in ("lifecycle", "steps", "soak", "hostile"):
+            return True
+        return (self.tool, self.mode) == ("wrk", "") or self.mode in ("rate", "page")
 
     @property
     def missing(self) -> str:
         """Why it cannot run here, or nothing."""
-        needed = "wrk" if self.tool == "wrk" else "cc"
-        return "" if shutil.which(needed) else f"{needed} not installed"
+        needed = {"wrk": ["wrk"], "siege": ["siege"]}.get(self.tool, ["cc", "make"])
+        for tool in needed:
+            if shutil.which(tool) is None:
+                return f"{tool} not installed"
+        if self.endpoint == "tls" and not _has_tls_headers():
+            return "OpenSSL's headers (libssl-dev) not installed"
+        if self.nofile > most_files():
+            return f"needs {self.nofile} descriptors, {most_files()} may be had"
+        return ""
 
+
+TUNNEL_MODES = {
+    "connect-setup", "ping", "bulk", "up", "both", "tls-setup", "tls-ping",
+    "rate-tunnel",
+}  # fmt: skip
+
+
+def most_files() -> int:
+    """Raise the limit of open files as far as it goes; return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted in (65536, hard):
+        try:
+            limits = (max(soft, wanted), max(hard, wanted))
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            break
+        except (ValueError, OSError):
+            continue
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def _has_tls_headers() -> bool:
+    return any(Path("/usr/include", d, "ssl.h").exists() for d in ("openssl",))
+
+
+def _plain(
+    about: str, conns: int, path: str = "/index.html", **more: object
+) -> Scenario:
+    return Scenario(1, about, "wrk", conns, path=path, **more)  # type: ignore[arg-type]
+
+
+def _load(group: int, about: str, mode: str, conns: int, **more: object) -> Scenario:
+    return Scenario(group, about, "load", conns, mode, **more)  # type: ignore[arg-type]
+
+
+_BULK = {"path": "/1m", "yardstick": "relay-splice"}
+_UP = {"path": "/up", "endpoint": "sink", "yardstick": "relay-splice"}
+_BOTH = {**_UP, "path": "/both"}
 
 SCENARIOS = {
-    "plain-keepalive": Scenario("index.html, keep-alive, 100 connections", "wrk", 100),
-    "plain-keepalive-c1": Scenario("index.html, keep-alive, 1 connection", "wrk", 1),
-    "plain-16k": Scenario("16 KiB, keep-alive, 100 connections", "wrk", 100, "/16k"),
-    "plain-128k": Scenario("128 KiB, keep-alive, 20 connections", "wrk", 20, "/128k"),
-    "plain-1m": Scenario(
-        "1 MiB, keep-alive, 10 connections", "wrk", 10, "/1m", "relay-splice"
+    "plain-keepalive": _plain("index.html, keep-alive, 100 connections", 100),
+    "plain-keepalive-c1": _plain("index.html, keep-alive, 1 connection", 1),
+    "plain-keepalive-c10": _plain("index.html, keep-alive, 10 connections", 10),
+    "plain-keepalive-c1000": _plain("index.html, keep-alive, 1000 connections", 1000),
+    # What 20 000 descriptors allow a proxy that keeps some back for itself.
+    "plain-keepalive-c9800": _plain(
+        "index.html, keep-alive, 9800 connections", 9800, nofile=19950, weight=2
     ),
-    "plain-new": Scenario("index.html, a client connection for each", "plain-new", 20),
-    "connect-setup": Scenario("CONNECT, one request, close", "connect-setup", 20),
-    "ping-c1": Scenario("index.html in 1 long tunnel", "ping", 1),
-    "ping-c100": Scenario("index.html in 100 long tunnels", "ping", 100),
-    "bulk": Scenario("1 MiB in 10 long tunnels", "bulk", 10, "/1m", "relay-splice"),
-    "idle": Scenario("memory of 5000 tunnels at rest", "idle", 5000),
-}
+    "plain-keepalive-c10000": _plain(
+        "index.html, keep-alive, 10 000 connections", 10000, nofile=21000, weight=2
+    ),
+    "plain-1k": _plain("1 KiB, keep-alive, 100 connections", 100, "/1k"),
+    "plain-16k": _plain("16 KiB, keep-alive, 100 connections", 100, "/16k"),
+    "plain-128k": _plain(
+        "128 KiB, keep-alive, 20 connections", 20, "/128k", yardstick="relay-splice"
+    ),
+    "plain-1m": _plain(
+        "1 MiB, keep-alive, 10 connections", 10, "/1m", yardstick="relay-splice"
+    ),
+    "plain-new": _load(2, "a client connection for each request", "plain-new", 20),
+    "plain-new-wrk": Scenario(2, "by wrk, Connection: close", "wrk", 20, "new"),
+    "plain-new-siege": Scenario(2, "the same by siege -b", "siege", 20),
+    "connect-setup": _load(3, "CONNECT, one request, close", "connect-setup", 20),
+    "ping-c1": _load(3, "index.html in 1 long tunnel", "ping", 1),
+    "ping-c100": _load(3, "index.html in 100 long tunnels", "ping", 100),
+    "bulk": _load(3, "1 MiB down in 10 long tunnels", "bulk", 10, **_BULK),
+    "bulk-up": _load(3, "1 MiB up in 10 long tunnels", "up", 10, **_UP),
+    "bulk-both": _load(3, "1 MiB up and down at once, 10 tunnels", "both", 10, **_BOTH),
+    "tls-setup": _load(
+        3, "CONNECT, TLS handshake, one request, close", "tls-setup", 20, endpoint="tls"
+    ),
+    "tls-ping": _load(
+        3, "index.html over TLS in 100 long tunnels", "tls-ping", 100, endpoint="tls"
+    ),
+    "idle-1000": Scenario(
+        4, "memory of 1000 tunnels at rest", "idle", 1000, weight=0.5
+    ),
+    "idle": Scenario(
+        4, "memory of 5000 tunnels at rest", "idle", 5000, nofile=11000, weight=0.5
+    ),
+    "idle-9800": Scenario(
+        4, "memory of 9800 tunnels at rest", "idle", 9800, nofile=19950
+    ),
+    "idle-10000": Scenario(
+        4, "memory of 10 000 tunnels at rest", "idle", 10000, nofile=21000
+    ),
+    "lifecycle": Scenario(
+        4, "start to first answer; SIGTERM to end with 100 idle connections",
+        "lifecycle", 100, weight=0.5,
+    ),
+    "rate-500": _load(5, "500 requests a second, 50 connections", "rate", 50, rate=500),
+    "rate-5000": _load(
+        5, "5000 requests a second, 50 connections", "rate", 50, rate=5000
+    ),
+    "rate-tunnel-500": _load(
+        5, "500 requests a second in 50 tunnels", "rate-tunnel", 50, rate=500
+    ),
+    "page": _load(
+        5, "a document and 40 resources, 2 browsers of 6 connections", "page", 2,
+        path="/page/",
+    ),
+    "steps": Scenario(
+        7, "10, 25, 50, 100, 200, 10 requests a second", "steps", 20, "rate", weight=6
+    ),
+    "soak": Scenario(
+        7, "50 connections for long: slopes of memory and descriptors", "soak", 50,
+        "plain", weight=5,
+    ),
+    "hostile-slow-head": Scenario(
+        8, "300 clients send a head byte by byte", "hostile", 300, "slow-head", weight=2
+    ),
+    "hostile-slow-read": Scenario(
+        8, "100 clients read 1 MiB at 5 KiB/s", "hostile", 100, "slow-read",
+        path="/unlogged/1m", weight=2,
+    ),
+    "hostile-slow-origin": Scenario(
+        8, "100 requests wait for an origin of 8 KiB/s", "hostile", 100, "slow-read",
+        path="/slow/1m", weight=2,
+    ),
+    "hostile-churn": Scenario(
+        8, "300 connections a second, half a head, reset", "hostile", 30, "churn",
+        weight=2,
+    ),
+}  # fmt: skip
 
-
-@dataclass
-class Counted:
-    """What the client counted; latencies in µs, bytes of bodies (wrk: heads too)."""
-
-    requests: int
-    seconds: float
-    bytes: int
-    latency_us: dict[str, float]
-
-
-def _parse_result(text: str, command: list[str]) -> Counted:
-    """Read the client's key=value line; raise when it is missing or tells errors."""
-    for line in text.splitlines():
-        if not line.startswith(("tool=wrk ", "mode=")):
-            continue
-        values = dict(pair.split("=", 1) for pair in line.split())
-        if int(values["errors"]):
-            raise BenchError(
-                f"{values['errors']} errors, first {values['first_error']}"
-            )
-        if not int(values["requests"]):
-            raise BenchError("no request was answered")
-        latencies = {
-            key.removeprefix("latency_").removesuffix("_us"): float(value)
-            for key, value in values.items()
-            if key.startswith("latency_")
-        }
-        return Counted(
-            int(values["requests"]),
-            float(values["seconds"]),
-            int(values["bytes"]),
-            latencies,
-        )
-    raise BenchError(f"no result from {' '.join(command)}: {text.strip()}")
-
-
-def build_load_command(
-    mode: str, proxy: Running, origin: Origin, path: str, *options: str
-) -> list[str]:
-    """Return the command of bench/load.c for one run through `proxy`."""
-    command = [build_tool("load"), mode, "--port", str(proxy.port)]
-    command += ["--target", origin.authority, "--path", path]
-    command += ["--length", str(origin.lengths[path]), *options]
-    command += ["--blind"] if proxy.blind else ["--user", f"{USER}:{PASSWORD}"]
-    return command
-
-
-def _run_client(command: list[str]) -> Counted:
-    done = subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
-    counted = _parse_result(done.stdout + done.stderr, command)
-    if done.returncode:
-        raise BenchError(f"{command[0]} ended with {done.returncode}: {done.stderr}")
-    return counted
-
-
-def warm_up(scenario: Scenario, proxy: Running, origin: Origin) -> None:
-    """Send some requests that are not counted: lazy imports, first allocations."""
-    mode = "plain-new" if scenario.tool in ("wrk", "plain-new") else "connect-setup"
-    options = ("--conns", "5", "--requests", "100")
-    _run_client(build_load_command(mode, proxy, origin, scenario.path, *options))
-    origin.skip_log()
-
-
-def run_wrk(
-    scenario: Scenario, proxy: Running, origin: Origin, seconds: int
-) -> tuple[Counted, list[str]]:
-    """Run wrk; every response is checked by status and, in sum, by length."""
-    command = ["wrk", "-t1", f"-c{scenario.conns}", f"-d{seconds}s", "--latency"]
-    command += ["-s", str(HERE / "absolute.lua"), f"http://127.0.0.1:{proxy.port}"]
-    if proxy.blind:
-        command[-1] += scenario.path
-    else:
-        credentials = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        command += ["--", f"{origin.authority}{scenario.path}", credentials]
-    counted = _run_client(command)
-    length = origin.lengths[scenario.path]
-    if counted.bytes < counted.requests * length:
-        raise BenchError(f"{counted.requests} responses in {counted.bytes} bytes")
-    return counted, command
-
-
-def run_load(
-    scenario: Scenario, proxy: Running, origin: Origin, seconds: int
-) -> tuple[Counted, list[str]]:
-    """Run the load generator, which checks every response itself."""
-    options = ("--conns", str(scenario.conns), "--seconds", str(seconds))
-    command = build_load_command(scenario.tool, proxy, origin, scenario.path, *options)
-    return _run_client(command), command
-
-
-class IdleTunnels:
-    """Tunnels that have carried one request each and rest while the context is open."""
-
-    def __init__(self, scenario: Scenario, proxy: Running, origin: Origin) -> None:
-        options = ("--conns", str(scenario.conns))
-        self.command = build_load_command(
-            "idle", proxy, origin, scenario.path, *options
-        )
-        self._conns = scenario.conns
-        self.counted: Counted | None = None
-
-    def __enter__(self) -> IdleTunnels:
-        pipe = subprocess.PIPE
-        self._client = subprocess.Popen(
-            self.command, stdin=pipe, stdout=pipe, text=True
-        )
-        assert self._client.stdout is not None
-        ready = self._client.stdout.readline()
-        if f"tunnels={self._conns} errors=0" not in ready:
-            result, _ = self._client.communicate()
-            raise BenchError(
-                f"not all tunnels opened: {ready.strip()} {result.strip()}"
-            )
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        result = self._client.communicate()[0]  # closes its stdin: the tunnels end
-        if kind is None:
-            self.counted = _parse_result(result, self.command)
-
-
-def tool_version(name: str) -> str:
-    """Return the first line that a tool says of its version; empty if not installed."""
-    flag = {"nginx": "-v", "wrk": "-v", "openssl": "version"}.get(name, "--version")
-    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if found is None:
-        return ""
-    said = subprocess.run([found, flag], capture_output=True, text=True)
-    return (said.stdout + said.stderr).strip().split("\n")[0]
+#: A steady load stands beside every hostile scenario; its p99 may at most double.
+STEADY_RATE, STEADY_CONNS = 200.0, 20
+#: Requests a second of the stepped load, in turn.
+STEPS = (10, 25, 50, 100, 200, 10)

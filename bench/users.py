@@ -28,7 +28,8 @@ from pathlib import Path
 import bcrypt
 import psutil
 
-from bench.origin import HERE, BenchError, Origin
+from bench.children import HERE, BenchError
+from bench.origin import Origin
 from bench.proxies import TREE
 
 USERS = 50

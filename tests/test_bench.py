@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bench import measure, proxies, scenarios
-from bench.origin import BenchError, Origin, free_port
+from bench import measure, summary
+from bench.children import BenchError, free_port
+from bench.origin import Origin, build_tool
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("cc") and shutil.which("make")), reason="no C compiler"
@@ -59,7 +60,7 @@ def serving(conversation: Conversation) -> Iterator[int]:
 
 @contextlib.contextmanager
 def relay(mode: str, target: int) -> Iterator[int]:
-    command = [proxies.build_tool("relay"), "0", str(target), mode]
+    command = [build_tool("relay"), "0", str(target), mode]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:
@@ -162,7 +163,7 @@ def origin() -> Iterator[Origin]:
 
 def load(port: int, mode: str, *options: str) -> tuple[int, dict[str, str]]:
     """Run the load generator; return its exit status and what it printed."""
-    command = [proxies.build_tool("load"), mode, "--port", str(port), *options]
+    command = [build_tool("load"), mode, "--port", str(port), *options]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
     )
@@ -199,7 +200,7 @@ def test_as_many_requests_are_sent_as_were_asked_for(origin: Origin) -> None:
 
 @needs_nginx
 def test_an_idle_tunnel_that_ends_is_an_error(origin: Origin) -> None:
-    command = [proxies.build_tool("load"), "idle", "--blind", "--conns", "300"]
+    command = [build_tool("load"), "idle", "--blind", "--conns", "300"]
     with relay("copy", origin.port) as through:
         client = subprocess.Popen(
             [*command, "--port", str(through)],
@@ -301,7 +302,7 @@ def test_one_run_counts_costs_and_leaves_nothing(origin: Origin) -> None:
 def test_a_run_whose_counts_differ_is_void(
     origin: Origin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = scenarios.run_load
+    run = measure.run_load
 
     def one_too_many(*arguments: object) -> object:
         counted, command = run(*arguments)  # type: ignore[arg-type]
@@ -314,15 +315,19 @@ def test_a_run_whose_counts_differ_is_void(
 
 
 def test_a_void_run_is_never_read_as_speed() -> None:
-    good = {"scenario": "bulk", "proxy": "relay-splice", "throughput_rps": 50.0}
+    good: measure.Row = {"scenario": "bulk", "proxy": "relay-splice"}
+    good |= {"throughput_rps": 50.0, "repetition": 1}
     rows: list[measure.Row] = [
         {**good, "cpu_us_per_request": 100.0},
         {**good, "proxy": "squid", "throughput_rps": 1e6, "cpu_us_per_request": 1.0},
         {"scenario": "bulk", "proxy": "squid", "failed": "1 errors"},
         {**good, "proxy": "cutthrough", "cpu_us_per_request": 150.0},
     ]
-    relay_row, squid, cutthrough = measure.summarise(rows)
-    assert squid == {"scenario": "bulk", "proxy": "squid", "runs": 2, "failed": 1}
+    relay_row, squid, cutthrough = summary.summarise(rows)
+    assert squid == {
+        "scenario": "bulk", "proxy": "squid", "runs": 2, "failed": 1,
+        "reason": "1 errors",
+    }  # fmt: skip
     assert "cpu_ratio" not in relay_row
     assert (cutthrough["cpu_ratio"], cutthrough["yardstick"]) == (1.5, "relay-splice")
 
@@ -344,7 +349,7 @@ def read_and_refuse(peer: socket.socket) -> None:
 def test_slow_clients_believe_only_a_408(
     conversation: Conversation, status: int, told: str
 ) -> None:
-    tool = proxies.build_tool("slow")
+    tool = build_tool("slow")
     with serving(conversation) as port:
         command = [tool, "--port", str(port), "--conns", "3", "--seconds", "3"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30)

@@ -7,16 +7,20 @@ must be ended by the head deadline with 408, and memory must be bounded.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from contextlib import closing
 
-from bench.collect import cpu_seconds, resident_kib
+from bench.children import BenchError
+from bench.clients import run_wrk, warm_up
+from bench.collect import cpu_times, resident_kib
 from bench.measure import format_row
-from bench.origin import BenchError, Origin
-from bench.proxies import build_tool, start_cutthrough
-from bench.scenarios import Scenario, run_wrk, warm_up
+from bench.origin import Origin, build_tool
+from bench.proxies import start_cutthrough
+from bench.running import Target
+from bench.scenarios import Scenario
 
-STEADY = Scenario("index.html beside slow clients", "wrk", 50)
+STEADY = Scenario(8, "index.html beside slow clients", "wrk", 50)
 #: The head deadline of the run, and how much later the last connection may end: it was
 #: the last of thousands whose deadlines come within the same second.
 HEAD_SECONDS, SLACK_SECONDS = 10, 2
@@ -32,14 +36,22 @@ def _parse(text: str) -> dict[str, str]:
 
 def run_slowloris(conns: int, seconds: int) -> int:
     """Print one line; return 0 when the promise held."""
-    flags = ("--max-connections", str(conns + 1000), "--access-log", "@DIR@/access.log")
+    flags: tuple[str, ...] = (
+        "--max-connections",
+        str(conns + 1000),
+        "--access-log",
+        "@DIR@/access.log",
+    )
     flags += ("--head-timeout", f"{HEAD_SECONDS}s")
-    with Origin() as origin, closing(start_cutthrough(*flags)(origin)) as proxy:
+    with contextlib.ExitStack() as stack:
+        origin = stack.enter_context(Origin())
+        target = Target(origin.site, origin.authority)
+        proxy = stack.enter_context(closing(start_cutthrough(*flags)(target)))
         warm_up(STEADY, proxy, origin)
         alone, _ = run_wrk(STEADY, proxy, origin, seconds)
         origin.skip_log()
         tree = proxy.tree()
-        rss, cpu = resident_kib(tree), cpu_seconds(tree)
+        rss, cpu = resident_kib(tree), cpu_times(tree).total
         command = [build_tool("slow"), "--port", str(proxy.port)]
         command += ["--conns", str(conns), "--seconds", str(3 * HEAD_SECONDS)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as slow:
@@ -48,7 +60,7 @@ def run_slowloris(conns: int, seconds: int) -> int:
                 said, _ = slow.communicate()
             finally:
                 slow.kill()
-        cpu = cpu_seconds(tree) - cpu
+        cpu = cpu_times(tree).total - cpu
         peak = resident_kib(tree, "VmHWM")
     end = _parse(said)
     if "ended_408" not in end:

@@ -10,6 +10,7 @@ takes.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import platform
 import random
@@ -19,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from bench.micro import Micro
 from cutthrough.policy.acl import Acl
 from cutthrough.policy.rules import read_policy
 
@@ -106,6 +108,27 @@ def run_shape(name: str) -> None:
         "all_miss": lambda: acl.clock(missed, outside),
     }.items():
         print(f"policy={name} decision={what} {spread(measure)}")
+
+
+@functools.cache
+def _clock(miss: bool) -> Callable[[], float]:
+    """ns of CPU for one decision of the rule of all hosts and that of all networks."""
+    hosts, networks = make_hosts(), make_networks()
+    listed = "\n".join(hosts)
+    acl = Acl(read_policy(one_rule(hosts, networks), "policy.toml", lambda _: listed))
+    random.Random(2).shuffle(hosts)
+    asked = [(b"x" if miss else b"") + host.encode() for host in hosts]
+    return lambda: float(acl.clock(asked))
+
+
+def _decide(miss: bool) -> Callable[[int], float]:
+    return lambda n: _clock(miss)() * n / 1e9
+
+
+BENCHES = [
+    Micro("acl-host-hit", "a decision among 100 000 hosts", _decide(False)),
+    Micro("acl-host-miss", "the same for a host that none names", _decide(True)),
+]
 
 
 def main() -> int:

@@ -1,0 +1,216 @@
+"""Guardrails as code: has NEW become worse than BASE, and in which row?
+
+Two results come from two runs, at two times, perhaps on two machines: only ratios to
+the yardstick of the same run are compared, never rates. Memory is compared as it is.
+Each finding names scenario, proxy and figure; one is enough for exit status 1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.children import BenchError
+from bench.summary import number
+
+Row = dict[str, object]
+
+THROUGHPUT_LOSS = 0.15
+P95_GROWTH = 0.20
+CPU_GROWTH = 0.20
+RSS_GROWTH_KIB = 128 << 10
+#: A tunnel at rest may cost this much more: a tenth, but not for a page here or there.
+TUNNEL_GROWTH, TUNNEL_BYTES = 0.10, 64
+#: Growth of the resident set per request. A pool that fills is a one-time cost, so the
+#: run must have been long enough for it to be little.
+LEAK_BYTES, LEAK_REQUESTS = 256, 5000
+#: User CPU per MiB: what moves bytes well spends almost all in the kernel, so that one
+#: copy more is seen here long before it is in the sum (measured: the kernel 340 µs
+#: ± 10 %, a copy within the second-level cache 15 to 30).
+USER_US_PER_MIB, USER_GROWTH = 8.0, 0.5
+#: How far the order of things that ought to be in order may be off: noise.
+ORDER_SLACK = 0.15
+#: A hostile neighbour may multiply the p99 of others by this, and it must be felt: a
+#: p99 below 5 ms is not.
+HOSTILE_FACTOR, HOSTILE_MS = 2.0, 5.0
+FD_GROWTH = 20  # descriptors a minute, at the end of a soak
+#: Same-run scenarios whose keep-alive form must be faster than the other.
+KEEP_ALIVE, NEW_CONNECTION = "plain-keepalive", "plain-new"
+
+
+@dataclass(frozen=True)
+class Finding:
+    scenario: str
+    proxy: str
+    figure: str
+    text: str
+
+    def __str__(self) -> str:
+        return (
+            f"perf_regression scenario={self.scenario} proxy={self.proxy}"
+            f" figure={self.figure}: {self.text}"
+        )
+
+
+def read_summaries(file: Path) -> dict[tuple[str, str], Row]:
+    try:
+        rows = json.loads(file.read_text())["summaries"]
+    except (OSError, ValueError, KeyError) as error:
+        raise BenchError(f"{file}: not a result: {error}") from None
+    return {(row["scenario"], row["proxy"]): row for row in rows}
+
+
+def _errors(base: Row, new: Row) -> Iterator[tuple[str, str]]:
+    if new.get("failed"):
+        yield "errors", f"{new['failed']} of {new['runs']} runs void: {new['reason']}"
+
+
+def _throughput(base: Row, new: Row) -> Iterator[tuple[str, str]]:
+    """Against the yardstick; an unstable row fails only when its best run does."""
+    for key in ("ratio", "ratio_to_direct"):
+        old, now = number(base, key), number(new, key)
+        if old is None or now is None:
+            continue
+        if new.get("unstable"):
+            now *= _best(new)
+        if base.get("unstable"):
+            old /= _best(base)
+        if now < old * (1 - THROUGHPUT_LOSS):
+            yield "throughput", f"{key} {old:.3f} -> {now:.3f} ({now / old - 1:+.0%})"
+        return
+
+
+def _best(row: Row) -> float:
+    most, median = (
+        number(row, "throughput_max_rps"), number(row, "throughput_median_rps")
+    )  # fmt: skip
+    return most / median if most and median else 1.0
+
+
+def _p95(base: Row, new: Row) -> Iterator[tuple[str, str]]:
+    old, now = number(base, "p95_ratio"), number(new, "p95_ratio")
+    if new.get("unstable") or base.get("unstable"):
+        return  # its throughput is judged; where latency has settled is not known
+    if old and now and now > old * (1 + P95_GROWTH):
+        yield "p95", f"p95_ratio {old:.3f} -> {now:.3f} ({now / old - 1:+.0%})"
+
+
+def _cpu(base: Row, new: Row) -> Iterator[tuple[str, str]]:
+    old, now = number(base, "cpu_ratio"), number(new, "cpu_ratio")
+    if old and now and now > old * (1 + CPU_GROWTH):
+        yield "cpu", f"cpu_ratio {old:.3f} -> {now:.3f} ({now / old - 1:+.0%})"
+    key = "user_mean_us_per_mib"
+    old, now = number(base, key), number(new, key)
+    if old is not None and now is not None:
+        if now > max(old + USER_US_PER_MIB, old * (1 + USER_GROWTH)):
+            yield "copies", f"user CPU per MiB {old:.1f} -> {now:.1f} µs"
+
+
+def _memory(base: Row, new: Row) -> Iterator[tuple[str, str]]:
+    key = "uss_bytes_per_tunnel_median"
+    old, now = number(base, key), number(new, key)
+    if old is not None and now is not None:
+        if now > old + max(TUNNEL_BYTES, old * TUNNEL_GROWTH):
+            yield "memory_per_tunnel", f"{old:.0f} -> {now:.0f} bytes"
+    for key in ("rss_after_median_kib", "hwm_median_kib"):
+        old, now = number(base, key), number(new, key)
+        if old is not None and now is not None and now > old + RSS_GROWTH_KIB:
+            yield "memory", f"{key} {old / 1024:.0f} -> {now / 1024:.0f} MiB"
+            break
+    key, requests = "rss_growth_bytes_per_request_median", number(new, "most_requests")
+    old, now = number(base, key), number(new, key)
+    if old is not None and now is not None and (requests or 0) >= LEAK_REQUESTS:
+        if now > max(old, 0) + LEAK_BYTES:
+            yield "leak", f"{old:.0f} -> {now:.0f} bytes a request stay"
+    old, now = (
+        number(base, "fds_slope_per_minute_median"),
+        number(new, "fds_slope_per_minute_median"),
+    )
+    if old is not None and now is not None and now > max(old, 0) + FD_GROWTH:
+        yield "descriptors", f"{old:.0f} -> {now:.0f} a minute"
+
+
+def _hostile(base: Row, new: Row) -> Iterator[tuple[str, str]]:
+    factor, p99 = number(new, "p99_factor_median"), number(new, "latency_p99_median_ms")
+    old = number(base, "p99_factor_median")
+    if factor and p99 and old and p99 > HOSTILE_MS and factor > HOSTILE_FACTOR:
+        if factor > old * (1 + P95_GROWTH):
+            yield "hostile", f"p99 of the steady load ×{old:.1f} -> ×{factor:.1f}"
+
+
+GUARDS = (_errors, _throughput, _p95, _cpu, _memory, _hostile)
+
+
+def check_order(rows: dict[tuple[str, str], Row]) -> list[Finding]:
+    """Return what is out of order within one run: then something else was measured.
+
+    direct ≥ relay ≥ a forward proxy where all keep their connections; keep-alive ≥ a
+    new connection for each request.
+    """
+    findings = []
+
+    def rate(scenario: str, proxy: str) -> float:
+        row = rows.get((scenario, proxy), {})
+        return 0.0 if row.get("unstable") else number(row, "throughput_median_rps") or 0
+
+    for scenario, proxy in rows:
+        mine = rate(scenario, proxy)
+        if not mine:
+            continue
+        above = {"relay": "direct"}.get(proxy, "relay")
+        if scenario.startswith("plain-keepalive") and "direct" not in proxy:
+            other = rate(scenario, above)
+            if proxy != "relay-splice" and other and mine > other * (1 + ORDER_SLACK):
+                findings.append(
+                    Finding(
+                        scenario,
+                        proxy,
+                        "order",
+                        f"{mine:.0f}/s > {above} {other:.0f}/s",
+                    )
+                )
+        if scenario == NEW_CONNECTION:
+            kept = rate(KEEP_ALIVE, proxy)
+            if kept and mine > kept * (1 + ORDER_SLACK):
+                text = f"{mine:.0f}/s > {KEEP_ALIVE} {kept:.0f}/s"
+                findings.append(Finding(scenario, proxy, "order", text))
+    return findings
+
+
+def compare(
+    base: dict[tuple[str, str], Row], new: dict[tuple[str, str], Row]
+) -> list[Finding]:
+    """Return every guardrail that NEW is beyond; also rows of BASE that it lacks."""
+    findings = []
+    for (scenario, proxy), old in base.items():
+        now = new.get((scenario, proxy))
+        if now is None:
+            findings.append(
+                Finding(scenario, proxy, "missing", "not in the new result")
+            )
+            continue
+        for guard in GUARDS:
+            for figure, text in guard({} if old.get("failed") else old, now):
+                findings.append(Finding(scenario, proxy, figure, text))
+    for key in new.keys() - base.keys():
+        for figure, text in _errors({}, new[key]):
+            findings.append(Finding(*key, figure, text))
+    return findings + check_order(new)
+
+
+def main(base_file: Path, new_file: Path) -> int:
+    base, new = read_summaries(base_file), read_summaries(new_file)
+    for (scenario, proxy), row in new.items():
+        if row.get("unstable"):
+            print(
+                f"perf_unstable scenario={scenario} proxy={proxy}"
+                f" throughput_cv={row['throughput_cv']:.2f}: judged by its best run"
+            )
+    findings = compare(base, new)
+    for finding in findings:
+        print(finding)
+    if not findings:
+        print(f"perf_compared rows={len(base)}: nothing has become worse")
+    return 1 if findings else 0

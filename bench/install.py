@@ -1,0 +1,128 @@
+"""Getting the peers: from Debian, PyPI, npm, Go's modules and Maven, where asked.
+
+Nothing is installed unless `python -m bench peers --install` asks for it. Debian's
+packages go into the system, and their services are neither started nor enabled; all
+else goes into the cache directory outside the tree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.children import BenchError
+from bench.peers import CACHE, FILES, PEERS, SEARCH
+
+POLICY = Path("/usr/sbin/policy-rc.d")
+FORBIDDEN = "#!/bin/sh\nexit 101\n"  # of any action on any service
+
+
+def _do(command: list[str], cwd: Path | None = None) -> None:
+    print(f"# {' '.join(command)}", file=sys.stderr, flush=True)
+    env = {**os.environ, "PATH": SEARCH, "DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise BenchError(f"{command[0]} ended with {done.returncode}")
+
+
+@contextlib.contextmanager
+def _no_service_starts() -> Iterator[None]:
+    """Debian starts a daemon as it unpacks one, unless policy-rc.d forbids it."""
+    before = POLICY.read_text() if POLICY.exists() else None
+    POLICY.write_text(FORBIDDEN)
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        if before is None:
+            POLICY.unlink(missing_ok=True)
+        else:
+            POLICY.write_text(before)
+
+
+def _apt(packages: list[str]) -> None:
+    if os.geteuid():
+        raise BenchError(f"needs root: apt-get install {' '.join(packages)}")
+    before = set(Path("/etc/init.d").glob("*"))
+    with _no_service_starts():
+        _do(["apt-get", "-qq", "update"])
+        _do(["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", "install", "-y",
+             "--no-install-recommends", *packages])  # fmt: skip
+    # What was not there before is not to come up at the next boot.
+    for service in set(Path("/etc/init.d").glob("*")) - before:
+        subprocess.run(["update-rc.d", service.name, "disable"], capture_output=True)
+
+
+def _pip(name: str, package: str) -> None:
+    venv = CACHE / name
+    _do([sys.executable, "-m", "venv", "--clear", str(venv)])
+    _do([str(venv / "bin" / "pip"), "install", "--quiet", package])
+
+
+def _copy(name: str) -> Path:
+    shutil.copytree(FILES / name, CACHE / name, dirs_exist_ok=True)
+    return CACHE / name
+
+
+def _npm(name: str, package: str) -> None:
+    _do(["npm", "install", "--silent", "--no-audit", "--no-fund"], _copy(name))
+
+
+def _go(name: str, package: str) -> None:
+    directory = _copy(name)
+    _do(["go", "mod", "tidy"], directory)
+    _do(["go", "build", "-o", name, "."], directory)
+
+
+def _maven(name: str, package: str) -> None:
+    _do(["mvn", "--quiet", "--batch-mode", "package"], _copy(name))
+
+
+_BY_SOURCE = {"pip": _pip, "npm": _npm, "go": _go, "maven": _maven}
+
+
+def install_peers(names: list[str]) -> None:
+    """Install the named peers, or all, that are missing; go on when one cannot be."""
+    missing = {
+        name: peer.source.partition(":")
+        for name, peer in PEERS.items()
+        if (not names or name in names) and peer.missing()
+    }
+    packages = sorted({p for kind, _, p in missing.values() if kind == "apt"})
+    try:
+        if packages:
+            _apt(packages)
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    for name, (kind, _, package) in missing.items():
+        if kind == "apt":
+            continue
+        try:
+            _BY_SOURCE[kind](name, package)
+        except (BenchError, OSError) as error:
+            print(f"bench: {name}: {error}", file=sys.stderr)
+
+
+def print_peers(names: list[str]) -> int:
+    """Print each peer's version, configuration and command; 1 if one is missing."""
+    status = 0
+    for name, peer in PEERS.items():
+        if names and name not in names:
+            continue
+        missing = peer.missing()
+        status |= bool(missing)
+        state = f"skipped: {missing}" if missing else peer.read_version()
+        print(f"{name:14} {state}")
+        files = [f"bench/peers/{word.partition(' as ')[0]}" for word in peer.files]
+        if not files:
+            kind = peer.source.partition(":")[2].rpartition(":")[2].rpartition("/")[2]
+            files = [f"bench/peers/{kind}/"]
+        print(f"{'':14} {peer.about}; {peer.source}; {', '.join(files)}")
+        print(f"{'':14} {peer.command}")
+    return status

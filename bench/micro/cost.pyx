@@ -1,0 +1,164 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The loops of bench/micro/cost.py. Each runs `n` times and returns the seconds it took."""
+
+from time import perf_counter
+
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+from cutthrough.net.timers cimport Timer, Wheel
+from cutthrough.outcome cimport OK
+from cutthrough.session.client cimport Client, Journal
+from cutthrough.wire.framing cimport Chunks, scan_chunks, start_chunks
+from cutthrough.wire.http1 cimport (
+    M_GET, Head, HeadLimits, parse_request, parse_response)
+from cutthrough.wire.rewrite cimport (
+    REWRITE_ROOM, build_request_head, build_response_head)
+from cutthrough.wire.target cimport Target, read_target
+
+# The default limits of cutthrough/config.py.
+cdef HeadLimits LIMITS = HeadLimits(8192, 16384, 100)
+
+
+def parse_requests(bytes text, long n):
+    cdef Head head
+    cdef const char *buf = text
+    cdef size_t length = len(text)
+    cdef long _i
+    cdef int got = 1
+    began = perf_counter()
+    for _i in range(n):
+        got = parse_request(&head, buf, length, 0, &LIMITS)
+    took = perf_counter() - began
+    assert got == <int>length, got
+    return took
+
+
+def parse_responses(bytes text, long n):
+    cdef Head head
+    cdef const char *buf = text
+    cdef size_t length = len(text)
+    cdef long _i
+    cdef int got = 1
+    began = perf_counter()
+    for _i in range(n):
+        got = parse_response(&head, buf, length, 0, &LIMITS)
+    took = perf_counter() - began
+    assert got == <int>length, got
+    return took
+
+
+def rewrite_requests(bytes text, long n):
+    """Target and rewritten head, of a head that was parsed once."""
+    cdef Head head
+    cdef Target target
+    cdef const char *buf = text
+    cdef char out[16384 + REWRITE_ROOM]
+    cdef unsigned int path_at, path_len
+    cdef long _i
+    cdef int got = 1
+    assert parse_request(&head, buf, len(text), 0, &LIMITS) > 0
+    began = perf_counter()
+    for _i in range(n):
+        got = read_target(&target, &head, buf)
+        got = build_request_head(out, sizeof(out), &head, buf, &target, b"bench", 5, False,
+                                 &path_at, &path_len)
+    took = perf_counter() - began
+    assert got > 0, got
+    return took
+
+
+def rewrite_responses(bytes text, long n):
+    cdef Head head
+    cdef const char *buf = text
+    cdef char out[16384 + REWRITE_ROOM]
+    cdef long _i
+    cdef int got = 1
+    assert parse_response(&head, buf, len(text), 0, &LIMITS) > 0
+    began = perf_counter()
+    for _i in range(n):
+        got = build_response_head(out, sizeof(out), &head, buf, b"bench", 5, False, False,
+                                  False, NULL)
+    took = perf_counter() - began
+    assert got > 0, got
+    return took
+
+
+def scan_bodies(bytes text, long n):
+    """A chunked body in one piece. The scanner may change what it scans, so each turn
+    begins with a copy, which scan_copies() measures alone."""
+    cdef Chunks chunks
+    cdef bytearray copy = bytearray(len(text))
+    cdef char *buf = copy
+    cdef const char *whole = text
+    cdef size_t length = len(text), out
+    cdef long _i
+    cdef int64_t got = 0
+    began = perf_counter()
+    for _i in range(n):
+        memcpy(buf, whole, length)
+        start_chunks(&chunks, False, True)
+        got = scan_chunks(&chunks, buf, length, &out)
+    took = perf_counter() - began
+    assert got == <int64_t>length and chunks.done
+    return took
+
+
+def scan_copies(bytes text, long n):
+    cdef bytearray copy = bytearray(len(text))
+    cdef char *buf = copy
+    cdef const char *whole = text
+    cdef size_t length = len(text)
+    cdef long _i
+    began = perf_counter()
+    for _i in range(n):
+        memcpy(buf, whole, length)
+        buf[_i % length] ^= 1    # or the compiler would leave the copy out
+    return perf_counter() - began
+
+
+def write_lines(Journal journal, long n):
+    """A tunnel's line; every so many a flush to the file, as in life."""
+    cdef Client client = Client.__new__(Client)
+    cdef long _i
+    client.is_tunnel = True
+    client.status = 200
+    client.port = 443
+    client.key = b"www.example.com\x01\xbb"
+    client.user = b"somebody"
+    client.address.family = 4
+    client.address.bytes[0] = 192
+    client.address.bytes[3] = 17
+    client.method = M_GET
+    began = perf_counter()
+    for _i in range(n):
+        journal.write(client, OK)
+    return perf_counter() - began
+
+
+def move_deadlines(Wheel wheel, long n):
+    """One that is moved to a later time: what every byte of a session does."""
+    cdef Timer timer
+    cdef long _i
+    timer.prev = timer.next = NULL
+    timer.filed_tick = timer.deadline_ms = 0
+    timer.owner = NULL
+    wheel.arm(&timer, wheel.now_ms + 10000)
+    began = perf_counter()
+    for _i in range(n):
+        wheel.arm(&timer, wheel.now_ms + 10000 + (_i & 4095))
+    took = perf_counter() - began
+    wheel.disarm(&timer)
+    return took
+
+
+def arm_and_disarm(Wheel wheel, long n):
+    cdef Timer timer
+    cdef long _i
+    timer.prev = timer.next = NULL
+    timer.filed_tick = timer.deadline_ms = 0
+    timer.owner = NULL
+    began = perf_counter()
+    for _i in range(n):
+        wheel.arm(&timer, wheel.now_ms + 10000)
+        wheel.disarm(&timer)
+    return perf_counter() - began

@@ -1,0 +1,195 @@
+"""The field: other proxies, each configured to do the same work.
+
+A peer is its files in bench/peers/ and one row here. Names between @ in the files and
+in the command are filled in for each run. Those that no Debian package has live in a
+cache directory outside the tree: CUTTHROUGH_BENCH_PEERS, or cutthrough-bench under
+the user's cache directory; `python -m bench peers --install` fills it (install.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.children import HERE, BenchError, free_port, wait_for_port
+from bench.running import PASSWORD, USER, Proxy, Running, Target
+
+FILES = HERE / "peers"
+_home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+CACHE = Path(
+    os.environ.get("CUTTHROUGH_BENCH_PEERS") or Path(_home, "cutthrough-bench")
+)
+SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/go/bin"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """`source` is where it comes from: apt, pip, npm, go or maven, and the name there.
+
+    `program` is what must exist: a command, or a path below the cache.
+    """
+
+    about: str
+    source: str
+    program: str
+    command: str
+    files: tuple[str, ...]
+    version: str = "@PROGRAM@ --version"
+    blind: bool = False
+    tunnels: bool = True
+    plain: bool = True
+    keeps: bool = True
+    env: tuple[tuple[str, str], ...] = ()
+
+    def find(self) -> str:
+        """Return the path of its program; empty if it is not installed."""
+        if "/" not in self.program:
+            return shutil.which(self.program, path=SEARCH) or ""
+        path = CACHE / self.program
+        return str(path) if path.exists() else ""
+
+    def missing(self) -> str:
+        """Why it cannot run here, or nothing."""
+        if not self.find():
+            return f"{self.source} is not installed"
+        needed = self.command.split()[0]
+        if needed[0] != "@" and shutil.which(needed, path=SEARCH) is None:
+            return f"{needed} is not installed"
+        return ""
+
+    def read_version(self) -> str:
+        """Return the number that it says of its version; empty if it says none."""
+        program = self.find()
+        if not program:
+            return ""
+        words = self.version.replace("@CACHE@", str(CACHE)).split()
+        command = [word.replace("@PROGRAM@", program) for word in words]
+        done = subprocess.run(
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
+        found = re.search(r"\d+\.\d[\w+-]*(\.\d[\w+-]*)*", done.stdout + done.stderr)
+        return found[0] if found else ""
+
+    def start(self, target: Target) -> Running:
+        """Start it on a free port; return when it listens."""
+        running = Running([], target, port=free_port(), blind=self.blind)
+        directory = running.make_directory()
+        root = os.geteuid() == 0
+        values = {
+            "PROGRAM": self.find(),
+            "CACHE": str(CACHE),
+            "DIR": str(directory),
+            "LISTEN": target.site.proxy_ip,
+            "PORT": str(running.port),
+            "ORIGIN": target.authority,
+            "USER": USER,
+            "PASSWORD": PASSWORD,
+            "CREDENTIALS": base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode(),
+            "NGINX_USER": "user root;" if root else "",
+            # Apache refuses to serve as root.
+            "APACHE_USER": "User nobody\nGroup nogroup" if root else "",
+        }
+
+        def fill(text: str) -> str:
+            return re.sub(r"@([A-Z_]+)@", lambda m: values.get(m[1], m[0]), text)
+
+        command = [fill(word) for word in self.command.split()]
+        for name in self.files:
+            source, _, called = name.partition(" as ")
+            text = fill((FILES / source).read_text())
+            if source.endswith(".args"):
+                lines = [line.strip() for line in text.splitlines()]
+                command += [line for line in lines if line and line[0] != "#"]
+            else:
+                (directory / (called or Path(source).name)).write_text(text)
+        running.command = [shutil.which(command[0], path=SEARCH) or command[0]]
+        running.command += command[1:]
+        running.start(cwd=directory, env=dict(self.env))
+        assert running.process is not None
+        try:
+            wait_for_port(running.port, running.process, 40)
+        except BenchError as error:
+            said = running.said()
+            running.close()
+            raise BenchError(f"{error} {said}") from None
+        return running
+
+
+PEERS = {
+    "squid": Peer(
+        "cache off, log off, one process", "apt:squid", "squid",
+        "squid -N -f @DIR@/squid.conf", ("squid.conf", "squid.users"),
+    ),
+    "tinyproxy": Peer(
+        "a thread for each connection", "apt:tinyproxy", "tinyproxy",
+        "tinyproxy -d -c @DIR@/tinyproxy.conf", ("tinyproxy.conf",),
+        version="@PROGRAM@ -v", keeps=False,
+    ),
+    "apache": Peer(
+        "mod_proxy, event MPM", "apt:apache2", "apache2",
+        "apache2 -d @DIR@ -f @DIR@/apache.conf -D FOREGROUND",
+        ("apache.conf", "apache.users"), version="@PROGRAM@ -v",
+    ),
+    "nginx": Peer(
+        "one worker, one fixed origin, kept; plain requests only", "apt:nginx", "nginx",
+        "nginx -p @DIR@ -c @DIR@/nginx.conf", ("nginx.conf",),
+        version="@PROGRAM@ -v", tunnels=False,
+    ),
+    "haproxy-http": Peer(
+        "one thread, one fixed origin, kept; plain requests only", "apt:haproxy",
+        "haproxy", "haproxy -db -f @DIR@/haproxy-http.conf", ("haproxy-http.conf",),
+        version="@PROGRAM@ -v", tunnels=False,
+    ),
+    "haproxy-tcp": Peer(
+        "one thread, blind, splice: a relay, not a forward proxy", "apt:haproxy",
+        "haproxy", "haproxy -db -f @DIR@/haproxy-tcp.conf", ("haproxy-tcp.conf",),
+        version="@PROGRAM@ -v", blind=True,
+    ),
+    "mitmproxy": Peer(
+        "mitmdump, tunnels unread, bodies streamed", "pip:mitmproxy",
+        "mitmproxy/bin/mitmdump", "@PROGRAM@ --quiet --set confdir=@DIR@",
+        ("mitmproxy.yaml as config.yaml",),
+    ),
+    "proxy.py": Peer(
+        "one worker", "pip:proxy.py", "proxy.py/bin/proxy", "@PROGRAM@",
+        ("proxy.py.args",),
+    ),
+    "pproxy": Peer(
+        "one process", "pip:pproxy", "pproxy/bin/pproxy", "@PROGRAM@", ("pproxy.args",),
+    ),
+    "proxy-chain": Peer(
+        "one process of node", "npm:proxy-chain",
+        "proxy-chain/node_modules/proxy-chain/package.json",
+        "node @CACHE@/proxy-chain/server.js @LISTEN@ @PORT@ @USER@ @PASSWORD@", (),
+        version="node -p require('@PROGRAM@').version",
+    ),
+    "goproxy": Peer(
+        "GOMAXPROCS=1", "go:github.com/elazarl/goproxy", "goproxy/goproxy",
+        "@PROGRAM@ @LISTEN@:@PORT@ @USER@ @PASSWORD@", (),
+        version="grep goproxy @CACHE@/goproxy/go.mod", env=(("GOMAXPROCS", "1"),),
+    ),
+    "littleproxy": Peer(
+        "Netty's own number of threads", "maven:io.github.littleproxy:littleproxy",
+        "littleproxy/target/classes/Main.class",
+        "java -cp @CACHE@/littleproxy/target/classes:@CACHE@/littleproxy/target/lib/*"
+        " Main @LISTEN@ @PORT@ @USER@ @PASSWORD@", (),
+        version="find @CACHE@/littleproxy/target/lib -name littleproxy-*",
+    ),
+}  # fmt: skip
+
+
+def as_proxies() -> dict[str, Proxy]:
+    """Return the peers as rows of the table of proxies."""
+    return {
+        name: Proxy(
+            f"{peer.about} ({peer.source})", peer.start, peer.missing(),
+            tunnels=peer.tunnels, plain=peer.plain, keeps=peer.keeps,
+            blind=peer.blind,
+        )
+        for name, peer in PEERS.items()
+    }  # fmt: skip

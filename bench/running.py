@@ -1,0 +1,111 @@
+"""A proxy under measurement: started for one run, ended after it.
+
+Each run gets a fresh process, so that no run inherits another's pools and caches.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from bench.children import BenchError, Site, end, spawn, tree_of
+
+USER, PASSWORD = "bench", "bench-password"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a proxy is to stand, and which origin a blind one leads to."""
+
+    site: Site
+    authority: str
+
+
+class Running:
+    """A proxy at work: its port, its process tree; `close()` ends it, once or often."""
+
+    def __init__(
+        self, command: list[str], target: Target, *, port: int = 0, blind: bool = False
+    ) -> None:
+        self.command, self.port, self.blind = command, port, blind
+        self.site, self.ip = target.site, target.site.proxy_ip
+        self.process: subprocess.Popen[str] | None = None
+        self.directory: Path | None = None
+
+    def tree(self) -> list[psutil.Process]:
+        """The proxy's processes; none for the direct baseline."""
+        return [] if self.process is None else tree_of(self.process)
+
+    def make_directory(self) -> Path:
+        """Return a directory that any user may enter; it goes with the proxy."""
+        self.directory = Path(tempfile.mkdtemp(prefix="bench-proxy."))
+        self.directory.chmod(0o777)  # started by root, many fall to a user of their own
+        return self.directory
+
+    def start(
+        self, *, piped: bool = False, cwd: Path | None = None,
+        env: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        """Start the command; what it says goes to DIR/said, or to a pipe."""
+        command = self.site.within("proxy", self.command)
+        if piped:
+            self.process = spawn(command, stdout=subprocess.PIPE, cwd=cwd, env=env)
+            return
+        assert self.directory is not None
+        with (self.directory / "said").open("w") as out:
+            self.process = spawn(command, stdout=out, stderr=out, cwd=cwd, env=env)
+
+    def said(self) -> str:
+        """Return the end of what the proxy has printed."""
+        if self.directory is None or not (self.directory / "said").exists():
+            return ""
+        return (self.directory / "said").read_text(errors="replace")[-2000:].strip()
+
+    def await_line(self, pattern: str, seconds: float = 15) -> str:
+        """Return group 1 of what `pattern` finds in what was said, once it is there."""
+        assert self.process is not None
+        deadline = time.monotonic() + seconds
+        while not (match := re.search(pattern, self.said())):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.close()
+                raise BenchError(f"{self.command} did not start: {self.said()}")
+            time.sleep(0.01)  # between looks for the line
+        return match[1]
+
+    def stop(self) -> float:
+        """Ask it to end; return how many seconds it took."""
+        began = time.monotonic()
+        if self.process is not None:
+            end(self.process, 20)
+        return time.monotonic() - began
+
+    def close(self) -> None:
+        if self.process is not None:
+            end(self.process)
+        if self.directory is not None:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """One row of the table: what it is, how to start it, why it may be missing.
+
+    `tunnels`, `plain`: which of the two it can do at all; `keeps`: does it keep a
+    client's connection after a plain request?
+    """
+
+    about: str
+    start: Callable[[Target], Running]
+    missing: str = ""
+    tunnels: bool = True
+    plain: bool = True
+    keeps: bool = True
+    blind: bool = False

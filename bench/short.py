@@ -1,0 +1,63 @@
+"""The table that bench.sh ends with: direct, blind relay, cutthrough, in one run.
+
+`python -m bench short` runs wrk over keep-alive connections to index.html, three
+interleaved repetitions, and prints medians with what they cost and whether the origin
+has counted as many requests as wrk reported.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+
+from bench import measure
+from bench.origin import Origin
+from bench.proxies import PROXIES, start_cutthrough
+from bench.running import Proxy
+from bench.scenarios import SCENARIOS, most_files
+from bench.summary import number, summarise
+
+SCENARIO = "plain-keepalive"
+REPETITIONS = 3
+NAMES = ("direct", "relay", "cutthrough")
+HEAD = f"{'':12}{'requests/s':>12}{'of direct':>11}{'of relay':>10}{'CPU/request':>13}"
+
+
+def print_short(seconds: float, conns: int, flags: list[str]) -> int:
+    """Measure and print the table; 1 if a run is void. `flags` are the proxy's."""
+    most_files()
+    SCENARIOS[SCENARIO] = replace(SCENARIOS[SCENARIO], conns=conns)
+    if flags:
+        start = start_cutthrough("--access-log", "off", *flags)
+        measure.ALL_PROXIES["cutthrough"] = Proxy("as asked for", start)
+    names = [name for name in NAMES if not PROXIES[name].missing]
+    rows: list[measure.Row] = []
+    with Origin() as origin:
+        for repetition in range(1, REPETITIONS + 1):
+            for name in names:
+                row = measure.run_once(SCENARIO, name, origin, seconds)
+                row |= {"scenario": SCENARIO, "proxy": name, "repetition": repetition}
+                rows.append(row)
+    print(f"{HEAD}   origin counted (up to {conns} a run may have been in flight)")
+    for summary in summarise(rows):
+        name = str(summary["proxy"])
+        if "failed" in summary:
+            print(f"{name:12}void: {summary['reason']}")
+            continue
+        runs = [row for row in rows if row["proxy"] == name]
+        reported = sum(int(str(row["requests"])) for row in runs)
+        seen = sum(int(str(row["origin_requests"])) for row in runs)
+        rate = statistics.median(float(str(row["throughput_rps"])) for row in runs)
+        cpu = number(summary, "cpu_us_per_request_median")
+        cells = f"{name:12}{rate:12.0f}"
+        for key in ("ratio_to_direct", "ratio_to_relay"):
+            ratio = number(summary, key)
+            width = 11 if key == "ratio_to_direct" else 10
+            cells += f"{ratio:{width}.2f}" if ratio else f"{'–':>{width}}"
+        cells += f"{cpu:10.1f} µs" if cpu else f"{'–':>13}"
+        mark = "  unstable" if summary.get("unstable") else ""
+        print(f"{cells}   {seen} of {reported} reported{mark}")
+    for name in NAMES:
+        if name not in names:
+            print(f"{name:12}skipped: {PROXIES[name].missing}")
+    return int(any("failed" in row for row in rows))

@@ -1,0 +1,135 @@
+"""The report of one result: whole, honest about what is missing, and self-contained."""
+
+import html.parser
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.children import BenchError
+from bench.report import build_report
+from bench.run import Skipped, write_result
+from bench.scenarios import SCENARIOS, STEPS
+from bench.summary import summarise
+
+
+def run(scenario: str, proxy: str, repetition: int, **more: Any) -> dict[str, object]:
+    return {
+        "scenario": scenario, "proxy": proxy, "repetition": repetition,
+        "requests": 1000, "throughput_rps": 900.0 + 10 * repetition,
+        "latency_p50_ms": 1.0, "latency_p95_ms": 2.0, "latency_p99_ms": 3.0,
+        "cpu_us_per_request": 12.0, **more,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> Path:
+    runs = []
+    for repetition in (1, 2, 3):
+        for scenario in SCENARIOS:
+            for proxy in ("direct", "relay", "cutthrough", "cutthrough-log"):
+                runs.append(run(scenario, proxy, repetition, p99_factor=1.0))
+        runs.append(run("plain-keepalive", "direct-again", repetition))
+        steps = {f"step{n}_{r}_p95_ms": float(r) for n, r in enumerate(STEPS, 1)}
+        runs.append(run("steps", "squid", repetition, **steps))
+    runs.append({"scenario": "page", "proxy": "apache", "failed": "<3 errors>"})
+    skipped = Skipped(
+        {"tinyproxy": "apt:tinyproxy is not installed"},
+        {"idle-10000": "needs 21000 descriptors, 20000 may be had"},
+        [("ping-c100", "nginx", "knows no CONNECT")],
+    )
+    micro: list[dict[str, object]] = [
+        {"name": "timer-move", "ns": 3.5, "question": "a deadline moved"}
+    ]
+    file = tmp_path / "field.json"
+    write_result(
+        file, {"cpu": "a <fast> one", "load_average": [0.5, 0.5]}, "nginx's file\n",
+        skipped, runs, summarise(runs), micro,
+    )  # fmt: skip
+    return file
+
+
+def test_each_run_has_a_line_of_its_own(result: Path) -> None:
+    lines = result.read_text().splitlines()
+    rows = [json.loads(line.rstrip(",")) for line in lines if line[:5] == '{"sce']
+    whole = json.loads(result.read_text())
+    assert rows == whole["results"] + whole["summaries"]
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would fetch, which anchors there are, is every tag closed?"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.fetched: list[str] = []
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag not in {"meta", "br"}:
+            self.open.append(tag)
+        self.fetched += [
+            f"{tag} {name}"
+            for name in ("src", "srcset", "data", "poster")
+            if name in values
+        ]
+        if tag in {"link", "script", "iframe", "img"}:
+            self.fetched.append(tag)
+        if tag == "a":
+            self.links.append(values.get("href") or "")
+        if "id" in values:
+            self.ids.add(values["id"] or "")
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        pass  # SVG's shapes
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_fetches_nothing(result: Path) -> None:
+    text = build_report(result)
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    assert page.fetched == []
+    assert not re.search(r"https?://|url\(|@import", text)
+    figures = [link[1:] for link in page.links if link.startswith("#")]
+    assert len(figures) > 100
+    assert set(figures) <= page.ids
+    assert {link for link in page.links if link[0] != "#"} == {"field.json"}
+
+
+def test_what_is_missing_is_named(result: Path) -> None:
+    text = build_report(result)
+    assert "tinyproxy: apt:tinyproxy is not installed" in text
+    assert "idle-10000: needs 21000 descriptors" in text
+    assert "nginx (knows no CONNECT)" in text
+    assert "void: &lt;3 errors&gt;" in text
+    assert "a &lt;fast&gt; one" in text
+
+
+def test_every_figure_stands_on_the_line_that_it_names(result: Path) -> None:
+    lines = result.read_text().splitlines()
+    entries = re.findall(r'<div id="L(\d+)">.*?<br>(.*?)</div>', build_report(result))
+    assert entries
+    for number, data in entries:
+        line = json.loads(lines[int(number) - 1].rstrip(","))
+        assert json.loads(html.unescape(data)) == line
+
+
+def test_the_order_is_method_environment_skipped_figures(result: Path) -> None:
+    text = build_report(result)
+    heads = re.findall(r"<h2[^>]*>(.*?)</h2>", text)
+    assert heads[:4] == ["Method", "Environment", "Skipped", "In short"]
+    assert [head[0] for head in heads[4:12]] == list("12345678")
+
+
+def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("[")
+    with pytest.raises(BenchError, match="not a result"):
+        build_report(tmp_path / "x.json")

@@ -1,0 +1,224 @@
+"""The run: what is planned, what is skipped and named, and that nothing is left."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from bench import micro, plan, run
+from bench.children import BenchError, Namespaces, Site, end, spawn, wait_for_port
+from bench.measure import run_once
+from bench.origin import Origin
+from bench.peers import FILES, PEERS
+from bench.proxies import PROXIES
+from bench.run import Part, check_plan, estimate
+from bench.scenarios import GROUPS, SCENARIOS
+from bench.summary import summarise
+from tests.test_bench import needs_compiler, needs_nginx
+
+TREE = Path(__file__).resolve().parents[2]
+
+
+def test_every_group_has_scenarios_but_the_sixth_which_is_made_of_variants() -> None:
+    groups = {scenario.group for scenario in SCENARIOS.values()}
+    assert groups == GROUPS.keys() - {6}
+    assert len(plan.FEATURES) >= 5
+
+
+def test_the_field_has_every_group_and_every_peer_in_under_45_minutes() -> None:
+    parts = plan.field()
+    named = {name for part in parts for name in part.scenarios}
+    assert {SCENARIOS[name].group for name in named} == GROUPS.keys() - {6}
+    assert {name for part in parts for name in part.proxies} >= PEERS.keys()
+    todo, _ = check_plan(parts)
+    assert estimate(todo, 2, 3) < 45 * 60
+
+
+def test_what_cannot_run_is_skipped_with_its_reason() -> None:
+    parts = [Part(("ping-c1", "plain-keepalive"), ("direct", "nginx", "tinyproxy"))]
+    todo, skipped = check_plan(parts)
+    named = {proxy for _, proxies in todo for proxy in proxies}
+    for name in ("nginx", "tinyproxy"):
+        if name in skipped.proxies:
+            assert "not installed" in skipped.proxies[name]
+        else:
+            assert name in named
+            assert any(pair[1] == name for pair in skipped.pairs)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(BenchError, match="unknown: nothing"):
+        check_plan([Part(("plain-keepalive",), ("nothing",))])
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_the_configuration_of_every_peer_is_in_the_tree(name: str) -> None:
+    peer = PEERS[name]
+    files = [FILES / word.partition(" as ")[0] for word in peer.files]
+    assert all(file.is_file() for file in files)
+    assert files or (FILES / name).is_dir()
+
+
+@needs_nginx
+@pytest.mark.parametrize("name", PEERS)
+def test_a_peer_that_is_here_does_its_work(name: str) -> None:
+    if PROXIES[name].missing:
+        pytest.skip(PROXIES[name].missing)
+    scenario = "connect-setup" if PROXIES[name].tunnels else "plain-new"
+    with Origin() as origin:
+        row = run_once(scenario, name, origin, 0.3)
+    assert "failed" not in row, row
+    assert row["requests"] == row["origin_requests"]
+
+
+def test_ratios_pair_the_runs_of_a_repetition() -> None:
+    """What slowed both down cancels: twice 0.5, though the medians are far apart."""
+    rows: list[run.Row] = [
+        {"scenario": "page", "proxy": proxy, "repetition": n, "throughput_rps": rps}
+        for n, (relay, ours) in enumerate([(100, 50), (10, 5), (40, 20)], 1)
+        for proxy, rps in (("relay", float(relay)), ("cutthrough", float(ours)))
+    ]
+    _, ours = summarise(rows)
+    assert ours["ratio_to_relay"] == 0.5
+    assert (ours["ratio_to_relay_min"], ours["ratio_to_relay_max"]) == (0.5, 0.5)
+    assert ours["unstable"] == "yes"
+
+
+def bench(*words: str, **more: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "bench", *words], cwd=TREE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more,
+    )  # fmt: skip
+
+
+@needs_nginx
+@needs_compiler
+def test_a_short_run_is_written_compared_and_reported(tmp_path: Path) -> None:
+    name = f"run-test-{os.getpid()}"
+    file = run.RESULTS / f"{name}.json"
+    try:
+        words = ("run", "--scenarios=connect-setup", "--proxies=direct,relay")
+        client = bench(*words, "--seconds=0.3", "--repetitions=2", "--name", name)
+        said, progress = client.communicate(timeout=60)
+        assert client.returncode == 0, progress
+        assert said.count("perf_result ") == 4
+        assert said.count("perf_summary ") == 2
+        assert "4/4" in progress
+        assert json.loads(file.read_text())["environment"]["repetitions"] == 2
+        compared = bench("compare", str(file), str(file))
+        assert "nothing has become worse" in compared.communicate()[0]
+        page = tmp_path / "page.html"
+        reported = bench("report", str(file), "-o", str(page))
+        reported.communicate()
+        assert "connect-setup" in page.read_text()
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def names_below(process: psutil.Process) -> set[str]:
+    names = set()
+    for child in process.children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            names.add(child.name())
+    return names
+
+
+@needs_nginx
+@needs_compiler
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing_behind(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    name = f"run-test-{os.getpid()}"
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    words = ("run", "--scenarios=plain-new", "--proxies=relay", "--seconds=60")
+    client = bench(*words, "--name", name, start_new_session=True, env=environ)
+    try:
+        process = psutil.Process(client.pid)
+        while "load" not in names_below(process):
+            assert client.poll() is None
+        below = process.children(recursive=True)
+        client.send_signal(number)
+        _, progress = client.communicate(timeout=30)
+        assert client.returncode == 130
+        assert "interrupted" in progress
+        _, left = psutil.wait_procs(below, timeout=5)
+        assert not left
+        assert not list(tmp_path.iterdir())
+    finally:
+        client.kill()
+        client.communicate()
+        (run.RESULTS / f"{name}.json").unlink(missing_ok=True)
+
+
+def test_children_end_when_the_harness_is_killed() -> None:
+    """SIGKILL runs no handler: the kernel ends what the harness has started."""
+    program = (
+        "from bench.children import spawn; import sys, time\n"
+        "print(spawn(['sleep', '600']).pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    harness = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=TREE, stdout=subprocess.PIPE, text=True
+    )
+    assert harness.stdout
+    child = psutil.Process(int(harness.stdout.readline()))
+    harness.kill()
+    harness.communicate()
+    child.wait(10)
+
+
+def test_a_child_that_never_listens_is_told_of() -> None:
+    child = spawn(["sleep", "60"])
+    try:
+        with pytest.raises(BenchError, match="nothing listens"):
+            wait_for_port(9, child, 0.1)
+    finally:
+        end(child)
+
+
+@needs_nginx
+@needs_compiler
+@pytest.mark.skipif(bool(Namespaces.missing()), reason=Namespaces.missing())
+def test_three_hosts_can_be_joined_by_veth() -> None:
+    site = Namespaces()
+    try:
+        site.__enter__()
+    except BenchError as error:
+        pytest.skip(f"no veth here: {error}")
+    try:
+        with Origin(site) as origin:
+            for proxy in ("direct", "relay", "cutthrough"):
+                row = run_once("connect-setup", proxy, origin, 0.3)
+                assert "failed" not in row, row
+                assert row["requests"] == row["origin_requests"]
+    finally:
+        site.__exit__(None, None, None)
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True)
+    assert f"bench-{os.getpid()}" not in listed.stdout
+
+
+def test_loopback_is_the_site_unless_another_is_asked_for() -> None:
+    assert Site().within("client", ["true"]) == ["true"]
+
+
+@needs_compiler
+def test_the_micro_benches_find_their_registry() -> None:
+    found = {bench.name for bench in micro.find_benches()}
+    assert found >= {
+        "head-request", "head-request-httptools", "rewrite-request", "chunks-4k",
+        "log-squid", "timer-move",
+    }  # fmt: skip
+
+
+@needs_compiler
+def test_a_micro_bench_says_what_one_turn_costs() -> None:
+    (row,) = micro.run_micro(["timer-move"], repetitions=2)
+    assert 0 < float(str(row["ns"])) < 1000
