@@ -24,7 +24,7 @@ test: .venv/ready.test build/built.native lint ## everything: build, lint, all t
 	$(PY) -m pytest $(PYTEST_ARGS)
 
 quick: .venv/ready.test build/built.native ## the tests that need no server and no second build
-	$(PY) -m pytest -q --ignore tests/e2e --ignore tests/leaks --ignore tests/test_build.py $(PYTEST_ARGS)
+	$(PY) -m pytest -q --ignore tests/e2e --ignore tests/bench --ignore tests/leaks --ignore tests/test_build.py $(PYTEST_ARGS)
 
 lint: .venv/ready.test ## ruff, cython-lint and shellcheck over the whole tree
 	$(PY) -m ruff check $(PYTHONS)
@@ -53,7 +53,7 @@ trace: build/built.trace ## build in place for coverage
 
 # Everything but the builds of its own. PYTHONMALLOC: an object's end is seen as well.
 asan: .venv/ready.test build/built.asan ## build with sanitizers and run all tests under them
-	ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" $(PY) -m pytest -q --ignore tests/test_build.py $(PYTEST_ARGS)
+	ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" $(PY) -m pytest -q --ignore tests/bench --ignore tests/test_build.py $(PYTEST_ARGS)
 
 fuzz: .venv/ready.test ## fuzz every target for SECONDS=60 together; needs clang and atheris
 	$(PY) -m tests.fuzz --seconds $(or $(SECONDS),60) $(ARGS)

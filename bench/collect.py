@@ -204,7 +204,9 @@ def describe_environment(site: Site) -> dict[str, object]:
         "commit": _output("git", "rev-parse", "HEAD"),
         "build": _build_mode(),
         "network": site.name,
-        "changed": bool(_output("git", "status", "--porcelain")),
+        "changed": bool(
+            _output("git", "status", "--porcelain", "--untracked-files=no")
+        ),
         "libraries": {name: _library(name) for name in LIBRARIES},
         "tools": {name: tool_version(name) for name in TOOLS},
         "nofile": resource.getrlimit(resource.RLIMIT_NOFILE)[0],

@@ -76,5 +76,6 @@ void run_closed(void) {
         stopping = true;
         break;
     }
+    ended_ns = now_ns();
     if (opt.hold) hold();
 }

@@ -45,6 +45,7 @@ extern struct scheduler on;
 extern struct histogram latency;
 extern bool stopping;
 extern int epfd;
+extern uint64_t ended_ns;                 /* when the load was over; what rests is held longer */
 extern long begun, done, errors, active;  /* active: open, or being opened */
 extern uint64_t body_bytes, up_bytes;
 extern char first_error[128];

@@ -72,7 +72,7 @@ struct histogram latency;
 bool stopping;
 int epfd;
 long begun, done, errors, active;
-uint64_t body_bytes, up_bytes;
+uint64_t body_bytes, up_bytes, ended_ns;
 char first_error[128] = "none";
 
 void die(const char *reason) {
@@ -168,6 +168,6 @@ int main(int argc, char **argv) {
     if ((epfd = epoll_create1(EPOLL_CLOEXEC)) < 0) die("no epoll");
     uint64_t began = now_ns();
     mode->run();
-    print_result((double)(now_ns() - began) / 1e9);
+    print_result((double)((ended_ns ? ended_ns : now_ns()) - began) / 1e9);
     return errors || !done;
 }

@@ -136,9 +136,9 @@ def subject(fault: str, scenario: str, seconds: float) -> dict[Key, compare.Row]
     ("fault", "scenario", "seconds", "figure"),
     [
         ("sleep", "plain-keepalive", 1, "throughput"),
-        ("leak", "plain-keepalive", 1, "leak"),
+        ("leak", "plain-keepalive", 2, "leak"),
         ("copy", "bulk", 2, "copies"),
-        ("status", "plain-keepalive", 2, "errors"),
+        ("status", "plain-keepalive", 3, "errors"),
     ],
 )
 def test_a_deliberate_fault_is_caught_by_name(
