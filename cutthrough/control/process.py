@@ -91,6 +91,9 @@ class Process:
         self.channel.attach(self.on_message)
         self.channel.send(Ready(loop=loop_name))
         await self.over.wait()
+        # systemd's SIGTERM goes to all of us: one that comes while the loop closes, and
+        # takes its handlers along, would make a clean end look like a death.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         self.worker.stop()
         self.channel.close()
         if self.draining is not None and self.draining.done():

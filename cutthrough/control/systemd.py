@@ -62,3 +62,16 @@ def watchdog_seconds() -> float:
     if not micros.isdigit() or pid not in (None, str(os.getpid())):
         return 0.0
     return int(micros) / 2_000_000
+
+
+def environ_of_heir() -> dict[str, str]:
+    """Returns the environment of the program that takes our place.
+
+    The watchdog is for the process that WATCHDOG_PID names. If that is us it will be
+    the heir, which feeds it where the variable is absent, and was killed where it named
+    us.
+    """
+    environ = dict(os.environ)
+    if environ.get("WATCHDOG_PID") == str(os.getpid()):
+        del environ["WATCHDOG_PID"]
+    return environ

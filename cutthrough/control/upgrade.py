@@ -19,6 +19,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+from cutthrough.control.systemd import environ_of_heir
+
 VARIABLE = "CUTTHROUGH_SUCCEEDS"
 # Set where the service manager opened the sockets: they stand for `listen`
 ACTIVATED = "CUTTHROUGH_ACTIVATED"
@@ -88,7 +90,7 @@ class Successor:
         self._on_serving, self._on_failed = on_serving, on_failed
         self._socket, theirs = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environ = {**os.environ, VARIABLE: str(theirs.fileno())}
+        environ = {**environ_of_heir(), VARIABLE: str(theirs.fileno())}
         if activated:
             environ[ACTIVATED] = "1"
         try:

@@ -155,6 +155,22 @@ def test_the_service_manager_is_told(start, manager):
     heard(manager, "STOPPING=1")
 
 
+def test_a_successor_feeds_the_watchdog(start, manager):
+    """systemd killed it: WATCHDOG_PID named the program before it."""
+    environment = {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "1000000"}
+    code = ("import os, sys; os.environ['WATCHDOG_PID'] = str(os.getpid()); "
+            "os.execv(sys.executable, [sys.executable, '-m', 'cutthrough', 'serve', "
+            "*sys.argv[1:]])")
+    proxy = start(command=("-c", code), env=environment)
+    heard(manager, "WATCHDOG=1")
+    new = successor_of(proxy)
+    assert proxy.process.wait(15) == 0
+    heard(manager, f"MAINPID={new.pid}")
+    heard(manager, "WATCHDOG=1")
+    heard(manager, "WATCHDOG=1")             # the first may be the old one's
+    end(new)
+
+
 def test_an_abstract_socket_is_told_too(start):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind("")
