@@ -1,7 +1,8 @@
-"""The command line: `cutthrough serve | check | config | passwd | version`.
+"""The command line: `cutthrough serve | check | config | explain …`.
 
 Exit status: 0 after a clean stop, 2 for a configuration that cannot be used, 1 for
-anything else. Errors are one line on standard error.
+anything else (`explain`: a refusal or a change; `doctor`: something passed). Errors are
+one line on standard error.
 """
 
 import argparse
@@ -23,8 +24,14 @@ VERBS = {
     "check": "validate the configuration and exit: 0, or 2 with the reason",
     "config": "print the configuration in force as TOML, without secrets",
     "passwd": "make a line of users_file; asks for the password, or reads it",
+    "explain": "say what would become of a request, and which rule decides",
+    "suggest": "propose rules for what an access log in JSON says was refused",
+    "doctor": "try the configuration out: doctor ssrf",
     "version": "print the version",
 }
+# Verbs about a configuration for which somebody asks: there --user says who.
+ASKING = ("explain", "doctor")
+WITHOUT = ("user", "password", "password_file")
 SOURCES = ("Every option is also a variable, CUTTHROUGH_HEAD_TIMEOUT, and a key of the "
            "file, head_timeout. A flag goes before the variable, that before the file.")
 
@@ -36,16 +43,57 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     for name, text in VERBS.items():
         # No abbreviations: a new option must not make an old command line ambiguous.
-        takes_options = name not in ("version", "passwd")
+        takes_options = name not in ("version", "passwd", "suggest", "doctor")
         verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
                                 epilog=SOURCES if takes_options else None)
         if name == "passwd":
             add_passwd(verb)
+        elif name == "suggest":
+            add_log(verb, required=True)
+        elif name == "explain":
+            add_explain(verb)
+        elif name == "doctor":
+            add_doctor(verb)
         elif takes_options:
-            verb.add_argument("-c", "--config", metavar="FILE", dest="config_file",
-                              help="read the options in this TOML file")
-            add_flags(verb)
+            add_options(verb)
     return parser
+
+
+def add_options(verb: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
+    verb.add_argument("-c", "--config", metavar="FILE", dest="config_file",
+                      help="read the options in this TOML file")
+    add_flags(verb, without)
+
+
+def add_who(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--user", metavar="NAME", dest="who", default="",
+                      help="who asks [the one user of the configuration]")
+
+
+def add_log(verb: argparse.ArgumentParser, required: bool = False) -> None:
+    verb.add_argument("--log", metavar="FILE", required=required,
+                      help="an access log in JSON lines; - is standard input")
+
+
+def add_explain(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("method", metavar="METHOD", nargs="?", help="CONNECT, GET …")
+    verb.add_argument("target", metavar="TARGET", nargs="?",
+                      help="host:port of CONNECT, http://… of other methods")
+    add_who(verb)
+    verb.add_argument("--client", metavar="IP", default="127.0.0.1",
+                      help="from where [127.0.0.1]")
+    add_log(verb)
+    verb.add_argument("--json", action="store_true", help="print JSON")
+    add_options(verb, WITHOUT)
+
+
+def add_doctor(verb: argparse.ArgumentParser) -> None:
+    kinds = verb.add_subparsers(dest="kind", metavar="KIND", required=True)
+    text = "ask for forbidden addresses in 200 disguises; 1 if any passes"
+    ssrf = kinds.add_parser("ssrf", help=text, description=text, allow_abbrev=False,
+                            epilog=SOURCES)
+    add_who(ssrf)
+    add_options(ssrf, WITHOUT)
 
 
 def add_passwd(verb: argparse.ArgumentParser) -> None:
@@ -111,19 +159,44 @@ def main(argv: Sequence[str] | None = None) -> int:
         from cutthrough.control.passwd import run as run_passwd
 
         return run_passwd(given.user, given.file, given.algorithm)
+    if given.verb == "explain" and (bool(given.log) == bool(given.target)
+                                    or (given.log and given.method)):
+        parser.error("explain takes METHOD and TARGET, or --log FILE")
     try:
+        if given.verb == "suggest":
+            from cutthrough.control.suggest import run as run_suggest
+
+            return run_suggest(given.log)
         sources = Sources(given)
         if given.verb == "config":
             print(render(sources.settings()), end="")
         elif given.verb == "check":
             sources.read()
             print("the configuration is valid")
+        elif given.verb in ASKING:
+            return ask(given, *sources.read())
         else:
             return run(sources)
     except (ConfigError, PolicyError) as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
+    """Runs a verb that asks what a configuration does; returns the exit status."""
+    if given.verb == "doctor":
+        from cutthrough.control.doctor import run as run_doctor
+
+        return run_doctor(config, policy, given.who)
+    if given.log:
+        from cutthrough.control.replay import run as run_replay
+
+        return run_replay(config, policy, given.log, given.json)
+    from cutthrough.control.explain import run as run_explain
+
+    return run_explain(config, policy, (given.method, given.target), given.who,
+                       given.client, given.json)
 
 
 def demonstrate(argv: Sequence[str]) -> int:

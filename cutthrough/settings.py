@@ -42,9 +42,11 @@ def variable_name(name: str) -> str:
     return "CUTTHROUGH_" + name.upper()
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def add_flags(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
     """Adds the flag of every option; their values stay text, absent ones None."""
     for name, (kind, text, _) in OPTIONS.items():
+        if name in without:
+            continue
         shown = show_value(kind, DEFAULTS[name])
         more: dict[str, Any] = {"action": "append"} if kind.many else {}
         if kind is FLAG:

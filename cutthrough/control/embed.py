@@ -30,6 +30,7 @@ class Embedded:
     """
 
     def __init__(self, config: Config, policy: Policy | None = None) -> None:
+        """`policy` stands for the files that the configuration names."""
         self.config = config
         self._policy = policy
         self._listeners: list[socket.socket] = []

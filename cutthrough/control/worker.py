@@ -20,6 +20,7 @@ from cutthrough.control.hook import Hook, find_function
 from cutthrough.control.verifier import Verifier
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
+from cutthrough.net.listener import Address
 from cutthrough.net.poller import Poller
 from cutthrough.net.resolver import Resolver
 from cutthrough.policy.acl import Acl
@@ -147,7 +148,7 @@ class Worker:
 
     def _configure(self, generation: Generation) -> None:
         config = generation.config
-        snapshot = self._snapshot(generation)
+        snapshot = make_snapshot(generation, self._bound)
         limiter = Limiter(
             self._ledger,
             generation.policy,
@@ -178,34 +179,6 @@ class Worker:
             min_rate_grace=config.min_rate_grace,
         )
         self.generation = generation
-
-    def _snapshot(self, generation: Generation) -> Snapshot:
-        config = generation.config
-        hosts = own_hosts()
-        own = self._bound + [
-            (address, port)
-            for host, port in self._bound
-            if host in ("0.0.0.0", "::")
-            for address in hosts
-        ]
-        inline = {config.user.encode(): config.password.encode()} if config.user else {}
-        return Snapshot(
-            Authenticator(inline, generation.policy.users, config.auth_cache_ttl),
-            address_floor=config.floor,
-            connect_ports=config.allowed_ports or None,
-            own_addresses=own,
-            own_hosts=hosts,
-            generation=generation.number,
-            acl=Acl(generation.policy) if generation.policy.source else None,
-            hook=self._hook(config, generation.policy),
-        )
-
-    def _hook(self, config: Config, policy: Policy) -> Hook | None:
-        if not config.policy_hook:
-            return None
-        return Hook(find_function(config.policy_hook), config.policy_hook_timeout,
-                    policy.limits)
-
 
     def _on_fault(self, fault: BaseException) -> None:
         faults = self.poller.faults
@@ -283,6 +256,36 @@ class Worker:
             "timers": self.poller.timers - self.upstreams.idle,
             "limits": self._ledger.held(),
         }
+
+
+def make_snapshot(generation: Generation, bound: Sequence[Address]) -> Snapshot:
+    """What decides in this generation; `bound` are the addresses of our listeners.
+
+    Raises PolicyError where a hook cannot be used.
+    """
+    config = generation.config
+    hosts = own_hosts()
+    own = list(bound) + [
+        (address, port)
+        for host, port in bound
+        if host in ("0.0.0.0", "::")
+        for address in hosts
+    ]
+    inline = {config.user.encode(): config.password.encode()} if config.user else {}
+    hook = None
+    if config.policy_hook:
+        hook = Hook(find_function(config.policy_hook), config.policy_hook_timeout,
+                    generation.policy.limits)
+    return Snapshot(
+        Authenticator(inline, generation.policy.users, config.auth_cache_ttl),
+        address_floor=config.floor,
+        connect_ports=config.allowed_ports or None,
+        own_addresses=own,
+        own_hosts=hosts,
+        generation=generation.number,
+        acl=Acl(generation.policy) if generation.policy.source else None,
+        hook=hook,
+    )
 
 
 def own_hosts() -> list[str]:

@@ -9,6 +9,8 @@ class Snapshot:
     generation: int
     address_floor: bool
     any_port: bool
+    acl: Acl | None
+    hook: Any
     def __init__(
         self,
         users: Authenticator | Mapping[bytes, bytes],
@@ -21,3 +23,6 @@ class Snapshot:
         acl: Acl | None = None,
         hook: Any = None,
     ) -> None: ...
+    def port_outcome(self, is_connect: bool, port: int) -> str: ...
+    def own_outcome(self, address: str, port: int) -> str: ...
+    def floor_outcome(self, address: str) -> str: ...

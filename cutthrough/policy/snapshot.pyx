@@ -10,7 +10,7 @@ floor under them all.
 import ipaddress
 
 from libc.stdint cimport uint8_t
-from cutthrough.outcome cimport ADDRESS_DENIED, LOOP_DETECTED, OK, PORT_DENIED
+from cutthrough.outcome cimport ADDRESS_DENIED, LOOP_DETECTED, OK, PORT_DENIED, label_of
 from cutthrough.policy.address cimport is_public
 from cutthrough.policy.auth cimport Authenticator
 
@@ -70,6 +70,21 @@ cdef class Snapshot:
         return address.is_unspecified or (
             address.is_loopback and any(
                 port in ports and not any(own) for own, ports in self.own.items()))
+
+    # For explain and the doctor: the label of an outcome.
+
+    def port_outcome(self, is_connect, port):
+        return label_of(self.judge_port(is_connect, port)).decode()
+
+    def own_outcome(self, address, port):
+        known = ipaddress.ip_address(address)
+        cdef bytes packed = known.packed
+        return label_of(self.judge_own(known.version, packed, port)).decode()
+
+    def floor_outcome(self, address):
+        known = ipaddress.ip_address(address)
+        cdef bytes packed = known.packed
+        return label_of(self.judge_floor(known.version, packed)).decode()
 
 
 cdef inline bint has_bit(const uint8_t *bits, int i) noexcept nogil:

@@ -152,6 +152,24 @@ def test_running_tunnels_are_cut_where_the_rule_says_so(start, make_origin, dial
     assert {line["reason"] for line in proxy.wait_log(2)} == {"destination_denied"}
 
 
+def test_a_dial_failure_is_no_refusal_nor_a_refusal_a_dial_failure(
+        start, make_origin, dial):
+    """R28: of a name's addresses a rule refuses one, at the other nobody listens."""
+    proxy = start("""
+        [[rules]]
+        action = "allow"
+        addresses = ["127.0.0.3"]
+    """, """dns_overrides = ["mixed.test=127.0.0.2", "mixed.test=127.0.0.3",
+        "denied.test=127.0.0.2"]\n""")
+    origin = make_origin(host="127.0.0.2")
+    url = f"http://%s:{origin.port}/"
+    reply = dial(proxy).get(url % "mixed.test")
+    assert (reply.status, reply.error) == (502, "connection_refused")
+    reply = dial(proxy).get(url % "denied.test")
+    assert (reply.status, reply.error) == (403, "http_request_denied")
+    assert not origin.connections
+
+
 HOOK = """
     import cutthrough
 

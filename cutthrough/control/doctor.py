@@ -1,0 +1,246 @@
+"""`cutthrough doctor ssrf`: is what must not be reached refused, however it is written?
+
+A proxy with the operator's configuration, on a free loopback port, is asked for every
+disguise of a forbidden address by CONNECT (port 443) and by GET (port 80). Names are
+answered by a name server of our own, which changes its answers: the first leads to a
+public address that nobody has, the next to a forbidden one. What the rules open on
+purpose is counted, and not tried: it would be reached.
+
+Exit status 0: all refused, for the right reason; 1: something was not.
+"""
+
+import asyncio
+import base64
+import contextlib
+import re
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from cutthrough.config import Config, ConfigError
+from cutthrough.control.disguises import Disguise, disguises
+from cutthrough.control.embed import Embedded
+from cutthrough.control.explain import read_target
+from cutthrough.control.judge import OK, Caller, Judge, printable
+from cutthrough.control.nameserver import NameServer
+from cutthrough.control.worker import own_hosts
+from cutthrough.net.resolver import MIN_TTL
+from cutthrough.policy.source import Limits, Policy
+
+AT_A_TIME = 16
+# More than any deadline of the proxy that a refusal or a lost SYN comes to
+PATIENCE = 20.0
+CONNECT_TIMEOUT = 1.0                   # to the address that nobody has
+DETAILS = re.compile(rb'details="(\w+)"')
+COLUMNS = ("tried", "403", "400", "opened", "passed")
+
+
+class Reply(NamedTuple):
+    status: int
+    reason: str                         # a label of outcome.pyx, "" for none
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.reason}".rstrip()
+
+
+class Result(NamedTuple):
+    disguise: Disguise
+    method: str
+    column: str                         # of COLUMNS
+    reply: Reply | None = None
+
+
+def run(config: Config, policy: Policy, user: str) -> int:
+    """Prints the table; returns the exit status. Raises ConfigError, PolicyError."""
+    floor = config.floor
+    if not floor and config.address_floor == "off":
+        print("the floor is off (address_floor = off): nothing of this is refused; "
+              "--address-floor on tries what would be")
+        return 1
+    if not floor:
+        print("the floor is off: loopback listeners only, and no policy. Tried as with "
+              "address_floor = on")
+    results, rebound = asyncio.run(examine(config, policy, user))
+    print("\n".join(show(results)))
+    print(f"rebinding, first answer: {rebound or 'only what was checked was dialled'}")
+    return int(bool(rebound) or any(one.column == "passed" for one in results))
+
+
+async def examine(config: Config, policy: Policy,
+                  user: str) -> tuple[list[Result], str]:
+    """All results; and what rebinding while a name is dialled achieved, if anything."""
+    tried = [*disguises(), *_own()]
+    zone = {str(_host_of(one)): one.zone for one in tried if one.zone}
+    async with _name_server(zone) as names, _canary() as canary:
+        config, policy, caller, password = _prepare(config, policy, user, names)
+        async with Embedded(config, policy) as proxy:
+            doctor = _Doctor(Judge(config, policy), caller, password, proxy.port)
+            rebound = await doctor.rebind(
+                [one for one in tried if one.kind == "rebinding"], canary)
+            # Its answers were for no time, and are kept for the least
+            await asyncio.sleep(MIN_TTL + 0.1)
+            results = await asyncio.gather(*(
+                doctor.try_one(one, method)
+                for one in tried for method in ("CONNECT", "GET")))
+            return list(results), rebound
+
+
+def _own() -> Iterator[Disguise]:
+    """The addresses of this host, which no registry has."""
+    for text in dict.fromkeys(own_hosts()):
+        yield Disguise("own address", f"[{text}]" if ":" in text else text, text)
+
+
+def _prepare(config: Config, policy: Policy, user: str,
+             names: NameServer) -> tuple[Config, Policy, Caller, str]:
+    """The configuration as it is, but here, and with a password that is known to us."""
+    ports = config.allowed_ports
+    config = msgspec.structs.replace(
+        config, listen=(("127.0.0.1", 0),), access_log="off", address_floor="on",
+        connect_ports="any" if ports is None else ports,
+        resolvers=(f"127.0.0.1:{names.port}",), max_connections=0,
+        max_connections_total=0, max_connections_per_client=0,
+        connect_timeout=CONNECT_TIMEOUT)
+    caller, outcome = Judge(config, policy).find_caller(user)
+    if outcome != OK:
+        raise ConfigError("", "--user", f"{printable(caller.user)!r}: {outcome}")
+    password = config.password
+    if caller.user in policy.users:
+        import bcrypt  # here: a policy without users does without it
+
+        password = secrets.token_urlsafe()
+        known = msgspec.structs.replace(
+            policy.users[caller.user],
+            hash=bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode())
+        policy = msgspec.structs.replace(
+            policy, users={**policy.users, caller.user: known})
+    # Hundreds of requests at once: what they may use is not the question
+    policy = msgspec.structs.replace(
+        policy, limits=dict.fromkeys(policy.limits, Limits()))
+    return config, policy, caller, password
+
+
+class _Doctor:
+    """Asks the proxy on `port`."""
+
+    def __init__(self, judge: Judge, caller: Caller, password: str, port: int) -> None:
+        self.judge, self.caller, self.port = judge, caller, port
+        code = base64.b64encode(f"{caller.user}:{password}".encode()).decode()
+        self.fields = f"Proxy-Authorization: Basic {code}\r\nConnection: close\r\n"
+        self.places = asyncio.Semaphore(AT_A_TIME)
+
+    async def rebind(self, tried: list[Disguise], canary: "_Canary") -> str:
+        """Asks for names whose answer changes while the first one is dialled."""
+        replies = await asyncio.gather(*(
+            self.ask(method, one.host, canary.port)
+            for one in tried for method in ("CONNECT", "GET")))
+        told = [str(reply) for reply in replies if reply.status < 300]
+        if canary.callers:
+            told.append(f"{canary.callers} connections to a loopback address")
+        return ", ".join(told)
+
+    async def try_one(self, one: Disguise, method: str) -> Result:
+        port = 443 if method == "CONNECT" else 80
+        expected = self.expect(one, method, port)
+        if OK in expected:
+            return Result(one, method, "opened")
+        reply = await self.ask(method, one.host, port)
+        if reply.status == 400:
+            return Result(one, method, "400", reply)
+        if reply.status == 403 and reply.reason in expected:
+            return Result(one, method, "403", reply)
+        return Result(one, method, "passed", reply)
+
+    def expect(self, one: Disguise, method: str, port: int) -> set[str]:
+        """The outcomes that would be right, by the rules; "ok" where they open it."""
+        host = _host_of(one)
+        if not one.address or host is None:
+            return set()                    # a 400, and nothing else
+        asked = (self.caller, method, host, port)
+        by_name = self.judge.judge_name(*asked)
+        if by_name.outcome != OK:
+            return {by_name.outcome}
+        addresses = one.zone[-1] if one.zone else (one.address,)
+        if one.kind == "localhost":
+            addresses = ("127.0.0.1", "::1")
+        outcomes = {self.judge.judge_address(*asked, address).outcome
+                    for address in addresses}
+        if self.judge.snapshot.hook is not None and OK not in outcomes:
+            outcomes.add("destination_denied")
+        return outcomes
+
+    async def ask(self, method: str, host: str, port: int) -> Reply:
+        target = f"{host}:{port}" if method == "CONNECT" else f"http://{host}:{port}/"
+        head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n{self.fields}\r\n"
+        async with self.places:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            try:
+                writer.write(head.encode())
+                reply = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+            except (TimeoutError, OSError, asyncio.IncompleteReadError):
+                return Reply(0, "no answer")
+            finally:
+                writer.close()
+        reason = DETAILS.search(reply)
+        return Reply(int(reply[9:12]), reason[1].decode() if reason else "")
+
+
+def _host_of(one: Disguise) -> str | None:
+    """In canonical form, as the proxy reads it."""
+    read = read_target("CONNECT", f"{one.host}:443")
+    return None if isinstance(read, str) else read[0]
+
+
+class _Canary:
+    """Listens where nobody may come."""
+
+    def __init__(self) -> None:
+        self.callers = 0
+        self.port = 0
+
+    def sing(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.callers += 1
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def _canary() -> AsyncIterator[_Canary]:
+    canary = _Canary()
+    async with await asyncio.start_server(canary.sing, "127.0.0.1", 0) as server:
+        canary.port = server.sockets[0].getsockname()[1]
+        yield canary
+
+
+@contextlib.asynccontextmanager
+async def _name_server(
+    zone: dict[str, tuple[tuple[str, ...], ...]]
+) -> AsyncIterator[NameServer]:
+    loop = asyncio.get_running_loop()
+    transport, server = await loop.create_datagram_endpoint(
+        lambda: NameServer(zone), ("127.0.0.1", 0))
+    try:
+        yield server
+    finally:
+        transport.close()
+
+
+def show(results: list[Result]) -> list[str]:
+    """A table by kind, the reasons, and what passed one by one."""
+    table: dict[str, Counter[str]] = {}
+    for one in results:
+        for kind in (one.disguise.kind, "total"):
+            row = table.setdefault(kind, Counter())
+            row.update((one.column,) if one.column == "opened" else
+                       (one.column, "tried"))
+    table["total"] = table.pop("total")
+    lines = [f"{'':<14}" + "".join(f"{name:>8}" for name in COLUMNS)]
+    lines += [f"{kind:<14}" + "".join(f"{row[name]:>8}" for name in COLUMNS)
+              for kind, row in table.items()]
+    reasons = Counter(str(one.reply) for one in results if one.reply is not None)
+    lines += [f"{count:>8}  {text}" for text, count in reasons.most_common()]
+    lines += [f"PASSED  {one.method} {one.disguise.host} ({one.disguise.address}): "
+              f"{one.reply}" for one in results if one.column == "passed"]
+    return lines

@@ -1,0 +1,262 @@
+"""`cutthrough explain`: what would become of one request, and which line says so.
+
+The steps are those of a request, in their order, with the same parser, rules, resolver
+and floor; the first refusal ends them. Only name servers and the hook are asked:
+nothing is connected to. Exit status 0: it may pass, 1: it is refused.
+"""
+
+import asyncio
+import time
+
+import msgspec
+
+from cutthrough.config import Config, ConfigError
+from cutthrough.control.hook import Hook
+from cutthrough.control.judge import OK, Caller, Finding, Judge, printable
+from cutthrough.control.worker import own_hosts
+from cutthrough.net.inet import Addresses
+from cutthrough.net.resolver import Answer, Resolver
+from cutthrough.outcome import TABLE
+from cutthrough.policy.address import class_of
+from cutthrough.policy.source import Limits, Policy
+from cutthrough.policy.verdicts import Decision
+from cutthrough.wire.target import read_request_target
+
+STATUS = {row.label: row.status for row in TABLE}
+
+
+class Place(msgspec.Struct, kw_only=True):
+    """One address, and what was said of it."""
+
+    address: str
+    kind: str                   # class_of it
+    ours: bool                  # of this host
+    outcome: str
+    rule: str
+    report: bool
+    opens_floor: bool
+
+
+class Explanation(msgspec.Struct, kw_only=True):
+    """Everything that `--json` prints. "" or []: it did not come to that."""
+
+    method: str
+    target: str
+    user: str
+    groups: tuple[str, ...]
+    client: str
+    host: str = ""
+    port: int = 0
+    port_rule: str = ""
+    rule: str = ""              # by name
+    by_name: str = ""           # the outcome of that
+    hook: str = ""
+    hook_outcome: str = ""
+    dns: str = ""               # who was asked, or what became of it
+    dns_ms: float = 0.0
+    addresses: list[Place] = []
+    floor: bool = False
+    limits: str = ""
+    limit_values: dict[str, float] = {}
+    report: bool = False
+    outcome: str = OK
+    status: int = 0
+
+
+def run(config: Config, policy: Policy, request: tuple[str, str], user: str,
+        client: str, as_json: bool) -> int:
+    """Prints the explanation of (method, target); returns the exit status.
+
+    Raises ConfigError and PolicyError.
+    """
+    judge = Judge(config, policy)
+    told = asyncio.run(explain(judge, *request, user, client))
+    if as_json:
+        print(msgspec.json.encode(told).decode())
+    else:
+        print("\n".join(show(told, judge)))
+    return 0 if told.outcome == OK else 1
+
+
+async def explain(judge: Judge, method: str, target: str, user: str = "",
+                  client: str = "127.0.0.1") -> Explanation:
+    """Goes the way of a request. Raises ConfigError for what is no question."""
+    caller, outcome = judge.find_caller(user, client)
+    told = Explanation(method=method, target=target, user=caller.user,
+                       groups=caller.groups, client=caller.client,
+                       floor=judge.snapshot.address_floor)
+    read = read_target(method, target)
+    if isinstance(read, str):
+        outcome = read
+    else:
+        told.host, told.port = read
+        if outcome == OK:
+            outcome = await _decide(judge, caller, told)
+    told.outcome, told.status = outcome, STATUS[outcome]
+    return told
+
+
+def read_target(method: str, target: str) -> tuple[str, int] | str:
+    """Host and port as a request's are read, or a refusal's label. Raises ConfigError
+    for a target that names no host itself."""
+    host = target if method == "CONNECT" else "localhost"
+    head = f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+    try:
+        got = read_request_target(head)
+    except ValueError:
+        return "bad_request"
+    if isinstance(got, str):
+        return got
+    if got["form"] not in ("absolute", "authority"):
+        raise ConfigError("", "TARGET", f"{printable(target)!r} is neither host:port "
+                          "of CONNECT nor http://…")
+    return got["host"], got["port"]
+
+
+async def _decide(judge: Judge, caller: Caller, told: Explanation) -> str:
+    asked = (caller, told.method, told.host, told.port)
+    by_name = judge.judge_name(*asked)
+    told.port_rule = _port_rule(judge.config, told.method)
+    told.rule, told.by_name, told.report = by_name.rule, by_name.outcome, by_name.report
+    if by_name.hangs:
+        told.by_name = "maybe"
+    if by_name.outcome != OK:
+        return by_name.outcome
+    of_hook = ""
+    if judge.snapshot.hook is not None:
+        decision = await _ask_hook(judge.snapshot.hook, asked)
+        told.hook_outcome = _outcome_of(decision)
+        told.hook = decision.reason if decision is not None else "no decision"
+        if told.hook_outcome != OK or decision is None:
+            return told.hook_outcome
+        of_hook = decision.limits
+    answer = await _resolve(judge.config, told)
+    if isinstance(answer, str):
+        return answer
+    found = [(text, judge.judge_address(*asked, text)) for text in answer.texts()]
+    told.addresses = [_place(text, finding) for text, finding in found]
+    # One of them is us: none is tried (R20). Else those that may be are.
+    outcomes = [finding.outcome for _, finding in found]
+    if "loop_detected" in outcomes:
+        return "loop_detected"
+    if OK not in outcomes:
+        return outcomes[-1]
+    first = found[outcomes.index(OK)][1]
+    told.report = first.report
+    told.limits = judge.limits_of(caller, first.limits, of_hook)
+    told.limit_values = _values(judge.policy.limits.get(told.limits))
+    return OK
+
+
+def _port_rule(config: Config, method: str) -> str:
+    if method != "CONNECT":
+        return "any"
+    allowed = config.allowed_ports
+    return "any" if allowed is None else " ".join(map(str, allowed))
+
+
+async def _ask_hook(hook: Hook,
+                    asked: tuple[Caller, str, str, int]) -> Decision | None:
+    caller, method, host, port = asked
+    answer: asyncio.Future[Decision | None] = asyncio.get_running_loop().create_future()
+    hook.ask(caller.user.encode(), host.encode() + port.to_bytes(2, "big"),
+             caller.groups, caller.client, method, answer.set_result)
+    try:
+        return await answer
+    finally:
+        await hook.close()
+
+
+def _outcome_of(decision: Decision | None) -> str:
+    if decision is None:
+        return "policy_unavailable"
+    return OK if decision.allow else "destination_denied"
+
+
+async def _resolve(config: Config, told: Explanation) -> Answer:
+    """As a worker resolves a name; an address needs nobody."""
+    host = told.host.encode()
+    try:
+        class_of(told.host)
+    except ValueError:
+        pass
+    else:
+        told.dns = "not asked: it is an address"
+        return Addresses([told.host])
+    loop = asyncio.get_running_loop()
+    resolver = Resolver(
+        loop, config.resolvers, config.dns_timeout, overrides=config.dns_overrides)
+    began = time.monotonic()
+    try:
+        known = resolver.cached(host)
+        if known is None:
+            answer: asyncio.Future[Answer] = loop.create_future()
+            resolver.resolve(host, answer.set_result)
+            known = await answer
+            told.dns = " ".join(config.resolvers) or "/etc/hosts, /etc/resolv.conf"
+        else:
+            told.dns = "dns_overrides"
+    finally:
+        await resolver.close()
+    told.dns_ms = round((time.monotonic() - began) * 1000, 1)
+    return known
+
+
+def _place(text: str, finding: Finding) -> Place:
+    return Place(
+        address=text, kind=class_of(text), ours=text in own_hosts(),
+        outcome=finding.outcome, rule=finding.rule, report=finding.report,
+        opens_floor=finding.opens_floor)
+
+
+def _values(limits: Limits | None) -> dict[str, float]:
+    """Those that bind."""
+    if limits is None:
+        return {}
+    return {key: value for key, value in msgspec.structs.asdict(limits).items()
+            if value}
+
+
+def show(told: Explanation, judge: Judge) -> list[str]:
+    """The explanation in lines: a word, and what there is to say of it."""
+    groups = f" (groups: {', '.join(told.groups)})" if told.groups else ""
+    lines = [("request", f"{told.method} {told.target}"),
+             ("user", f"{told.user}{groups}"), ("client", told.client)]
+    if told.host:
+        lines.append(("name", f"{told.host} port {told.port}"))
+    if told.port_rule:
+        lines.append(("ports", told.port_rule))
+    if told.by_name:
+        rule = told.rule or "no rules: everything passes them"
+        lines.append(("rule", f"{told.by_name}  {rule}"))
+        asked = told.hook_outcome
+        hook = f"{asked}  {told.hook}" if asked else "not asked"
+        if judge.config.policy_hook:
+            lines.append(("hook", f"{hook}  ({judge.config.policy_hook})"))
+        lines.append(("floor", "on" if told.floor else "off"))
+    if told.dns:
+        took = f"  {told.dns_ms} ms" if told.dns_ms else ""
+        found = "" if told.dns.startswith("not") else f"{len(told.addresses)} found  "
+        lines.append(("dns", f"{found}{told.dns}{took}"))
+    lines += [("address", text) for text in _show_places(told)]
+    if told.outcome == OK:
+        values = " ".join(f"{key}={value}" for key, value in told.limit_values.items())
+        lines.append(("limits", f"{told.limits}  {values}" if told.limits else "none"))
+    verdict = "allowed" if told.outcome == OK else f"refused {told.status}"
+    word = "  reported" if told.report and told.outcome == OK else ""
+    lines.append(("verdict", f"{verdict}  {told.outcome}{word}"))
+    return [f"{word:<9}{printable(text).rstrip()}" for word, text in lines]
+
+
+def _show_places(told: Explanation) -> list[str]:
+    if not told.addresses:
+        return []
+    width = max(len(place.address) for place in told.addresses)
+    kinds = max(len(place.kind) + 4 * place.ours for place in told.addresses)
+    lines = []
+    for place in told.addresses:
+        kind = f"{place.kind}{' own' if place.ours else ''}"
+        floor = "  opens the floor" if place.opens_floor and told.floor else ""
+        lines.append(f"{place.address:<{width}}  {kind:<{kinds}}  {place.outcome}  "
+                     f"{place.rule}{floor}")
+    return lines

@@ -1,0 +1,112 @@
+"""`cutthrough explain --log`: which verdicts of the past would be others by a policy.
+
+A name is judged, and the address that was connected to. What a name without such an
+address leads to is not in the log and is not asked for now: it may have changed. Nor is
+a hook asked. Exit status 0: nothing would change, 1: something would.
+"""
+
+from collections import Counter
+from typing import NamedTuple
+
+import msgspec
+
+from cutthrough.config import Config
+from cutthrough.control.judge import Caller, Finding, Judge, printable
+from cutthrough.control.pastlog import DENIED, Line, PastLog
+from cutthrough.policy.address import class_of
+from cutthrough.policy.source import Policy
+
+MAYBE = "maybe"
+
+
+class Change(NamedTuple):
+    user: str
+    method: str
+    place: str
+    old: str                    # allow, report, deny
+    new: str
+    old_rule: str
+    new_rule: str
+
+
+def run(config: Config, policy: Policy, path: str, as_json: bool) -> int:
+    """Prints the changes, the most frequent first; returns the exit status."""
+    log = PastLog(path)
+    changes, undecided = replay(Judge(config, policy), log)
+    log.tell_unreadable()
+    ranked = sorted(changes.items(), key=lambda item: (-item[1], item[0]))
+    if as_json:
+        for change, count in ranked:
+            print(msgspec.json.encode({"count": count, **change._asdict()}).decode())
+        return int(bool(changes))
+    cells = [(str(count), c.user, c.method, c.place, f"{c.old} -> {c.new}",
+              f"{c.old_rule} -> {c.new_rule}") for c, count in ranked]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for first, *rest in cells:
+        padded = [printable(text).ljust(width)
+                  for text, width in zip(rest, widths[1:], strict=True)]
+        print("  ".join([first.rjust(widths[0]), *padded]).rstrip())
+    print(f"{sum(changes.values())} of {log.read} lines would change, {undecided} hang "
+          "on an address that the log does not have")
+    return int(bool(changes))
+
+
+def replay(judge: Judge, log: PastLog) -> tuple[Counter[Change], int]:
+    """The changes and how often each; and how many lines could not be decided."""
+    changes: Counter[Change] = Counter()
+    undecided = 0
+    known: dict[Line, Finding] = {}
+    for line in log:
+        if line.hook is not None and line.reason in DENIED:
+            continue                        # the hook refused it, and still would
+        key = msgspec.structs.replace(line, reason="", rule="", report=False, hook=None)
+        new = known.get(key)
+        if new is None:
+            if len(known) >= 100_000:       # of any log, however long
+                known.clear()
+            try:
+                new = known[key] = judge_line(judge, line)
+            except ValueError:              # a host or address that is none
+                log.unreadable += 1
+                continue
+        old = "deny" if line.reason in DENIED else "report" if line.report else "allow"
+        if new.outcome == MAYBE or (old == "deny" and _is_about_address(judge, line)
+                                    and new.action != "deny"):
+            undecided += 1
+        elif old != new.action:
+            changes[Change(
+                line.who, line.method, line.place, old, new.action,
+                line.rule or line.reason, new.rule or new.outcome)] += 1
+    return changes, undecided
+
+
+def judge_line(judge: Judge, line: Line) -> Finding:
+    """By host and, where there is one, by the peer's address."""
+    host, caller = line.host or "", _caller(judge, line)
+    asked = (caller, line.method, host, line.port)
+    by_name = judge.judge_name(*asked)
+    if by_name.outcome != "ok":
+        return by_name
+    address = host if _is_address(host) else line.peer
+    if address:
+        return judge.judge_address(*asked, address)
+    return by_name._replace(outcome=MAYBE) if by_name.hangs else by_name
+
+
+def _caller(judge: Judge, line: Line) -> Caller:
+    known = judge.policy.users.get(line.who)
+    return Caller(line.who, known.groups if known else (), line.client)
+
+
+def _is_about_address(judge: Judge, line: Line) -> bool:
+    """Whether the floor, which is still on, refused an address that we do not know."""
+    return (line.reason == "address_denied" and judge.snapshot.address_floor
+            and not _is_address(line.host or ""))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        class_of(host)
+    except ValueError:
+        return False
+    return True
