@@ -50,9 +50,9 @@ def test_what_no_rule_allows_is_refused(start, make_origin, dial):
 
 
 def test_a_rule_that_names_the_address_opens_the_floor(start, make_origin, dial):
-    proxy, origin = start(LOCAL), make_origin()
+    proxy, origin, echoing = start(LOCAL), make_origin(), make_origin(echo)
     assert dial(proxy).get(origin.url()).status == 200
-    assert dial(proxy).tunnel(make_origin(echo).authority)
+    assert dial(proxy).tunnel(echoing.authority)
 
 
 def test_a_rule_that_names_only_the_host_leaves_the_floor_closed(
@@ -185,6 +185,7 @@ HOOK = """
 def test_a_hook_decides_about_what_the_rules_let_pass(start, make_origin, dial):
     proxy = start(LOCAL, hook=HOOK)
     origin, other = make_origin(), make_origin(host="127.0.0.2")
+    echoing = make_origin(echo)
     client = dial(proxy)
     for _ in range(3):
         assert client.get(origin.url()).status == 200
@@ -193,7 +194,7 @@ def test_a_hook_decides_about_what_the_rules_let_pass(start, make_origin, dial):
     assert client.get("http://192.0.2.1/").status == 403
     asked = (proxy.log_path.parent / "stdout").read_text().split()
     assert asked == ["127.0.0.1", "127.0.0.2"], "once each, and not about the third"
-    assert dial(proxy).tunnel(make_origin(echo).authority)
+    assert dial(proxy).tunnel(echoing.authority)
 
 
 def test_a_hook_that_fails_lets_nothing_pass(start, make_origin, dial):

@@ -11,6 +11,8 @@ import trustme
 
 from tests.support.wait import wait_until
 
+#: What is preloaded into our own programs (sanitizers) is nothing for others.
+ITSELF = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
 PROGRAM = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
 
 #: Name -> bytes of payload. Incompressible and all different, so a mix-up shows.
@@ -95,6 +97,7 @@ class Nginx:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env=ITSELF,
         )
         wait_until(self._answers, lambda: f"nginx: {(base / 'error.log').read_text()}")
 
