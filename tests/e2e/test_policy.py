@@ -5,6 +5,7 @@ import textwrap
 
 import pytest
 
+from cutthrough.cli import main
 from tests.support.client import USER, build_request
 from tests.support.origin import echo
 from tests.support.proxy import Proxy
@@ -150,6 +151,22 @@ def test_running_tunnels_are_cut_where_the_rule_says_so(start, make_origin, dial
         with pytest.raises(ConnectionResetError):
             tunnel.read_rest()
     assert {line["reason"] for line in proxy.wait_log(2)} == {"destination_denied"}
+
+
+def test_what_is_proposed_for_a_log_lets_the_refused_pass(
+        start, make_origin, dial, capsys):
+    proxy, origin, tunnel = start(""), make_origin(), make_origin(echo)
+    assert dial(proxy).get(origin.url()).status == 403
+    assert dial(proxy).connect(tunnel.authority).status == 403
+    assert dial(proxy).get("http://other.test/").status == 403
+    proxy.wait_log(3)
+    assert main(["suggest", "--log", str(proxy.log_path)]) == 0
+    proxy.policy.write_text(capsys.readouterr().out)
+    assert proxy.hup() == "generation 2: rules 3 (+3 -0)"
+    assert dial(proxy).get(origin.url()).status == 200
+    assert dial(proxy).tunnel(tunnel.authority)
+    assert dial(proxy).get("http://other.test/").status == 502, "no such name"
+    assert dial(proxy).ask("POST", origin.url()).status == 403, "nobody asked for that"
 
 
 def test_a_dial_failure_is_no_refusal_nor_a_refusal_a_dial_failure(
