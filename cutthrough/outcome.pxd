@@ -63,6 +63,7 @@ cdef enum Outcome:
     OVERLOADED
     DRAINED
     STOPPED
+    CUT
     INTERNAL_ERROR
     N_OUTCOMES
 

@@ -140,6 +140,8 @@ ROWS = (
         "the drain deadline came before the end"),
     ("stopped", 0, "", "TCP_MISS_ABORTED", "proxy",
         "the proxy was told to stop now"),
+    ("cut", 503, "proxy_internal_response", "TCP_MISS_ABORTED", "proxy",
+        "an operator ended it"),
     ("internal_error", 500, "proxy_internal_error", "NONE", "proxy",
         "a fault of the proxy's own, caught at the connection's border"),
 )

@@ -1,13 +1,15 @@
 import asyncio
 from typing import Literal
 
-class AccessLog:
+from cutthrough.session.client import Journal
+
+class AccessLog(Journal):
     dropped: int
     lines: int
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        path: str,
+        path: str | int,
         format: Literal["squid", "json"],
         worker: int = 0,
     ) -> None: ...

@@ -71,8 +71,8 @@ cdef class AccessLog(Journal):
     cdef char second_text[20]       # 2026-11-21T04:25:36
 
     def __init__(self, loop, path, format, worker=0):
-        """Appends to the file `path`, or to standard output for "-"; `format` is
-        "squid" or "json". Raises OSError."""
+        """Appends to the file `path`, to standard output for "-", or to a descriptor,
+        which is the log's from here on; `format` is "squid" or "json". Raises OSError."""
         self.loop = loop
         self.path = path
         self.is_json = format == "json"
@@ -83,7 +83,11 @@ cdef class AccessLog(Journal):
     def reopen(self):
         """Opens the path anew: the file may have been moved away."""
         self.flush()
-        if self.path == "-":
+        if isinstance(self.path, int):
+            if self.fd >= 0:
+                return
+            fd = self.path
+        elif self.path == "-":
             fd = 1
         else:
             fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC,

@@ -104,6 +104,7 @@ class Resolver(Cache):
         self._waiting: dict[bytes, list[Callback]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.queries = 0
+        self.answered = 0  # of these, with addresses
         self.outages = 0  # times that a stale answer stood in
         self.failures = dict.fromkeys((NOT_FOUND, TIMEOUT, ERROR), 0)
         fixed: dict[str, list[str]] = {}
@@ -191,6 +192,8 @@ class Resolver(Cache):
             if answer != NOT_FOUND and self._stand_in(host):
                 del self._waiting[host]
                 return
+        else:
+            self.answered += 1
         self.put(host, answer, keep, turn)
         for callback in self._waiting.pop(host):
             callback(answer)
@@ -222,6 +225,7 @@ class Resolver(Cache):
         """Counters since the start, and what is held now."""
         return {
             "queries": self.queries,
+            "answered": self.answered,
             "hits": self.hits,
             "stale": self.stale,
             "prefetches": self.prefetches,

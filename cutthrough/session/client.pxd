@@ -27,7 +27,7 @@ cdef class Context:
     cdef Upstreams upstreams
     cdef Snapshot snapshot
     cdef Limiter limiter
-    cdef Journal journal
+    cdef public Journal journal
     cdef Page page
     cdef Counters *counters
     cdef object resolver

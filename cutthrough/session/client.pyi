@@ -10,7 +10,10 @@ from cutthrough.session.upstreams import Upstreams
 
 class Journal: ...
 
+class Client: ...
+
 class Context:
+    journal: Journal
     live: int
     busy: int
     def __init__(
@@ -18,7 +21,7 @@ class Context:
         *,
         poller: Poller,
         upstreams: Upstreams,
-        journal: Any,
+        journal: Journal,
         page: Page,
         resolver: Resolver,
         origin: str,

@@ -24,9 +24,10 @@ from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, clock_us, set_abortive, try_recv, try_send)
 from cutthrough.outcome cimport (
     KEEPALIVE_TIMEOUT, OK, status_of)
+from cutthrough.session.counters cimport count_reply, observe
 from cutthrough.session.pace cimport NOBODY
 from cutthrough.session.state cimport (
-    CLOSED, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, may_follow)
+    CLOSED, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, TUNNEL, may_follow)
 from cutthrough.session.state import TABLE
 from cutthrough.wire.date cimport build_date
 from cutthrough.wire.http1 cimport HeadLimits, M_CONNECT, M_HEAD
@@ -330,8 +331,17 @@ cdef class Client:
         context.counters.outcomes[outcome] += 1
         context.counters.bytes_up += self.relay.up.moved
         context.counters.bytes_down += self.relay.down.moved
-        if self.is_tunnel:
+        if self.relay.up.spliced:
+            context.counters.spliced_up += self.relay.up.moved
+        if self.relay.down.spliced:
+            context.counters.spliced_down += self.relay.down.moved
+        count_reply(context.counters, self.method, self.status)
+        if self.stamps.first_byte_us:
+            observe(&context.counters.first_byte, self.stamps.first_byte_us)
+        if self.state == TUNNEL or self.state == HALF_CLOSED:
             context.counters.tunnels += 1
+            context.counters.tunnel_ends[outcome] += 1
+            observe(&context.counters.tunnel, clock_us() - self.stamps.start_us)
         else:
             context.counters.requests += 1
         if pipes_refused() != context.pipes_refused:

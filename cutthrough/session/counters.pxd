@@ -4,24 +4,53 @@ from libc.stdint cimport int64_t, uint64_t
 from cutthrough.outcome cimport N_OUTCOMES
 from cutthrough.session.state cimport N_STATES
 
+cdef enum:
+    N_METHODS = 9               # wire's Method
+    N_CODES = 501               # 100–599, and one for what is none of these
+    N_BUCKETS = 17              # the bounds of counters.BUCKETS
+
+cdef struct Histogram:
+    uint64_t counts[N_BUCKETS + 1]      # the last one: above every bound
+    uint64_t sum_us
+
 cdef struct Counters:           # only 64-bit words, in the order of counters.FIELDS
     uint64_t accepted           # client connections
     uint64_t refused            # of these, turned away at once: too many
-    uint64_t requests           # plain requests that ended
+    uint64_t requests           # plain requests, and CONNECTs without a tunnel, that ended
     uint64_t tunnels            # tunnels that ended
     uint64_t bytes_up
     uint64_t bytes_down
+    uint64_t spliced_up         # of these, by pumps that spliced
+    uint64_t spliced_down
     uint64_t dialled            # connections made to origins
     uint64_t reused             # requests sent over a pooled connection
     uint64_t retried            # requests sent again after one was dead
+    uint64_t identified         # requests whose credentials were right
+    uint64_t verified           # of these, the ones that had to wait for a hash
     uint64_t faults             # exceptions caught at a connection's border (R34)
     uint64_t starved            # times no descriptor, memory or pipe was to be had
     uint64_t shed               # idle connections closed for that
     uint64_t next_id            # of the request begun last
+    int64_t peak                # client connections at one time, the most there were
+    uint64_t totals_above[8]     # written by the room above; see counters.FIELDS
+    int64_t gauges_above[3]
     int64_t live                # client connections open now
     int64_t states[N_STATES]    # of these, in each state
     uint64_t outcomes[N_OUTCOMES]
+    uint64_t tunnel_ends[N_OUTCOMES]
+    uint64_t replies[N_METHODS][N_CODES]
+    Histogram tunnel
+    Histogram connects[2]       # IPv4, IPv6
+    Histogram first_byte
 
 cdef class Page:
     cdef Counters *c
     cdef object memory          # keeps it alive
+
+# One more of so many microseconds.
+cdef void observe(Histogram *histogram, int64_t us) noexcept nogil
+cdef void count_accept(Counters *c) noexcept nogil
+# One more connection to an origin, made within so long.
+cdef void count_dial(Counters *c, int family, int64_t us) noexcept nogil
+# One more answer with this status; 0: none was made, and nothing is counted.
+cdef void count_reply(Counters *c, int method, int status) noexcept nogil

@@ -1,24 +1,60 @@
-# cython: language_level=3
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """What a worker counts, in a page that the supervisor can read while it runs.
 
 One writer, the worker, or the one that follows it on the same slot. Each word is written
-whole, so a reader never sees half of one.
+whole, so a reader never sees half of one. No name here comes from the wire (R38): a
+method that we do not know is OTHER, and so is a status beyond 599.
 """
 
 from libc.string cimport memset
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.state import TABLE as STATES
 
-PAGE_BYTES = 4096
+# Of the counters, some 5 200 words, and of mmap(2), which takes offsets in whole pages:
+# those of arm64 may have 64 KiB
+PAGE_BYTES = 65536
+
+# Upper bounds in milliseconds: of a dial, of a first byte, of a tunnel's life
+BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 60_000, 600_000,
+           3_600_000, 36_000_000)
+
+# In the order of wire's Method
+METHODS = ("OTHER", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT")
+CODES = (*range(100, 600), "OTHER")
+
+# What the room above knows: read from its objects now and then, not counted here
+TOTALS_ABOVE = ("log_dropped", "dns_answered", "dns_not_found", "dns_failed", "dns_hit",
+                "dns_stale", "dns_prefetched", "drain_finished")
+GAUGES_ABOVE = ("lag_us", "upstream_idle", "dns_entries")
+
+
+def _of_histogram(name):
+    return (*(f"{name}:{bound}" for bound in (*BUCKETS, "more")), f"{name}:sum_us")
+
 
 FIELDS = (
-    "accepted", "refused", "requests", "tunnels", "bytes_up", "bytes_down", "dialled",
-    "reused", "retried", "faults", "starved", "shed", "next_id", "live",
+    "accepted", "refused", "requests", "tunnels", "bytes_up", "bytes_down", "spliced_up",
+    "spliced_down", "dialled", "reused", "retried", "identified", "verified", "faults",
+    "starved", "shed", "next_id", "peak", *TOTALS_ABOVE, *GAUGES_ABOVE, "live",
     *(f"state:{row.name}" for row in STATES),
     *(f"outcome:{row.label}" for row in OUTCOMES),
+    *(f"tunnel:{row.label}" for row in OUTCOMES),
+    *(f"reply:{method} {code}" for method in METHODS for code in CODES),
+    *_of_histogram("tunnel_ms"), *_of_histogram("connect_ipv4_ms"),
+    *_of_histogram("connect_ipv6_ms"), *_of_histogram("first_byte_ms"),
 )
 
+assert len(BUCKETS) == N_BUCKETS and len(METHODS) == N_METHODS and len(CODES) == N_CODES
 assert len(FIELDS) * 8 == sizeof(Counters) <= PAGE_BYTES
+
+_numbers = {name: number for number, name in enumerate(FIELDS)}
+
+cdef int64_t bounds_us[N_BUCKETS]
+for _number, _bound in enumerate(BUCKETS):
+    bounds_us[_number] = _bound * 1000
+
+cdef size_t n_fields = len(FIELDS)
+cdef size_t first_reply = _numbers["reply:OTHER 100"]
 
 
 cdef class Page:
@@ -33,9 +69,61 @@ cdef class Page:
         self.c = <Counters *>&view[0]
         # A worker that follows a dead one on its page: totals go on, gauges begin anew
         self.c.live = 0
+        memset(self.c.gauges_above, 0, sizeof(self.c.gauges_above))
         memset(self.c.states, 0, sizeof(self.c.states))
 
     def read(self):
         """All counters by name."""
-        cdef int64_t *words = <int64_t *>self.c
-        return {name: words[i] for i, name in enumerate(FIELDS)}
+        return read_page(self.memory)
+
+    def add(self, name, count):
+        """Adds to a counter of the room above."""
+        (<int64_t *>self.c)[<size_t>_numbers[name]] += count
+
+    def set(self, name, value):
+        """Sets a gauge of the room above."""
+        (<int64_t *>self.c)[<size_t>_numbers[name]] = value
+
+
+def read_page(memory):
+    """All counters of a page by name, those of replies where they are not zero. Changes
+    nothing: for who does not own the page."""
+    cdef const unsigned char[::1] view = memory
+    cdef const int64_t *words
+    cdef size_t i
+    if view.shape[0] < PAGE_BYTES:
+        raise ValueError("a counters page has %d bytes" % PAGE_BYTES)
+    words = <const int64_t *>&view[0]
+    found = {}
+    for i in range(n_fields):
+        if words[i] or not first_reply <= i < first_reply + N_METHODS * N_CODES:
+            found[FIELDS[i]] = words[i]
+    return found
+
+
+cdef void observe(Histogram *histogram, int64_t us) noexcept nogil:
+    cdef int i = 0
+    if us < 0:
+        us = 0
+    while i < N_BUCKETS and us > bounds_us[i]:
+        i += 1
+    histogram.counts[i] += 1
+    histogram.sum_us += us
+
+
+cdef void count_accept(Counters *c) noexcept nogil:
+    c.accepted += 1
+    c.live += 1
+    if c.live > c.peak:
+        c.peak = c.live
+
+
+cdef void count_dial(Counters *c, int family, int64_t us) noexcept nogil:
+    c.dialled += 1
+    observe(&c.connects[0 if family == 4 else 1], us)
+
+
+cdef void count_reply(Counters *c, int method, int status) noexcept nogil:
+    if status:
+        c.replies[method if 0 <= method < N_METHODS else 0][
+            status - 100 if 100 <= status < 600 else N_CODES - 1] += 1

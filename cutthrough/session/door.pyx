@@ -7,6 +7,7 @@ from cutthrough.net.sysio cimport CAN_WRITE, sys_close
 from cutthrough.outcome cimport OK, OVERLOADED
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.client cimport Client, Context
+from cutthrough.session.counters cimport count_accept
 from cutthrough.session.session cimport Session
 from cutthrough.session.state cimport HEAD, IDLE, LINGER
 from cutthrough.session.usage cimport admit_connection
@@ -37,8 +38,7 @@ cdef class Door(Sink):
             sys_close(&session.sock)
             context.counters.refused += 1
             return 0
-        context.counters.accepted += 1
-        context.counters.live += 1
+        count_accept(context.counters)
         context.counters.states[HEAD] += 1
         session.older = context.newest
         if context.newest is not None:

@@ -40,6 +40,7 @@ cdef int identify(Client c, const Head *head, const char *data) except -1:
 
 cdef int on_known(Client c) except -1:
     c.user = c.account.name
+    c.context.counters.identified += 1
     c.stamps.auth_us = clock_us() - c.stamps.start_us
     return OK
 
@@ -59,4 +60,5 @@ cdef int take_answer(Client c, answer) except -1:
     if not isinstance(answer, Account):
         return OUTCOMES[answer]
     c.account = answer
+    c.context.counters.verified += 1
     return on_known(c)

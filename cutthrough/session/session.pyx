@@ -26,6 +26,7 @@ from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.admission cimport (
     ask_hook, judge_address, judge_request, must_ask, take_decision)
 from cutthrough.session.client cimport Client
+from cutthrough.session.counters cimport count_dial
 from cutthrough.session.failures cimport outcome_of_errno, relieve
 from cutthrough.session.forward cimport expect_body, on_client, on_origin, send_request
 from cutthrough.session.identity cimport ask_verifier, identify, take_answer
@@ -354,7 +355,8 @@ cdef class Session(Client):
             return self.refuse(self.denied if error == 0 else outcome_of_errno(self, error))
         self.stamps.connect_us = clock_us() - self.stamps.start_us
         self.origin = stream
-        self.context.counters.dialled += 1
+        count_dial(self.context.counters, stream.address.family,
+                   self.stamps.connect_us - self.stamps.dns_us)
         if self.is_tunnel:
             return start_tunnel(self, ESTABLISHED, 39)
         return send_request(self)

@@ -1,0 +1,92 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What is open now, one connection at a time, and how an operator ends one.
+
+For people: nothing here is on the way of a request. A connection may end between the
+list and the look at it; then there is nothing to tell of, and nothing to cut.
+"""
+
+from libc.string cimport memchr
+from cutthrough.net.buffers cimport bytes_of
+from cutthrough.net.inet cimport ADDRESS_TEXT, Address, print_address
+from cutthrough.net.sysio cimport clock_us
+from cutthrough.outcome cimport CUT
+from cutthrough.session.client cimport Client, Context
+from cutthrough.session.counters import METHODS
+from cutthrough.session.state cimport CLOSED, HALF_CLOSED, HEAD, IDLE, LINGER, TUNNEL
+from cutthrough.session.state import TABLE
+
+_states = [row.name.lower() for row in TABLE]
+
+
+def clients(Context context):
+    """Every client of the worker, newest first; quick, for many of them."""
+    cdef Client client = context.newest
+    found = []
+    while client is not None:
+        found.append(client)
+        client = client.older
+    return found
+
+
+def describe(Client client, int worker):
+    """A dict of one connection, as the JSON log names things; None: it has closed.
+
+    `kind` is tunnel, request, or idle: no request in hand. An idle one has the id of its
+    last request, or "". `age` is of the request in seconds, 0 without one."""
+    cdef bint busy = client.stamps.start_us != 0
+    cdef bint known = client.key is not None and client.port != 0
+    cdef size_t key_len
+    if client.state == CLOSED:
+        return None
+    key_len = len(client.key) - 2 if known else 0
+    return {
+        "id": f"{worker}-{client.request_id}" if client.request_id else "",
+        "worker": worker,
+        "client": text_of(&client.address),
+        "user": client.user.decode("utf-8", "replace") if client.user is not None else None,
+        "method": method_of(client) if busy else None,
+        "host": client.key[:key_len].decode("ascii", "replace") if known else None,
+        "port": client.port if known else None,
+        "state": _states[client.state],
+        "kind": "tunnel" if client.state == TUNNEL or client.state == HALF_CLOSED
+                else "request" if busy else "idle",
+        "age": (clock_us() - client.stamps.start_us) / 1e6 if busy else 0.0,
+        "bytes_up": client.relay.up.moved if busy else 0,
+        "bytes_down": client.relay.down.moved if busy else 0,
+        "peer": text_of(&client.origin.address) if client.origin is not None else None,
+    }
+
+
+def cut(Client client):
+    """Ends it now: a tunnel by a reset of both sides, a request by an answer where one
+    can still be made. False: there was nothing to end."""
+    if client.state == CLOSED or client.state == LINGER:
+        return False
+    client.poller.time_ms()
+    try:
+        if client.state == IDLE or (client.state == HEAD and client.input == NULL):
+            client.close()
+        else:
+            client.persistent = False           # whatever is sent, it is the last
+            client.refuse(CUT)
+    except BaseException:
+        client.poller.contain(client)
+    return True
+
+
+cdef object text_of(const Address *address):
+    cdef char text[ADDRESS_TEXT]
+    if address.family == 0:
+        return None
+    return text[:print_address(address, text)].decode()
+
+
+cdef object method_of(Client client):
+    """The method's own word where the rewritten head has it still."""
+    cdef const char *data
+    cdef const char *end
+    if client.head == NULL or client.head.end == 0:
+        return METHODS[client.method] if client.method else None
+    data = bytes_of(client.head)
+    end = <const char *>memchr(data, b" ", client.head.end)
+    return data[:end - data].decode("ascii", "replace") if end != NULL else None
