@@ -27,11 +27,15 @@ VERBS = {
     "explain": "say what would become of a request, and which rule decides",
     "suggest": "propose rules for what an access log in JSON says was refused",
     "doctor": "try the configuration out: doctor ssrf",
+    "top": "show what a running proxy does, by its admin listener",
+    "conns": "list its connections",
+    "kill": "end those that are meant",
     "version": "print the version",
 }
 # Verbs about a configuration for which somebody asks: there --user says who.
 ASKING = ("explain", "doctor")
 WITHOUT = ("user", "password", "password_file")
+CONSOLE = ("top", "conns", "kill")
 SOURCES = ("Every option is also a variable, CUTTHROUGH_HEAD_TIMEOUT, and a key of the "
            "file, head_timeout. A flag goes before the variable, that before the file.")
 
@@ -43,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     for name, text in VERBS.items():
         # No abbreviations: a new option must not make an old command line ambiguous.
-        takes_options = name not in ("version", "passwd", "suggest", "doctor")
+        takes_options = name not in ("version", "passwd", "suggest", "doctor", *CONSOLE)
         verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
                                 epilog=SOURCES if takes_options else None)
         if name == "passwd":
@@ -54,6 +58,8 @@ def make_parser() -> argparse.ArgumentParser:
             add_explain(verb)
         elif name == "doctor":
             add_doctor(verb)
+        elif name in CONSOLE:
+            add_console(verb, name)
         elif takes_options:
             add_options(verb)
     return parser
@@ -102,6 +108,27 @@ def add_passwd(verb: argparse.ArgumentParser) -> None:
                       help="put the line into this file, made if need be")
     verb.add_argument("--algorithm", default="bcrypt", help="[bcrypt]",
                       choices=("bcrypt", "argon2", "sha512"))
+
+
+def add_console(verb: argparse.ArgumentParser, name: str) -> None:
+    verb.add_argument("--admin", metavar="HOST:PORT|unix:PATH",
+                      help="where the proxy's admin listener is [CUTTHROUGH_ADMIN]")
+    verb.add_argument("--token-file", metavar="FILE",
+                      help="its token [CUTTHROUGH_ADMIN_TOKEN or …_TOKEN_FILE]")
+    if name == "top":
+        verb.add_argument("--interval", type=float, default=1.0, metavar="SECONDS",
+                          help="time between two looks [1]")
+        verb.add_argument("--count", type=int, default=0, metavar="N",
+                          help="looks, 0 for no end [0]; not on a terminal: 1")
+        return
+    for field, text in (("user", "NAME"), ("client", "ADDRESS"), ("id", "ID"),
+                        ("host", "NAME, or *.SUFFIX"), ("state", "STATE"),
+                        ("kind", "tunnel, request or idle"),
+                        ("older", "SECONDS"), ("bytes", "N, both directions together")):
+        verb.add_argument(f"--{field}", metavar=text.partition(",")[0], help=text)
+    verb.add_argument("--all", action="store_const", const="true", help="every one")
+    if name == "conns":
+        verb.add_argument("--json", action="store_true", help="as JSON, one a line")
 
 
 def version() -> str:
@@ -167,6 +194,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from cutthrough.control.suggest import run as run_suggest
 
             return run_suggest(given.log)
+        if given.verb in CONSOLE:
+            from cutthrough.control.console import run as run_console
+
+            return run_console(given)
         sources = Sources(given)
         if given.verb == "config":
             print(render(sources.settings()), end="")

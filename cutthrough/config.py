@@ -17,11 +17,13 @@ import msgspec
 
 from cutthrough.values import (
     ADDRESSES,
+    ADMIN,
     COUNT,
     DAY,
     DURATION,
     DURATION_OR_0,
     FLAG,
+    NAMES,
     OVERRIDES,
     PORTS,
     RESOLVERS,
@@ -214,6 +216,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         FLAG, "move bulk data by splice(2)",
         "a third of copy's CPU time at 1 MiB responses")] = True
 
+    admin: Annotated[str, Option(
+        ADMIN, "where operators look and ask: docs/admin.md; beyond loopback it takes "
+        "admin_token", "off: nothing listens that nobody asked for (R39)")] = "off"
+    admin_token: Annotated[str, Option(
+        TEXT, "what changes anything there takes; a flag is seen by ps, so prefer the "
+        "file", "none: nothing can be changed there")] = ""
+    admin_token_file: Annotated[str, Option(
+        TEXT._replace(metavar="FILE"), "file that holds it on one line", "none")] = ""
+    admin_names: Annotated[tuple[str, ...], Option(
+        NAMES, "names by which it is asked, beside localhost and addresses",
+        "none: any other name is a page that was rebound to us (R39)")] = ()
+
     def __post_init__(self) -> None:
         if not self.listen:
             raise ConfigError("", "listen", "at least one address is needed")
@@ -235,6 +249,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("", "listen", f"{show_address(outside)} is not loopback, "
                               "and the demonstration credentials username:password "
                               "serve loopback only: give --user and --password-file")
+        if self.admin != "off" and not self.admin_token and not (
+                self.admin.startswith("unix:")
+                or _is_loopback(split_address(self.admin)[0])):
+            raise ConfigError("", "admin", f"{self.admin} is not loopback: give "
+                              "--admin-token-file")
+        if self.admin in [show_address(address) for address in fixed]:
+            raise ConfigError("", "admin", f"{self.admin} is a proxy's address too")
         if not self.via:
             pseudonym = f"cutthrough-{secrets.token_hex(4)}"
             msgspec.structs.force_setattr(self, "via", pseudonym)
@@ -292,4 +313,4 @@ DEFAULTS: dict[str, Any] = {
     field.name: field.default for field in msgspec.structs.fields(Config)
 }
 # Every secret can come from a file: the option, and the option that names its file.
-SECRETS = {"password": "password_file"}
+SECRETS = {"password": "password_file", "admin_token": "admin_token_file"}

@@ -123,22 +123,24 @@ def _known(source: str, key: str) -> None:
 
 
 def _read_secret(named: Setting) -> Setting:
-    """Reads a secret's file: one line, whose end is not part of it."""
-    path = named.value
-    if not path:
+    if not named.value:
         raise ConfigError(named.source, named.key, "names no file")
+    text = read_secret_file(named.value, named.source, named.key)
+    return Setting(text, named.value, "")
+
+
+def read_secret_file(path: str, source: str, key: str) -> str:
+    """Returns a secret's one line, whose end is not part of it. Raises ConfigError."""
     try:
         with open(path, encoding="utf-8") as file:
             text = parse_text(file.read(MOST_CHARACTERS + 2).removesuffix("\n"))
     except OSError as error:
-        raise ConfigError(named.source, named.key,
-                          f"{path}: {error.strerror or error}") from None
+        raise ConfigError(source, key, f"{path}: {error.strerror or error}") from None
     except ValueError:                       # not UTF-8, or a control character
-        raise ConfigError(named.source, named.key,
-                          f"{path}: is not one line of text") from None
+        raise ConfigError(source, key, f"{path}: is not one line of text") from None
     if not text:
-        raise ConfigError(named.source, named.key, f"{path}: is empty")
-    return Setting(text, path, "")
+        raise ConfigError(source, key, f"{path}: is empty")
+    return text
 
 
 def build(settings: Settings) -> Config:
@@ -187,7 +189,8 @@ def render(settings: Settings) -> str:
     for name, (kind, _, _) in OPTIONS.items():
         setting, value = settings[name], getattr(config, name)
         if name in SECRETS:
-            lines.append(f"# {name} is set  # {setting.source}")
+            word = "is set" if value else "is not set"
+            lines.append(f"# {name} {word}  # {setting.source}")
             continue
         mark = "# " if value != setting.value or value == "" else ""
         lines.append(f"{mark}{name} = {show_toml(kind, value)}  # {setting.source}")

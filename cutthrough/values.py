@@ -170,6 +170,24 @@ def show_override(override: tuple[str, str]) -> str:
     return "=".join(override)
 
 
+def parse_admin(text: str) -> str:
+    """Reads `host:port` of an address, or `unix:` and a path; returns the same."""
+    if not text.startswith("unix:"):
+        return show_address(parse_listen(text))
+    # struct sockaddr_un, less what the name has while the socket is being made
+    if not text.startswith("unix:/") or len(text.encode()) > 90:
+        raise ValueError(f"{text!r} is not unix:/path, of at most 85 bytes")
+    return parse_text(text)
+
+
+def parse_host(text: str) -> str:
+    """Reads a host name, as it is compared with."""
+    name = text.lower().removesuffix(".")
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(f"{text!r} is not a host name in ASCII")
+    return name
+
+
 def parse_token(text: str) -> str:
     if text and _TOKEN.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a token of RFC 9110")
@@ -193,6 +211,8 @@ RESOLVERS = Kind("IP", lambda text: str(ipaddress.ip_address(text)), many=True)
 OVERRIDES = Kind("NAME=IP", parse_override, show_override, many=True)
 PORTS = Kind("auto|any|PORT", parse_count, low=1, high=65535, many=True, bare=True,
              words={"auto": "auto", "any": "any"})
+ADMIN = Kind("off|HOST:PORT|unix:PATH", parse_admin, words={"off": "off"})
+NAMES = Kind("NAME", parse_host, many=True)
 FLAG = Kind("true|false", parse_flag, lambda value: str(value).lower(), bare=True)
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from cutthrough.control.selector import Selector
+
 # Small messages: what is large travels as a descriptor beside one. The longest is a
 # Hello where a few workers have taken over the sockets of many.
 MESSAGE_BYTES = 65536
@@ -62,7 +64,42 @@ class Reopen(msgspec.Struct, frozen=True, tag="reopen"):
     """Open the access log again: it was renamed."""
 
 
-Message = Hello | Ready | Drain | Stop | Reopen | Swap | Swapped
+class List(msgspec.Struct, frozen=True, tag="list"):
+    """Tell of the connections that `selector` means; the answer is Listed."""
+
+    query: int
+    selector: Selector
+
+
+class Listed(msgspec.Struct, frozen=True, tag="listed"):
+    """From a worker; a JSON array of objects comes with it as memory."""
+
+    query: int
+
+
+class Cut(msgspec.Struct, frozen=True, tag="cut"):
+    """End the connections that `selector` means, now; the answer is WasCut."""
+
+    query: int
+    selector: Selector
+
+
+class WasCut(msgspec.Struct, frozen=True, tag="was_cut"):
+    """From a worker: how many they were."""
+
+    query: int
+    count: int
+
+
+class Watch(msgspec.Struct, frozen=True, tag="watch"):
+    """Write each ending as a line of JSON into the pipe that comes with this message;
+    or, where `on` is false, no longer."""
+
+    on: bool
+
+
+Message = (Hello | Ready | Drain | Stop | Reopen | Swap | Swapped
+           | List | Listed | Cut | WasCut | Watch)
 
 
 class Channel:

@@ -27,13 +27,20 @@ SWAPPED = frozenset((
     "max_line", "max_head", "max_fields", "max_body", "max_connections",
     "max_connections_total", "max_connections_per_client", "upstream_idle",
     "upstream_idle_per_origin", "upstream_idle_timeout",
+    "admin", "admin_token", "admin_token_file", "admin_names",
 ))
 
 
 class Generation(msgspec.Struct, frozen=True):
+    """`own`: addresses that are ours beside the listeners, and no destination (R39)."""
+
     number: int
     config: Config
     policy: Policy
+    own: tuple[tuple[str, int], ...] = ()
+
+    def owning(self, own: tuple[tuple[str, int], ...]) -> "Generation":
+        return msgspec.structs.replace(self, own=own)
 
 
 # Reads every source anew. Raises ConfigError, PolicyError or OSError.

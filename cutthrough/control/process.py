@@ -25,18 +25,22 @@ from typing import TYPE_CHECKING
 from cutthrough.config import ConfigError
 from cutthrough.control.channel import (
     Channel,
+    Cut,
     Drain,
     Hello,
+    List,
     Message,
     Ready,
     Reopen,
     Stop,
     Swap,
     Swapped,
+    Watch,
 )
 from cutthrough.control.generation import Generation, from_memory
 
 if TYPE_CHECKING:
+    from cutthrough.control.inspector import Inspector
     from cutthrough.control.worker import Worker
 
 # The supervisor blocks these round the spawn; they are let in when handlers stand.
@@ -73,6 +77,7 @@ class Process:
         self.config = generation.config
         self.listeners = [socket.socket(fileno=fd) for fd in hello.listeners]
         self.worker = make_worker(hello, generation, self.listeners)
+        self.inspector: Inspector | None = None
         self.over = asyncio.Event()
         self.draining: asyncio.Task[None] | None = None
 
@@ -83,6 +88,7 @@ class Process:
         loop.add_signal_handler(signal.SIGUSR1, self.worker.reopen_log)
 
         await self.worker.start()
+        self.inspector = make_inspector(self.worker, self.channel)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         # What exists now lives as long as the process: the collector need not look
         # at it again, and its pages stay shared with nobody's writes.
@@ -91,6 +97,7 @@ class Process:
         self.channel.attach(self.on_message)
         self.channel.send(Ready(loop=loop_name))
         await self.over.wait()
+        self.inspector.close()
         # systemd's SIGTERM goes to all of us: one that comes while the loop closes, and
         # takes its handlers along, would make a clean end look like a death.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -109,8 +116,22 @@ class Process:
                 self.swap(self.channel.take_fd())
             case Stop():
                 self.over.set()
+            case List() | Cut() | Watch():
+                self.answer(message)
             case None:
                 self.drain(self.config.drain_timeout)
+
+    def answer(self, message: List | Cut | Watch) -> None:
+        assert self.inspector is not None
+        match message:
+            case List(query, selector):
+                self.inspector.list(query, selector)
+            case Cut(query, selector):
+                self.inspector.cut(query, selector)
+            case Watch(on=True):
+                self.inspector.watch(self.channel.take_fd())
+            case Watch():
+                self.inspector.unwatch()
 
     def swap(self, fd: int) -> None:
         """Takes over the generation in this descriptor, or stays and says why."""
@@ -155,8 +176,14 @@ def make_worker(hello: Hello, generation: Generation,
     ledger = Ledger(mmap.mmap(hello.limits, 0), hello.page)
     os.close(hello.limits)
     return Worker(generation.config, generation.policy, number=generation.number,
-                  slot=hello.slot, listeners=listeners, counters=memoryview(memory),
-                  ledger=ledger)
+                  own=generation.own, slot=hello.slot, listeners=listeners,
+                  counters=memoryview(memory), ledger=ledger)
+
+
+def make_inspector(worker: "Worker", channel: Channel) -> "Inspector":
+    from cutthrough.control.inspector import Inspector  # for the same reason
+
+    return Inspector(worker, channel)
 
 
 async def serve(channel: Channel, hello: Hello, generation: Generation,

@@ -3,15 +3,30 @@
 import contextlib
 import os
 import resource
+from collections.abc import Iterable
 
+import cutthrough
 from cutthrough.config import ConfigError
 from cutthrough.control.generation import Generation
+from cutthrough.values import show_address
 
 
 def say(line: str) -> None:
     """Writes one line to standard error; whoever read it may be gone."""
     with contextlib.suppress(OSError):
         os.write(2, f"cutthrough: {line}\n".encode())
+
+
+def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
+                 demonstration: bool) -> None:
+    """The first line: where it listens, and what it is made of."""
+    addresses = " and ".join(map(show_address, bound))
+    line = (f"cutthrough {cutthrough.__version__} listening on {addresses}, "
+            f"{workers} workers, {loop}")
+    if demonstration:
+        line += ", demonstration credentials username:password"
+    with contextlib.suppress(OSError):
+        os.write(2, f"{line}\n".encode())
 
 
 def validate(generation: Generation) -> None:

@@ -16,23 +16,23 @@ once the new one is ready.
 """
 
 import asyncio
-import contextlib
 import os
 import signal
 import time
 from enum import Enum
 
-import cutthrough
 from cutthrough.config import Config, ConfigError
 from cutthrough.control.channel import (
     Drain,
     Hello,
+    Listed,
     Message,
     Ready,
     Reopen,
     Stop,
     Swap,
     Swapped,
+    WasCut,
 )
 from cutthrough.control.children import Child, Slot, cause
 from cutthrough.control.doors import Doors
@@ -45,8 +45,16 @@ from cutthrough.control.generation import (
     to_memory,
 )
 from cutthrough.control.limits import Limits
+from cutthrough.control.office import Office
 from cutthrough.control.process import choose_loop
-from cutthrough.control.start import check_log, describe, raise_nofile, say, validate
+from cutthrough.control.start import (
+    check_log,
+    describe,
+    print_banner,
+    raise_nofile,
+    say,
+    validate,
+)
 from cutthrough.control.systemd import (
     notify,
     notify_reloading,
@@ -56,7 +64,6 @@ from cutthrough.control.systemd import (
 from cutthrough.control.upgrade import Predecessor, Successor
 from cutthrough.net.listener import bound_address
 from cutthrough.policy.source import Policy, PolicyError
-from cutthrough.values import show_address
 
 # A worker that lived this long died of something else than its start.
 YOUNG_S = 10.0
@@ -93,6 +100,7 @@ class Supervisor:
         self.limits = Limits()
         self.memory = -1                     # of the generation
         self.over = asyncio.Event()
+        self.office = Office(self, predecessor is not None)
 
     @property
     def config(self) -> Config:
@@ -112,13 +120,16 @@ class Supervisor:
         try:
             self.counters = os.memfd_create("cutthrough-counters", os.MFD_CLOEXEC)
             self.limits.open(self.count)
-            self.memory = to_memory(self.generation)
             self.open_doors(self.generation)
+            self.generation = self.generation.owning(self.office.open(self.config))
+            self.memory = to_memory(self.generation)
+            self.office.commit(self.config)
             self.catch_signals()
             for slot in self.slots:
                 slot.current = self.spawn(slot)
             await self.over.wait()
         finally:
+            await self.office.close()
             self.close()
         return self.status
 
@@ -179,10 +190,13 @@ class Supervisor:
                     say(f"worker {child.slot.index} (pid {child.pid}) cannot take "
                         f"generation {number}: {error}")
                     self.replace(child.slot)
+            case Listed() | WasCut():
+                self.office.on_message(child, message)
 
     def on_ready(self, child: Child) -> None:
         slot = child.slot
         child.ready = slot.proven = True
+        self.office.on_ready(child)
         if self.state not in (State.STARTING, State.SERVING) or child.retired:
             return                           # a deadline for its end stands already
         child.set_timer(None)
@@ -196,7 +210,9 @@ class Supervisor:
 
     def begin_serving(self) -> None:
         self.state = State.SERVING
-        self.print_banner()
+        print_banner(self.doors.bound(), len(self.slots), self.loop_name,
+                     self.config.demonstration)
+        self.office.on_serving()
         if self.predecessor is not None:
             self.predecessor.say_serving()
         notify("READY=1", f"MAINPID={os.getpid()}", f"STATUS={self.status_line()}")
@@ -237,6 +253,7 @@ class Supervisor:
 
     def on_death(self, child: Child, returncode: int) -> None:
         slot = child.slot
+        self.office.on_death(child)
         was_next = child is slot.next
         if was_next:
             slot.next = None
@@ -313,7 +330,7 @@ class Supervisor:
         number = self.generation.number + 1
         try:
             config, policy = self.read()
-            generation = Generation(number, config, policy)
+            generation = Generation(number, config, policy, self.office.open(config))
             choose_loop(config.loop)
             check_log(config.access_log)
             validate(generation)
@@ -329,6 +346,7 @@ class Supervisor:
             return False
         os.close(self.memory)
         old, self.generation, self.memory = self.generation, generation, memory
+        self.office.commit(config)
         say(f"generation {number}: {show_changes(old, generation)}")
         if needs_new_workers(old.config, config):
             self.renew_workers()
@@ -393,6 +411,7 @@ class Supervisor:
         else:
             say(f"pid {self.successor.process.pid} serves; we drain")
             self.successor.close()
+            self.office.on_successor()
         self.end_all(Drain(self.config.drain_timeout),
                      self.config.drain_timeout + GRACE_S)
 
@@ -416,15 +435,6 @@ class Supervisor:
         child.tell(message)
         loop = asyncio.get_running_loop()
         child.set_timer(loop.call_later(seconds, self.kill, child))
-
-    def print_banner(self) -> None:
-        addresses = " and ".join(map(show_address, self.doors.bound()))
-        line = (f"cutthrough {cutthrough.__version__} listening on {addresses}, "
-                f"{len(self.slots)} workers, {self.loop_name}")
-        if self.config.demonstration:
-            line += ", demonstration credentials username:password"
-        with contextlib.suppress(OSError):
-            os.write(2, f"{line}\n".encode())
 
 
 def run(sources: Sources) -> int:

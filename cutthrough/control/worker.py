@@ -15,6 +15,7 @@ import psutil
 
 from cutthrough.config import Config
 from cutthrough.control.accesslog import AccessLog
+from cutthrough.control.beat import Beat
 from cutthrough.control.generation import Generation
 from cutthrough.control.hook import Hook, find_function
 from cutthrough.control.verifier import Verifier
@@ -52,7 +53,8 @@ RECHECK = 0.5
 
 
 class Worker:
-    """Serves `listeners` as `config` and `policy` say, of generation `number`.
+    """Serves `listeners` as `config` and `policy` say, of generation `number`; `own`:
+    see Generation.
 
     `counters` is PAGE_BYTES bytes of writable memory that others may read meanwhile,
     `ledger` its view of the page that all workers share; without it this one is alone.
@@ -64,12 +66,13 @@ class Worker:
         policy: Policy | None = None,
         *,
         number: int = 1,
+        own: tuple[tuple[str, int], ...] = (),
         slot: int,
         listeners: Sequence[socket.socket],
         counters: memoryview | None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        self.generation = Generation(number, config, policy or Policy())
+        self.generation = Generation(number, config, policy or Policy(), own)
         self.slot = slot
         self._listeners = listeners
         self._bound = [one.getsockname()[:2] for one in listeners]
@@ -122,6 +125,7 @@ class Worker:
         self.poller.attach(loop, self._on_fault)
         door = Door(self.context)
         self._acceptors = [Acceptor(self.poller, one, door) for one in self._listeners]
+        self._beat = Beat(self.page, self.resolver, self.upstreams, self._log)
         self._running = True
         self._recheck()
 
@@ -148,7 +152,7 @@ class Worker:
 
     def _configure(self, generation: Generation) -> None:
         config = generation.config
-        snapshot = make_snapshot(generation, self._bound)
+        snapshot = make_snapshot(generation, [*self._bound, *generation.own])
         limiter = Limiter(
             self._ledger,
             generation.policy,
@@ -204,12 +208,14 @@ class Worker:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         self._stop_accepting()
+        busy = self.context.busy
         self.context.start_draining()
         close_idle(self.context, LAST_REQUEST)
         while self._running and self.context.live and loop.time() < deadline:
             await asyncio.sleep(LOOK_AGAIN)
             close_idle(self.context, LAST_REQUEST)
         cut = self._end("drained")
+        self.page.add("drain_finished", max(0, busy - cut))
         await self.resolver.close()
         return cut
 
@@ -230,6 +236,7 @@ class Worker:
             self._timer.cancel()
         self._stop_accepting()
         cut = close_all(self.context, outcome)
+        self._beat.stop()
         self.verifier.close()
         self.upstreams.clear()
         pipes.close_free()

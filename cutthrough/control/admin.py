@@ -1,0 +1,290 @@
+"""The admin listener: what an operator sees and asks for, over HTTP.
+
+    GET    /metrics /healthz /readyz /config      anybody who can reach the listener
+    GET    /connections /events /                 the same
+    DELETE /connections?user=…                    with the token
+    POST   /reload /drain
+
+It is its own listener, on loopback or a unix socket unless the operator says otherwise,
+and Host has to be an address, localhost or a configured name: a page in somebody's
+browser reaches a loopback port by a name of its own (R39). What changes anything takes
+`Authorization: Bearer TOKEN`; without a configured token nothing can be changed.
+
+It knows the supervisor through `Operations` only.
+"""
+
+import asyncio
+import contextlib
+import errno
+import hmac
+import ipaddress
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from importlib import resources
+from typing import Any, Protocol
+
+import msgspec
+from aiohttp import web
+
+from cutthrough.control.metrics import CONTENT_TYPE, Reading, render
+from cutthrough.control.selector import Selector
+from cutthrough.values import show_address, split_address
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+# A watcher that reads slower than this many batches come is cut off (R31).
+MOST_WAITING = 256
+# Comments that keep a stream through idle-closing middle boxes
+HEARTBEAT_S = 15.0
+
+
+class Operations(Protocol):
+    """What the supervisor does for the admin listener."""
+
+    def is_serving(self) -> bool: ...
+    def read_counters(self) -> Reading: ...
+    def show_config(self) -> str: ...
+    def reload(self) -> bool: ...
+    def drain(self) -> None: ...
+    async def list_connections(self, selector: Selector) -> list[dict[str, Any]]: ...
+    async def cut_connections(self, selector: Selector) -> int: ...
+    def watch(self, queue: "asyncio.Queue[bytes]") -> None: ...
+    def unwatch(self, queue: "asyncio.Queue[bytes]") -> None: ...
+
+
+class Admin:
+    """Serves `operations` at `where`: `host:port` or `unix:/path`."""
+
+    def __init__(self, operations: Operations, where: str) -> None:
+        self._do = operations
+        self._where = where
+        self._token = b""
+        self._names: set[str] = set()
+        self._socket: socket.socket | None = None
+        self._runner: web.AppRunner | None = None
+        self._made = ""                     # of a unix socket, before it has its name
+        self._inode = 0
+
+    def configure(self, token: str, names: Iterable[str]) -> None:
+        """What a reload may change: the token ("": nothing can be changed), and the
+        names that Host may have."""
+        self._token = token.encode()
+        self._names = {"localhost", *names}
+
+    def bind(self, shared: bool) -> None:
+        """Takes the address; `start` listens. `shared`: with the program before us.
+
+        Raises OSError with the address as file name: EADDRINUSE where somebody else
+        answers there.
+        """
+        try:
+            if self._where.startswith("unix:"):
+                self._socket = self._bind_path(self._path, shared)
+            else:
+                self._socket = bind_address(split_address(self._where), shared)
+        except OSError as error:
+            error.filename = self._where
+            raise
+
+    @property
+    def _path(self) -> str:
+        return self._where.removeprefix("unix:")
+
+    @property
+    def own(self) -> tuple[tuple[str, int], ...]:
+        """The address that it is reached by, over TCP."""
+        if self._socket is None or self._where.startswith("unix:"):
+            return ()
+        return (self._socket.getsockname()[:2],)
+
+    @property
+    def shown(self) -> str:
+        """The address with its real port."""
+        return show_address(self.own[0]) if self.own else self._where
+
+    def _bind_path(self, path: str, shared: bool) -> socket.socket:
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(os.lstat(path).st_mode):
+                raise FileExistsError(errno.EEXIST, "exists, and is no socket")
+        if not shared and is_answered(path):
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        # Made aside, and moved into place by `start`: never a moment without one
+        self._made = f"{path}.{os.getpid()}"
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._made)
+            sock.bind(self._made)
+            os.chmod(self._made, 0o660)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    async def start(self) -> None:
+        """Listens."""
+        assert self._socket is not None
+        app = web.Application(middlewares=[self._guard], client_max_size=4096)
+        app.add_routes([
+            web.get("/", self.page), web.get("/metrics", self.metrics),
+            web.get("/healthz", self.health), web.get("/readyz", self.ready),
+            web.get("/config", self.config), web.get("/events", self.events),
+            web.get("/connections", self.connections),
+            web.delete("/connections", self.cut),
+            web.post("/reload", self.reload), web.post("/drain", self.drain),
+        ])
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False,
+                                     shutdown_timeout=0.2)
+        await self._runner.setup()
+        await web.SockSite(self._runner, self._socket).start()
+        if self._made:
+            self._inode = os.stat(self._made).st_ino
+            os.replace(self._made, self._path)
+            self._made = ""
+
+    async def close(self) -> None:
+        """Ends the listener; a successor's socket on the same path stays."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        with contextlib.suppress(OSError):
+            if self._made:
+                os.unlink(self._made)
+            elif self._inode and os.stat(self._path).st_ino == self._inode:
+                os.unlink(self._path)
+
+    # Who may ask
+
+    @web.middleware
+    async def _guard(self, request: web.Request,
+                     handler: Handler) -> web.StreamResponse:
+        if not self._where.startswith("unix:") and not self._is_own_name(request.host):
+            return web.Response(status=421, text="this is not the name of the admin "
+                                "listener; see admin_names\n")
+        if request.method not in ("GET", "HEAD") and not self._has_token(request):
+            return web.Response(
+                status=403 if not self._token else 401,
+                text="changes take the admin token\n" if self._token
+                else "no admin_token is configured: nothing can be changed here\n",
+                headers={"WWW-Authenticate": 'Bearer realm="cutthrough"'}
+                if self._token else {})
+        try:
+            response = await handler(request)
+        except msgspec.ValidationError as error:
+            return web.Response(status=400, text=f"{error}\n")
+        except ValueError as error:
+            return web.Response(status=400, text=f"{error}\n")
+        if not response.prepared:
+            response.headers["Cache-Control"] = "no-store"
+            response.headers["X-Content-Type-Options"] = "nosniff"
+        return response
+
+    def _is_own_name(self, host: str) -> bool:
+        name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
+        try:
+            ipaddress.ip_address(name.strip("[]"))
+        except ValueError:
+            return name.lower().rstrip(".") in self._names
+        return True
+
+    def _has_token(self, request: web.Request) -> bool:
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        return bool(self._token) and scheme.lower() == "bearer" and hmac.compare_digest(
+            given.strip().encode("utf-8", "surrogateescape"), self._token)
+
+    # What they ask
+
+    async def page(self, request: web.Request) -> web.StreamResponse:
+        text = resources.files("cutthrough.control").joinpath("live.html").read_text()
+        return web.Response(text=text, content_type="text/html", headers={
+            "Content-Security-Policy":
+                "default-src 'none'; style-src 'unsafe-inline'; "
+                "script-src 'unsafe-inline'; connect-src 'self'; img-src data:"})
+
+    async def metrics(self, request: web.Request) -> web.StreamResponse:
+        body = render(self._do.read_counters())
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+    async def health(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(text="ok\n")
+
+    async def ready(self, request: web.Request) -> web.StreamResponse:
+        if self._do.is_serving():
+            return web.Response(text="serving\n")
+        return web.Response(status=503, text="not serving\n")
+
+    async def config(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(text=self._do.show_config())
+
+    async def connections(self, request: web.Request) -> web.StreamResponse:
+        selector = Selector.of_query(request.query)
+        found = await self._do.list_connections(selector)
+        return web.json_response({"connections": found})
+
+    async def cut(self, request: web.Request) -> web.StreamResponse:
+        selector = Selector.of_query(request.query)
+        if selector.is_empty():
+            raise ValueError("which ones? Name a user, host, client, id or state; "
+                             "all=true means all")
+        return web.json_response({"cut": await self._do.cut_connections(selector)})
+
+    async def reload(self, request: web.Request) -> web.StreamResponse:
+        if self._do.reload():
+            return web.Response(text="reloaded\n")
+        return web.Response(status=409, text="refused; the error log says why\n")
+
+    async def drain(self, request: web.Request) -> web.StreamResponse:
+        asyncio.get_running_loop().call_soon(self._do.drain)
+        return web.Response(status=202, text="draining\n")
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """Endings as they are logged, one JSON object each, as server-sent events."""
+        response = web.StreamResponse(headers={
+            "Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+        await response.prepare(request)
+        async for batch in self._batches():
+            await response.write(batch)
+        return response
+
+    async def _batches(self) -> AsyncIterator[bytes]:
+        queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
+        self._do.watch(queue)
+        try:
+            while not queue.full():         # it does not keep up: it may come again
+                try:
+                    lines = await asyncio.wait_for(queue.get(), HEARTBEAT_S)
+                except TimeoutError:
+                    yield b": still here\n\n"
+                    continue
+                yield b"".join(b"data: %s\n\n" % line for line in lines.splitlines())
+        finally:
+            self._do.unwatch(queue)
+
+
+def bind_address(address: tuple[str, int], shared: bool) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+        # Only now, as in net.listener: a stranger's address is refused, and a program
+        # that takes our place may join
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def is_answered(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(path) == 0

@@ -1,0 +1,69 @@
+"""Once a second a worker writes into its page what no session counts.
+
+Totals of the resolver and of the log, and how late the loop is: reading them then costs
+the hot path nothing.
+"""
+
+import asyncio
+from typing import Protocol
+
+from cutthrough.net.resolver import Resolver
+from cutthrough.session.counters import Page
+from cutthrough.session.upstreams import Upstreams
+
+EVERY_S = 1.0
+
+
+class Log(Protocol):
+    @property
+    def dropped(self) -> int: ...
+
+
+class Beat:
+    """Beats from its making until `stop`, which writes a last time."""
+
+    def __init__(self, page: Page, resolver: Resolver, upstreams: Upstreams,
+                 log: Log | None) -> None:
+        self._page = page
+        self._resolver = resolver
+        self._upstreams = upstreams
+        self._log = log
+        self._told: dict[str, int] = {}
+        self._loop = asyncio.get_running_loop()
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._again()
+
+    def _again(self) -> None:
+        self._due = self._loop.time() + EVERY_S
+        self._timer = self._loop.call_later(EVERY_S, self._beat)
+
+    def _beat(self) -> None:
+        late = max(0.0, self._loop.time() - self._due)
+        self._page.set("lag_us", int(late * 1e6))
+        self.write()
+        self._again()
+
+    def write(self) -> None:
+        dns = self._resolver.stats()
+        self._page.set("dns_entries", dns["entries"])
+        self._page.set("upstream_idle", self._upstreams.idle)
+        totals = {
+            "dns_answered": dns["answered"],
+            "dns_not_found": dns["dns_not_found"],
+            "dns_failed": dns["dns_error"] + dns["dns_timeout"],
+            "dns_hit": dns["hits"],
+            "dns_stale": dns["stale"],
+            "dns_prefetched": dns["prefetches"],
+            "log_dropped": self._log.dropped if self._log is not None else 0,
+        }
+        # By what they grew: the page has the totals of the workers before us, too
+        for name, total in totals.items():
+            self._page.add(name, total - self._told.get(name, 0))
+        self._told = totals
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self.write()

@@ -1,0 +1,179 @@
+"""`cutthrough top`, `conns` and `kill`: the admin listener's client in a terminal."""
+
+import argparse
+import http.client
+import json
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from cutthrough.config import ConfigError
+from cutthrough.control.selector import Selector
+from cutthrough.settings import read_secret_file, variable_name
+from cutthrough.values import parse_admin, split_address
+
+PATIENCE_S = 10.0
+SAMPLE = re.compile(r"^cutthrough_(\w+)(?:\{(.*)\})? (\S+)$", re.M)
+COLUMNS = ("id", "user", "client", "method", "host", "state", "age", "up", "down")
+SHOWN = 15                                   # connections of `top`
+CLEAR = "\x1b[H\x1b[2J"
+UNSAFE = re.compile(r"[^ -~]")               # of what the wire named, in a terminal
+
+Sample = dict[str, float]
+
+
+class Unanswered(Exception):
+    """The listener refused, or nobody listens: the reason as one line."""
+
+
+class Listener:
+    """Asks the admin listener at `where`: `host:port` or `unix:/path`."""
+
+    def __init__(self, where: str, token: str = "") -> None:
+        self._where = where
+        self._token = token
+
+    def ask(self, method: str, path: str) -> str:
+        connection = self._connect()
+        fields = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        try:
+            connection.request(method, path, headers=fields)
+            answer = connection.getresponse()
+            text = answer.read().decode()
+        except (OSError, http.client.HTTPException) as error:
+            raise Unanswered(f"{self._where}: {error}") from None
+        finally:
+            connection.close()
+        if answer.status >= 400:
+            raise Unanswered(f"{self._where}: {answer.status}: {text.strip()}")
+        return text
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if not self._where.startswith("unix:"):
+            host, port = split_address(self._where)
+            return http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
+        made = http.client.HTTPConnection("localhost", timeout=PATIENCE_S)
+        made.sock = socket.socket(socket.AF_UNIX)
+        made.sock.settimeout(PATIENCE_S)
+        try:
+            made.sock.connect(self._where.removeprefix("unix:"))
+        except OSError as error:
+            made.sock.close()
+            raise Unanswered(f"{self._where}: {error.strerror or error}") from None
+        return made
+
+    def connections(self, query: str = "") -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(
+            self.ask("GET", f"/connections?{query}"))["connections"]
+        return found
+
+    def metrics(self) -> Sample:
+        return {f"{name}{{{labels}}}" if labels else name: float(value)
+                for name, labels, value in SAMPLE.findall(self.ask("GET", "/metrics"))}
+
+
+def run(given: argparse.Namespace) -> int:
+    """Runs one of the three verbs; returns the exit status. Raises ConfigError."""
+    listener = Listener(*find_listener(given.admin, given.token_file, os.environ))
+    try:
+        if given.verb == "top":
+            top(listener, given.interval, given.count)
+        elif given.verb == "conns":
+            for line in show(listener.connections(query_of(given)), given.json):
+                print(line)
+        else:
+            answer = json.loads(
+                listener.ask("DELETE", f"/connections?{query_of(given)}"))
+            print(f"{answer['cut']} cut")
+    except Unanswered as error:
+        print(f"cutthrough: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+def find_listener(admin: str | None, token_file: str | None,
+                  environ: Mapping[str, str]) -> tuple[str, str]:
+    where = admin or environ.get(variable_name("admin"), "")
+    if not where:
+        raise ConfigError("command line", "--admin", "where is the admin listener?")
+    try:
+        where = parse_admin(where)
+    except ValueError as error:
+        raise ConfigError("command line", "--admin", str(error)) from None
+    file = token_file or environ.get(variable_name("admin_token_file"), "")
+    if file:
+        return where, read_secret_file(file, "command line", "--token-file")
+    return where, environ.get(variable_name("admin_token"), "")
+
+
+def query_of(given: argparse.Namespace) -> str:
+    said = {name: getattr(given, name) for name in Selector.__struct_fields__}
+    return urlencode({name: value for name, value in said.items() if value is not None},
+                     quote_via=quote)
+
+
+def show(found: list[dict[str, Any]], as_json: bool = False) -> list[str]:
+    """Returns the lines of a table, or a JSON object a line."""
+    if as_json:
+        return [json.dumps(one) for one in found]
+    rows = [COLUMNS] + [(
+        one["id"] or "-", one["user"] or "-", one["client"] or "-",
+        one["method"] or "-", f"{one['host']}:{one['port']}" if one["host"] else "-",
+        one["state"], f"{one['age']:.1f}", str(one["bytes_up"]), str(one["bytes_down"]))
+        for one in found]
+    rows = [tuple(UNSAFE.sub("?", cell)[:60] for cell in row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in
+                      zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def top(listener: Listener, interval: float, count: int) -> None:
+    """Prints what goes on, again and again; on a terminal always in the same place."""
+    live = sys.stdout.isatty()
+    looks = count or (0 if live else 1)
+    before, at = listener.metrics(), time.monotonic()
+    while True:
+        time.sleep(interval)
+        now, then = listener.metrics(), time.monotonic()
+        lines = summary(before, now, then - at)
+        busiest = sorted(listener.connections(), reverse=True,
+                         key=lambda one: one["bytes_up"] + one["bytes_down"])
+        lines += ["", *show(busiest[:SHOWN])]
+        print((CLEAR if live else "") + "\n".join(lines), flush=True)
+        before, at = now, then
+        looks -= 1
+        if looks == 0:
+            return
+
+
+def summary(before: Sample, now: Sample, seconds: float) -> list[str]:
+    def rate(prefix: str) -> float:
+        grown = sum(value - before.get(name, 0) for name, value in now.items()
+                    if name.startswith(prefix))
+        return grown / seconds
+
+    def by_label(prefix: str) -> str:
+        return ", ".join(f"{name[len(prefix):-2]} {value:.0f}"
+                         for name, value in now.items()
+                         if name.startswith(prefix) and value) or "none"
+
+    open_now = sum(v for n, v in now.items() if n.startswith("connections{"))
+    moved = {way: rate(f'bytes_total{{direction="{way}"') / 1e6
+             for way in ("up", "down")}
+    return [
+        f"generation {now['config_generation']:.0f}, "
+        f"{sum(v for n, v in now.items() if n.startswith('worker_up')):.0f} workers, "
+        f"{open_now:.0f} connections, {now['tunnels']:.0f} tunnels",
+        f"{rate('requests_total'):.1f} requests/s, "
+        f"up {moved['up']:.3f} MB/s, down {moved['down']:.3f} MB/s, "
+        f"{rate('process_cpu_seconds_total') * 100:.0f} % CPU",
+        "states: " + by_label('connections{state="'),
+        "denied: " + by_label('denied_total{reason="'),
+    ]

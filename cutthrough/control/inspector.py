@@ -1,0 +1,91 @@
+"""A worker's answers to what an operator asks: which connections, cut these, tell of
+endings.
+
+Of ten thousand connections a list takes a tenth of a second: it is made in pieces, and
+between two of them the loop serves.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from cutthrough.control.accesslog import AccessLog
+from cutthrough.control.channel import Channel, Listed, WasCut
+from cutthrough.control.selector import Selector
+from cutthrough.control.tee import Tee
+from cutthrough.control.worker import Worker
+from cutthrough.session.client import Client
+from cutthrough.session.inspect import clients, cut, describe
+
+# Some 0.5 ms of work
+PIECE = 100
+
+
+class Inspector:
+    """Answers for `worker` over `channel`."""
+
+    def __init__(self, worker: Worker, channel: Channel) -> None:
+        self._worker = worker
+        self._channel = channel
+        self._journal = worker.context.journal
+        self._watched: AccessLog | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def list(self, query: int, selector: Selector) -> None:
+        self._run(self._list(query, selector))
+
+    def cut(self, query: int, selector: Selector) -> None:
+        self._run(self._cut(query, selector))
+
+    def _run(self, answer: Any) -> None:
+        task = asyncio.create_task(answer)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _list(self, query: int, selector: Selector) -> None:
+        found = [about async for _, about in self._matching(selector)]
+        fd = os.memfd_create("cutthrough-connections", os.MFD_CLOEXEC)
+        try:
+            left = msgspec.json.encode(found)
+            while left:
+                left = left[os.write(fd, left):]
+            self._channel.send(Listed(query), (fd,))
+        finally:
+            os.close(fd)
+
+    async def _cut(self, query: int, selector: Selector) -> None:
+        count = 0
+        async for client, _ in self._matching(selector):
+            count += cut(client)
+        self._channel.send(WasCut(query, count))
+
+    async def _matching(
+            self, selector: Selector) -> AsyncIterator[tuple[Client, dict[str, Any]]]:
+        for number, client in enumerate(clients(self._worker.context)):
+            if number % PIECE == PIECE - 1:
+                await asyncio.sleep(0)
+            about = describe(client, self._worker.slot)
+            if about is not None and selector.matches(about):
+                yield client, about
+
+    def watch(self, fd: int) -> None:
+        """Writes each ending into this pipe too, which is ours from here on."""
+        self.unwatch()
+        loop = asyncio.get_running_loop()
+        self._watched = AccessLog(loop, fd, "json", self._worker.slot)
+        self._worker.context.journal = Tee(self._journal, self._watched)
+
+    def unwatch(self) -> None:
+        if self._watched is not None:
+            self._worker.context.journal = self._journal
+            self._watched.close()
+            self._watched = None
+
+    def close(self) -> None:
+        """Answers no more."""
+        self.unwatch()
+        for task in self._tasks:
+            task.cancel()

@@ -1,0 +1,247 @@
+"""The counters of all workers as Prometheus metrics; docs/conventions.md names them.
+
+Everything is read from the workers' shared pages: no worker is asked, and none is held
+up by a scrape. Labels come from our own tables, never from the wire (R38).
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import psutil
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector, CollectorRegistry
+
+import cutthrough
+from cutthrough.outcome import TABLE as OUTCOMES
+from cutthrough.session.counters import BUCKETS
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Page = Mapping[str, int]
+
+
+class Reading:
+    """What the supervisor knows at one moment.
+
+    `pages`: every counters page, living or not, for totals; `living`: those of worker
+    processes that run, for gauges, by process id; `workers`: who stands on each slot, 0
+    where there is nobody. A worker that is being replaced lives, and stands on none.
+    """
+
+    def __init__(self, pages: Sequence[Page], living: Mapping[int, Page],
+                 workers: Mapping[int, int], generation: int,
+                 reloaded_at: float) -> None:
+        self.living = living
+        self.workers = workers
+        self.generation = generation
+        self.reloaded_at = reloaded_at
+        self._pages = pages
+
+    def total(self, name: str) -> int:
+        return sum(page[name] for page in self._pages)
+
+    def totals(self, prefix: str) -> dict[str, int]:
+        """Sums all counters named `prefix:label`, by label; those that are not zero."""
+        found: dict[str, int] = {}
+        for page in self._pages:
+            for name, value in page.items():
+                head, _, label = name.partition(":")
+                if head == prefix and value:
+                    found[label] = found.get(label, 0) + value
+        return found
+
+    def gauge(self, name: str) -> int:
+        return sum(page[name] for page in self.living.values())
+
+
+def collect(r: Reading) -> Iterator[Metric]:
+    yield _gauge("build_info", "What runs; the value is 1.",
+                 [((cutthrough.__version__,), 1)], ["version"])
+    up = GaugeMetricFamily("cutthrough_worker_up", "Whether the slot has a worker.",
+                           labels=["worker"])
+    for slot, pid in sorted(r.workers.items()):
+        up.add_metric([str(slot)], pid in r.living)
+    yield up
+    yield from _connections(r)
+    yield from _requests(r)
+    yield from _outcomes(r)
+    yield from _services(r)
+    yield from _processes(r)
+
+
+def _connections(r: Reading) -> Iterator[Metric]:
+    states = sorted({name for page in r.living.values() for name in page
+                     if name.startswith("state:") and name != "state:CLOSED"})
+    yield _gauge("connections", "Client connections open now, by state.",
+                 [((name.partition(":")[2].lower(),), r.gauge(name))
+                  for name in states],
+                 ["state"])
+    yield _counter("connections", "Client connections accepted.", r.total("accepted"))
+    yield _gauge("connections_peak", "The most at one time, of each worker, added up.",
+                 [((), r.total("peak"))])
+    yield _counter("connections_refused", "Of these, turned away at once: too many.",
+                   r.total("refused"))
+    yield _gauge("tunnels", "Tunnels open now.",
+                 [((), r.gauge("state:TUNNEL") + r.gauge("state:HALF_CLOSED"))])
+
+
+def _requests(r: Reading) -> Iterator[Metric]:
+    requests = CounterMetricFamily(
+        "cutthrough_requests", "Plain requests and CONNECTs that were answered.",
+        labels=["method", "code"])
+    # The usual ones from the start: a rate needs a first value
+    replies = {"GET 200": 0, "CONNECT 200": 0} | r.totals("reply")
+    for label, value in sorted(replies.items()):
+        requests.add_metric(label.split(" "), value)
+    yield requests
+    moved = CounterMetricFamily("cutthrough_bytes", "Bytes that were relayed.",
+                                labels=["direction", "path"])
+    for direction in ("up", "down"):
+        spliced = r.total(f"spliced_{direction}")
+        moved.add_metric([direction, "copy"], r.total(f"bytes_{direction}") - spliced)
+        moved.add_metric([direction, "splice"], spliced)
+    yield moved
+    yield _histogram("tunnel_duration_seconds", "How long tunnels were open.",
+                     r, "tunnel_ms")
+    connects = HistogramMetricFamily(
+        "cutthrough_connect_seconds", "Time to connect to origins.", labels=["family"])
+    for family in ("ipv4", "ipv6"):
+        connects.add_metric([family], *_buckets(r, f"connect_{family}_ms"))
+    yield connects
+    yield _histogram("first_byte_seconds", "Time to the first byte of a response.",
+                     r, "first_byte_ms")
+
+
+def _outcomes(r: Reading) -> Iterator[Metric]:
+    ended, tunnels = r.totals("outcome"), r.totals("tunnel")
+    yield _labelled("tunnels", "Tunnels that ended.", "reason",
+                    {row.label: tunnels.get(row.label, 0) for row in OUTCOMES})
+    every = {row.label: ended.get(row.label, 0) for row in OUTCOMES}
+    yield _labelled("ended", "Requests and tunnels that ended.", "reason", every)
+    denied = {row.label: every[row.label] for row in OUTCOMES
+              if row.tag == "TCP_DENIED" and row.status != 407}
+    yield _labelled("denied", "Refused by policy.", "reason", denied)
+    yield _labelled("auth", "Requests by what came of their credentials.", "result",
+                    {"ok": r.total("identified")}
+                    | {row.label: every[row.label] for row in OUTCOMES
+                       if row.label.startswith("auth_")})
+    yield _labelled("auth_cache", "Credentials looked up among the verified.", "result",
+                    {"hit": r.total("identified") - r.total("verified"),
+                     "miss": r.total("verified")})
+    yield _labelled("connect_errors", "Origins that could not be reached.", "reason",
+                    {row.label: every[row.label] for row in OUTCOMES
+                     if row.fault == "network" and row.status
+                     and not row.label.startswith("dns_")})
+    yield _labelled("timeouts", "Deadlines that came.", "kind",
+                    {row.label.removesuffix("_timeout"): every[row.label]
+                     for row in OUTCOMES if row.label.endswith("_timeout")})
+    yield _counter("faults", "Exceptions caught at a connection's border.",
+                   r.total("faults"))
+
+
+def _services(r: Reading) -> Iterator[Metric]:
+    yield _labelled("dns_queries", "Names that were resolved.", "result",
+                    {name: r.total(f"dns_{name}") for name in (
+                        "answered", "not_found", "failed", "hit", "stale",
+                        "prefetched")})
+    yield _gauge("dns_cache_entries", "Names in the caches.",
+                 [((), r.gauge("dns_entries"))])
+    yield _gauge("upstream_pool", "Connections to origins.",
+                 [(("idle",), r.gauge("upstream_idle"))], ["state"])
+    yield _labelled("upstream", "How requests got their connection.", "how",
+                    {"dialled": r.total("dialled"), "reused": r.total("reused"),
+                     "retried": r.total("retried")})
+    ended = r.totals("outcome")
+    yield _labelled("drain", "Connections that were busy as a drain began.", "result",
+                    {"finished": r.total("drain_finished"),
+                               "cut": ended.get("drained", 0),
+                               "stopped": ended.get("stopped", 0)})
+    yield _counter("log_dropped", "Lines that the access log could not take.",
+                   r.total("log_dropped"))
+    yield _gauge("config_generation", "The generation in force.", [((), r.generation)])
+    yield _gauge("config_last_reload_success_timestamp_seconds",
+                 "When it came into force.", [((), r.reloaded_at)])
+    yield _gauge("loop_lag_seconds", "How late the event loop was, of its last second.",
+                 [((str(slot),), r.living[pid]["lag_us"] / 1e6)
+                  for slot, pid in sorted(r.workers.items()) if pid in r.living],
+                 ["worker"])
+
+
+def _processes(r: Reading) -> Iterator[Metric]:
+    cpu = CounterMetricFamily("cutthrough_process_cpu_seconds", "CPU time.",
+                              labels=["worker", "mode"])
+    memory = GaugeMetricFamily("cutthrough_process_resident_memory_bytes",
+                               "Resident memory.", labels=["worker"])
+    fds = GaugeMetricFamily("cutthrough_process_open_fds", "Open descriptors.",
+                            labels=["worker"])
+    named = {str(slot): pid for slot, pid in sorted(r.workers.items()) if pid}
+    for name, pid in (named | {"supervisor": os.getpid()}).items():
+        try:
+            process = psutil.Process(pid)
+            with process.oneshot():
+                times = process.cpu_times()
+                cpu.add_metric([name, "user"], times.user)
+                cpu.add_metric([name, "system"], times.system)
+                memory.add_metric([name], process.memory_info().rss)
+            fds.add_metric([name], process.num_fds())
+        except psutil.Error:
+            continue                        # it has just gone
+    yield from (cpu, memory, fds)
+
+
+def _gauge(name: str, text: str, values: Sequence[tuple[tuple[str, ...], float]],
+           labels: Sequence[str] = ()) -> Metric:
+    family = GaugeMetricFamily(f"cutthrough_{name}", text, labels=labels)
+    for names, value in values:
+        family.add_metric(names, value)
+    return family
+
+
+def _counter(name: str, text: str, value: int) -> Metric:
+    return CounterMetricFamily(f"cutthrough_{name}", text, value=value)
+
+
+def _labelled(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(f"cutthrough_{name}", text, labels=[label])
+    for value_label, value in sorted(values.items()):
+        family.add_metric([value_label], value)
+    return family
+
+
+def _histogram(name: str, text: str, r: Reading, counter: str) -> Metric:
+    family = HistogramMetricFamily(f"cutthrough_{name}", text)
+    family.add_metric([], *_buckets(r, counter))
+    return family
+
+
+def _buckets(r: Reading, counter: str) -> tuple[list[tuple[str, float]], float]:
+    """Cumulative buckets with their upper bounds in seconds, and the sum in seconds."""
+    counts = r.totals(counter)
+    buckets: list[tuple[str, float]] = []
+    so_far = 0
+    for bound_ms in BUCKETS:
+        so_far += counts.get(str(bound_ms), 0)
+        buckets.append((str(bound_ms / 1000), so_far))
+    buckets.append(("+Inf", so_far + counts.get("more", 0)))
+    return buckets, counts.get("sum_us", 0) / 1e6
+
+
+class _Once(Collector):
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+
+    def collect(self) -> Iterator[Metric]:
+        return collect(self._reading)
+
+
+def render(reading: Reading) -> bytes:
+    """Returns the exposition of one reading, in Prometheus' text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Once(reading))
+    return generate_latest(registry)

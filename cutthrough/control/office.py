@@ -1,0 +1,215 @@
+"""The supervisor's office: the admin listener where one is asked for, what it may ask
+of the supervisor, and the account at the end.
+
+The listener's address is bound before any worker begins, because the workers must know
+it: it is no destination (R39). It is listened on at once, but by a program that takes
+another's place only when it serves: until then the other one answers.
+"""
+
+import asyncio
+import mmap
+import os
+import time
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cutthrough.config import Config, ConfigError
+from cutthrough.control.channel import Message
+from cutthrough.control.children import Child, Slot
+from cutthrough.control.generation import Generation
+from cutthrough.control.operations import Inquiry
+from cutthrough.control.selector import Selector
+from cutthrough.control.start import say
+from cutthrough.settings import Setting, render
+
+if TYPE_CHECKING:
+    from cutthrough.control.admin import Admin
+    from cutthrough.control.metrics import Reading
+
+
+class Program(Protocol):
+    """The supervisor, as far as its office sees it."""
+
+    slots: list[Slot]
+    children: dict[int, Child]
+    counters: int
+    generation: Generation
+
+    @property
+    def state(self) -> Enum: ...
+    def reload(self) -> bool: ...
+    def drain(self) -> None: ...
+
+
+class Office:
+    """Implements admin.Operations for `program`. `succeeds`: another one serves yet."""
+
+    def __init__(self, program: Program, succeeds: bool) -> None:
+        self._program = program
+        self._succeeds = succeeds
+        self._inquiry = Inquiry(program)
+        self._admin: Admin | None = None
+        self._where = "off"                  # as the configuration spells it
+        self._pending: Admin | None = None
+        self._committed_at = 0.0
+        self._served = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # The listener
+
+    def open(self, config: Config) -> tuple[tuple[str, int], ...]:
+        """Binds what the configuration says; it counts from `commit` on. Raises OSError
+        and ConfigError. Returns what is no destination: `own` of the generation."""
+        self._drop_pending()
+        admin = self._admin
+        if config.admin != self._where:
+            self._pending = admin = self._make(config)
+        return admin.own if admin is not None else ()
+
+    def commit(self, config: Config) -> None:
+        """The configuration that was `open`ed last is in force."""
+        if config.admin != self._where:
+            self._end(self._admin)
+            self._admin, self._pending = self._pending, None
+            self._where = config.admin
+            if self._admin is not None and not self._succeeds:
+                self._run(self._admin.start())
+            if self._served:
+                self._tell()
+        if self._admin is not None:
+            self._admin.configure(config.admin_token, config.admin_names)
+        self._committed_at = time.time()
+
+    def _drop_pending(self) -> None:
+        self._end(self._pending)
+        self._pending = None
+
+    def _make(self, config: Config) -> "Admin | None":
+        if config.admin == "off":
+            return None
+        try:
+            from cutthrough.control.admin import Admin
+        except ImportError as error:
+            raise ConfigError("", "admin", f"{error.name} is not installed") from None
+        admin = Admin(self, config.admin)
+        admin.bind(shared=self._succeeds)
+        return admin
+
+    def on_serving(self) -> None:
+        """We serve: whoever asks is to be answered by us."""
+        if self._succeeds and self._admin is not None:
+            self._run(self._admin.start())
+        self._succeeds, self._served = False, True
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._admin is not None:
+            say(f"admin listener on {self._admin.shown}")
+
+    def on_successor(self) -> None:
+        """Another one serves, and answers in our place."""
+        self._end(self._admin)
+        self._admin = None
+
+    def _end(self, admin: "Admin | None") -> None:
+        if admin is not None:
+            self._run(admin.close())
+
+    def _run(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Ends the listener, and gives the account."""
+        self._inquiry.close()
+        self._drop_pending()
+        self.on_successor()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._served:
+            say(self.account())
+
+    def account(self) -> str:
+        """One line about everything that was served."""
+        pages = self._read_pages()
+        total = {name: sum(page.get(name, 0) for page in pages)
+                 for page in pages for name in page}
+        ends = {name.removeprefix("outcome:"): count for name, count in total.items()
+                if name.startswith("outcome:") and count}
+        failures = ", ".join(
+            f"{label} {count}" for label, count in sorted(
+                ends.items(), key=lambda item: -item[1])
+            if label not in ("ok", "keepalive_timeout")) or "none"
+        return (f"served {total['requests']} requests and {total['tunnels']} tunnels, "
+                f"{total['bytes_up']} bytes up and {total['bytes_down']} down, "
+                f"at most {total['peak']} connections at a time; failures: {failures}")
+
+    # What the supervisor passes on
+
+    def on_message(self, child: Child, message: Message) -> None:
+        self._inquiry.on_message(child, message)
+
+    def on_ready(self, child: Child) -> None:
+        self._inquiry.on_ready(child)
+
+    def on_death(self, child: Child) -> None:
+        self._inquiry.on_death(child)
+
+    # What the listener asks
+
+    def is_serving(self) -> bool:
+        return self._program.state.name == "SERVING"
+
+    def reload(self) -> bool:
+        return self._program.reload()
+
+    def drain(self) -> None:
+        if self.is_serving():                # a second one would end everything now
+            self._program.drain()
+
+    def read_counters(self) -> "Reading":
+        from cutthrough.control.metrics import Reading
+
+        pages = self._read_pages()
+        return Reading(
+            pages,
+            {child.pid: pages[child.page] for child in self._program.children.values()
+             if child.ready},
+            {slot.index: slot.current.pid if slot.current is not None else 0
+             for slot in self._program.slots},
+            self._program.generation.number, self._committed_at)
+
+    def _read_pages(self) -> list[Mapping[str, int]]:
+        from cutthrough.session.counters import PAGE_BYTES, read_page
+
+        fd = self._program.counters
+        size = os.fstat(fd).st_size
+        if not size:
+            return []
+        with mmap.mmap(fd, size, prot=mmap.PROT_READ) as memory, \
+                memoryview(memory) as view:
+            found: list[Mapping[str, int]] = []
+            for start in range(0, size, PAGE_BYTES):
+                with view[start:start + PAGE_BYTES] as page:
+                    found.append(read_page(page))
+            return found
+
+    def show_config(self) -> str:
+        source = f"generation {self._program.generation.number}"
+        config = self._program.generation.config
+        return render({name: Setting(getattr(config, name), source, name)
+                       for name in config.__struct_fields__})
+
+    async def list_connections(self, selector: Selector) -> list[dict[str, Any]]:
+        return await self._inquiry.list_connections(selector)
+
+    async def cut_connections(self, selector: Selector) -> int:
+        return await self._inquiry.cut_connections(selector)
+
+    def watch(self, queue: "asyncio.Queue[bytes]") -> None:
+        self._inquiry.watch(queue)
+
+    def unwatch(self, queue: "asyncio.Queue[bytes]") -> None:
+        self._inquiry.unwatch(queue)
+

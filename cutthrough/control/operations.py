@@ -1,0 +1,150 @@
+"""What an operator may ask of the running program: the supervisor's side of it.
+
+Connections are the workers' own: they are asked over their channels, answer with a
+descriptor of memory (a list may be long), and a worker that does not answer in time is
+left out. Endings come over one pipe, in which every line is whole, and only while
+somebody watches.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from cutthrough.control.channel import Cut, List, Listed, Message, WasCut, Watch
+from cutthrough.control.children import Child
+from cutthrough.control.selector import Selector
+
+# A worker answers within a turn of its loop; after this it hangs, or has just died.
+PATIENCE_S = 2.0
+READ_BYTES = 65536
+
+
+class Team(Protocol):
+    """The workers, as the supervisor has them."""
+
+    @property
+    def children(self) -> Mapping[int, Child]: ...
+
+
+class Query:
+    """One question to several workers: done when all have answered."""
+
+    def __init__(self, asked: set[int]) -> None:
+        self.left = asked
+        self.answers: list[Any] = []
+        self.done = asyncio.Event()
+
+    def answered(self, pid: int, answer: Any) -> None:
+        if answer is not None:
+            self.answers.append(answer)
+        self.left.discard(pid)
+        if not self.left:
+            self.done.set()
+
+
+class Inquiry:
+    """Asks the workers, and gathers what they say."""
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self._queries: dict[int, Query] = {}
+        self._number = 0
+        self._pipe: tuple[int, int] | None = None
+        self._rest = b""
+        self._watchers: set[asyncio.Queue[bytes]] = set()
+
+    # Questions
+
+    async def list_connections(self, selector: Selector) -> list[dict[str, Any]]:
+        """Returns the connections that `selector` means, of all workers."""
+        answers = await self._ask(lambda number: List(number, selector))
+        return [one for answer in answers for one in answer]
+
+    async def cut_connections(self, selector: Selector) -> int:
+        """Ends them now. Returns how many there were."""
+        answers: Sequence[int] = await self._ask(lambda number: Cut(number, selector))
+        return sum(answers)
+
+    async def _ask(self, question: Any) -> list[Any]:
+        self._number += 1
+        children = [c for c in self._team.children.values() if c.ready]
+        if not children:
+            return []
+        query = Query({child.pid for child in children})
+        self._queries[self._number] = query
+        try:
+            for child in children:
+                child.tell(question(self._number))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(query.done.wait(), PATIENCE_S)
+        finally:
+            del self._queries[self._number]
+        return query.answers
+
+    def on_message(self, child: Child, message: Message) -> None:
+        """Takes a worker's answer; one that nobody waits for any more is dropped."""
+        match message:
+            case Listed(number):
+                fd = child.channel.take_fd()
+                try:
+                    data = os.pread(fd, os.fstat(fd).st_size, 0)
+                finally:
+                    os.close(fd)
+                answer: Any = msgspec.json.decode(data)
+            case WasCut(number, count):
+                answer = count
+            case _:
+                return
+        if number in self._queries:
+            self._queries[number].answered(child.pid, answer)
+
+    def on_death(self, child: Child) -> None:
+        for query in self._queries.values():
+            query.answered(child.pid, None)
+
+    # Endings as they come
+
+    def watch(self, queue: "asyncio.Queue[bytes]") -> None:
+        """Puts batches of JSON lines into the queue until `unwatch`."""
+        self._watchers.add(queue)
+        if self._pipe is None:
+            self._pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            asyncio.get_running_loop().add_reader(self._pipe[0], self._on_readable)
+            for child in self._team.children.values():
+                self.on_ready(child)
+
+    def unwatch(self, queue: "asyncio.Queue[bytes]") -> None:
+        self._watchers.discard(queue)
+        if not self._watchers:
+            self.close()
+
+    def on_ready(self, child: Child) -> None:
+        """A worker that begins while somebody watches is to tell, too."""
+        if self._pipe is not None and child.ready:
+            child.tell(Watch(True), (self._pipe[1],))
+
+    def _on_readable(self) -> None:
+        assert self._pipe is not None
+        try:
+            data = os.read(self._pipe[0], READ_BYTES)
+        except BlockingIOError:
+            return
+        lines, newline, self._rest = (self._rest + data).rpartition(b"\n")
+        for queue in self._watchers if newline else ():
+            with contextlib.suppress(asyncio.QueueFull):
+                queue.put_nowait(lines)
+
+    def close(self) -> None:
+        """Hears no more of what ends."""
+        if self._pipe is None:
+            return
+        for child in self._team.children.values():
+            child.tell(Watch(False))
+        asyncio.get_running_loop().remove_reader(self._pipe[0])
+        for fd in self._pipe:
+            os.close(fd)
+        self._pipe, self._rest = None, b""

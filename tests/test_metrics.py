@@ -1,0 +1,225 @@
+"""The metrics: every name of docs/conventions.md, and no label from the wire (R38)."""
+
+import re
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from cutthrough.control.metrics import Reading, render
+from cutthrough.outcome import TABLE as OUTCOMES
+from cutthrough.session.counters import (
+    BUCKETS,
+    FIELDS,
+    PAGE_BYTES,
+    Page,
+    read_page,
+)
+from tests.support.admin import Operator
+from tests.support.client import CREDENTIALS, WRONG, Client, build_request
+from tests.support.origin import Origin, echo
+from tests.support.proxy import ROOT, Proxy
+from tests.support.wait import wait_until
+
+NAME = re.compile(r"`cutthrough_(\w+)`")
+
+
+def promised() -> set[str]:
+    text = (ROOT / "docs/conventions.md").read_text()
+    section = text.partition("## Metrics\n")[2].partition("\n## ")[0]
+    names = set(NAME.findall(section))
+    assert len(names) > 20
+    return names
+
+
+def families(exposition: bytes | str) -> dict[str, list]:
+    text = exposition if isinstance(exposition, str) else exposition.decode()
+    found: dict[str, list] = {}
+    for family in text_string_to_metric_families(text):
+        found.setdefault(family.name, []).extend(family.samples)
+    return found
+
+
+def names_in(exposition: bytes | str) -> set[str]:
+    """As they are queried: counters with _total, histograms without their parts."""
+    return {name.removeprefix("cutthrough_")
+            for family, samples in families(exposition).items()
+            for name in (family, *(sample.name for sample in samples))}
+
+
+# The page
+
+def test_a_reader_changes_nothing():
+    page = bytearray(PAGE_BYTES)
+    Page(page).add("log_dropped", 7)
+    page[FIELDS.index("live") * 8] = 3                   # a gauge of a living worker
+    before = bytes(page)
+    assert read_page(memoryview(page).toreadonly())["live"] == 3
+    assert bytes(page) == before
+
+
+def test_a_successor_goes_on_with_totals_and_begins_gauges_anew():
+    page = bytearray(PAGE_BYTES)
+    first = Page(page)
+    first.add("dns_hit", 5)
+    for gauge in ("lag_us", "upstream_idle", "dns_entries"):
+        first.set(gauge, 9)
+    second = Page(page).read()
+    assert second["dns_hit"] == 5
+    assert not any(second[name] for name in ("lag_us", "upstream_idle", "dns_entries"))
+
+
+def test_a_page_that_is_too_small_is_refused():
+    for make in (Page, read_page):
+        with pytest.raises(ValueError):
+            make(bytearray(PAGE_BYTES - 1))
+
+
+# The exposition
+
+def test_every_promised_name_is_there_before_anything_happened():
+    page = Page().read()
+    text = render(Reading([page], {1: page}, {0: 1}, 1, 0.0))
+    assert promised() <= names_in(text)
+
+
+def test_totals_of_the_dead_stay_and_their_gauges_go():
+    dead, alive = Page(), Page()
+    for page in (dead, alive):
+        page.add("dns_hit", 5)
+        page.set("dns_entries", 9)
+    found = families(render(Reading(
+        [dead.read(), alive.read()], {2: alive.read()}, {0: 2, 1: 0}, 1, 0.0)))
+    hits = [sample.value for sample in found["cutthrough_dns_queries"]
+            if sample.labels == {"result": "hit"}]
+    assert hits == [10]
+    assert found["cutthrough_dns_cache_entries"][0].value == 9
+    assert [(s.labels["worker"], s.value) for s in found["cutthrough_worker_up"]] == [
+        ("0", 1), ("1", 0)]
+
+
+def test_buckets_are_cumulative_and_in_seconds():
+    page = Page()
+    for name, count in (("1", 2), ("1000", 3), ("more", 1), ("sum_us", 2_500_000)):
+        page.add(f"tunnel_ms:{name}", count)
+    samples = families(render(Reading([page.read()], {}, {}, 1, 0.0)))[
+        "cutthrough_tunnel_duration_seconds"]
+    buckets = {s.labels["le"]: s.value for s in samples if s.name.endswith("_bucket")}
+    assert len(buckets) == len(BUCKETS) + 1
+    assert (buckets["0.001"], buckets["0.5"], buckets["1.0"], buckets["+Inf"]) == (
+        2, 2, 5, 6)
+    ends = {s.name.rpartition("_")[2]: s.value for s in samples}
+    assert (ends["count"], ends["sum"]) == (6, 2.5)
+
+
+# With a proxy
+
+@pytest.fixture
+def proxy(tmp_path):
+    path = tmp_path / "admin"
+    with Proxy(tmp_path, "--admin", f"unix:{path}", "--workers", "2") as running:
+        wait_until(path.exists, "the socket")
+        yield running, Operator(str(path))
+
+
+def test_no_label_comes_from_the_wire(proxy):
+    """The same series whatever was asked, but for methods and codes of our tables."""
+    running, operator = proxy
+    evil = "evil-label"
+    before = set(operator.metrics())
+    with Origin() as origin, Origin(status_of_its_own) as strange:
+        for head in (
+            build_request("GET", f"http://{evil}.invalid/"),
+            build_request(evil.upper(), origin.url()),
+            build_request("GET", origin.url(f"/{evil}"), f"{evil}: {evil}"),
+            build_request("GET", origin.url(), auth=f"Basic {evil}"),
+            build_request("GET", origin.url(), auth=WRONG),
+            build_request("CONNECT", f"{evil}.invalid:443"),
+            build_request("GET", strange.url()),
+            f"GET {origin.url()} HTTP/1.1\r\nHost: {evil}\r\n"
+            f'Proxy-Authorization: {CREDENTIALS}\r\nX: "}} {evil}{{\r\n\r\n'.encode(),
+        ):
+            with Client(running.port) as client:
+                client.send(head)
+                client.read_response("CONNECT" if head[:3] == b"CON" else "GET")
+    text = operator.get("/metrics")
+    assert evil not in text.lower()
+    more = set(operator.metrics()) - before
+    assert all(name.startswith("requests_total{") for name in more), more
+    assert 'requests_total{code="200",method="OTHER"}' in more
+    assert 'requests_total{code="OTHER",method="GET"}' in more
+    reasons = set(re.findall(r'reason="(\w+)"', text))
+    assert reasons <= {row.label for row in OUTCOMES}
+
+
+def status_of_its_own(conn) -> None:
+    conn.note(conn.read_head())
+    conn.send(b"HTTP/1.1 666 Whatever\r\nContent-Length: 0\r\n\r\n")
+
+
+def test_what_happened_is_counted_once(proxy):
+    running, operator = proxy
+    with Origin() as origin, Origin(echo) as other:
+        with Client(running.port) as client:
+            for _ in range(3):
+                assert client.get(origin.url()).status == 200
+            assert client.get(origin.url(), auth=WRONG).status == 407
+        tunnels = [Client(running.port).tunnel(other.authority) for _ in range(4)]
+        for tunnel in tunnels:
+            tunnel.send(b"12345")
+            assert tunnel.read_exact(5) == b"12345"
+        now = operator.metrics()
+        assert now["tunnels"] == now['connections{state="tunnel"}'] == 4
+        for tunnel in tunnels:
+            tunnel.close()
+        running.wait_log(8)
+    now = operator.metrics()
+    assert now["tunnels"] == 0
+    assert now['tunnels_total{reason="ok"}'] == 4
+    assert now["tunnel_duration_seconds_count"] == 4
+    assert now["connections_total"] == 5
+    assert 4 <= now["connections_peak"] <= 5
+    assert now['requests_total{code="200",method="GET"}'] == 3
+    assert now['requests_total{code="407",method="GET"}'] == 1
+    assert now['requests_total{code="200",method="CONNECT"}'] == 4
+    assert now['auth_total{result="ok"}'] == 7
+    assert now['auth_total{result="auth_failed"}'] == 1
+    assert now["first_byte_seconds_count"] == 3
+    assert now['connect_seconds_count{family="ipv4"}'] == (
+        now['upstream_total{how="dialled"}']) == 5
+    assert now['upstream_total{how="reused"}'] == 2
+    assert now['worker_up{worker="0"}'] == now['worker_up{worker="1"}'] == 1
+    assert now['bytes_total{direction="up",path="copy"}'] >= 20
+    assert 'process_resident_memory_bytes{worker="supervisor"}' in now
+
+
+def test_the_beat_tells_of_names_and_idle_connections(proxy):
+    running, operator = proxy
+    with Origin() as origin, Client(running.port) as client:
+        assert client.get(f"http://localhost:{origin.port}/").status == 200
+        wait_until(
+            lambda: operator.metrics()['dns_queries_total{result="answered"}'] == 1,
+            "one answer")
+        now = operator.metrics()
+        assert now["dns_cache_entries"] == 1
+        assert now['upstream_pool{state="idle"}'] == 1
+        assert now['loop_lag_seconds{worker="0"}'] < 1
+
+
+def test_a_worker_that_died_leaves_its_totals(proxy):
+    running, operator = proxy
+    with Origin() as origin:
+        for _ in range(20):
+            with Client(running.port) as client:
+                assert client.get(origin.url()).status == 200
+    running.wait_log(20)
+    before = {worker.pid for worker in running.workers()}
+    for worker in running.workers():
+        worker.kill()
+    wait_until(lambda: len(running.workers()) == 2 and not before & {
+        worker.pid for worker in running.workers()}, "two others")
+    wait_until(lambda: operator.metrics()['worker_up{worker="1"}'] == 1
+               and operator.metrics()['worker_up{worker="0"}'] == 1, "ready")
+    now = operator.metrics()
+    assert now['requests_total{code="200",method="GET"}'] == 20
+    assert sum(value for name, value in now.items()
+               if name.startswith("connections{")) == 0
