@@ -47,6 +47,10 @@ bench: .venv/ready.test build/built.native ## wrk and siege through the proxy, a
 slowloris: .venv/ready.test build/built.native ## wrk beside 10 000 slow clients: its p99, memory, who is ended
 	$(PY) -m bench slowloris $(ARGS)
 
+browser: build/built.native ## the live page in Chromium, which is installed if need be (290 MB)
+	command -v chromium >/dev/null || scripts/bootstrap.sh browser
+	$(PY) -m pytest -q tests/e2e/test_live_page.py $(PYTEST_ARGS)
+
 debug: build/built.debug ## build in place with assertions and symbols
 
 trace: build/built.trace ## build in place for coverage
@@ -86,4 +90,4 @@ build/built.%: .venv/ready.run $(SOURCES)
 	rm -f build/built.* && touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint types arm64 bench bench-guard slowloris debug trace asan fuzz coverage annotate wheel clean
+.PHONY: help serve build test quick lint types arm64 bench bench-guard slowloris browser debug trace asan fuzz coverage annotate wheel clean

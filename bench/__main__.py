@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from bench import compare, install, micro, plan, report, short, slowloris
+from bench import compare, install, micro, plan, report, scrape, short, slowloris
 from bench.children import BenchError, Namespaces
 from bench.proxies import PROXIES
 from bench.run import RESULTS, Part, run_all
@@ -68,6 +68,12 @@ def _slowloris(options: argparse.Namespace) -> int:
     if most_files() < options.conns + 2000:
         raise BenchError(f"needs {options.conns + 2000} descriptors")
     return slowloris.run_slowloris(options.conns, options.seconds)
+
+
+def _scrape(options: argparse.Namespace) -> int:
+    if most_files() < options.conns + 2000:
+        raise BenchError(f"needs {options.conns + 2000} descriptors")
+    return scrape.run_scrape(options.conns, options.seconds)
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -136,6 +142,11 @@ def main() -> int:
     slow.set_defaults(act=_slowloris)
     slow.add_argument("--conns", type=int, default=10_000, help="slow clients [10000]")
     slow.add_argument("--seconds", type=int, default=14, help="of each run [14]")
+
+    seen = verbs.add_parser("scrape", help="/metrics twice a second: the workers' CPU")
+    seen.set_defaults(act=_scrape)
+    seen.add_argument("--conns", type=int, default=10_000, help="at rest [10000]")
+    seen.add_argument("--seconds", type=int, default=4, help="of each turn [4]")
 
     table = verbs.add_parser("short", help="the table at the end of bench.sh")
     table.set_defaults(act=_short)

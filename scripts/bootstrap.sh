@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/bootstrap.sh run|test: what the system lacks, and .venv.
+# scripts/bootstrap.sh run|test|browser: what the system lacks, and .venv.
 #
 # `run` is what building and serving need, `test` adds what the tests need. Installs only
 # what is missing, by apt-get as root or through sudo; on other systems it names what is
@@ -9,9 +9,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 what=${1:-run}
+browser=no
 case $what in
     run | test) ;;
-    *) echo "usage: $0 run|test" >&2; exit 2 ;;
+    browser) what=test browser=yes ;; # 290 MB: not for every test run
+    *) echo "usage: $0 run|test|browser" >&2; exit 2 ;;
 esac
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -133,6 +135,7 @@ if [ "$what" = test ]; then
     need openssl has openssl
     need procps has pgrep
     need shellcheck has shellcheck
+    [ $browser = no ] || need chromium has chromium
 fi
 [ ${#missing[@]} -eq 0 ] || install "${missing[@]}"
 

@@ -1,12 +1,20 @@
 """The admin listener as its users see it: HTTP over TCP or over a unix socket."""
 
+import contextlib
 import http.client
 import json
 import re
 import socket
+from pathlib import Path
+
+from tests.support.client import Client
+from tests.support.origin import Origin
+from tests.support.proxy import Proxy
+from tests.support.wait import wait_until
 
 TOKEN = "t0ken-of-the-tests"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
+TOLD = re.compile(r"admin listener on 127\.0\.0\.1:(\d+)\n")
 SAMPLE = re.compile(r"^(cutthrough_\w+)(?:\{(.*)\})? (\S+)$", re.M)
 
 
@@ -52,3 +60,30 @@ class Operator:
         return {name.removeprefix("cutthrough_") + (f"{{{labels}}}" if labels else ""):
                 float(value) for name, labels, value in SAMPLE.findall(
                     self.get("/metrics"))}
+
+    def answers(self) -> bool:
+        try:
+            return self.ask("GET", "/healthz")[0] == 200
+        except OSError:
+            return False
+
+
+def administered(opened: contextlib.ExitStack, directory: Path, loop: str,
+                 text: str = "", token: str = TOKEN) -> tuple[Proxy, Operator]:
+    """A proxy with an admin listener on a free port, and who asks it."""
+    proxy = opened.enter_context(Proxy(
+        directory, loop=loop,
+        config=f'admin = "127.0.0.1:0"\nadmin_token = "{token}"\n{text}'))
+    told = wait_until(lambda: TOLD.findall(proxy.stderr()), proxy.stderr)
+    return proxy, Operator(int(told[-1]))
+
+
+def some_tunnels(proxy: Proxy, origin: Origin, dial, count: int) -> list[Client]:
+    """Tunnels to an echoing origin through which five bytes have gone."""
+    made = []
+    for _ in range(count):
+        tunnel = dial(proxy).tunnel(origin.authority)
+        tunnel.send(b"hello")
+        assert tunnel.read_exact(5) == b"hello"
+        made.append(tunnel)
+    return made

@@ -1,0 +1,238 @@
+"""The admin listener's door: whom it refuses, where it stands, and its terminal."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.admin import (
+    AUTHORIZED,
+    TOKEN,
+    Operator,
+    administered,
+    some_tunnels,
+)
+from tests.support.client import USER
+from tests.support.origin import echo
+from tests.support.proxy import ROOT, Proxy, clean_environment
+from tests.support.wait import wait_until
+
+
+@pytest.fixture
+def start(loop_name, directory, opened):
+    return lambda text="", token=TOKEN: administered(
+        opened, directory("proxy"), loop_name, text, token)
+
+
+# Whom it refuses
+
+def test_changes_take_the_token(start, make_origin, dial):
+    proxy, operator = start()
+    some_tunnels(proxy, make_origin(echo), dial, 1)
+    for method, path in (("DELETE", "/connections?all=true"), ("POST", "/reload"),
+                         ("POST", "/drain"), ("PUT", "/"), ("POST", "/nothing")):
+        for given in ("", "Bearer", "Bearer wrong", f"Basic {TOKEN}",
+                      f"Bearer {TOKEN}x", "Bearer \xff\xfe"):
+            assert operator.ask(method, path, Authorization=given)[0] == 401, given
+        assert operator.ask(method, path)[0] == 401
+    assert len(operator.connections()) == 1
+    assert operator.metrics()["config_generation"] == 1
+    assert operator.get("/readyz")
+
+
+def test_without_a_token_nothing_can_be_changed(start):
+    _proxy, operator = start(token="")
+    for given in ("", "Bearer ", "Bearer None", f"Bearer {TOKEN}"):
+        status, text = operator.ask("POST", "/drain", Authorization=given)
+        assert status == 403 and "admin_token" in text
+    assert operator.get("/readyz")
+
+
+def test_a_name_that_was_rebound_to_us_is_refused(start):
+    """A page of that name is same-origin with whatever answers at its address."""
+    _, operator = start()
+    for host in ("rebound.example", "rebound.example:80", "localhost.rebound.example",
+                 "127.0.0.1.rebound.example", ""):
+        for path in ("/", "/metrics", "/config", "/connections", "/events", "/nothing"):
+            status, text = operator.ask("GET", path, Host=host)
+            assert status == 421, (host, path, text)
+        assert operator.ask("POST", "/drain", Host=host, **AUTHORIZED)[0] == 421
+
+
+def test_addresses_and_configured_names_are_its_own(start):
+    _, operator = start('admin_names = ["ops.example"]\n')
+    for host in ("localhost", "LOCALHOST:9", "127.0.0.1", "[::1]:80", "ops.example",
+                 "OPS.example.:1"):
+        assert operator.ask("GET", "/healthz", Host=host)[0] == 200, host
+
+
+def test_a_token_that_changed_counts_at_once(start):
+    proxy, operator = start()
+    assert proxy.reload('admin = "127.0.0.1:0"\nadmin_token = "another"\n') == (
+        "generation 2: admin_token")
+    assert operator.ask("POST", "/reload", **AUTHORIZED)[0] == 401
+    status, _ = operator.ask("POST", "/reload", Authorization="Bearer another")
+    assert status == 200
+
+
+def test_it_moves_and_goes_by_a_reload(start, make_origin, dial):
+    proxy, operator = start()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    proxy.reload(f'admin = "127.0.0.1:{port}"\n')
+    moved = Operator(port)
+    assert wait_until(lambda: moved.answers(), "the new address")
+    wait_until(lambda: not operator.answers(), "the old one is closed")
+    assert dial(proxy).get(f"http://127.0.0.1:{port}/metrics").status == 508
+    proxy.reload("")
+    wait_until(lambda: not moved.answers(), "it is off")
+
+
+def test_the_proxy_never_goes_to_its_own_admin_listener(start, dial):
+    """R39: by then the peer is loopback, whoever the client is."""
+    proxy, operator = start()
+    for host in ("127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"):
+        url = f"http://{host}:{operator.where}/metrics"
+        assert dial(proxy).get(url).status == 508, host
+        assert dial(proxy).connect(f"{host}:{operator.where}").status == 508, host
+    assert len(proxy.wait_log(8, reason="loop_detected")) == 8
+
+
+def test_an_address_in_use_refuses_to_start(directory, loop_name):
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        port = held.getsockname()[1]
+        with pytest.raises(AssertionError, match=f"{port}: Address already in use"):
+            Proxy(directory("proxy"), "--admin", f"127.0.0.1:{port}", loop=loop_name)
+
+
+# By a unix socket
+
+def test_a_unix_socket_serves_and_goes_with_the_program(directory, opened, loop_name):
+    path = directory("admin") / "socket"
+    proxy = opened.enter_context(Proxy(
+        directory("proxy"), "--admin", f"unix:{path}", "--admin-token", TOKEN,
+        loop=loop_name))
+    operator = Operator(str(path))
+    wait_until(lambda: operator.answers(), "the socket")
+    assert path.stat().st_mode & 0o777 == 0o660
+    assert operator.ask("GET", "/healthz", Host="any.name")[0] == 200
+    with pytest.raises(AssertionError, match="Address already in use"):
+        Proxy(directory("proxy"), "--admin", f"unix:{path}", loop=loop_name)
+    assert operator.ask("POST", "/drain", **AUTHORIZED)[0] == 202
+    assert proxy.wait_exit() == 0
+    assert list(path.parent.iterdir()) == []
+
+
+def test_what_a_killed_program_left_is_taken_over(directory, opened, loop_name):
+    path = directory("admin") / "socket"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    opened.enter_context(Proxy(
+        directory("proxy"), "--admin", f"unix:{path}", loop=loop_name))
+    wait_until(lambda: Operator(str(path)).answers(), "the socket")
+
+
+def test_a_file_in_its_place_stays(directory, loop_name):
+    path = directory("admin") / "file"
+    path.write_text("precious")
+    with pytest.raises(AssertionError, match="exists, and is no socket"):
+        Proxy(directory("proxy"), "--admin", f"unix:{path}", loop=loop_name)
+    assert path.read_text() == "precious"
+
+
+def test_after_an_upgrade_the_new_program_answers(start, make_origin, dial):
+    proxy, operator = start()
+    tunnel = some_tunnels(proxy, make_origin(echo), dial, 1)[0]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    text = f'admin = "127.0.0.1:{port}"\nadmin_token = "{TOKEN}"\n'
+    proxy.reload(text)
+    operator = Operator(port)
+    wait_until(lambda: operator.answers(), "the new address")
+    assert operator.metrics()["config_generation"] == 2
+    proxy.signal(signal.SIGUSR2)
+    wait_until(lambda: operator.answers()
+               and operator.metrics()["config_generation"] == 1, "the new program")
+    for _ in range(20):
+        assert operator.get("/readyz") == "serving\n"
+    tunnel.close()
+    assert proxy.wait_exit() == 0
+    assert operator.get("/readyz")
+    assert operator.ask("POST", "/drain", **AUTHORIZED)[0] == 202
+    wait_until(lambda: not operator.answers(), "it has ended too")
+
+
+# The account at the end
+
+def test_the_last_line_tells_what_was_served(start, make_origin, dial):
+    proxy, _operator = start()
+    origin = make_origin()
+    with proxy.client() as client:
+        assert client.get(origin.url()).status == 200
+        assert client.get("http://127.0.0.1:1/").status == 502
+    tunnel = dial(proxy).tunnel(make_origin(echo).authority)
+    tunnel.send(b"12345")
+    assert tunnel.read_exact(5) == b"12345"
+    tunnel.close()
+    proxy.wait_log(3)
+    proxy.signal(signal.SIGTERM)
+    assert proxy.wait_exit() == 0
+    said = proxy.stderr().splitlines()[-1]
+    assert re.fullmatch(
+        r"cutthrough: served 2 requests and 1 tunnels, \d+ bytes up and \d+ down, "
+        r"at most [12] connections at a time; failures: connection_refused 1",
+        said), said
+
+
+# In a terminal
+
+def command(operator: Operator, *words: str, **environ: str):
+    return subprocess.run(
+        [sys.executable, "-m", "cutthrough", *words], cwd=ROOT, capture_output=True,
+        text=True, timeout=60, check=False, env=clean_environment(
+            CUTTHROUGH_ADMIN=f"127.0.0.1:{operator.where}", **environ))
+
+
+def test_connections_are_listed_and_killed_from_a_terminal(start, make_origin, dial):
+    proxy, operator = start()
+    origin = make_origin(echo)
+    tunnels = some_tunnels(proxy, origin, dial, 2)
+    done = command(operator, "conns", "--kind", "tunnel")
+    head, *rows = done.stdout.splitlines()
+    assert head.split() == [
+        "id", "user", "client", "method", "host", "state", "age", "up", "down"]
+    assert len(rows) == 2
+    assert rows[0].split()[1:6] == [
+        USER, "127.0.0.1", "CONNECT", origin.authority, "tunnel"]
+    done = command(operator, "conns", "--user", "nobody", "--json")
+    assert (done.returncode, done.stdout) == (0, "")
+    done = command(operator, "kill", "--user", USER)
+    assert done.returncode == 1 and "401: changes take the admin token" in done.stderr
+    done = command(operator, "kill", "--user", USER, CUTTHROUGH_ADMIN_TOKEN=TOKEN)
+    assert (done.returncode, done.stdout) == (0, "2 cut\n")
+    for tunnel in tunnels:
+        with pytest.raises(ConnectionResetError):
+            tunnel.sock.recv(1)
+
+
+def test_top_shows_what_goes_on(start, make_origin, dial):
+    proxy, operator = start()
+    some_tunnels(proxy, make_origin(echo), dial, 1)
+    done = command(operator, "top", "--interval", "0.1")
+    assert done.returncode == 0, done.stderr
+    assert "generation 1, 1 workers, 1 connections, 1 tunnels" in done.stdout
+    assert "states: tunnel 1" in done.stdout
+
+
+def test_a_listener_that_is_not_there_is_one_line():
+    done = command(Operator(1), "conns")
+    assert done.returncode == 1
+    assert done.stderr.startswith("cutthrough: 127.0.0.1:1: ")
+    assert done.stderr.count("\n") == 1

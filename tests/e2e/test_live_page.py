@@ -1,0 +1,163 @@
+"""The live page in a real browser: what it shows, and a tunnel that is cut from it.
+
+LIVE_PAGE_PICTURES=docs writes the pictures of docs/admin.md there.
+"""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.support.admin import TOKEN, administered
+from tests.support.browser import PROGRAM, Browser
+from tests.support.client import USER
+from tests.support.origin import echo
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")
+
+WIDE, PHONE = (1280, 900), (390, 844)
+PICTURES = os.environ.get("LIVE_PAGE_PICTURES")
+
+
+@pytest.fixture
+def page(directory, opened, loop_name):
+    """A proxy of two workers, who asks it, and a browser that has its page open."""
+    if loop_name != "uvloop":
+        pytest.skip("the page knows no event loop")
+    proxy, operator = administered(
+        opened, directory("proxy"), loop_name, "workers = 2\n")
+    browser = opened.enter_context(Browser(directory("browser")))
+    browser.look(*WIDE, "light")
+    browser.open(f"http://127.0.0.1:{operator.where}/")
+    wait_until(lambda: browser.text("#state") == "live", lambda: str(browser.faults))
+    return proxy, operator, browser
+
+
+def rows(browser, table: str = "#rows") -> list[list[str]]:
+    return browser.run(
+        f"[...document.querySelectorAll('{table} tr')].map(r =>"
+        " [...r.cells].map(c => c.innerText))")
+
+
+def picture(browser, name: str) -> None:
+    if PICTURES:
+        browser.picture(Path(PICTURES) / f"live-{name}.png")
+
+
+def test_a_tunnel_is_filtered_and_cut_from_the_page(page, make_origin, dial):
+    proxy, operator, browser = page
+    one, two = make_origin(echo), make_origin(echo, "127.0.0.2")
+    first = dial(proxy).tunnel(one.authority)
+    second = dial(proxy).tunnel(two.authority)
+    for tunnel in (first, second):
+        tunnel.send(b"x" * 5000)
+        assert tunnel.read_exact(5000)
+    with dial(proxy) as client:
+        assert client.get("http://127.0.0.1:1/").status == 502
+        assert client.get(make_origin().url()).status == 200
+    wait_until(lambda: len(rows(browser)) == 2, lambda: str(rows(browser)))
+    wait_until(lambda: "connection_refused" in browser.text("#endings")
+               and "connection_refused" in browser.text("#denied")
+               and USER in browser.text("#users"), lambda: browser.text("main"))
+
+    browser.type("#filter", two.authority)
+    wait_until(lambda: len(rows(browser)) == 1, lambda: str(rows(browser)))
+    assert rows(browser)[0][:5] == [
+        USER, "127.0.0.1", "CONNECT", two.authority, "tunnel"]
+    disabled = "document.querySelector('#rows button').disabled"
+    assert browser.run(disabled), "no token yet"
+    browser.type("#token", TOKEN)
+    assert not browser.run(disabled)
+
+    cut = threading.Event()
+    watcher = threading.Thread(target=lambda: (see_reset(second), cut.set()))
+    watcher.start()
+    browser.click("#rows button")
+    assert cut.wait(5), "the client sees the cut"
+    watcher.join()
+    wait_until(lambda: browser.text("#answer") == "1 cut", "the answer")
+    wait_until(lambda: rows(browser) == [["none"]], lambda: str(rows(browser)))
+    browser.type("#filter", "")
+    wait_until(lambda: len(rows(browser)) == 1, lambda: str(rows(browser)))
+    wait_until(lambda: "cut" in browser.text("#endings"), "its ending")
+    first.send(b"still here")
+    assert first.read_exact(10) == b"still here"
+    assert proxy.wait_reason("cut")["host"] == "127.0.0.2"
+
+    assert browser.faults == []
+    assert {url.split("/")[2] for url in browser.requested if url[:5] != "data:"} == {
+        f"127.0.0.1:{operator.where}"}, "no outside requests"
+
+
+def see_reset(tunnel) -> None:
+    with pytest.raises(ConnectionResetError):
+        tunnel.sock.recv(1)
+
+
+def test_columns_sort(page, make_origin, dial):
+    proxy, _, browser = page
+    origin = make_origin(echo)
+    for size in (20, 3000, 100):
+        tunnel = dial(proxy).tunnel(origin.authority)
+        tunnel.send(b"x" * size)
+        assert tunnel.read_exact(size)
+    wait_until(lambda: len(rows(browser)) == 3, lambda: str(rows(browser)))
+
+    def downs() -> list[str]:
+        return [cells[7] for cells in rows(browser)]
+
+    assert downs() == ["3.0 kB", "100 B", "20 B"], "the busiest first"
+    browser.click("#heads th:nth-child(8) button")
+    assert downs() == ["20 B", "100 B", "3.0 kB"]
+    assert browser.run("document.querySelector('#heads th:nth-child(8)').ariaSort") == (
+        "ascending")
+    assert browser.faults == []
+
+
+def test_a_wrong_token_is_told(page, make_origin, dial):
+    proxy, operator, browser = page
+    dial(proxy).tunnel(make_origin(echo).authority)
+    wait_until(lambda: len(rows(browser)[0]) > 1, "a row")
+    browser.type("#token", "guess")
+    browser.click("#rows button")
+    wait_until(lambda: "admin token" in browser.text("#answer"), "the refusal")
+    assert len(operator.connections("kind=tunnel")) == 1
+
+
+def test_what_the_wire_named_is_text(page, make_origin, dial):
+    """A user name is what a client sends; as HTML it would be a script of ours."""
+    proxy, _, browser = page
+    with dial(proxy) as client:
+        client.get(make_origin().url("/<img/src=x/onerror=alert(1)>"))
+        client.send(b"GET http://<b>x</b>/ HTTP/1.1\r\nHost: a\r\n\r\n")
+    wait_until(lambda: len(rows(browser, "#endings")[0]) > 1, "an ending")
+    assert browser.run("document.querySelectorAll('img, #endings b').length") == 0
+    assert browser.faults == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_phone_and_both_schemes(page, make_origin, dial, scheme):
+    proxy, _, browser = page
+    origin, plain = make_origin(echo), make_origin()
+    for size in (70_000, 20_000, 900):
+        tunnel = dial(proxy).tunnel(origin.authority)
+        tunnel.send(b"x" * size)
+        assert tunnel.read_exact(size)
+    with dial(proxy) as client:
+        for _ in range(20):
+            assert client.get(plain.url("/page")).status == 200
+        client.get("http://127.0.0.1:1/")
+    wait_until(lambda: len(rows(browser)) == 3 and len(rows(browser, "#endings")) > 10,
+               "rows")
+    for width, height in (WIDE, PHONE):
+        browser.look(width, height, scheme)
+        assert browser.run(
+            "document.documentElement.scrollWidth <= innerWidth"), f"{width} wide"
+        picture(browser, f"{'phone' if width < 600 else 'wide'}-{scheme}")
+    back, ink = browser.run(
+        "[getComputedStyle(document.body).backgroundColor,"
+        " getComputedStyle(document.body).color]")
+    assert (back < ink) == (scheme == "dark")
+    assert browser.faults == []
