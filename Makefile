@@ -47,6 +47,13 @@ bench: .venv/ready.test build/built.native ## wrk and siege through the proxy, a
 slowloris: .venv/ready.test build/built.native ## wrk beside 10 000 slow clients: its p99, memory, who is ended
 	$(PY) -m bench slowloris $(ARGS)
 
+image-check: ## deploy/Dockerfile's steps in a debootstrap root, then the image runs; root
+	deploy/check_image.py $(ARGS)
+
+unit-check: ## deploy/systemd under a real systemd, in a container of that image; root
+	rm -rf build/image && mkdir -p build && deploy/check_image.py --work build/image --keep
+	deploy/check_unit.py build/image/last && rm -rf build/image
+
 debug: build/built.debug ## build in place with assertions and symbols
 
 trace: build/built.trace ## build in place for coverage
@@ -86,4 +93,4 @@ build/built.%: .venv/ready.run $(SOURCES)
 	rm -f build/built.* && touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint types arm64 bench bench-guard slowloris debug trace asan fuzz coverage annotate wheel clean
+.PHONY: help serve build test quick lint types arm64 bench bench-guard slowloris image-check unit-check debug trace asan fuzz coverage annotate wheel clean
