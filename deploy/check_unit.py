@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Boots systemd in a container and looks at deploy/systemd/ there.
+
+    deploy/check_image.py --work DIRECTORY --keep && deploy/check_unit.py DIRECTORY/last
+
+The root is the image's, to which systemd is added. Under the unit's whole confinement
+it shows: the first caller starts the program (socket activation), READY is told, a
+reload, upgrades that feed the watchdog, and restarts, all under load without a request
+that fails. A system call outside the filter kills the process here, where the unit only
+refuses it, so that none goes unseen.
+
+Needs root, systemd-nspawn and what check_image.py needs. The network is the host's.
+"""
+
+import base64
+import contextlib
+import http.server
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from check_image import TREE, Root, children_of
+
+WATCHDOG_S = 4
+PASSWORD = "of-the-unit-check"
+PATIENCE_S = 40
+
+
+def prepare(root: Root, port: int) -> None:
+    root.run("apt-get update && apt-get install -y --no-install-recommends "
+             "systemd systemd-sysv dbus libseccomp2")
+    etc = root.path / "etc"
+    (etc / "cutthrough").mkdir(exist_ok=True)
+    (etc / "cutthrough/password").write_text(PASSWORD)
+    (etc / "cutthrough/password").chmod(0o600)
+    (etc / "cutthrough/cutthrough.toml").write_text(
+        'user = "ann"\nworkers = 2\naccess_log = "/var/log/cutthrough/access.log"\n')
+    units = etc / "systemd/system"
+    for path in (TREE / "deploy/systemd").iterdir():
+        shutil.copy(path, units)
+    address = f"ListenStream=127.0.0.1:{port}\n"
+    write(units / "cutthrough.socket.d/check.conf",
+          f"[Socket]\nListenStream=\n{address}{address}")
+    write(units / "cutthrough.service.d/check.conf",
+          f"[Service]\nWatchdogSec={WATCHDOG_S}\nSystemCallErrorNumber=kill\n")
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+class Machine:
+    """The booted container."""
+
+    def __init__(self, root: Path, log: Path) -> None:
+        with open(log, "wb") as out:
+            self.process = subprocess.Popen(
+                ["systemd-nspawn", "--register=no", "--keep-unit", "--boot",
+                 "--console=pipe", "--directory", root],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"})
+        wait_for(lambda: children_of(self.process.pid), "the container")
+        self.init = children_of(self.process.pid)[0]
+        wait_for(lambda: self.run("systemctl", "is-system-running").strip()
+                 in ("running", "degraded"), "systemd")
+
+    def run(self, *argv: str) -> str:
+        return subprocess.run(
+            ["nsenter", "--target", str(self.init), "--mount", "--uts", "--ipc",
+             "--pid", "--cgroup", "--root", "--wd=/", *argv],
+            capture_output=True, text=True, timeout=PATIENCE_S + 20, check=False).stdout
+
+    def show(self, what: str) -> str:
+        return self.run("systemctl", "show", "-P", what, "cutthrough.service").strip()
+
+    def signal_main(self, name: str) -> None:
+        self.run("systemctl", "kill", f"--signal={name}", "--kill-whom=main",
+                 "cutthrough.service")
+
+    def upgrade(self) -> None:
+        before = self.show("MainPID")
+        self.signal_main("SIGUSR2")
+        wait_for(lambda: self.show("MainPID") not in (before, "0"), "an upgrade")
+
+    def stop(self) -> None:
+        self.run("systemctl", "--no-block", "poweroff")
+        try:
+            self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def wait_for(true, what: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < end, f"{what} did not come"
+        time.sleep(0.05)
+
+
+class Load:
+    """Requests on new connections, by four threads; `answers` counts what came."""
+
+    def __init__(self, port: int, origin: int) -> None:
+        word = base64.b64encode(f"ann:{PASSWORD}".encode()).decode()
+        self.port, self.answers = port, Counter[str]()
+        self.request = (f"GET http://127.0.0.1:{origin}/ HTTP/1.1\r\nHost: x\r\n"
+                        f"Proxy-Authorization: Basic {word}\r\n"
+                        "Connection: close\r\n\r\n").encode()
+
+    def ask(self) -> str:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 20) as sock:
+                sock.sendall(self.request)
+                data = b""
+                while more := sock.recv(65536):
+                    data += more
+        except OSError as error:
+            return repr(error)
+        return data[9:12].decode() or "nothing"
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        over = threading.Event()
+
+        def go() -> None:
+            while not over.wait(0.02):
+                self.answers[self.ask()] += 1
+
+        threads = [threading.Thread(target=go) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+
+
+class Origin(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def check(machine: Machine, load: Load) -> None:
+    machine.run("systemctl", "start", "cutthrough.socket")
+    assert machine.show("ActiveState") == "inactive", "nobody has called yet"
+    assert load.ask() == "200"
+    assert machine.show("ActiveState") == "active", "READY=1 was told"
+    print("started by its first caller:", machine.show("StatusText"))
+    status = Path(f"/proc/{machine.init}/root/proc/{machine.show('MainPID')}/status")
+    facts = dict(re.findall(r"^(\w+):\t(\S+)", status.read_text(), re.MULTILINE))
+    assert facts["Seccomp"] == "2" and int(facts["CapBnd"], 16) == 0, facts
+    assert facts["NoNewPrivs"] == "1" and int(facts["Uid"]) > 60000, facts
+    with load.running():
+        machine.run("systemctl", "reload", "cutthrough.service")
+        machine.upgrade()
+        main = machine.show("MainPID")
+        time.sleep(2 * WATCHDOG_S)           # the watchdog's own time
+        assert machine.show("MainPID") == main, "the watchdog is fed by the new program"
+        for _ in range(2):
+            machine.run("systemctl", "restart", "cutthrough.service")
+            machine.upgrade()
+    print("reload, 3 upgrades, 2 restarts:", dict(load.answers))
+    assert set(load.answers) == {"200"}
+    machine.run("systemctl", "stop", "cutthrough.service")
+    assert machine.show("Result") == "success", machine.show("Result")
+    said = machine.run("journalctl", "--no-pager", "-u", "cutthrough.service")
+    assert "SIGSYS" not in said and "died by" not in said, said
+    print(machine.run("systemd-analyze", "security", "--offline=true", "--no-pager",
+                      "/etc/systemd/system/cutthrough.service").splitlines()[-1])
+
+
+def main() -> int:
+    root = Root(Path(sys.argv[1]).resolve())
+    origin = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Origin)
+    threading.Thread(target=origin.serve_forever, daemon=True).start()
+    # Below the ephemeral ports, where a caller cannot meet itself.
+    port = next(n for n in range(18900, 19900) if is_free(n))
+    prepare(root, port)
+    machine = Machine(root.path, root.path.with_suffix(".log"))
+    try:
+        check(machine, Load(port, origin.server_port))
+    except BaseException:
+        print(machine.run("journalctl", "--no-pager", "-u", "cutthrough*"))
+        raise
+    finally:
+        machine.stop()
+        origin.shutdown()
+    return 0
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
