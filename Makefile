@@ -47,18 +47,16 @@ bench: .venv/ready.test build/built.native ## wrk and siege through the proxy, a
 slowloris: .venv/ready.test build/built.native ## wrk beside 10 000 slow clients: its p99, memory, who is ended
 	$(PY) -m bench slowloris $(ARGS)
 
-<<<<<<< HEAD
 browser: build/built.native ## the live page in Chromium, which is installed if need be (290 MB)
 	command -v chromium >/dev/null || scripts/bootstrap.sh browser
 	$(PY) -m pytest -q tests/e2e/test_live_page.py $(PYTEST_ARGS)
-=======
+
 image-check: ## deploy/Dockerfile's steps in a debootstrap root, then the image runs; root
 	deploy/check_image.py $(ARGS)
 
 unit-check: ## deploy/systemd under a real systemd, in a container of that image; root
 	rm -rf build/image && mkdir -p build && deploy/check_image.py --work build/image --keep
 	deploy/check_unit.py build/image/last && rm -rf build/image
->>>>>>> dops
 
 debug: build/built.debug ## build in place with assertions and symbols
 
@@ -99,8 +97,4 @@ build/built.%: .venv/ready.run $(SOURCES)
 	rm -f build/built.* && touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-<<<<<<< HEAD
-.PHONY: help serve build test quick lint types arm64 bench bench-guard slowloris browser debug trace asan fuzz coverage annotate wheel clean
-=======
-.PHONY: help serve build test quick lint types arm64 bench bench-guard slowloris image-check unit-check debug trace asan fuzz coverage annotate wheel clean
->>>>>>> dops
+.PHONY: help serve build test quick lint types arm64 bench bench-guard slowloris browser image-check unit-check debug trace asan fuzz coverage annotate wheel clean
