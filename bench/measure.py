@@ -24,6 +24,7 @@ from bench.clients import (
 )
 from bench.collect import Sampler, count_fds, cpu_times, private_bytes, resident_kib
 from bench.origin import Origin, build_tool
+from bench.peers import CACHE
 from bench.proxies import FAULTS, PROXIES
 from bench.running import Proxy, Running, Target
 from bench.scenarios import (
@@ -290,7 +291,10 @@ def run_once(name: str, proxy_name: str, origin: Origin, seconds: float) -> Row:
     except BenchError as error:
         died = proxy and proxy.process and proxy.process.poll() is not None
         said = proxy.said().splitlines()[-1:] if proxy and died else []
-        return {"failed": " ".join([str(error), *said])[:600]}
+        reason = " ".join([str(error), *said])[:600]
+        for directory in (f"{HERE.parent}/", f"{CACHE}/", f"{Path.home()}/"):
+            reason = reason.replace(directory, "")  # of this machine alone
+        return {"failed": reason}
     finally:
         if proxy is not None:
             proxy.close()

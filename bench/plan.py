@@ -31,13 +31,12 @@ WHOLE = (
     "rate-500", "page",
 )  # fmt: skip
 SMALLER = (
-    "plain-keepalive-c1", "plain-keepalive-c10", "plain-keepalive-c1000", "plain-16k",
-    "plain-new-siege", "lifecycle",
+    "plain-keepalive-c1", "plain-keepalive-c1000", "plain-16k", "lifecycle",
 )  # fmt: skip
 OURS = (
-    "plain-keepalive-c9800", "plain-keepalive-c10000", "plain-1k", "plain-new-wrk",
-    "rate-5000", "ping-c1", "tls-setup", "tls-ping",
-    "idle-9800", "idle-10000", "rate-tunnel-500",
+    "plain-keepalive-c10", "plain-keepalive-c9800", "plain-keepalive-c10000",
+    "plain-1k", "plain-new-wrk", "plain-new-siege", "rate-5000", "ping-c1",
+    "tls-setup", "tls-ping", "idle-9800", "idle-10000", "rate-tunnel-500",
 )  # fmt: skip
 LONG = (
     "steps", "soak", "hostile-slow-head", "hostile-slow-read", "hostile-slow-origin",
@@ -48,7 +47,11 @@ LONG = (
 def features() -> list[Part]:
     """What each feature of cutthrough costs, where it would show most."""
     proxies = ("relay", "relay-splice", "cutthrough", *FEATURES)
-    return [Part(("plain-keepalive", "connect-setup", "bulk"), proxies)]
+    moving = ("cutthrough-copy", "cutthrough-asyncio")
+    return [
+        Part(("plain-keepalive", "connect-setup"), proxies),
+        Part(("bulk",), ("relay", "relay-splice", "cutthrough", *moving)),
+    ]
 
 
 def field() -> list[Part]:

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from bench.origin import HERE, BenchError, Origin
+from bench.children import HERE, BenchError
+from bench.origin import Origin
 from bench.proxies import TREE
 
 HOSTS, NETWORKS = 100_000, 10_000

@@ -1,4 +1,4 @@
-/* A fixed rate without coordinated omission: request i is due at i / rate, whatever became of the others. One that
+/* A fixed rate without coordinated omission: request n is due at n / rate, whatever became of the others. One that
  * finds no connection free waits its turn, and its latency counts from when it was due. What is still unsent a second
  * after the end is an error: the rate was not held, so there is no latency to speak of. */
 #include <stdio.h>
@@ -12,8 +12,9 @@ static struct conn *all, **idle;
 static long n_idle, sent, waited, backlog_max;
 static uint64_t began, end;
 
-static uint64_t due_ns(long i) {
-    return began + (uint64_t)((double)i * 1e9 / opt.rate);
+/* When the nth request is due, n from 1; due_by() is its inverse. */
+static uint64_t due_ns(long n) {
+    return began + (uint64_t)((double)n * 1e9 / opt.rate);
 }
 
 static long due_by(uint64_t now) {
@@ -22,7 +23,7 @@ static long due_by(uint64_t now) {
 
 static void send_due(struct conn *c) {
     begun++;
-    conn_send(c, &request, due_ns(sent++));
+    conn_send(c, &request, due_ns(++sent));
 }
 
 static void be_idle(struct conn *c) {

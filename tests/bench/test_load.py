@@ -94,6 +94,15 @@ def test_a_fixed_rate_is_held_and_counted(origin: Origin) -> None:
     assert origin.count_requests(requests, "/index.html") == requests
 
 
+def test_latency_counts_from_when_a_request_was_due(origin: Origin) -> None:
+    """It once counted from the request before: 100 ms at ten a second."""
+    status, said = load(
+        origin.port, "rate", "--blind", "--conns=2", "--rate=10", "--seconds=1"
+    )
+    assert status == 0
+    assert float(said["latency_p50_us"]) < 50_000
+
+
 def test_a_pause_is_felt_by_every_request_that_was_due_in_it() -> None:
     """Coordinated omission: a closed loop would tell of one slow request of 150."""
     paused = threading.Event()
