@@ -42,7 +42,8 @@ def prepare(root: Root, port: int) -> None:
     (etc / "cutthrough/password").write_text(PASSWORD)
     (etc / "cutthrough/password").chmod(0o600)
     (etc / "cutthrough/cutthrough.toml").write_text(
-        'user = "ann"\nworkers = 2\naccess_log = "/var/log/cutthrough/access.log"\n')
+        'user = "ann"\nworkers = 2\naccess_log = "/var/log/cutthrough/access.log"\n'
+        'admin = "unix:/run/cutthrough/admin"\n')
     units = etc / "systemd/system"
     for path in (TREE / "deploy/systemd").iterdir():
         shutil.copy(path, units)
@@ -98,6 +99,16 @@ class Machine:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def metrics(machine: Machine) -> str:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(f"/proc/{machine.init}/root/run/cutthrough/admin")
+        sock.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        data = b""
+        while more := sock.recv(65536):
+            data += more
+    return data.decode()
 
 
 def wait_for(true, what: str) -> None:
@@ -178,6 +189,9 @@ def check(machine: Machine, load: Load) -> None:
             machine.upgrade()
     print("reload, 3 upgrades, 2 restarts:", dict(load.answers))
     assert set(load.answers) == {"200"}
+    resident = re.findall(r"resident_memory_bytes\S+ (\S+)", metrics(machine))
+    print("resident MB of each process:", [int(float(n) / 1e6) for n in resident])
+    assert len(resident) == 3, "/metrics sees the supervisor and both workers"
     machine.run("systemctl", "stop", "cutthrough.service")
     assert machine.show("Result") == "success", machine.show("Result")
     said = machine.run("journalctl", "--no-pager", "-u", "cutthrough.service")
