@@ -74,6 +74,15 @@ def test_what_is_within_the_guardrails_passes(changed: dict[str, Any]) -> None:
     assert figures(rows(), rows(**changed)) == []
 
 
+def test_yardsticks_are_judged_by_their_errors_alone() -> None:
+    base, slow, void = (
+        {("bulk", "relay"): {**GOOD, **changed}}
+        for changed in ({}, {"ratio": 0.1}, {"failed": 1, "reason": "1 errors"})
+    )
+    assert figures(base, slow) == []
+    assert figures(base, void) == ["errors"]
+
+
 def test_a_row_that_is_gone_is_named() -> None:
     assert figures(rows(), {}) == ["missing"]
 
