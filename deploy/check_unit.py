@@ -174,7 +174,8 @@ def check(machine: Machine, load: Load) -> None:
     assert load.ask() == "200"
     assert machine.show("ActiveState") == "active", "READY=1 was told"
     print("started by its first caller:", machine.show("StatusText"))
-    status = Path(f"/proc/{machine.init}/root/proc/{machine.show('MainPID')}/status")
+    inside = Path(f"/proc/{machine.init}", "root")
+    status = inside / "proc" / machine.show("MainPID") / "status"
     facts = dict(re.findall(r"^(\w+):\t(\S+)", status.read_text(), re.MULTILINE))
     assert facts["Seccomp"] == "2" and int(facts["CapBnd"], 16) == 0, facts
     assert facts["NoNewPrivs"] == "1" and int(facts["Uid"]) > 60000, facts
