@@ -103,7 +103,8 @@ class Machine:
 
 def metrics(machine: Machine) -> str:
     with socket.socket(socket.AF_UNIX) as sock:
-        sock.connect(f"/proc/{machine.init}/root/run/cutthrough/admin")
+        inside = Path(f"/proc/{machine.init}", "root")
+        sock.connect(str(inside / "run/cutthrough/admin"))
         sock.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         data = b""
         while more := sock.recv(65536):
