@@ -23,9 +23,16 @@ def start(loop_name, directory, opened):
     def make(text: str = "", **more) -> Proxy:
         proxy = opened.enter_context(
             Proxy(directory("proxy"), loop=loop_name, config=text, **more))
-        opened.callback(end_all, psutil.Process(proxy.process.pid))
+        opened.callback(end_family, str(proxy._config))
         return proxy
     return make
+
+
+def end_family(config: str) -> None:
+    """Every program of this configuration, wherever a test that failed has left it."""
+    for process in psutil.process_iter(["cmdline"]):
+        if config in (process.info["cmdline"] or ()):
+            end_all(process)
 
 
 def end_all(process: psutil.Process) -> None:
