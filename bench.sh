@@ -33,6 +33,7 @@ server=$(command -v nginx || command -v apache2) ||
 "$PYTHON" -c 'import cutthrough.session.session' 2>/dev/null ||
     fail "the proxy is not built: make bench builds it first"
 
+# A directory of this run alone: logs, configuration and payloads; stop removes it
 dir=$(mktemp -d "${TMPDIR:-/tmp}/bench.XXXXXX")
 pids=()
 stop() {

@@ -77,7 +77,7 @@ class Log:
         names = {f" {path}\n".encode() for path in lengths}
         lines, idle = 0, 0
         while idle < (3 if lines >= expected else 20):
-            time.sleep(LOG_SECONDS)
+            time.sleep(LOG_SECONDS)  # one buffer of the log later
             with self._file.open("rb") as log:
                 log.seek(self._read_to)
                 data = log.read()
@@ -104,7 +104,7 @@ class Log:
         before = -1
         while before != self._file.stat().st_size:
             before = self._file.stat().st_size
-            time.sleep(2 * LOG_SECONDS)
+            time.sleep(2 * LOG_SECONDS)  # two buffers, and nothing came
         self._read_to = before
 
 

@@ -70,7 +70,7 @@ class Proxy:
             if self.process.poll() is not None or time.monotonic() > began + 60:
                 self.close()
                 raise BenchError(f"the proxy did not start: {stderr.read_text()}")
-            time.sleep(0.02)
+            time.sleep(0.02)  # between looks for the line that says where it listens
         self.port = int(found[1])
         self.started_s = time.monotonic() - began
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Literal
 
 from bench.micro import Micro, load_compiled
 
@@ -82,14 +83,14 @@ def _httptools(kind: str, text: bytes) -> Callable[[int], float]:
     return run
 
 
-def _log_line(kind: str) -> Callable[[int], float]:
+def _log_line(kind: Literal["squid", "json"]) -> Callable[[int], float]:
     def run(n: int) -> float:
         from cutthrough.control.accesslog import AccessLog
 
         loop = asyncio.new_event_loop()
         try:
             with tempfile.NamedTemporaryFile() as file:
-                journal = AccessLog(loop, file.name, kind)  # type: ignore[arg-type]
+                journal = AccessLog(loop, file.name, kind)
                 took = float(_loops().write_lines(journal, n))
                 journal.close()
                 return took
@@ -101,7 +102,7 @@ def _log_line(kind: str) -> Callable[[int], float]:
 
 def _timers(name: str) -> Callable[[int], float]:
     def run(n: int) -> float:
-        from cutthrough.net.timers import Wheel  # type: ignore[attr-defined]
+        from cutthrough.net.timers import Wheel
 
         return float(getattr(_loops(), name)(Wheel(), n))
 
