@@ -302,7 +302,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _is_loopback(host: str) -> bool:
-    return ipaddress.ip_address(host).is_loopback
+    address = ipaddress.ip_address(host)
+    # Since Python 3.13 ::ffff:127.0.0.1 is loopback, before it is not: never, for us
+    return address.is_loopback and getattr(address, "ipv4_mapped", None) is None
 
 
 OPTIONS: dict[str, Option] = {
