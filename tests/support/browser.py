@@ -10,6 +10,7 @@ from typing import Any
 
 from websockets.sync.client import connect
 
+from tests.support.nginx import ITSELF
 from tests.support.wait import wait_until
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -32,7 +33,7 @@ class Browser:
                  "--disable-background-networking", "--disable-component-update",
                  "--remote-debugging-port=0",
                  f"--user-data-dir={directory / 'profile'}",
-                 "about:blank"],
+                 "about:blank"], env=ITSELF,
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         try:
             port = directory / "profile" / "DevToolsActivePort"
