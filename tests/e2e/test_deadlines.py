@@ -202,7 +202,7 @@ def test_an_idle_client_connection_is_closed(start_proxy, make_origin, dial):
     client = dial(proxy)
     assert client.get(make_origin().url()).status == 200
     assert client.at_eof()
-    assert [record["reason"] for record in proxy.log()] == ["ok"]
+    assert [record["reason"] for record in proxy.wait_log()] == ["ok"]
 
 
 def test_a_kept_connection_has_a_head_deadline_again(start_proxy, make_origin, dial):

@@ -79,7 +79,7 @@ def test_a_request_without_a_descriptor_to_dial_takes_an_idle_one(
     assert clients[0].get(other.url()).status == 200
     assert all(client.at_eof() for client in clients[1:])
     assert proxy.stderr().count("dial: Too many open files (1 times so far)") == 1
-    assert [r["reason"] for r in proxy.log()] == ["ok"] * 5
+    assert [r["reason"] for r in proxy.wait_log(5)] == ["ok"] * 5
 
 
 def test_accepting_goes_on_where_nothing_is_idle(
