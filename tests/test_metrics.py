@@ -1,6 +1,7 @@
 """The metrics: every name of docs/conventions.md, and no label from the wire (R38)."""
 
 import re
+import threading
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -77,9 +78,23 @@ def test_a_page_that_is_too_small_is_refused():
 # The exposition
 
 def test_every_promised_name_is_there_before_anything_happened():
-    page = Page().read()
+    made = Page()
+    made.add_listener("127.0.0.1:8888")
+    page = made.read()
     text = render(Reading([page], {1: page}, {0: 1}, 1, 0.0))
     assert promised() <= names_in(text)
+
+
+def test_a_listener_keeps_its_number_and_too_many_share_one():
+    memory = bytearray(PAGE_BYTES)
+    assert [Page(memory).add_listener(f"192.0.2.1:{port}") for port in (1, 2, 1)] == [
+        0, 1, 0]
+    page = Page(memory)
+    numbers = [page.add_listener(f"192.0.2.2:{port}") for port in range(20)]
+    assert numbers == [*range(2, 15), *[15] * 7]
+    text = render(Reading([page.read()], {}, {}, 1, 0.0)).decode()
+    assert text.count('cutthrough_connections_total{listener="192.0.2.') == 15
+    assert 'cutthrough_connections_total{listener="others"} 0.0' in text
 
 
 def test_totals_of_the_dead_stay_and_their_gauges_go():
@@ -176,7 +191,8 @@ def test_what_happened_is_counted_once(proxy):
     assert now["tunnels"] == 0
     assert now['tunnels_total{reason="ok"}'] == 4
     assert now["tunnel_duration_seconds_count"] == 4
-    assert now["connections_total"] == 5
+    listener = f'{{listener="127.0.0.1:{running.port}"}}'
+    assert now[f"connections_total{listener}"] == 5
     assert 4 <= now["connections_peak"] <= 5
     assert now['requests_total{code="200",method="GET"}'] == 3
     assert now['requests_total{code="407",method="GET"}'] == 1
@@ -190,6 +206,60 @@ def test_what_happened_is_counted_once(proxy):
     assert now['worker_up{worker="0"}'] == now['worker_up{worker="1"}'] == 1
     assert now['bytes_total{direction="up",path="copy"}'] >= 20
     assert 'process_resident_memory_bytes{worker="supervisor"}' in now
+
+
+@pytest.mark.parametrize("count, path", [(1000, "copy"), (8 << 20, "splice")])
+def test_bytes_of_a_tunnel_are_counted_while_it_runs(proxy, count, path):
+    """They were at its end: of a tunnel that ran for a day nothing was to be seen."""
+    running, operator = proxy
+    with Origin(echo) as origin, Client(running.port) as client:
+        client.tunnel(origin.authority)
+        sender = threading.Thread(target=client.send, args=(bytes(count),))
+        sender.start()
+        client.read_exact(count)
+        sender.join()
+        before = operator.metrics()
+        for way in ("up", "down"):
+            both = {path: before[f'bytes_total{{direction="{way}",path="{path}"}}']
+                    for path in ("copy", "splice")}
+            assert sum(both.values()) == count
+            assert both[path] > count / 2
+    running.wait_log(1)
+    after = operator.metrics()
+    assert after["tunnels"] == 0
+    assert {name: after[name] for name in after if name.startswith("bytes_total")} == {
+        name: before[name] for name in before if name.startswith("bytes_total")}
+
+
+def test_bytes_of_a_download_are_counted_while_it_runs(proxy):
+    running, operator = proxy
+    with Origin(half) as origin, Client(running.port) as client:
+        client.send(build_request("GET", origin.url()))
+        assert client.read_head().status == 200
+        client.read_exact(100_000)
+        wait_until(lambda: operator.metrics()[
+            'bytes_total{direction="down",path="copy"}'] > 100_000, "half of it")
+
+
+def half(conn) -> None:
+    conn.note(conn.read_head())
+    conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + bytes(100_000))
+    conn.stall()
+
+
+def test_each_listener_counts_its_own(tmp_path):
+    path = tmp_path / "admin"
+    with Proxy(tmp_path, "--admin", f"unix:{path}", "--listen", "[::1]:0") as running:
+        wait_until(path.exists, "the socket")
+        first, second = running.ports
+        operator = Operator(str(path))
+        for port, host in ((first, "127.0.0.1"), (second, "::1"), (second, "::1")):
+            with Client(port, host) as client:
+                client.send(b"\r\n\r\n:")
+                client.read_response()
+        now = operator.metrics()
+        assert now[f'connections_total{{listener="127.0.0.1:{first}"}}'] == 1
+        assert now[f'connections_total{{listener="[::1]:{second}"}}'] == 2
 
 
 def test_the_beat_tells_of_names_and_idle_connections(proxy):

@@ -56,6 +56,16 @@ class Reading:
                     found[label] = found.get(label, 0) + value
         return found
 
+    def listeners(self) -> dict[str, int]:
+        """What was accepted, by address; those where nobody called, too."""
+        found: dict[str, int] = {}
+        for page in self._pages:
+            for name, value in page.items():
+                if name.startswith("accepted:"):
+                    label = name.partition(":")[2]
+                    found[label] = found.get(label, 0) + value
+        return found
+
     def gauge(self, name: str) -> int:
         return sum(page[name] for page in self.living.values())
 
@@ -82,7 +92,8 @@ def _connections(r: Reading) -> Iterator[Metric]:
                  [((name.partition(":")[2].lower(),), r.gauge(name))
                   for name in states],
                  ["state"])
-    yield _counter("connections", "Client connections accepted.", r.total("accepted"))
+    yield _labelled("connections", "Client connections accepted.", "listener",
+                    r.listeners())
     yield _gauge("connections_peak", "The most at one time, of each worker, added up.",
                  [((), r.total("peak"))])
     yield _counter("connections_refused", "Of these, turned away at once: too many.",

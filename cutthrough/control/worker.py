@@ -21,7 +21,7 @@ from cutthrough.control.hook import Hook, find_function
 from cutthrough.control.verifier import Verifier
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
-from cutthrough.net.listener import Address
+from cutthrough.net.listener import Address, bound_address
 from cutthrough.net.poller import Poller
 from cutthrough.net.resolver import Resolver
 from cutthrough.policy.acl import Acl
@@ -35,6 +35,7 @@ from cutthrough.session.client import Context, Journal
 from cutthrough.session.counters import Page
 from cutthrough.session.door import Door, close_all, close_idle
 from cutthrough.session.upstreams import Upstreams
+from cutthrough.values import show_address
 
 log = logging.getLogger("cutthrough")
 
@@ -123,11 +124,15 @@ class Worker:
         )
         self._configure(self.generation)
         self.poller.attach(loop, self._on_fault)
-        door = Door(self.context)
-        self._acceptors = [Acceptor(self.poller, one, door) for one in self._listeners]
+        self._acceptors = [Acceptor(self.poller, one, self._make_door(one))
+                           for one in self._listeners]
         self._beat = Beat(self.page, self.resolver, self.upstreams, self._log)
         self._running = True
         self._recheck()
+
+    def _make_door(self, listener: socket.socket) -> Door:
+        where = show_address(bound_address(listener))
+        return Door(self.context, self.page.add_listener(where))
 
     def swap(self, generation: Generation) -> None:
         """Takes over what a running worker can; requests keep what they began with.

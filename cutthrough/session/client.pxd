@@ -124,6 +124,7 @@ cdef class Client(StreamOwner):
     cdef Stream origin
     cdef Block *partial                 # of a response head
     cdef Relay relay
+    cdef uint64_t told_up, told_down    # of what its pumps moved, counted so far
     cdef Scan up_scan, down_scan
     cdef bint awaits_100                # it was told to wait for one, which has not come
     cdef bint up_open                   # the request body is not yet whole
@@ -156,5 +157,8 @@ cdef class Client(StreamOwner):
     # Finds a way to the origin for the request in hand; `fresh`: not from the idle pool.
     cdef int route(self, bint fresh) except -1
     cdef int close_origin(self, bint abortive) except -1
+    # Adds what its pumps moved since the last call to the worker's counters; due after each
+    # turn, so that a long one shows as it goes, and before a pump begins anew.
+    cdef void count_moved(self) noexcept
     cdef int _record(self, int outcome) except -1
     cdef int _clear_request(self) except -1

@@ -12,7 +12,7 @@ file: `session` decides, `tunnel` and `forward` carry out.
 
 import logging
 
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
@@ -24,7 +24,7 @@ from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, clock_us, set_abortive, try_recv, try_send)
 from cutthrough.outcome cimport (
     KEEPALIVE_TIMEOUT, OK, status_of)
-from cutthrough.session.counters cimport count_reply, observe
+from cutthrough.session.counters cimport Counters, count_reply, observe
 from cutthrough.session.pace cimport NOBODY
 from cutthrough.session.state cimport (
     CLOSED, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, TUNNEL, may_follow)
@@ -323,18 +323,26 @@ cdef class Client:
         self.older = self.newer = None
         return StreamOwner.close(self)
 
+    cdef void count_moved(self) noexcept:
+        cdef Counters *counters = self.context.counters
+        cdef uint64_t up = self.relay.up.moved - self.told_up
+        cdef uint64_t down = self.relay.down.moved - self.told_down
+        counters.bytes_up += up
+        counters.bytes_down += down
+        if self.relay.up.spliced:
+            counters.spliced_up += up
+        if self.relay.down.spliced:
+            counters.spliced_down += down
+        self.told_up += up
+        self.told_down += down
+
     cdef int _record(self, int outcome) except -1:
         """One ending: counted once, logged once."""
         cdef Context context = self.context
         if self.stamps.start_us == 0:
             return 0                        # no request was begun: nothing to write down
         context.counters.outcomes[outcome] += 1
-        context.counters.bytes_up += self.relay.up.moved
-        context.counters.bytes_down += self.relay.down.moved
-        if self.relay.up.spliced:
-            context.counters.spliced_up += self.relay.up.moved
-        if self.relay.down.spliced:
-            context.counters.spliced_down += self.relay.down.moved
+        self.count_moved()
         count_reply(context.counters, self.method, self.status)
         if self.stamps.first_byte_us:
             observe(&context.counters.first_byte, self.stamps.first_byte_us)
@@ -357,6 +365,7 @@ cdef class Client:
         stop_pump(&self.relay.up)
         stop_pump(&self.relay.down)
         self.relay.up.moved = self.relay.down.moved = 0
+        self.told_up = self.told_down = 0
         self.relay.up_shut = self.relay.down_shut = False
         give_block(&self.head)
         give_block(&self.partial)

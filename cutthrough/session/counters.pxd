@@ -8,12 +8,21 @@ cdef enum:
     N_METHODS = 9               # wire's Method
     N_CODES = 501               # 100–599, and one for what is none of these
     N_BUCKETS = 17              # the bounds of counters.BUCKETS
+    # Addresses that are listened on, over the life of a page; of what comes after these
+    # the last one tells
+    N_LISTENERS = 16
+    LISTENER_BYTES = 64         # of an address in text, its port and NUL included
 
 cdef struct Histogram:
     uint64_t counts[N_BUCKETS + 1]      # the last one: above every bound
     uint64_t sum_us
 
-cdef struct Counters:           # only 64-bit words, in the order of counters.FIELDS
+# Named in the page itself: it outlives workers and their listeners.
+cdef struct Listener:
+    char name[LISTENER_BYTES]   # the address as people write it; "": free
+    uint64_t accepted
+
+cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, and listeners
     uint64_t accepted           # client connections
     uint64_t refused            # of these, turned away at once: too many
     uint64_t requests           # plain requests, and CONNECTs without a tunnel, that ended
@@ -42,6 +51,7 @@ cdef struct Counters:           # only 64-bit words, in the order of counters.FI
     Histogram tunnel
     Histogram connects[2]       # IPv4, IPv6
     Histogram first_byte
+    Listener listeners[N_LISTENERS]
 
 cdef class Page:
     cdef Counters *c
@@ -49,7 +59,8 @@ cdef class Page:
 
 # One more of so many microseconds.
 cdef void observe(Histogram *histogram, int64_t us) noexcept nogil
-cdef void count_accept(Counters *c) noexcept nogil
+# One more client connection, by the listener of this number.
+cdef void count_accept(Counters *c, int listener) noexcept nogil
 # One more connection to an origin, made within so long.
 cdef void count_dial(Counters *c, int family, int64_t us) noexcept nogil
 # One more answer with this status; 0: none was made, and nothing is counted.

@@ -3,14 +3,15 @@
 
 One writer, the worker, or the one that follows it on the same slot. Each word is written
 whole, so a reader never sees half of one. No name here comes from the wire (R38): a
-method that we do not know is OTHER, and so is a status beyond 599.
+method that we do not know is OTHER, and so is a status beyond 599. A listener's is the
+address that it is bound to.
 """
 
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.state import TABLE as STATES
 
-# Of the counters, some 5 200 words, and of mmap(2), which takes offsets in whole pages:
+# Of the counters, some 5 400 words, and of mmap(2), which takes offsets in whole pages:
 # those of arm64 may have 64 KiB
 PAGE_BYTES = 65536
 
@@ -45,7 +46,7 @@ FIELDS = (
 )
 
 assert len(BUCKETS) == N_BUCKETS and len(METHODS) == N_METHODS and len(CODES) == N_CODES
-assert len(FIELDS) * 8 == sizeof(Counters) <= PAGE_BYTES
+assert len(FIELDS) * 8 + N_LISTENERS * sizeof(Listener) == sizeof(Counters) <= PAGE_BYTES
 
 _numbers = {name: number for number, name in enumerate(FIELDS)}
 
@@ -84,12 +85,33 @@ cdef class Page:
         """Sets a gauge of the room above."""
         (<int64_t *>self.c)[<size_t>_numbers[name]] = value
 
+    def add_listener(self, str name):
+        """Gives the listener of this address its number, the one it had before if any.
+
+        Where all are taken it shares the last one, which is named "others" then."""
+        cdef bytes text = name.encode()[:LISTENER_BYTES - 1]
+        cdef Listener *listener
+        cdef int i
+        for i in range(N_LISTENERS):
+            listener = &self.c.listeners[i]
+            if listener.name == text:
+                return i
+            if i == N_LISTENERS - 1:
+                text = b"others"
+            elif listener.name[0]:
+                continue
+            # The first byte last: a reader that sees it sees the rest
+            memcpy(listener.name + 1, <const char *>text + 1, len(text) - 1)
+            listener.name[0] = text[0]
+            return i
+
 
 def read_page(memory):
-    """All counters of a page by name, those of replies where they are not zero. Changes
-    nothing: for who does not own the page."""
+    """All counters of a page by name, those of replies where they are not zero, and
+    `accepted:address` for each listener. Changes nothing: for who does not own the page."""
     cdef const unsigned char[::1] view = memory
     cdef const int64_t *words
+    cdef const Listener *listener
     cdef size_t i
     if view.shape[0] < PAGE_BYTES:
         raise ValueError("a counters page has %d bytes" % PAGE_BYTES)
@@ -98,6 +120,10 @@ def read_page(memory):
     for i in range(n_fields):
         if words[i] or not first_reply <= i < first_reply + N_METHODS * N_CODES:
             found[FIELDS[i]] = words[i]
+    for i in range(N_LISTENERS):
+        listener = &(<const Counters *>words).listeners[i]
+        if listener.name[0]:
+            found[f"accepted:{listener.name.decode("utf-8", "replace")}"] = listener.accepted
     return found
 
 
@@ -111,8 +137,9 @@ cdef void observe(Histogram *histogram, int64_t us) noexcept nogil:
     histogram.sum_us += us
 
 
-cdef void count_accept(Counters *c) noexcept nogil:
+cdef void count_accept(Counters *c, int listener) noexcept nogil:
     c.accepted += 1
+    c.listeners[listener].accepted += 1
     c.live += 1
     if c.live > c.peak:
         c.peak = c.live

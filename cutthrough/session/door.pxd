@@ -5,3 +5,4 @@ from cutthrough.session.client cimport Context
 
 cdef class Door(Sink):
     cdef Context context
+    cdef int listener               # its number among the page's

@@ -7,7 +7,7 @@ from cutthrough.net.sysio cimport CAN_WRITE, sys_close
 from cutthrough.outcome cimport OK, OVERLOADED
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.client cimport Client, Context
-from cutthrough.session.counters cimport count_accept
+from cutthrough.session.counters cimport N_LISTENERS, count_accept
 from cutthrough.session.session cimport Session
 from cutthrough.session.state cimport HEAD, IDLE, LINGER
 from cutthrough.session.usage cimport admit_connection
@@ -21,8 +21,12 @@ cdef enum:
 cdef class Door(Sink):
     """Makes a session of each accepted connection."""
 
-    def __init__(self, Context context):
+    def __init__(self, Context context, int listener):
+        """`listener`: its number in the context's page."""
+        if not 0 <= listener < N_LISTENERS:
+            raise ValueError(f"a page has no listener {listener}")
         self.context = context
+        self.listener = listener
 
     cdef int on_accept(self, int fd, const Address *client) except -1:
         cdef Context context = self.context
@@ -38,7 +42,7 @@ cdef class Door(Sink):
             sys_close(&session.sock)
             context.counters.refused += 1
             return 0
-        count_accept(context.counters)
+        count_accept(context.counters, self.listener)
         context.counters.states[HEAD] += 1
         session.older = context.newest
         if context.newest is not None:

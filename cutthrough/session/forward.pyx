@@ -110,6 +110,7 @@ cdef int pump_up(Client c) except -1:
     if c.usage.is_metered and not before_turn(c):
         return c.refuse(QUOTA_EXCEEDED)
     how = run_pump(up)
+    c.count_moved()
     if c.usage.is_metered:
         after_turn(c)
     if how == PUMP_DONE:
@@ -195,6 +196,8 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
         c.context.counters.retried += 1
         c.close_origin(False)
         stop_pump(&c.relay.up)
+        c.count_moved()
+        c.told_up = 0
         start_pump(&c.relay.up, &c.sock, NULL, 0)
         return c.route(True)
     return c.refuse(outcome)
@@ -293,6 +296,7 @@ cdef int pump_down(Client c) except -1:
     if c.usage.is_metered and not before_turn(c):
         return c.refuse(QUOTA_EXCEEDED)
     how = run_pump(down)
+    c.count_moved()
     if c.usage.is_metered:
         after_turn(c)
     if how == PUMP_DONE or (how == PUMP_EOF and c.until_close):

@@ -26,6 +26,8 @@ cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
     cdef Block *kept = relay.down.kept      # of a 101 head that was not taken whole
     cdef bint sent = True
     c.is_tunnel = True
+    c.count_moved()                         # of the request that a 101 answered
+    c.told_up = c.told_down = 0
     relay.up.may_splice = relay.down.may_splice = c.context.may_splice
     start_pump(&relay.up, &c.sock, &c.origin.sock, -1)
     start_pump(&relay.down, &c.origin.sock, &c.sock, -1)
@@ -58,6 +60,7 @@ cdef int run_tunnel(Client c) except -1:
     if c.usage.is_metered and not before_turn(c):
         return c.abort(QUOTA_EXCEEDED, True)
     how = run_relay(&c.relay, &again)
+    c.count_moved()
     if c.usage.is_metered:
         after_turn(c)
     if again:
