@@ -80,6 +80,7 @@ cdef class Client(StreamOwner):
     cdef Client older, newer            # neighbours in the context's list
     cdef Address address                # the client's
     cdef uint8_t state
+    cdef int64_t since_ms               # it is in this state
     cdef uint8_t awaited                # whom the exchange waits for; see pace.pxd
     cdef int64_t silent_ms              # the deadline without one byte
     cdef int64_t judged_ms              # the one without enough of them
@@ -150,7 +151,8 @@ cdef class Client(StreamOwner):
     # Closes so that what was sent arrives. `at_once` where nothing can be unread.
     cdef int linger(self, bint at_once) except -1
     cdef int discard_input(self) except -1
-    # Closes a connection without a request: counted, but nothing to write down.
+    # Closes a connection without a request: counted, but nothing to write down. 0: it was
+    # not, because a request waits to be read, and a close would be its reset.
     cdef int close_idle(self) except -1
     # Is a request or tunnel under way, and has it reached its greatest age?
     cdef bint is_too_old(self) noexcept

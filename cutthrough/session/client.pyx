@@ -100,8 +100,7 @@ cdef class Context:
         while client is not None:
             older = client.older
             if client.state == IDLE or (client.state == HEAD and client.input == NULL):
-                client.close_idle()
-                n += 1
+                n += client.close_idle()
             client = older
         self.counters.starved += 1
         self.counters.shed += n
@@ -151,6 +150,7 @@ cdef class Client:
         self.context.counters.states[self.state] -= 1
         self.context.counters.states[state] += 1
         self.state = <unsigned char>state
+        self.since_ms = self.poller.time_ms()
         self.awaited = NOBODY
         return self.extend()
 
@@ -284,8 +284,12 @@ cdef class Client:
         return 0
 
     cdef int close_idle(self) except -1:
+        cdef char byte
+        if linux.recv(self.sock.fd, &byte, 1, linux.MSG_PEEK) > 0:
+            return 0                        # a loop that is late has not seen it yet
         self.context.counters.outcomes[<int>KEEPALIVE_TIMEOUT] += 1
-        return self.close()
+        self.close()
+        return 1
 
     cdef int route(self, bint fresh) except -1:
         return 0

@@ -36,6 +36,7 @@ cdef class Door(Sink):
         session.sock.ready = CAN_WRITE
         session.context = context
         session.address = client[0]
+        session.since_ms = context.poller.time_ms()
         try:
             context.poller.add(session)
         except OSError:                     # no memory, or no watch left for this user
@@ -76,9 +77,8 @@ def close_idle(Context context, double grace=0.0):
     while client is not None:
         older = client.older
         if (client.state == IDLE or (client.state == HEAD and client.input == NULL)) and (
-                client.timer.deadline_ms - context.timeout_ms[client.state] <= before_ms):
-            client.close_idle()
-            count += 1
+                client.since_ms <= before_ms):
+            count += client.close_idle()
         client = older
     return count
 

@@ -84,7 +84,7 @@ cdef class Session(Client):
         if self.state == LINGER:
             return self.close()
         if self.state == IDLE or (self.state == HEAD and self.input == NULL):
-            return self.close_idle()                        # no request was begun
+            return 0 if self.close_idle() else self.extend()        # no request was begun
         if self.is_too_old():
             return self.refuse(LIFETIME)
         if self.awaited != NOBODY and self.poller.time_ms() >= self.judged_ms:

@@ -1,0 +1,66 @@
+"""Who closes an idle connection, and when: never with a request of it unread."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+import cutthrough
+from cutthrough.control.generation import Generation
+from cutthrough.session.door import close_idle
+from cutthrough.settings import from_options
+from tests.support.client import PASSWORD, USER, Client, build_request
+from tests.support.origin import Origin
+
+
+@pytest.fixture
+async def proxy():
+    options = {"access_log": "off", "user": USER, "password": PASSWORD}
+    async with cutthrough.serve(**options) as running:
+        yield running
+
+
+@pytest.fixture
+def origin():
+    with Origin() as running:
+        yield running
+
+
+def served_one(proxy, origin: Origin) -> Client:
+    client = Client(proxy.port)
+    assert client.get(origin.url()).status == 200
+    return client
+
+
+async def test_a_request_that_nobody_has_read_yet_is_answered(proxy, origin):
+    """A loop that was late closed it, and the kernel made a reset of that."""
+    context = proxy.worker.context
+    client = await asyncio.to_thread(served_one, proxy, origin)
+    with contextlib.closing(client):
+        # The loop does not run between this and the close
+        client.send(build_request("GET", origin.url()))
+        context.start_draining()
+        assert close_idle(context) == 0
+        reply = await asyncio.to_thread(client.read_response, "GET")
+        assert (reply.status, reply.get("Connection")) == (200, "close")
+        assert await asyncio.to_thread(client.at_eof)
+
+
+async def test_one_that_waits_is_closed_when_its_time_of_grace_is_over(proxy, origin):
+    context = proxy.worker.context
+    client = await asyncio.to_thread(served_one, proxy, origin)
+    with contextlib.closing(client):
+        assert close_idle(context, 60) == 0
+        assert close_idle(context) == 1
+        assert await asyncio.to_thread(client.at_eof)
+
+
+async def test_a_new_deadline_does_not_end_the_grace(proxy, origin):
+    """How long it had been idle was told from its deadline and the option's length: one
+    that a reload had made longer meanwhile counted as time gone by."""
+    worker = proxy.worker
+    client = await asyncio.to_thread(served_one, proxy, origin)
+    with contextlib.closing(client):
+        longer = from_options(worker.config, keepalive_timeout="1h")
+        worker.swap(Generation(2, longer, worker.generation.policy))
+        assert close_idle(worker.context, 60) == 0
