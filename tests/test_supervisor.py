@@ -251,6 +251,26 @@ def test_told_to_stop_it_exits_0_and_leaves_nobody(tmp_path, number):
         assert len(proxy.stderr().splitlines()) == 2, "the banner and the account"
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_stop_while_a_worker_imports_it_exits_0(tmp_path, number):
+    """It said that the worker did not answer, killed it and exited 1."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if 'cutthrough.control.process' in sys.orig_argv:\n"
+        f"    os.mkfifo({str(tmp_path / 'fifo')!r})\n"
+        f"    open({str(tmp_path / 'fifo')!r}).close()\n")       # nobody writes
+    with subprocess.Popen(
+            [sys.executable, "-m", "cutthrough", "serve", "--listen", "127.0.0.1:0",
+             "--workers", "1"], cwd=ROOT, stderr=subprocess.PIPE, text=True,
+            env=clean_environment(PYTHONPATH=str(tmp_path))) as process:
+        wait_until((tmp_path / "fifo").exists, "a worker on its way")
+        began = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(15) == 0
+        assert time.monotonic() - began < 1.5, "it has nobody to finish with"
+        assert process.stderr.read() == ""
+
+
 @pytest.fixture
 def origin():
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -17,6 +17,11 @@ from cutthrough.control.channel import Channel, Message
 from cutthrough.control.process import SIGNALS
 from cutthrough.settings import variable_name
 
+# A worker that lived this long died of something else than its start.
+YOUNG_S = 10.0
+# Between starts of a slot whose workers die young: 0, 0.1, 0.2, 0.4 … seconds.
+BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
+
 
 class Child:
     """One worker process, from its spawn until it is reaped.
@@ -93,6 +98,13 @@ class Slot:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = timer
+
+    def count_death(self, lived_s: float) -> float:
+        """Returns how many seconds from now the next one is to start."""
+        self.died_young = self.died_young + 1 if lived_s < YOUNG_S else 0
+        if self.died_young < 2:
+            return 0.0
+        return min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** (self.died_young - 2))
 
 
 def worker_environment() -> dict[str, str]:

@@ -34,7 +34,7 @@ from cutthrough.control.channel import (
     Swapped,
     WasCut,
 )
-from cutthrough.control.children import Child, Slot, cause
+from cutthrough.control.children import BACKOFF_MAX_S, Child, Slot, cause
 from cutthrough.control.doors import Doors
 from cutthrough.control.generation import (
     Generation,
@@ -65,10 +65,6 @@ from cutthrough.control.upgrade import Predecessor, Successor
 from cutthrough.net.listener import bound_address
 from cutthrough.policy.source import Policy, PolicyError
 
-# A worker that lived this long died of something else than its start.
-YOUNG_S = 10.0
-# Between starts of a slot whose workers die young: 0, 0.1, 0.2, 0.4 … seconds.
-BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
 # A worker imports and binds nothing slow: 0.2 s here; this is for a machine in swap.
 START_S = 30.0
 # After the drain deadline, or after stop: then it hangs, and is killed.
@@ -260,7 +256,7 @@ class Supervisor:
         elif child is slot.current:
             slot.current = None
         if self.state in (State.DRAINING, State.STOPPING):
-            if returncode:
+            if returncode and (child.ready or returncode != -signal.SIGKILL):
                 say(f"worker {slot.index} (pid {child.pid}) ended by "
                     f"{cause(returncode)}")
                 self.status = self.status or 1
@@ -279,11 +275,7 @@ class Supervisor:
             self.respawn(slot, child, returncode)
 
     def respawn(self, slot: Slot, child: Child, returncode: int) -> None:
-        young = time.monotonic() - child.started_at < YOUNG_S
-        slot.died_young = slot.died_young + 1 if young else 0
-        delay = 0.0
-        if slot.died_young > 1:
-            delay = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** (slot.died_young - 2))
+        delay = slot.count_death(time.monotonic() - child.started_at)
         say(f"worker {slot.index} (pid {child.pid}) died by {cause(returncode)}; "
             f"the next one starts {f'in {delay:g} s' if delay else 'now'}")
         self.replace(slot, delay)
@@ -295,10 +287,9 @@ class Supervisor:
         if delay:
             slot.set_timer(loop.call_later(delay, self.replace, slot))
             return
-        if slot.next is not None:            # of an older generation, or with its doors
-            slot.next.retired = True
-            self.end(slot.next, Stop(), GRACE_S)
-            slot.next = None
+        late, slot.next = slot.next, None    # of an older generation, or with its doors
+        if late is not None:                 # it may serve, its Ready on the way
+            self.retire(late)
         try:
             child = self.spawn(slot)
         except OSError as error:             # no memory, no process: as likely passing
@@ -311,7 +302,8 @@ class Supervisor:
             slot.next = child
 
     def kill(self, child: Child) -> None:
-        say(f"worker {child.slot.index} (pid {child.pid}) does not answer: killed")
+        if child.ready or self.state not in (State.DRAINING, State.STOPPING):
+            say(f"worker {child.slot.index} (pid {child.pid}) does not answer: killed")
         child.kill()
 
     # Reload
@@ -433,6 +425,8 @@ class Supervisor:
     def end(self, child: Child, message: Message, seconds: float) -> None:
         """Tells a worker to end, and kills it where it is still there after that."""
         child.tell(message)
+        if not child.ready and isinstance(message, Stop):
+            seconds = 0.0                    # it is not there yet, and nobody waits
         loop = asyncio.get_running_loop()
         child.set_timer(loop.call_later(seconds, self.kill, child))
 
