@@ -24,6 +24,7 @@ from cutthrough.session.counters import BUCKETS
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Page = Mapping[str, int]
+NO_RELOADS = {"ok": 0, "refused": 0}
 
 
 class Reading:
@@ -32,15 +33,19 @@ class Reading:
     `pages`: every counters page, living or not, for totals; `living`: those of worker
     processes that run, for gauges, by process id; `workers`: who stands on each slot, 0
     where there is nobody. A worker that is being replaced lives, and stands on none.
+    `reloads`: how many were asked for, by result; `reloaded`: was the last one done.
     """
 
     def __init__(self, pages: Sequence[Page], living: Mapping[int, Page],
-                 workers: Mapping[int, int], generation: int,
-                 reloaded_at: float) -> None:
+                 workers: Mapping[int, int], generation: int, reloaded_at: float,
+                 reloads: Mapping[str, int] = NO_RELOADS,
+                 reloaded: bool = True) -> None:
         self.living = living
         self.workers = workers
         self.generation = generation
         self.reloaded_at = reloaded_at
+        self.reloads = reloads
+        self.reloaded = reloaded
         self._pages = pages
 
     def total(self, name: str) -> int:
@@ -176,6 +181,10 @@ def _services(r: Reading) -> Iterator[Metric]:
     yield _counter("log_dropped", "Lines that the access log could not take.",
                    r.total("log_dropped"))
     yield _gauge("config_generation", "The generation in force.", [((), r.generation)])
+    yield _labelled("reloads", "Reloads that were asked for.", "result", r.reloads)
+    yield _gauge("config_last_reload_successful",
+                 "Whether the one asked for last was done; 1 where none was.",
+                 [((), r.reloaded)])
     yield _gauge("config_last_reload_success_timestamp_seconds",
                  "When it came into force.", [((), r.reloaded_at)])
     yield _gauge("loop_lag_seconds", "How late the event loop was, of its last second.",

@@ -53,6 +53,8 @@ class Office:
         self._where = "off"                  # as the configuration spells it
         self._pending: Admin | None = None
         self._committed_at = 0.0
+        self._reloads = {"ok": 0, "refused": 0}         # asked for, by result
+        self._reloaded = True                # the last one that was asked for
         self._served = False
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -147,6 +149,12 @@ class Office:
 
     # What the supervisor passes on
 
+    def on_reload(self, done: bool) -> bool:
+        """A reload was asked for, and done or refused; returns which."""
+        self._reloads["ok" if done else "refused"] += 1
+        self._reloaded = done
+        return done
+
     def on_message(self, child: Child, message: Message) -> None:
         self._inquiry.on_message(child, message)
 
@@ -178,7 +186,8 @@ class Office:
              if child.ready},
             {slot.index: slot.current.pid if slot.current is not None else 0
              for slot in self._program.slots},
-            self._program.generation.number, self._committed_at)
+            self._program.generation.number, self._committed_at,
+            self._reloads, self._reloaded)
 
     def _read_pages(self) -> list[Mapping[str, int]]:
         from cutthrough.session.counters import PAGE_BYTES, read_page

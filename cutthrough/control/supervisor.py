@@ -310,13 +310,14 @@ class Supervisor:
 
     def reload(self) -> bool:
         """Takes over what the files say now; on any error all stays as it is."""
+        done = False
         if self.state is not State.SERVING or self.successor is not None:
             say("reload refused: not while starting, upgrading or ending")
-            return False
-        notify_reloading()
-        done = self.take_generation()
-        notify("READY=1", f"STATUS={self.status_line()}")
-        return done
+        else:
+            notify_reloading()
+            done = self.take_generation()
+            notify("READY=1", f"STATUS={self.status_line()}")
+        return self.office.on_reload(done)
 
     def take_generation(self) -> bool:
         number = self.generation.number + 1

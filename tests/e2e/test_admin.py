@@ -203,10 +203,18 @@ def test_a_reload_and_what_refuses_it(start):
                        'head_timeout = "3s"\n')
     assert operator.ask("POST", "/reload", **AUTHORIZED)[0] == 200
     assert "generation 2: head_timeout 10s -> 3s" in proxy.stderr()
-    assert operator.metrics()["config_generation"] == 2
+    now = operator.metrics()
+    assert now["config_generation"] == 2
+    assert (now['reloads_total{result="ok"}'], now['reloads_total{result="refused"}'],
+            now["config_last_reload_successful"]) == (1, 0, 1)
     proxy._config.write_text("head_timeut = 1\n")
     status, _text = operator.ask("POST", "/reload", **AUTHORIZED)
-    assert (status, operator.metrics()["config_generation"]) == (409, 2)
+    then = operator.metrics()
+    assert (status, then["config_generation"]) == (409, 2)
+    assert (then['reloads_total{result="ok"}'], then['reloads_total{result="refused"}'],
+            then["config_last_reload_successful"]) == (1, 1, 0)
+    stamp = "config_last_reload_success_timestamp_seconds"
+    assert then[stamp] == now[stamp]
 
 
 def test_a_drain_ends_the_program(start):
