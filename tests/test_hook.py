@@ -7,6 +7,7 @@ import pytest
 
 from cutthrough import Decision, Request
 from cutthrough.control.hook import MOST_QUESTIONS, Hook, find_function
+from cutthrough.control.load import load_code
 from cutthrough.policy.source import PolicyError
 
 KEY = b"example.com\x01\xbb"
@@ -106,3 +107,48 @@ def test_a_module_that_fails_on_import_is_told_by_its_reason(tmp_path, monkeypat
     with pytest.raises(PolicyError, match="no database"):
         find_function("broken_hook:decide")
     assert "broken_hook" not in sys.modules
+
+
+def test_code_is_run_anew_where_it_has_changed_and_only_there(tmp_path, monkeypatch):
+    file = tmp_path / "changing_hook.py"
+    file.write_text("async def decide(request): return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    name = "changing_hook:decide"
+    code = load_code(name)
+    first = find_function(name, code)
+    assert find_function(name, load_code(name)) is first
+    # Of the same length and within the second: its compiled form would count as fresh
+    file.write_text("async def decide(request): return 2\n")
+    assert find_function(name, code) is first, "as its generation has it"
+    second = find_function(name, load_code(name))
+    assert second is not first and asyncio.run(second(QUESTION)) == 2
+    file.write_text("async def decide(request): return\n1 / 0\n")
+    with pytest.raises(PolicyError, match="division"):
+        find_function(name, load_code(name))
+    assert sys.modules["changing_hook"].decide is second
+
+
+def test_a_module_of_a_package_is_run_in_it(tmp_path, monkeypatch):
+    (tmp_path / "hook_package").mkdir()
+    (tmp_path / "hook_package/__init__.py").write_text("answer = 3\n")
+    (tmp_path / "hook_package/hook.py").write_text(
+        "from . import answer\nasync def decide(request): return answer\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    name = "hook_package.hook:decide"
+    assert asyncio.run(find_function(name, load_code(name))(QUESTION)) == 3
+    assert sys.modules["hook_package"].hook.decide.__module__ == "hook_package.hook"
+
+
+def test_a_module_that_somebody_else_has_imported_is_theirs(tmp_path, monkeypatch):
+    (tmp_path / "shared_hook.py").write_text("async def decide(request): return 4\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import shared_hook
+
+    name = "shared_hook:decide"
+    assert find_function(name, load_code(name)) is shared_hook.decide
+
+
+@pytest.mark.parametrize("name", ["no_such_module_here:f", "no.such:f", "os:getcwd",
+                                  "itertools:count", "", ":f"])
+def test_what_has_no_source_has_no_code(name):
+    assert load_code(name) is None

@@ -81,8 +81,16 @@ def changed_options(old: Config, new: Config) -> list[str]:
     return [name for name in OPTIONS if getattr(old, name) != getattr(new, name)]
 
 
-def needs_new_workers(old: Config, new: Config) -> bool:
-    return not SWAPPED.issuperset(changed_options(old, new))
+def needs_new_workers(old: Generation, new: Generation) -> bool:
+    return not SWAPPED.issuperset(changed_options(old.config, new.config)) or (
+        has_new_code(old, new))
+
+
+def has_new_code(old: Generation, new: Generation) -> bool:
+    """Does the hook say something else? A new process runs it, and what it imports,
+    without anything of the old one."""
+    return (old.config.policy_hook == new.config.policy_hook
+            and old.policy.hook != new.policy.hook)
 
 
 def show_changes(old: Generation, new: Generation) -> str:
@@ -104,4 +112,6 @@ def show_changes(old: Generation, new: Generation) -> str:
     if (old.policy.limits, old.policy.user_limits, old.policy.group_limits) != (
             new.policy.limits, new.policy.user_limits, new.policy.group_limits):
         said.append("limits")
+    if has_new_code(old, new):
+        said.append("the hook's code")
     return ", ".join(said) or "nothing differs"

@@ -11,19 +11,25 @@ fails closed.
 
 import asyncio
 import importlib
+import importlib.util
 import inspect
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Container
+from types import ModuleType
 
 import msgspec
 
-from cutthrough.policy.source import PolicyError
+from cutthrough.policy.source import Code, PolicyError
 from cutthrough.policy.verdicts import Decision, Verdicts
 
 log = logging.getLogger("cutthrough")
 
 # Questions under way: a hook that hangs must not gather tasks without end (R31).
 MOST_QUESTIONS = 1024
+
+# What the modules said that were run here, by name
+_run: dict[str, Code] = {}
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,18 +48,50 @@ Function = Callable[[Request], Awaitable[Decision]]
 Callback = Callable[[Decision | None], None]
 
 
-def find_function(name: str) -> Function:
-    """Imports `module:function`. Raises PolicyError."""
+def find_function(name: str, code: Code | None = None) -> Function:
+    """Imports `module:function`, as its code was when the generation was read; None:
+    as it is now. Raises PolicyError."""
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
         raise PolicyError("", "policy_hook", f"{name!r} is not module:function")
     try:
-        found: Function = getattr(importlib.import_module(module), attribute)
+        found: Function = getattr(import_code(module, code), attribute)
     except Exception as error:          # whatever the operator's module raises
         raise PolicyError("", "policy_hook", f"{name}: {error}") from error
     if not inspect.iscoroutinefunction(found):
         raise PolicyError("", "policy_hook", f"{name} is not an async function")
     return found
+
+
+def import_code(name: str, code: Code | None) -> ModuleType:
+    """Returns the module, run anew where its code has changed since it was.
+
+    One that somebody else has imported is theirs, and returned as it is. Raises
+    whatever the module raises; the one that was there before stays then.
+    """
+    before = sys.modules.get(name)
+    if code is None or (before is not None and _run.get(name) in (None, code)):
+        return importlib.import_module(name)
+    package, _, leaf = name.rpartition(".")
+    if package:
+        importlib.import_module(package)
+    spec = importlib.util.spec_from_file_location(name, code.path)
+    assert spec is not None                 # its name ends in .py: see load_code
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        # Not by the loader: it would read the file, which may say something else by
+        # now, or its compiled form, fresh while second and length are the same
+        exec(compile(code.text, code.path, "exec", dont_inherit=True), module.__dict__)
+    except BaseException:
+        del sys.modules[name]
+        if before is not None:
+            sys.modules[name] = before
+        raise
+    _run[name] = code
+    if package:
+        setattr(sys.modules[package], leaf, module)
+    return module
 
 
 class Hook:

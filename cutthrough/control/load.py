@@ -4,10 +4,13 @@ The only place where policy meets the file system. Nothing of a file that cannot
 is used: the first thing wrong with it is raised, with file, line and reason.
 """
 
+import importlib.util
 import os
 
+import msgspec
+
 from cutthrough.config import Config
-from cutthrough.policy.source import Policy, PolicyError, User
+from cutthrough.policy.source import Code, Policy, PolicyError, User
 
 # A hundred bytes a user: more than anybody lists so, and no /dev/zero
 MOST_BYTES = 16 << 20
@@ -30,6 +33,8 @@ def load_policy(config: Config) -> Policy:
     if not policy.users and not config.user:
         raise PolicyError(policy.source or config.users_file, "", "lists nobody, and "
                           "no other user is configured")
+    if config.policy_hook:
+        policy = msgspec.structs.replace(policy, hook=load_code(config.policy_hook))
     return policy
 
 
@@ -58,8 +63,31 @@ def load_users(config: Config) -> dict[str, User]:
     return read_htpasswd(read_text(config.users_file), config.users_file)
 
 
+def load_code(name: str) -> Code | None:
+    """Reads the file of `module:function`; None where there is none, or no source.
+
+    Nothing of it is run. What is wrong with the name, `find_function` tells. Raises
+    PolicyError where the file cannot be read.
+    """
+    try:
+        spec = importlib.util.find_spec(name.partition(":")[0])
+    except Exception:                       # of a package above it, which is imported
+        return None
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    return Code(spec.origin, read_bytes(spec.origin))
+
+
 def read_text(path: str) -> str:
     """Returns a file's text. Raises PolicyError."""
+    try:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError:              # its text would quote the line (R37)
+        raise PolicyError(path, "", "is not UTF-8") from None
+
+
+def read_bytes(path: str) -> bytes:
+    """Returns what a file holds. Raises PolicyError."""
     try:
         with open(path, "rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -67,7 +95,4 @@ def read_text(path: str) -> str:
         raise PolicyError(path, "", error.strerror or str(error)) from None
     if len(data) > MOST_BYTES:
         raise PolicyError(path, "", f"is longer than {MOST_BYTES} bytes")
-    try:
-        return data.decode()
-    except UnicodeDecodeError:              # its text would quote the line (R37)
-        raise PolicyError(path, "", "is not UTF-8") from None
+    return data

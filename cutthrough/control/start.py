@@ -41,7 +41,7 @@ def validate(generation: Generation) -> None:
     if generation.config.policy_hook:
         from cutthrough.control.hook import find_function
 
-        find_function(generation.config.policy_hook)
+        find_function(generation.config.policy_hook, generation.policy.hook)
 
 
 def describe(error: Exception) -> str:

@@ -286,8 +286,8 @@ def make_snapshot(generation: Generation, bound: Sequence[Address]) -> Snapshot:
     inline = {config.user.encode(): config.password.encode()} if config.user else {}
     hook = None
     if config.policy_hook:
-        hook = Hook(find_function(config.policy_hook), config.policy_hook_timeout,
-                    generation.policy.limits)
+        function = find_function(config.policy_hook, generation.policy.hook)
+        hook = Hook(function, config.policy_hook_timeout, generation.policy.limits)
     return Snapshot(
         Authenticator(inline, generation.policy.users, config.auth_cache_ttl),
         address_floor=config.floor,

@@ -70,6 +70,13 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""                    # file and line, for people: policy.toml:12
 
 
+class Code(msgspec.Struct, frozen=True):
+    """A hook's module, as its file said when the generation was read."""
+
+    path: str
+    text: bytes
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a generation's files said."""
 
@@ -82,3 +89,4 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     user_limits: dict[str, str] = {}    # user -> name of limits
     group_limits: dict[str, str] = {}
     source: str = ""                    # the file, "" for none: the built-in policy
+    hook: Code | None = None            # None: there is none, or not as source

@@ -235,6 +235,44 @@ def test_a_hook_that_hangs_is_waited_for_as_long_as_configured(
     assert dial(proxy).get(make_origin().url()).status == 503
 
 
+ANSWERS = """
+    import cutthrough
+
+    async def decide(request):
+        return cutthrough.Decision({}, ttl=60)
+"""
+
+
+def test_a_hook_whose_file_has_changed_decides_after_a_reload(start, make_origin, dial):
+    """The module had been imported, and stayed as it was until the program's end."""
+    proxy, origin = start(LOCAL, hook=ANSWERS.format(True)), make_origin()
+    running = dial(proxy)
+    assert running.get(origin.url()).status == 200
+    file, before = proxy.log_path.parent / "decisions.py", proxy.worker.pid
+    assert proxy.hup() == "generation 2: nothing differs"
+    assert proxy.worker.pid == before
+    file.write_text(textwrap.dedent(ANSWERS.format(False)))
+    assert dial(proxy).get(origin.url()).status == 200, "not before a reload"
+    assert proxy.hup() == "generation 3: the hook's code"
+    wait_until(lambda: [worker.pid for worker in proxy.workers()] != [before],
+               "a new worker")
+    wait_until(lambda: dial(proxy).get(origin.url()).status == 403, "it decides")
+    assert running.get(origin.url()).status == 403, "also in the one that drains"
+
+
+def test_a_hook_whose_file_cannot_be_used_refuses_the_reload(start, make_origin, dial):
+    proxy, origin = start(LOCAL, hook=ANSWERS.format(True)), make_origin()
+    file, before = proxy.log_path.parent / "decisions.py", proxy.worker.pid
+    file.write_text("def decide(:\n")
+    assert "reload refused, generation 1 stays: policy_hook: decisions:decide: " in (
+        "cutthrough: " + proxy.hup())
+    assert proxy.worker.pid == before
+    proxy.worker.kill()
+    wait_until(lambda: [worker.pid for worker in proxy.workers()] not in ([], [before]),
+               "a successor")
+    assert dial(proxy).get(origin.url()).status == 200, "of its generation"
+
+
 def test_a_client_that_leaves_while_the_hook_decides_is_let_go(
         start, make_origin, dial):
     proxy = start(LOCAL, hook="""
