@@ -47,6 +47,9 @@ bench: .venv/ready.test build/built.native ## wrk and siege through the proxy, a
 slowloris: .venv/ready.test build/built.native ## wrk beside 10 000 slow clients: its p99, memory, who is ended
 	$(PY) -m bench slowloris $(ARGS)
 
+storm: .venv/ready.test build/built.native ## reloads, kills and upgrades under wrk: every failed request is explained
+	$(PY) -m bench storm $(ARGS)
+
 browser: build/built.native ## the live page in Chromium, which is installed if need be (290 MB)
 	command -v chromium >/dev/null || scripts/bootstrap.sh browser
 	$(PY) -m pytest -q tests/e2e/test_live_page.py $(PYTEST_ARGS)
@@ -97,4 +100,4 @@ build/built.%: .venv/ready.run $(SOURCES)
 	rm -f build/built.* && touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint types arm64 bench bench-guard slowloris browser image-check unit-check debug trace asan fuzz coverage annotate wheel clean
+.PHONY: help serve build test quick lint types arm64 bench bench-guard slowloris storm browser image-check unit-check debug trace asan fuzz coverage annotate wheel clean

@@ -7,7 +7,17 @@ import shlex
 import sys
 from pathlib import Path
 
-from bench import compare, install, micro, plan, report, scrape, short, slowloris
+from bench import (
+    compare,
+    install,
+    micro,
+    plan,
+    report,
+    scrape,
+    short,
+    slowloris,
+    storm,
+)
 from bench.children import BenchError, Namespaces
 from bench.proxies import PROXIES
 from bench.run import RESULTS, Part, run_all
@@ -74,6 +84,11 @@ def _scrape(options: argparse.Namespace) -> int:
     if most_files() < options.conns + 2000:
         raise BenchError(f"needs {options.conns + 2000} descriptors")
     return scrape.run_scrape(options.conns, options.seconds)
+
+
+def _storm(options: argparse.Namespace) -> int:
+    most_files()
+    return storm.run_storm(options.seconds, options.conns, options.kill_every)
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -147,6 +162,12 @@ def main() -> int:
     seen.set_defaults(act=_scrape)
     seen.add_argument("--conns", type=int, default=10_000, help="at rest [10000]")
     seen.add_argument("--seconds", type=int, default=4, help="of each turn [4]")
+
+    blown = verbs.add_parser("storm", help="reloads, kills and upgrades: who notices?")
+    blown.set_defaults(act=_storm)
+    blown.add_argument("--conns", type=int, default=100, help="of wrk, 0: none [100]")
+    blown.add_argument("--seconds", type=float, default=60, help="[60]")
+    blown.add_argument("--kill-every", type=float, default=5, help="seconds [5]")
 
     table = verbs.add_parser("short", help="the table at the end of bench.sh")
     table.set_defaults(act=_short)

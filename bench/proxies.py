@@ -62,6 +62,27 @@ def start_cutthrough(*flags: str) -> Callable[[Target], Running]:
     return start
 
 
+def start_configured(workers: int, *lines: str) -> Callable[[Target], Running]:
+    """Start it with DIR/proxy.toml as its only source, made of these lines and what it
+    needs; it may be written anew, for a reload."""
+
+    def start(target: Target) -> Running:
+        running = Running([], target)
+        config = running.make_directory() / "proxy.toml"
+        usual = (
+            f'listen = ["{target.site.proxy_ip}:0"]', f"workers = {workers}",
+            f'user = "{USER}"', f'password = "{PASSWORD}"', 'access_log = "off"',
+        )  # fmt: skip
+        config.write_text("".join(f"{line}\n" for line in (*usual, *lines)))
+        running.command = [sys.executable, "-m", "cutthrough", "serve"]
+        running.command += ["-c", str(config)]
+        running.start(cwd=TREE)
+        running.port = int(running.await_line(r"listening on [^ ,]*:(\d+)"))
+        return running
+
+    return start
+
+
 def _compiler() -> str:
     lacks = [tool for tool in ("cc", "make") if shutil.which(tool) is None]
     return f"{' and '.join(lacks)} not installed" if lacks else ""

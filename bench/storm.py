@@ -1,0 +1,329 @@
+"""In the storm: does anybody notice what an operator does, all of it at once?
+
+wrk asks with a hundred connections, and beside it callers that name each failed
+request (callers.py), while the proxy is told to reload once a second, by turns
+something that running workers take over and something that takes new workers, while a
+worker is killed every five seconds, and while two programs follow the first. Nothing
+may fail but the requests on a killed worker's connections.
+
+Which these were is known: the worker is stopped first (SIGSTOP), the kernel's tables
+say which connections are its own, and then it is killed. A failed request of the
+callers must have been on one of them, and each of them accounts for one. wrk does not
+say which of its requests failed; there may be as many as it had connections there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from bench.callers import Callers, Failure, Tally
+from bench.children import HERE, BenchError, end, spawn
+from bench.clients import CREDENTIALS, PATIENCE
+from bench.measure import format_row
+from bench.origin import Origin
+from bench.proxies import start_configured
+from bench.running import Running, Target
+
+WORKERS = 2
+RELOAD_EVERY = 1.0
+#: How many callers of each kind: see callers.py.
+CALLERS = {"steady": 12, "fresh": 6, "thinking": 12, "tunnels": 4}
+PATH = "/index.html"
+#: A connection that its worker's death has ended is found so by its client within.
+TOLD_WITHIN = 2.0
+#: Endings that clients bring about: wrk hangs up when its time is over.
+CLIENTS_OWN = {"client_closed", "client_reset", "ok", "keepalive_timeout"}
+SERVES = re.compile(r"pid (\d+) serves; we drain")
+ACCOUNT = re.compile(r"cutthrough: served .*; failures: (.*)")
+#: Lines of the error log that nobody should have to read.
+WRONG = re.compile(
+    r".*(?:Traceback|does not answer|cannot take|cannot be started|fault of ours"
+    r"|upgrade failed|stays: |ended by status).*"
+)
+STILL = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+WRK = re.compile(r"connect:(\d+),read:(\d+),write:(\d+),timeout:(\d+),status:(\d+)")
+
+
+@dataclass
+class Kill:
+    """A worker that was killed, and the ports of the clients that it had then."""
+
+    at: float
+    ports: set[int]
+    wrk_ports: set[int]
+
+
+@dataclass
+class Storm:
+    """What was done to the proxy."""
+
+    kills: list[Kill] = field(default_factory=list)
+    upgrades: int = 0
+
+
+def explain(failures: Iterable[Failure], kills: Iterable[Kill]) -> list[Failure]:
+    """Return those that no kill explains. A killed connection explains one failure."""
+    left = [(kill.at, set(kill.ports)) for kill in kills]
+    unexplained = []
+    for failure in sorted(failures, key=lambda failure: failure.at):
+        for at, ports in left:
+            if failure.port in ports and 0 <= failure.at - at <= TOLD_WITHIN:
+                ports.remove(failure.port)
+                break
+        else:
+            unexplained.append(failure)
+    return unexplained
+
+
+def explain_wrk(said: str, kills: Iterable[Kill]) -> tuple[int, int, int]:
+    """Return how many requests wrk made, how many failed, and how many of these no
+    kill explains: all of those that did not end with their connection, too."""
+    found = re.search(r"requests=(\d+) errors=(\d+) first_error=(\S+)", said)
+    if found is None:
+        raise BenchError(f"wrk: {said.strip()}")
+    requests, failed = int(found[1]), int(found[2])
+    counts = WRK.search(found[3])
+    cut = int(counts[2]) + int(counts[3]) if counts else 0
+    explained = min(cut, sum(len(kill.wrk_ports) for kill in kills))
+    return requests, failed, failed - explained
+
+
+def sockets_of(pid: int) -> set[str]:
+    """Return the inodes of the sockets that a process has open."""
+    found = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            kind, _, inode = os.readlink(f"/proc/{pid}/fd/{fd}").partition(":[")
+            if kind == "socket":
+                found.add(inode.rstrip("]"))
+    return found
+
+
+def connections(port: int) -> Iterator[tuple[int, bool, str]]:
+    """Yield the client's port of each connection to `port`, once for each of its ends:
+    whether it is the proxy's, and the socket's inode."""
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        here, there = (int(word.rpartition(":")[2], 16) for word in words[1:3])
+        if there and port in (here, there):
+            yield (there, True, words[9]) if here == port else (here, False, words[9])
+
+
+class Program:
+    """The program that serves now: the first, or one that took its place."""
+
+    def __init__(self, running: Running, config: Path) -> None:
+        assert running.process is not None
+        self._running, self._config = running, config
+        self.process = psutil.Process(running.process.pid)
+        self.generation = 1
+        self.coming = False  # a successor that does not serve yet
+
+    def said(self) -> str:
+        return (self._config.parent / "said").read_text(errors="replace")
+
+    def look(self) -> None:
+        """Has another one taken over?"""
+        found = SERVES.findall(self.said())
+        if found and int(found[-1]) != self.process.pid:
+            self.process = psutil.Process(int(found[-1]))
+            self.coming = False
+
+    def reload(self) -> None:
+        self.generation += 1
+        write_config(self._config, self.generation)
+        self.process.send_signal(signal.SIGHUP)
+
+    def upgrade(self) -> None:
+        self.coming = True
+        self.process.send_signal(signal.SIGUSR2)
+
+    def workers(self) -> list[psutil.Process]:
+        return [child for child in self.process.children()
+                if "cutthrough.control.process" in child.cmdline()]
+
+    def kill_worker(self, wrk: int) -> Kill | None:
+        """Kill one of them; None where none serves anybody."""
+        found = self.workers()
+        random.shuffle(found)
+        for worker in found:
+            with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):
+                worker.suspend()
+                while worker.status() not in STILL:
+                    time.sleep(0.0005)  # the signal is on its way
+                inodes = sockets_of(worker.pid)
+                wrks = sockets_of(wrk) if wrk else set()
+                rows = list(connections(self._running.port))
+                ports = {port for port, ours, inode in rows if ours and inode in inodes}
+                if not ports:
+                    worker.resume()
+                    continue
+                worker.kill()
+                theirs = {port for port, ours, inode in rows
+                          if not ours and inode in wrks}
+                return Kill(time.monotonic(), ports, ports & theirs)
+        return None
+
+    def close(self) -> None:
+        """End the one that serves; the first is its starter's to end."""
+        self.look()
+        tree = [self.process]
+        with contextlib.suppress(psutil.NoSuchProcess):
+            tree += self.process.children(recursive=True)
+            self.process.terminate()
+        _, left = psutil.wait_procs(tree, timeout=20)
+        for one in left:
+            one.kill()
+
+
+def write_config(path: Path, generation: int) -> None:
+    """Change what a running worker takes over, or what takes new ones, by turns."""
+    text = path.read_text()
+    name, value = "keepalive_timeout", f'"{60 + generation % 30}s"'
+    if generation % 2:
+        name, value = "dns_cache_entries", f"{1000 + generation}"
+    text = re.sub(rf"^{name} = .*", f"{name} = {value}", text, flags=re.M)
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
+async def blow(program: Program, seconds: float, kill_every: float, wrk: int) -> Storm:
+    """Do to it what an operator and bad luck can do, for so long."""
+    storm = Storm()
+    began = time.monotonic()
+    due = sorted(
+        [(RELOAD_EVERY * n, "reload") for n in range(1, int(seconds / RELOAD_EVERY))]
+        + [(kill_every * n, "kill") for n in range(1, int(seconds / kill_every) + 1)]
+        + [(seconds / 3, "upgrade"), (2 * seconds / 3, "upgrade")]
+    )  # fmt: skip
+    for at, act in due:
+        await asyncio.sleep(max(0.0, began + at - time.monotonic()))
+        program.look()
+        if act == "reload":
+            program.reload()
+        elif act == "kill":
+            kill = program.kill_worker(wrk)
+            if kill is not None:
+                storm.kills.append(kill)
+        elif not program.coming:
+            program.upgrade()
+            storm.upgrades += 1
+    await asyncio.sleep(max(0.0, began + seconds - time.monotonic()))
+    return storm
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError), closing(writer):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+
+
+def wrk_command(
+    conns: int, seconds: float, proxy: Running, origin: Origin
+) -> list[str]:
+    # Its own 2 s are less than a worker's second death in a row holds its slot up
+    command = ["wrk", "-t1", f"-c{conns}", f"-d{seconds:.0f}s", "--timeout", "10s"]
+    command += ["-s", str(HERE / "absolute.lua"), f"http://{proxy.ip}:{proxy.port}"]
+    return [*command, "--", f"{origin.authority}{PATH}", CREDENTIALS]
+
+
+async def sail(program: Program, proxy: Running, origin: Origin, conns: int,
+               seconds: float, kill_every: float) -> tuple[Storm, Tally, str]:
+    """Load and storm together. Return what was done, what the callers and wrk saw."""
+    body = (origin.directory / "files" / PATH.strip("/")).read_bytes()
+    server = await asyncio.start_server(echo, "127.0.0.1", 0)
+    callers = Callers(
+        (proxy.ip, proxy.port), CREDENTIALS, origin.authority, PATH, body,
+        "{}:{}".format(*server.sockets[0].getsockname()),
+    )  # fmt: skip
+    callers.start(**CALLERS)
+    with tempfile.TemporaryFile("w+") as out:
+        wrk = None
+        if conns:
+            command = wrk_command(conns, seconds, proxy, origin)
+            wrk = spawn(command, stdout=out, stderr=out)
+        try:
+            storm = await blow(program, seconds, kill_every, wrk.pid if wrk else 0)
+            await callers.stop()
+            if wrk is not None:
+                await asyncio.to_thread(wrk.wait, PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise BenchError("wrk did not end") from None
+        finally:
+            if wrk is not None:
+                end(wrk)
+        server.close()
+        out.seek(0)
+        return storm, callers.tally, out.read()
+
+
+def failures_of_proxy(said: str) -> dict[str, int]:
+    """Return what every program counted at its end that no client brought about."""
+    found: dict[str, int] = {}
+    for account in ACCOUNT.findall(said):
+        for label, count in re.findall(r"(\w+) (\d+)", account):
+            if label not in CLIENTS_OWN:
+                found[label] = found.get(label, 0) + int(count)
+    return found
+
+
+def run_storm(seconds: float, conns: int, kill_every: float) -> int:
+    """Print one line, and what is wrong; return 0 when nothing is."""
+    with Origin() as origin:
+        options = ('keepalive_timeout = "60s"', "dns_cache_entries = 1000")
+        proxy = start_configured(WORKERS, *options)(
+            Target(origin.site, origin.authority))
+        with closing(proxy):
+            assert proxy.directory is not None
+            program = Program(proxy, proxy.directory / "proxy.toml")
+            with closing(program):
+                storm, tally, out = asyncio.run(
+                    sail(program, proxy, origin, conns, seconds, kill_every))
+            said = program.said()
+    requests = failed = unexplained = 0
+    if conns:
+        requests, failed, unexplained = explain_wrk(out, storm.kills)
+    strays = explain(tally.failures, storm.kills)
+    programs = len(ACCOUNT.findall(said))
+    wrong = [f"not explained: {one.what}, port {one.port}" for one in strays]
+    if unexplained:
+        wrong.append(f"not explained: {unexplained} of wrk: {out.strip()}")
+    wrong += [f"the proxy said: {line}" for line in WRONG.findall(said)]
+    wrong += [f"the proxy counted: {label} {count}"
+              for label, count in failures_of_proxy(said).items()]
+    if programs != storm.upgrades + 1:
+        wrong.append(f"{programs} programs ended as they should")
+    row: dict[str, object] = {
+        "scenario": "storm", "seconds": seconds, "conns": conns,
+        "reloads": len(re.findall(r"cutthrough: generation \d+: ", said)),
+        "reloads_refused": said.count("reload refused: not while"),
+        "kills": len(storm.kills), "upgrades": storm.upgrades,
+        "killed_connections": sum(len(kill.ports) for kill in storm.kills),
+        "killed_connections_of_wrk": sum(len(kill.wrk_ports) for kill in storm.kills),
+        "requests": requests + tally.served,
+        "failed": failed + len(tally.failures),
+        "failed_of_wrk": failed,
+        "unexplained": unexplained + len(strays),
+        "crossed": tally.crossed, "longest_s": tally.longest,
+        "wrong": len(wrong),
+    }  # fmt: skip
+    print(format_row("perf_storm", row))
+    for line in wrong[:20]:
+        print(f"wrong: {line}")
+    return int(bool(wrong))
