@@ -165,6 +165,21 @@ def test_workers_that_die_young_are_started_ever_later(tmp_path):
             "the next one starts in 0.2 s", "the next one starts in 0.4 s"]
 
 
+def test_one_that_was_replaced_ends_the_row_of_those_that_died(tmp_path):
+    """Killed now and then between reloads, workers were started ever later."""
+    with Proxy(tmp_path, config="workers = 1\n") as proxy:
+        for _ in range(3):
+            kill_worker(proxy)
+        before = proxy.worker.pid
+        proxy.reload("workers = 1\ndns_cache_entries = 7\n")
+        wait_until(lambda: [worker.pid for worker in proxy.workers()] not in (
+            [], [before]) and len(proxy.workers()) == 1, "another one")
+        kill_worker(proxy)
+        assert [line.partition("; ")[2] for line in deaths(proxy)] == [
+            "the next one starts now", "the next one starts in 0.1 s",
+            "the next one starts in 0.2 s", "the next one starts now"]
+
+
 def test_a_worker_that_cannot_begin_stops_the_program(tmp_path):
     """Started again and again it would only hide the reason."""
     (tmp_path / "uvloop.py").write_text("raise ImportError('broken')\n")

@@ -199,6 +199,7 @@ class Supervisor:
         if child is slot.next:
             old, slot.current, slot.next = slot.current, child, None
             if old is not None:
+                slot.died_young = 0          # that one was well
                 self.retire(old)
         if self.state is State.STARTING and all(
                 slot.current is not None and slot.current.ready for slot in self.slots):
