@@ -36,7 +36,8 @@ SLACK = 0.2
 class Failure:
     """A request that got no answer, or no whole one."""
 
-    at: float  # time.monotonic()
+    opened_at: float  # when its connection was asked for; time.monotonic()
+    at: float
     port: int  # of the client's end; 0: never connected
     what: str
 
@@ -59,13 +60,14 @@ class Lost(Exception):
 class Connection:
     """One connection to the proxy; closed by `close`."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+    def __init__(self, sock: socket.socket, opened_at: float) -> None:
+        self._sock, self.opened_at = sock, opened_at
         self.port = int(sock.getsockname()[1])
         self.used_at = 0.0  # when the last answer was whole; 0: none yet
 
     @classmethod
     async def open(cls, address: tuple[str, int]) -> Connection:
+        opened_at = time.monotonic()
         sock = socket.socket()
         sock.setblocking(False)
         try:
@@ -73,7 +75,7 @@ class Connection:
         except BaseException:
             sock.close()
             raise
-        return cls(sock)
+        return cls(sock, opened_at)
 
     def has_ended(self) -> bool:
         """Has the other side hung up, as far as can be known here?"""
@@ -161,13 +163,17 @@ class Callers:
             async with asyncio.timeout(PATIENCE):
                 connection = await Connection.open(self._address)
         except (OSError, TimeoutError) as error:
-            self._fail(0, f"connect: {name_of(error)}")
+            self._fail(None, f"connect: {name_of(error)}")
             return None
         self.tally.connections += 1
         return connection
 
-    def _fail(self, port: int, what: str) -> None:
-        self.tally.failures.append(Failure(time.monotonic(), port, what))
+    def _fail(self, connection: Connection | None, what: str) -> None:
+        now = time.monotonic()
+        opened_at, port = now, 0
+        if connection is not None:
+            opened_at, port = connection.opened_at, connection.port
+        self.tally.failures.append(Failure(opened_at, now, port, what))
 
     async def _steady(self) -> None:
         await self._ask_many(lambda: random.uniform(0.002, 0.02))
@@ -206,15 +212,15 @@ class Callers:
             if connection.used_at and idle > LAST_REQUEST - SLACK:
                 self.tally.crossed += 1
             else:
-                self._fail(connection.port, f"request: {name_of(error)}")
+                self._fail(connection, f"request: {name_of(error)}")
             return False
         except (OSError, RuntimeError, TimeoutError) as error:
-            self._fail(connection.port, f"request: {name_of(error)}")
+            self._fail(connection, f"request: {name_of(error)}")
             return False
         self._note(began)
         connection.used_at = time.monotonic()
         if b" 200 " not in head[:13] or body != self._body:
-            self._fail(connection.port, f"answer: {head[:40]!r}, {len(body)} bytes")
+            self._fail(connection, f"answer: {head[:40]!r}, {len(body)} bytes")
             return False
         self.tally.served += 1
         return b"\r\nconnection: close" not in head
@@ -234,14 +240,14 @@ class Callers:
                     await connection.send(self._connect)
                     head, _ = await connection.read_response(False)
                     if b" 200 " not in head[:13]:
-                        self._fail(connection.port, f"tunnel: {head[:40]!r}")
+                        self._fail(connection, f"tunnel: {head[:40]!r}")
                         return
                     self._note(began)
                     for _ in range(random.randrange(1, 40)):
                         await self._echo(connection, os.urandom(4096))
                         await asyncio.sleep(0.02)
             except (OSError, Lost, RuntimeError, TimeoutError) as error:
-                self._fail(connection.port, f"tunnel: {name_of(error)}")
+                self._fail(connection, f"tunnel: {name_of(error)}")
                 return
         self.tally.served += 1
 

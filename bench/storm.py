@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import re
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,14 +36,13 @@ from bench.measure import format_row
 from bench.origin import Origin
 from bench.proxies import start_configured
 from bench.running import Running, Target
+from bench.sockets import ports_at, sockets_of
 
 WORKERS = 2
 RELOAD_EVERY = 1.0
 #: How many callers of each kind: see callers.py.
 CALLERS = {"steady": 12, "fresh": 6, "thinking": 12, "tunnels": 4}
 PATH = "/index.html"
-#: A connection that its worker's death has ended is found so by its client within.
-TOLD_WITHIN = 2.0
 #: Endings that clients bring about: wrk hangs up when its time is over.
 CLIENTS_OWN = {"client_closed", "client_reset", "ok", "keepalive_timeout"}
 SERVES = re.compile(r"pid (\d+) serves; we drain")
@@ -76,12 +74,13 @@ class Storm:
 
 
 def explain(failures: Iterable[Failure], kills: Iterable[Kill]) -> list[Failure]:
-    """Return those that no kill explains. A killed connection explains one failure."""
+    """Return those that no kill explains. A killed connection explains one failure, of
+    the caller who had it open then."""
     left = [(kill.at, set(kill.ports)) for kill in kills]
     unexplained = []
     for failure in sorted(failures, key=lambda failure: failure.at):
         for at, ports in left:
-            if failure.port in ports and 0 <= failure.at - at <= TOLD_WITHIN:
+            if failure.port in ports and failure.opened_at < at <= failure.at:
                 ports.remove(failure.port)
                 break
         else:
@@ -100,27 +99,6 @@ def explain_wrk(said: str, kills: Iterable[Kill]) -> tuple[int, int, int]:
     cut = int(counts[2]) + int(counts[3]) if counts else 0
     explained = min(cut, sum(len(kill.wrk_ports) for kill in kills))
     return requests, failed, failed - explained
-
-
-def sockets_of(pid: int) -> set[str]:
-    """Return the inodes of the sockets that a process has open."""
-    found = set()
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(OSError):
-            kind, _, inode = os.readlink(f"/proc/{pid}/fd/{fd}").partition(":[")
-            if kind == "socket":
-                found.add(inode.rstrip("]"))
-    return found
-
-
-def connections(port: int) -> Iterator[tuple[int, bool, str]]:
-    """Yield the client's port of each connection to `port`, once for each of its ends:
-    whether it is the proxy's, and the socket's inode."""
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        words = line.split()
-        here, there = (int(word.rpartition(":")[2], 16) for word in words[1:3])
-        if there and port in (here, there):
-            yield (there, True, words[9]) if here == port else (here, False, words[9])
 
 
 class Program:
@@ -153,8 +131,12 @@ class Program:
         self.process.send_signal(signal.SIGUSR2)
 
     def workers(self) -> list[psutil.Process]:
-        return [child for child in self.process.children()
-                if "cutthrough.control.process" in child.cmdline()]
+        found = []
+        for child in self.process.children():
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ends just now
+                if "cutthrough.control.process" in child.cmdline():
+                    found.append(child)
+        return found
 
     def kill_worker(self, wrk: int) -> Kill | None:
         """Kill one of them; None where none serves anybody."""
@@ -162,20 +144,18 @@ class Program:
         random.shuffle(found)
         for worker in found:
             with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):
+                at = time.monotonic()
                 worker.suspend()
                 while worker.status() not in STILL:
                     time.sleep(0.0005)  # the signal is on its way
                 inodes = sockets_of(worker.pid)
                 wrks = sockets_of(wrk) if wrk else set()
-                rows = list(connections(self._running.port))
-                ports = {port for port, ours, inode in rows if ours and inode in inodes}
+                ports, theirs = ports_at(self._running.port, inodes, wrks)
                 if not ports:
                     worker.resume()
                     continue
                 worker.kill()
-                theirs = {port for port, ours, inode in rows
-                          if not ours and inode in wrks}
-                return Kill(time.monotonic(), ports, ports & theirs)
+                return Kill(at, ports, theirs)
         return None
 
     def close(self) -> None:
@@ -191,11 +171,14 @@ class Program:
 
 
 def write_config(path: Path, generation: int) -> None:
-    """Change what a running worker takes over, or what takes new ones, by turns."""
+    """Change what a running worker takes over, or what takes new ones, by turns; of the
+    latter every other time how many there are."""
     text = path.read_text()
     name, value = "keepalive_timeout", f'"{60 + generation % 30}s"'
-    if generation % 2:
+    if generation % 4 == 1:
         name, value = "dns_cache_entries", f"{1000 + generation}"
+    elif generation % 4 == 3:
+        name, value = "workers", f"{WORKERS + generation // 4 % 2}"
     text = re.sub(rf"^{name} = .*", f"{name} = {value}", text, flags=re.M)
     new = path.with_suffix(".new")
     new.write_text(text)
@@ -292,6 +275,7 @@ def run_storm(seconds: float, conns: int, kill_every: float) -> int:
         with closing(proxy):
             assert proxy.directory is not None
             program = Program(proxy, proxy.directory / "proxy.toml")
+            began = time.monotonic()
             with closing(program):
                 storm, tally, out = asyncio.run(
                     sail(program, proxy, origin, conns, seconds, kill_every))
@@ -301,7 +285,8 @@ def run_storm(seconds: float, conns: int, kill_every: float) -> int:
         requests, failed, unexplained = explain_wrk(out, storm.kills)
     strays = explain(tally.failures, storm.kills)
     programs = len(ACCOUNT.findall(said))
-    wrong = [f"not explained: {one.what}, port {one.port}" for one in strays]
+    wrong = [f"not explained: {one.what}, port {one.port}, "
+             f"{one.at - began:.3f} s from the begin" for one in strays]
     if unexplained:
         wrong.append(f"not explained: {unexplained} of wrk: {out.strip()}")
     wrong += [f"the proxy said: {line}" for line in WRONG.findall(said)]

@@ -18,23 +18,22 @@ needs_wrk = pytest.mark.skipif(not shutil.which("wrk"), reason="wrk is not insta
 KILLS = [Kill(10.0, {1001, 1002}, {1002}), Kill(20.0, {1002, 1003}, {1003})]
 
 
-def fails(at: float, port: int) -> Failure:
-    return Failure(at, port, "request: an end of stream")
+def fails(at: float, port: int, opened_at: float = 5.0) -> Failure:
+    return Failure(opened_at, at, port, "request: an end of stream")
 
 
 def test_a_failure_on_a_killed_connection_is_explained() -> None:
-    assert explain([fails(10.1, 1001), fails(20.0, 1002)], KILLS) == []
+    assert explain([fails(10.1, 1001), fails(20.0, 1002, 15.0)], KILLS) == []
 
 
 @pytest.mark.parametrize("failure", [
-    fails(10.1, 1003), fails(9.9, 1001), fails(15.0, 1001), fails(10.1, 0)],
-    ids=["another's", "before", "long after", "never connected"])
+    fails(10.1, 1003), fails(9.9, 1001), fails(15.0, 1001, 12.0), fails(10.1, 0)],
+    ids=["another's", "before", "opened after", "never connected"])
 def test_a_failure_elsewhere_is_not(failure: Failure) -> None:
     assert explain([failure], KILLS) == [failure]
 
 
 def test_a_killed_connection_explains_one_failure() -> None:
-    """The port may be another connection's the next moment."""
     twice = [fails(10.1, 1001), fails(10.2, 1001)]
     assert explain(twice, KILLS) == twice[1:]
 
