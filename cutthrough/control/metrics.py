@@ -18,6 +18,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 import cutthrough
+from cutthrough.control.limits import FAILURES, Standing
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.counters import BUCKETS
 
@@ -36,11 +37,12 @@ class Reading:
 
     def __init__(self, pages: Sequence[Page], living: Mapping[int, Page],
                  workers: Mapping[int, int], generation: int,
-                 reloaded_at: float) -> None:
+                 reloaded_at: float, fleet: Standing | None = None) -> None:
         self.living = living
         self.workers = workers
         self.generation = generation
         self.reloaded_at = reloaded_at
+        self.fleet = fleet
         self._pages = pages
 
     def total(self, name: str) -> int:
@@ -72,6 +74,7 @@ def collect(r: Reading) -> Iterator[Metric]:
     yield from _requests(r)
     yield from _outcomes(r)
     yield from _services(r)
+    yield from _fleet(r)
     yield from _processes(r)
 
 
@@ -171,6 +174,18 @@ def _services(r: Reading) -> Iterator[Metric]:
                  [((str(slot),), r.living[pid]["lag_us"] / 1e6)
                   for slot, pid in sorted(r.workers.items()) if pid in r.living],
                  ["worker"])
+
+
+def _fleet(r: Reading) -> Iterator[Metric]:
+    """Where there is no fleet there are names and no values: nothing is away."""
+    fleet = r.fleet
+    yield _gauge("fleet_up", "Whether limits are shared with others now.",
+                 [((), fleet.is_up)] if fleet else [])
+    yield _gauge("fleet_instances", "Who shares them, this one counted.",
+                 [((), fleet.instances)] if fleet else [])
+    yield _labelled("fleet_steps", "Exchanges with Redis.", "result",
+                    {"ok": fleet.steps, **fleet.failures} if fleet
+                    else dict.fromkeys(("ok", *FAILURES), 0))
 
 
 def _processes(r: Reading) -> Iterator[Metric]:
