@@ -202,7 +202,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if given.verb == "config":
             print(render(sources.settings()), end="")
         elif given.verb == "check":
-            sources.read()
+            from cutthrough.control.start import check_fleet
+
+            check_fleet(sources.read()[0])
             print("the configuration is valid")
         elif given.verb in ASKING:
             return ask(given, *sources.read())

@@ -63,16 +63,20 @@ apt() { # quiet, unless it fails
 install() {
     command -v apt-get >/dev/null || die "please install what Debian calls: $*"
     say "installing $*"
-    local web_server=no
-    command -v nginx >/dev/null && web_server=yes
+    local name here=" "
+    for name in nginx redis-server; do
+        ! command -v "$name" >/dev/null || here+="$name "
+    done
     forbid_services
     apt update || say "going on with the package lists as they are"
     apt install -y --no-install-recommends "$@" || die "could not install $*"
     allow_services
-    # The tests run an nginx of their own; the system's is not to come up at next boot.
-    if [ "$web_server" = no ] && command -v nginx >/dev/null; then
-        as_root update-rc.d nginx disable >/dev/null 2>&1 || true
-    fi
+    # The tests run servers of their own; the system's are not to come up at next boot.
+    for name in nginx redis-server; do
+        if [[ $here != *" $name "* ]] && command -v "$name" >/dev/null; then
+            as_root update-rc.d "$name" disable >/dev/null 2>&1 || true
+        fi
+    done
 }
 
 # Has this interpreter the right version, the headers, and what makes a virtualenv?
@@ -126,6 +130,7 @@ need libc6-dev compiles
 need ca-certificates test -s /etc/ssl/certs/ca-certificates.crt
 if [ "$what" = test ]; then
     need nginx has nginx
+    need redis-server has redis-server
     need wrk has wrk
     need siege has siege
     need curl has curl

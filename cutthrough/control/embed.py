@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from cutthrough.config import Config
+from cutthrough.config import Config, ConfigError
 from cutthrough.control.load import load_policy
 from cutthrough.control.worker import Worker
 from cutthrough.net.listener import Address, bound_address, listen
@@ -31,6 +31,8 @@ class Embedded:
 
     def __init__(self, config: Config, policy: Policy | None = None) -> None:
         """`policy` stands for the files that the configuration names."""
+        if config.fleet_url:
+            raise ConfigError("", "fleet_url", "an embedded proxy shares no limits")
         self.config = config
         self._policy = policy
         self._listeners: list[socket.socket] = []

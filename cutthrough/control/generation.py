@@ -28,6 +28,7 @@ SWAPPED = frozenset((
     "max_connections_total", "max_connections_per_client", "upstream_idle",
     "upstream_idle_per_origin", "upstream_idle_timeout",
     "admin", "admin_token", "admin_token_file", "admin_names",
+    "fleet_url", "fleet_url_file", "fleet_prefix", "fleet_interval", "fleet_expiry",
 ))
 
 

@@ -2,19 +2,39 @@
 the supervisor, sees it.
 
 A child is a holder on it, by the number of its counters page: a slot may have several
-children at a time, and each keeps its own account until it is reaped.
+children at a time, and each keeps its own account until it is reaped. The first place
+is the fleet's: what users hold elsewhere (fleet.py).
 """
 
+import asyncio
 import errno
 import os
-from typing import TYPE_CHECKING
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from cutthrough.control.generation import Generation
 
 if TYPE_CHECKING:
-    from cutthrough.policy.ledger import Ledger
+    from cutthrough.control.fleet import Fleet
+    from cutthrough.policy.away import Away
 
 # Holders for each worker of the start: a reload may bring more workers, and each has an
 # old one beside it until that has drained
 HOLDERS, MORE_HOLDERS = 3, 16
+# Of the children; before it stands the fleet
+FIRST = 1
+# Why a step of the fleet's may fail
+FAILURES = ("timeout", "connection", "refused", "error")
+
+
+class Standing(NamedTuple):
+    """How it stands with the fleet. `failures`: steps that failed, by reason."""
+
+    is_up: bool
+    instances: int
+    steps: int
+    failures: Mapping[str, int]
 
 
 class Limits:
@@ -23,17 +43,21 @@ class Limits:
     def __init__(self) -> None:
         self.fd = -1
         self._holders = 0
-        self._ledger: Ledger | None = None
+        self._away: Away | None = None
+        # Of the program and not of a generation: what it used today goes by this name
+        self._instance = secrets.token_hex(8)
+        self._fleet: Fleet | None = None
+        self._leaving: asyncio.Task[None] | None = None
 
     def open(self, workers: int) -> None:
         """Makes the page. Raises OSError."""
         # Here: whoever only imports the supervisor loads nothing compiled
-        from cutthrough.policy.ledger import Ledger
+        from cutthrough.policy.away import Away
         from cutthrough.policy.rows import create
 
         self._holders = HOLDERS * workers + MORE_HOLDERS
         self.fd = os.memfd_create("cutthrough-limits", os.MFD_CLOEXEC)
-        self._ledger = Ledger(create(self._holders, self.fd))
+        self._away = Away(create(FIRST + self._holders, self.fd))
 
     def check(self, holder: int) -> None:
         """Raises OSError where the page has no place for so many holders."""
@@ -43,11 +67,52 @@ class Limits:
 
     def reap(self, holder: int) -> None:
         """This child is gone: what it held is everybody's again."""
-        if self._ledger is not None:
-            self._ledger.reap(holder)
+        if self._away is not None:
+            self._away.reap(FIRST + holder)
+
+    def commit(self, generation: Generation) -> None:
+        """This generation is in force: its fleet is ours, and its users."""
+        assert self._away is not None
+        config = generation.config
+        names = {name for name in (*generation.policy.users, config.user) if name}
+        if self._fleet is not None and self._fleet.is_of(config):
+            self._fleet.know(names)
+            return
+        old, self._fleet = self._fleet, None
+        if config.fleet_url:
+            from cutthrough.control.fleet import Fleet
+
+            self._fleet = Fleet(config, self._away, self._instance)
+            self._fleet.know(names)
+        if old is not None or self._fleet is not None:
+            before = self._leaving
+            self._leaving = asyncio.get_running_loop().create_task(
+                _change(before, old, self._fleet))
+
+    def standing(self) -> Standing | None:
+        """How it stands with the fleet; None: there is none."""
+        return self._fleet.standing() if self._fleet is not None else None
+
+    async def leave(self) -> None:
+        """Says good-bye to the fleet, if there is one."""
+        fleet, self._fleet = self._fleet, None
+        if fleet is not None or self._leaving is not None:
+            await _change(self._leaving, fleet, None)
+            self._leaving = None
 
     def close(self) -> None:
-        self._ledger = None
+        self._away = None
         if self.fd >= 0:
             os.close(self.fd)
         self.fd = -1
+
+
+async def _change(before: "asyncio.Task[None] | None", old: "Fleet | None",
+                  new: "Fleet | None") -> None:
+    """One after the other: both go by the same name."""
+    if before is not None:
+        await before
+    if old is not None:
+        await old.leave()
+    if new is not None:
+        new.start()

@@ -18,6 +18,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 import cutthrough
+from cutthrough.control.limits import FAILURES, Standing
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.counters import BUCKETS
 
@@ -34,18 +35,20 @@ class Reading:
     processes that run, for gauges, by process id; `workers`: who stands on each slot, 0
     where there is nobody. A worker that is being replaced lives, and stands on none.
     `reloads`: how many were asked for, by result; `reloaded`: was the last one done.
+    `fleet`: how that goes; None: there is none.
     """
 
     def __init__(self, pages: Sequence[Page], living: Mapping[int, Page],
                  workers: Mapping[int, int], generation: int, reloaded_at: float,
                  reloads: Mapping[str, int] = NO_RELOADS,
-                 reloaded: bool = True) -> None:
+                 reloaded: bool = True, fleet: Standing | None = None) -> None:
         self.living = living
         self.workers = workers
         self.generation = generation
         self.reloaded_at = reloaded_at
         self.reloads = reloads
         self.reloaded = reloaded
+        self.fleet = fleet
         self._pages = pages
 
     def total(self, name: str) -> int:
@@ -87,6 +90,7 @@ def collect(r: Reading) -> Iterator[Metric]:
     yield from _requests(r)
     yield from _outcomes(r)
     yield from _services(r)
+    yield from _fleet(r)
     yield from _processes(r)
 
 
@@ -191,6 +195,18 @@ def _services(r: Reading) -> Iterator[Metric]:
                  [((str(slot),), r.living[pid]["lag_us"] / 1e6)
                   for slot, pid in sorted(r.workers.items()) if pid in r.living],
                  ["worker"])
+
+
+def _fleet(r: Reading) -> Iterator[Metric]:
+    """Where there is no fleet there are names and no values: nothing is away."""
+    fleet = r.fleet
+    yield _gauge("fleet_up", "Whether limits are shared with others now.",
+                 [((), fleet.is_up)] if fleet else [])
+    yield _gauge("fleet_instances", "Who shares them, this one counted.",
+                 [((), fleet.instances)] if fleet else [])
+    yield _labelled("fleet_steps", "Exchanges with Redis.", "result",
+                    {"ok": fleet.steps, **fleet.failures} if fleet
+                    else dict.fromkeys(("ok", *FAILURES), 0))
 
 
 def _processes(r: Reading) -> Iterator[Metric]:

@@ -18,6 +18,7 @@ from cutthrough.config import Config, ConfigError
 from cutthrough.control.channel import Message
 from cutthrough.control.children import Child, Slot
 from cutthrough.control.generation import Generation
+from cutthrough.control.limits import Limits
 from cutthrough.control.operations import Inquiry
 from cutthrough.control.selector import Selector
 from cutthrough.control.start import say
@@ -34,6 +35,7 @@ class Program(Protocol):
     slots: list[Slot]
     children: dict[int, Child]
     counters: int
+    limits: Limits
     generation: Generation
 
     @property
@@ -81,6 +83,7 @@ class Office:
                 self._tell()
         if self._admin is not None:
             self._admin.configure(config.admin_token, config.admin_names)
+        self._program.limits.commit(self._program.generation)
         self._committed_at = time.time()
 
     def _drop_pending(self) -> None:
@@ -128,6 +131,7 @@ class Office:
         self._inquiry.close()
         self._drop_pending()
         self.on_successor()
+        await self._program.limits.leave()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._served:
             say(self.account())
@@ -187,7 +191,7 @@ class Office:
             {slot.index: slot.current.pid if slot.current is not None else 0
              for slot in self._program.slots},
             self._program.generation.number, self._committed_at,
-            self._reloads, self._reloaded)
+            self._reloads, self._reloaded, self._program.limits.standing())
 
     def _read_pages(self) -> list[Mapping[str, int]]:
         from cutthrough.session.counters import PAGE_BYTES, read_page

@@ -38,6 +38,7 @@ from cutthrough.control.channel import (
     Watch,
 )
 from cutthrough.control.generation import Generation, from_memory
+from cutthrough.control.limits import FIRST
 
 if TYPE_CHECKING:
     from cutthrough.control.inspector import Inspector
@@ -173,7 +174,7 @@ def make_worker(hello: Hello, generation: Generation,
 
     memory = mmap.mmap(hello.counters, PAGE_BYTES, offset=hello.page * PAGE_BYTES)
     os.close(hello.counters)                 # the mapping stays
-    ledger = Ledger(mmap.mmap(hello.limits, 0), hello.page)
+    ledger = Ledger(mmap.mmap(hello.limits, 0), FIRST + hello.page)
     os.close(hello.limits)
     return Worker(generation.config, generation.policy, number=generation.number,
                   own=generation.own, slot=hello.slot, listeners=listeners,

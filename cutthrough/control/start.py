@@ -6,7 +6,7 @@ import resource
 from collections.abc import Iterable
 
 import cutthrough
-from cutthrough.config import ConfigError
+from cutthrough.config import Config, ConfigError
 from cutthrough.control.generation import Generation
 from cutthrough.values import show_address
 
@@ -30,7 +30,7 @@ def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
 
 
 def validate(generation: Generation) -> None:
-    """Compiles the policy, as each worker will. Raises PolicyError."""
+    """Compiles the policy, as each worker will. Raises PolicyError and ConfigError."""
     from cutthrough.policy.limits import Limiter
 
     Limiter(None, generation.policy)
@@ -42,6 +42,19 @@ def validate(generation: Generation) -> None:
         from cutthrough.control.hook import find_function
 
         find_function(generation.config.policy_hook, generation.policy.hook)
+    check_fleet(generation.config)
+
+
+def check_fleet(config: Config) -> None:
+    """Raises ConfigError where a fleet is asked for and cannot be."""
+    if not config.fleet_url:
+        return
+    try:
+        from cutthrough.control.fleet import make_client
+    except ImportError as error:
+        raise ConfigError("", "fleet_url", f"the package {error.name} is not "
+                          "installed: pip install 'cutthrough[redis]'") from None
+    make_client(config)
 
 
 def describe(error: Exception) -> str:

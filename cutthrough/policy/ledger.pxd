@@ -1,7 +1,10 @@
 """Who holds how much of what is limited, exactly, over all workers."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from cutthrough.policy.rows cimport Rows
+from cutthrough.policy.rows cimport Row, Rows
+
+cdef enum:
+    DAY_S = 86400
 
 # How an entry was answered.
 cdef enum Entry:
@@ -35,6 +38,24 @@ cdef struct Answer:
     int64_t granted         # bytes
     int64_t left_today      # bytes; INT64_MAX: there is no quota
     int64_t wait_us         # until there is something to grant
+
+cdef inline int64_t day_bytes_of(Row *row, int64_t now_s) noexcept nogil:
+    if row.day != now_s // DAY_S:
+        row.day_bytes = 0
+        row.day = now_s // DAY_S
+    return row.day_bytes
+
+cdef inline double tokens_of(double tokens, int64_t *as_of_us, double rate, double depth,
+                             int64_t now_us) noexcept nogil:
+    """A bucket's tokens now. One that was never asked is full. Workers read the clock at
+    the begin of a batch, so the time of one may lie a little before another's."""
+    cdef int64_t passed_us = now_us - as_of_us[0]
+    if as_of_us[0] == 0:
+        tokens = depth
+    if passed_us > 0:
+        tokens += passed_us * rate / 1e6
+        as_of_us[0] = now_us
+    return min(tokens, depth)
 
 cdef class Ledger(Rows):
     # A connection comes in. An Entry; ENTERED: `holding` says what leave() gives back.

@@ -12,7 +12,6 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from cutthrough.policy.rows cimport CONNECTIONS, TUNNELS, Row, Rows, Table
 
 cdef enum:
-    DAY_S = 86400
     # All draws on a quota together are half of what is left, or this each: so far can
     # each direction of a tunnel run past it
     LAST_BYTES = 16384
@@ -182,26 +181,6 @@ cdef class Ledger(Rows):
             holding.user_row = 0
 
 
-cdef inline int64_t day_bytes_of(Row *row, int64_t now_s) noexcept nogil:
-    if row.day != now_s // DAY_S:
-        row.day_bytes = 0
-        row.day = now_s // DAY_S
-    return row.day_bytes
-
-
-cdef inline double tokens_of(double tokens, int64_t *as_of_us, double rate, double depth,
-                             int64_t now_us) noexcept nogil:
-    """A bucket's tokens now. One that was never asked is full. Workers read the clock at
-    the begin of a batch, so the time of one may lie a little before another's."""
-    cdef int64_t passed_us = now_us - as_of_us[0]
-    if as_of_us[0] == 0:
-        tokens = depth
-    if passed_us > 0:
-        tokens += passed_us * rate / 1e6
-        as_of_us[0] = now_us
-    return min(tokens, depth)
-
-
 cdef inline bint take_request(Row *row, const Dues *dues, int64_t now_us,
                               uint32_t *retry_s) noexcept nogil:
     cdef double rate = dues.requests_per_second
@@ -210,6 +189,9 @@ cdef inline bint take_request(Row *row, const Dues *dues, int64_t now_us,
         retry_s[0] = <uint32_t>min((1 - row.requests) / rate + 1, <double>DAY_S)
         return False
     row.requests -= 1
+    row.spent += 1
+    row.rate = rate
+    row.burst = dues.burst
     row.full_us = max(row.full_us,
                       now_us + <int64_t>((dues.burst - row.requests) / rate * 1e6))
     return True

@@ -25,6 +25,14 @@ cdef struct Row:
     int64_t full_us         # both are full again: the row can be forgotten
     int64_t day             # days of the epoch, UTC
     int64_t day_bytes       # moved on that day
+    # For a fleet: what `away` tells others, and what it was told last
+    int64_t spent           # tokens of requests, taken here
+    double rate             # of the request that took the last one
+    double burst
+    int64_t away_day        # of the day's bytes so many were moved elsewhere
+    int64_t away_bytes
+    int64_t away_spent
+    uint32_t away_base      # 0: never told
     # behind it: uint32_t held[N_COLUMNS][slots]
 
 cdef struct Table:

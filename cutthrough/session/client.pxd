@@ -98,6 +98,7 @@ cdef class Client(StreamOwner):
     cdef uint8_t last_answer            # Outcome, where it may go no further than here
     cdef int rule                       # index of the rule that decided; -1: the default
     cdef int limits                     # index of the limits that it names; -1: none
+    cdef bint hangs                     # which rule it is, and which limits, an address says
     cdef bint reported                  # it passed, though a rule would have it refused
     cdef Decision decision              # of the hook
     cdef uint8_t denied                 # Outcome of the last address that was refused

@@ -379,7 +379,7 @@ cdef class Client:
         self.snapshot = None
         self.decision = None
         self.rule = self.limits = -1
-        self.reported = False
+        self.reported = self.hangs = False
         self.method = self.interim = 0
         self.status = 0
         self.denied = self.last_answer = OK

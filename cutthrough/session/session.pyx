@@ -213,8 +213,16 @@ cdef class Session(Client):
         return self.set_out()
 
     cdef int set_out(self) except -1:
-        cdef int outcome = admit_user(self)
+        cdef int outcome = OK if self.hangs else admit_user(self)
         return self.refuse(outcome) if outcome else self.route(False)
+
+    cdef int admit_late(self, const Address *addresses, int n) except -1:
+        cdef int i
+        for i in range(n):
+            if self.hangs and self.may_dial(&addresses[i]):
+                self.hangs = False
+                return admit_user(self)
+        return OK
 
     def on_decided(self, request_id, decision):
         """The hook's answer: a Decision, or None where it has none."""
@@ -291,6 +299,7 @@ cdef class Session(Client):
         cdef Stream stream
         cdef Address literal
         cdef bytes host
+        cdef int outcome
         if not fresh and not self.is_tunnel:
             stream = self.context.upstreams.take(self.key, not self.can_retry)
             if stream is not None:
@@ -298,6 +307,9 @@ cdef class Session(Client):
                 stream.owner = self
                 if not self.may_dial(&stream.address):
                     return self.refuse(self.denied)
+                outcome = self.admit_late(&stream.address, 1)
+                if outcome:
+                    return self.refuse(outcome)
                 stream.set_deadline(0)
                 self.context.counters.reused += 1
                 return send_request(self)
@@ -324,7 +336,7 @@ cdef class Session(Client):
 
     cdef int dial_all(self, answer) except -1:
         cdef Addresses addresses
-        cdef int i
+        cdef int i, outcome
         self.stamps.dns_us = clock_us() - self.stamps.start_us
         if not isinstance(answer, Addresses):
             return self.refuse(OUTCOMES[answer])
@@ -334,6 +346,9 @@ cdef class Session(Client):
         for i in range(addresses.n):        # one of them is us: none is tried (R20)
             if not self.may_dial(&addresses.items[i]) and self.denied == LOOP_DETECTED:
                 return self.refuse(LOOP_DETECTED)
+        outcome = self.admit_late(addresses.items, addresses.n)
+        if outcome:
+            return self.refuse(outcome)
         self._set_state(DIAL)
         connector = dial(self.poller, self, addresses, self.port,
                          self.context.timeout_ms[DIAL])

@@ -122,6 +122,51 @@ def test_a_rule_that_reports_lets_pass_and_says_so(start, make_origin, dial):
     assert (line["rule"], line["report"]) == ("watched", True)
 
 
+BY_ADDRESS = """
+    [limits.few]
+    tunnels = 1
+    requests_per_second = 0.001
+    burst = 2
+    [[rules]]
+    action = "allow"
+    addresses = ["127.0.0.1"]
+    limits = "few"
+    [[rules]]
+    action = "allow"
+    addresses = ["127.0.0.0/8"]
+"""
+NAMES = 'dns_overrides = ["near.test=127.0.0.1", "far.test=127.0.0.2"]\n'
+
+
+def test_limits_of_a_rule_that_hangs_on_the_address_apply(start, make_origin, dial):
+    """Which rule it is was not known by name alone: once asked by name they were those
+    of a rule that did not match, or none."""
+    proxy, near = start(BY_ADDRESS, NAMES), make_origin()
+    far = make_origin(host="127.0.0.2")
+    client = dial(proxy)
+    for _ in range(4):
+        assert client.get(f"http://far.test:{far.port}/").status == 200
+    url = f"http://near.test:{near.port}/"
+    assert [client.get(url).status for _ in range(4)] == [200, 200, 429, 429]
+    assert len(near.connections) == 1, "the second one went by a pooled connection"
+    assert client.get(f"http://far.test:{far.port}/").status == 200
+    assert proxy.wait_reason("rate_limited")["host"] == "near.test"
+
+
+def test_tunnels_are_counted_where_the_address_names_the_limits(
+        start, make_origin, dial):
+    rules = BY_ADDRESS.replace("burst = 2", "burst = 1000")
+    proxy, origin = start(rules, NAMES), make_origin(echo)
+    authority = f"near.test:{origin.port}"
+    for _ in range(3):
+        assert dial(proxy).connect("near.test:1").status == 502
+        proxy.wait_reason("connection_refused")
+    held = dial(proxy).tunnel(authority)
+    assert dial(proxy).connect(authority).status == 429
+    held.close()
+    wait_until(lambda: dial(proxy).connect(authority).status == 200, "room for another")
+
+
 def test_a_reload_judges_the_next_request_by_the_new_rules(start, make_origin, dial):
     proxy, origin = start(LOCAL), make_origin()
     client = dial(proxy)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cutthrough.control.limits import Limits
+from cutthrough.control.limits import FIRST, Limits
 from cutthrough.policy import source
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Holder, Limiter
@@ -153,7 +153,7 @@ def test_a_page_has_places_for_more_workers_than_it_began_with():
             page.check(22)
         page.check(21)
         memory = mmap.mmap(page.fd, 0)
-        old, new = (Limiter(Ledger(memory, n), most=2) for n in (0, 21))
+        old, new = (Limiter(Ledger(memory, FIRST + n), most=2) for n in (0, 21))
         first, second, third = Holder(old), Holder(new), Holder(new)
         assert first.enter(bytes(4)) == second.enter(bytes(4)) == "entered"
         assert third.enter(bytes(4)) == "over all"

@@ -1,0 +1,319 @@
+"""Limits of users over several programs, which tell each other through Redis.
+
+Each `fleet_interval` one script, run by Redis as one step, takes in what is new of our
+users' use and answers what they use elsewhere, which goes into the rows of the page
+that all workers share (policy/away.pyx). They ask that page as ever: no request and no
+byte waits for Redis. What is told are totals, each under our own name, so that what is
+told twice counts once.
+
+    {PREFIX}:alive          who was heard of, until when, by the clock of Redis
+    {PREFIX}:user:ID        instance -> "connections tunnels day bytes spent"
+    {PREFIX}:feed           ID, by the number of its last change
+    {PREFIX}:meta           number of changes; epoch: a word that is lost with the data
+
+What an instance holds counts while it is alive, what it moved counts all day. Whoever
+comes, goes, or finds another epoch makes everybody tell everything again.
+
+Redis away: for `fleet_expiry` what was heard last holds, as ours does elsewhere; then
+limits are this program's own, which is said once, and so is the end of it.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import secrets
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from redis import exceptions
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from cutthrough.config import Config, ConfigError
+from cutthrough.control.limits import FAILURES, Standing
+from cutthrough.control.start import say
+
+if TYPE_CHECKING:
+    from cutthrough.policy.away import Away
+
+# Users in one step, told and heard each: with 20 instances 2 ms of Redis' time
+BATCH = 128
+# For one step: Redis does it within a millisecond, or is not to be waited for
+PATIENCE_S = 1.0
+# Between attempts while it is away
+PAUSE_MAX_S = 2.0
+# A replica that takes over may lack the last writes, which nobody notices
+TELL_AGAIN_S = 60.0
+
+SCRIPT = """
+local alive, feed, meta = KEYS[1], KEYS[2], KEYS[3]
+local users, me, today, limit = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[8])
+local two_days = 172800000
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', alive, '-inf', string.format('%.0f', now))
+redis.call('ZADD', alive, string.format('%.0f', now + ARGV[3]), me)
+redis.call('PEXPIRE', alive, two_days)
+local names = redis.call('ZRANGE', alive, 0, -1)
+local living = {}
+for _, name in ipairs(names) do living[name] = true end
+table.sort(names)
+
+redis.call('HSETNX', meta, 'epoch', ARGV[5])
+local epoch = redis.call('HGET', meta, 'epoch')
+local position = ARGV[7]
+if epoch ~= ARGV[6] then position = '0' end
+
+local answer = {}
+local function hear(id)
+    local key = users .. id
+    local all = redis.call('HGETALL', key)
+    local sums = {0, 0, 0, 0}
+    for i = 1, #all, 2 do
+        local c, t, day, bytes, spent =
+            string.match(all[i + 1], '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+        if c and all[i] ~= me then
+            if living[all[i]] then
+                sums[1] = sums[1] + c
+                sums[2] = sums[2] + t
+            elseif tonumber(day) < today - 1 then
+                redis.call('HDEL', key, all[i])
+            end
+            if tonumber(day) == today then sums[3] = sums[3] + bytes end
+            sums[4] = sums[4] + spent
+        end
+    end
+    answer[#answer + 1] = {id, sums[1], sums[2], sums[3], sums[4]}
+end
+
+local changed = redis.call('ZRANGEBYSCORE', feed, '(' .. position, '+inf', 'WITHSCORES',
+                           'LIMIT', 0, limit)
+for i = 1, #changed, 2 do
+    hear(changed[i])
+    position = changed[i + 1]
+end
+
+for i = 9, #ARGV, 2 do
+    local id, told = ARGV[i], ARGV[i + 1]
+    local key = users .. id
+    if told ~= (redis.call('HGET', key, me) or '') then
+        if told == '' then
+            redis.call('HDEL', key, me)
+        else
+            redis.call('HSET', key, me, told)
+            redis.call('PEXPIRE', key, two_days)
+        end
+        redis.call('ZADD', feed, redis.call('HINCRBY', meta, 'version', 1), id)
+    end
+    hear(id)
+end
+redis.call('ZREMRANGEBYRANK', feed, 0, -100001)
+redis.call('PEXPIRE', feed, two_days)
+redis.call('PEXPIRE', meta, two_days)
+
+local more = 0
+if #changed == 2 * limit then
+    more = 1
+else
+    position = redis.call('HGET', meta, 'version') or '0'
+end
+return {epoch, position, more, names, answer}
+"""
+
+
+class Fleet:
+    """This program as one of a fleet: from `start` to `leave`."""
+
+    def __init__(self, config: Config, away: "Away", instance: str) -> None:
+        self._config = config
+        self._away = away
+        self._instance = instance
+        self._client: Redis | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
+        self._ids: dict[bytes, str] = {}     # of users, by tag
+        self._tags: dict[str, bytes] = {}
+        self._due: dict[str, str] = {}       # by id: what was not told yet
+        self._epoch, self._position = "", "0"
+        self._living: list[str] = []
+        self._is_up = False
+        self._was_said = False
+        self._heard_at = self._told_at = 0.0
+        self._steps = 0
+        self._failures = dict.fromkeys(FAILURES, 0)
+
+    def is_of(self, config: Config) -> bool:
+        """Whether this is the fleet that the configuration means."""
+        return all(getattr(config, name) == getattr(self._config, name) for name in (
+            "fleet_url", "fleet_prefix", "fleet_interval", "fleet_expiry"))
+
+    def know(self, names: Iterable[str]) -> None:
+        """These are the users. Redis is told no name, only a hash of it."""
+        tags = {id_of(name): self._away.tag(name.encode()) for name in names}
+        if tags != self._tags:
+            self._tags = tags
+            self._ids = {tag: id for id, tag in tags.items()}
+            self._away.begin_anew()
+
+    def start(self) -> None:
+        self._away.begin_anew()
+        self._heard_at = asyncio.get_running_loop().time()
+        self._task = asyncio.create_task(self._run())
+
+    def standing(self) -> Standing:
+        return Standing(self._is_up, len(self._living), self._steps, self._failures)
+
+    async def leave(self) -> None:
+        """Tells the last, and holds nothing any more; others need not wait for it."""
+        self._over.set()                     # not cancelled: in a step it would be torn
+        if self._task is not None:
+            await self._task
+        if self._is_up:
+            with contextlib.suppress(exceptions.RedisError, OSError, TimeoutError):
+                async with asyncio.timeout(PATIENCE_S):
+                    await self._sync()
+                    await self._redis().zrem(self._key("alive"), self._instance)
+        await self._hang_up()
+        self._away.forget()
+
+    async def _run(self) -> None:
+        pause = self._config.fleet_interval
+        while not self._over.is_set():
+            try:
+                has_more = await self._sync()
+                pause = 0.0 if has_more else self._config.fleet_interval
+            except Exception as error:       # whatever it is, local limits go on
+                await self._on_failure(error)
+                pause = min(max(2 * pause, self._config.fleet_interval), PAUSE_MAX_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._over.wait()
+
+    async def _sync(self) -> bool:
+        """Tells what is new, and hears what is new. Whether there is more to hear."""
+        now_s = int(time.time())
+        if time.monotonic() - self._told_at > TELL_AGAIN_S:
+            self._told_at = time.monotonic()
+            self._away.tell_again()
+        begin = self._collect(0, now_s)
+        while begin or len(self._due) > BATCH:
+            if begin and len(self._due) < BATCH:
+                begin = self._collect(begin, now_s)
+            else:
+                await self._step(now_s)
+        return await self._step(now_s)
+
+    def _collect(self, begin: int, now_s: int) -> int:
+        begin, found = self._away.collect(begin, now_s)
+        for tag, *use in found:
+            if tag in self._ids:
+                self._due[self._ids[tag]] = told(now_s, *use)
+        return begin
+
+    async def _step(self, now_s: int) -> bool:
+        """One exchange with Redis. Whether there is more to hear."""
+        telling = dict(list(self._due.items())[:BATCH])
+        async with asyncio.timeout(min(PATIENCE_S, self._config.fleet_expiry / 4)):
+            answer: Any = await self._redis().register_script(SCRIPT)(
+                keys=[self._key("alive"), self._key("feed"), self._key("meta")],
+                args=[self._key("user:"), self._instance,
+                      int(self._config.fleet_expiry * 1000), now_s // 86400,
+                      secrets.token_hex(8), self._epoch, self._position, BATCH,
+                      *(part for pair in telling.items() for part in pair)])
+        for id in telling:
+            del self._due[id]
+        epoch, self._position, more, living, heard = answer
+        self._on_answer(epoch, living)
+        now_us = time.monotonic_ns() // 1000
+        for id, connections, tunnels, moved, spent in heard:
+            if id in self._tags:
+                self._away.book(self._tags[id], connections, tunnels, moved, spent,
+                                now_us, now_s)
+        return bool(more)
+
+    def _on_answer(self, epoch: str, living: list[str]) -> None:
+        self._steps += 1
+        self._heard_at = asyncio.get_running_loop().time()
+        if not self._is_up or epoch != self._epoch or living != self._living:
+            self._away.begin_anew()
+        self._epoch, self._living = epoch, living
+        if not self._is_up:
+            self._is_up = self._was_said = True
+            say(f"fleet: limits are shared through Redis, instances: {len(living)}")
+
+    async def _on_failure(self, error: Exception) -> None:
+        reason, text = explain(error)
+        self._failures[reason] += 1
+        await self._hang_up()
+        silence = asyncio.get_running_loop().time() - self._heard_at
+        if silence < self._config.fleet_expiry or (self._was_said and not self._is_up):
+            return
+        self._is_up, self._was_said, self._living = False, True, []
+        self._away.forget()
+        say(f"fleet: Redis {text}; limits are this program's own until it is back")
+
+    # Redis
+
+    def _key(self, name: str) -> str:
+        # In braces: on a cluster all keys lie in one slot
+        return f"{{{self._config.fleet_prefix}}}:{name}"
+
+    def _redis(self) -> Redis:
+        if self._client is None:
+            self._client = make_client(self._config)
+        return self._client
+
+    async def _hang_up(self) -> None:
+        """An answer that comes late must not be taken for the next one's."""
+        client, self._client = self._client, None
+        if client is not None:
+            with contextlib.suppress(exceptions.RedisError, OSError, TimeoutError):
+                async with asyncio.timeout(PATIENCE_S):
+                    await client.aclose()
+
+
+def make_client(config: Config) -> Redis:
+    """Raises ConfigError; its reason does not repeat the address (R37)."""
+    try:
+        client: Redis = Redis.from_url(
+            config.fleet_url, decode_responses=True, protocol=2, max_connections=1,
+            socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S,
+            retry=Retry(NoBackoff(), 0), client_name="cutthrough",
+            **({"ssl_check_hostname": True} if config.fleet_url.startswith("rediss:")
+               else {}))
+        pool: Any = client.connection_pool
+        pool.make_connection()
+    except (ValueError, TypeError, exceptions.RedisError):
+        raise ConfigError("", "fleet_url", "is not such as rediss://user:password@host:"
+                          "6379/0") from None
+    return client
+
+
+def id_of(name: str) -> str:
+    return hashlib.blake2b(
+        name.encode(), digest_size=16, person=b"cutthrough").hexdigest()
+
+
+def told(now_s: int, connections: int, tunnels: int, moved: int, spent: int) -> str:
+    if not (connections or tunnels or moved or spent):
+        return ""
+    return f"{connections} {tunnels} {now_s // 86400} {moved} {spent}"
+
+
+def explain(error: Exception) -> tuple[str, str]:
+    """One of FAILURES, and for people. What Redis says is not repeated: it quotes the
+    commands that it does not understand, AUTH among them (R37)."""
+    if isinstance(error, TimeoutError | exceptions.TimeoutError):
+        return "timeout", "does not answer in time"
+    if isinstance(error, exceptions.AuthenticationError
+                  | exceptions.AuthorizationError | exceptions.NoPermissionError):
+        return "refused", "refuses our credentials"
+    if isinstance(error, exceptions.ConnectionError | OSError):
+        cause = error if isinstance(error, OSError) else error.__cause__
+        why = f" ({cause.strerror})" if isinstance(
+            cause, OSError) and cause.strerror else ""
+        return "connection", f"cannot be reached{why}"
+    return "error", f"answers with an error ({type(error).__name__})"

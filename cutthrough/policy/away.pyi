@@ -1,0 +1,23 @@
+import mmap
+
+from cutthrough.policy.rows import Rows
+
+class Away(Rows):
+    def __init__(self, memory: mmap.mmap | None = None, slot: int = 0) -> None: ...
+    def tell_again(self) -> None: ...
+    def begin_anew(self) -> None: ...
+    def tag(self, name: bytes) -> bytes: ...
+    def collect(
+        self, begin: int, now_s: int
+    ) -> tuple[int, list[tuple[bytes, int, int, int, int]]]: ...
+    def book(
+        self,
+        tag: bytes,
+        connections: int,
+        tunnels: int,
+        day_bytes: int,
+        spent: int,
+        now_us: int,
+        now_s: int,
+    ) -> None: ...
+    def forget(self) -> None: ...

@@ -1,0 +1,198 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What users use elsewhere: the shared page as one member of a fleet sees it.
+
+`collect` tells what is new of this program's own use, `book` takes in what the others
+use. The workers ask as ever: connections and tunnels held elsewhere stand in the rows as
+those of one more holder, bytes of the day are added to the row's, tokens spent elsewhere
+are taken from its bucket. So no question costs more than it did, and none waits.
+
+What was told is remembered by row, with its user, because a row may be forgotten and
+become another's: then its user's use is told as nothing.
+"""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+from cutthrough.policy.ledger cimport DAY_S, day_bytes_of, tokens_of
+from cutthrough.policy.rows cimport CONNECTIONS, TUNNELS, Row, Rows, Table
+
+cdef enum:
+    # Rows looked at in one turn of the lock, some 20 µs
+    SLICE = 512
+
+# What a row's user used here, as it was told last.
+cdef struct Told:
+    uint64_t tag[2]
+    uint32_t round          # 0: nothing was told
+    uint32_t connections
+    uint32_t tunnels
+    int64_t day
+    int64_t bytes
+    int64_t spent
+    uint32_t is_due         # is to be told, whatever it is
+
+
+cdef class Away(Rows):
+    cdef Told *told         # by the row's number
+    cdef Told *found
+    cdef uint32_t round     # of telling
+    cdef uint32_t base      # of what others have spent
+
+    def __init__(self, memory=None, int slot=0):
+        Rows.__init__(self, memory, slot)
+        if self.told == NULL:
+            self.told = <Told *>calloc(self.page.users.capacity, sizeof(Told))
+            self.found = <Told *>calloc(2 * SLICE, sizeof(Told))
+        if self.told == NULL or self.found == NULL:
+            raise MemoryError
+        self.round = self.base = 1
+
+    def __dealloc__(self):
+        free(self.told)
+        free(self.found)
+
+    def tell_again(self):
+        """All is news."""
+        self.round += 1
+
+    def begin_anew(self):
+        """All is news, and what others have spent until now is not deducted."""
+        self.round += 1
+        self.base += 1
+
+    def tag(self, bytes name):
+        """By what a user is known here."""
+        cdef uint64_t tag[2]
+        self.tag_of(name, len(name), tag)
+        return (<char *>tag)[:16]
+
+    def collect(self, uint32_t begin, int64_t now_s):
+        """Looks at some rows. Returns where to go on, 0 at the end, and what is to be
+        told: (tag, connections, tunnels, bytes of the day, tokens spent)."""
+        cdef Table *table = &self.page.users
+        cdef Told *found = self.found
+        cdef uint32_t n = 0
+        cdef uint32_t number, end
+        self._lock()
+        begin = max(begin, 1)
+        end = min(begin + SLICE, table.fresh)
+        for number in range(begin, end):
+            n += self._take(table, number, now_s // DAY_S, found + n)
+        if end == table.fresh:
+            end = 0
+        self._unlock()
+        return end, [((<char *>found[number].tag)[:16], found[number].connections,
+                      found[number].tunnels, found[number].bytes, found[number].spent)
+                     for number in range(n)]
+
+    cdef uint32_t _take(self, Table *table, uint32_t number, int64_t today,
+                        Told *out) noexcept nogil:
+        """What is to be told of one row; how many entries, 2 at most."""
+        cdef Told *last = self.told + number
+        cdef Row *row = self._row(table, number)
+        cdef Told now
+        cdef uint32_t other
+        cdef uint32_t n = 0
+        cdef bint is_same = (row.is_used and last.tag[0] == row.tag[0]
+                             and last.tag[1] == row.tag[1])
+        if last.round and not is_same:          # the row of somebody who was forgotten
+            other = self._find(table, last.tag)
+            if other:
+                self.told[other].is_due = True  # and came back: that row tells
+            else:
+                memset(out, 0, sizeof(Told))
+                out.tag[0] = last.tag[0]
+                out.tag[1] = last.tag[1]
+                n += 1
+            last.round = 0
+        if not row.is_used:
+            return n
+        now.tag[0] = row.tag[0]
+        now.tag[1] = row.tag[1]
+        now.round = self.round
+        now.is_due = False
+        now.day = today
+        now.connections = self._here(row, CONNECTIONS)
+        now.tunnels = self._here(row, TUNNELS)
+        now.spent = row.spent
+        now.bytes = 0
+        if row.day == today:
+            now.bytes = row.day_bytes - (row.away_bytes if row.away_day == today else 0)
+        if not last.is_due:
+            if is_same and last.round == self.round and is_told(last, &now):
+                return n
+            if not is_same and is_nothing(&now) and not self._is_held_away(row):
+                return n                        # there is no news in that
+        last[0] = now
+        out[n] = now
+        return n + 1
+
+    cdef uint32_t _here(self, Row *row, int column) noexcept nogil:
+        cdef uint32_t *held = self._held(row, column)
+        return <uint32_t>(self._sum(held) - held[self.slot])
+
+    cdef bint _is_held_away(self, Row *row) noexcept nogil:
+        return (self._held(row, CONNECTIONS)[self.slot] != 0
+                or self._held(row, TUNNELS)[self.slot] != 0)
+
+    def book(self, bytes tag, uint32_t connections, uint32_t tunnels, int64_t day_bytes,
+             int64_t spent, int64_t now_us, int64_t now_s):
+        """What this user uses elsewhere, all others together: held now, moved today,
+        spent ever. A user not seen here gets a row while half of all are free."""
+        cdef Table *table = &self.page.users
+        cdef uint64_t *name = <uint64_t *><char *>tag
+        cdef uint32_t number
+        cdef Row *row
+        if len(tag) != 16:
+            raise ValueError("no tag")
+        self._lock()
+        number = self._find(table, name)
+        if number == 0 and (connections or tunnels or day_bytes) and (
+                table.used < table.capacity // 2):
+            number = self._make(table, name, now_us)
+        if number:
+            row = self._row(table, number)
+            self._held(row, CONNECTIONS)[self.slot] = connections
+            self._held(row, TUNNELS)[self.slot] = tunnels
+            if day_bytes:
+                add_bytes(row, day_bytes, now_us, now_s)
+            take_tokens(row, spent, self.base, now_us)
+            if self._is_spent(row, now_us):
+                self._drop(table, number)
+        self._unlock()
+
+    def forget(self):
+        """Nothing is held elsewhere; the bytes of today stay used."""
+        self.reap(self.slot)
+
+
+cdef inline bint is_told(const Told *last, const Told *now) noexcept nogil:
+    return (last.connections == now.connections and last.tunnels == now.tunnels
+            and last.spent == now.spent and last.bytes == now.bytes
+            and (last.day == now.day or is_nothing(now)))
+
+
+cdef inline bint is_nothing(const Told *told) noexcept nogil:
+    return not (told.connections or told.tunnels or told.bytes or told.spent)
+
+
+cdef void add_bytes(Row *row, int64_t day_bytes, int64_t now_us, int64_t now_s) noexcept nogil:
+    """Once used they stay used, even where a Redis that lost its data knows of fewer."""
+    cdef int64_t known = row.away_bytes if row.away_day == now_s // DAY_S else 0
+    row.day_bytes = day_bytes_of(row, now_s) + max(0, day_bytes - known)
+    row.away_bytes = max(known, day_bytes)
+    row.away_day = row.day
+    row.full_us = max(row.full_us, now_us + (DAY_S - now_s % DAY_S) * 1000000)
+
+
+cdef void take_tokens(Row *row, int64_t spent, uint32_t base, int64_t now_us) noexcept nogil:
+    """A debt is what an interval let through; one of longer ago is not collected. Where
+    the user never asked here, the bucket is full and its depth not known."""
+    cdef int64_t more = spent - row.away_spent
+    if row.away_base == base and more > 0 and row.requests_us:
+        row.requests = tokens_of(row.requests, &row.requests_us, row.rate, row.burst,
+                                 now_us) - more
+        row.full_us = max(row.full_us, now_us + <int64_t>(
+            (row.burst - row.requests) / row.rate * 1e6))
+    row.away_spent = spent
+    row.away_base = base

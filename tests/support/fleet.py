@@ -1,0 +1,66 @@
+"""Programs of one fleet, as their operators see them."""
+
+import re
+
+import psutil
+
+from tests.support.admin import TOLD, Operator
+from tests.support.client import Client
+from tests.support.proxy import Proxy
+from tests.support.stream import Closed
+from tests.support.wait import wait_until
+
+
+class Member:
+    """One program of the fleet, and its operator."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.proxy = proxy
+        told = wait_until(lambda: TOLD.findall(proxy.stderr()), proxy.stderr)
+        self.operator = Operator(int(told[-1]))
+
+    def metric(self, name: str) -> float:
+        return self.operator.metrics()[f"fleet_{name}"]
+
+    def steps(self) -> float:
+        return self.metric('steps_total{result="ok"}')
+
+    def failures(self) -> float:
+        return sum(self.metric(f'steps_total{{result="{reason}"}}')
+                   for reason in ("timeout", "connection", "refused", "error"))
+
+    def wait_instances(self, n: int) -> None:
+        wait_until(lambda: self.metric("up") and self.metric("instances") == n,
+                   lambda: f"{n} instances: {self.proxy.stderr()}")
+
+    def said(self, what: str) -> int:
+        line = re.compile(f"^cutthrough: fleet: .*{what}", re.M)
+        return len(line.findall(self.proxy.stderr()))
+
+    def wait_said(self, what: str, n: int = 1) -> None:
+        wait_until(lambda: self.said(what) == n, self.proxy.stderr)
+
+    def kill(self) -> None:
+        """All of it at once: nobody says good-bye, nobody closes anything."""
+        gone = [psutil.Process(self.proxy.process.pid), *self.proxy.workers()]
+        for process in gone:
+            process.suspend()
+        for process in gone:
+            process.kill()
+        self.proxy.process.wait()
+
+
+def in_step(*members: Member) -> None:
+    """Waits until everybody has told and heard what is so now."""
+    for _ in range(2):
+        before = [member.steps() for member in members]
+        for member, seen in zip(members, before, strict=True):
+            wait_until(lambda m=member, n=seen: m.steps() >= n + 2, "two more steps")
+
+
+def is_cut(client: Client) -> bool:
+    try:
+        client.send(b"?")
+        return not client.read_exact(1)
+    except (OSError, Closed):
+        return True

@@ -1,0 +1,90 @@
+"""A private redis-server: over TCP, TLS and a unix socket, with a password."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import redis
+import trustme
+
+from tests.support.nginx import ITSELF, free_port
+from tests.support.wait import wait_until
+
+PROGRAM = shutil.which("redis-server")
+PASSWORD = "s3cret-of-redis"
+
+
+class Redis:
+    """Started by construction in a directory of its own; stopped by `close`."""
+
+    def __init__(self, base: Path) -> None:
+        assert PROGRAM, "redis-server is not installed"
+        self.base = base
+        self.ca = base / "ca.pem"
+        self.port, self.tls_port = free_port(), free_port()
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(str(self.ca))
+        own = authority.issue_cert("localhost")
+        own.private_key_pem.write_to_path(str(base / "key.pem"))
+        with open(base / "cert.pem", "wb") as file:
+            for part in own.cert_chain_pems:
+                file.write(part.bytes())
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"redis://:{PASSWORD}@127.0.0.1:{self.port}/0"
+
+    @property
+    def tls_url(self) -> str:
+        return f"rediss://:{PASSWORD}@localhost:{self.tls_port}/0?ssl_ca_certs={self.ca}"
+
+    @property
+    def path_url(self) -> str:
+        return f"unix://:{PASSWORD}@{self.base}/socket"
+
+    def start(self) -> None:
+        """Begins, or begins again without the data."""
+        with open(self.base / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                [PROGRAM, "--port", str(self.port), "--bind", "127.0.0.1",
+                 "--tls-port", str(self.tls_port), "--tls-auth-clients", "no",
+                 "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem",
+                 "--unixsocket", "socket", "--requirepass", PASSWORD,
+                 "--save", "", "--appendonly", "no"],
+                cwd=self.base, env=ITSELF, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log)
+        wait_until(self._answers, lambda: (self.base / "log").read_text())
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(
+                ("127.0.0.1", self.port), 1):
+            return (self.base / "socket").exists()
+        return False
+
+    def ask(self, *command: Any) -> Any:
+        with redis.Redis.from_url(self.url, decode_responses=True) as client:
+            return client.execute_command(*command)
+
+    def pause(self) -> None:
+        """It is there, and answers nothing, until `resume`."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(10)
+            self.process = None
+
+    close = kill
