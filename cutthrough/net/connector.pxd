@@ -1,6 +1,6 @@
 """Outgoing connections: a stream, and the way to get one to a name's addresses."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 from cutthrough.net.inet cimport Address, Addresses
 from cutthrough.net.poller cimport Endpoint, Poller
 
@@ -22,7 +22,7 @@ cdef class Stream(Endpoint):
     cdef Address address
     cdef object key                 # of the idle pool
     cdef Stream older, newer        # its neighbours there, or among a dial's attempts
-    cdef bint reused
+    cdef uint8_t reused
 
 cdef class Connector:
     """One dial: a race of attempts to a name's addresses, one deadline for them all."""

@@ -1,6 +1,6 @@
 """The inner epoll set of a worker, its time, and what lives in it."""
 
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from cutthrough.net.linux cimport epoll_event
 from cutthrough.net.sysio cimport Socket
 from cutthrough.net.timers cimport Timer, Wheel
@@ -14,8 +14,8 @@ cdef class Endpoint:
     cdef Socket sock
     cdef Timer timer
     cdef Poller poller
-    cdef bint listed        # in the poller's list of those to be called again
-    cdef bint starved       # in its list of those that wait for a block
+    cdef uint8_t listed     # in the poller's list of those to be called again
+    cdef uint8_t starved    # in its list of those that wait for a block
 
     cdef int on_ready(self) except -1
     cdef int on_deadline(self) except -1
