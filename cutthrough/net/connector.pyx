@@ -9,6 +9,7 @@ wins, and the others are closed. One deadline for them all. The order is the res
       └─ 250 ms ─> second ── refused ─> third ── connected ──> the answer
 """
 
+cimport cython
 from libc.stdint cimport int64_t
 from cutthrough.net cimport linux
 from cutthrough.net.inet cimport (
@@ -27,6 +28,7 @@ cdef enum:
     MOST_ATTEMPTS = 8
 
 
+@cython.no_gc
 cdef class StreamOwner(Endpoint):
 
     cdef int on_stream(self, Stream stream) except -1:
@@ -42,6 +44,7 @@ cdef class StreamOwner(Endpoint):
         return True
 
 
+@cython.no_gc
 cdef class Stream(Endpoint):
 
     cdef int on_ready(self) except -1:

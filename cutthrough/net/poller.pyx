@@ -18,6 +18,7 @@ nothing.
 
 import sys
 
+cimport cython
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport abort
@@ -42,6 +43,7 @@ cdef enum:
     STARVED_MS = 100
 
 
+@cython.no_gc
 cdef class Endpoint:
 
     def __cinit__(self):

@@ -1,5 +1,6 @@
 """One client's connection: what every journey of a request shares."""
 
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cutthrough.net.buffers cimport Block
 from cutthrough.net.connector cimport Connector, Stream, StreamOwner
@@ -77,6 +78,7 @@ cdef struct Stamps:
 
 # There are thousands of them at rest: small fields stand together, and what few of them
 # need is made when it is needed.
+@cython.no_gc
 cdef class Client(StreamOwner):
     cdef Context context
     cdef Snapshot snapshot              # of the generation that this request began with

@@ -12,6 +12,7 @@ file: `session` decides, `tunnel` and `forward` carry out.
 
 import logging
 
+cimport cython
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove, memset
@@ -142,6 +143,7 @@ cdef class Context:
                 - self.counters.states[LINGER])
 
 
+@cython.no_gc
 cdef class Client:
 
     cdef int _set_state(self, int state) except -1:

@@ -8,6 +8,7 @@ and hand over to `forward` or `tunnel`. Nothing of the request before is looked 
 
 from functools import partial
 
+cimport cython
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 from cutthrough.net cimport linux
@@ -52,6 +53,7 @@ cdef Target target
 cdef Framing framing
 
 
+@cython.no_gc
 cdef class Session(Client):
 
     # --- what the poller tells -----------------------------------------------------
