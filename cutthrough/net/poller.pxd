@@ -62,6 +62,8 @@ cdef class Poller:
     # has to be told too.
     cdef int arm(self, Endpoint endpoint, int64_t deadline_ms) except -1
     cdef int _register(self, Endpoint endpoint, uint32_t events) except -1
+    cdef int _take_events(self, int most) except -1
+    cdef int _handle(self, int n) except -1
     cdef int _wake_starved(self) except -1
     cdef int _check_timed(self, Endpoint endpoint) except -1
     cdef int _plan(self) except -1
