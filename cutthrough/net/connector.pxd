@@ -24,7 +24,7 @@ cdef class Stream(Endpoint):
     cdef Connector connector        # while it is being made
     cdef Address address
     cdef uint8_t reused
-    cdef object key                 # of the idle pool
+    cdef object shelf               # of the idle pool, while it waits there; else None
     cdef Stream older, newer        # its neighbours there, or among a dial's attempts
 
 cdef class Connector:
