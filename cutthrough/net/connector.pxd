@@ -1,9 +1,11 @@
 """Outgoing connections: a stream, and the way to get one to a name's addresses."""
 
-from libc.stdint cimport int64_t
+cimport cython
+from libc.stdint cimport int64_t, uint8_t
 from cutthrough.net.inet cimport Address, Addresses
 from cutthrough.net.poller cimport Endpoint, Poller
 
+@cython.no_gc
 cdef class StreamOwner(Endpoint):
     """Whoever is told about a stream. Filled in by the room above."""
     cdef int on_stream(self, Stream stream) except -1
@@ -15,14 +17,15 @@ cdef class StreamOwner(Endpoint):
     # May this address be connected to? Asked before each attempt (R26).
     cdef bint may_dial(self, const Address *address) except -1
 
+@cython.no_gc
 cdef class Stream(Endpoint):
     """An outgoing TCP connection. Its owner may change: a session, the idle pool."""
     cdef StreamOwner owner
     cdef Connector connector        # while it is being made
     cdef Address address
-    cdef object key                 # of the idle pool
+    cdef uint8_t reused
+    cdef object shelf               # of the idle pool, while it waits there; else None
     cdef Stream older, newer        # its neighbours there, or among a dial's attempts
-    cdef bint reused
 
 cdef class Connector:
     """One dial: a race of attempts to a name's addresses, one deadline for them all."""

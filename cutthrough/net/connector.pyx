@@ -9,6 +9,7 @@ wins, and the others are closed. One deadline for them all. The order is the res
       └─ 250 ms ─> second ── refused ─> third ── connected ──> the answer
 """
 
+cimport cython
 from libc.stdint cimport int64_t
 from cutthrough.net cimport linux
 from cutthrough.net.inet cimport (
@@ -18,7 +19,7 @@ from cutthrough.net.linux cimport (
     ENOMEM, ETIMEDOUT, IPPROTO_TCP, SO_ERROR, SOL_SOCKET, TCP_NODELAY, errno,
     setsockopt, sockaddr, sockaddr_storage, socklen_t)
 from cutthrough.net.poller cimport Endpoint, Poller
-from cutthrough.net.sysio cimport CAN_WRITE, sys_close
+from cutthrough.net.sysio cimport BROKEN, CAN_WRITE, sys_close
 
 cdef enum:
     STAGGER_MS = 250    # RFC 8305 section 8: Connection Attempt Delay
@@ -27,6 +28,7 @@ cdef enum:
     MOST_ATTEMPTS = 8
 
 
+@cython.no_gc
 cdef class StreamOwner(Endpoint):
 
     cdef int on_stream(self, Stream stream) except -1:
@@ -42,6 +44,7 @@ cdef class StreamOwner(Endpoint):
         return True
 
 
+@cython.no_gc
 cdef class Stream(Endpoint):
 
     cdef int on_ready(self) except -1:
@@ -63,7 +66,7 @@ cdef class Stream(Endpoint):
     cdef int on_fault(self) except -1:
         cdef StreamOwner owner = self.owner
         cdef Connector connector = self.connector
-        if self.key is not None:        # it waits in a pool, whose lists must lose it
+        if self.shelf is not None:      # it waits in a pool, whose lists must lose it
             return owner.on_stream_deadline(self)
         if connector is not None:
             owner = connector.owner
@@ -194,7 +197,8 @@ cdef class Connector:
     cdef int on_attempt(self, Stream stream) except -1:
         cdef int error = 0
         cdef socklen_t n = sizeof(error)
-        linux.getsockopt(stream.sock.fd, SOL_SOCKET, SO_ERROR, &error, &n)
+        if stream.sock.ready & BROKEN:
+            linux.getsockopt(stream.sock.fd, SOL_SOCKET, SO_ERROR, &error, &n)
         if error == 0 and is_itself(stream):
             error = ECONNREFUSED
         if error == 0 and stream.sock.ready & CAN_WRITE:

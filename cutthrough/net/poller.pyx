@@ -18,6 +18,7 @@ nothing.
 
 import sys
 
+cimport cython
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport abort
@@ -40,8 +41,10 @@ cdef enum:
     # How often is looked whether there is a block again, where no event of ours tells: it
     # may have been given back to another worker of this process
     STARVED_MS = 100
+    BUSY = 4                # events at once, after which it is asked for more
 
 
+@cython.no_gc
 cdef class Endpoint:
 
     def __cinit__(self):
@@ -127,32 +130,20 @@ cdef class Poller:
         return self.wheel.armed
 
     def drain(self):
-        """Handles one batch of events, what was left over, and the deadlines that came."""
-        cdef int i, n
-        cdef epoll_event *event
+        """Handles a batch of events, what was left over, and the deadlines that came."""
+        cdef int n = self._take_events(BATCH)
+        cdef int left = BATCH - n
         cdef Endpoint endpoint
-        cdef list again
-        n = linux.epoll_wait(self.epfd, self.events, BATCH, 0)
-        self.now_us = clock_us()
-        self.in_batch = True
-        again = self.again
+        cdef list again = self.again
         if again:
             self.again = []
-        # First what the kernel said of them all: one endpoint may ask about another (R19)
-        for i in range(n):
-            event = &self.events[i]
-            endpoint = <Endpoint>event.data.ptr
-            note_events(&endpoint.sock, event.events)
-        for i in range(n):
-            endpoint = <Endpoint>self.events[i].data.ptr
-            if endpoint.sock.fd < 0:
-                continue                    # closed earlier in this batch
-            try:
-                endpoint.on_ready()
-            except BaseException:
-                self.contain(endpoint)
-            if ASSERTS:
-                self._check_timed(endpoint)
+        self._handle(n)
+        # Where there were several there are more by now, and asking costs less than coming
+        # back through the loop, 2 us a turn
+        while n >= BUSY and left > 0:
+            n = self._take_events(left)
+            left -= n
+            self._handle(n)
         for endpoint in again:
             endpoint.listed = False
             if endpoint.sock.fd >= 0:
@@ -176,6 +167,33 @@ cdef class Poller:
         if self.exit is not None:
             fault, self.exit = self.exit, None
             raise fault
+
+    cdef int _take_events(self, int most) except -1:
+        cdef int n = linux.epoll_wait(self.epfd, self.events, most, 0)
+        self.now_us = clock_us()
+        self.in_batch = True
+        return max(n, 0)
+
+    cdef int _handle(self, int n) except -1:
+        cdef int i
+        cdef epoll_event *event
+        cdef Endpoint endpoint
+        # First what the kernel said of them all: one endpoint may ask about another (R19)
+        for i in range(n):
+            event = &self.events[i]
+            endpoint = <Endpoint>event.data.ptr
+            note_events(&endpoint.sock, event.events)
+        for i in range(n):
+            endpoint = <Endpoint>self.events[i].data.ptr
+            if endpoint.sock.fd < 0:
+                continue                    # closed earlier in this batch
+            try:
+                endpoint.on_ready()
+            except BaseException:
+                self.contain(endpoint)
+            if ASSERTS:
+                self._check_timed(endpoint)
+        return 0
 
     cdef int add(self, Endpoint endpoint) except -1:
         return self._register(endpoint, linux.EPOLLIN | linux.EPOLLOUT | linux.EPOLLRDHUP

@@ -35,9 +35,9 @@ cdef struct Pump:
     void *context           # of the filter
     int error
     uint8_t bulk            # full reads in a row; the path follows from it
-    bint eof
-    bint may_splice
-    bint spliced            # it has, at least once
+    uint8_t eof
+    uint8_t may_splice
+    uint8_t spliced         # it has, at least once
 
 # Ready to move `left` bytes. Resets everything but may_splice and allowance.
 cdef void start_pump(Pump *pump, Socket *source, Socket *sink, int64_t left) noexcept nogil
@@ -56,8 +56,8 @@ cdef void stop_pump(Pump *pump) noexcept nogil
 cdef struct Relay:
     Pump up                 # client to origin
     Pump down
-    bint up_shut            # EOF was passed on
-    bint down_shut
+    uint8_t up_shut         # EOF was passed on
+    uint8_t down_shut
 
 cdef enum Relayed:
     RELAY_OPEN = 0

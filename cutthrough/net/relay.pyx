@@ -279,8 +279,9 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
     if not r.up_shut:
         up = run_pump(&r.up)
         if up == PUMP_EOF:
-            linux.shutdown(r.up.sink.fd, linux.SHUT_WR)
             r.up_shut = True
+            if not r.down_shut:         # else it is closed now, which sends the FIN as well
+                linux.shutdown(r.up.sink.fd, linux.SHUT_WR)
         elif up >= PUMP_SOURCE_FAILED:
             return RELAY_UP_SOURCE_FAILED if up == PUMP_SOURCE_FAILED else (
                 RELAY_UP_SINK_FAILED if up == PUMP_SINK_FAILED else RELAY_NO_ROOM)
@@ -289,8 +290,9 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
     if not r.down_shut:
         down = run_pump(&r.down)
         if down == PUMP_EOF:
-            linux.shutdown(r.down.sink.fd, linux.SHUT_WR)
             r.down_shut = True
+            if not r.up_shut:
+                linux.shutdown(r.down.sink.fd, linux.SHUT_WR)
         elif down >= PUMP_SOURCE_FAILED:
             return RELAY_DOWN_SOURCE_FAILED if down == PUMP_SOURCE_FAILED else (
                 RELAY_DOWN_SINK_FAILED if down == PUMP_SINK_FAILED else RELAY_NO_ROOM)

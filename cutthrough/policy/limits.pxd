@@ -15,13 +15,16 @@ cdef struct Lane:
     int64_t tokens_us
     int64_t wait_us             # until there will be some: it was told 0
 
-# All that one client's connection uses. Zeroed: nothing.
-cdef struct Usage:
-    Holding holding
+# Both directions of a request that has a limit in bytes.
+cdef struct Meter:
     Lane up
     Lane down
     int64_t settled_us
-    uint8_t is_metered          # the request in hand has a limit in bytes
+
+# All that one client's connection uses. Zeroed: nothing.
+cdef struct Usage:
+    Holding holding
+    Meter *meter                # NULL: the request in hand has no limit in bytes
 
 # Until midnight UTC, when quotas begin anew.
 cdef uint32_t seconds_left_today() noexcept nogil

@@ -13,8 +13,9 @@ and each second while the relay runs.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.time cimport time
-from cutthrough.policy.ledger cimport ENTERED, Answer, Entry, Ledger
+from cutthrough.policy.ledger cimport ENTERED, NO_ROW, Answer, Entry, Ledger
 from cutthrough.policy.source import PolicyError
 
 cdef enum:
@@ -102,11 +103,14 @@ cdef class Limiter:
         self.ledger.tag_of(<const unsigned char *>name, len(user), tag)
         entry = self.ledger.charge(&usage.holding, tag, &terms.dues, is_tunnel, now_us,
                                    time(NULL), retry_s)
-        usage.is_metered = entry == ENTERED and terms.has_bytes
-        if usage.is_metered:
-            usage.settled_us = now_us
-            start_lane(&usage.up, terms, now_us)
-            start_lane(&usage.down, terms, now_us)
+        if entry == ENTERED and terms.has_bytes:
+            usage.meter = <Meter *>malloc(sizeof(Meter))
+            if usage.meter == NULL:
+                self.ledger.end_tunnel(&usage.holding)
+                return NO_ROW
+            usage.meter.settled_us = now_us
+            start_lane(&usage.meter.up, terms, now_us)
+            start_lane(&usage.meter.down, terms, now_us)
         return entry
 
     cdef bint refill(self, Usage *usage, Lane *lane, Terms terms, bint is_tunnel,
@@ -145,13 +149,15 @@ cdef class Limiter:
     cdef void end_request(self, Usage *usage, Terms terms, int64_t *up_left,
                           int64_t *down_left, int64_t now_us) noexcept:
         cdef int64_t used, unused
+        cdef Meter *meter = usage.meter
         if terms is None:
             return
-        if usage.is_metered:
-            used = usage.up.given - up_left[0] + usage.down.given - down_left[0]
-            unused = usage.up.drawn + usage.down.drawn - used
+        if meter != NULL:
+            used = meter.up.given - up_left[0] + meter.down.given - down_left[0]
+            unused = meter.up.drawn + meter.down.drawn - used
             self.ledger.draw(&usage.holding, &terms.dues, used, unused, 0, now_us, time(NULL))
-            usage.is_metered = False
+            free(meter)
+            usage.meter = NULL
             up_left[0] = down_left[0] = INT64_MAX
         self.ledger.end_tunnel(&usage.holding)
 
@@ -203,9 +209,9 @@ cdef class Holder:
     def move(self, int64_t n, now=1.0):
         """Bytes that come down: how many of them pass now; None: the quota is used up."""
         cdef int64_t passed
-        if not self.usage.is_metered:
+        if self.usage.meter == NULL:
             return n
-        if not self.limiter.refill(&self.usage, &self.usage.down, self.terms,
+        if not self.limiter.refill(&self.usage, &self.usage.meter.down, self.terms,
                                    self.is_tunnel, &self.down_left, <int64_t>(now * 1e6)):
             return None
         passed = max(0, min(n, self.down_left))
@@ -214,7 +220,7 @@ cdef class Holder:
 
     def wait(self):
         """Seconds until more will pass."""
-        return self.usage.down.wait_us / 1e6
+        return self.usage.meter.down.wait_us / 1e6 if self.usage.meter != NULL else 0.0
 
     def end(self, now=1.0):
         """The request is over; the connection stays."""

@@ -1,5 +1,6 @@
 """One client's connection: what every journey of a request shares."""
 
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cutthrough.net.buffers cimport Block
 from cutthrough.net.connector cimport Connector, Stream, StreamOwner
@@ -55,14 +56,15 @@ cdef class Context:
     # The time now, as a Date field says it; valid until the next call.
     cdef const char *date(self) noexcept
 
-# A chunked body on its way through a pump: the scanner, and what followed the body.
+# A chunked body on its way through a pump: the scanner, and what followed the body. Made
+# for the message, and gone with the request.
 cdef struct Scan:
     Chunks chunks
     Pump *pump
     Block *surplus
-    bint no_room
-    bint too_large
     uint64_t most           # data bytes; 0: no bound
+    uint8_t no_room
+    uint8_t too_large
 
 # Microseconds from `start_us` to each stage of the request in hand; 0: not reached. Not
 # 32 bits: these are over after 72 minutes, and a response may take longer to begin.
@@ -74,6 +76,9 @@ cdef struct Stamps:
     int64_t connect_us
     int64_t first_byte_us
 
+# There are thousands of them at rest: small fields stand together, and what few of them
+# need is made when it is needed.
+@cython.no_gc
 cdef class Client(StreamOwner):
     cdef Context context
     cdef Snapshot snapshot              # of the generation that this request began with
@@ -89,23 +94,30 @@ cdef class Client(StreamOwner):
     # the request in hand
     cdef uint8_t method                 # wire's Method
     cdef uint8_t minor
-    cdef bint persistent                # the client's side may carry another request
-    cdef bint is_tunnel
-    cdef bint has_upgrade
-    cdef bint can_retry                 # safe to send again, nothing of a body sent (R19)
-    cdef bint retried
+    cdef uint8_t persistent             # the client's side may carry another request
+    cdef uint8_t is_tunnel
+    cdef uint8_t has_upgrade
+    cdef uint8_t can_retry              # safe to send again, nothing of a body sent (R19)
+    cdef uint8_t retried
     cdef uint8_t host_kind
     cdef uint8_t last_answer            # Outcome, where it may go no further than here
-    cdef int rule                       # index of the rule that decided; -1: the default
-    cdef int limits                     # index of the limits that it names; -1: none
-    cdef bint hangs                     # which rule it is, and which limits, an address says
-    cdef bint reported                  # it passed, though a rule would have it refused
-    cdef Decision decision              # of the hook
+    cdef uint8_t hangs                  # which rule it is, and which limits, an address says
+    cdef uint8_t reported               # it passed, though a rule would have it refused
     cdef uint8_t denied                 # Outcome of the last address that was refused
     cdef uint8_t interim                # 1xx heads seen
+    cdef uint8_t awaits_100             # it was told to wait for one, which has not come
+    cdef uint8_t up_open                # the request body is not yet whole
+    cdef uint8_t origin_persistent      # may be pooled after this response
+    cdef uint8_t marks_origin           # its credentials authenticate the connection itself
+    cdef uint8_t until_close            # the response ends where the origin closes
+    cdef uint8_t closing                # the client was told that this response is the last
     cdef uint16_t port
     cdef uint16_t status                # sent to the client; 0: none yet
+    cdef int rule                       # index of the rule that decided; -1: the default
+    cdef int limits                     # index of the limits that it names; -1: none
     cdef uint32_t retry_s               # for Retry-After; 0: as the reply's constant says
+    cdef uint32_t input_seen            # of input: parsed before as an unfinished head
+    cdef Decision decision              # of the hook
     cdef Account account                # None: not authenticated
     cdef bytes user                     # its name, as logs have it
     cdef bytes credentials              # a field's value, until somebody verifies it
@@ -115,7 +127,6 @@ cdef class Client(StreamOwner):
     cdef Block *head                    # the rewritten head, kept to the end of the exchange
     cdef uint32_t path_at, path_len     # in it
     cdef Block *input                   # bytes of the client that nobody has taken yet
-    cdef uint32_t input_seen            # of these, parsed before as an unfinished head
 
     # what it takes of what is limited; see usage
     cdef Usage usage
@@ -127,13 +138,8 @@ cdef class Client(StreamOwner):
     cdef Block *partial                 # of a response head
     cdef Relay relay
     cdef uint64_t told_up, told_down    # of what its pumps moved, counted so far
-    cdef Scan up_scan, down_scan
-    cdef bint awaits_100                # it was told to wait for one, which has not come
-    cdef bint up_open                   # the request body is not yet whole
-    cdef bint origin_persistent         # may be pooled after this response
-    cdef bint marks_origin              # its credentials authenticate the connection itself
-    cdef bint until_close               # the response ends where the origin closes
-    cdef bint closing                   # the client was told that this response is the last
+    cdef Scan *up_scan                  # NULL: that body has no chunks
+    cdef Scan *down_scan
 
     # A request begins: from here on there is something to write down.
     cdef int begin(self) except -1

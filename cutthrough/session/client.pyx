@@ -12,14 +12,16 @@ file: `session` decides, `tunnel` and `forward` carry out.
 
 import logging
 
+cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, bytes_of, give_block, keep_bytes, scratch, take_block)
 from cutthrough.net.connector cimport cancel
 from cutthrough.net.pipes cimport pipes_refused
-from cutthrough.net.relay cimport is_holding, stop_pump
+from cutthrough.net.relay cimport Pump, is_holding, stop_pump
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, clock_us, set_abortive, try_recv, try_send)
 from cutthrough.outcome cimport (
@@ -140,6 +142,7 @@ cdef class Context:
                 - self.counters.states[LINGER])
 
 
+@cython.no_gc
 cdef class Client:
 
     cdef int _set_state(self, int state) except -1:
@@ -387,10 +390,17 @@ cdef class Client:
         self.persistent = False
         self.until_close = self.origin_persistent = self.closing = False
         self.marks_origin = False
-        give_block(&self.up_scan.surplus)
-        give_block(&self.down_scan.surplus)
-        self.up_scan.no_room = self.down_scan.no_room = False
+        drop_scan(&self.relay.up, &self.up_scan)
+        drop_scan(&self.relay.down, &self.down_scan)
         self.port = 0                       # no destination yet: the key is only a cache
         self.path_len = 0
         self.input_seen = 0
         return 0
+
+
+cdef void drop_scan(Pump *pump, Scan **scan) noexcept nogil:
+    if scan[0] != NULL:
+        pump.filter = NULL
+        give_block(&scan[0].surplus)
+        free(scan[0])
+        scan[0] = NULL

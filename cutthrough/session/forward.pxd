@@ -3,8 +3,9 @@
 from cutthrough.session.client cimport Client
 from cutthrough.wire.framing cimport Framing
 
-# Prepares the request's body as its framing says; the head is in client.head.
-cdef int expect_body(Client client, const Framing *framing) except -1
+# Prepares the request's body as its framing says; the head is in client.head. False: no
+# memory.
+cdef bint expect_body(Client client, const Framing *framing) noexcept
 # client.origin is connected, or taken from the pool: sends head and body, as far as it is here.
 cdef int send_request(Client client) except -1
 # Something has happened at the client's, or at the origin's side.

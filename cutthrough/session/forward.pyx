@@ -9,6 +9,7 @@ would; any doubt ends both (R6, R18).
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport malloc
 from libc.string cimport memcpy
 from cutthrough.net.buffers cimport (
     COPY_BYTES, HEAD_BLOCK, Block, bytes_of, give_block, head_scratch, keep_bytes, scratch)
@@ -41,14 +42,13 @@ cdef enum:
 cdef Head head                  # of the response being read; used within one call only
 
 
-cdef int expect_body(Client c, const Framing *framing) except -1:
+cdef bint expect_body(Client c, const Framing *framing) noexcept:
     cdef Pump *up = &c.relay.up
     up.may_splice = c.context.may_splice
     start_pump(up, &c.sock, NULL, framing.length if framing.kind == BODY_LENGTH else 0)
     c.up_open = framing.kind != BODY_NONE
-    if framing.kind == BODY_CHUNKED:
-        scan_through(up, &c.up_scan, False, framing.trailers, c.context.most_body)
-    return 0
+    return framing.kind != BODY_CHUNKED or scan_through(
+        up, &c.up_scan, False, framing.trailers, c.context.most_body)
 
 
 cdef int send_request(Client c) except -1:
@@ -107,11 +107,11 @@ cdef int pump_up(Client c) except -1:
     cdef Pumped how
     if up.sink == NULL:
         return 0                            # the origin stopped taking: see on_sink_failed
-    if c.usage.is_metered and not before_turn(c):
+    if c.usage.meter != NULL and not before_turn(c):
         return c.refuse(QUOTA_EXCEEDED)
     how = run_pump(up)
     c.count_moved()
-    if c.usage.is_metered:
+    if c.usage.meter != NULL:
         after_turn(c)
     if how == PUMP_DONE:
         if c.up_open:
@@ -274,8 +274,9 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
         return c.refuse(-out_len)
     down.left = framing.length if framing.kind == BODY_LENGTH else (
         -1 if c.until_close else 0)
-    if chunked:
-        scan_through(down, &c.down_scan, c.minor == HTTP_10, framing.trailers, 0)
+    if chunked and not scan_through(
+            down, &c.down_scan, c.minor == HTTP_10, framing.trailers, 0):
+        return c.refuse(OVERLOADED)
     fed = feed(down, out, out_len, data + used, n - used)
     if fed == -2:
         return c.refuse(BAD_RESPONSE_FRAMING)
@@ -293,14 +294,14 @@ cdef int pump_down(Client c) except -1:
     cdef Pump *down = &c.relay.down
     cdef uint64_t before = down.moved
     cdef Pumped how
-    if c.usage.is_metered and not before_turn(c):
+    if c.usage.meter != NULL and not before_turn(c):
         return c.refuse(QUOTA_EXCEEDED)
     how = run_pump(down)
     c.count_moved()
-    if c.usage.is_metered:
+    if c.usage.meter != NULL:
         after_turn(c)
     if how == PUMP_DONE or (how == PUMP_EOF and c.until_close):
-        if c.down_scan.surplus != NULL or c.down_scan.no_room:
+        if down.filter != NULL and (c.down_scan.surplus != NULL or c.down_scan.no_room):
             c.origin_persistent = False
         return c.complete()
     if how == PUMP_EOF:
@@ -355,15 +356,22 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
     return start_tunnel(c, NULL, 0)
 
 
-cdef void scan_through(Pump *pump, Scan *scan, bint decode, bint trailers,
+cdef bint scan_through(Pump *pump, Scan **made, bint decode, bint trailers,
                        uint64_t most) noexcept nogil:
+    """False: no memory."""
+    cdef Scan *scan = <Scan *>malloc(sizeof(Scan))
+    if scan == NULL:
+        return False
+    made[0] = scan                      # of this request; there was none before
     start_chunks(&scan.chunks, decode, trailers)
     scan.pump = pump
+    scan.surplus = NULL
     scan.no_room = scan.too_large = False
     scan.most = most
     pump.left = -1
     pump.filter = scan_filter
     pump.context = scan
+    return True
 
 
 cdef int64_t scan_filter(void *context, char *data, size_t n, size_t *out_len) noexcept nogil:

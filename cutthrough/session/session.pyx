@@ -8,6 +8,7 @@ and hand over to `forward` or `tunnel`. Nothing of the request before is looked 
 
 from functools import partial
 
+cimport cython
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 from cutthrough.net cimport linux
@@ -52,6 +53,7 @@ cdef Target target
 cdef Framing framing
 
 
+@cython.no_gc
 cdef class Session(Client):
 
     # --- what the poller tells -----------------------------------------------------
@@ -263,8 +265,7 @@ cdef class Session(Client):
             head.first[F_EXPECT] != 0 and self.minor == HTTP_11 and framing.kind != BODY_NONE
             and has_token(&head, data, F_EXPECT, b"100-continue", 12))
         self.last_answer = <unsigned char>answer_as_last(&head, data)   # not before decide()
-        expect_body(self, &framing)
-        return OK
+        return OK if expect_body(self, &framing) else OVERLOADED
 
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1:
         """The head has been read: what follows it stays. 0: no room for that."""

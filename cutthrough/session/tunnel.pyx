@@ -57,11 +57,11 @@ cdef int run_tunnel(Client c) except -1:
     cdef uint64_t before = c.relay.up.moved + c.relay.down.moved
     cdef bint again
     cdef Relayed how
-    if c.usage.is_metered and not before_turn(c):
+    if c.usage.meter != NULL and not before_turn(c):
         return c.abort(QUOTA_EXCEEDED, True)
     how = run_relay(&c.relay, &again)
     c.count_moved()
-    if c.usage.is_metered:
+    if c.usage.meter != NULL:
         after_turn(c)
     if again:
         c.poller.call_again(c)

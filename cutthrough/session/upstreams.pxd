@@ -3,9 +3,15 @@
 from libc.stdint cimport int64_t
 from cutthrough.net.connector cimport Stream, StreamOwner
 
+cdef class Shelf:
+    """Those of one key."""
+    cdef object key
+    cdef Stream newest                  # the one that was parked last
+    cdef Py_ssize_t n
+
 cdef class Upstreams(StreamOwner):
-    cdef dict newest                    # key -> the Stream that was parked last
-    cdef dict counts                    # key -> how many
+    cdef dict shelves                   # key -> Shelf
+    cdef Py_ssize_t empty               # of these, without a connection
     cdef readonly Py_ssize_t idle
     cdef Py_ssize_t most, most_per_key
     cdef int64_t timeout_ms
@@ -17,3 +23,4 @@ cdef class Upstreams(StreamOwner):
     # Keeps it, or closes it when it is not clean or there is no place.
     cdef int park(self, Stream stream, object key) except -1
     cdef int _unlink(self, Stream stream) except -1
+    cdef int _sweep(self) except -1

@@ -9,12 +9,20 @@ canonical host and the port that it was dialled for.
 from cutthrough.net.linux cimport EAGAIN
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, try_recv
 
+cdef enum:
+    # Shelves that stay when their last connection is taken: it will be back. Making and
+    # dropping one each time cost a request 2000 of its 12 400 instructions.
+    KEPT_EMPTY = 256
+
+
+cdef class Shelf:
+    pass
+
 
 cdef class Upstreams(StreamOwner):
 
     def __init__(self, most, most_per_key, timeout):
-        self.newest = {}
-        self.counts = {}
+        self.shelves = {}
         self.configure(most, most_per_key, timeout)
 
     def configure(self, most, most_per_key, timeout):
@@ -25,8 +33,10 @@ cdef class Upstreams(StreamOwner):
         self.timeout_ms = int(timeout * 1000)
 
     cdef Stream take(self, object key, bint sure):
-        cdef Stream stream = <Stream>self.newest.get(key)
-        while stream is not None:
+        cdef Shelf shelf = <Shelf>self.shelves.get(key)
+        cdef Stream stream
+        while shelf is not None and shelf.newest is not None:
+            stream = shelf.newest
             self._unlink(stream)
             if not stream.sock.ready & (CAN_READ | PEER_DONE | BROKEN) and (
                     not sure or is_silent(stream)):
@@ -34,48 +44,60 @@ cdef class Upstreams(StreamOwner):
                 return stream
             self.discarded += 1
             stream.close()
-            stream = <Stream>self.newest.get(key)
         return None
 
     cdef int park(self, Stream stream, object key) except -1:
-        cdef Stream newest
+        cdef Shelf shelf
         if not is_clean(stream) or self.idle >= self.most or self.timeout_ms == 0:
             self.discarded += 1
             return stream.close()
-        newest = <Stream>self.newest.get(key)
-        if newest is not None:
-            if <Py_ssize_t>self.counts[key] >= self.most_per_key:
-                self.discarded += 1
-                return stream.close()
-            newest.newer = stream
-            self.counts[key] = self.counts[key] + 1
+        shelf = <Shelf>self.shelves.get(key)
+        if shelf is None:
+            shelf = Shelf.__new__(Shelf)
+            shelf.key = key
+            self.shelves[key] = shelf
+            self.empty += 1
+        if shelf.n >= self.most_per_key:
+            self.discarded += 1
+            return stream.close()
+        if shelf.newest is not None:
+            shelf.newest.newer = stream
         else:
-            self.counts[key] = 1
-        stream.older = newest
-        stream.key = key
+            self.empty -= 1
+        stream.older = shelf.newest
+        stream.shelf = shelf
         stream.owner = self
-        self.newest[key] = stream
+        shelf.newest = stream
+        shelf.n += 1
         self.idle += 1
         stream.set_deadline(self.timeout_ms)
         return 0
 
     cdef int _unlink(self, Stream stream) except -1:
+        cdef Shelf shelf = <Shelf>stream.shelf
         if stream.newer is not None:
             stream.newer.older = stream.older
-        elif stream.older is not None:
-            self.newest[stream.key] = stream.older
         else:
-            del self.newest[stream.key]
+            shelf.newest = stream.older
         if stream.older is not None:
             stream.older.newer = stream.newer
-        if stream.newer is None and stream.older is None:
-            del self.counts[stream.key]
-        else:
-            self.counts[stream.key] = self.counts[stream.key] - 1
         stream.older = stream.newer = None
         stream.owner = None
-        stream.key = None
+        stream.shelf = None
         self.idle -= 1
+        shelf.n -= 1
+        if shelf.n == 0:
+            self.empty += 1
+            if self.empty > KEPT_EMPTY:
+                self._sweep()
+        return 0
+
+    cdef int _sweep(self) except -1:
+        cdef Shelf shelf
+        for shelf in list(self.shelves.values()):
+            if shelf.n == 0:
+                del self.shelves[shelf.key]
+        self.empty = 0
         return 0
 
     cdef int on_stream(self, Stream stream) except -1:
@@ -93,14 +115,14 @@ cdef class Upstreams(StreamOwner):
 
     def clear(self):
         """Closes all of them. Returns how many."""
+        cdef Shelf shelf
         cdef Stream stream
         count = self.idle
-        for stream in list(self.newest.values()):
-            while stream is not None:
-                older = stream.older
+        for shelf in list(self.shelves.values()):
+            while shelf.newest is not None:
+                stream = shelf.newest
                 self._unlink(stream)
                 stream.close()
-                stream = older
         return count
 
 

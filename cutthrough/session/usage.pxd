@@ -11,7 +11,7 @@ cdef int admit_user(Client client) except -1
 # It turns into a tunnel: a 101.
 cdef int admit_tunnel(Client client) noexcept
 
-# Both only where client.usage.is_metered. Before the pumps run: what may they read? False:
+# Both only where there is client.usage.meter. Before the pumps run: what may they read? False:
 # the quota is used up. And after: when shall they run again?
 cdef bint before_turn(Client client) noexcept
 cdef int after_turn(Client client) except -1

@@ -6,7 +6,7 @@
     turn of a relay -> bytes of the user, of the tunnel
 
 What was taken is in client.usage and given back by Client._clear_request and close, once
-(R33). A user without limits in bytes costs the relay one test of `is_metered`. With them
+(R33). A user without limits in bytes costs the relay one test of `meter`. With them
 the pumps get an allowance; when it is used up and no more is to be had, the timer of the
 origin's stream, which is free while a session owns it, says when to go on. Nothing is read
 meanwhile, so the kernel holds back whoever sends (R31).
@@ -50,7 +50,7 @@ cdef int admit_user(Client c) except -1:
     cdef int outcome = outcome_of(c.context.limiter.charge(
         &c.usage, c.terms, c.user, c.is_tunnel, c.poller.now_us, &retry_s))
     c.retry_s = retry_s
-    if c.usage.is_metered:
+    if c.usage.meter != NULL:
         c.relay.up.allowance = c.relay.down.allowance = 0
     return outcome
 
@@ -73,11 +73,11 @@ cdef int admit_tunnel(Client c) noexcept:
 
 cdef bint before_turn(Client c) noexcept:
     cdef int64_t now_us = c.poller.now_us
-    cdef bint is_due = now_us - c.usage.settled_us >= SETTLE_US
+    cdef bint is_due = now_us - c.usage.meter.settled_us >= SETTLE_US
     if is_due:
-        c.usage.settled_us = now_us
-    if (refill(c, &c.relay.up, &c.usage.up, is_due)
-            and refill(c, &c.relay.down, &c.usage.down, is_due)):
+        c.usage.meter.settled_us = now_us
+    if (refill(c, &c.relay.up, &c.usage.meter.up, is_due)
+            and refill(c, &c.relay.down, &c.usage.meter.down, is_due)):
         return True
     c.retry_s = seconds_left_today()
     return False
@@ -93,8 +93,8 @@ cdef bint refill(Client c, Pump *pump, Lane *lane, bint is_due) noexcept:
 
 cdef int after_turn(Client c) except -1:
     cdef int64_t wait_us = SETTLE_US if c.terms.dues.bytes_per_day else INT64_MAX
-    wait_us = min(wait_us, wait_of(c, &c.relay.up, &c.usage.up))
-    wait_us = min(wait_us, wait_of(c, &c.relay.down, &c.usage.down))
+    wait_us = min(wait_us, wait_of(c, &c.relay.up, &c.usage.meter.up))
+    wait_us = min(wait_us, wait_of(c, &c.relay.down, &c.usage.meter.down))
     if wait_us == 0:
         return c.poller.call_again(c)
     if wait_us != INT64_MAX and c.origin is not None:

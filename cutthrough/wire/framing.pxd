@@ -31,9 +31,9 @@ cdef bint names_trailers(const Head *head, const char *buf) noexcept nogil
 # Output is never longer than input and starts at buf.
 cdef struct Chunks:
     uint8_t state           # private to framing.pyx
-    bint decode
-    bint trailers
-    bint done               # the last chunk, trailers and final CRLF have been scanned
+    uint8_t decode
+    uint8_t trailers
+    uint8_t done            # the last chunk, trailers and final CRLF have been scanned
     uint32_t name_hash      # private: of the trailer field name so far
     uint64_t left           # data bytes of this chunk still to come
     uint64_t announced      # data bytes of all chunks whose size line has been read
