@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
+from cutthrough.logformat import parse_log_format
 from cutthrough.values import (
     ADDRESSES,
     ADMIN,
@@ -108,8 +109,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     access_log: Annotated[str, Option(
         Kind("-|off|FILE", parse_text), "where the access log goes",
         "standard output, as containers expect")] = "-"
-    access_log_format: Annotated[Literal["squid", "json"], Option(
-        choice("squid", "json"), "form of the access log's lines",
+    access_log_format: Annotated[str, Option(
+        Kind("squid|common|combined|json|FORMAT", parse_log_format),
+        "form of the access log's lines; a format has squid's %-codes: docs/logs.md",
         "squid's native form, which existing tools read")] = "squid"
 
     head_timeout: Annotated[float, Option(

@@ -17,11 +17,13 @@ import pytest
 TREE = Path(__file__).resolve().parent.parent
 PACKAGE = TREE / "cutthrough"
 
-BASE = {"config", "outcome", "settings", "values"}
-# What each room may import beside itself. `values` reads the texts that config names.
+BASE = {"config", "logformat", "outcome", "settings", "values"}
+# What each room may import beside itself. `values` and `logformat` read the texts that
+# config names.
 MAY_IMPORT = {
     "values": set(),
-    "config": {"values"},
+    "logformat": set(),
+    "config": {"logformat", "values"},
     "settings": {"config", "values"},
     "outcome": set(),
     "wire": BASE,

@@ -5,6 +5,7 @@ from time import perf_counter
 
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
+from cutthrough.net.buffers cimport give_block, keep_bytes
 from cutthrough.net.timers cimport Timer, Wheel
 from cutthrough.outcome cimport OK
 from cutthrough.session.client cimport Client, Journal
@@ -133,6 +134,29 @@ def write_lines(Journal journal, long n):
     for _i in range(n):
         journal.write(client, OK)
     return perf_counter() - began
+
+
+def write_requests(Journal journal, bytes head, long n):
+    """A plain request's line: `head` is as it went up to the origin."""
+    cdef Client client = Client.__new__(Client)
+    cdef long _i
+    client.status = 200
+    client.port = 80
+    client.key = b"www.example.com\x00\x50"
+    client.user = b"somebody"
+    client.address.family = 4
+    client.address.bytes[0] = 192
+    client.address.bytes[3] = 17
+    client.method = M_GET
+    client.head = keep_bytes(head, len(head))
+    client.path_at = 4
+    client.path_len = head.index(b" HTTP/1.1") - 4
+    began = perf_counter()
+    for _i in range(n):
+        journal.write(client, OK)
+    took = perf_counter() - began
+    give_block(&client.head)
+    return took
 
 
 def move_deadlines(Wheel wheel, long n):

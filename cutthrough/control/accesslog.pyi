@@ -1,5 +1,4 @@
 import asyncio
-from typing import Literal
 
 from cutthrough.session.client import Journal
 
@@ -10,7 +9,7 @@ class AccessLog(Journal):
         self,
         loop: asyncio.AbstractEventLoop,
         path: str | int,
-        format: Literal["squid", "json"],
+        format: str,
         worker: int = 0,
     ) -> None: ...
     def reopen(self) -> None: ...

@@ -14,12 +14,15 @@ from cutthrough.session.counters cimport Counters, Page
 from cutthrough.session.state cimport N_STATES
 from cutthrough.session.upstreams cimport Upstreams
 from cutthrough.wire.framing cimport Chunks
-from cutthrough.wire.http1 cimport HeadLimits
+from cutthrough.wire.http1 cimport Head, HeadLimits
 from cutthrough.wire.target cimport Target
 
 cdef class Journal:
     """Where endings are written down. Filled in by the room above."""
+    cdef bint wants_fields              # of heads that are not kept to the end
     cdef int write(self, Client client, int outcome) except -1
+    # Of a tunnel to be, before its head goes; asked where `wants_fields`.
+    cdef int note_head(self, Client client, const Head *head, const char *data) except -1
 
 cdef class Context:
     """What all sessions of a worker share. Options are copied into C fields once."""

@@ -30,7 +30,7 @@ from cutthrough.session.state cimport (
     CLOSED, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, TUNNEL, may_follow)
 from cutthrough.session.state import TABLE
 from cutthrough.wire.date cimport build_date
-from cutthrough.wire.http1 cimport HeadLimits, M_CONNECT, M_HEAD
+from cutthrough.wire.http1 cimport Head, HeadLimits, M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport reply_with_retry
 from cutthrough.wire.target cimport parse_authority
 
@@ -45,6 +45,9 @@ cdef enum:
 cdef class Journal:
 
     cdef int write(self, Client client, int outcome) except -1:
+        return 0
+
+    cdef int note_head(self, Client client, const Head *head, const char *data) except -1:
         return 0
 
 

@@ -150,6 +150,8 @@ cdef class Session(Client):
             outcome = identify(self, &head, data)
         if outcome == OK and self.account is not None:
             outcome = self.decide()
+        if self.context.journal.wants_fields and (self.is_tunnel or self.has_upgrade):
+            self.context.journal.note_head(self, &head, data)
         if not self.take_head(data, n, head_len):
             outcome = OVERLOADED
         if outcome != OK:
