@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 import msgspec
 
 from cutthrough.logformat import parse_log_format
+from cutthrough.logtarget import parse_log_target
 from cutthrough.values import (
     ADDRESSES,
     ADMIN,
@@ -34,7 +35,6 @@ from cutthrough.values import (
     Kind,
     choice,
     parse_origin,
-    parse_text,
     parse_token,
     parse_user,
     show_address,
@@ -107,7 +107,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         "random at each start, so that two proxies in a row differ (R20)")] = ""
 
     access_log: Annotated[str, Option(
-        Kind("-|off|FILE", parse_text), "where the access log goes",
+        Kind("-|off|FILE|journal|syslog…", parse_log_target),
+        "where the access log goes; docs/logs.md has all of it",
         "standard output, as containers expect")] = "-"
     access_log_format: Annotated[str, Option(
         Kind("squid|common|combined|json|FORMAT", parse_log_format),

@@ -13,6 +13,8 @@ import re
 import time
 from typing import NamedTuple
 
+from cutthrough.values import parse_text
+
 # The presets, squid's own but for the encoding of the user: a space in it would make
 # two columns of one.
 PRESETS = {
@@ -184,5 +186,5 @@ def parse_log_format(text: str) -> str:
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ValueError(f"{text!r} is none of {', '.join(PRESETS)}, json, nor a "
                          f"format with %-codes{hint}")
-    parse_format(text)
+    parse_format(parse_text(text))
     return text

@@ -3,15 +3,16 @@ import asyncio
 from cutthrough.session.client import Journal
 
 class AccessLog(Journal):
-    dropped: int
     lines: int
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        path: str | int,
+        target: str | int,
         format: str,
         worker: int = 0,
     ) -> None: ...
+    @property
+    def dropped(self) -> int: ...
     def reopen(self) -> None: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...

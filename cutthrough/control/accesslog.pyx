@@ -1,112 +1,151 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The access log: one line for each request and each tunnel, at its end.
 
-Lines are formatted in C into one buffer and written in batches, whole lines only, so that
-many workers can append to one file. A pipe that they share takes only PIPE_BUF bytes at
-once (pipe(7)), so there no line is longer: a path that would make it so is cut, and ends
-in "…". A log that cannot keep up never holds up the proxy: a pipe or terminal is written
-to only while it takes bytes without waiting, and lines that find the buffer full are
-dropped and counted.
+Lines are formatted in C into one buffer and handed to an outlet in batches, whole lines
+only, so that many workers can append to one file. A log that cannot keep up never holds
+up the proxy: an outlet takes what it can without waiting, the loop tells when it takes
+more, and lines that find the buffer full are dropped, counted, and spoken of.
 
-How a line is made: control.lines and control.formatline.
+How a line is made: control.lines and control.formatline; where it goes: control.outlets.
 """
 
-import os
-import stat
+import logging
 
-from libc.string cimport memmove
+from libc.stdint cimport uint32_t
+from libc.string cimport memcpy, memmove
 from cutthrough.control.formatline import FormatLine
 from cutthrough.control.lines cimport Line
 from cutthrough.control.lines import JsonLine
+from cutthrough.control.outlets cimport MOST_MESSAGE, Outlet
+from cutthrough.control.outlets import FileOutlet, open_outlet
+from cutthrough.logtarget import read_target
 from cutthrough.session.client cimport Client, Journal
 from cutthrough.wire.http1 cimport Head
 
-cdef extern from "<poll.h>" nogil:
-    struct pollfd:
-        int fd
-        short events
-        short revents
-    int poll(pollfd *fds, unsigned long n, int timeout_ms)
-    short POLLOUT
-
-cdef extern from "<unistd.h>" nogil:
-    ssize_t write(int fd, const void *buf, size_t n)
+log = logging.getLogger("cutthrough")
 
 cdef enum:
     BUFFER = 131072
     FLUSH_AT = 65536
-    ATOMIC = 4096               # PIPE_BUF: a write up to this is whole, or waits
-    MOST_LINE = 8192            # all that one line can come to, in a file
     FLUSH_MS = 100
+    TELL_S = 10                 # of lines that were dropped, at most so often
+    PARTING_MS = 200            # for an outlet that lags behind, when we close
 
 
 cdef class AccessLog(Journal):
     cdef char buffer[BUFFER]
     cdef size_t n
-    cdef int fd
-    cdef bint is_file, scheduled
     cdef Line line
-    cdef readonly unsigned long dropped
+    cdef Outlet outlet
+    cdef bint scheduled, waiting, full
+    cdef size_t full_lines          # dropped because the buffer was full
     cdef readonly unsigned long lines
-    cdef object loop, path
+    cdef object loop, told_at
+    cdef size_t told
 
-    def __init__(self, loop, path, format, worker=0):
-        """Appends to the file `path`, to standard output for "-", or to a descriptor,
-        which is the log's from here on; `format` is a preset or a format with %-codes.
-        Raises OSError, and ValueError for a format that cannot be read."""
+    def __init__(self, loop, target, format, worker=0):
+        """`target` as the option has it, or a descriptor, which is the log's from here
+        on; `format` is a preset or a format with %-codes. Raises OSError, and ValueError
+        for what cannot be read."""
         self.loop = loop
-        self.path = path
         self.line = JsonLine(worker) if format == "json" else FormatLine(format, worker)
         self.wants_fields = self.line.wants_fields
-        self.fd = -1
-        self.reopen()
+        self.outlet = (FileOutlet(target) if isinstance(target, int)
+                       else open_outlet(read_target(target), worker))
+        self.told_at = -TELL_S
+
+    @property
+    def dropped(self):
+        """Lines that are nowhere."""
+        return self.full_lines + self.outlet.lost
 
     def reopen(self):
-        """Opens the path anew: the file may have been moved away."""
+        """Opens the target anew: a file may have been moved away. Where that fails, it
+        goes on with the old one."""
         self.flush()
-        if isinstance(self.path, int):
-            if self.fd >= 0:
-                return
-            fd = self.path
-        elif self.path == "-":
-            fd = 1
-        else:
-            fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC,
-                         0o640)
-        if self.fd > 2:
-            os.close(self.fd)
-        self.fd = fd
-        self.is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+        self._rest()
+        try:
+            self.outlet.reopen()
+        except OSError as error:
+            log.error("access log: cannot be opened anew, the old one goes on: %s",
+                      error.strerror or error)
+        self.flush()
 
     def flush(self):
         """Writes what is there, as far as the log takes it without waiting."""
-        cdef size_t done = 0
-        cdef size_t piece
-        cdef ssize_t r
-        while done < self.n and self.fd >= 0:
-            piece = self.n - done
-            if not self.is_file:
-                if not can_write(self.fd):
-                    break
-                piece = whole_lines(self.buffer + done, piece)
-            r = write(self.fd, self.buffer + done, piece)
-            if r <= 0:
-                break
-            done += r
+        cdef size_t done
+        if self.n == 0:
+            return
+        done = self.outlet.send(self.buffer, self.n)
+        self.full = done == 0
         if done:
             self.n -= done
             memmove(self.buffer, self.buffer + done, self.n)
+        if self.n and self.outlet.can_wait and self.outlet.trouble is None:
+            self._wait()
+        elif self.waiting:
+            self._rest()
 
     def close(self):
+        """Writes what can be written, a laggard given a moment; what is left is dropped."""
+        cdef size_t before
+        if self.outlet.number < 0:
+            return
         self.flush()
-        if self.fd > 2:
-            os.close(self.fd)
-        self.fd = -1
+        while self.n and self.outlet.can_wait and self.outlet.wait(PARTING_MS):
+            before = self.n
+            self.flush()
+            if self.n == before:
+                break
+        self.full_lines += self._count()
+        self.n = 0
+        self._tell(-TELL_S)
+        self._rest()
+        self.outlet.close()
+
+    cdef size_t _count(self):
+        """Lines in the buffer."""
+        cdef size_t count = 0
+        cdef size_t at = 0
+        cdef uint32_t length
+        while at < self.n:
+            if self.outlet.frames:
+                memcpy(&length, self.buffer + at, 4)
+                at += 4 + length
+                count += 1
+            else:
+                count += self.buffer[at] == b"\n"
+                at += 1
+        return count
+
+    def _wait(self):
+        """The loop tells when the outlet takes more."""
+        if not self.waiting:
+            self.waiting = True
+            self.loop.add_writer(self.outlet.number, self.flush)
+
+    def _rest(self):
+        if self.waiting:
+            self.waiting = False
+            self.loop.remove_writer(self.outlet.number)
+
+    def _tell(self, since):
+        """Says how many lines were dropped, where there are new ones."""
+        cdef size_t dropped = self.dropped
+        if dropped > self.told and since - self.told_at >= TELL_S or (
+                dropped > self.told and since < 0):
+            log.warning("access log: %d lines dropped (%d in all): %s", dropped - self.told,
+                        dropped, self.outlet.trouble or "it does not take them fast enough")
+            self.told = dropped
+            self.told_at = since
 
     def _flush_later(self):
         self.scheduled = False
+        if self.outlet.number < 0:
+            return
         self.flush()
-        if self.n and self.fd >= 0:
+        self._tell(self.loop.time())
+        if self.n:
             self._schedule()
 
     def _schedule(self):
@@ -115,37 +154,30 @@ cdef class AccessLog(Journal):
 
     cdef int write(self, Client c, int outcome) except -1:
         cdef char *end
-        if self.n > FLUSH_AT:
-            self.flush()
-            if self.n > BUFFER - MOST_LINE:
-                self.dropped += 1
-                return 0
-        end = self.buffer + self.n
-        end = self.line.put(
-            end, c, outcome, end + (MOST_LINE if self.is_file else ATOMIC) - 1)
-        end[0] = b"\n"
-        self.n = end + 1 - self.buffer
-        self.lines += 1
+        cdef char *start
+        cdef uint32_t length
         if not self.scheduled:
             self._schedule()
+        if self.n > FLUSH_AT:
+            if not self.full:               # else at its time: no call for every line
+                self.flush()
+            if self.n > BUFFER - MOST_MESSAGE:
+                self.full_lines += 1
+                return 0
+        start = self.buffer + self.n
+        end = start
+        if self.outlet.frames:
+            end = self.outlet.put_head(start + 4, c, outcome)
+        end = self.line.put(end, c, outcome, end + self.outlet.most_line - 1)
+        if self.outlet.is_ended:
+            end[0] = b"\n"
+            end += 1
+        if self.outlet.frames:
+            length = <uint32_t>(end - start - 4)
+            memcpy(start, &length, 4)
+        self.n = end - self.buffer
+        self.lines += 1
         return 0
 
     cdef int note_head(self, Client c, const Head *head, const char *data) except -1:
         return self.line.note_head(c, head, data)
-
-
-cdef bint can_write(int fd) noexcept:
-    cdef pollfd one
-    one.fd = fd
-    one.events = POLLOUT
-    one.revents = 0
-    return poll(&one, 1, 0) == 1 and one.revents & POLLOUT
-
-
-cdef size_t whole_lines(const char *data, size_t n) noexcept:
-    """How many of these bytes are whole lines that fit one atomic write."""
-    cdef size_t end = ATOMIC if n > ATOMIC else n
-    cdef size_t i = end
-    while i > 0 and data[i - 1] != b"\n":
-        i -= 1
-    return i if i > 0 else end

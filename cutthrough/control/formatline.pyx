@@ -8,7 +8,7 @@ the line still has its room.
 
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memchr, memcpy, memmove, memset
 from libc.time cimport time_t, tm
 from cutthrough.control.lines cimport Line, put_method, put_url
 from cutthrough.control.put cimport (
@@ -327,23 +327,23 @@ cdef char *put_quoted(char *p, Step *step, const char *data, size_t n,
 
 cdef char *put_field(char *p, Step *step, Client c, const char *last) noexcept:
     """Of the head as it went up: `Name: value` in every line."""
-    cdef const char *data
-    cdef size_t at = 0
-    cdef size_t end, n
+    cdef const char *at
+    cdef const char *end
+    cdef const char *stop
+    cdef size_t n = step.text_len
     if c.head == NULL:
         return p
-    data = bytes_of(c.head)
-    n = c.head.end
-    while at < n:
-        end = at
-        while end < n and data[end] != b"\r":
-            end += 1
-        if end - at > step.text_len + 1 and data[at + step.text_len] == b":" and (
-                equals_lower(data + at, step.text, step.text_len)):
-            at += step.text_len + 1
-            while at < end and data[at] == b" ":
+    at = bytes_of(c.head)
+    stop = at + c.head.end
+    while at < stop:
+        end = <const char *>memchr(at, b"\r", stop - at)
+        if end == NULL:
+            break
+        if end - at > <ssize_t>n and at[n] == b":" and equals_lower(at, step.text, n):
+            at += n + 1
+            while at < end and at[0] == b" ":
                 at += 1
-            return put_quoted(p, step, data + at, end - at, last)
+            return put_quoted(p, step, at, end - at, last)
         at = end + 2
     return p
 

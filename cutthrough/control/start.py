@@ -3,11 +3,13 @@
 import contextlib
 import os
 import resource
+import socket
 from collections.abc import Iterable
 
 import cutthrough
 from cutthrough.config import Config, ConfigError
 from cutthrough.control.generation import Generation
+from cutthrough.logtarget import read_target
 from cutthrough.values import show_address
 
 
@@ -69,12 +71,16 @@ def raise_nofile() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def check_log(path: str) -> None:
-    """Creates the access log, so that a path that cannot be written fails here."""
+def check_log(text: str) -> None:
+    """Opens what the access log goes to, so that what cannot be used fails here."""
+    target = read_target(text)
     # Not blocking: opening a FIFO that nobody reads would wait for ever.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
-    if path not in ("-", "off"):
-        try:
-            os.close(os.open(path, flags, 0o640))
-        except OSError as error:
-            raise ConfigError(path, "access_log", error.strerror or "") from None
+    try:
+        if target.kind == "file":
+            os.close(os.open(target.path, flags, 0o640))
+        elif target.path:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+                probe.connect(target.path)
+    except OSError as error:
+        raise ConfigError(target.path, "access_log", error.strerror or "") from None

@@ -241,13 +241,13 @@ class Worker:
             self._timer.cancel()
         self._stop_accepting()
         cut = close_all(self.context, outcome)
+        if self._log is not None:
+            self._log.close()
         self._beat.stop()
         self.verifier.close()
         self.upstreams.clear()
         pipes.close_free()
         self.poller.detach()
-        if self._log is not None:
-            self._log.close()
         return cut
 
     def leaks(self) -> dict[str, int]:
