@@ -115,6 +115,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         "form of the access log's lines; a format has squid's %-codes: docs/logs.md",
         "squid's native form, which existing tools read")] = "squid"
 
+    error_log_format: Annotated[Literal["text", "logfmt", "json"], Option(
+        choice("text", "logfmt", "json"), "form of the lines on standard error",
+        "for people")] = "text"
+    flight_recorder: Annotated[int, Option(
+        COUNT, "events of connections that a worker remembers, 16 bytes each; 0: none",
+        "1 MiB: some 8 s of 1000 requests a second")] = 65536
+
     head_timeout: Annotated[float, Option(
         DURATION, "time for a request head to arrive whole",
         "HAProxy's advice for `timeout http-request`; nginx: 60 s")] = 10.0

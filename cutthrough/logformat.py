@@ -104,7 +104,7 @@ def parse_format(text: str) -> tuple[Step, ...]:
             step, at = _parse_code(text, at, quoted)
             steps.append(step)
             continue
-        quoted ^= literal.count('"') & 1
+        quoted ^= literal.count('"') % 2 == 1
         steps.append(Step("", literal))
     if not any(step.code for step in steps):
         raise ValueError("holds no code, such as %>a")

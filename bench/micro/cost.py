@@ -102,6 +102,15 @@ def _log_line(form: str, head: bytes = b"") -> Callable[[int], float]:
     return run
 
 
+def _events(size: int) -> Callable[[int], float]:
+    def run(n: int) -> float:
+        from cutthrough.session.recorder import Recorder
+
+        return float(_loops().record_events(Recorder(size), n))
+
+    return run
+
+
 def _timers(name: str) -> Callable[[int], float]:
     def run(n: int) -> float:
         from cutthrough.net.timers import Wheel
@@ -155,6 +164,8 @@ BENCHES = [
     Micro("log-combined-get", "the same in the combined format",
           _log_line("combined", _UPWARDS)),
     Micro("log-json-get", "the same as JSON", _log_line("json", _UPWARDS)),
+    Micro("event", "an event for the flight recorder", _events(65536)),
+    Micro("event-off", "the same without one", _events(0)),
     Micro("timer-move", "a deadline moved to a later time", _timers("move_deadlines")),
     Micro("timer-arm", "a deadline armed and disarmed", _timers("arm_and_disarm")),
 ]  # fmt: skip

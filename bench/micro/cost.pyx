@@ -9,6 +9,7 @@ from cutthrough.net.buffers cimport give_block, keep_bytes
 from cutthrough.net.timers cimport Timer, Wheel
 from cutthrough.outcome cimport OK
 from cutthrough.session.client cimport Client, Journal
+from cutthrough.session.recorder cimport E_UP, Recorder, note
 from cutthrough.wire.framing cimport Chunks, scan_chunks, start_chunks
 from cutthrough.wire.http1 cimport (
     M_GET, Head, HeadLimits, parse_request, parse_response)
@@ -157,6 +158,16 @@ def write_requests(Journal journal, bytes head, long n):
     took = perf_counter() - began
     give_block(&client.head)
     return took
+
+
+def record_events(Recorder recorder, long n):
+    """Those of two connections by turns, so that none is added to the one before."""
+    cdef char[32] connections
+    cdef long _i
+    began = perf_counter()
+    for _i in range(n):
+        note(recorder, connections + 16 * (_i & 1), 1000 + _i, E_UP, 0, 1)
+    return perf_counter() - began
 
 
 def move_deadlines(Wheel wheel, long n):

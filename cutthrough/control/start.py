@@ -8,15 +8,24 @@ from collections.abc import Iterable
 
 import cutthrough
 from cutthrough.config import Config, ConfigError
+from cutthrough.control.errorlog import make_line
 from cutthrough.control.generation import Generation
 from cutthrough.logtarget import read_target
 from cutthrough.values import show_address
+
+_form = "text"
+
+
+def use_form(form: str) -> None:
+    """What `say` says from now on is in this form: error_log_format."""
+    global _form
+    _form = form
 
 
 def say(line: str) -> None:
     """Writes one line to standard error; whoever read it may be gone."""
     with contextlib.suppress(OSError):
-        os.write(2, f"cutthrough: {line}\n".encode())
+        os.write(2, f"{make_line(_form, '', 'info', line, {})}\n".encode())
 
 
 def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
@@ -27,6 +36,9 @@ def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
             f"{workers} workers, {loop}")
     if demonstration:
         line += ", demonstration credentials username:password"
+    if _form != "text":
+        say(line)
+        return
     with contextlib.suppress(OSError):
         os.write(2, f"{line}\n".encode())
 

@@ -11,6 +11,7 @@ from cutthrough.policy.limits cimport Limiter, Terms, Usage
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.policy.verdicts cimport Decision
 from cutthrough.session.counters cimport Counters, Page
+from cutthrough.session.recorder cimport Recorder
 from cutthrough.session.state cimport N_STATES
 from cutthrough.session.upstreams cimport Upstreams
 from cutthrough.wire.framing cimport Chunks
@@ -34,6 +35,7 @@ cdef class Context:
     cdef Page page
     cdef Counters *counters
     cdef object resolver
+    cdef Recorder recorder
     cdef object verifier                # see control.verifier; None: nothing needs one
     cdef HeadLimits limits
     cdef int64_t timeout_ms[N_STATES]
