@@ -129,6 +129,7 @@ def add_console(verb: argparse.ArgumentParser, name: str) -> None:
     verb.add_argument("--all", action="store_const", const="true", help="every one")
     if name == "conns":
         verb.add_argument("--json", action="store_true", help="as JSON, one a line")
+        verb.add_argument("--trace", metavar="ID", help="what this one did last")
 
 
 def version() -> str:

@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
+from cutthrough.logformat import parse_log_format
+from cutthrough.logtarget import parse_log_target
 from cutthrough.values import (
     ADDRESSES,
     ADMIN,
@@ -33,7 +35,6 @@ from cutthrough.values import (
     Kind,
     choice,
     parse_origin,
-    parse_text,
     parse_token,
     parse_user,
     show_address,
@@ -106,11 +107,20 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         "random at each start, so that two proxies in a row differ (R20)")] = ""
 
     access_log: Annotated[str, Option(
-        Kind("-|off|FILE", parse_text), "where the access log goes",
+        Kind("-|off|FILE|journal|syslog…", parse_log_target),
+        "where the access log goes; docs/logs.md has all of it",
         "standard output, as containers expect")] = "-"
-    access_log_format: Annotated[Literal["squid", "json"], Option(
-        choice("squid", "json"), "form of the access log's lines",
+    access_log_format: Annotated[str, Option(
+        Kind("squid|common|combined|json|FORMAT", parse_log_format),
+        "form of the access log's lines; a format has squid's %-codes: docs/logs.md",
         "squid's native form, which existing tools read")] = "squid"
+
+    error_log_format: Annotated[Literal["text", "logfmt", "json"], Option(
+        choice("text", "logfmt", "json"), "form of the lines on standard error",
+        "for people")] = "text"
+    flight_recorder: Annotated[int, Option(
+        COUNT, "events of connections that a worker remembers, 16 bytes each; 0: none",
+        "1 MiB: some 8 s of 1000 requests a second")] = 65536
 
     head_timeout: Annotated[float, Option(
         DURATION, "time for a request head to arrive whole",

@@ -225,7 +225,9 @@ REFUSED = [
     ("user", "a\udcff", "not UTF-8"),
     ("user", "a" * 4097, "longer than 4096"),
     ("resolvers", "9.9.9.9," * 257, "more than 256"),
-    ("access_log_format", "xml", "none of squid, json"),
+    ("access_log_format", "xml", "none of squid, common, combined, json"),
+    ("access_log_format", "josn", "did you mean json"),
+    ("access_log_format", "%>A", "no such code %>A; did you mean %>a"),
 ]
 
 

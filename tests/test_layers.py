@@ -17,11 +17,14 @@ import pytest
 TREE = Path(__file__).resolve().parent.parent
 PACKAGE = TREE / "cutthrough"
 
-BASE = {"config", "outcome", "settings", "values"}
-# What each room may import beside itself. `values` reads the texts that config names.
+BASE = {"config", "logformat", "logtarget", "outcome", "settings", "values"}
+# What each room may import beside itself. `values` and the two of the log read
+# the texts that config names.
 MAY_IMPORT = {
     "values": set(),
-    "config": {"values"},
+    "logformat": {"values"},
+    "logtarget": {"values"},
+    "config": {"logformat", "logtarget", "values"},
     "settings": {"config", "values"},
     "outcome": set(),
     "wire": BASE,

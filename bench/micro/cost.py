@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
 
 from bench.micro import Micro, load_compiled
 
@@ -83,19 +82,31 @@ def _httptools(kind: str, text: bytes) -> Callable[[int], float]:
     return run
 
 
-def _log_line(kind: Literal["squid", "json"]) -> Callable[[int], float]:
+def _log_line(form: str, head: bytes = b"") -> Callable[[int], float]:
+    """Of a tunnel, or of the request with this head."""
+
     def run(n: int) -> float:
         from cutthrough.control.accesslog import AccessLog
 
         loop = asyncio.new_event_loop()
         try:
             with tempfile.NamedTemporaryFile() as file:
-                journal = AccessLog(loop, file.name, kind)
-                took = float(_loops().write_lines(journal, n))
+                journal = AccessLog(loop, file.name, form)
+                write = _loops().write_requests if head else _loops().write_lines
+                took = float(write(journal, *filter(None, [head]), n))
                 journal.close()
                 return took
         finally:
             loop.close()
+
+    return run
+
+
+def _events(size: int) -> Callable[[int], float]:
+    def run(n: int) -> float:
+        from cutthrough.session.recorder import Recorder
+
+        return float(_loops().record_events(Recorder(size), n))
 
     return run
 
@@ -122,6 +133,8 @@ def importlib_find(module: str) -> bool:
 # A GET has no body, so llhttp is at the start of a message again after each head; after
 # a response head it would wait for a body, so its response says Content-Length: 0.
 _EMPTY = RESPONSE.replace(b"48231", b"0")
+# As it goes up to the origin
+_UPWARDS = REQUEST.replace(b"http://www.example.com", b"", 1)
 BENCHES = [
     Micro("head-request", "a request head parsed", _loop("parse_requests", REQUEST),
           len(REQUEST)),
@@ -141,8 +154,18 @@ BENCHES = [
           len(CHUNKS_4K)),
     Micro("chunks-32", "8 KiB in chunks of 32 bytes scanned", _chunks(CHUNKS_32),
           len(CHUNKS_32)),
-    Micro("log-squid", "a line in squid's format, to a file", _log_line("squid")),
+    Micro("log-squid", "a tunnel's line in squid's format, to a file",
+          _log_line("squid")),
+    Micro("log-common", "the same in the common format", _log_line("common")),
+    Micro("log-combined", "the same in the combined format", _log_line("combined")),
     Micro("log-json", "the same as JSON", _log_line("json")),
+    Micro("log-squid-get", "a GET's line, of the head above, in squid's format",
+          _log_line("squid", _UPWARDS)),
+    Micro("log-combined-get", "the same in the combined format",
+          _log_line("combined", _UPWARDS)),
+    Micro("log-json-get", "the same as JSON", _log_line("json", _UPWARDS)),
+    Micro("event", "an event for the flight recorder", _events(65536)),
+    Micro("event-off", "the same without one", _events(0)),
     Micro("timer-move", "a deadline moved to a later time", _timers("move_deadlines")),
     Micro("timer-arm", "a deadline armed and disarmed", _timers("arm_and_disarm")),
 ]  # fmt: skip

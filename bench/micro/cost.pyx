@@ -5,9 +5,11 @@ from time import perf_counter
 
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
+from cutthrough.net.buffers cimport give_block, keep_bytes
 from cutthrough.net.timers cimport Timer, Wheel
 from cutthrough.outcome cimport OK
 from cutthrough.session.client cimport Client, Journal
+from cutthrough.session.recorder cimport E_UP, Recorder, note
 from cutthrough.wire.framing cimport Chunks, scan_chunks, start_chunks
 from cutthrough.wire.http1 cimport (
     M_GET, Head, HeadLimits, parse_request, parse_response)
@@ -132,6 +134,39 @@ def write_lines(Journal journal, long n):
     began = perf_counter()
     for _i in range(n):
         journal.write(client, OK)
+    return perf_counter() - began
+
+
+def write_requests(Journal journal, bytes head, long n):
+    """A plain request's line: `head` is as it went up to the origin."""
+    cdef Client client = Client.__new__(Client)
+    cdef long _i
+    client.status = 200
+    client.port = 80
+    client.key = b"www.example.com\x00\x50"
+    client.user = b"somebody"
+    client.address.family = 4
+    client.address.bytes[0] = 192
+    client.address.bytes[3] = 17
+    client.method = M_GET
+    client.head = keep_bytes(head, len(head))
+    client.path_at = 4
+    client.path_len = head.index(b" HTTP/1.1") - 4
+    began = perf_counter()
+    for _i in range(n):
+        journal.write(client, OK)
+    took = perf_counter() - began
+    give_block(&client.head)
+    return took
+
+
+def record_events(Recorder recorder, long n):
+    """Those of two connections by turns, so that none is added to the one before."""
+    cdef char[32] connections
+    cdef long _i
+    began = perf_counter()
+    for _i in range(n):
+        note(recorder, connections + 16 * (_i & 1), 1000 + _i, E_UP, 0, 1)
     return perf_counter() - began
 
 

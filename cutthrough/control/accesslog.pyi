@@ -1,18 +1,18 @@
 import asyncio
-from typing import Literal
 
 from cutthrough.session.client import Journal
 
 class AccessLog(Journal):
-    dropped: int
     lines: int
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        path: str | int,
-        format: Literal["squid", "json"],
+        target: str | int,
+        format: str,
         worker: int = 0,
     ) -> None: ...
+    @property
+    def dropped(self) -> int: ...
     def reopen(self) -> None: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...

@@ -1,7 +1,8 @@
 """The admin listener: what an operator sees and asks for, over HTTP.
 
     GET    /metrics /healthz /readyz /config      anybody who can reach the listener
-    GET    /connections /events /                 the same
+    GET    /connections /connections/ID/trace     the same
+    GET    /events /                              the same
     DELETE /connections?user=…                    with the token
     POST   /reload /drain
 
@@ -49,6 +50,7 @@ class Operations(Protocol):
     def reload(self) -> bool: ...
     def drain(self) -> None: ...
     async def list_connections(self, selector: Selector) -> list[dict[str, Any]]: ...
+    async def trace_connection(self, name: str) -> dict[str, Any] | None: ...
     async def cut_connections(self, selector: Selector) -> int: ...
     def watch(self, queue: "asyncio.Queue[bytes]") -> None: ...
     def unwatch(self, queue: "asyncio.Queue[bytes]") -> None: ...
@@ -132,6 +134,7 @@ class Admin:
             web.get("/healthz", self.health), web.get("/readyz", self.ready),
             web.get("/config", self.config), web.get("/events", self.events),
             web.get("/connections", self.connections),
+            web.get("/connections/{id}/trace", self.trace),
             web.delete("/connections", self.cut),
             web.post("/reload", self.reload), web.post("/drain", self.drain),
         ])
@@ -225,6 +228,13 @@ class Admin:
         selector = Selector.of_query(request.query)
         found = await self._do.list_connections(selector)
         return web.json_response({"connections": found})
+
+    async def trace(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["id"]
+        found = await self._do.trace_connection(name)
+        if found is None:
+            return web.Response(status=404, text="no open connection has this id\n")
+        return web.json_response(found)
 
     async def cut(self, request: web.Request) -> web.StreamResponse:
         selector = Selector.of_query(request.query)

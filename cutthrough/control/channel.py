@@ -71,6 +71,14 @@ class List(msgspec.Struct, frozen=True, tag="list"):
     selector: Selector
 
 
+class Trace(msgspec.Struct, frozen=True, tag="trace"):
+    """Tell what the connection with this id did last; the answer is Listed, with one
+    object or none."""
+
+    query: int
+    id: str
+
+
 class Listed(msgspec.Struct, frozen=True, tag="listed"):
     """From a worker; a JSON array of objects comes with it as memory."""
 
@@ -99,7 +107,7 @@ class Watch(msgspec.Struct, frozen=True, tag="watch"):
 
 
 Message = (Hello | Ready | Drain | Stop | Reopen | Swap | Swapped
-           | List | Listed | Cut | WasCut | Watch)
+           | List | Trace | Listed | Cut | WasCut | Watch)
 
 
 class Channel:

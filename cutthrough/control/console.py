@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from cutthrough.config import ConfigError
+from cutthrough.control.errorlog import show_events
 from cutthrough.control.selector import Selector
 from cutthrough.settings import read_secret_file, variable_name
 from cutthrough.values import parse_admin, split_address
@@ -72,6 +73,11 @@ class Listener:
             self.ask("GET", f"/connections?{query}"))["connections"]
         return found
 
+    def trace(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(
+            self.ask("GET", f"/connections/{quote(name, safe='')}/trace"))
+        return found
+
     def metrics(self) -> Sample:
         return {f"{name}{{{labels}}}" if labels else name: float(value)
                 for name, labels, value in SAMPLE.findall(self.ask("GET", "/metrics"))}
@@ -83,6 +89,8 @@ def run(given: argparse.Namespace) -> int:
     try:
         if given.verb == "top":
             top(listener, given.interval, given.count)
+        elif given.verb == "conns" and given.trace is not None:
+            print("\n".join(show_trace(listener.trace(given.trace), given.json)))
         elif given.verb == "conns":
             for line in show(listener.connections(query_of(given)), given.json):
                 print(line)
@@ -132,6 +140,19 @@ def show(found: list[dict[str, Any]], as_json: bool = False) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in
                       zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def show_trace(found: dict[str, Any], as_json: bool = False) -> list[str]:
+    """Returns the connection's own line, and one for each event."""
+    if as_json:
+        return [json.dumps(found)]
+    events = found["events"]
+    said = [*show([found]), ""]
+    if not events:
+        return [*said, "nothing is recorded: flight_recorder = 0"]
+    if not found["at_accept"]:
+        said.append("…  what came before is not kept")
+    return said + [UNSAFE.sub("?", show_events([event])) for event in events]
 
 
 def top(listener: Listener, interval: float, count: int) -> None:

@@ -104,9 +104,11 @@ def serve(config: Config | None = None, *, policy: Policy | None = None,
     """Makes a proxy for `async with`; on a free loopback port where none is named.
 
     Options are those of Config, as values or as text (`head_timeout="200ms"`), laid
-    over `config`; `policy` stands for the files that they name. The access log is off
-    unless asked for: standard output is the caller's. Raises ConfigError.
+    over `config`; `policy` stands for the files that they name. The access log and the
+    flight recorder are off unless asked for: what is said is the caller's. Raises
+    ConfigError.
     """
     if config is None:
-        options = {"listen": "127.0.0.1:0", "access_log": "off"} | options
+        options = {"listen": "127.0.0.1:0", "access_log": "off",
+                   "flight_recorder": "0"} | options
     return Embedded(from_options(config, **options), policy)

@@ -18,7 +18,7 @@ from cutthrough.control.selector import Selector
 from cutthrough.control.tee import Tee
 from cutthrough.control.worker import Worker
 from cutthrough.session.client import Client
-from cutthrough.session.inspect import clients, cut, describe
+from cutthrough.session.inspect import clients, cut, describe, trace
 
 # Some 0.5 ms of work
 PIECE = 100
@@ -37,6 +37,9 @@ class Inspector:
     def list(self, query: int, selector: Selector) -> None:
         self._run(self._list(query, selector))
 
+    def trace(self, query: int, name: str) -> None:
+        self._run(self._trace(query, name))
+
     def cut(self, query: int, selector: Selector) -> None:
         self._run(self._cut(query, selector))
 
@@ -46,7 +49,14 @@ class Inspector:
         task.add_done_callback(self._tasks.discard)
 
     async def _list(self, query: int, selector: Selector) -> None:
-        found = [about async for _, about in self._matching(selector)]
+        self._answer(query, [about async for _, about in self._matching(selector)])
+
+    async def _trace(self, query: int, name: str) -> None:
+        found = [trace(client, self._worker.slot)
+                 async for client, _ in self._matching(Selector(id=name))]
+        self._answer(query, [one for one in found if one is not None])
+
+    def _answer(self, query: int, found: Any) -> None:
         fd = os.memfd_create("cutthrough-connections", os.MFD_CLOEXEC)
         try:
             left = msgspec.json.encode(found)

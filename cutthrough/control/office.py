@@ -21,7 +21,7 @@ from cutthrough.control.generation import Generation
 from cutthrough.control.limits import Limits
 from cutthrough.control.operations import Inquiry
 from cutthrough.control.selector import Selector
-from cutthrough.control.start import say
+from cutthrough.control.start import say, use_form
 from cutthrough.settings import Setting, render
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class Office:
         if self._admin is not None:
             self._admin.configure(config.admin_token, config.admin_names)
         self._program.limits.commit(self._program.generation)
+        use_form(config.error_log_format)
         self._committed_at = time.time()
 
     def _drop_pending(self) -> None:
@@ -216,6 +217,9 @@ class Office:
 
     async def list_connections(self, selector: Selector) -> list[dict[str, Any]]:
         return await self._inquiry.list_connections(selector)
+
+    async def trace_connection(self, name: str) -> dict[str, Any] | None:
+        return await self._inquiry.trace_connection(name)
 
     async def cut_connections(self, selector: Selector) -> int:
         return await self._inquiry.cut_connections(selector)

@@ -14,7 +14,15 @@ from typing import Any, Protocol
 
 import msgspec
 
-from cutthrough.control.channel import Cut, List, Listed, Message, WasCut, Watch
+from cutthrough.control.channel import (
+    Cut,
+    List,
+    Listed,
+    Message,
+    Trace,
+    WasCut,
+    Watch,
+)
 from cutthrough.control.children import Child
 from cutthrough.control.selector import Selector
 
@@ -63,6 +71,11 @@ class Inquiry:
         """Returns the connections that `selector` means, of all workers."""
         answers = await self._ask(lambda number: List(number, selector))
         return [one for answer in answers for one in answer]
+
+    async def trace_connection(self, name: str) -> dict[str, Any] | None:
+        """What happened last to the one with this id; None: there is none."""
+        answers = await self._ask(lambda number: Trace(number, name))
+        return next((one for answer in answers for one in answer), None)
 
     async def cut_connections(self, selector: Selector) -> int:
         """Ends them now. Returns how many there were."""

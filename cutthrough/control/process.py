@@ -35,8 +35,10 @@ from cutthrough.control.channel import (
     Stop,
     Swap,
     Swapped,
+    Trace,
     Watch,
 )
+from cutthrough.control.errorlog import EVERY_S, ErrorLog
 from cutthrough.control.generation import Generation, from_memory
 from cutthrough.control.limits import FIRST
 
@@ -73,7 +75,9 @@ def make_loop(name: str) -> tuple[str, Callable[[], asyncio.AbstractEventLoop]]:
 class Process:
     """The life of one worker process, from its first message to its exit status."""
 
-    def __init__(self, channel: Channel, hello: Hello, generation: Generation) -> None:
+    def __init__(self, channel: Channel, hello: Hello, generation: Generation,
+                 errors: ErrorLog) -> None:
+        self.errors = errors
         self.channel = channel
         self.config = generation.config
         self.listeners = [socket.socket(fileno=fd) for fd in hello.listeners]
@@ -97,6 +101,7 @@ class Process:
         gc.freeze()
         self.channel.attach(self.on_message)
         self.channel.send(Ready(loop=loop_name))
+        self.tell_suppressed()
         await self.over.wait()
         self.inspector.close()
         # systemd's SIGTERM goes to all of us: one that comes while the loop closes, and
@@ -106,6 +111,11 @@ class Process:
         self.channel.close()
         if self.draining is not None and self.draining.done():
             self.draining.result()           # raises what went wrong in it
+
+    def tell_suppressed(self) -> None:
+        """Now and again: the last of many may have been the last for long."""
+        self.errors.tell_suppressed()
+        asyncio.get_running_loop().call_later(EVERY_S, self.tell_suppressed)
 
     def on_message(self, message: Message | None) -> None:
         match message:
@@ -117,16 +127,18 @@ class Process:
                 self.swap(self.channel.take_fd())
             case Stop():
                 self.over.set()
-            case List() | Cut() | Watch():
+            case List() | Trace() | Cut() | Watch():
                 self.answer(message)
             case None:
                 self.drain(self.config.drain_timeout)
 
-    def answer(self, message: List | Cut | Watch) -> None:
+    def answer(self, message: List | Trace | Cut | Watch) -> None:
         assert self.inspector is not None
         match message:
             case List(query, selector):
                 self.inspector.list(query, selector)
+            case Trace(query, name):
+                self.inspector.trace(query, name)
             case Cut(query, selector):
                 self.inspector.cut(query, selector)
             case Watch(on=True):
@@ -188,8 +200,8 @@ def make_inspector(worker: "Worker", channel: Channel) -> "Inspector":
 
 
 async def serve(channel: Channel, hello: Hello, generation: Generation,
-                loop_name: str) -> None:
-    await Process(channel, hello, generation).run(loop_name)
+                errors: ErrorLog, loop_name: str) -> None:
+    await Process(channel, hello, generation, errors).run(loop_name)
 
 
 def main(fd: int) -> int:
@@ -201,17 +213,19 @@ def main(fd: int) -> int:
     hello = channel.receive()
     if not isinstance(hello, Hello):         # the supervisor went first
         return 0
-    logging.basicConfig(level=logging.INFO,
-                        format=f"cutthrough: worker {hello.slot}: %(message)s")
+    generation = from_memory(hello.generation)
+    os.close(hello.generation)
+    errors = ErrorLog(generation.config.error_log_format, f"worker {hello.slot}")
+    logging.basicConfig(level=logging.INFO, handlers=[errors])
     try:
-        generation = from_memory(hello.generation)
-        os.close(hello.generation)
         loop_name, factory = make_loop(choose_loop(generation.config.loop))
         with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(serve(channel, hello, generation, loop_name))
+            runner.run(serve(channel, hello, generation, errors, loop_name))
     except ConfigError as error:
         logging.error("%s", error)
         return 2
+    finally:
+        errors.tell_suppressed(everything=True)
     return 0
 
 

@@ -3,18 +3,29 @@
 import contextlib
 import os
 import resource
+import socket
 from collections.abc import Iterable
 
 import cutthrough
 from cutthrough.config import Config, ConfigError
+from cutthrough.control.errorlog import make_line
 from cutthrough.control.generation import Generation
+from cutthrough.logtarget import read_target
 from cutthrough.values import show_address
+
+_form = "text"
+
+
+def use_form(form: str) -> None:
+    """What `say` says from now on is in this form: error_log_format."""
+    global _form
+    _form = form
 
 
 def say(line: str) -> None:
     """Writes one line to standard error; whoever read it may be gone."""
     with contextlib.suppress(OSError):
-        os.write(2, f"cutthrough: {line}\n".encode())
+        os.write(2, f"{make_line(_form, '', 'info', line, {})}\n".encode())
 
 
 def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
@@ -25,6 +36,9 @@ def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
             f"{workers} workers, {loop}")
     if demonstration:
         line += ", demonstration credentials username:password"
+    if _form != "text":
+        say(line)
+        return
     with contextlib.suppress(OSError):
         os.write(2, f"{line}\n".encode())
 
@@ -69,12 +83,16 @@ def raise_nofile() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def check_log(path: str) -> None:
-    """Creates the access log, so that a path that cannot be written fails here."""
+def check_log(text: str) -> None:
+    """Opens what the access log goes to, so that what cannot be used fails here."""
+    target = read_target(text)
     # Not blocking: opening a FIFO that nobody reads would wait for ever.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
-    if path not in ("-", "off"):
-        try:
-            os.close(os.open(path, flags, 0o640))
-        except OSError as error:
-            raise ConfigError(path, "access_log", error.strerror or "") from None
+    try:
+        if target.kind == "file":
+            os.close(os.open(target.path, flags, 0o640))
+        elif target.path:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+                probe.connect(target.path)
+    except OSError as error:
+        raise ConfigError(target.path, "access_log", error.strerror or "") from None

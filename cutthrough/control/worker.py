@@ -18,6 +18,7 @@ from cutthrough.control.accesslog import AccessLog
 from cutthrough.control.beat import Beat
 from cutthrough.control.generation import Generation
 from cutthrough.control.hook import Hook, find_function
+from cutthrough.control.tracer import Tracer
 from cutthrough.control.verifier import Verifier
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
@@ -34,6 +35,7 @@ from cutthrough.session.admission import recheck
 from cutthrough.session.client import Context, Journal
 from cutthrough.session.counters import Page
 from cutthrough.session.door import Door, close_all, close_idle
+from cutthrough.session.recorder import Recorder
 from cutthrough.session.upstreams import Upstreams
 from cutthrough.values import show_address
 
@@ -112,15 +114,19 @@ class Worker:
             config.upstream_idle_per_origin,
             config.upstream_idle_timeout,
         )
+        journal = self._log or Journal()
+        if config.flight_recorder:
+            journal = Tracer(journal, self.slot)
         self.context = Context(
             poller=self.poller,
             upstreams=self.upstreams,
-            journal=self._log or Journal(),
+            journal=journal,
             page=self.page,
             resolver=self.resolver,
             origin=config.origin.removeprefix("http://"),
             via=config.via,
             verifier=self.verifier,
+            recorder=Recorder(config.flight_recorder),
         )
         self._configure(self.generation)
         self.poller.attach(loop, self._on_fault)
@@ -241,13 +247,13 @@ class Worker:
             self._timer.cancel()
         self._stop_accepting()
         cut = close_all(self.context, outcome)
+        if self._log is not None:
+            self._log.close()
         self._beat.stop()
         self.verifier.close()
         self.upstreams.clear()
         pipes.close_free()
         self.poller.detach()
-        if self._log is not None:
-            self._log.close()
         return cut
 
     def leaks(self) -> dict[str, int]:

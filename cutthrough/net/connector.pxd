@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint8_t
 from cutthrough.net.inet cimport Address, Addresses
 from cutthrough.net.poller cimport Endpoint, Poller
 
+
 @cython.no_gc
 cdef class StreamOwner(Endpoint):
     """Whoever is told about a stream. Filled in by the room above."""
@@ -16,6 +17,7 @@ cdef class StreamOwner(Endpoint):
     cdef int on_dialled(self, Stream stream, int error) except -1
     # May this address be connected to? Asked before each attempt (R26).
     cdef bint may_dial(self, const Address *address) except -1
+
 
 @cython.no_gc
 cdef class Stream(Endpoint):

@@ -9,6 +9,7 @@ from cutthrough.net.timers cimport Timer, Wheel
 cdef enum:
     BATCH = 256             # events per turn: one connection each, so none starves
 
+
 # Not the collector's: 16 bytes each, and thousands to walk over, for nothing to find. What
 # is open is kept by the set, and close() cuts every cycle.
 @cython.no_gc

@@ -12,15 +12,19 @@ from cutthrough.policy.limits cimport Limiter, Terms, Usage
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.policy.verdicts cimport Decision
 from cutthrough.session.counters cimport Counters, Page
+from cutthrough.session.recorder cimport Recorder
 from cutthrough.session.state cimport N_STATES
 from cutthrough.session.upstreams cimport Upstreams
 from cutthrough.wire.framing cimport Chunks
-from cutthrough.wire.http1 cimport HeadLimits
+from cutthrough.wire.http1 cimport Head, HeadLimits
 from cutthrough.wire.target cimport Target
 
 cdef class Journal:
     """Where endings are written down. Filled in by the room above."""
+    cdef bint wants_fields              # of heads that are not kept to the end
     cdef int write(self, Client client, int outcome) except -1
+    # Of a tunnel to be, before its head goes; asked where `wants_fields`.
+    cdef int note_head(self, Client client, const Head *head, const char *data) except -1
 
 cdef class Context:
     """What all sessions of a worker share. Options are copied into C fields once."""
@@ -32,6 +36,7 @@ cdef class Context:
     cdef Page page
     cdef Counters *counters
     cdef object resolver
+    cdef Recorder recorder
     cdef object verifier                # see control.verifier; None: nothing needs one
     cdef HeadLimits limits
     cdef int64_t timeout_ms[N_STATES]
@@ -75,6 +80,7 @@ cdef struct Stamps:
     int64_t dns_us
     int64_t connect_us
     int64_t first_byte_us
+
 
 # There are thousands of them at rest: small fields stand together, and what few of them
 # need is made when it is needed.

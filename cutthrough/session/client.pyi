@@ -6,6 +6,7 @@ from cutthrough.net.resolver import Resolver
 from cutthrough.policy.limits import Limiter
 from cutthrough.policy.snapshot import Snapshot
 from cutthrough.session.counters import Page
+from cutthrough.session.recorder import Recorder
 from cutthrough.session.upstreams import Upstreams
 
 class Journal: ...
@@ -27,6 +28,7 @@ class Context:
         origin: str,
         via: str,
         verifier: Any = None,
+        recorder: Recorder | None = None,
     ) -> None: ...
     def configure(
         self,

@@ -28,11 +28,13 @@ from cutthrough.outcome cimport (
     KEEPALIVE_TIMEOUT, OK, status_of)
 from cutthrough.session.counters cimport Counters, count_reply, observe
 from cutthrough.session.pace cimport NOBODY
+from cutthrough.session.recorder cimport (
+    E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, Recorder, note)
 from cutthrough.session.state cimport (
     CLOSED, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, TUNNEL, may_follow)
 from cutthrough.session.state import TABLE
 from cutthrough.wire.date cimport build_date
-from cutthrough.wire.http1 cimport HeadLimits, M_CONNECT, M_HEAD
+from cutthrough.wire.http1 cimport Head, HeadLimits, M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport reply_with_retry
 from cutthrough.wire.target cimport parse_authority
 
@@ -49,14 +51,17 @@ cdef class Journal:
     cdef int write(self, Client client, int outcome) except -1:
         return 0
 
+    cdef int note_head(self, Client client, const Head *head, const char *data) except -1:
+        return 0
+
 
 cdef class Context:
 
     def __init__(self, *, Poller poller, Upstreams upstreams, Journal journal, Page page,
-                 resolver, origin, via, verifier=None):
+                 resolver, origin, via, verifier=None, Recorder recorder=None):
         """`origin`: host:port for requests in origin form, or "". `resolver`: see
         net.resolver; `verifier`: control.verifier, needed where users have hashes.
-        `configure` says the rest, before the first connection."""
+        `recorder`: None for none. `configure` says the rest, before the first connection."""
         cdef bytes text
         self.poller = poller
         self.upstreams = upstreams
@@ -65,6 +70,7 @@ cdef class Context:
         self.counters = page.c
         self.resolver = resolver
         self.verifier = verifier
+        self.recorder = recorder or Recorder()
         if origin:
             text = origin.encode()
             if parse_authority(&self.origin, text, len(text), 80) != 0:
@@ -155,6 +161,7 @@ cdef class Client:
         self.state = <unsigned char>state
         self.since_ms = self.poller.time_ms()
         self.awaited = NOBODY
+        note(self.context.recorder, <void *>self, self.poller.now_us, E_STATE, state, 0)
         return self.extend()
 
     cdef int extend(self) except -1:
@@ -348,6 +355,7 @@ cdef class Client:
         cdef Context context = self.context
         if self.stamps.start_us == 0:
             return 0                        # no request was begun: nothing to write down
+        note_end(self, outcome)
         context.counters.outcomes[outcome] += 1
         self.count_moved()
         count_reply(context.counters, self.method, self.status)
@@ -404,3 +412,12 @@ cdef void drop_scan(Pump *pump, Scan **scan) noexcept nogil:
         give_block(&scan[0].surplus)
         free(scan[0])
         scan[0] = NULL
+
+
+cdef void note_end(Client c, int outcome) noexcept:
+    cdef Recorder recorder = c.context.recorder
+    if outcome != OK and c.relay.up.error:
+        note(recorder, <void *>c, c.poller.now_us, E_UP_FAILED, 0, c.relay.up.error)
+    if outcome != OK and c.relay.down.error:
+        note(recorder, <void *>c, c.poller.now_us, E_DOWN_FAILED, 0, c.relay.down.error)
+    note(recorder, <void *>c, c.poller.now_us, E_ENDED, outcome, c.status)

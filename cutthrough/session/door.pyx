@@ -8,6 +8,7 @@ from cutthrough.outcome cimport OK, OVERLOADED
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.client cimport Client, Context
 from cutthrough.session.counters cimport N_LISTENERS, count_accept
+from cutthrough.session.recorder cimport E_ACCEPTED, note
 from cutthrough.session.session cimport Session
 from cutthrough.session.state cimport HEAD, IDLE, LINGER
 from cutthrough.session.usage cimport admit_connection
@@ -44,6 +45,8 @@ cdef class Door(Sink):
             context.counters.refused += 1
             return 0
         count_accept(context.counters, self.listener)
+        note(context.recorder, <void *>session, context.poller.now_us, E_ACCEPTED, 0,
+             client.port)
         context.counters.states[HEAD] += 1
         session.older = context.newest
         if context.newest is not None:

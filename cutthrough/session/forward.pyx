@@ -25,6 +25,7 @@ from cutthrough.outcome cimport (
     RESPONSE_TRUNCATED, UPGRADE_FAILED)
 from cutthrough.session.client cimport Client, Scan
 from cutthrough.session.pace cimport NOBODY, READER, SENDER, TAKER, wait_for
+from cutthrough.session.recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, E_UP, note
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.tunnel cimport start_tunnel
 from cutthrough.session.usage cimport admit_tunnel, after_turn, before_turn
@@ -65,6 +66,7 @@ cdef int send_request(Client c) except -1:
         c.input = NULL
     used = feed(up, bytes_of(c.head), c.head.end,
                 bytes_of(ahead) + ahead.start if n else NULL, n)
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, up.moved)
     if n:
         if 0 <= used < <int64_t>n and up.filter == NULL:
             ahead.start += <uint32_t>used       # the next request's bytes
@@ -111,6 +113,7 @@ cdef int pump_up(Client c) except -1:
         return c.refuse(QUOTA_EXCEEDED)
     how = run_pump(up)
     c.count_moved()
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, up.moved - before)
     if c.usage.meter != NULL:
         after_turn(c)
     if how == PUMP_DONE:
@@ -182,7 +185,9 @@ cdef int read_some(Client c) except -1:
         return 0
     give_block(&c.partial)
     if n <= 0:
+        note(c.context.recorder, <void *>c, c.poller.now_us, E_ORIGIN_ENDED, 0, -n)
         return on_no_response(c, ORIGIN_CLOSED if n == 0 else ORIGIN_RESET, held)
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_ANSWER, 0, n)
     if c.stamps.first_byte_us == 0:
         c.stamps.first_byte_us = clock_us() - c.stamps.start_us
     return on_response(c, data, held + n, held)
@@ -256,6 +261,7 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     cdef const char *date = NULL
     cdef Framing framing
     cdef int64_t fed
+    cdef uint64_t moved
     cdef bint chunked
     cdef int out_len = read_response_framing(&head, data, c.method, &framing)
     if out_len < 0:
@@ -277,7 +283,9 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     if chunked and not scan_through(
             down, &c.down_scan, c.minor == HTTP_10, framing.trailers, 0):
         return c.refuse(OVERLOADED)
+    moved = down.moved
     fed = feed(down, out, out_len, data + used, n - used)
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_DOWN, 0, down.moved - moved)
     if fed == -2:
         return c.refuse(BAD_RESPONSE_FRAMING)
     c.status = head.status
@@ -298,6 +306,7 @@ cdef int pump_down(Client c) except -1:
         return c.refuse(QUOTA_EXCEEDED)
     how = run_pump(down)
     c.count_moved()
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_DOWN, 0, down.moved - before)
     if c.usage.meter != NULL:
         after_turn(c)
     if how == PUMP_DONE or (how == PUMP_EOF and c.until_close):

@@ -12,6 +12,7 @@ from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport CUT
 from cutthrough.session.client cimport Client, Context
 from cutthrough.session.counters import METHODS
+from cutthrough.session.recorder cimport told
 from cutthrough.session.state cimport CLOSED, HALF_CLOSED, HEAD, IDLE, LINGER, TUNNEL
 from cutthrough.session.state import TABLE
 
@@ -55,6 +56,15 @@ def describe(Client client, int worker):
         "bytes_down": client.relay.down.moved if busy else 0,
         "peer": text_of(&client.origin.address) if client.origin is not None else None,
     }
+
+
+def trace(Client client, int worker):
+    """The same with what happened to it last, see recorder: `events`, and whether they
+    begin `at_accept`. None: it has closed."""
+    about = describe(client, worker)
+    if about is not None:
+        about["events"], about["at_accept"] = told(client.context.recorder, <void *>client)
+    return about
 
 
 def cut(Client client):

@@ -32,6 +32,8 @@ from cutthrough.session.failures cimport outcome_of_errno, relieve
 from cutthrough.session.forward cimport expect_body, on_client, on_origin, send_request
 from cutthrough.session.identity cimport ask_verifier, identify, take_answer
 from cutthrough.session.pace cimport NOBODY, judge_pace
+from cutthrough.session.recorder cimport (
+    E_CLIENT_ENDED, E_DEADLINE, E_DIALLED, E_NOT_DIALLED, E_READ, E_RESOLVED, E_REUSED, note)
 from cutthrough.session.state cimport (
     AUTH, DECIDE, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, RESOLVE, TUNNEL,
     outcome_at_deadline)
@@ -83,6 +85,8 @@ cdef class Session(Client):
 
     cdef int on_deadline(self) except -1:
         cdef int outcome = outcome_at_deadline(self.state)
+        note(self.context.recorder, <void *>self, self.poller.time_ms() * 1000, E_DEADLINE,
+             self.state, 0)
         if self.state == LINGER:
             return self.close()
         if self.state == IDLE or (self.state == HEAD and self.input == NULL):
@@ -116,7 +120,9 @@ cdef class Session(Client):
         if n == -linux.EAGAIN:
             return 0
         if n <= 0:
+            note(self.context.recorder, <void *>self, self.poller.now_us, E_CLIENT_ENDED, 0, -n)
             return self.abort(CLIENT_CLOSED if n == 0 else CLIENT_RESET, False)
+        note(self.context.recorder, <void *>self, self.poller.now_us, E_READ, 0, n)
         if block == NULL:
             return self.parse(scratch(), n)
         if not self.keep_input(scratch(), n):
@@ -152,6 +158,8 @@ cdef class Session(Client):
             outcome = identify(self, &head, data)
         if outcome == OK and self.account is not None:
             outcome = self.decide()
+        if self.context.journal.wants_fields and (self.is_tunnel or self.has_upgrade):
+            self.context.journal.note_head(self, &head, data)
         if not self.take_head(data, n, head_len):
             outcome = OVERLOADED
         if outcome != OK:
@@ -313,6 +321,7 @@ cdef class Session(Client):
                     return self.refuse(outcome)
                 stream.set_deadline(0)
                 self.context.counters.reused += 1
+                note(self.context.recorder, <void *>self, self.poller.now_us, E_REUSED, 0, 0)
                 return send_request(self)
         host = self.key[:len(self.key) - 2]
         if self.host_kind != HOST_NAME:
@@ -342,6 +351,8 @@ cdef class Session(Client):
         if not isinstance(answer, Addresses):
             return self.refuse(OUTCOMES[answer])
         addresses = answer
+        note(self.context.recorder, <void *>self, self.poller.now_us, E_RESOLVED, 0,
+             addresses.n)
         if addresses.n == 0:
             return self.refuse(DNS_NOT_FOUND)
         for i in range(addresses.n):        # one of them is us: none is tried (R20)
@@ -366,11 +377,15 @@ cdef class Session(Client):
     cdef int on_dialled(self, Stream stream, int error) except -1:
         self.connector = None
         if stream is None:
+            note(self.context.recorder, <void *>self, self.poller.now_us, E_NOT_DIALLED, 0,
+                 error)
             if relieve(self.context, error):
                 return self.route(True)
             return self.refuse(self.denied if error == 0 else outcome_of_errno(self, error))
         self.stamps.connect_us = clock_us() - self.stamps.start_us
         self.origin = stream
+        note(self.context.recorder, <void *>self, self.poller.now_us, E_DIALLED, 0,
+             self.stamps.connect_us - self.stamps.dns_us)
         count_dial(self.context.counters, stream.address.family,
                    self.stamps.connect_us - self.stamps.dns_us)
         if self.is_tunnel:

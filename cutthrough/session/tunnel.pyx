@@ -16,6 +16,7 @@ from cutthrough.net.sysio cimport BROKEN
 from cutthrough.outcome cimport (
     CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED, QUOTA_EXCEEDED)
 from cutthrough.session.client cimport Client
+from cutthrough.session.recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.state cimport HALF_CLOSED, TUNNEL
 from cutthrough.session.usage cimport after_turn, before_turn
 
@@ -54,7 +55,8 @@ cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
 
 
 cdef int run_tunnel(Client c) except -1:
-    cdef uint64_t before = c.relay.up.moved + c.relay.down.moved
+    cdef uint64_t up = c.relay.up.moved
+    cdef uint64_t down = c.relay.down.moved
     cdef bint again
     cdef Relayed how
     if c.usage.meter != NULL and not before_turn(c):
@@ -63,6 +65,8 @@ cdef int run_tunnel(Client c) except -1:
     c.count_moved()
     if c.usage.meter != NULL:
         after_turn(c)
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, c.relay.up.moved - up)
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_DOWN, 0, c.relay.down.moved - down)
     if again:
         c.poller.call_again(c)
     if how == RELAY_CLOSED:
@@ -78,7 +82,7 @@ cdef int run_tunnel(Client c) except -1:
     if how == RELAY_HALF_CLOSED and c.state == TUNNEL:
         return c._set_state(HALF_CLOSED)
     if how <= RELAY_HALF_CLOSED:
-        if c.relay.up.moved + c.relay.down.moved != before:
+        if c.relay.up.moved != up or c.relay.down.moved != down:
             return c.extend()
         return 0
     if how == RELAY_NO_ROOM:

@@ -41,6 +41,13 @@ FIELDS = {
     "worker",
 }
 
+PATH_FIELDS = {
+    "client_rtt_ms",
+    "client_retransmits",
+    "origin_rtt_ms",
+    "origin_retransmits",
+}
+
 SQUID = re.compile(
     r"^(?P<time>\d+\.\d{3}) +(?P<elapsed>\d+) (?P<client>\S+) (?P<tag>[A-Z_]+)"
     r"/(?P<status>\d{3}) (?P<bytes>\d+) (?P<method>\S+) (?P<url>\S+) (?P<user>\S+)"
@@ -107,6 +114,21 @@ def test_a_tunnel_is_one_line_at_its_end(proxy, make_origin, dial):
         f"localhost:{origin.port}",
     )
     assert (record["bytes_up"], record["bytes_down"], record["status"]) == (5, 5, 200)
+
+
+def test_a_tunnels_line_tells_of_its_path(proxy, make_origin, dial):
+    """What the kernel measured of both connections, where there were two."""
+    tunnel = dial().tunnel(make_origin(echo).authority)
+    tunnel.send(b"12345")
+    assert tunnel.read_exact(5) == b"12345"
+    tunnel.reset()
+    (record,) = proxy.wait_log(1, reason="client_reset")
+    assert set(record) == FIELDS | PATH_FIELDS
+    assert 0 < record["client_rtt_ms"] < 1000 and 0 < record["origin_rtt_ms"] < 1000
+    assert record["client_retransmits"] >= 0 and record["origin_retransmits"] >= 0
+    dial().connect("127.0.0.1:1")
+    (record,) = proxy.wait_log(1, reason="connection_refused")
+    assert set(record) == FIELDS
 
 
 def test_each_request_of_a_connection_is_a_line(proxy, make_origin, dial):

@@ -14,7 +14,7 @@ from tests.support.wait import wait_until
 
 TOKEN = "t0ken-of-the-tests"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
-TOLD = re.compile(r"admin listener on 127\.0\.0\.1:(\d+)\n")
+TOLD = re.compile(r"admin listener on 127\.0\.0\.1:(\d+)[\n\"]")
 SAMPLE = re.compile(r"^(cutthrough_\w+)(?:\{(.*)\})? (\S+)$", re.M)
 
 

@@ -19,7 +19,7 @@ from tests.support.client import PASSWORD, USER, Client
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-BANNER = re.compile(r"^cutthrough (\S+) listening on .*$", re.MULTILINE)
+BANNER = re.compile(r'(?:^|")cutthrough (\S+) listening on .*$', re.MULTILINE)
 RELOADED = re.compile(r"^cutthrough: (reload refused.*|generation .*)\n", re.MULTILINE)
 ADDRESS = re.compile(r"(\d+\.\d+\.\d+\.\d+|\[[0-9a-f:]+\]):(\d+)")
 

@@ -1,0 +1,396 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A line by a format: its codes compiled once into steps, which run in C.
+
+A step is a number, a literal's bytes, and how its field is encoded and aligned. Each
+knows how much the steps behind it need, so that whatever is long is cut where the rest of
+the line still has its room.
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memchr, memcpy, memmove, memset
+from libc.time cimport time_t, tm
+from cutthrough.control.lines cimport Line, put_method, put_url
+from cutthrough.control.put cimport (
+    Q_MIME, Q_PERCENT, Q_STRING, Q_URL, Quote, put_address, put_escaped, put_ms, put_number,
+    put_padded, put_text)
+from cutthrough.net cimport linux
+from cutthrough.net.buffers cimport bytes_of
+from cutthrough.net.inet cimport Address, from_sockaddr
+from cutthrough.net.linux cimport sockaddr, sockaddr_storage, socklen_t
+from cutthrough.net.sysio cimport clock_us
+from cutthrough.net.tcpinfo cimport PathInfo, read_path
+from cutthrough.outcome cimport OK, label_of, tag_of, token_of
+from cutthrough.session.client cimport Client, Stamps
+from cutthrough.wire.http1 cimport M_CONNECT, Field, Head, equals_lower
+from cutthrough.logformat import CODES, PRESETS, parse_format
+
+cdef extern from "<time.h>" nogil:
+    tm *gmtime_r(const time_t *seconds, tm *out)
+    tm *localtime_r(const time_t *seconds, tm *out)
+    size_t strftime(char *out, size_t most, const char *format, const tm *parts)
+
+cdef enum:
+    MOST_TIME = 64          # logformat.MOST_TIME
+    MOST_NOTED = 65536      # tunnels whose fields are remembered; for more it is "-"
+    MOST_VALUE = 512        # octets of a field that are remembered
+
+cdef enum:
+    S_TEXT = 0
+    S_SN, S_ERR_CODE, S_ERR_DETAIL
+    S_CLIENT, S_CLIENT_PORT, S_LOCAL, S_LOCAL_PORT, S_PEER, S_PEER_NAME, S_PEER_PORT
+    S_SOURCE, S_SOURCE_PORT
+    S_SECONDS, S_MS, S_LOCALTIME, S_GMT, S_TOTAL, S_BEGAN, S_DNS, S_PEER_TIME
+    S_USER, S_IDENT, S_METHOD, S_URL, S_PATH, S_SCHEME, S_HOST, S_PORT, S_VERSION
+    S_FIELD, S_STATUS, S_TYPE, S_BYTES, S_BYTES_UP, S_BYTES_DOWN, S_TAG, S_HIERARCHY
+    S_ID, S_REASON, S_WORKER, S_RELAY, S_RULE, S_HOOK
+    S_HEAD_MS, S_AUTH_MS, S_DNS_MS, S_CONNECT_MS, S_FIRST_MS, S_TOTAL_MS
+    S_CLIENT_RTT, S_CLIENT_LOST, S_ORIGIN_RTT, S_ORIGIN_LOST
+    N_STEPS
+
+NUMBERS = {code: number for number, code in enumerate((
+    "", "sn", "err_code", "err_detail", ">a", ">p", "la", "lp", "<a", "<A", "<p",
+    "<la", "<lp", "ts", "tu", "tl", "tg", "tr", "tS", "dt", "<pt", "un", "ui", "rm", "ru",
+    "rp", ">rs", ">rd", ">rP", "rv", ">h", ">Hs", "mt", "st", ">st", "<st", "Ss", "Sh",
+    "ct::id", "ct::reason", "ct::worker", "ct::path", "ct::rule", "ct::hook",
+    "ct::head_ms", "ct::auth_ms", "ct::dns_ms", "ct::connect_ms", "ct::first_byte_ms",
+    "ct::total_ms", "ct::client_rtt_ms", "ct::client_retransmits", "ct::origin_rtt_ms",
+    "ct::origin_retransmits"))}
+assert set(NUMBERS) == {"", *CODES} and len(NUMBERS) == <int>N_STEPS
+
+cdef struct Step:
+    int code
+    Quote quote
+    bint is_shell, left, zero
+    size_t width, most
+    size_t behind           # bytes that the steps after this one may need
+    const char *text
+    size_t text_len
+    int field               # which of the remembered ones
+    time_t made_s           # the second of `made`, of a time
+    char made[MOST_TIME]
+    size_t made_len
+
+
+cdef class FormatLine(Line):
+    cdef Step *steps
+    cdef int n
+    cdef list texts         # bytes that the steps point into
+    cdef list names         # of fields
+    cdef dict noted         # a tuple of values, by request id
+    cdef uint64_t sequence
+
+    def __cinit__(self):
+        self.steps = NULL
+
+    def __init__(self, text, worker):
+        """`text`: a format, or the name of a preset. Raises ValueError."""
+        cdef Step *step
+        cdef bytes argument
+        cdef size_t behind = 0
+        parsed = parse_format(PRESETS.get(text, text))
+        self.worker = worker
+        self.texts = []
+        self.names = []
+        self.noted = {}
+        self.steps = <Step *>calloc(len(parsed), sizeof(Step))
+        if self.steps == NULL:
+            raise MemoryError
+        self.n = len(parsed)
+        for i, one in enumerate(parsed):
+            step = &self.steps[<size_t>i]
+            step.code = NUMBERS[one.code]
+            step.is_shell = one.encoding == "/"
+            step.quote = {"": Q_URL, "#": Q_PERCENT, "[": Q_MIME}.get(one.encoding, Q_STRING)
+            step.left, step.zero = one.left, one.zero
+            step.width, step.most = one.width, one.most
+            argument = one.text.encode()
+            self.texts.append(argument)
+            step.text, step.text_len = argument, len(argument)
+            step.made_s = -1
+            if step.code == S_FIELD:
+                step.field = len(self.names)
+                self.names.append(argument)
+        for i in range(self.n - 1, -1, -1):
+            step = &self.steps[<size_t>i]
+            step.behind = behind
+            behind += (step.text_len if step.code == S_TEXT
+                       else max(step.width, <size_t>CODES[parsed[i].code]))
+        self.wants_fields = bool(self.names)
+
+    def __dealloc__(self):
+        free(self.steps)
+
+    cdef char *put(self, char *p, Client c, int outcome, const char *last) noexcept:
+        cdef linux.timespec now
+        cdef Step *step
+        cdef char *end
+        cdef tuple fields = None
+        cdef int i
+        linux.clock_gettime(linux.CLOCK_REALTIME, &now)
+        self.sequence += 1
+        if self.noted:
+            fields = self.noted.pop(c.request_id, None)
+        for i in range(self.n):
+            step = &self.steps[i]
+            if step.code == S_TEXT:
+                memcpy(p, step.text, step.text_len)
+                p += step.text_len
+                continue
+            end = self.put_step(p, step, c, outcome, &now, fields, last - step.behind)
+            if end == p:
+                p[0] = b"-"
+                end = p + 1
+            if step.width or step.most:
+                end = fit(p, end, step)
+            p = end
+        return p
+
+    cdef char *put_step(self, char *p, Step *step, Client c, int outcome,
+                        const linux.timespec *now, tuple fields, const char *last) noexcept:
+        """Nothing where there is nothing to say."""
+        cdef int code = step.code
+        cdef Stamps *at = &c.stamps
+        cdef Address address
+        if code == S_SECONDS:
+            return put_number(p, now.tv_sec)
+        if code == S_MS:
+            return put_number(p, now.tv_nsec // 1000000)
+        if code == S_TOTAL:
+            return put_number(p, (clock_us() - at.start_us) // 1000)
+        if code == S_CLIENT:
+            return put_address(p, &c.address)
+        if code == S_TAG:
+            if outcome == OK and c.is_tunnel:
+                return put_text(p, b"TCP_TUNNEL")
+            return put_text(p, tag_of(outcome))
+        if code == S_STATUS:
+            return put_padded(p, c.status, 3)
+        if code == S_BYTES_DOWN:
+            return put_number(p, c.relay.down.moved)
+        if code == S_METHOD:
+            return put_method(p, c)
+        if code == S_URL:
+            return self.put_long(p, step, c, last)
+        if code == S_USER:
+            return put_value(p, step, c.user, last)
+        if code == S_HIERARCHY:
+            return put_text(p, b"HIER_NONE" if c.origin is None else b"HIER_DIRECT")
+        if code == S_PEER:
+            return p if c.origin is None else put_address(p, &c.origin.address)
+        if code == S_TYPE or code == S_IDENT:
+            return p
+        if code == S_VERSION:
+            return p if c.snapshot is None else put_text(p, b"1.1" if c.minor else b"1.0")
+        if code == S_LOCALTIME or code == S_GMT:
+            return put_date(p, step, now.tv_sec)
+        if code == S_FIELD:
+            if fields is not None:
+                return put_value(p, step, fields[step.field], last)
+            return put_field(p, step, c, last)
+        if code == S_SN:
+            return put_number(p, self.sequence)
+        if code == S_ERR_CODE:
+            return p if outcome == OK else put_text(p, label_of(outcome))
+        if code == S_ERR_DETAIL:
+            return put_text(p, token_of(outcome))
+        if code == S_CLIENT_PORT:
+            return put_number(p, c.address.port)
+        if code == S_PEER_NAME or code == S_HOST:
+            return self.put_long(p, step, c, last)
+        if code == S_PEER_PORT:
+            return p if c.origin is None else put_number(p, c.port)
+        if code == S_PORT:
+            return p if c.port == 0 else put_number(p, c.port)
+        if code == S_PATH:
+            return self.put_long(p, step, c, last)
+        if code == S_SCHEME:
+            return p if c.port == 0 or c.method == M_CONNECT else put_text(p, b"http")
+        if code == S_BYTES:
+            return put_number(p, c.relay.up.moved + c.relay.down.moved)
+        if code == S_BYTES_UP:
+            return put_number(p, c.relay.up.moved)
+        if code == S_BEGAN:
+            return put_seconds(p, now, clock_us() - at.start_us)
+        if code == S_DNS:
+            return p if at.dns_us == 0 else put_number(
+                p, (at.dns_us - max(at.auth_us, at.head_us)) // 1000)
+        if code == S_PEER_TIME:
+            return p if at.first_byte_us == 0 else put_number(
+                p, (at.first_byte_us - max(at.connect_us, at.dns_us, at.auth_us)) // 1000)
+        if code == S_LOCAL or code == S_LOCAL_PORT:
+            if not own_address(c.sock.fd, &address):
+                return p
+            return put_address(p, &address) if code == S_LOCAL else (
+                put_number(p, address.port))
+        if code == S_SOURCE or code == S_SOURCE_PORT:
+            if c.origin is None or not own_address(c.origin.sock.fd, &address):
+                return p
+            return put_address(p, &address) if code == S_SOURCE else (
+                put_number(p, address.port))
+        return self.put_own(p, step, c, outcome, last)
+
+    cdef char *put_own(self, char *p, Step *step, Client c, int outcome,
+                       const char *last) noexcept:
+        """What squid has no code for."""
+        cdef int code = step.code
+        cdef Stamps *at = &c.stamps
+        cdef PathInfo info
+        if code == S_ID:
+            p = put_number(p, self.worker)
+            p[0] = b"-"
+            return put_number(p + 1, c.request_id)
+        if code == S_REASON:
+            return put_text(p, label_of(outcome))
+        if code == S_WORKER:
+            return put_number(p, self.worker)
+        if code == S_RELAY:
+            return put_text(p, b"splice" if c.relay.up.spliced or c.relay.down.spliced
+                            else b"copy")
+        if code == S_RULE:
+            if c.snapshot is None or c.snapshot.acl is None or c.account is None:
+                return p
+            return put_value(p, step, c.snapshot.acl.label(c.rule), last)
+        if code == S_HOOK:
+            return p if c.decision is None else (
+                put_value(p, step, c.decision.reason.encode(), last))
+        if code == S_TOTAL_MS:
+            return put_ms(p, clock_us() - at.start_us)
+        if S_HEAD_MS <= code < S_TOTAL_MS:
+            return put_ms(p, (at.head_us if code == S_HEAD_MS else
+                              at.auth_us if code == S_AUTH_MS else
+                              at.dns_us if code == S_DNS_MS else
+                              at.connect_us if code == S_CONNECT_MS else at.first_byte_us))
+        if code >= S_ORIGIN_RTT and c.origin is None:
+            return p
+        if not read_path(c.sock.fd if code < S_ORIGIN_RTT else c.origin.sock.fd, &info):
+            return p
+        if code == S_CLIENT_RTT or code == S_ORIGIN_RTT:
+            return put_ms(p, info.rtt_us)
+        return put_number(p, info.retransmits)
+
+    cdef char *put_long(self, char *p, Step *step, Client c, const char *last) noexcept:
+        cdef const char *key
+        if step.code == S_URL:
+            return put_url(p, c, step.quote, last)
+        if step.code == S_PATH:
+            if c.path_len == 0:
+                return p
+            return put_escaped(p, bytes_of(c.head) + c.path_at, c.path_len, step.quote,
+                               last - 3, True)
+        if c.port == 0 or (step.code == S_PEER_NAME and c.origin is None):
+            return p
+        key = c.key
+        return put_escaped(p, key, len(c.key) - 2, step.quote, last - 3, True)
+
+    cdef int note_head(self, Client c, const Head *head, const char *data) except -1:
+        cdef const Field *field
+        cdef bytes name
+        cdef size_t i
+        if len(self.noted) >= MOST_NOTED:
+            return 0
+        found = []
+        for name in self.names:
+            value = None
+            for i in range(head.n_fields):
+                field = &head.fields[i]
+                if field.name_len == <size_t>len(name) and equals_lower(
+                        data + field.start, name, field.name_len):
+                    value = data[field.value:field.value + min(
+                        field.value_len, <unsigned int>MOST_VALUE)]
+                    break
+            found.append(value)
+        self.noted[c.request_id] = tuple(found)
+        return 0
+
+
+cdef char *put_value(char *p, Step *step, bytes value, const char *last) noexcept:
+    if value is None or len(value) == 0:
+        return p
+    return put_quoted(p, step, value, len(value), last)
+
+
+cdef char *put_quoted(char *p, Step *step, const char *data, size_t n,
+                      const char *last) noexcept:
+    cdef bint spaced = False
+    cdef size_t i
+    if step.is_shell:
+        for i in range(n):
+            spaced = spaced or data[i] == b" "
+    if spaced:
+        p[0] = b'"'
+        p = put_escaped(p + 1, data, n, step.quote, last - 4, True)
+        p[0] = b'"'
+        return p + 1
+    return put_escaped(p, data, n, step.quote, last - 3, True)
+
+
+cdef char *put_field(char *p, Step *step, Client c, const char *last) noexcept:
+    """Of the head as it went up: `Name: value` in every line."""
+    cdef const char *at
+    cdef const char *end
+    cdef const char *stop
+    cdef size_t n = step.text_len
+    if c.head == NULL:
+        return p
+    at = bytes_of(c.head)
+    stop = at + c.head.end
+    while at < stop:
+        end = <const char *>memchr(at, b"\r", stop - at)
+        if end == NULL:
+            break
+        if end - at > <ssize_t>n and at[n] == b":" and equals_lower(at, step.text, n):
+            at += n + 1
+            while at < end and at[0] == b" ":
+                at += 1
+            return put_quoted(p, step, at, end - at, last)
+        at = end + 2
+    return p
+
+
+cdef char *put_date(char *p, Step *step, time_t second) noexcept:
+    cdef tm parts
+    if step.made_s != second:
+        step.made_s = second
+        if step.code == S_GMT:
+            gmtime_r(&second, &parts)
+        else:
+            localtime_r(&second, &parts)
+        step.made_len = strftime(step.made, MOST_TIME, step.text, &parts)
+    memcpy(p, step.made, step.made_len)
+    return p + step.made_len
+
+
+cdef char *put_seconds(char *p, const linux.timespec *now, int64_t ago_us) noexcept:
+    cdef int64_t at_ms = now.tv_sec * 1000 + now.tv_nsec // 1000000 - ago_us // 1000
+    p = put_number(p, at_ms // 1000)
+    p[0] = b"."
+    return put_padded(p + 1, at_ms % 1000, 3)
+
+
+cdef bint own_address(int fd, Address *out) noexcept nogil:
+    cdef sockaddr_storage name
+    cdef socklen_t n = sizeof(name)
+    return fd >= 0 and linux.getsockname(fd, <sockaddr *>&name, &n) == 0 and (
+        from_sockaddr(&name, out))
+
+
+cdef char *fit(char *p, char *end, Step *step) noexcept:
+    """Cut to the greatest width, then filled up to the least."""
+    cdef size_t n = end - p
+    cdef size_t slashes = 0
+    if step.most and n > step.most:
+        n = step.most
+        while step.quote == Q_STRING and slashes < n and p[n - 1 - slashes] == b"\\":
+            slashes += 1                    # half an escape would escape what follows
+        n -= slashes & 1
+        while n and p[n - 1] & 0x80:        # a part of "…"
+            n -= 1
+    if n < step.width:
+        if step.left:
+            memset(p + n, b" ", step.width - n)
+        else:
+            memmove(p + step.width - n, p, n)
+            memset(p, b"0" if step.zero else b" ", step.width - n)
+        n = step.width
+    return p + n

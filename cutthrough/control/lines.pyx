@@ -1,0 +1,149 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What all lines have in common, and the line in JSON.
+
+In JSON every octet from the wire that is not plain ASCII is an escape of its own, so that
+a line is one line and one object, whatever stands in it (R37).
+"""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+from cutthrough.control.put cimport (
+    Q_JSON, Quote, put_address, put_escaped, put_ms, put_number, put_string, put_text,
+    put_time)
+from cutthrough.net.buffers cimport bytes_of
+from cutthrough.net.sysio cimport clock_us
+from cutthrough.net.tcpinfo cimport PathInfo, read_path
+from cutthrough.outcome cimport label_of
+from cutthrough.session.client cimport Client
+from cutthrough.wire.http1 cimport M_CONNECT, Head
+from cutthrough.wire.target cimport HOST_IPV6
+
+cdef enum:
+    MOST_METHOD = 32
+    # What follows the url in JSON: 23 fields of numbers and words, some 700 bytes, and the
+    # words of a rule and a hook, cut to what is left of this
+    MOST_BEHIND = 1300
+
+# By wire's Method, eight characters each
+cdef const char *METHODS = (b"-\0\0\0\0\0\0\0" b"GET\0\0\0\0\0" b"HEAD\0\0\0\0"
+                            b"POST\0\0\0\0" b"PUT\0\0\0\0\0" b"DELETE\0\0"
+                            b"OPTIONS\0" b"TRACE\0\0\0" b"CONNECT\0")
+
+
+cdef class Line:
+
+    cdef char *put(self, char *p, Client c, int outcome, const char *last) noexcept:
+        return p
+
+    cdef int note_head(self, Client c, const Head *head, const char *data) except -1:
+        return 0
+
+
+cdef class JsonLine(Line):
+
+    def __init__(self, worker):
+        self.worker = worker
+
+    cdef char *put(self, char *p, Client c, int outcome, const char *last) noexcept:
+        cdef int64_t total_us = clock_us() - c.stamps.start_us
+        p = put_time(put_text(p, b'{"time":"'))
+        p = put_number(put_text(p, b'","id":"'), self.worker)
+        p[0] = b"-"
+        p = put_number(p + 1, c.request_id)
+        p = put_address(put_text(p, b'","client":"'), &c.address)
+        p = put_text(p, b'","user":')
+        p = put_string(p, c.user)
+        p = put_method(put_text(p, b',"method":"'), c)
+        p = put_text(p, b'","host":')
+        p = put_string(p, c.key[:len(c.key) - 2] if c.port else None)
+        p = put_number(put_text(p, b',"port":'), c.port)
+        p = put_url(put_text(p, b',"url":"'), c, Q_JSON, last - MOST_BEHIND)
+        p = put_number(put_text(p, b'","status":'), c.status)
+        p = put_text(put_text(p, b',"reason":"'), label_of(outcome))
+        p = put_text(p, b'","peer":')
+        if c.origin is not None:
+            p[0] = b'"'
+            p = put_address(p + 1, &c.origin.address)
+            p[0] = b'"'
+            p += 1
+        else:
+            p = put_text(p, b"null")
+        p = put_number(put_text(p, b',"bytes_up":'), c.relay.up.moved)
+        p = put_number(put_text(p, b',"bytes_down":'), c.relay.down.moved)
+        p = put_ms(put_text(p, b',"head_ms":'), c.stamps.head_us)
+        p = put_ms(put_text(p, b',"auth_ms":'), c.stamps.auth_us)
+        p = put_ms(put_text(p, b',"dns_ms":'), c.stamps.dns_us)
+        p = put_ms(put_text(p, b',"connect_ms":'), c.stamps.connect_us)
+        p = put_ms(put_text(p, b',"first_byte_ms":'), c.stamps.first_byte_us)
+        p = put_ms(put_text(p, b',"total_ms":'), total_us)
+        p = put_text(p, b',"path":"')
+        p = put_text(p, b"splice" if c.relay.up.spliced or c.relay.down.spliced else b"copy")
+        p = put_number(put_text(p, b'","worker":'), self.worker)
+        if c.is_tunnel and c.origin is not None:
+            p = put_path(p, c)
+        if c.snapshot is not None and c.snapshot.acl is not None and c.account is not None:
+            p = put_word(put_text(p, b',"rule":'), c.snapshot.acl.label(c.rule),
+                         p + (last - p) // 2)
+            if c.reported:
+                p = put_text(p, b',"report":true')
+        if c.decision is not None:
+            p = put_word(put_text(p, b',"hook":'), c.decision.reason.encode(), last)
+        p[0] = b"}"
+        return p + 1
+
+
+cdef char *put_path(char *p, Client c) noexcept:
+    """Round trip and retransmits of both sides, as the kernel has them at the end."""
+    cdef PathInfo info
+    if read_path(c.sock.fd, &info):
+        p = put_ms(put_text(p, b',"client_rtt_ms":'), info.rtt_us)
+        p = put_number(put_text(p, b',"client_retransmits":'), info.retransmits)
+    if read_path(c.origin.sock.fd, &info):
+        p = put_ms(put_text(p, b',"origin_rtt_ms":'), info.rtt_us)
+        p = put_number(put_text(p, b',"origin_retransmits":'), info.retransmits)
+    return p
+
+
+cdef char *put_word(char *p, bytes value, const char *last) noexcept:
+    """A JSON string that leaves room for what follows; null for None."""
+    if value is None:
+        return put_text(p, b"null")
+    p[0] = b'"'
+    p = put_escaped(p + 1, value, len(value), Q_JSON, last - 40, True)
+    p[0] = b'"'
+    return p + 1
+
+
+cdef char *put_method(char *p, Client c) noexcept:
+    cdef const char *data
+    cdef size_t n = 0
+    if c.head != NULL and c.head.end:           # any method, as it went up
+        data = bytes_of(c.head)
+        while n < MOST_METHOD and data[n] != b" ":
+            n += 1
+        memcpy(p, data, n)
+        return p + n
+    return put_text(p, METHODS + 8 * c.method)
+
+
+cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
+    cdef const char *key
+    if c.key is None or c.port == 0:
+        p[0] = b"-"
+        return p + 1
+    key = c.key
+    if c.method != M_CONNECT:
+        p = put_text(p, b"http://")
+    if c.host_kind == HOST_IPV6:
+        p[0] = b"["
+        p += 1
+    p = put_escaped(p, key, len(c.key) - 2, quote, last - 10, True)    # ]:65535…
+    if c.host_kind == HOST_IPV6:
+        p[0] = b"]"
+        p += 1
+    if c.method == M_CONNECT or c.port != 80:
+        p[0] = b":"
+        p = put_number(p + 1, c.port)
+    if c.path_len:
+        p = put_escaped(p, bytes_of(c.head) + c.path_at, c.path_len, quote, last - 3, True)
+    return p

@@ -1,0 +1,383 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Where lines go: a file or pipe, syslog, the journal. None ever waits.
+
+A file is appended to, whole lines at once, so that those of other workers stand between
+and never in the middle. So much of a pipe is written that fits one atomic write, for the
+same reason (pipe(7)). Standard output is opened anew where it is a pipe or a terminal:
+not to wait is a property of what is open, which is shared with whoever started us.
+
+syslog over a local socket has the form of syslog(3), over UDP that of RFC 5424. The
+journal is spoken to by its native protocol, a datagram of `FIELD=value` lines.
+"""
+
+import os
+import socket
+import stat
+
+from libc.stdint cimport uint32_t
+from libc.string cimport memcpy, memset, strerror
+from cutthrough.control.lines cimport put_method, put_url
+from cutthrough.control.put cimport (
+    Q_URL, put_address, put_escaped, put_ms, put_number, put_padded, put_text, put_time)
+from cutthrough.net.linux cimport (
+    CLOCK_REALTIME, EAGAIN, ENOBUFS, ENOMEM, MSG_DONTWAIT, MSG_NOSIGNAL, clock_gettime,
+    errno, iovec, msghdr, timespec)
+from cutthrough.net.linux cimport send as sys_send
+from cutthrough.net.sysio cimport clock_us
+from cutthrough.outcome cimport label_of
+from cutthrough.outcome import TABLE
+from cutthrough.session.client cimport Client
+from libc.time cimport time_t, tm
+
+cdef extern from *:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <sys/socket.h>
+    """
+    struct mmsghdr:
+        msghdr msg_hdr
+        unsigned int msg_len
+    int sendmmsg(int fd, mmsghdr *messages, unsigned int n, int flags) nogil
+
+cdef extern from "<errno.h>" nogil:
+    int EMSGSIZE, EWOULDBLOCK
+
+cdef extern from "<poll.h>" nogil:
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int poll(pollfd *fds, unsigned long n, int timeout_ms)
+    short POLLOUT
+
+cdef extern from "<sys/uio.h>" nogil:
+    ssize_t writev(int fd, const iovec *pieces, int n)
+
+cdef extern from "<time.h>" nogil:
+    tm *localtime_r(const time_t *seconds, tm *out)
+
+cdef enum:
+    BURST = 64                  # messages in one system call
+    WARNING = 4                 # RFC 5424, table 2
+    INFO = 6
+
+cdef const char *MONTHS = b"JanFebMarAprMayJunJulAugSepOctNovDec"
+
+
+cdef class Outlet:
+
+    def __cinit__(self):
+        self.fd = -1
+
+    cdef size_t send(self, const char *data, size_t n) except? 0:
+        return 0
+
+    cdef char *put_head(self, char *p, Client c, int outcome) noexcept:
+        return p
+
+    @property
+    def number(self):
+        """Its descriptor; -1: closed."""
+        return self.fd
+
+    def offer(self, bytes data):
+        """`send` for Python; what the other side takes of these bytes."""
+        return self.send(data, len(data))
+
+    def reopen(self):
+        """Opens it anew: a file may have been moved away. Raises OSError, and then it
+        goes on with what it had."""
+
+    def wait(self, ms):
+        """Until it takes more, for so long at most. Only for the very end."""
+        cdef pollfd one
+        one.fd = self.fd
+        one.events = POLLOUT
+        one.revents = 0
+        return poll(&one, 1, ms) == 1
+
+    def close(self):
+        if self.fd > 2:
+            os.close(self.fd)
+        self.fd = -1
+
+
+cdef class FileOutlet(Outlet):
+    cdef object path
+    cdef bint is_file, is_socket
+    cdef bint torn              # the file ends in the middle of a line
+
+    def __init__(self, path):
+        """`path`, "-" for standard output, or a descriptor, which is ours from here on.
+        Raises OSError."""
+        self.path = path
+        self.is_ended = True
+        self.reopen()
+
+    def reopen(self):
+        if self.fd >= 0 and (isinstance(self.path, int) or self.path == "-"):
+            return
+        fd = self.path if isinstance(self.path, int) else open_path(self.path)
+        if self.fd > 2:
+            os.close(self.fd)
+        mode = os.fstat(fd).st_mode
+        self.fd = fd
+        self.is_file = stat.S_ISREG(mode)
+        self.is_socket = stat.S_ISSOCK(mode)
+        self.most_line = MOST_LINE if self.is_file else ATOMIC
+        self.can_wait = not self.is_file and fd > 2
+        self.torn = False
+
+    cdef size_t send(self, const char *data, size_t n) except? 0:
+        cdef size_t done = 0
+        cdef size_t piece
+        cdef ssize_t r
+        while done < n:
+            piece = n - done
+            if self.is_file:
+                r = self.append(data + done, piece)
+            else:
+                if not (self.can_wait or self.is_socket) and not self.wait(0):
+                    break                   # shared, and not ours to make non-blocking
+                piece = whole_lines(data + done, piece)
+                r = self.write(data + done, piece)
+            self.trouble = None if r >= 0 or errno == EAGAIN else strerror(errno).decode()
+            if r <= 0:
+                break
+            done += r
+        return done
+
+    cdef ssize_t write(self, const char *data, size_t n) noexcept:
+        cdef iovec one
+        if self.is_socket:
+            return sys_send(self.fd, data, n, MSG_DONTWAIT | MSG_NOSIGNAL)
+        one.iov_base = <void *>data
+        one.iov_len = n
+        return writev(self.fd, &one, 1)
+
+    cdef ssize_t append(self, const char *data, size_t n) noexcept:
+        """A disk that is full may take half a line. That half stays, on a line of its own,
+        and the line is written again when there is room: never are two mixed."""
+        cdef iovec pieces[2]
+        cdef ssize_t r
+        pieces[0].iov_base = <void *><const char *>b"\n"
+        pieces[0].iov_len = 1
+        pieces[1].iov_base = <void *>data
+        pieces[1].iov_len = n
+        r = writev(self.fd, &pieces[0 if self.torn else 1], 2 if self.torn else 1)
+        if r <= 0:
+            return r
+        r -= self.torn
+        self.torn = False
+        if <size_t>r == n or (r and data[r - 1] == b"\n"):
+            return r
+        self.torn = r != 0
+        while r and data[r - 1] != b"\n":
+            r -= 1
+        return r
+
+
+def open_path(path):
+    """Opens what never waits, not even for a FIFO's reader. Raises OSError."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    if path != "-":
+        return os.open(path, flags | os.O_CREAT, 0o640)
+    mode = os.fstat(1).st_mode
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        try:
+            return os.open("/proc/self/fd/1", flags)
+        except OSError:                     # of another user, or without /proc
+            pass
+    return 1
+
+
+cdef class DatagramOutlet(Outlet):
+    """Messages over a socket that is connected; again, when who listens has restarted."""
+    cdef object sock, family, address
+
+    def __init__(self, family, address):
+        """Raises OSError where nobody listens."""
+        self.frames = self.can_wait = True
+        self.family = family
+        self.address = address
+        self.sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self.fd = self.sock.fileno()
+        try:
+            self.reopen()
+        except OSError:
+            self.close()
+            raise
+
+    def reopen(self):
+        """The same socket again: the loop may be waiting for it."""
+        try:
+            self.sock.connect(self.address)
+        except OSError as error:
+            error.filename = str(self.address)
+            raise
+
+    def close(self):
+        self.sock.close()
+        self.fd = -1
+
+    cdef size_t send(self, const char *data, size_t n) except? 0:
+        cdef mmsghdr messages[BURST]
+        cdef iovec pieces[BURST]
+        cdef size_t done = 0
+        cdef size_t at
+        cdef uint32_t length
+        cdef unsigned int i, count
+        cdef int r
+        cdef bint again = False
+        while done < n:
+            count = 0
+            at = done
+            while at < n and count < BURST:
+                memcpy(&length, data + at, 4)
+                pieces[count].iov_base = <void *>(data + at + 4)
+                pieces[count].iov_len = length
+                memset(&messages[count], 0, sizeof(mmsghdr))
+                messages[count].msg_hdr.msg_iov = &pieces[count]
+                messages[count].msg_hdr.msg_iovlen = 1
+                at += 4 + length
+                count += 1
+            r = sendmmsg(self.fd, messages, count, MSG_DONTWAIT | MSG_NOSIGNAL)
+            if r > 0:
+                for i in range(<unsigned int>r):
+                    done += 4 + pieces[i].iov_len
+                self.trouble = None
+                again = False
+            elif errno == EAGAIN or errno == ENOBUFS or errno == ENOMEM:
+                break
+            elif errno == EMSGSIZE:
+                done += 4 + pieces[0].iov_len
+                self.lost += 1
+            else:
+                # UDP: nobody took an earlier one. A local socket: who listened has gone,
+                # and is perhaps there again.
+                self.trouble = strerror(errno).decode()
+                if again or not self.try_reopen():
+                    break
+                again = True
+        return done
+
+    cdef bint try_reopen(self) except -1:
+        if self.family != socket.AF_UNIX:
+            return True
+        try:
+            self.reopen()
+        except OSError as error:
+            self.trouble = error.strerror
+            return False
+        return True
+
+
+cdef class SyslogOutlet(DatagramOutlet):
+    cdef bytes priority, name
+    cdef time_t second
+    cdef char second_text[16]   # Nov 21 04:25:36
+
+    def __init__(self, target):
+        """Raises OSError."""
+        self.most_line = ATOMIC
+        self.priority = f"<{target.facility * 8 + target.severity}>".encode()
+        if target.path:
+            self.name = f" cutthrough[{os.getpid()}]: ".encode()
+            super().__init__(socket.AF_UNIX, target.path)
+        else:
+            host = socket.gethostname()[:255].encode("ascii", "replace") or b"-"
+            self.name = b" " + host + f" cutthrough {os.getpid()} access - ".encode()
+            family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
+            super().__init__(family, (target.host, target.port))
+
+    cdef char *put_head(self, char *p, Client c, int outcome) noexcept:
+        cdef timespec now
+        cdef tm parts
+        p = put_text(p, self.priority)
+        if self.family != socket.AF_UNIX:   # RFC 5424 section 6
+            p = put_time(put_text(p, b"1 "))
+            return put_text(p, self.name)
+        clock_gettime(CLOCK_REALTIME, &now)
+        if now.tv_sec != self.second:
+            self.second = now.tv_sec
+            localtime_r(&self.second, &parts)
+            memcpy(self.second_text, MONTHS + 3 * parts.tm_mon, 3)
+            self.second_text[3] = b" "
+            put_padded(self.second_text + 4, parts.tm_mday, 2)
+            if parts.tm_mday < 10:
+                self.second_text[4] = b" "
+            self.second_text[6] = b" "
+            put_padded(self.second_text + 7, parts.tm_hour, 2)
+            self.second_text[9] = b":"
+            put_padded(self.second_text + 10, parts.tm_min, 2)
+            self.second_text[12] = b":"
+            put_padded(self.second_text + 13, parts.tm_sec, 2)
+        memcpy(p, self.second_text, 15)
+        return put_text(p + 15, self.name)
+
+
+cdef int[128] priorities        # by outcome
+for _number, _row in enumerate(TABLE):
+    priorities[<size_t>_number] = WARNING if _row.fault == "proxy" else INFO
+
+
+cdef class JournalOutlet(DatagramOutlet):
+    cdef int worker
+
+    def __init__(self, target, worker):
+        """Raises OSError."""
+        self.worker = worker
+        self.most_line = ATOMIC
+        self.is_ended = True                # what has no end is left out
+        super().__init__(socket.AF_UNIX, target.path)
+
+    cdef char *put_head(self, char *p, Client c, int outcome) noexcept:
+        """No value holds a line's end: each is on a line of its own."""
+        p = put_number(put_text(p, b"PRIORITY="), priorities[outcome])
+        p = put_text(p, b"\nSYSLOG_IDENTIFIER=cutthrough\nSYSLOG_FACILITY=3\n"
+                        b"CUTTHROUGH_LOG=access\nCUTTHROUGH_ID=")
+        p = put_number(p, self.worker)
+        p[0] = b"-"
+        p = put_number(p + 1, c.request_id)
+        p = put_number(put_text(p, b"\nCUTTHROUGH_WORKER="), self.worker)
+        p = put_address(put_text(p, b"\nCUTTHROUGH_CLIENT="), &c.address)
+        if c.user is not None:
+            p = put_bytes(put_text(p, b"\nCUTTHROUGH_USER="), c.user, 1024)
+        p = put_method(put_text(p, b"\nCUTTHROUGH_METHOD="), c)
+        if c.port:
+            p = put_bytes(put_text(p, b"\nCUTTHROUGH_HOST="), c.key[:len(c.key) - 2], 1024)
+            p = put_number(put_text(p, b"\nCUTTHROUGH_PORT="), c.port)
+            p = put_text(p, b"\nCUTTHROUGH_URL=")
+            p = put_url(p, c, Q_URL, p + ATOMIC)
+        p = put_padded(put_text(p, b"\nCUTTHROUGH_STATUS="), c.status, 3)
+        p = put_text(put_text(p, b"\nCUTTHROUGH_REASON="), label_of(outcome))
+        if c.origin is not None:
+            p = put_address(put_text(p, b"\nCUTTHROUGH_PEER="), &c.origin.address)
+        p = put_number(put_text(p, b"\nCUTTHROUGH_BYTES_UP="), c.relay.up.moved)
+        p = put_number(put_text(p, b"\nCUTTHROUGH_BYTES_DOWN="), c.relay.down.moved)
+        p = put_ms(put_text(p, b"\nCUTTHROUGH_TOTAL_MS="), clock_us() - c.stamps.start_us)
+        return put_text(p, b"\nMESSAGE=")
+
+
+cdef char *put_bytes(char *p, bytes value, size_t most) noexcept:
+    return put_escaped(p, value, len(value), Q_URL, p + most, True)
+
+
+cdef size_t whole_lines(const char *data, size_t n) noexcept:
+    """How many of these bytes are whole lines that fit one atomic write."""
+    cdef size_t end = ATOMIC if n > ATOMIC else n
+    cdef size_t i = end
+    while i > 0 and data[i - 1] != b"\n":
+        i -= 1
+    return i if i > 0 else end
+
+
+def open_outlet(target, worker):
+    """The outlet that a Target names. Raises OSError."""
+    if target.kind == "syslog":
+        return SyslogOutlet(target)
+    if target.kind == "journal":
+        return JournalOutlet(target, worker)
+    return FileOutlet("-" if target.kind == "stdout" else target.path)

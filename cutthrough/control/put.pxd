@@ -1,0 +1,36 @@
+"""Text into a buffer: `put_*` write at `p` and return where they ended. None looks for
+room; the caller has it."""
+
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy, strlen
+from cutthrough.net.inet cimport Address
+
+# How what came from the wire is made harmless (R37). Plain is printable ASCII always; no
+# encoding lets a control pass, or a byte beyond ASCII.
+cdef enum Quote:
+    Q_URL = 0               # %xx: controls, space, quote, backslash; % itself stays
+    Q_PERCENT               # the same, % too
+    Q_MIME                  # %xx: controls, %, brackets, backslash; space and quote stay
+    Q_STRING                # as within double quotes: \" \\ \r \n \t \xHH
+    Q_JSON                  # \u00XX for each octet
+    N_QUOTES
+
+cdef inline char *put_text(char *p, const char *text) noexcept:
+    cdef size_t n = strlen(text)
+    memcpy(p, text, n)
+    return p + n
+
+# Decimal; zero-padded to `width`; right-aligned in `width`; milliseconds, three decimals.
+cdef char *put_number(char *p, uint64_t x) noexcept
+cdef char *put_padded(char *p, uint64_t x, int width) noexcept
+cdef char *put_ms(char *p, uint64_t us) noexcept
+# Without the port; "-" for none.
+cdef char *put_address(char *p, const Address *address) noexcept
+# As much as ends at `last` at the latest, whole units only. `mark`: what was cut ends in
+# "…", which no encoding leaves of what came from the wire; 3 bytes beyond `last`.
+cdef char *put_escaped(char *p, const char *data, size_t n, Quote quote, const char *last,
+                       bint mark) noexcept
+# A JSON string in quotes, of at most 256 octets; null for None.
+cdef char *put_string(char *p, bytes value) noexcept
+# 2026-11-21T04:25:36.123Z, now.
+cdef char *put_time(char *p) noexcept

@@ -1,0 +1,190 @@
+"""Formats of the access log, in squid's words: text with %-codes, read into steps.
+
+    % [encoding] [-] [[0]width][.most] [{argument}] code [{argument}]
+
+The codes and what they mean are those of squid's `logformat`, as far as they mean
+something here; what squid has no code for is `%ct::name`. docs/logs.md lists them all.
+
+Lowest of the rooms: `config` refuses here what `control.lines` could not write.
+"""
+
+import difflib
+import re
+import time
+from typing import NamedTuple
+
+from cutthrough.values import parse_text
+
+# The presets, squid's own but for the encoding of the user: a space in it would make
+# two columns of one.
+PRESETS = {
+    "squid": "%ts.%03tu %6tr %>a %Ss/%03>Hs %<st %rm %ru %un %Sh/%<a %mt",
+    "common": '%>a %ui %un [%tl] "%rm %ru HTTP/%rv" %>Hs %<st %Ss:%Sh',
+    "combined": '%>a %ui %un [%tl] "%rm %ru HTTP/%rv" %>Hs %<st "%{Referer}>h" '
+                '"%{User-Agent}>h" %Ss:%Sh',
+}
+
+# The longest field of what may be long (see LONG) has at least so much room, however
+# many there are; and all else of a line comes to so much at most. Together they fit
+# PIPE_BUF, what one atomic write to a pipe takes.
+LEAST_LONG = 64
+MOST_FIXED = 3500
+MOST_WIDTH = 255
+MOST_TIME = 64               # bytes of what strftime makes
+
+# Each code and the longest it becomes. Numbers have 64 bits.
+NUMBER = 20
+CODES = {
+    "sn": NUMBER, "err_code": 24, "err_detail": 40,
+    ">a": 46, ">p": 5, "la": 46, "lp": 5, "<a": 46, "<A": LEAST_LONG, "<p": 5,
+    "<la": 46, "<lp": 5,
+    "ts": NUMBER, "tu": 3, "tl": MOST_TIME, "tg": MOST_TIME, "tr": NUMBER,
+    "tS": NUMBER + 4, "dt": NUMBER, "<pt": NUMBER,
+    "un": LEAST_LONG, "ui": 1,
+    "rm": 32, "ru": LEAST_LONG, "rp": LEAST_LONG, ">rs": 8, ">rd": LEAST_LONG,
+    ">rP": 5, "rv": 3, ">h": LEAST_LONG, ">Hs": 3, "mt": 1,
+    "st": NUMBER, ">st": NUMBER, "<st": NUMBER,
+    "Ss": 24, "Sh": 12,
+    "ct::id": 2 * NUMBER, "ct::reason": 24, "ct::worker": NUMBER, "ct::path": 6,
+    "ct::rule": LEAST_LONG, "ct::hook": LEAST_LONG,
+    "ct::head_ms": NUMBER + 4, "ct::auth_ms": NUMBER + 4, "ct::dns_ms": NUMBER + 4,
+    "ct::connect_ms": NUMBER + 4, "ct::first_byte_ms": NUMBER + 4,
+    "ct::total_ms": NUMBER + 4,
+    "ct::client_rtt_ms": NUMBER + 4, "ct::client_retransmits": NUMBER,
+    "ct::origin_rtt_ms": NUMBER + 4, "ct::origin_retransmits": NUMBER,
+}
+# Of these the most that a line has room for is written
+LONG = frozenset(code for code, most in CODES.items() if most == LEAST_LONG)
+# Other names of the same; `http::` may stand before any of squid's
+ALIASES = {"ul": "un", ">rm": "rm", "<rm": "rm", ">ru": "ru", "<ru": "ru", ">rp": "rp",
+           "<rp": "rp", ">rv": "rv", "<rv": "rv", ">la": "la", ">lp": "lp",
+           "<rd": ">rd", "<rs": ">rs", "<rP": ">rP"}
+# Fields of a request that are never written down (R37)
+SECRET = frozenset(("authorization", "proxy-authorization", "cookie"))
+DEFAULT_TIME = "%d/%b/%Y:%H:%M:%S %z"
+# Encodings, by squid's signs. ' would write what came from the wire as it is.
+ENCODINGS = '"[#/'
+
+_CODE = re.compile(
+    r"%(?P<encoding>[\"\[#/']?)(?P<left>-?)(?P<zero>0?)(?P<width>[1-9][0-9]*)?"
+    r"(?:\.(?P<most>[0-9]+))?(?:\{(?P<before>[^}]*)\})?"
+    r"(?P<code>(?:[a-z]+::)?[<>]?[A-Za-z_]*)(?:\{(?P<behind>[^}]*)\})?")
+_FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
+# Longest first: %tsx is %ts and an x
+_BY_LENGTH = sorted([*CODES, *ALIASES], key=lambda code: (-len(code), code))
+
+
+class Step(NamedTuple):
+    """One piece of a line: `text` itself, where `code` is empty; else what the code
+    means, with `text` as its argument."""
+
+    code: str
+    text: str
+    encoding: str = ""
+    left: bool = False
+    zero: bool = False
+    width: int = 0
+    most: int = 0                            # octets; 0: as many as there are
+
+
+def parse_format(text: str) -> tuple[Step, ...]:
+    """Reads a format. Raises ValueError with the reason."""
+    steps: list[Step] = []
+    quoted = False
+    at = 0
+    while at < len(text):
+        end = text.find("%", at)
+        literal = text[at:] if end < 0 else text[at:end]
+        if text[at:at + 2] == "%%":
+            literal = "%"
+            at += 2
+        elif literal:
+            at += len(literal)
+        else:
+            step, at = _parse_code(text, at, quoted)
+            steps.append(step)
+            continue
+        quoted ^= literal.count('"') % 2 == 1
+        steps.append(Step("", literal))
+    if not any(step.code for step in steps):
+        raise ValueError("holds no code, such as %>a")
+    fixed = sum(max(CODES[s.code], s.width) if s.code else len(s.text.encode())
+                for s in steps)
+    if fixed > MOST_FIXED:
+        raise ValueError(f"makes lines of {fixed} bytes before anything long stands in "
+                         f"them; {MOST_FIXED} is the most")
+    return tuple(steps)
+
+
+def _parse_code(text: str, at: int, quoted: bool) -> tuple[Step, int]:
+    match = _CODE.match(text, at)
+    assert match is not None                 # all of it may be empty
+    said = match["code"]
+    bare = said.removeprefix("http::")
+    code = next((c for c in _BY_LENGTH if bare.startswith(c)), "")
+    shown = "%" + (said or text[match.start("code"):match.start("code") + 1])
+    if not code:
+        near = _find_near(bare)
+        hint = f"; did you mean %{near}?" if near else "; docs/logs.md lists them"
+        raise ValueError(f"no such code {shown}{hint}")
+    left = len(bare) - len(code)             # letters behind the code are text
+    end = match.end("code") - left
+    argument, behind = match["before"], match["behind"] if not left else None
+    if behind is not None:
+        end = match.end()
+        if argument is not None:
+            raise ValueError(f"%{code} has two arguments")
+        argument = behind
+    code = ALIASES.get(code, code)
+    if match["encoding"] == "'":
+        raise ValueError(f"%'{code}: as it is, a client could forge lines")
+    width, most = int(match["width"] or 0), int(match["most"] or 0)
+    if max(width, most) > MOST_WIDTH:
+        raise ValueError(f"%{code}: a width of at most {MOST_WIDTH} is asked for")
+    return Step(code, _check_argument(code, argument),
+                match["encoding"] or ('"' if quoted else ""), bool(match["left"]),
+                bool(match["zero"]), width, most), end
+
+
+def _find_near(said: str) -> str:
+    """The code that was meant, perhaps: a letter's case, a missing or another sign."""
+    known = [*CODES, *ALIASES]
+    same = [c for c in known if c.lstrip("<>").lower() == said.lstrip("<>").lower()]
+    same.sort(key=lambda code: code[0] != said[:1])
+    near = same or difflib.get_close_matches(said, known, 1)
+    return near[0] if near else ""
+
+
+def _check_argument(code: str, argument: str | None) -> str:
+    if code in ("tl", "tg"):
+        shown = DEFAULT_TIME if argument is None else argument
+        try:
+            made = time.strftime(shown)
+        except ValueError as error:
+            raise ValueError(f"%{code}: {error}") from None
+        if not made.isprintable() or not 0 < len(made.encode()) <= MOST_TIME - 16:
+            raise ValueError(f"%{code}: {shown!r} makes {made!r}, which is not one "
+                             f"line of at most {MOST_TIME - 16} bytes")
+        return shown
+    if code == ">h":
+        if argument is None or not _FIELD.fullmatch(argument):
+            raise ValueError("%>h takes the name of a field, as in %{User-Agent}>h")
+        if argument.lower() in SECRET:
+            raise ValueError(f"%{{{argument}}}>h: {argument} is never written down")
+        return argument.lower()
+    if argument is not None:
+        raise ValueError(f"%{code} takes no argument")
+    return ""
+
+
+def parse_log_format(text: str) -> str:
+    """Reads the option: a preset's name, or a format, which it returns as it is."""
+    if text in PRESETS or text == "json":
+        return text
+    if "%" not in text:
+        near = difflib.get_close_matches(text, [*PRESETS, "json"], 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{text!r} is none of {', '.join(PRESETS)}, json, nor a "
+                         f"format with %-codes{hint}")
+    parse_format(parse_text(text))
+    return text

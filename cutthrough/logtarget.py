@@ -1,0 +1,90 @@
+"""Where the access log goes: the text of the option, read.
+
+    -  off  /path  journal[:/socket]
+    syslog[:facility[.severity]][@/socket|@address:port]
+
+Facilities and severities are named as squid's `syslog:` and syslog.conf(5) name them.
+Lowest of the rooms: `config` refuses here what `control.outlets` could not open.
+"""
+
+import difflib
+import ipaddress
+import re
+from typing import NamedTuple
+
+from cutthrough.values import parse_text
+
+JOURNAL = "/run/systemd/journal/socket"
+DEV_LOG = "/dev/log"
+
+# RFC 5424 section 6.2.1, by the words of syslog.conf(5)
+FACILITIES = {
+    "user": 1, "mail": 2, "daemon": 3, "auth": 4, "syslog": 5, "lpr": 6, "news": 7,
+    "uucp": 8, "cron": 9, "authpriv": 10, "ftp": 11,
+    **{f"local{n}": 16 + n for n in range(8)}}
+SEVERITIES = {"emerg": 0, "alert": 1, "crit": 2, "err": 3, "warning": 4, "notice": 5,
+              "info": 6, "debug": 7}
+
+_SYSLOG = re.compile(r"syslog(?::(?P<facility>[^.@]*)(?:\.(?P<severity>[^@]*))?)?"
+                     r"(?:@(?P<address>.*))?")
+
+
+class Target(NamedTuple):
+    kind: str                                # file, stdout, off, syslog, journal
+    path: str = ""                           # of a file or a unix socket
+    host: str = ""                           # of a syslog server, an address
+    port: int = 0
+    facility: int = 3
+    severity: int = 6
+
+
+def read_target(text: str) -> Target:
+    """Raises ValueError with the reason."""
+    if text in ("-", "off"):
+        return Target("stdout" if text == "-" else "off")
+    if text == "journal" or text.startswith("journal:"):
+        path = text[len("journal:"):] or JOURNAL
+        return Target("journal", _check_path(text, path))
+    match = _SYSLOG.fullmatch(text)
+    if match is None:
+        if not text:
+            raise ValueError("names no file")
+        return Target("file", text)
+    facility = _find(FACILITIES, "facility", match["facility"], "daemon")
+    severity = _find(SEVERITIES, "severity", match["severity"], "info")
+    address = match["address"]
+    if address is None or address.startswith("/"):
+        return Target("syslog", _check_path(text, address or DEV_LOG),
+                      facility=facility, severity=severity)
+    host, _, port = address.rpartition(":")
+    try:
+        known = str(ipaddress.ip_address(host.removeprefix("[").removesuffix("]")))
+        if (":" in known) != host.startswith("[") or not 0 < int(port) < 65536:
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"{text!r}: @/path of a socket or @address:port is asked for, "
+                         "and no name") from None
+    return Target("syslog", "", known, int(port), facility, severity)
+
+
+def _find(known: dict[str, int], what: str, said: str | None, default: str) -> int:
+    if said is None:
+        return known[default]
+    if said not in known:
+        near = difflib.get_close_matches(said, known, 1)
+        hint = f"; did you mean {near[0]}?" if near else f"; {', '.join(known)} are"
+        raise ValueError(f"{said!r} is no {what} of syslog{hint}")
+    return known[said]
+
+
+def _check_path(text: str, path: str) -> str:
+    # struct sockaddr_un: 108 bytes with the NUL
+    if not path.startswith("/") or len(path.encode()) > 107:
+        raise ValueError(f"{text!r}: the path of a unix socket is asked for")
+    return path
+
+
+def parse_log_target(text: str) -> str:
+    """Reads the option; returns it as it is."""
+    read_target(parse_text(text))
+    return text

@@ -1,0 +1,64 @@
+"""What happened to whom, last: one ring of events for all connections of a worker."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
+
+cdef enum:                  # what an event is; the columns are in recorder.pyx
+    E_ACCEPTED = 1          # value: the client's port
+    E_STATE                 # detail: the new state
+    E_READ                  # value: bytes of a request's head, and what came with it
+    E_UP                    # value: bytes that the origin's socket took
+    E_DOWN                  # the same for the client's
+    E_ANSWER                # value: bytes of a response's head, and what came with it
+    E_RESOLVED              # value: how many addresses
+    E_DIALLED               # value: microseconds
+    E_REUSED                # a pooled connection to the origin
+    E_CLIENT_ENDED          # end of stream; value: an errno instead
+    E_ORIGIN_ENDED
+    E_UP_FAILED             # value: errno of the pump
+    E_DOWN_FAILED
+    E_NOT_DIALLED           # value: errno
+    E_DEADLINE              # of the state in `detail`
+    E_ENDED                 # detail: the outcome; value: the status
+    N_EVENTS
+
+cdef struct Event:
+    uint64_t what           # microseconds of CLOCK_MONOTONIC << 16 | kind << 8 | detail
+    uint32_t who
+    uint32_t value
+
+cdef class Recorder:
+    cdef Event *events      # NULL: nothing is recorded
+    cdef uint64_t mask
+    cdef uint64_t next      # how many there have been
+
+# An address is as good as a name: an object that another one's memory was given to has an
+# E_ACCEPTED of its own, and what came before that is not told. 64 GiB until it repeats.
+cdef inline uint32_t name_of(void *connection) noexcept nogil:
+    return <uint32_t>(<uintptr_t>connection >> 4)
+
+
+cdef inline void note(Recorder r, void *connection, int64_t now_us, int kind, int detail,
+                      uint64_t value) noexcept:
+    """Some 2 ns. Bytes that moved again, with nothing between, are added up."""
+    cdef uint32_t who
+    cdef Event *last
+    if r.events == NULL:
+        return
+    who = name_of(connection)
+    if kind == E_UP or kind == E_DOWN:
+        if value == 0:
+            return
+        last = &r.events[(r.next - 1) & r.mask]
+        if last.who == who and (last.what >> 8 & 255) == <uint64_t>kind and (
+                last.value + value <= 0xffffffff):
+            last.value += <uint32_t>value
+            return
+    last = &r.events[r.next & r.mask]
+    r.next += 1
+    last.what = <uint64_t>now_us << 16 | kind << 8 | detail
+    last.who = who
+    last.value = <uint32_t>value if value <= 0xffffffff else 0xffffffff
+
+# The events of a connection, oldest first: dicts with `ms` since the first of them; and
+# whether that one is its beginning.
+cdef object told(Recorder r, void *connection)

@@ -1,0 +1,112 @@
+"""The error log: one line each in every form, and never a flood of one message."""
+
+import json
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from cutthrough.control.errorlog import MOST_SAID, ErrorLog, make_line
+
+
+class Said:
+    """A logger whose error log goes to a pipe."""
+
+    def __init__(self, form: str) -> None:
+        self._read, self.write = os.pipe()
+        os.set_blocking(self._read, False)
+        self.handler = ErrorLog(form, "worker 3", self.write)
+        self.log = logging.Logger("test", logging.INFO)
+        self.log.addHandler(self.handler)
+
+    def lines(self) -> list[str]:
+        try:
+            return os.read(self._read, 1 << 20).decode().splitlines()
+        except BlockingIOError:
+            return []
+
+    def close(self) -> None:
+        os.close(self._read)
+        os.close(self.write)
+
+
+@pytest.fixture
+def said(request: pytest.FixtureRequest) -> Iterator[Said]:
+    made = Said(getattr(request, "param", "text"))
+    yield made
+    made.close()
+
+
+WICKED = 'a "b"\\\n\x1b[31m = ü'
+
+
+@pytest.mark.parametrize("said", ["text", "logfmt", "json"], indirect=True)
+def test_a_message_is_one_line(said: Said) -> None:
+    """R37: whatever stands in it."""
+    said.log.warning("met %s", WICKED, extra={"fields": {"host": WICKED, "n": 3}})
+    (line,) = said.lines()
+    assert line.isprintable()
+
+
+@pytest.mark.parametrize("said", ["json"], indirect=True)
+def test_json_has_the_message_and_its_fields(said: Said) -> None:
+    said.log.warning("met %s", WICKED, extra={"fields": {"host": WICKED, "n": 3}})
+    record = json.loads(said.lines()[0])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z", record.pop("time"))
+    assert record == {"level": "warning", "source": "worker 3", "pid": os.getpid(),
+                      "message": f"met {WICKED}", "host": WICKED, "n": 3}
+
+
+@pytest.mark.parametrize("said", ["logfmt"], indirect=True)
+def test_logfmt_quotes_what_needs_it(said: Said) -> None:
+    said.log.error("it failed", extra={"fields": {"host": "a.test", "why": WICKED}})
+    line = said.lines()[0]
+    assert 'level=error source="worker 3"' in line and " host=a.test " in line
+    assert line.endswith(f"why={json.dumps(WICKED)}")
+
+
+def test_text_is_for_people(said: Said) -> None:
+    said.log.info("it began", extra={"fields": {"n": 3, "none": None}})
+    assert said.lines() == ["cutthrough: worker 3: it began n=3"]
+    assert make_line("text", "", "info", "hello", {}) == "cutthrough: hello"
+
+
+@pytest.mark.parametrize("said", ["text", "json"], indirect=True)
+def test_a_fault_comes_with_its_traceback(said: Said) -> None:
+    try:
+        raise ValueError("the reason")
+    except ValueError:
+        said.log.error("a fault", exc_info=sys.exc_info())
+    lines = said.lines()
+    assert "the reason" in lines[-1] and ("Traceback" in lines[0]) == (len(lines) == 1)
+
+
+def test_of_one_message_so_many_are_said_and_then_how_many_more(
+        said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its text before the values: those differ in every line of a flood."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    for n in range(MOST_SAID + 25):
+        said.log.warning("dial %d failed", n)
+    said.log.warning("something else")
+    lines = said.lines()
+    assert len(lines) == MOST_SAID + 1
+    assert lines[0].endswith("dial 0 failed") and lines[-1].endswith("something else")
+    now[0] += 11
+    said.handler.tell_suppressed()
+    assert said.lines() == [
+        'cutthrough: worker 3: more of the same suppressed=25 like="dial %d failed"']
+    said.log.warning("dial %d failed", 99)
+    assert said.lines() == ["cutthrough: worker 3: dial 99 failed"]
+    said.handler.tell_suppressed(everything=True)
+    assert said.lines() == []
+
+
+def test_a_reader_that_has_gone_is_no_trouble(said: Said) -> None:
+    said.handler.close()
+    broken = ErrorLog("text", "", fd=1 << 20)
+    broken.emit(logging.LogRecord("x", logging.INFO, "", 0, "lost", (), None))

@@ -1,0 +1,88 @@
+"""Formats of the access log: what is read, and what is refused with which words."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cutthrough.control.formatline import NUMBERS
+from cutthrough.logformat import (
+    ALIASES,
+    CODES,
+    PRESETS,
+    Step,
+    parse_format,
+    parse_log_format,
+)
+
+DOCS = (Path(__file__).parent.parent / "docs" / "logs.md").read_text()
+
+
+@pytest.mark.parametrize(("text", "steps"), [
+    ("%>a", [Step(">a", "")]),
+    ("a%%b%ts", [Step("", "a"), Step("", "%"), Step("", "b"), Step("ts", "")]),
+    ("%03tu", [Step("tu", "", zero=True, width=3)]),
+    ("%-10.20un", [Step("un", "", left=True, width=10, most=20)]),
+    ("%http::ru", [Step("ru", "")]),
+    ("%>rm", [Step("rm", "")]),
+    ("%tsx", [Step("ts", ""), Step("", "x")]),
+    ("%{User-Agent}>h", [Step(">h", "user-agent")]),
+    ("%>h{Referer}", [Step(">h", "referer")]),
+    ('"%ru" %ru', [Step("", '"'), Step("ru", "", '"'), Step("", '" '),
+                   Step("ru", "")]),
+    ('"%[ru"', [Step("", '"'), Step("ru", "", "["), Step("", '"')]),
+    ("%{%H}tg", [Step("tg", "%H")]),
+    ("%ct::id", [Step("ct::id", "")]),
+])
+def test_a_format_is_read_as_squid_reads_it(text, steps):
+    assert parse_format(text) == tuple(steps)
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("%Hs", "no such code %Hs; did you mean %>Hs?"),
+    ("%TS", "no such code %TS; did you mean %ts?"),
+    ("%ct::reson", "did you mean %ct::reason?"),
+    ("%ssl::>cert_subject", "no such code"),
+    ("%<h", "no such code %<h; did you mean %>h?"),
+    ("%", "no such code %"),
+    ("%>a %", "no such code %"),
+    ("%>a %!", "no such code %!"),
+    ("%%", "holds no code"),
+    ("%'ru", "a client could forge lines"),
+    ("%>h", "takes the name of a field"),
+    ("%{a b}>h", "takes the name of a field"),
+    ("%{Proxy-Authorization}>h", "never written down"),
+    ("%{cookie}>h", "never written down"),
+    ("%{x}un", "takes no argument"),
+    ("%{a}>h{b}", "two arguments"),
+    ("%{%n}tl", "not one line"),
+    ("%{}tl", "not one line"),
+    ("%{" + "%A" * 30 + "}tl", "not one line"),
+    ("%300un", "a width of at most 255"),
+    ("%.300un", "a width of at most 255"),
+    ("%un" + "x" * 3500, "makes lines of"),
+    ("%200ts" * 20, "makes lines of"),
+])
+def test_a_bad_format_is_refused(text, reason):
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        parse_log_format(text)
+
+
+def test_what_is_no_preset_and_no_format_is_refused():
+    with pytest.raises(ValueError, match=r"did you mean combined\?"):
+        parse_log_format("combinde")
+    with pytest.raises(ValueError, match="is none of squid, common, combined, json"):
+        parse_log_format("")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_a_format(name):
+    assert parse_log_format(name) == name
+    assert len(parse_format(PRESETS[name])) > 8
+
+
+def test_every_code_is_compiled_and_documented():
+    assert set(NUMBERS) - {""} == set(CODES)
+    for code in [*CODES, *ALIASES]:
+        assert f"`%{code}`" in DOCS, code
+    assert set(ALIASES.values()) <= set(CODES)
