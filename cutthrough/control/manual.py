@@ -56,6 +56,7 @@ SECTIONS = {
     "resolvers": "Names",
     "policy": "What may be reached",
     "admin": "Operators",
+    "fleet_url": "Limits over several programs",
 }
 HEAD = """\
 | key | flag | variable | takes | default | reload |
