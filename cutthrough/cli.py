@@ -11,9 +11,18 @@ import sys
 from collections.abc import Sequence
 
 import cutthrough
-from cutthrough.config import Config, ConfigError
+from cutthrough.config import OPTIONS, Config, ConfigError
 from cutthrough.policy.source import Policy, PolicyError
-from cutthrough.settings import Setting, Settings, add_flags, build, gather, render
+from cutthrough.settings import (
+    Setting,
+    Settings,
+    add_flags,
+    build,
+    flag_name,
+    gather,
+    no_such_option,
+    render,
+)
 
 # What `import proxy` forwards requests in origin form to, unless told otherwise: the
 # web server of this machine, so that the usual benchmark command works as it stands.
@@ -26,7 +35,7 @@ VERBS = {
     "passwd": "make a line of users_file; asks for the password, or reads it",
     "explain": "say what would become of a request, and which rule decides",
     "suggest": "propose rules for what an access log in JSON says was refused",
-    "doctor": "try the configuration out: doctor ssrf",
+    "doctor": "look whether the host is fit; doctor ssrf: try the address floor",
     "top": "show what a running proxy does, by its admin listener",
     "conns": "list its connections",
     "kill": "end those that are meant",
@@ -36,6 +45,7 @@ VERBS = {
 ASKING = ("explain", "doctor")
 WITHOUT = ("user", "password", "password_file")
 CONSOLE = ("top", "conns", "kill")
+KINDS = ("host", "ssrf")                     # of doctor
 SOURCES = ("Every option is also a variable, CUTTHROUGH_HEAD_TIMEOUT, and a key of the "
            "file, head_timeout. A flag goes before the variable, that before the file.")
 
@@ -62,7 +72,36 @@ def make_parser() -> argparse.ArgumentParser:
             add_console(verb, name)
         elif takes_options:
             add_options(verb)
+        if name == "config":
+            add_config(verb)
     return parser
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Reads the command line; ends with status 2 where it cannot be understood."""
+    parser = make_parser()
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["doctor"] and not {*words[1:2]} & {*KINDS, "-h", "--help"}:
+        words.insert(1, KINDS[0])
+    given, left = parser.parse_known_args(words)
+    if left:
+        flag = left[0].partition("=")[0]
+        parser.error(f"command line: {flag}: " + no_such_option(
+            flag, map(flag_name, OPTIONS)))
+    if given.verb == "explain" and (bool(given.log) == bool(given.target)
+                                    or (given.log and given.method)):
+        parser.error("explain takes METHOD and TARGET, or --log FILE")
+    if given.verb is None:
+        parser.print_help(sys.stderr)
+    return given
+
+
+def add_config(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--effective", action="store_true",
+                      help="say also what comes of it on this host: workers, CPUs, "
+                      "socket options asked for and in force")
+    verb.add_argument("--markdown", action="store_true",
+                      help="print docs/config.md, which explains every option")
 
 
 def add_options(verb: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
@@ -95,8 +134,13 @@ def add_explain(verb: argparse.ArgumentParser) -> None:
 
 def add_doctor(verb: argparse.ArgumentParser) -> None:
     kinds = verb.add_subparsers(dest="kind", metavar="KIND", required=True)
+    text = "is this host fit for this configuration? 1 if something will not work"
+    host = kinds.add_parser(KINDS[0], help=f"{text}; without a KIND it is this one",
+                            description=text, allow_abbrev=False, epilog=SOURCES)
+    host.add_argument("--json", action="store_true", help="print JSON")
+    add_options(host)
     text = "ask for forbidden addresses in 200 disguises; 1 if any passes"
-    ssrf = kinds.add_parser("ssrf", help=text, description=text, allow_abbrev=False,
+    ssrf = kinds.add_parser(KINDS[1], help=text, description=text, allow_abbrev=False,
                             epilog=SOURCES)
     add_who(ssrf)
     add_options(ssrf, WITHOUT)
@@ -148,17 +192,28 @@ class Sources:
         self._origin = origin
         self.listen: tuple[tuple[str, int], ...] = ()
         self._via = ""
+        self._settings: Settings = {}
+
+    @property
+    def file(self) -> str | None:
+        return self._given.config_file or os.environ.get("CUTTHROUGH_CONFIG") or None
 
     def settings(self) -> Settings:
         """Raises ConfigError."""
-        given = self._given
-        file = given.config_file or os.environ.get("CUTTHROUGH_CONFIG") or None
-        settings = gather(vars(given), os.environ, file)
+        settings = gather(vars(self._given), os.environ, self.file)
         if self._origin and settings["origin"].source == "default":
             settings["origin"] = settings["origin"]._replace(value=self._origin)
         if self.listen:
             settings["listen"] = Setting(self.listen, "LISTEN_FDS", "listen")
+        self._settings = settings
         return settings
+
+    def blame(self, error: ConfigError) -> ConfigError:
+        """Says where the option was said that cannot be used on this host."""
+        setting = self._settings.get(error.key)
+        if error.source or setting is None:
+            return error
+        return ConfigError(setting.source, setting.key, error.reason)
 
     def read(self) -> tuple[Config, Policy]:
         """Raises ConfigError, PolicyError or OSError. What is made anew at each start
@@ -175,10 +230,18 @@ class Sources:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
-    parser = make_parser()
-    given = parser.parse_args(argv)
+    try:
+        status = dispatch(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:                  # `| head`: nobody reads what is left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+def dispatch(argv: Sequence[str] | None) -> int:
+    given = parse(argv)
     if given.verb is None:
-        parser.print_help(sys.stderr)
         return 2
     if given.verb == "version":
         print(version())
@@ -187,9 +250,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from cutthrough.control.passwd import run as run_passwd
 
         return run_passwd(given.user, given.file, given.algorithm)
-    if given.verb == "explain" and (bool(given.log) == bool(given.target)
-                                    or (given.log and given.method)):
-        parser.error("explain takes METHOD and TARGET, or --log FILE")
+    sources = Sources(given)
     try:
         if given.verb == "suggest":
             from cutthrough.control.suggest import run as run_suggest
@@ -199,22 +260,60 @@ def main(argv: Sequence[str] | None = None) -> int:
             from cutthrough.control.console import run as run_console
 
             return run_console(given)
-        sources = Sources(given)
         if given.verb == "config":
-            print(render(sources.settings()), end="")
+            print_config(given, sources)
         elif given.verb == "check":
-            from cutthrough.control.start import check_fleet
-
-            check_fleet(sources.read()[0])
+            check(*sources.read())
             print("the configuration is valid")
+        elif given.verb == "doctor" and given.kind == "host":
+            return examine_host(given, sources)
         elif given.verb in ASKING:
             return ask(given, *sources.read())
         else:
             return run(sources)
-    except (ConfigError, PolicyError) as error:
+    except ConfigError as error:
+        print(f"cutthrough: {sources.blame(error)}", file=sys.stderr)
+        return 2
+    except PolicyError as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def print_config(given: argparse.Namespace, sources: Sources) -> None:
+    if given.markdown:
+        from cutthrough.control.manual import render as render_manual
+
+        print(render_manual(), end="")
+        return
+    settings = sources.settings()
+    print(render(settings), end="")
+    if given.effective:
+        from cutthrough.control.effective import show_effective, trial
+        from cutthrough.control.start import raise_nofile
+
+        raise_nofile()                       # as `serve` does
+        config = build(settings)
+        with trial(config) as groups:
+            print(show_effective(config, groups), end="")
+
+
+def examine_host(given: argparse.Namespace, sources: Sources) -> int:
+    from cutthrough.control.host.report import run as run_report
+
+    config, policy = sources.read()
+    return run_report(config, policy, sources.settings(), sources.file or "",
+                      given.json)
+
+
+def check(config: Config, policy: Policy) -> None:
+    """What `serve` does before it opens anything. Raises ConfigError, PolicyError."""
+    from cutthrough.control.generation import Generation
+    from cutthrough.control.process import choose_loop
+    from cutthrough.control.start import validate
+
+    choose_loop(config.loop)
+    validate(Generation(1, config, policy))
 
 
 def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
@@ -238,7 +337,7 @@ def demonstrate(argv: Sequence[str]) -> int:
 
     As `cutthrough serve` with these flags, but for `origin`, which has a default here.
     """
-    given = make_parser().parse_args(["serve", *argv])
+    given = parse(["serve", *argv])
     try:
         return run(Sources(given, DEMONSTRATION_ORIGIN))
     except (ConfigError, PolicyError) as error:

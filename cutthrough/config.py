@@ -21,6 +21,7 @@ from cutthrough.values import (
     ADDRESSES,
     ADMIN,
     COUNT,
+    CPUS,
     DAY,
     DURATION,
     DURATION_OR_0,
@@ -71,8 +72,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         ADDRESSES, "addresses to listen on; port 0 takes a free one",
         "tinyproxy's port, on loopback only")] = (("127.0.0.1", 8888),)
     workers: Annotated[int, Option(
-        WORKERS, "worker processes; auto is one for each usable CPU",
+        WORKERS, "worker processes; auto is one for each usable CPU, or each of pin",
         "sched_getaffinity(2): one loop keeps one CPU busy")] = 0
+    pin: Annotated[tuple[int, ...] | str, Option(
+        CPUS, "CPUs that the workers keep to, one each: those of ours, or 0-3,8",
+        "off: beside other programs the scheduler knows better")] = "off"
     loop: Annotated[Literal["auto", "uvloop", "asyncio"], Option(
         choice("auto", "uvloop", "asyncio"), "event loop of the workers",
         "auto: uvloop where it is installed")] = "auto"
@@ -275,9 +279,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("", "listen", f"{show_address(outside)} is not loopback, "
                               "and the demonstration credentials username:password "
                               "serve loopback only: give --user and --password-file")
-        if self.admin != "off" and not self.admin_token and not (
-                self.admin.startswith("unix:")
-                or _is_loopback(split_address(self.admin)[0])):
+        if self.admin_exposed and not self.admin_token:
             raise ConfigError("", "admin", f"{self.admin} is not loopback: give "
                               "--admin-token-file")
         if self.admin in [show_address(address) for address in fixed]:
@@ -310,6 +312,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def loopback(self) -> bool:
         """Whether every listener is a loopback address; a wildcard is none."""
         return all(_is_loopback(host) for host, _ in self.listen)
+
+    @property
+    def admin_exposed(self) -> bool:
+        """Whether the admin listener is reached from beyond this host."""
+        return not (self.admin == "off" or self.admin.startswith("unix:")
+                    or _is_loopback(split_address(self.admin)[0]))
 
     @property
     def floor(self) -> bool:

@@ -44,6 +44,17 @@ def test_an_unknown_word_exits_2(arguments):
     assert "usage: cutthrough" in done.stderr
 
 
+@pytest.mark.parametrize(("flag", "meant"), [
+    ("--hed-timeout", "--head-timeout"), ("--head-time=1s", "--head-timeout"),
+    ("--worker", "--workers")])
+def test_a_flag_that_nearly_is_one_is_told(flag, meant):
+    done = run("serve", flag, "1s")
+    assert (done.returncode, done.stdout) == (2, "")
+    bare = flag.partition("=")[0]
+    assert done.stderr.endswith(
+        f"command line: {bare}: no such option; did you mean {meant}?\n")
+
+
 def test_help_names_every_flag_with_its_default():
     done = run("serve", "--help", COLUMNS="200")
     assert done.returncode == 0
@@ -64,6 +75,28 @@ def test_check_names_file_key_and_reason(tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (f"cutthrough: {file}: hed_timeout: no such option; "
                            "did you mean head_timeout?\n")
+
+
+@pytest.mark.parametrize("source", ["flag", "variable", "key"])
+@pytest.mark.parametrize(("name", "value", "reason"), [
+    ("policy_hook", "nowhere:hook", "No module named 'nowhere'"),
+    ("policy", "/nonexistent.toml", "/nonexistent.toml: No such file"),
+    ("password_file", "/nonexistent", "/nonexistent: No such file"),
+    ("admin", "192.0.2.1:1", "is not loopback: give --admin-token-file"),
+])
+def test_check_refuses_what_serve_would_refuse(tmp_path, source, name, value, reason):
+    file = tmp_path / "cutthrough.toml"
+    file.write_text(f'{name} = "{value}"\n' if source == "key" else "")
+    flags = [f"--{name.replace('_', '-')}", value] if source == "flag" else []
+    environ = {"CUTTHROUGH_" + name.upper(): value} if source == "variable" else {}
+    done = run("check", "-c", str(file), *flags, **environ)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert reason in done.stderr
+    if name in ("password_file", "admin"):
+        where = {"flag": f"command line: --{name.replace('_', '-')}: ",
+                 "variable": f"environment: CUTTHROUGH_{name.upper()}: ",
+                 "key": f"{file}: {name}: "}[source]
+        assert done.stderr.startswith(f"cutthrough: {where}")
 
 
 @pytest.mark.parametrize("verb", ["check", "config", "serve"])
@@ -89,6 +122,20 @@ def test_config_prints_toml_that_means_the_same(tmp_path):
     second = run("config", CUTTHROUGH_CONFIG=str(file))
     assert second.returncode == 0, second.stderr
     assert tomllib.loads(second.stdout) == tomllib.loads(first.stdout)
+
+
+def test_config_tells_what_comes_of_it_here(tmp_path):
+    done = run("config", "--effective", "--workers", "3", "--listen", "127.0.0.1:8888",
+               "--listen", "192.0.2.1:1", "--user", "me", "--password", "s3cret",
+               "--loop", "asyncio")
+    assert done.returncode == 0, done.stderr
+    assert "s3cret" not in done.stdout
+    for line in ("# workers            3", "# loop               asyncio",
+                 "# address_floor      on", "# connect_ports      443",
+                 "# listen 127.0.0.1:8888: 3 sockets",
+                 "# listen 192.0.2.1:1: Cannot assign requested address"):
+        assert f"\n{line}\n" in done.stdout
+    assert tomllib.loads(done.stdout)["workers"] == 3
 
 
 def test_serve_refuses_a_log_that_cannot_be_written(tmp_path):

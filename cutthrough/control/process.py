@@ -38,6 +38,7 @@ from cutthrough.control.channel import (
     Trace,
     Watch,
 )
+from cutthrough.control.cpus import pin
 from cutthrough.control.errorlog import EVERY_S, ErrorLog
 from cutthrough.control.generation import Generation, from_memory
 from cutthrough.control.limits import FIRST
@@ -218,6 +219,7 @@ def main(fd: int) -> int:
     errors = ErrorLog(generation.config.error_log_format, f"worker {hello.slot}")
     logging.basicConfig(level=logging.INFO, handlers=[errors])
     try:
+        pin(generation.config, hello.slot)   # before there are threads, which inherit
         loop_name, factory = make_loop(choose_loop(generation.config.loop))
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(serve(channel, hello, generation, errors, loop_name))

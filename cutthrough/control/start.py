@@ -8,10 +8,14 @@ from collections.abc import Iterable
 
 import cutthrough
 from cutthrough.config import Config, ConfigError
+from cutthrough.control.cpus import chosen, show_pinning
 from cutthrough.control.errorlog import make_line
 from cutthrough.control.generation import Generation
 from cutthrough.logtarget import read_target
 from cutthrough.values import show_address
+
+# Descriptors that are not connections: the interpreter's, logs, the set, free pipes
+RESERVED_FDS = 256
 
 _form = "text"
 
@@ -29,12 +33,12 @@ def say(line: str) -> None:
 
 
 def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
-                 demonstration: bool) -> None:
+                 config: Config) -> None:
     """The first line: where it listens, and what it is made of."""
     addresses = " and ".join(map(show_address, bound))
     line = (f"cutthrough {cutthrough.__version__} listening on {addresses}, "
-            f"{workers} workers, {loop}")
-    if demonstration:
+            f"{workers} workers, {loop}{show_pinning(config)}")
+    if config.demonstration:
         line += ", demonstration credentials username:password"
     if _form != "text":
         say(line)
@@ -44,9 +48,13 @@ def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
 
 
 def validate(generation: Generation) -> None:
-    """Compiles the policy, as each worker will. Raises PolicyError and ConfigError."""
+    """Compiles the policy, as each worker will, and looks whether the CPUs are there.
+
+    Raises PolicyError and ConfigError.
+    """
     from cutthrough.policy.limits import Limiter
 
+    chosen(generation.config)
     Limiter(None, generation.policy)
     if generation.policy.source:
         from cutthrough.policy.acl import Acl
@@ -81,6 +89,12 @@ def raise_nofile() -> None:
     """Raises the limit of open files as far as we may: a tunnel needs two."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def most_connections() -> int:
+    """Client connections that the descriptor limit allows: each may need two."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max((soft - RESERVED_FDS) // 2, 16)
 
 
 def check_log(text: str) -> None:

@@ -9,6 +9,7 @@ from functools import wraps
 
 import pytest
 
+from cutthrough.control.nameserver import NameServer as Unprivileged
 from cutthrough.net import resolver as module
 from cutthrough.net.inet import Addresses
 from cutthrough.net.resolver import ERROR, NOT_FOUND, TIMEOUT, Resolver
@@ -371,3 +372,17 @@ async def test_closing_ends_what_is_under_way(names):
     await resolver.wait(lambda: names.asked, "the question")
     await resolver.close()
     assert not heard
+
+
+@in_loop
+async def test_a_name_server_may_have_a_port_of_its_own():
+    """For `doctor ssrf`, which has no port 53; pycares reads it from 5.0 on."""
+    loop = asyncio.get_running_loop()
+    transport, server = await loop.create_datagram_endpoint(
+        lambda: Unprivileged({"a.test": (("192.0.2.7",),)}), ("127.0.0.1", 0))
+    try:
+        async with Asking(f"127.0.0.1:{server.port}") as resolver:
+            assert await resolver.ask("a.test") == ["192.0.2.7"]
+    finally:
+        transport.close()
+    assert server.asked["a.test", A]
