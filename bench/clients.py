@@ -53,6 +53,10 @@ class Counted:
     latency_us: dict[str, float]
     more: dict[str, float] = field(default_factory=dict)
 
+    def latencies_ms(self) -> dict[str, float]:
+        """Return the latencies as they stand in a row."""
+        return {f"latency_{key}_ms": us / 1e3 for key, us in self.latency_us.items()}
+
 
 #: What load says beside the common keys, and is passed on: the page's and the rate's.
 MORE = re.compile(r"page|rate$|waited|backlog|up_bytes")
@@ -115,6 +119,16 @@ def run_client(command: list[str], proxy: Running, seconds: float) -> str:
 
 def run_load_command(command: list[str], proxy: Running, seconds: float) -> Counted:
     return parse_result(run_client(command, proxy, seconds), command)
+
+
+def run_rate(
+    proxy: Running, origin: Origin, rate: float, conns: int, seconds: float
+) -> tuple[Counted, list[str]]:
+    """Ask at a fixed rate for index.html."""
+    options = ["--conns", f"{conns}", "--rate", f"{rate:g}"]
+    options += ["--seconds", f"{seconds:g}"]
+    command = build_load_command("rate", proxy, origin, "/index.html", *options)
+    return run_load_command(command, proxy, seconds), command
 
 
 def warm_up(scenario: Scenario, proxy: Running, origin: Origin) -> None:

@@ -65,6 +65,12 @@ def cpu_times(tree: Iterable[psutil.Process]) -> Cpu:
     return Cpu(user, total)
 
 
+def reaped_cpu() -> float:
+    """Return seconds of CPU of the children that have ended, as every client has."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def private_bytes(tree: Iterable[psutil.Process]) -> int:
     """Return the memory that would be freed if the tree ended (USS)."""
     total = 0

@@ -20,7 +20,7 @@ struct conn {
     enum phase phase;
     uint32_t stashed;    /* bytes of an incomplete head */
     bool watching_out;
-    uint64_t body_left, up_left, began_ns;
+    uint64_t body_left, up_left, began_ns, due_ns;  /* due_ns: of rate.c */
     struct request *request;
     char *stash;
     void *ssl, *owner;
