@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace) -> int:
             raise BenchError(missing)
         site = Namespaces()
     if options.guard:
-        parts = [Part(plan.GUARD_SCENARIOS, plan.PROXIES)]
+        parts = plan.guard()
     elif options.field:
         parts = plan.field()
     elif options.asked:

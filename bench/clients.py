@@ -23,24 +23,7 @@ from bench.scenarios import Scenario
 PATIENCE = 60
 CREDENTIALS = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
-SIEGE_RC = """verbose = false
-quiet = false
-color = off
-logging = false
-show-logfile = false
-json_output = false
-gmethod = GET
-parser = false
-cache = false
-limit = 1024
-connection = close
-protocol = HTTP/1.1
-accept-encoding = identity
-delay = 0
-benchmark = true
-timeout = 10
-failures = 16
-"""
+SIEGE_RC = (HERE / "siege.rc").read_text()
 
 
 @dataclass

@@ -28,6 +28,7 @@ from bench.children import HERE, Site
 SYSCTLS = (
     "net/core/somaxconn",
     "net/ipv4/ip_local_port_range",
+    "net/ipv4/tcp_congestion_control",
     "net/ipv4/tcp_tw_reuse",
     "net/ipv4/tcp_rmem",
     "net/ipv4/tcp_wmem",

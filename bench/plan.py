@@ -12,11 +12,6 @@ SCENARIOS = (
     "ping-c100", "bulk", "idle",
 )  # fmt: skip
 PROXIES = ("direct", "relay", "relay-splice", "cutthrough")
-#: What `make bench-guard` measures, and bench/results/baseline.json holds.
-GUARD_SCENARIOS = (
-    "plain-keepalive", "plain-new", "connect-setup", "ping-c100", "bulk", "idle-1000",
-)  # fmt: skip
-
 YARDSTICKS = ("direct", "relay", "relay-splice")
 #: Variants of cutthrough with one thing changed each.
 FEATURES = tuple(
@@ -59,6 +54,12 @@ def asked() -> list[Part]:
         Part(("workers",), (FULL, f"{FULL}-2")),
         Part(("tail",), ("relay", FULL, "direct")),
     ]
+
+
+def guard() -> list[Part]:
+    """What `make bench-guard` measures, and bench/results/baseline.json holds."""
+    plain = ("plain-keepalive", "plain-new", "connect-setup", "ping-c100", "idle-1000")
+    return [Part(plain, CLOSE), Part(("bulk",), PROXIES)]
 
 
 def features(seconds: float = 0) -> list[Part]:

@@ -20,7 +20,7 @@ from bench.summary import median_name
 
 Row = dict[str, Any]
 
-METHOD = """<p>Each scenario is run through each proxy in turn (A B C A B C …), every
+METHOD = """<p>Each scenario is run through each proxy in turn (A B C, C B A …), every
 run with a fresh process, on one machine. The bars are medians; the thin line is from
 the slowest to the fastest repetition. Figures of one chart may be compared with each
 other, not with those of another run or machine.</p><ul>
