@@ -77,7 +77,10 @@ def group_runs(rows: list[Row]) -> Runs:
     """Return the runs of each scenario and proxy that are not void."""
     runs: Runs = {}
     for row in rows:
-        runs.setdefault((row["scenario"], row["proxy"]), []).append(row)
+        both = sum(row.get(f"{who}_us_per_request", 0) for who in ("client", "origin"))
+        runs.setdefault((row["scenario"], row["proxy"]), []).append(
+            {**row, "both_us": both}
+        )
     return {
         key: group for key, group in runs.items()
         if not any("failed" in row for row in group)
@@ -137,9 +140,8 @@ def _workers(runs: Runs) -> Verdict:
     rows = runs.get(("workers", FULL), [])
     allowed = [
         2e6 / row["free_rps"] / (
-            row["client_us_per_request"] + row["origin_us_per_request"]
-            + row["cpu_us_per_request"]
-        ) for row in rows if row.get("client_us_per_request")
+            row["both_us"] + row["cpu_us_per_request"]
+        ) for row in rows if row["both_us"]
     ]  # fmt: skip
     beside = ""
     if free and allowed:
@@ -179,10 +181,13 @@ def judge(rows: list[Row]) -> list[Verdict]:
 
 def _judge_harness(runs: Runs) -> Iterator[Verdict]:
     for scenario in dict.fromkeys(s for s, proxy in runs if proxy == "direct-again"):
-        ratios = _ratio(runs, scenario, "throughput_rps", "direct-again", "direct")
-        what = f"the harness: direct against direct ({scenario}), rate"
-        yield Verdict(what, 1 + SELF_MOST, 1 - SELF_MOST, scenario, "direct-again",
-                      ratios)  # fmt: skip
+        for key, what in (
+            ("throughput_rps", "rate"), ("both_us", "CPU of client and origin"),
+        ):  # fmt: skip
+            ratios = _ratio(runs, scenario, key, "direct-again", "direct")
+            text = f"the harness: direct against direct, {what}"
+            yield Verdict(text, 1 + SELF_MOST, 1 - SELF_MOST, scenario, "direct-again",
+                          ratios)  # fmt: skip
     for scenario in ("plain-keepalive", "ping-c100"):
         times: dict[str, list[float]] = {}
         for (name, proxy), group in runs.items():

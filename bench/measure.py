@@ -59,6 +59,8 @@ def cannot(scenario: Scenario, proxy: Proxy) -> str:
         return "only tunnels"
     if scenario.keeps and not proxy.keeps:
         return "closes after every response"
+    if scenario.closes and not proxy.closes:
+        return "does not always close when it is asked to"
     return ""
 
 

@@ -31,8 +31,8 @@ COLUMNS = (
 #: What only a few take part in: cutthrough and its yardsticks.
 CLOSE = ("direct", "relay", "cutthrough")
 REST = (
-    "plain-keepalive-c1", "plain-keepalive-c1000", "tls-ping", "tls-setup",
-    "rate-5000", "rate-tunnel-500", "plain-keepalive-c10", "plain-1k",
+    "plain-keepalive-wrk", "plain-keepalive-c1", "plain-keepalive-c1000", "tls-ping",
+    "tls-setup", "rate-5000", "rate-tunnel-500", "plain-keepalive-c10", "plain-1k",
     "plain-new-wrk", "plain-new-siege",
 )  # fmt: skip
 HOSTILE = (
@@ -40,10 +40,17 @@ HOSTILE = (
 )  # fmt: skip
 
 
+#: The harness against itself: in eight pairs, for a rate alone varies by four percent.
+ITSELF = Part(
+    ("plain-keepalive",), ("direct-again",), repetitions=8, seconds=1, again=("direct",)
+)
+
+
 def asked() -> list[Part]:
     """What is asked of the data plane, in the order of the table."""
     return [
-        Part(("plain-keepalive",), (*NEAR, "direct-again")),
+        Part(("plain-keepalive",), NEAR),
+        ITSELF,
         Part(("plain-16k", "plain-new"), NEAR),
         Part(("connect-setup", "ping-c100", "ping-c1"), TUNNELS),
         Part(("bulk",), (*TUNNELS, "relay-splice")),

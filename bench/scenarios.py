@@ -51,7 +51,13 @@ class Scenario:
         """Does it need a proxy that keeps a client's connection?"""
         if self.tool in OWN_TOOLS:
             return True
-        return (self.tool, self.mode) == ("wrk", "") or self.mode in ("rate", "page")
+        kept = (self.tool, self.mode) == ("wrk", "")
+        return kept or self.mode in ("plain", "rate", "page")
+
+    @property
+    def closes(self) -> bool:
+        """Does it need a proxy that closes a connection after a plain request?"""
+        return self.tool == "siege" or self.mode in ("new", "plain-new", "page")
 
     @property
     def missing(self) -> str:
@@ -94,7 +100,7 @@ def _has_tls_headers() -> bool:
 def _plain(
     about: str, conns: int, path: str = "/index.html", **more: object
 ) -> Scenario:
-    return Scenario(1, about, "wrk", conns, path=path, **more)  # type: ignore[arg-type]
+    return Scenario(1, about, "load", conns, "plain", path, **more)  # type: ignore[arg-type]
 
 
 def _load(group: int, about: str, mode: str, conns: int, **more: object) -> Scenario:
@@ -109,13 +115,19 @@ SCENARIOS = {
     "plain-keepalive": _plain("index.html, keep-alive, 100 connections", 100),
     "plain-keepalive-c1": _plain("index.html, keep-alive, 1 connection", 1),
     "plain-keepalive-c10": _plain("index.html, keep-alive, 10 connections", 10),
-    "plain-keepalive-c1000": _plain("index.html, keep-alive, 1000 connections", 1000),
-    # What 20 000 descriptors allow a proxy that keeps some back for itself.
-    "plain-keepalive-c9800": _plain(
-        "index.html, keep-alive, 9800 connections", 9800, nofile=19950, weight=2
+    # wrk opens them all before it begins.
+    "plain-keepalive-wrk": Scenario(1, "the same as the first, by wrk", "wrk"),
+    "plain-keepalive-c1000": Scenario(
+        1, "index.html, keep-alive, 1000 connections, by wrk", "wrk", 1000
     ),
-    "plain-keepalive-c10000": _plain(
-        "index.html, keep-alive, 10 000 connections", 10000, nofile=21000, weight=2
+    # What 20 000 descriptors allow a proxy that keeps some back for itself.
+    "plain-keepalive-c9800": Scenario(
+        1, "index.html, keep-alive, 9800 connections, by wrk", "wrk", 9800,
+        nofile=19950, weight=2,
+    ),
+    "plain-keepalive-c10000": Scenario(
+        1, "index.html, keep-alive, 10 000 connections, by wrk", "wrk", 10000,
+        nofile=21000, weight=2,
     ),
     "plain-1k": _plain("1 KiB, keep-alive, 100 connections", 100, "/1k"),
     "plain-16k": _plain("16 KiB, keep-alive, 100 connections", 100, "/16k"),

@@ -18,7 +18,7 @@ from bench.running import Proxy
 from bench.scenarios import SCENARIOS, most_files
 from bench.summary import number, summarise
 
-SCENARIO = "plain-keepalive"
+SCENARIO = "plain-keepalive-wrk"
 REPETITIONS = 3
 NAMES = ("direct", "relay", "cutthrough")
 HEAD = f"{'':12}{'requests/s':>12}{'of direct':>11}{'of relay':>10}{'CPU/request':>13}"
