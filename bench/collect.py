@@ -72,6 +72,13 @@ def reaped_cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def busy_seconds() -> float:
+    """Return what all CPUs have been busy, for whomever, a neighbour of this virtual
+    machine included."""
+    t = psutil.cpu_times()
+    return float(t.user + t.nice + t.system + t.irq + t.softirq + t.steal)
+
+
 def private_bytes(tree: Iterable[psutil.Process]) -> int:
     """Return the memory that would be freed if the tree ended (USS)."""
     total = 0

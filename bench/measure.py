@@ -26,6 +26,7 @@ from bench.clients import (
 )
 from bench.collect import (
     Sampler,
+    busy_seconds,
     count_fds,
     cpu_times,
     private_bytes,
@@ -86,12 +87,16 @@ def _measure_load(
     tree = proxy.tree()
     rss_before, cpu_before = resident_kib(tree), cpu_times(tree)
     origin_before, client_before = cpu_times(origin.tree()).total, reaped_cpu()
+    busy, began = busy_seconds(), time.monotonic()
     with Sampler(proxy.tree) as sampler:
         counted, command = run(scenario, proxy, origin, seconds)
     client_cpu = reaped_cpu() - client_before
     origin_cpu = cpu_times(origin.tree()).total - origin_before
     tree = proxy.tree()
     cpu_after = cpu_times(tree)
+    others = busy_seconds() - busy - client_cpu - origin_cpu
+    others -= cpu_after.total - cpu_before.total
+    others /= time.monotonic() - began
     seen = _check_counts(scenario, counted, origin)
     carried = counted.requests * origin.lengths.get(scenario.path, 0)
     if scenario.path in ("/page/", "/up", "/both"):  # what load counted itself
@@ -110,6 +115,7 @@ def _measure_load(
         "origin_requests": seen,
         "client_us_per_request": client_cpu * 1e6 / seen,
         "origin_us_per_request": origin_cpu * 1e6 / seen,
+        "others_percent": max(0.0, 100 * others),
         "command": shown(command),
     }
     if not tree:  # direct: no proxy, so no cost

@@ -8,6 +8,7 @@ it is given, in the file of the result.
 from __future__ import annotations
 
 import json
+import statistics
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -290,6 +291,11 @@ def _facts(value: object) -> str:
 def _head(result: Row, file: Path) -> str:
     environment = result["environment"]
     rows = [[escape(k), escape(_facts(v))] for k, v in environment.items()]
+    others = [row["others_percent"] for row in result["results"]
+              if "others_percent" in row]  # fmt: skip
+    if others:
+        said = f"{statistics.median(others):.0f} % of a core in the median run"
+        rows.append(["what others took", f"{said}, {max(others):.0f} % at most"])
     skipped = result["skipped"]
     names = {**skipped["proxies"], **skipped["scenarios"]}
     text = "".join(f"<li>{escape(k)}: {escape(v)}</li>" for k, v in names.items())

@@ -1,4 +1,4 @@
-/* load: the client for what wrk and siege cannot do. Single-threaded, level-triggered epoll.
+/* load: the client for what wrk and siege cannot do. Single-threaded epoll.
  *
  *     load MODE --port N [--host IP] [--target HOST:PORT] [--user NAME:PASSWORD] [--path /P] [--length N] [--blind]
  *          [--conns N] [--seconds S | --requests N] [--rate N] [--pages FILE]
