@@ -70,7 +70,7 @@ class Verdict:
     def spread(self) -> str:
         if not self.values:
             return ""
-        return f"{min(self.values):.3g} to {max(self.values):.3g}"
+        return f"{shown(min(self.values))} to {shown(max(self.values))}"
 
 
 def group_runs(rows: list[Row]) -> Runs:
@@ -100,7 +100,8 @@ def _values(runs: Runs, scenario: str, proxy: str, key: str) -> list[float]:
 def _beside(runs: Runs, scenario: str, key: str, base: str) -> str:
     """What others have in the same row."""
     texts = []
-    for name in ("haproxy-http", "nginx", "haproxy-tcp", "cutthrough"):
+    blind = () if scenario.startswith("plain") else ("haproxy-tcp",)
+    for name in ("haproxy-http", "nginx", *blind, "cutthrough"):
         if ratios := _ratio(runs, scenario, key, name, base):
             texts.append(f"{name} {statistics.median(ratios):.2f}")
     return ", ".join(texts)
