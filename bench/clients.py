@@ -20,7 +20,7 @@ from bench.running import PASSWORD, USER, Running
 from bench.scenarios import Scenario
 
 #: A client that has not ended by itself so long after its time is ended.
-PATIENCE = 60
+PATIENCE = 30
 CREDENTIALS = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
 SIEGE_RC = (HERE / "siege.rc").read_text()
