@@ -59,6 +59,7 @@ def _run(options: argparse.Namespace) -> int:
         parts = plan.guard()
     elif options.field:
         parts = plan.field()
+        micro.find_benches()  # compiled before the clock runs
     elif options.asked:
         parts = plan.asked()
     elif options.features:
