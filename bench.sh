@@ -172,25 +172,7 @@ run_siege() { # NAME, arguments of siege
     check "$name" "${reported:-0}" "$before" 0
 }
 
-cat >"$dir/siege.rc" <<EOF_RC
-verbose = false
-quiet = false
-color = off
-logging = false
-show-logfile = false
-json_output = false
-gmethod = GET
-parser = false
-cache = false
-limit = 1024
-connection = close
-protocol = HTTP/1.1
-accept-encoding = identity
-delay = 0
-benchmark = true
-timeout = 10
-failures = 16
-EOF_RC
+cp bench/siege.rc "$dir/"
 
 run_wrk "origin form" -H "$credentials" "http://$proxy/index.html"
 run_wrk "absolute form" -s bench/absolute.lua "http://$proxy" -- \

@@ -18,10 +18,14 @@ from bench import (
     slowloris,
     storm,
 )
+from bench.blocks import Part
 from bench.children import BenchError, Namespaces
 from bench.proxies import PROXIES
-from bench.run import RESULTS, Part, run_all
+from bench.run import RESULTS, run_all
 from bench.scenarios import GROUPS, SCENARIOS, most_files
+
+#: How long each run is where nobody says: of the field, of the guard, else.
+SECONDS = {(True, False): 1.5, (False, True): 2.0, (False, False): 3.0}
 
 
 def print_tables() -> None:
@@ -52,20 +56,24 @@ def _run(options: argparse.Namespace) -> int:
             raise BenchError(missing)
         site = Namespaces()
     if options.guard:
-        parts = [Part(plan.GUARD_SCENARIOS, plan.PROXIES)]
+        parts = plan.guard()
     elif options.field:
         parts = plan.field()
+        micro.find_benches()  # compiled before the clock runs
+    elif options.asked:
+        parts = plan.asked()
     elif options.features:
         parts = plan.features()
     else:
         parts = [Part(options.scenarios, options.proxies)]
     return run_all(
         parts,
-        seconds=options.seconds or (2 if options.field else 3),
+        seconds=options.seconds or SECONDS[options.field, options.guard],
         repetitions=options.repetitions,
         name=options.name,
         site=site,
         command="python -m bench " + shlex.join(sys.argv[1:]),
+        minutes=options.minutes,
         after=micro.run_micro if options.field else None,
     )
 
@@ -123,12 +131,14 @@ def main() -> int:
     what = run.add_mutually_exclusive_group()
     what.add_argument("--scenarios", type=_names, default=plan.SCENARIOS)
     what.add_argument("--field", action="store_true", help="all groups, all peers")
+    what.add_argument("--asked", action="store_true", help="the report's first table")
     what.add_argument("--guard", action="store_true", help="what bench-guard compares")
     what.add_argument("--features", action="store_true", help="what each one costs")
     run.add_argument("--proxies", type=_names, default=plan.PROXIES)
-    run.add_argument("--seconds", type=float, help="of each run [3; field: 2]")
+    run.add_argument("--seconds", type=float, help="of each run [3; less in --field]")
     run.add_argument("--repetitions", type=int, default=3, help="of each pair [3]")
     run.add_argument("--name", default="", help="keep the result under this name")
+    run.add_argument("--minutes", type=float, default=0, help="at most; then it ends")
     run.add_argument("--netns", action="store_true", help="three hosts joined by veth")
 
     compared = verbs.add_parser("compare", help="exit status 1 names what got worse")

@@ -20,27 +20,10 @@ from bench.running import PASSWORD, USER, Running
 from bench.scenarios import Scenario
 
 #: A client that has not ended by itself so long after its time is ended.
-PATIENCE = 60
+PATIENCE = 30
 CREDENTIALS = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
-SIEGE_RC = """verbose = false
-quiet = false
-color = off
-logging = false
-show-logfile = false
-json_output = false
-gmethod = GET
-parser = false
-cache = false
-limit = 1024
-connection = close
-protocol = HTTP/1.1
-accept-encoding = identity
-delay = 0
-benchmark = true
-timeout = 10
-failures = 16
-"""
+SIEGE_RC = (HERE / "siege.rc").read_text()
 
 
 @dataclass
@@ -52,6 +35,10 @@ class Counted:
     bytes: int
     latency_us: dict[str, float]
     more: dict[str, float] = field(default_factory=dict)
+
+    def latencies_ms(self) -> dict[str, float]:
+        """Return the latencies as they stand in a row."""
+        return {f"latency_{key}_ms": us / 1e3 for key, us in self.latency_us.items()}
 
 
 #: What load says beside the common keys, and is passed on: the page's and the rate's.
@@ -115,6 +102,16 @@ def run_client(command: list[str], proxy: Running, seconds: float) -> str:
 
 def run_load_command(command: list[str], proxy: Running, seconds: float) -> Counted:
     return parse_result(run_client(command, proxy, seconds), command)
+
+
+def run_rate(
+    proxy: Running, origin: Origin, rate: float, conns: int, seconds: float
+) -> tuple[Counted, list[str]]:
+    """Ask at a fixed rate for index.html."""
+    options = ["--conns", f"{conns}", "--rate", f"{rate:g}"]
+    options += ["--seconds", f"{seconds:g}"]
+    command = build_load_command("rate", proxy, origin, "/index.html", *options)
+    return run_load_command(command, proxy, seconds), command
 
 
 def warm_up(scenario: Scenario, proxy: Running, origin: Origin) -> None:

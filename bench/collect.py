@@ -28,6 +28,7 @@ from bench.children import HERE, Site
 SYSCTLS = (
     "net/core/somaxconn",
     "net/ipv4/ip_local_port_range",
+    "net/ipv4/tcp_congestion_control",
     "net/ipv4/tcp_tw_reuse",
     "net/ipv4/tcp_rmem",
     "net/ipv4/tcp_wmem",
@@ -63,6 +64,19 @@ def cpu_times(tree: Iterable[psutil.Process]) -> Cpu:
             user += t.user + t.children_user
             total += t.user + t.system + t.children_user + t.children_system
     return Cpu(user, total)
+
+
+def reaped_cpu() -> float:
+    """Return seconds of CPU of the children that have ended, as every client has."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def busy_seconds() -> float:
+    """Return what all CPUs have been busy, for whomever, a neighbour of this virtual
+    machine included."""
+    t = psutil.cpu_times()
+    return float(t.user + t.nice + t.system + t.irq + t.softirq + t.steal)
 
 
 def private_bytes(tree: Iterable[psutil.Process]) -> int:

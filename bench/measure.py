@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from bench.beside import measure_crowd, measure_tail, measure_workers
 from bench.children import HERE, BenchError
 from bench.clients import (
     CREDENTIALS,
@@ -18,14 +19,24 @@ from bench.clients import (
     build_load_command,
     run_load,
     run_load_command,
+    run_rate,
     run_siege,
     run_wrk,
     warm_up,
 )
-from bench.collect import Sampler, count_fds, cpu_times, private_bytes, resident_kib
+from bench.collect import (
+    Sampler,
+    busy_seconds,
+    count_fds,
+    cpu_times,
+    private_bytes,
+    reaped_cpu,
+    resident_kib,
+)
 from bench.origin import Origin, build_tool
 from bench.peers import CACHE
 from bench.proxies import FAULTS, PROXIES
+from bench.rows import Row, shown
 from bench.running import Proxy, Running, Target
 from bench.scenarios import (
     SCENARIOS,
@@ -40,26 +51,6 @@ MIB = 1 << 20
 BULK_BYTES = 64 << 10
 ALL_PROXIES: dict[str, Proxy] = {**PROXIES, **FAULTS}
 
-Row = dict[str, object]
-
-
-def format_row(kind: str, row: Row) -> str:
-    """Return `kind key=value …`; floats with four figures at least, no spaces."""
-    parts = [kind]
-    for key, value in row.items():
-        if isinstance(value, float):
-            value = f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
-        parts.append(f"{key}={'_'.join(str(value).split())}")
-    return " ".join(parts)
-
-
-def shown(command: list[str]) -> str:
-    """Return a command as another machine could run it: no directory of this one."""
-    words = [word.removeprefix(f"{HERE.parent}/") for word in command]
-    names = [Path(word).name if word.startswith("/") else word for word in words]
-    return " ".join(":".join(Path(p).name for p in n.split(":")) if ":/" in n
-                    and "//" not in n else n for n in names)  # fmt: skip
-
 
 def cannot(scenario: Scenario, proxy: Proxy) -> str:
     """Why this proxy has no part in this scenario, or nothing."""
@@ -69,11 +60,9 @@ def cannot(scenario: Scenario, proxy: Proxy) -> str:
         return "only tunnels"
     if scenario.keeps and not proxy.keeps:
         return "closes after every response"
+    if scenario.closes and not proxy.closes:
+        return "does not always close when it is asked to"
     return ""
-
-
-def _latencies(counted: Counted) -> Row:
-    return {f"latency_{key}_ms": us / 1e3 for key, us in counted.latency_us.items()}
 
 
 def _check_counts(scenario: Scenario, counted: Counted, origin: Origin) -> int:
@@ -97,10 +86,17 @@ def _measure_load(
     run = {"wrk": run_wrk, "siege": run_siege}.get(scenario.tool, run_load)
     tree = proxy.tree()
     rss_before, cpu_before = resident_kib(tree), cpu_times(tree)
+    origin_before, client_before = cpu_times(origin.tree()).total, reaped_cpu()
+    busy, began = busy_seconds(), time.monotonic()
     with Sampler(proxy.tree) as sampler:
         counted, command = run(scenario, proxy, origin, seconds)
+    client_cpu = reaped_cpu() - client_before
+    origin_cpu = cpu_times(origin.tree()).total - origin_before
     tree = proxy.tree()
     cpu_after = cpu_times(tree)
+    others = busy_seconds() - busy - client_cpu - origin_cpu
+    others -= cpu_after.total - cpu_before.total
+    others /= time.monotonic() - began
     seen = _check_counts(scenario, counted, origin)
     carried = counted.requests * origin.lengths.get(scenario.path, 0)
     if scenario.path in ("/page/", "/up", "/both"):  # what load counted itself
@@ -112,11 +108,14 @@ def _measure_load(
         "errors": 0,
         "seconds": counted.seconds,
         "throughput_rps": counted.requests / counted.seconds,
-        **_latencies(counted),
+        **counted.latencies_ms(),
         **counted.more,
         "bytes_total": carried,
         "mib_per_s": carried / MIB / counted.seconds,
         "origin_requests": seen,
+        "client_us_per_request": client_cpu * 1e6 / seen,
+        "origin_us_per_request": origin_cpu * 1e6 / seen,
+        "others_percent": max(0.0, 100 * others),
         "command": shown(command),
     }
     if not tree:  # direct: no proxy, so no cost
@@ -182,21 +181,6 @@ def _measure_end(
     return row
 
 
-def _run_rate(
-    proxy: Running, origin: Origin, rate: float, conns: int, seconds: float
-) -> tuple[Counted, list[str]]:
-    options = (
-        "--conns",
-        f"{conns}",
-        "--rate",
-        f"{rate:g}",
-        "--seconds",
-        f"{seconds:g}",
-    )
-    command = build_load_command("rate", proxy, origin, "/index.html", *options)
-    return run_load_command(command, proxy, seconds), command
-
-
 def _measure_steps(
     scenario: Scenario, proxy: Running, origin: Origin, seconds: float
 ) -> Row:
@@ -205,7 +189,7 @@ def _measure_steps(
     each = seconds / len(STEPS)
     for number, rate in enumerate(STEPS, 1):
         with Sampler(proxy.tree) as sampler:
-            counted, command = _run_rate(proxy, origin, rate, scenario.conns, each)
+            counted, command = run_rate(proxy, origin, rate, scenario.conns, each)
         row["requests"] = row["success"] = int(str(row["requests"])) + counted.requests
         figures = {f"{k}_ms": us / 1e3 for k, us in counted.latency_us.items()}
         for key, value in {**figures, **sampler.usage()}.items():
@@ -241,19 +225,19 @@ def _measure_hostile(
     command += ["--port", str(proxy.port), "--conns", str(scenario.conns)]
     command += ["--target", origin.authority, "--path", scenario.path]
     command += [] if proxy.blind else ["--absolute", "--user", CREDENTIALS]
-    quiet, _ = _run_rate(proxy, origin, STEADY_RATE, STEADY_CONNS, each)
+    quiet, _ = run_rate(proxy, origin, STEADY_RATE, STEADY_CONNS, each)
     seen = origin.count_requests(quiet.requests, "/index.html", strangers=True)
     with Held(command, proxy) as held:
         time.sleep(0.3)  # until they are there
         with Sampler(proxy.tree) as sampler:
-            beside, _ = _run_rate(proxy, origin, STEADY_RATE, STEADY_CONNS, each)
+            beside, _ = run_rate(proxy, origin, STEADY_RATE, STEADY_CONNS, each)
     seen += origin.count_requests(beside.requests, "/index.html", strangers=True)
     total = quiet.requests + beside.requests
     if seen != total:
         raise BenchError(f"client counted {total}, origin {seen}")
     row: Row = {"requests": total, "success": total, "errors": 0}
     row |= {"origin_requests": seen, "throughput_rps": beside.requests / beside.seconds}
-    row |= {"quiet_p99_ms": quiet.latency_us["p99"] / 1e3, **_latencies(beside)}
+    row |= {"quiet_p99_ms": quiet.latency_us["p99"] / 1e3, **beside.latencies_ms()}
     row["p99_factor"] = beside.latency_us["p99"] / quiet.latency_us["p99"]
     said = dict(p.split("=", 1) for p in held.result.split() if "=" in p)
     row |= {f"hostile_{key}": int(said[key]) for key in said if key != "mode"}
@@ -266,6 +250,9 @@ OWN = {
     "steps": _measure_steps,
     "soak": _measure_soak,
     "hostile": _measure_hostile,
+    "crowd": measure_crowd,
+    "workers": measure_workers,
+    "tail": measure_tail,
 }
 
 
@@ -276,7 +263,11 @@ def run_once(name: str, proxy_name: str, origin: Origin, seconds: float) -> Row:
     began, started = time.monotonic(), 0.0
     try:
         target = Target(origin.site, origin.authority_of(scenario.endpoint))
-        proxy = ALL_PROXIES[proxy_name].start(target)
+        start = ALL_PROXIES[proxy_name].start
+        try:
+            proxy = start(target)
+        except BenchError:
+            proxy = start(target)  # its port was taken since; nothing was measured yet
         if scenario.tool == "lifecycle":
             options = ("--requests", "1")
             first = build_load_command("plain", proxy, origin, scenario.path, *options)

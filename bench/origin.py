@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+import psutil
+
 from bench.children import (
     HERE,
     BenchError,
@@ -24,6 +26,7 @@ from bench.children import (
     end,
     free_port,
     spawn,
+    tree_of,
     wait_for_port,
 )
 
@@ -227,6 +230,10 @@ class Origin:
             pages = self.pages.read_text().split()[::2]
             lengths = {name: self.lengths[name] for name in pages}
         return self.logs[kind].count(expected, lengths, cut, strangers)
+
+    def tree(self) -> list[psutil.Process]:
+        """The servers' processes."""
+        return [one for child in self._children for one in tree_of(child)]
 
     def skip_log(self, kind: str = "web") -> None:
         self.logs[kind].skip()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bench.blocks import Part
 from bench.peers import PEERS
 from bench.proxies import PROXIES as TABLE
-from bench.run import Part
 
 #: What `run` does when nothing is named: the acceptance figures of the data plane.
 SCENARIOS = (
@@ -12,58 +12,101 @@ SCENARIOS = (
     "ping-c100", "bulk", "idle",
 )  # fmt: skip
 PROXIES = ("direct", "relay", "relay-splice", "cutthrough")
-#: What `make bench-guard` measures, and bench/results/baseline.json holds.
-GUARD_SCENARIOS = (
-    "plain-keepalive", "plain-new", "connect-setup", "ping-c100", "bulk", "idle-1000",
-)  # fmt: skip
-
 YARDSTICKS = ("direct", "relay", "relay-splice")
 #: Variants of cutthrough with one thing changed each.
-FEATURES = tuple(name for name in TABLE if name.startswith("cutthrough-"))
-#: What stands beside cutthrough where the whole field would take too long.
-CLOSE = ("direct", "relay", "cutthrough", "squid", "haproxy-http")
+FEATURES = tuple(
+    name
+    for name in TABLE
+    if name.startswith("cutthrough-") and not name.startswith("cutthrough-full")
+)
+#: What is asked of the data plane (asked.py), with all that was asked for switched on.
+FULL = "cutthrough-full"
+NEAR = ("direct", "relay", FULL, "haproxy-http", "nginx", "cutthrough")
+TUNNELS = ("direct", "relay", FULL, "haproxy-tcp", "cutthrough")
+#: The columns of the table of the field: through every peer.
+COLUMNS = (
+    "plain-keepalive", "plain-16k", "plain-new", "connect-setup", "ping-c100", "bulk",
+    "idle-1000",
+)  # fmt: skip
+#: What only a few take part in: cutthrough and its yardsticks.
+CLOSE = ("direct", "relay", "cutthrough")
+REST = (
+    "plain-keepalive-wrk", "plain-keepalive-c1", "plain-keepalive-c1000", "tls-ping",
+    "tls-setup", "rate-5000", "rate-tunnel-500", "plain-keepalive-c10", "plain-1k",
+    "plain-new-wrk", "plain-new-siege",
+)  # fmt: skip
+HOSTILE = (
+    "hostile-slow-head", "hostile-slow-read", "hostile-slow-origin", "hostile-churn",
+)  # fmt: skip
 
 
-#: Of the field's run: through every peer; through those that come close; and with
-#: yardsticks only.
-WHOLE = (
-    "plain-keepalive", "plain-new", "connect-setup", "ping-c100", "bulk", "idle-1000",
-    "rate-500", "page",
-)  # fmt: skip
-SMALLER = (
-    "plain-keepalive-c1", "plain-keepalive-c1000", "plain-16k", "lifecycle",
-)  # fmt: skip
-OURS = (
-    "plain-keepalive-c10", "plain-keepalive-c9800", "plain-keepalive-c10000",
-    "plain-1k", "plain-new-wrk", "plain-new-siege", "rate-5000", "ping-c1",
-    "tls-setup", "tls-ping", "idle-9800", "idle-10000", "rate-tunnel-500",
-)  # fmt: skip
-LONG = (
-    "steps", "soak", "hostile-slow-head", "hostile-slow-read", "hostile-slow-origin",
-    "hostile-churn",
-)  # fmt: skip
+#: The harness against itself: in eight pairs, for a rate alone varies by four percent.
+ITSELF = Part(
+    ("plain-keepalive",), ("direct-again",), repetitions=8, seconds=1, again=("direct",)
+)
 
 
-def features() -> list[Part]:
-    """What each feature of cutthrough costs, where it would show most."""
-    proxies = ("relay", "relay-splice", "cutthrough", *FEATURES)
-    moving = ("cutthrough-copy", "cutthrough-asyncio")
+def asked() -> list[Part]:
+    """What is asked of the data plane, in the order of the table."""
     return [
-        Part(("plain-keepalive", "connect-setup"), proxies),
-        Part(("bulk",), ("relay", "relay-splice", "cutthrough", *moving)),
+        Part(("plain-keepalive",), NEAR),
+        ITSELF,
+        Part(("plain-16k", "plain-new"), NEAR),
+        Part(("connect-setup", "ping-c100", "ping-c1"), TUNNELS),
+        Part(("bulk",), (*TUNNELS, "relay-splice")),
+        # One process may not have so many descriptors: two workers share the tunnels.
+        Part(("idle-10000",), (f"{FULL}-2",)),
+        Part(("idle-9800",), (FULL,), seconds=1),
+        Part(("crowd",), (f"{FULL}-crowd", "nginx")),
+        Part(("workers",), (FULL, f"{FULL}-2")),
+        Part(("tail",), ("relay", FULL, "direct")),
+    ]
+
+
+def guard() -> list[Part]:
+    """What `make bench-guard` measures, and bench/results/baseline.json holds."""
+    plain = ("plain-keepalive", "plain-new", "connect-setup", "ping-c100", "idle-1000")
+    return [Part(plain, CLOSE), Part(("bulk",), PROXIES)]
+
+
+def features(seconds: float = 0) -> list[Part]:
+    """What each feature of cutthrough costs, where it would show most."""
+    moving = ("cutthrough-copy", "cutthrough-asyncio")
+    relays = ("relay", "relay-splice")
+    plain = ("plain-keepalive", "connect-setup")
+    return [
+        Part(plain, FEATURES, seconds=seconds, again=("relay", "cutthrough")),
+        Part(("bulk",), moving, seconds=seconds, again=(*relays, "cutthrough")),
     ]
 
 
 def field() -> list[Part]:
-    """Everything: the whole field where peers differ, a few where only we change."""
-    everyone = (*YARDSTICKS, "cutthrough", *PEERS)
+    """Everything, the most asked for first: what is left when time is over is last.
+
+    Through every peer what differs between peers; the rest through those that it may
+    tell something of.
+    """
+    others = tuple(name for name in PEERS if name not in NEAR and name not in TUNNELS)
+    peers = [
+        Part((name,), (*others, "haproxy-tcp"), seconds=1, again=("relay",))
+        for name in COLUMNS
+        if name not in ("bulk", "idle-1000")
+    ]
     return [
-        Part(("plain-keepalive",), ("direct", "direct-again", *everyone[1:])),
-        Part(WHOLE, everyone),
-        Part(SMALLER, CLOSE),
-        Part(OURS, ("direct", "relay", "cutthrough")),
-        Part(("plain-128k", "plain-1m"), (*CLOSE, "relay-splice")),
-        Part(("bulk-up", "bulk-both"), (*YARDSTICKS, "cutthrough")),
-        *features(),
-        Part(LONG, ("relay", "cutthrough", "squid")),
+        *asked(),
+        *peers,
+        Part(("bulk",), others, seconds=1, again=("relay-splice",)),
+        Part(
+            ("idle-1000",), ("relay", "cutthrough", FULL, "haproxy-tcp", *others),
+            seconds=1, repetitions=1,
+        ),
+        Part(("rate-500", "page"), (*CLOSE, "squid", "haproxy-http"), seconds=1),
+        Part(("lifecycle",), ("relay", "cutthrough", "squid", "haproxy-http")),
+        Part(HOSTILE, ("relay", "cutthrough", "squid"), seconds=1),
+        Part(("steps", "soak"), ("relay", "cutthrough"), seconds=2, repetitions=1),
+        *features(1),
+        Part(("plain-128k", "plain-1m"), (*CLOSE, "relay-splice"), seconds=1),
+        Part(("bulk-up", "bulk-both"), (*YARDSTICKS, "cutthrough"), seconds=1),
+        Part(REST, CLOSE, seconds=1),
+        Part(("plain-keepalive-c9800",), CLOSE[1:], seconds=1),
     ]

@@ -103,6 +103,8 @@ def _has_flags() -> Callable[[str], str]:
     return lacks
 
 
+POLICY = ("--policy", "@FEATURES@/policy.toml", "--address-floor", "off")
+FULL = ("--access-log", "@DIR@/access.log", "--access-log-format", "json", *POLICY)
 LOG_OFF = ("--access-log", "off")
 _lacks = _has_flags()
 
@@ -139,8 +141,14 @@ PROXIES = {
         *LOG_OFF, "--users-file", "@FEATURES@/users",
     ),
     "cutthrough-policy": _variant(
-        "200 hosts and 2 networks are forbidden",
-        *LOG_OFF, "--policy", "@FEATURES@/policy.toml", "--address-floor", "off",
+        "200 hosts and 2 networks are forbidden", *LOG_OFF, *POLICY
+    ),
+    # As it is asked for: credentials, a policy, a log in JSON, one worker.
+    "cutthrough-full": _variant("policy and access log in JSON", *FULL),
+    "cutthrough-full-2": _variant("the same, two workers", *FULL, "--workers", "2"),
+    "cutthrough-full-crowd": _variant(
+        "the same, more connections than half of nofile",
+        *FULL, "--max-connections", "10500",
     ),
     "cutthrough-2": _variant("two workers", *LOG_OFF, "--workers", "2"),
     "cutthrough-auto": _variant(

@@ -8,10 +8,12 @@ it is given, in the file of the result.
 from __future__ import annotations
 
 import json
+import statistics
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from bench.asked import FULL, field_table, verdict_table
 from bench.charts import Bar, bar_chart, read_style, shown, step_chart, table
 from bench.children import BenchError
 from bench.scenarios import GROUPS, SCENARIOS, STEPS
@@ -19,7 +21,7 @@ from bench.summary import median_name
 
 Row = dict[str, Any]
 
-METHOD = """<p>Each scenario is run through each proxy in turn (A B C A B C …), every
+METHOD = """<p>Each scenario is run through each proxy in turn (A B C, C B A …), every
 run with a fresh process, on one machine. The bars are medians; the thin line is from
 the slowest to the fastest repetition. Figures of one chart may be compared with each
 other, not with those of another run or machine.</p><ul>
@@ -123,6 +125,20 @@ _SOAK = (
     ("Growth of descriptors", "a minute", "fds_slope_per_minute_median"),
     ("Memory at most", "KiB", "rss_peak_median_kib"),
 )
+_CROWD = (
+    ("With 100 open", "requests a second", "quiet_median_rps"),
+    ("With 10 000 open", "a second, more is better", "throughput_median_rps"),
+    ("One of the other", "more is better", "crowd_ratio_median"),
+    (
+        "Memory of a connection at rest", "bytes, less is better",
+        "uss_bytes_per_connection_median",
+    ),
+)  # fmt: skip
+_WORKERS = (
+    ("Each with a fifth of a core", "requests a second", "throughput_median_rps"),
+    ("As they are", "requests a second", "free_median_rps"),
+    ("CPU of the proxy", "µs a request, less is better", "cpu_us_per_request_median"),
+)
 _HOSTILE = (
     ("p99 of the steady load, alone", "ms", "quiet_p99_median_ms"),
     ("p99 beside the hostile clients", "ms, less is better", "latency_p99_median_ms"),
@@ -134,6 +150,7 @@ def _figures_of(name: str) -> tuple[tuple[str, str, str], ...]:
     scenario = SCENARIOS[name]
     own = {
         "idle": _IDLE, "lifecycle": _LIFE, "soak": _SOAK, "hostile": _HOSTILE,
+        "crowd": _CROWD, "workers": _WORKERS, "tail": (*_RATE, _USUAL[1]),
     }.get(scenario.tool)  # fmt: skip
     if own:
         return own
@@ -203,10 +220,16 @@ def _steps(rows: list[Row]) -> str:
     return f'<div class="charts">{"".join(charts)}</div>'
 
 
+def _stands_in(scenario: str, proxy: str) -> bool:
+    """Is this row one of the scenario's own, and not one of what features cost?"""
+    own = proxy.startswith(FULL) or SCENARIOS[scenario].group == 6
+    return own or not proxy.startswith("cutthrough-")
+
+
 def _scenario(name: str, rows: list[Row], pairs: list[list[str]]) -> str:
     scenario = SCENARIOS[name]
     out = [f'<h3 id="{name}">{name}</h3><p class="about">{escape(scenario.about)}</p>']
-    shown_rows = [row for row in rows if not row["proxy"].startswith("cutthrough-")]
+    shown_rows = [row for row in rows if _stands_in(name, row["proxy"])]
     if scenario.tool == "steps":
         out.append(_steps(shown_rows))
     else:
@@ -230,12 +253,13 @@ def _scenario(name: str, rows: list[Row], pairs: list[list[str]]) -> str:
 def _features(summaries: list[Row]) -> str:
     out = []
     names = dict.fromkeys(
-        row["scenario"] for row in summaries if row["proxy"].startswith("cutthrough-")
-    )
+        row["scenario"] for row in summaries
+        if row["proxy"].startswith("cutthrough-") and not row["proxy"].startswith(FULL)
+    )  # fmt: skip
     for name in names:
         rows = [
             row for row in summaries
-            if row["scenario"] == name
+            if row["scenario"] == name and not row["proxy"].startswith(FULL)
             and row["proxy"].startswith(("cutthrough", SCENARIOS[name].yardstick))
         ]  # fmt: skip
         about = escape(SCENARIOS[name].about)
@@ -267,14 +291,48 @@ def _facts(value: object) -> str:
 def _head(result: Row, file: Path) -> str:
     environment = result["environment"]
     rows = [[escape(k), escape(_facts(v))] for k, v in environment.items()]
+    others = [row["others_percent"] for row in result["results"]
+              if "others_percent" in row]  # fmt: skip
+    if others:
+        said = f"{statistics.median(others):.0f} % of a core in the median run"
+        rows.append(["what others took", f"{said}, {max(others):.0f} % at most"])
     skipped = result["skipped"]
     names = {**skipped["proxies"], **skipped["scenarios"]}
     text = "".join(f"<li>{escape(k)}: {escape(v)}</li>" for k, v in names.items())
+    late: dict[str, int] = {}
+    for scenario, _, runs in skipped.get("late", []):
+        late[scenario] = late.get(scenario, 0) + runs
+    text += "".join(
+        f"<li>{escape(k)}: {n} runs, for want of time</li>" for k, n in late.items()
+    )
     return (
-        f"<h1>cutthrough beside the field</h1><h2>Method</h2>{METHOD}"
+        f'<h2 id="method">Method</h2>{METHOD}'
         f"<h2>Environment</h2>{table(['what', 'is'], rows)}"
         f'<p>All runs: <a href="{escape(file.name)}">{escape(file.name)}</a>.</p>'
         f"<h2>Skipped</h2>{f'<ul>{text}</ul>' if text else '<p>Nothing.</p>'}"
+    )
+
+
+def _asked(result: Row, summaries: list[Row]) -> str:
+    """Return what is asked of the data plane and what each proxy of the field costs."""
+    lines = {(row["scenario"], row["proxy"]): row["line"] for row in summaries}
+
+    def link(scenario: str, proxy: str, text: str) -> str:
+        line = lines.get((scenario, proxy))
+        return f'<a href="#L{line}">{text}</a>' if line and text != "–" else text
+
+    rows = result["results"]
+    command = escape(str(result["environment"].get("command", "")))
+    return (
+        "<h1>cutthrough beside the field</h1>"
+        f'<h2 id="asked">What is asked</h2><pre>{command}</pre>'
+        '<p class="about">cutthrough-full: one worker; credentials, a policy and an'
+        " access log in JSON. Each figure is the median of the ratios of neighbouring"
+        " runs, CPU against CPU where nothing else is said.</p>"
+        f"{verdict_table(rows, link)}"
+        '<h2 id="costs">The field</h2><p class="about">CPU of the whole process tree,'
+        " µs for a request, for a MiB, and private memory.</p>"
+        f"{field_table(summaries, rows, link)}"
     )
 
 
@@ -315,7 +373,7 @@ def build_report(file: Path) -> str:
     unknown = {row["scenario"] for row in summaries} - SCENARIOS.keys()
     if unknown or "skipped" not in result:
         raise BenchError(f"{file} is of another version: {', '.join(unknown)}")
-    out = [_head(result, file)]
+    out = [_asked(result, summaries), _head(result, file)]
     out.append(f'<h2 id="short">In short</h2>{_in_short(summaries)}')
     for group, about in GROUPS.items():
         names = dict.fromkeys(
@@ -327,7 +385,7 @@ def build_report(file: Path) -> str:
                       result["skipped"]["pairs"])
             for name in names
         )  # fmt: skip
-        body = _features(summaries) if group == 6 else body
+        body += _features(summaries) if group == 6 else ""
         if body:
             out.append(f'<h2 id="group-{group}">{group}. {escape(about)}</h2>{body}')
     if micro:

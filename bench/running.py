@@ -99,7 +99,8 @@ class Proxy:
     """One row of the table: what it is, how to start it, why it may be missing.
 
     `tunnels`, `plain`: which of the two it can do at all; `keeps`: does it keep a
-    client's connection after a plain request?
+    client's connection after a plain request? `closes`: does it close one that it was
+    asked to close?
     """
 
     about: str
@@ -108,4 +109,5 @@ class Proxy:
     tunnels: bool = True
     plain: bool = True
     keeps: bool = True
+    closes: bool = True
     blind: bool = False

@@ -22,7 +22,8 @@ GROUPS = {
 @dataclass(frozen=True)
 class Scenario:
     """One row. `tool` is wrk, siege, load, or one of measure's own: idle, lifecycle,
-    steps, soak, hostile; `mode` is that of bench/load or bench/hostile.
+    steps, soak, hostile, crowd, workers, tail; `mode` is that of bench/load or
+    bench/hostile.
 
     `yardstick` is the relay that does the same work: splicing, where bytes are many.
     `weight` is how many times --seconds a run takes.
@@ -43,14 +44,20 @@ class Scenario:
     @property
     def tunnel(self) -> bool:
         """Does it need a proxy that knows CONNECT?"""
-        return self.tool == "idle" or self.mode in TUNNEL_MODES
+        return self.tool in ("idle", "tail") or self.mode in TUNNEL_MODES
 
     @property
     def keeps(self) -> bool:
         """Does it need a proxy that keeps a client's connection?"""
-        if self.tool in ("lifecycle", "steps", "soak", "hostile"):
+        if self.tool in OWN_TOOLS:
             return True
-        return (self.tool, self.mode) == ("wrk", "") or self.mode in ("rate", "page")
+        kept = (self.tool, self.mode) == ("wrk", "")
+        return kept or self.mode in ("plain", "rate", "page")
+
+    @property
+    def closes(self) -> bool:
+        """Does it need a proxy that closes a connection after a plain request?"""
+        return self.tool == "siege" or self.mode in ("new", "plain-new", "page")
 
     @property
     def missing(self) -> str:
@@ -66,6 +73,7 @@ class Scenario:
         return ""
 
 
+OWN_TOOLS = {"lifecycle", "steps", "soak", "hostile", "crowd", "workers", "tail"}
 TUNNEL_MODES = {
     "connect-setup", "ping", "bulk", "up", "both", "tls-setup", "tls-ping",
     "rate-tunnel",
@@ -92,7 +100,7 @@ def _has_tls_headers() -> bool:
 def _plain(
     about: str, conns: int, path: str = "/index.html", **more: object
 ) -> Scenario:
-    return Scenario(1, about, "wrk", conns, path=path, **more)  # type: ignore[arg-type]
+    return Scenario(1, about, "load", conns, "plain", path, **more)  # type: ignore[arg-type]
 
 
 def _load(group: int, about: str, mode: str, conns: int, **more: object) -> Scenario:
@@ -107,13 +115,19 @@ SCENARIOS = {
     "plain-keepalive": _plain("index.html, keep-alive, 100 connections", 100),
     "plain-keepalive-c1": _plain("index.html, keep-alive, 1 connection", 1),
     "plain-keepalive-c10": _plain("index.html, keep-alive, 10 connections", 10),
-    "plain-keepalive-c1000": _plain("index.html, keep-alive, 1000 connections", 1000),
-    # What 20 000 descriptors allow a proxy that keeps some back for itself.
-    "plain-keepalive-c9800": _plain(
-        "index.html, keep-alive, 9800 connections", 9800, nofile=19950, weight=2
+    # wrk opens them all before it begins.
+    "plain-keepalive-wrk": Scenario(1, "the same as the first, by wrk", "wrk"),
+    "plain-keepalive-c1000": Scenario(
+        1, "index.html, keep-alive, 1000 connections, by wrk", "wrk", 1000
     ),
-    "plain-keepalive-c10000": _plain(
-        "index.html, keep-alive, 10 000 connections", 10000, nofile=21000, weight=2
+    # What 20 000 descriptors allow a proxy that keeps some back for itself.
+    "plain-keepalive-c9800": Scenario(
+        1, "index.html, keep-alive, 9800 connections, by wrk", "wrk", 9800,
+        nofile=19950, weight=2,
+    ),
+    "plain-keepalive-c10000": Scenario(
+        1, "index.html, keep-alive, 10 000 connections, by wrk", "wrk", 10000,
+        nofile=21000, weight=2,
     ),
     "plain-1k": _plain("1 KiB, keep-alive, 100 connections", 100, "/1k"),
     "plain-16k": _plain("16 KiB, keep-alive, 100 connections", 100, "/16k"),
@@ -147,8 +161,13 @@ SCENARIOS = {
     "idle-9800": Scenario(
         4, "memory of 9800 tunnels at rest", "idle", 9800, nofile=19950
     ),
+    # Two descriptors a tunnel: more than one process may have, unless nofile is larger.
     "idle-10000": Scenario(
-        4, "memory of 10 000 tunnels at rest", "idle", 10000, nofile=21000
+        4, "memory of 10 000 tunnels at rest", "idle", 10000, nofile=10300
+    ),
+    "crowd": Scenario(
+        4, "10 000 keep-alive connections open, 100 of them active; against 100 open",
+        "crowd", 10000, nofile=10300, weight=2,
     ),
     "lifecycle": Scenario(
         4, "start to first answer; SIGTERM to end with 100 idle connections",
@@ -161,9 +180,17 @@ SCENARIOS = {
     "rate-tunnel-500": _load(
         5, "500 requests a second in 50 tunnels", "rate-tunnel", 50, rate=500
     ),
+    "tail": Scenario(
+        5, "a steady load of half the rate, 200 tunnels a second set up beside it",
+        "tail", 50, weight=2,
+    ),
     "page": _load(
         5, "a document and 40 resources, 2 browsers of 6 connections", "page", 2,
         path="/page/",
+    ),
+    "workers": Scenario(
+        6, "a worker or two, each with a fifth of a core; and as they are", "workers",
+        100,
     ),
     "steps": Scenario(
         7, "10, 25, 50, 100, 200, 10 requests a second", "steps", 20, "rate", weight=6

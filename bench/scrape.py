@@ -17,9 +17,9 @@ from contextlib import closing
 from pathlib import Path
 
 from bench.clients import run_wrk, warm_up
-from bench.measure import format_row
 from bench.origin import Origin
 from bench.proxies import start_cutthrough
+from bench.rows import format_row
 from bench.running import Target
 from bench.scenarios import Scenario
 
@@ -87,6 +87,7 @@ def run_scrape(conns: int, seconds: int) -> int:
         workers = [process.pid for process in proxy.tree()[1:]]
         for _ in range(conns):
             stack.enter_context(socket.create_connection(("127.0.0.1", proxy.port)))
+        assert proxy.directory is not None
         scraper = Scraper(proxy.directory / "admin")
         for turn in range(2 * TURNS):
             scraped = turn % 2 == 1

@@ -13,11 +13,12 @@ from dataclasses import replace
 from bench import measure
 from bench.origin import Origin
 from bench.proxies import PROXIES, start_cutthrough
+from bench.rows import Row
 from bench.running import Proxy
 from bench.scenarios import SCENARIOS, most_files
 from bench.summary import number, summarise
 
-SCENARIO = "plain-keepalive"
+SCENARIO = "plain-keepalive-wrk"
 REPETITIONS = 3
 NAMES = ("direct", "relay", "cutthrough")
 HEAD = f"{'':12}{'requests/s':>12}{'of direct':>11}{'of relay':>10}{'CPU/request':>13}"
@@ -31,7 +32,7 @@ def print_short(seconds: float, conns: int, flags: list[str]) -> int:
         start = start_cutthrough("--access-log", "off", *flags)
         measure.ALL_PROXIES["cutthrough"] = Proxy("as asked for", start)
     names = [name for name in NAMES if not PROXIES[name].missing]
-    rows: list[measure.Row] = []
+    rows: list[Row] = []
     with Origin() as origin:
         for repetition in range(1, REPETITIONS + 1):
             for name in names:

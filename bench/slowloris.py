@@ -14,9 +14,9 @@ from contextlib import closing
 from bench.children import BenchError
 from bench.clients import run_wrk, warm_up
 from bench.collect import cpu_times, resident_kib
-from bench.measure import format_row
 from bench.origin import Origin, build_tool
 from bench.proxies import start_cutthrough
+from bench.rows import format_row
 from bench.running import Target
 from bench.scenarios import Scenario
 

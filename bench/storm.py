@@ -32,9 +32,9 @@ import psutil
 from bench.callers import Callers, Failure, Tally
 from bench.children import HERE, BenchError, end, spawn
 from bench.clients import CREDENTIALS, PATIENCE
-from bench.measure import format_row
 from bench.origin import Origin
 from bench.proxies import start_configured
+from bench.rows import format_row
 from bench.running import Running, Target
 from bench.sockets import ports_at, sockets_of
 

@@ -1,4 +1,4 @@
-/* One connection: connect, CONNECT, TLS, a request, its answer checked; level-triggered.
+/* One connection: connect, CONNECT, TLS, a request, its answer checked.
  *
  *     CLOSED -> CONNECTING -> [TUNNELLING -> [SHAKING ->]] READY -> HEAD -> BODY -> READY
  *                                                                                \-> CLOSING -> CLOSED
@@ -62,13 +62,18 @@ void fail(struct conn *c, const char *format, ...) {
     conn_close(c);
 }
 
+/* By edges: the kernel need not look again at each socket that was read (with Reno
+ * instead of BBR: 0.2 to 0.8 µs of 6.5 to 8 a request). OpenSSL reads record by record and would leave some
+ * behind, so TLS goes by levels. */
 static void watch(struct conn *c, int op, bool out) {
-    struct epoll_event e = {out ? EPOLLIN | EPOLLOUT : EPOLLIN, {.ptr = c}};
+    struct epoll_event e = {EPOLLIN | EPOLLRDHUP | (out ? EPOLLOUT : 0) | (opt.tls ? 0 : EPOLLET), {.ptr = c}};
     c->watching_out = out;
     if (epoll_ctl(epfd, op, c->fd, &e)) fail(c, "epoll_ctl:%s", strerrorname_np(errno));
 }
 
 /* ---- bytes, plain or through TLS: > 0, 0 at the end, -1 with errno ---- */
+
+static bool more;  /* may the last read have left something? */
 
 static ssize_t take(struct conn *c, char *to, size_t most) {
 #ifdef WITH_TLS
@@ -81,7 +86,9 @@ static ssize_t take(struct conn *c, char *to, size_t most) {
         return -1;
     }
 #endif
-    return recv(c->fd, to, most, to ? 0 : MSG_TRUNC);
+    ssize_t n = recv(c->fd, to, most, to ? 0 : MSG_TRUNC);
+    more = n > 0 && ((size_t)n == most || c->ended) && !opt.tls;
+    return n;
 }
 
 static ssize_t give(struct conn *c, const char *from, size_t bytes) {
@@ -172,6 +179,7 @@ void conn_open(struct conn *c) {
     c->phase = CONNECTING;
     c->began_ns = now_ns();
     c->stashed = 0;
+    c->ended = false;
     active++;
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     if (c->fd < 0) {
@@ -182,6 +190,7 @@ void conn_open(struct conn *c) {
         return;
     }
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    setsockopt(c->fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);  /* nothing is lost here, and BBR paces each send */
     if (connect(c->fd, (struct sockaddr *)&proxy, sizeof proxy) && errno != EINPROGRESS)
         return fail(c, "connect:%s", strerrorname_np(errno));
     watch(c, EPOLL_CTL_ADD, false);
@@ -207,6 +216,7 @@ static void on_body_end(struct conn *c) {
     if (c->up_left) return fail(c, "answered_before_body:%llu_left", (unsigned long long)c->up_left);
     histogram_add(&latency, now_ns() - c->began_ns);
     done++;
+    more = c->ended;  /* else silence is due; a surplus would stand where the next head is expected */
     c->phase = c->request->close ? CLOSING : READY;
     on.on_response(c);
 }
@@ -293,7 +303,11 @@ void conn_event(struct conn *c, uint32_t events) {
     }
     if (events & EPOLLOUT && c->up_left) give_body(c);
     if (c->fd < 0 || !(events & ~(uint32_t)EPOLLOUT)) return;
-    on_readable(c);
+    c->ended = events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
+    do {
+        more = false;
+        on_readable(c);
+    } while (more && c->fd >= 0);
 #ifdef WITH_TLS
     /* What OpenSSL has already decrypted wakes nobody. */
     while (c->fd >= 0 && c->ssl && (c->phase == HEAD || c->phase == BODY) && SSL_pending(c->ssl)) on_readable(c);

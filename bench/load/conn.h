@@ -19,8 +19,8 @@ struct conn {
     int fd;
     enum phase phase;
     uint32_t stashed;    /* bytes of an incomplete head */
-    bool watching_out;
-    uint64_t body_left, up_left, began_ns;
+    bool watching_out, ended;  /* ended: the peer has said all, as far as the last event told */
+    uint64_t body_left, up_left, began_ns, due_ns;  /* due_ns: of rate.c */
     struct request *request;
     char *stash;
     void *ssl, *owner;

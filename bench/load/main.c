@@ -1,4 +1,4 @@
-/* load: the client for what wrk and siege cannot do. Single-threaded, level-triggered epoll.
+/* load: the client for what wrk and siege cannot do. Single-threaded epoll.
  *
  *     load MODE --port N [--host IP] [--target HOST:PORT] [--user NAME:PASSWORD] [--path /P] [--length N] [--blind]
  *          [--conns N] [--seconds S | --requests N] [--rate N] [--pages FILE]
@@ -12,7 +12,8 @@
  *     tls-ping        as ping, through TLS
  *     idle            a tunnel per connection, one request in each, then "READY"; holds them until stdin ends
  *     crowd           the same with keep-alive connections and no tunnel
- *     rate            --rate requests a second over --conns long connections; rate-tunnel: in tunnels
+ *     rate            --rate requests a second over --conns long connections; rate-tunnel: in tunnels;
+ *                     rate-setup: a tunnel for each, as connect-setup
  *     page            --conns browsers: the first line of --pages, then all others over six connections; and again
  *
  * --blind leaves out CONNECT and absolute form: for a blind relay, or the origin itself.
@@ -60,6 +61,7 @@ static const struct mode {
     {"crowd", run_closed, .keep = true, .hold = true},
     {"rate", run_rate, .keep = true},
     {"rate-tunnel", run_rate, .tunnel = true, .keep = true},
+    {"rate-setup", run_rate, .tunnel = true},
     {"page", run_page, .keep = true},
 };
 

@@ -1,6 +1,7 @@
 /* A fixed rate without coordinated omission: request n is due at n / rate, whatever became of the others. One that
  * finds no connection free waits its turn, and its latency counts from when it was due. What is still unsent a second
- * after the end is an error: the rate was not held, so there is no latency to speak of. */
+ * after the end is an error: the rate was not held, so there is no latency to speak of. rate-setup makes a tunnel for
+ * each request, --conns at once at most. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "conn.h"
@@ -23,7 +24,9 @@ static long due_by(uint64_t now) {
 
 static void send_due(struct conn *c) {
     begun++;
-    conn_send(c, &request, due_ns(++sent));
+    c->due_ns = due_ns(++sent);
+    if (opt.keep) conn_send(c, &request, c->due_ns);
+    else conn_open(c);
 }
 
 static void be_idle(struct conn *c) {
@@ -34,33 +37,48 @@ static void be_idle(struct conn *c) {
     idle[n_idle++] = c;
 }
 
-static void on_closed(struct conn *c) { (void)c; }
+static void on_ready(struct conn *c) {
+    if (opt.keep) be_idle(c);
+    else conn_send(c, &request, c->due_ns);
+}
+
+static void on_response(struct conn *c) {
+    if (opt.keep) be_idle(c);  /* else its end is awaited */
+}
+
+static void on_closed(struct conn *c) { be_idle(c); }
+
+static bool in_flight(void) { return active > (opt.keep ? n_idle : 0); }
 
 void print_rate(void) {
     printf(" rate=%.1f waited=%ld backlog_max=%ld", opt.rate, waited, backlog_max);
 }
 
 void run_rate(void) {
-    on = (struct scheduler){be_idle, be_idle, on_closed};
-    request = build_request(opt.path, 0, opt.length, false);
+    on = (struct scheduler){on_ready, on_response, on_closed};
+    request = build_request(opt.path, 0, opt.length, !opt.keep);
     all = calloc((size_t)opt.conns, sizeof *all);
     idle = calloc((size_t)opt.conns, sizeof *idle);
     if (!all || !idle) die("no memory");
     /* All connections first: how long connecting takes is another scenario's question. */
     for (long i = 0; i < opt.conns; i++) {
         all[i].fd = -1;
+        if (!opt.keep) {
+            idle[n_idle++] = &all[i];
+            continue;
+        }
         conn_open(&all[i]);
         while (all[i].fd >= 0 && all[i].phase != READY)
             if (!turn(now_ns() + 100000000)) return fail_all(all, opt.conns);
     }
     began = now_ns();
     end = began + (uint64_t)(opt.seconds * 1e9);
-    for (uint64_t now = began; !stopping && (now < end || active > n_idle || sent < due_by(now)); now = now_ns()) {
+    for (uint64_t now = began; !stopping && (now < end || in_flight() || sent < due_by(now)); now = now_ns()) {
         long due = due_by(now);
         if (due - sent - n_idle > backlog_max) backlog_max = due - sent - n_idle;
         while (n_idle && sent < due) {
             struct conn *c = idle[--n_idle];
-            if (c->fd >= 0) send_due(c);
+            if (c->fd >= 0 || !opt.keep) send_due(c);
         }
         if (now >= end + LATE_NS && sent < due) {
             errors++;

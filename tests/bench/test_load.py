@@ -250,3 +250,28 @@ def test_the_generator_costs_less_than_what_it_measures(origin: Origin) -> None:
     assert status == 0
     origin.skip_log()
     assert cost(before, after) < 0.75 * cost(after, relays)
+
+
+def test_tunnels_are_set_up_at_a_fixed_rate(origin: Origin) -> None:
+    status, said = load(
+        origin.port, "rate-setup", "--blind", "--conns=5", "--rate=200", "--seconds=1"
+    )
+    requests = int(said["requests"])
+    assert (status, said["errors"]) == (0, "0")
+    assert 198 <= requests <= 201
+    assert origin.count_requests(requests, "/index.html") == requests
+
+
+def test_a_rate_of_tunnels_that_is_not_held_is_an_error() -> None:
+    def answer_slowly(peer: socket.socket) -> None:
+        peer.recv(4096)
+        time.sleep(0.05)  # 20 a second
+        peer.sendall(HEAD + BODY)
+
+    with serving(answer_slowly) as port:
+        status, said = load(
+            port, "rate-setup", "--blind", "--conns=1", "--rate=500", "--seconds=0.5",
+            "--length=10",
+        )  # fmt: skip
+    assert status == 1
+    assert said["first_error"].startswith("rate_not_held:")

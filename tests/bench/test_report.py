@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from bench.blocks import Skipped
 from bench.children import BenchError
 from bench.report import build_report
-from bench.run import Skipped, write_result
+from bench.result import write_result
 from bench.scenarios import SCENARIOS, STEPS
 from bench.summary import summarise
 
@@ -39,6 +40,7 @@ def result(tmp_path: Path) -> Path:
         {"tinyproxy": "apt:tinyproxy is not installed"},
         {"idle-10000": "needs 21000 descriptors, 20000 may be had"},
         [("ping-c100", "nginx", "knows no CONNECT")],
+        {("soak", "relay"): 2},
     )
     micro: list[dict[str, object]] = [
         {"name": "timer-move", "ns": 3.5, "question": "a deadline moved"}
@@ -109,6 +111,7 @@ def test_what_is_missing_is_named(result: Path) -> None:
     assert "tinyproxy: apt:tinyproxy is not installed" in text
     assert "idle-10000: needs 21000 descriptors" in text
     assert "nginx (knows no CONNECT)" in text
+    assert "soak: 2 runs, for want of time" in text
     assert "void: &lt;3 errors&gt;" in text
     assert "a &lt;fast&gt; one" in text
 
@@ -122,11 +125,12 @@ def test_every_figure_stands_on_the_line_that_it_names(result: Path) -> None:
         assert json.loads(html.unescape(data)) == line
 
 
-def test_the_order_is_method_environment_skipped_figures(result: Path) -> None:
+def test_the_order_is_what_is_asked_method_skipped_figures(result: Path) -> None:
     text = build_report(result)
     heads = re.findall(r"<h2[^>]*>(.*?)</h2>", text)
-    assert heads[:4] == ["Method", "Environment", "Skipped", "In short"]
-    assert [head[0] for head in heads[4:12]] == list("12345678")
+    assert heads[:2] == ["What is asked", "The field"]
+    assert heads[2:6] == ["Method", "Environment", "Skipped", "In short"]
+    assert [head[0] for head in heads[6:14]] == list("12345678")
 
 
 def test_what_is_no_result_is_refused(tmp_path: Path) -> None:

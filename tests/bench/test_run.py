@@ -12,13 +12,14 @@ from typing import Any
 import psutil
 import pytest
 
-from bench import micro, plan, run
+from bench import asked, micro, plan, run
+from bench.blocks import Block, Part, check_plan, estimate
 from bench.children import BenchError, Namespaces, Site, end, spawn, wait_for_port
 from bench.measure import run_once
 from bench.origin import Origin
 from bench.peers import FILES, PEERS
 from bench.proxies import PROXIES
-from bench.run import Part, check_plan, estimate
+from bench.rows import Row
 from bench.scenarios import GROUPS, SCENARIOS
 from bench.summary import summarise
 from tests.test_bench import needs_compiler, needs_nginx
@@ -28,23 +29,48 @@ TREE = Path(__file__).resolve().parents[2]
 
 def test_every_group_has_scenarios_but_the_sixth_which_is_made_of_variants() -> None:
     groups = {scenario.group for scenario in SCENARIOS.values()}
-    assert groups == GROUPS.keys() - {6}
+    assert groups == GROUPS.keys()
     assert len(plan.FEATURES) >= 5
 
 
 def test_the_field_has_every_group_and_every_peer_in_under_45_minutes() -> None:
     parts = plan.field()
     named = {name for part in parts for name in part.scenarios}
-    assert {SCENARIOS[name].group for name in named} == GROUPS.keys() - {6}
+    assert {SCENARIOS[name].group for name in named} == GROUPS.keys()
     assert {name for part in parts for name in part.proxies} >= PEERS.keys()
-    todo, _ = check_plan(parts)
-    assert estimate(todo, 2, 3) < 45 * 60
+    todo, _ = check_plan(parts, 3, 1.5)
+    assert estimate(todo) < 33 * 60
+
+
+def test_what_is_asked_comes_first_in_three_interleaved_repetitions() -> None:
+    todo, _ = check_plan(plan.field(), 3, 1.5)
+    first = [block.scenario for block in todo[: len(check_plan(plan.asked())[0])]]
+    wanted = {verdict.scenario for verdict in asked.judge([])}
+    assert wanted <= set(first)
+    for block in todo[: len(first)]:
+        assert block.repetitions >= 3
+    turns = Block("page", ["a", "b", "c"], 3, 1, first=4).turns()
+    assert [f"{proxy}{n}" for proxy, n in turns] == (
+        ["a4", "b4", "c4", "c5", "b5", "a5", "a6", "b6", "c6"]
+    )
+
+
+def test_a_scenario_goes_on_with_others_and_its_yardstick_once_more() -> None:
+    parts = [
+        Part(("page",), ("direct", "relay"), repetitions=2),
+        Part(("page",), ("direct",), again=("relay",)),  # nobody new: no block
+        Part(("page",), ("cutthrough",), again=("relay",), seconds=9),
+    ]
+    first, second = check_plan(parts)[0]
+    assert (first.proxies, first.first) == (["direct", "relay"], 1)
+    assert (second.proxies, second.first) == (["relay", "cutthrough"], 3)
+    assert (second.repetitions, second.seconds) == (3, 9)
 
 
 def test_what_cannot_run_is_skipped_with_its_reason() -> None:
     parts = [Part(("ping-c1", "plain-keepalive"), ("direct", "nginx", "tinyproxy"))]
     todo, skipped = check_plan(parts)
-    named = {proxy for _, proxies in todo for proxy in proxies}
+    named = {proxy for block in todo for proxy in block.proxies}
     for name in ("nginx", "tinyproxy"):
         if name in skipped.proxies:
             assert "not installed" in skipped.proxies[name]
@@ -80,7 +106,7 @@ def test_a_peer_that_is_here_does_its_work(name: str) -> None:
 
 def test_ratios_pair_the_runs_of_a_repetition() -> None:
     """What slowed both down cancels: twice 0.5, though the medians are far apart."""
-    rows: list[run.Row] = [
+    rows: list[Row] = [
         {"scenario": "page", "proxy": proxy, "repetition": n, "throughput_rps": rps}
         for n, (relay, ours) in enumerate([(100, 50), (10, 5), (40, 20)], 1)
         for proxy, rps in (("relay", float(relay)), ("cutthrough", float(ours)))
@@ -118,6 +144,30 @@ def test_a_short_run_is_written_compared_and_reported(tmp_path: Path) -> None:
         reported = bench("report", str(file), "-o", str(page))
         reported.communicate()
         assert "connect-setup" in page.read_text()
+    finally:
+        file.unlink(missing_ok=True)
+
+
+@needs_nginx
+@needs_compiler
+def test_when_time_is_over_the_rest_is_left_out_by_name() -> None:
+    """25 of the 45 seconds are kept back, and runs of 60 do not fit: the first of them
+    is cut off, and the file is whole."""
+    name = f"run-test-{os.getpid()}"
+    file = run.RESULTS / f"{name}.json"
+    try:
+        words = ("run", "--scenarios=connect-setup", "--proxies=direct,relay")
+        words += ("--seconds=1.5", "--repetitions=3", "--name", name)
+        client = bench(*words, "--minutes=0.76")
+        said, progress = client.communicate(timeout=60)
+        assert client.returncode == 0, progress
+        result = json.loads(file.read_text())
+        late = sum(runs for *_, runs in result["skipped"]["late"])
+        assert 0 < late < 6
+        assert len(result["results"]) == 6 - late
+        assert not result["environment"]["interrupted"]
+        assert "perf_skipped scenario=connect-setup" in said
+        assert "reason=time" in said
     finally:
         file.unlink(missing_ok=True)
 

@@ -1,0 +1,252 @@
+"""What is asked of the data plane, and what one result says of it.
+
+One worker with credentials, a policy and an access log in JSON (`cutthrough-full`),
+against the blind relay of the same run. Each figure is the median of the ratios of
+neighbouring runs, its spread from the least to the largest of them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bench.charts import YARDSTICKS, shown, table
+from bench.rows import format_row
+from bench.summary import number, paired
+
+Row = dict[str, Any]
+Runs = dict[tuple[str, str], list[Row]]
+FULL = "cutthrough-full"
+#: Both of the harness itself: how far apart equal things may be, and how many times
+#: the CPU of its client the quickest forward proxy must need.
+SELF_MOST, CLIENT_LEAST = 0.05, 2.0
+#: Every column of the table of the field: scenario, key, title. Microseconds but one.
+COLUMNS = (
+    ("plain-keepalive", "cpu_us_per_request", "keep-alive"),
+    ("plain-16k", "cpu_us_per_request", "16 KiB"),
+    ("plain-new", "cpu_us_per_request", "new connection"),
+    ("connect-setup", "cpu_us_per_request", "CONNECT set-up"),
+    ("ping-c100", "cpu_us_per_request", "ping in tunnel"),
+    ("bulk", "cpu_us_per_mib", "1 MiB in tunnel"),
+    ("idle-1000", "uss_bytes_per_tunnel", "bytes an idle tunnel"),
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One row: what was asked, the values that say it, whether the median holds."""
+
+    what: str
+    most: float | None  # the limit: at most, or else at least
+    least: float | None
+    scenario: str
+    proxy: str
+    values: list[float]
+    aim: str = ""
+    beside: str = ""
+
+    @property
+    def asked(self) -> str:
+        limit = f"≥ {self.least:g}" if self.most is None else f"≤ {self.most:g}"
+        if self.most is not None and self.least is not None:
+            limit = f"{self.least:g} to {self.most:g}"
+        return f"{limit} ({self.aim})" if self.aim else limit
+
+    @property
+    def median(self) -> float | None:
+        return statistics.median(self.values) if self.values else None
+
+    @property
+    def held(self) -> str:
+        if self.median is None:
+            return "not measured"
+        over = self.most is not None and self.median > self.most
+        under = self.least is not None and self.median < self.least
+        return "no" if over or under else "yes"
+
+    @property
+    def spread(self) -> str:
+        if not self.values:
+            return ""
+        return f"{shown(min(self.values))} to {shown(max(self.values))}"
+
+
+def group_runs(rows: list[Row]) -> Runs:
+    """Return the runs of each scenario and proxy that are not void."""
+    runs: Runs = {}
+    for row in rows:
+        both = sum(row.get(f"{who}_us_per_request", 0) for who in ("client", "origin"))
+        runs.setdefault((row["scenario"], row["proxy"]), []).append(
+            {**row, "both_us": both}
+        )
+    return {
+        key: group for key, group in runs.items()
+        if not any("failed" in row for row in group)
+    }  # fmt: skip
+
+
+def _ratio(runs: Runs, scenario: str, key: str, proxy: str, base: str) -> list[float]:
+    mine, other = runs.get((scenario, proxy), []), runs.get((scenario, base), [])
+    return paired(mine, other, key)
+
+
+def _values(runs: Runs, scenario: str, proxy: str, key: str) -> list[float]:
+    rows = runs.get((scenario, proxy), [])
+    return [value for row in rows if (value := number(row, key)) is not None]
+
+
+def _beside(runs: Runs, scenario: str, key: str, base: str) -> str:
+    """What others have in the same row."""
+    texts = []
+    blind = () if scenario.startswith("plain") else ("haproxy-tcp",)
+    for name in ("haproxy-http", "nginx", *blind, "cutthrough"):
+        if ratios := _ratio(runs, scenario, key, name, base):
+            texts.append(f"{name} {statistics.median(ratios):.2f}")
+    return ", ".join(texts)
+
+
+def _against_relay(runs: Runs) -> Iterator[Verdict]:
+    for what, scenario, most, aim, key, base in (
+        ("plain keep-alive, index.html, c100", "plain-keepalive", 1.5, "goal 1.25",
+         "cpu_us_per_request", "relay"),
+        ("plain keep-alive, 16 KiB, c100", "plain-16k", 1.4, "",
+         "cpu_us_per_request", "relay"),
+        ("plain, new client connection each", "plain-new", 1.1, "goal 0.9",
+         "cpu_us_per_request", "relay"),
+        ("CONNECT set-up, one request, close", "connect-setup", 1.35, "goal 1.2",
+         "cpu_us_per_request", "relay"),
+        ("small requests in long tunnels, c100", "ping-c100", 1.15, "",
+         "cpu_us_per_request", "relay"),
+        ("the same at c1: latency p50", "ping-c1", 1.2, "", "latency_p50_ms", "relay"),
+        ("1 MiB in tunnels: CPU per MiB", "bulk", 1.25, "", "cpu_us_per_mib",
+         "relay-splice"),
+    ):  # fmt: skip
+        ratios = _ratio(runs, scenario, key, FULL, base)
+        beside = _beside(runs, scenario, key, base)
+        text = f"{what}, of {base}"
+        yield Verdict(text, most, None, scenario, FULL, ratios, aim, beside)
+    rates = _ratio(runs, "bulk", "throughput_rps", FULL, "relay-splice")
+    beside = _beside(runs, "bulk", "throughput_rps", "relay-splice")
+    text = "1 MiB in tunnels: rate, of relay-splice"
+    yield Verdict(text, None, 0.9, "bulk", FULL, rates, "", beside)
+
+
+def _workers(runs: Runs) -> Verdict:
+    """Held back the ratio counts; as they are it is bounded by the CPU of all."""
+    two = f"{FULL}-2"
+    ratios = _ratio(runs, "workers", "throughput_rps", two, FULL)
+    free = _ratio(runs, "workers", "free_rps", two, FULL)
+    rows = runs.get(("workers", FULL), [])
+    allowed = [
+        2e6 / row["free_rps"] / (
+            row["both_us"] + row["cpu_us_per_request"]
+        ) for row in rows if row["both_us"]
+    ]  # fmt: skip
+    beside = ""
+    if free and allowed:
+        beside = (
+            f"as they are {statistics.median(free):.2f}, where client, origin and proxy"
+            f" leave room for {statistics.median(allowed):.2f} on two cores"
+        )
+    text = "two workers against one, each with a fifth of a core: rate"
+    return Verdict(text, None, 1.8, "workers", two, ratios, "", beside)
+
+
+def judge(rows: list[Row]) -> list[Verdict]:
+    """Return a verdict for each row of the table."""
+    runs = group_runs(rows)
+    two, crowd = f"{FULL}-2", f"{FULL}-crowd"
+    idle = _values(runs, "idle-10000", two, "uss_bytes_per_tunnel")
+    one = _values(runs, "idle-9800", FULL, "uss_bytes_per_tunnel")
+    open_ = _values(runs, "crowd", crowd, "crowd_ratio")
+    of_nginx = _values(runs, "crowd", "nginx", "crowd_ratio")
+    tail = _ratio(runs, "tail", "latency_p999_ms", FULL, "relay")
+    rate = _values(runs, "tail", FULL, "rate")
+    beside = "in two workers, for nofile allows one no more than 9800"
+    beside += f": {statistics.median(one):.0f} in that" if one else ""
+    return [
+        *_against_relay(runs),
+        Verdict("private bytes a tunnel at rest, 10 000 of them", 1024, None,
+                "idle-10000", two, idle, "", beside),
+        Verdict("10 000 keep-alive connections open, 100 active, of 100 open: rate",
+                None, 0.9, "crowd", crowd, open_, "",
+                f"nginx {statistics.median(of_nginx):.2f}" if of_nginx else ""),
+        _workers(runs),
+        Verdict("p99.9 at half the rate, 200 tunnels a second beside it, of relay",
+                3, None, "tail", FULL, tail, "", f"{rate[0]:.0f}/s" if rate else ""),
+        *_judge_harness(runs),
+    ]  # fmt: skip
+
+
+def _judge_harness(runs: Runs) -> Iterator[Verdict]:
+    for scenario in dict.fromkeys(s for s, proxy in runs if proxy == "direct-again"):
+        for key, what in (
+            ("throughput_rps", "rate"), ("both_us", "CPU of client and origin"),
+        ):  # fmt: skip
+            ratios = _ratio(runs, scenario, key, "direct-again", "direct")
+            text = f"the harness: direct against direct, {what}"
+            yield Verdict(text, 1 + SELF_MOST, 1 - SELF_MOST, scenario, "direct-again",
+                          ratios)  # fmt: skip
+    for scenario in ("plain-keepalive", "ping-c100"):
+        times: dict[str, list[float]] = {}
+        for (name, proxy), group in runs.items():
+            if name == scenario and proxy not in YARDSTICKS and proxy != "haproxy-tcp":
+                own, client = "cpu_us_per_request", "client_us_per_request"
+                each = [row[own] / row[client] for row in group if row.get(client)]
+                if each:
+                    times[proxy] = each
+        if times:
+            quickest = min(times, key=lambda name: statistics.median(times[name]))
+            what = f"the harness: CPU of a proxy at least, of the client ({scenario})"
+            yield Verdict(what, None, CLIENT_LEAST, scenario, quickest,
+                          times[quickest], "", quickest)  # fmt: skip
+
+
+def print_verdicts(rows: list[Row]) -> None:
+    for verdict in judge(rows):
+        if verdict.median is not None:
+            print(format_row("perf_asked", {
+                "scenario": verdict.scenario, "proxy": verdict.proxy,
+                "asked": verdict.asked, "measured": verdict.median,
+                "spread": verdict.spread, "held": verdict.held, "what": verdict.what,
+            }))  # fmt: skip
+
+
+Link = Callable[[str, str, str], str]  # scenario, proxy, text -> a link to its line
+
+
+def verdict_table(rows: list[Row], link: Link) -> str:
+    """Return the table as HTML, a row for all that is asked."""
+    cells = []
+    for verdict in judge(rows):
+        median = verdict.median
+        text = shown(median) if median is not None else "–"
+        cells.append([
+            verdict.what, verdict.asked, link(verdict.scenario, verdict.proxy, text),
+            verdict.spread, f'<b class="{verdict.held[:2]}">{verdict.held}</b>',
+            verdict.beside,
+        ])  # fmt: skip
+    return table(["what", "asked", "measured", "spread", "held?", "beside"], cells)
+
+
+def field_table(summaries: list[Row], rows: list[Row], link: Link) -> str:
+    """Return what each proxy costs, a line for each, ours and the yardsticks first."""
+    runs = group_runs(rows)
+    columns = {scenario for scenario, *_ in COLUMNS}
+    names = dict.fromkeys(r["proxy"] for r in summaries if r["scenario"] in columns)
+    hidden = {"direct", "direct-again"} | {
+        name for name in names if name.startswith("cutthrough-") and name != FULL
+    }
+    cells = []
+    for name in names:
+        if name in hidden:
+            continue
+        line = [f"<b>{name}</b>" if name.startswith("cutthrough") else name]
+        for scenario, key, _ in COLUMNS:
+            values = _values(runs, scenario, name, key)
+            text = shown(statistics.median(values)) if values else "–"
+            line.append(link(scenario, name, text))
+        cells.append(line)
+    return table(["proxy", *(title for *_, title in COLUMNS)], cells)

@@ -1,0 +1,189 @@
+"""One load beside another: a crowd at rest, tunnels that are set up; workers held back.
+
+Each compares within one run, or holds what it compares to the same rate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.children import BenchError, end, spawn
+from bench.clients import (
+    PATIENCE,
+    Counted,
+    Held,
+    build_load_command,
+    parse_result,
+    run_load_command,
+    run_rate,
+    warm_up,
+)
+from bench.collect import cpu_times, private_bytes, reaped_cpu
+from bench.origin import Origin
+from bench.proxies import PROXIES
+from bench.rows import Row, shown
+from bench.running import Running, Target
+from bench.scenarios import SCENARIOS, Scenario
+
+PATH = "/index.html"
+#: Connections that ask, beside those that rest; and those of the steady load.
+ACTIVE, STEADY = 100, 50
+#: Tunnels a second that are set up beside the steady load, which is half of what the
+#: proxy named here takes from as many connections.
+TUNNELS_PER_SECOND, HALF_OF = 200, "cutthrough-full"
+#: What a worker may have of a core, so that two of them and a client and an origin find
+#: room on two cores; in short periods, for the connections wait meanwhile.
+SHARE, PERIOD_US = 0.2, 20_000
+CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
+
+
+def _count(origin: Origin, *loads: Counted) -> int:
+    """Return what the loads counted together; raise unless the origin did."""
+    total = sum(load.requests for load in loads)
+    seen = origin.count_requests(total, PATH)
+    if seen != total:
+        raise BenchError(f"client counted {total}, origin {seen}")
+    return seen
+
+
+def _row(total: int, load: Counted, command: list[str]) -> Row:
+    return {
+        "requests": total, "success": total, "errors": 0, "origin_requests": total,
+        "throughput_rps": load.requests / load.seconds, **load.latencies_ms(),
+        "command": shown(command),
+    }  # fmt: skip
+
+
+def _run_closed(proxy: Running, origin: Origin, conns: int, seconds: float) -> Counted:
+    options = ("--conns", f"{conns}", "--seconds", f"{seconds:g}")
+    command = build_load_command("plain", proxy, origin, PATH, *options)
+    return run_load_command(command, proxy, seconds)
+
+
+def measure_crowd(
+    scenario: Scenario, proxy: Running, origin: Origin, seconds: float
+) -> Row:
+    """A closed loop of ACTIVE connections alone, beside all the others, and alone."""
+    each = seconds / 3
+    command = build_load_command(
+        "crowd", proxy, origin, PATH, "--conns", str(scenario.conns - ACTIVE)
+    )
+    before = _run_closed(proxy, origin, ACTIVE, each)
+    uss = private_bytes(proxy.tree())
+    with Held(command, proxy) as crowd:
+        ready = crowd.read_line()
+        if f"tunnels={scenario.conns - ACTIVE} errors=0" not in ready:
+            raise BenchError(f"not all connections opened: {ready.strip()}")
+        uss = private_bytes(proxy.tree()) - uss
+        cpu = cpu_times(proxy.tree()).total
+        beside = _run_closed(proxy, origin, ACTIVE, each)
+        cpu = cpu_times(proxy.tree()).total - cpu
+    rested = parse_result(crowd.result, command)
+    after = _run_closed(proxy, origin, ACTIVE, each)
+    total = _count(origin, before, rested, beside, after)
+    quiet = (before.requests + after.requests) / (before.seconds + after.seconds)
+    row = _row(total, beside, command)
+    row |= {"quiet_rps": quiet, "crowd_ratio": beside.requests / beside.seconds / quiet}
+    row["cpu_us_per_request"] = cpu * 1e6 / beside.requests
+    row["uss_bytes_per_connection"] = uss / (scenario.conns - ACTIVE)
+    return row
+
+
+@functools.cache
+def _half_rate(origin: Origin) -> float:
+    """Half of what HALF_OF takes in a second here and now; the same for all."""
+    proxy = PROXIES[HALF_OF].start(Target(origin.site, origin.authority))
+    try:
+        warm_up(SCENARIOS["plain-keepalive"], proxy, origin)
+        load = _run_closed(proxy, origin, STEADY, 1)
+        _count(origin, load)
+    finally:
+        proxy.close()
+    return round(load.requests / load.seconds / 2, -2)
+
+
+def measure_tail(
+    scenario: Scenario, proxy: Running, origin: Origin, seconds: float
+) -> Row:
+    """A steady load while tunnels are set up beside it, both at a fixed rate."""
+    rate = _half_rate(origin)
+    options = ("--conns", "50", "--rate", str(TUNNELS_PER_SECOND))
+    command = build_load_command(
+        "rate-setup", proxy, origin, PATH, *options, "--seconds", f"{seconds:g}"
+    )
+    pipe = subprocess.PIPE
+    setup = spawn(proxy.site.within("client", command), stdout=pipe, stderr=pipe)
+    try:
+        cpu = cpu_times(proxy.tree()).total
+        steady, steady_command = run_rate(proxy, origin, rate, STEADY, seconds)
+        said, _ = setup.communicate(timeout=seconds + PATIENCE)
+        cpu = cpu_times(proxy.tree()).total - cpu
+    except subprocess.TimeoutExpired:
+        raise BenchError("the tunnels did not end") from None
+    finally:
+        end(setup)
+    tunnels = parse_result(said, command)
+    total = _count(origin, steady, tunnels)
+    row = _row(total, steady, steady_command)
+    row |= {"rate": rate, "tunnels": tunnels.requests, "beside": shown(command)}
+    row["setup_p99_ms"] = tunnels.latency_us["p99"] / 1e3
+    return row | {"cpu_us_per_request": cpu * 1e6 / total} if proxy.tree() else row
+
+
+# ---- workers ----
+
+
+def cannot_hold_back() -> str:
+    """Why processes cannot be held to a part of a core here, or nothing."""
+    probe = CPU_GROUPS / "bench-probe"
+    try:
+        probe.mkdir()
+        quota = (probe / "cpu.cfs_quota_us").exists()
+        probe.rmdir()
+    except OSError as error:
+        return f"no cgroup of CPU may be made: {error.strerror}"
+    return "" if quota else "cgroups of CPU have no quota here"
+
+
+@contextlib.contextmanager
+def _held_back(pids: list[int]) -> Iterator[None]:
+    """Let each process have SHARE of a core, while the context is open."""
+    groups = [CPU_GROUPS / f"bench-{pid}" for pid in pids]
+    try:
+        for pid, group in zip(pids, groups, strict=True):
+            group.mkdir()
+            (group / "cpu.cfs_period_us").write_text(f"{PERIOD_US}")
+            (group / "cpu.cfs_quota_us").write_text(f"{PERIOD_US * SHARE:.0f}")
+            (group / "cgroup.procs").write_text(f"{pid}")
+        yield
+    finally:
+        for pid, group in zip(pids, groups, strict=True):
+            with contextlib.suppress(OSError):  # it has ended
+                (CPU_GROUPS / "cgroup.procs").write_text(f"{pid}")
+            with contextlib.suppress(OSError):
+                group.rmdir()
+
+
+def measure_workers(
+    scenario: Scenario, proxy: Running, origin: Origin, seconds: float
+) -> Row:
+    """Each worker with SHARE of a core: how two compare with one is then not bounded by
+    the client. Then as they are, where it is."""
+    pids = [process.pid for process in proxy.tree()[1:]]
+    with _held_back(pids):
+        held = _run_closed(proxy, origin, scenario.conns, seconds / 2)
+    cpu, client = cpu_times(proxy.tree()).total, reaped_cpu()
+    served = cpu_times(origin.tree()).total
+    free = _run_closed(proxy, origin, scenario.conns, seconds / 2)
+    cpu, client = cpu_times(proxy.tree()).total - cpu, reaped_cpu() - client
+    served = cpu_times(origin.tree()).total - served
+    command = ["load", "plain", "--conns", str(scenario.conns)]
+    row = _row(_count(origin, held, free), held, command)
+    row |= {"workers": len(pids), "free_rps": free.requests / free.seconds}
+    row["cpu_us_per_request"] = cpu * 1e6 / free.requests
+    row["client_us_per_request"] = client * 1e6 / free.requests
+    return row | {"origin_us_per_request": served * 1e6 / free.requests}

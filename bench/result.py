@@ -1,0 +1,60 @@
+"""The file of a result: one run on one line, so that a figure can name its line."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+
+from bench.blocks import Skipped
+from bench.peers import FILES, PEERS
+from bench.rows import Row
+
+
+@functools.cache
+def _describe_peer(name: str) -> dict[str, object]:
+    peer = PEERS[name]
+    files = [word.partition(" as ")[0] for word in peer.files]
+    return {
+        "version": peer.read_version(),
+        "source": peer.source,
+        "files": {f"bench/peers/{file}": (FILES / file).read_text() for file in files},
+    }
+
+
+def _used_peers(rows: list[Row]) -> dict[str, object]:
+    """Return version and configuration of each peer that took part."""
+    names = dict.fromkeys(str(row["proxy"]) for row in rows)
+    return {name: _describe_peer(name) for name in names if name in PEERS}
+
+
+def write_result(
+    file: Path,
+    environment: dict[str, object],
+    origin_config: str,
+    skipped: Skipped,
+    rows: list[Row],
+    summaries: list[Row],
+    micro: list[Row],
+) -> None:
+    """Write the result, each run and each summary on a line of its own. Who reads the
+    file meanwhile, or ends this process, finds it whole."""
+    file.parent.mkdir(exist_ok=True)
+    head = {
+        "environment": environment,
+        "origin_config": origin_config,
+        "skipped": {
+            "proxies": skipped.proxies,
+            "scenarios": skipped.scenarios,
+            "pairs": skipped.pairs,
+            "late": [[*pair, runs] for pair, runs in skipped.late.items()],
+        },
+        "peers": _used_peers(rows),
+    }
+    parts = [f'"{key}": {json.dumps(value)}' for key, value in head.items()]
+    for key, table in (("results", rows), ("summaries", summaries), ("micro", micro)):
+        lines = ",\n".join(json.dumps(row) for row in table)
+        parts.append(f'"{key}": [\n{lines}\n]')
+    new = file.with_suffix(".new")
+    new.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+    new.replace(file)

@@ -1,0 +1,79 @@
+"""The verdicts: medians of paired ratios, and what was not measured is not held."""
+
+from typing import Any
+
+from bench.asked import FULL, judge
+
+Row = dict[str, Any]
+
+
+def runs(
+    scenario: str, proxy: str, key: str, *values: float, **more: float
+) -> list[Row]:
+    return [
+        {"scenario": scenario, "proxy": proxy, "repetition": n, key: value, **more}
+        for n, value in enumerate(values, 1)
+    ]
+
+
+def verdict(scenario: str, rows: list[Row], what: str = "") -> Any:
+    return next(v for v in judge(rows) if v.scenario == scenario and what in v.what)
+
+
+def test_a_ratio_is_the_median_of_those_of_neighbours() -> None:
+    key = "cpu_us_per_request"
+    rows = runs("plain-keepalive", "relay", key, 10.0, 20.0, 30.0)
+    rows += runs("plain-keepalive", FULL, key, 14.0, 24.0, 48.0)
+    found = verdict("plain-keepalive", rows)
+    assert round(found.median, 3) == 1.4
+    assert (found.spread, found.held) == ("1.2 to 1.6", "yes")
+    rows += runs("plain-keepalive", "nginx", key, 25.0, 50.0, 75.0)
+    assert "nginx 2.50" in verdict("plain-keepalive", rows).beside
+
+
+def test_what_was_not_measured_is_not_held() -> None:
+    assert {found.held for found in judge([])} == {"not measured"}
+    rows = runs("idle-10000", f"{FULL}-2", "uss_bytes_per_tunnel", 900.0, 901.0)
+    rows += [{"scenario": "idle-10000", "proxy": f"{FULL}-2", "failed": "1 errors"}]
+    assert verdict("idle-10000", rows).held == "not measured"
+
+
+def test_a_limit_may_be_at_most_or_at_least() -> None:
+    idle, crowd = f"{FULL}-2", f"{FULL}-crowd"
+    for values, held in (((1000.0, 1001.0), "yes"), ((1030.0, 1031.0), "no")):
+        rows = runs("idle-10000", idle, "uss_bytes_per_tunnel", *values)
+        assert verdict("idle-10000", rows).held == held
+    for values, held in (((0.95, 1.1), "yes"), ((0.8, 0.85), "no")):
+        rows = runs("crowd", crowd, "crowd_ratio", *values)
+        assert verdict("crowd", rows).held == held
+
+
+def test_what_the_machine_allows_two_workers_is_said() -> None:
+    more = {
+        "free_rps": 50_000.0, "client_us_per_request": 6.0,
+        "origin_us_per_request": 9.0, "cpu_us_per_request": 15.0,
+    }  # fmt: skip
+    rows = runs("workers", FULL, "throughput_rps", 100.0, **more)
+    rows += runs("workers", f"{FULL}-2", "throughput_rps", 190.0, **more)
+    found = verdict("workers", rows)
+    assert (found.median, found.held) == (1.9, "yes")
+    assert "as they are 1.00" in found.beside
+    assert "leave room for 1.33 on two cores" in found.beside
+
+
+def test_the_harness_is_judged_on_both_sides() -> None:
+    for again, held in ((1.04, "yes"), (0.96, "yes"), (1.06, "no"), (0.94, "no")):
+        rows = runs("ping-c100", "direct", "throughput_rps", 1.0)
+        rows += runs("ping-c100", "direct-again", "throughput_rps", again)
+        assert verdict("ping-c100", rows, "direct against").held == held
+
+
+def test_the_client_is_compared_with_the_quickest_forward_proxy() -> None:
+    more = {"client_us_per_request": 6.0}
+    rows = [
+        row
+        for proxy, cost in (("relay", 10.0), ("squid", 90.0), ("nginx", 15.0))
+        for row in runs("ping-c100", proxy, "cpu_us_per_request", cost, **more)
+    ]
+    found = verdict("ping-c100", rows, "of the client")
+    assert (found.median, found.beside, found.held) == (2.5, "nginx", "yes")
