@@ -101,6 +101,31 @@ async def test_those_who_wait_for_one_credential_are_bounded_too(asker):
     await asker.wait(100)
 
 
+async def test_a_password_of_the_configuration_is_compared_at_once_and_counts_too():
+    """It was compared without an end to guessing (R24)."""
+    verifier = Verifier(asyncio.get_running_loop())
+    asker = Asker(verifier, Authenticator({b"me": b"one"}))
+    asker.ask(basic(b"me:one"))
+    assert asker.answers == [b"me"] and asker.users.remembered == 1
+    for n in range(5):
+        asker.ask(basic(b"me:%d" % n))
+    for n in range(5, 10):
+        asker.ask(basic(b"nobody:%d" % n), AWAY)
+    for client in (HOME, AWAY):
+        asker.ask(basic(b"me:one"), client)
+    assert asker.answers[1:] == ["auth_failed"] * 10 + ["auth_throttled"] * 2
+    asker.ask(basic(b"me:one"), b"\x0a\0\0\2")
+    assert asker.answers[-1] == b"me" and not verifier._threads
+
+
+async def test_a_right_password_of_the_configuration_forgives():
+    verifier = Verifier(asyncio.get_running_loop())
+    asker = Asker(verifier, Authenticator({b"me": b"one"}))
+    for pair in [b"me:x"] * 4 + [b"me:one"] + [b"me:x"] * 4:
+        asker.ask(basic(pair))
+    assert asker.answers == ["auth_failed"] * 4 + [b"me"] + ["auth_failed"] * 4
+
+
 async def test_an_expired_user_is_told_so_and_is_not_a_wrong_password(user):
     over = User(name="ann", hash=user.hash, expires=time.time() - 1)
     asker = Asker(Verifier(asyncio.get_running_loop()),
@@ -172,7 +197,9 @@ async def test_the_threads_are_nicer_than_the_loop(asker, monkeypatch):
     def verify(self, value):
         seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
 
-    asker.users = type("Watched", (), {"tag": lambda s, v: v, "verify": verify})()
+    asker.users = type("Watched", (), {
+        "tag": lambda s, v: v, "verify": verify, "compare": lambda s, v: None,
+        "has_table": True})()
     asker.ask(RIGHT)
     await asker.wait(1)
     assert seen == [min(19, here + module.NICENESS)]

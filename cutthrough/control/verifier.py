@@ -2,6 +2,7 @@
 
     verify ─ a thread free? ─> thread ─> settle ─> every callback of that credential
          └─> waiting, or at once: auth_throttled (too many wrong), overloaded (no place)
+             and whether it is the configuration's own password, which is no hash
 
 All of it runs in the loop but `Authenticator.verify`. The threads are nicer than the
 loop: bcrypt and its like release the interpreter's lock, and then compete for the cores
@@ -114,7 +115,7 @@ class Verifier:
 
     def verify(self, authenticator: Authenticator, value: bytes, client: bytes,
                callback: Callback) -> None:
-        """Calls `callback(answer)` once: at once for a refusal, else later.
+        """Calls `callback(answer)` once: at once where no hash is needed, else later.
 
         `client` stands for the client's address. What waits when `close` is called is
         never answered.
@@ -122,6 +123,10 @@ class Verifier:
         if self.backoff.is_closed(client, self._loop.time()):
             self.throttled += 1
             callback(THROTTLED)
+            return
+        account = authenticator.compare(value)
+        if account is not None or not authenticator.has_table:
+            callback(self._judge(authenticator, value, account, {client}))
             return
         tag = authenticator.tag(value)
         flight = self._flights.get(tag)
@@ -182,22 +187,24 @@ class Verifier:
             return
         if fault:
             log.error("a password hash could not be computed: %s", fault)
-        clients = {client for client, _ in flight.callbacks}
-        answer: Answer = FAILED
-        if account is not None:
-            self.verified += 1
-            answer = account
-            if not flight.authenticator.remember(flight.value, account):
-                answer = EXPIRED
-            for client in clients:
-                self.backoff.succeed(client)
-        else:
+        self._answer(flight, self._judge(
+            flight.authenticator, flight.value, account,
+            {client for client, _ in flight.callbacks}))
+        self._dispatch()
+
+    def _judge(self, authenticator: Authenticator, value: bytes,
+               account: Account | None, clients: set[bytes]) -> Answer:
+        """What is answered, and held against those who asked or forgiven them."""
+        if account is None:
             self.failed += 1
             now = self._loop.time()
             for client in clients:
                 self.backoff.fail(client, now)
-        self._answer(flight, answer)
-        self._dispatch()
+            return FAILED
+        self.verified += 1
+        for client in clients:
+            self.backoff.succeed(client)
+        return account if authenticator.remember(value, account) else EXPIRED
 
     def _answer(self, flight: Flight, answer: Answer) -> None:
         del self._flights[flight.tag]

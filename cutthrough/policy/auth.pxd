@@ -6,7 +6,7 @@ cdef enum Verdict:
     KNOWN = 0               # identify() returned the account
     MISSING
     REFUSED
-    PENDING                 # a hash has to be computed first: verify(), then remember()
+    PENDING                 # not remembered: compare() or verify(), then remember()
 
 cdef class Account:
     """Somebody, as of one generation: who, never what is allowed."""
@@ -37,7 +37,6 @@ cdef class Authenticator:
     # Returns the account and sets KNOWN, or None and another verdict. `now_us` is of
     # CLOCK_MONOTONIC. Raises nothing but MemoryError.
     cdef Account identify(self, const char *value, size_t n, int64_t now_us, int *verdict)
-    cdef Account _look_closer(self, bytes value, bytes tag, int64_t now_us, int *verdict)
     cdef int _remember(self, bytes tag, Account account, int64_t now_us) except -1
 
 cdef void keyed_hash(const uint64_t *key, const unsigned char *data, size_t n,

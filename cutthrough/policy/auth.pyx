@@ -9,10 +9,11 @@ values meet, and time tells nothing about what is stored.
 
 Two sorts of users. One whose password the configuration gives is held as a salted SHA-256
 digest and compared here, in constant time. One of a table has a password hash, which takes
-a tenth of a second and is computed elsewhere (R24): `identify` answers PENDING, somebody
-calls `verify` in a thread, and `remember` in the loop. Where there is a table every name
-that is not verified at once goes that way, and one that nobody has is held against a hash
-of the table's most common kind (R22).
+a tenth of a second and is computed elsewhere (R24): somebody calls `verify` in a thread.
+`identify` knows only what is remembered and answers PENDING to all else that is well
+formed, because who was wrong too often has to wait; `compare`, or `verify`, and `remember`
+follow. Where there is a table every name that does not compare goes that way, and one that
+nobody has is held against a hash of the table's most common kind (R22).
 """
 
 import binascii
@@ -98,21 +99,7 @@ cdef class Authenticator:
                 verdict[0] = KNOWN
                 return known.account
             del self.verified[tag]
-        return self._look_closer(value[:n], tag, now_us, verdict)
-
-    cdef Account _look_closer(self, bytes value, bytes tag, int64_t now_us, int *verdict):
-        pair = split_basic(value)
-        if pair is None:
-            return None
-        name, secret = pair
-        expected = self.digests.get(name, self.no_digest)
-        matches = hmac.compare_digest(self._digest(secret), expected)
-        if matches and expected is not self.no_digest:
-            verdict[0] = KNOWN
-            account = self.accounts[name]
-            self._remember(tag, account, now_us)
-            return account
-        if self.hashes:
+        if split_basic(value[:n]) is not None:
             verdict[0] = PENDING
         return None
 
@@ -142,6 +129,21 @@ cdef class Authenticator:
         cdef uint64_t out[2]
         keyed_hash(self.key, value, len(value), out)
         return (<char *>out)[:16]
+
+    def compare(self, bytes value):
+        """The account of a user whose password the configuration gave, or None."""
+        pair = split_basic(value)
+        if pair is None:
+            return None
+        name, secret = pair
+        expected = self.digests.get(name, self.no_digest)
+        matches = hmac.compare_digest(self._digest(secret), expected)
+        return self.accounts[name] if matches and expected is not self.no_digest else None
+
+    @property
+    def has_table(self):
+        """Whether there are password hashes to be computed."""
+        return bool(self.hashes)
 
     def verify(self, bytes value):
         """Computes the hash: the account, or None. For a thread: takes long, changes
@@ -174,7 +176,9 @@ cdef class Authenticator:
         now = time.monotonic() if at is None else at
         account = self.identify(text, n, <int64_t>(now * 1000000), &verdict)
         if verdict == PENDING:
-            account = self.verify(value)
+            account = self.compare(value)
+            if account is None and self.hashes:
+                account = self.verify(value)
             if account is not None and not self.remember(value, account):
                 return None
         return None if account is None else account.name

@@ -13,7 +13,7 @@ from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport (
     AUTH_FAILED, AUTH_REQUIRED, BAD_CREDENTIALS_FIELD, OK)
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.policy.auth cimport KNOWN, PENDING, Account
+from cutthrough.policy.auth cimport PENDING, Account
 from cutthrough.session.client cimport Client
 from cutthrough.session.state cimport AUTH
 from cutthrough.wire.http1 cimport F_PROXY_AUTHORIZATION, Field, Head
@@ -33,7 +33,12 @@ cdef int identify(Client c, const Head *head, const char *data) except -1:
     if verdict == PENDING and c.context.verifier is not None:
         c.credentials = data[field.value:field.value + field.value_len]
         return OK
-    if verdict != KNOWN:
+    if verdict == PENDING:              # without a verifier only what compares is right
+        value = data[field.value:field.value + field.value_len]
+        c.account = c.snapshot.users.compare(value)
+        if c.account is not None:
+            c.snapshot.users.remember(value, c.account)
+    if c.account is None:
         return AUTH_FAILED
     return on_known(c)
 

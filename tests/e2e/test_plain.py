@@ -6,7 +6,8 @@ import pytest
 
 from tests.support.client import AUTH, CREDENTIALS, build_request
 from tests.support.origin import OK, answer
-from tests.support.stream import chunked
+from tests.support.stream import Message, chunked
+from tests.support.wait import wait_until
 
 
 def test_both_sides_are_kept_alive(proxy, make_origin, dial):
@@ -201,10 +202,29 @@ def test_one_empty_line_before_a_request_is_skipped(proxy, make_origin, dial):
     assert client.read_response().status == 200
 
 
-def test_the_whole_password_counts(proxy, make_origin, dial):
+def test_who_guesses_the_one_password_has_to_wait(start_proxy, make_origin, dial):
+    """R24: it was compared without an end."""
+    proxy, origin = start_proxy(), make_origin()
+
+    def ask(password: str) -> Message:
+        pair = base64.b64encode(f"user:{password}".encode()).decode()
+        return dial(proxy).get(origin.url(), auth=f"Basic {pair}")
+
+    assert [ask(f"guess {n}").status for n in range(5)] == [407] * 5
+    refused = ask("pass:word")
+    assert (refused.status, refused.get("Retry-After")) == (429, "60")
+    assert proxy.wait_reason("auth_throttled")["user"] is None
+    wait_until(lambda: ask("pass:word").status == 200, "the end of a second")
+    assert [ask(f"guess {n}").status for n in range(7)] == [407] * 5 + [429] * 2
+    assert ask("pass:word").status == 200, "it is remembered, and not compared"
+    assert len(origin.requests) == 2
+
+
+def test_the_whole_password_counts(start_proxy, make_origin, dial):
     """A password may hold a colon; neither a part of it nor more will do (R22)."""
     origin = make_origin()
-    client_ok = dial().get(origin.url())
+    proxy = start_proxy()       # its own: who was wrong five times has to wait
+    client_ok = dial(proxy).get(origin.url())
     assert client_ok.status == 200
     for pair in (
         "user:pass",
@@ -215,7 +235,7 @@ def test_the_whole_password_counts(proxy, make_origin, dial):
         "user",
     ):
         wrong = "Basic " + base64.b64encode(pair.encode()).decode()
-        assert dial().get(origin.url(), auth=wrong).status == 407
+        assert dial(proxy).get(origin.url(), auth=wrong).status == 407
     token = CREDENTIALS.split()[1]
     for field in (
         f"Basic {token[:-2]}!!",
@@ -224,5 +244,5 @@ def test_the_whole_password_counts(proxy, make_origin, dial):
         token,
         f"Basic {token} x",
     ):
-        assert dial().get(origin.url(), auth=field).status == 407
+        assert dial(proxy).get(origin.url(), auth=field).status == 407
     assert len(origin.requests) == 1
