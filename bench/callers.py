@@ -26,10 +26,9 @@ from dataclasses import dataclass, field
 PATIENCE = 10.0
 #: Thought between two requests: around the time after which a drain closes.
 THOUGHT = (0.4, 2.4)
-#: A connection that was in use so recently is not closed by a drain (docs/deploy.md).
-LAST_REQUEST = 1.0
-#: Of it, what the clocks of two processes and a late loop may differ.
-SLACK = 0.2
+#: What was in use so recently is not closed by a drain (control/worker.py); the slack
+#: is for two clocks and a late loop.
+LAST_REQUEST, SLACK = 1.0, 0.2
 
 
 @dataclass(frozen=True)

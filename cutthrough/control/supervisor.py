@@ -399,6 +399,8 @@ class Supervisor:
         if self.state is not State.SERVING:
             self.stop()
             return
+        if self.successor is not None and self.successor.abandon():
+            self.successor = None            # told to end, and not to be followed
         self.state = State.DRAINING
         if self.successor is None:
             notify("STOPPING=1", "STATUS=draining")
@@ -411,6 +413,8 @@ class Supervisor:
 
     def stop(self) -> None:
         if self.state is not State.STOPPING:
+            if self.successor is not None and self.successor.abandon():
+                self.successor = None
             self.state = State.STOPPING
             self.end_all(Stop(), GRACE_S)
 

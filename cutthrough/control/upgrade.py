@@ -134,6 +134,14 @@ class Successor:
         self.process.kill()
         self._on_failed(f"it did not serve within {PATIENCE_S:g} s")
 
+    def abandon(self) -> bool:
+        """Ends it where it does not serve yet. Returns whether it was ended."""
+        if self._timer.cancelled():
+            return False
+        self.close()
+        self.process.terminate()
+        return True
+
     def close(self) -> None:
         """Hears no more of it; the process is on its own."""
         self._timer.cancel()

@@ -119,6 +119,35 @@ def test_a_successor_that_cannot_begin_changes_nothing(start, make_origin, dial)
     assert successor_of(proxy).is_running(), "and the next try may succeed"
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_end_while_a_successor_starts_neither_stays(
+        start, directory, opened, number):
+    """The old one said that the new one serves, and the new one served on."""
+    folder = directory("slow")
+    # Of the second program alone: its workers wait for a writer that never comes
+    (folder / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if ('cutthrough.control.process' in sys.orig_argv\n"
+        f"        and os.path.exists({str(folder / 'wait')!r})):\n"
+        f"    os.mkfifo({str(folder / 'fifo')!r})\n"
+        f"    open({str(folder / 'fifo')!r}).close()\n")
+    proxy = start(env={"PYTHONPATH": str(folder)})
+    (folder / "wait").touch()
+    proxy.signal(signal.SIGUSR2)
+    wait_until((folder / "fifo").exists, "the successor's worker")
+    old = {worker.pid for worker in proxy.workers()}
+    (new,) = [child for child in psutil.Process(proxy.process.pid).children()
+              if "serve" in child.cmdline()]
+    assert len(old) == 2, "one worker, and the successor"
+    opened.callback(end_all, new)
+    proxy.signal(number)
+    assert proxy.wait_exit() == 0
+    wait_until(lambda: not new.is_running() or new.status() == psutil.STATUS_ZOMBIE,
+               "the successor's end")
+    assert "serves; we drain" not in proxy.stderr()
+    assert "does not answer" not in proxy.stderr()
+
+
 @pytest.fixture
 def manager(tmp_path):
     """The socket that systemd gives a service to talk to; what it said, by line."""
