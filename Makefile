@@ -31,6 +31,9 @@ lint: .venv/ready.test ## ruff, cython-lint and shellcheck over the whole tree
 	PATH="$$PWD/.venv/bin:$$PATH" cython-lint $(filter-out setup.py,$(SOURCES)) $(wildcard bench/micro/*.pyx)
 	shellcheck $(wildcard $(SHELLS))
 
+docs: build/built.native ## docs/config.md anew, from the definition of the options
+	$(PY) -m cutthrough config --markdown >docs/config.md.new && mv docs/config.md.new docs/config.md
+
 types: .venv/ready.test ## mypy over the package
 	$(PY) -m mypy
 
@@ -100,4 +103,4 @@ build/built.%: .venv/ready.run $(SOURCES)
 	rm -f build/built.* && touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint types arm64 bench bench-guard slowloris storm browser image-check unit-check debug trace asan fuzz coverage annotate wheel clean
+.PHONY: help serve build test quick lint docs types arm64 bench bench-guard slowloris storm browser image-check unit-check debug trace asan fuzz coverage annotate wheel clean

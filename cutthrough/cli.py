@@ -11,9 +11,18 @@ import sys
 from collections.abc import Sequence
 
 import cutthrough
-from cutthrough.config import Config, ConfigError
+from cutthrough.config import OPTIONS, Config, ConfigError
 from cutthrough.policy.source import Policy, PolicyError
-from cutthrough.settings import Setting, Settings, add_flags, build, gather, render
+from cutthrough.settings import (
+    Setting,
+    Settings,
+    add_flags,
+    build,
+    flag_name,
+    gather,
+    no_such_option,
+    render,
+)
 
 # What `import proxy` forwards requests in origin form to, unless told otherwise: the
 # web server of this machine, so that the usual benchmark command works as it stands.
@@ -62,7 +71,30 @@ def make_parser() -> argparse.ArgumentParser:
             add_console(verb, name)
         elif takes_options:
             add_options(verb)
+        if name == "config":
+            add_config(verb)
     return parser
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Reads the command line; ends with status 2 where it cannot be understood."""
+    parser = make_parser()
+    given, left = parser.parse_known_args(argv)
+    if left:
+        flag = left[0].partition("=")[0]
+        parser.error(f"command line: {flag}: " + no_such_option(
+            flag, map(flag_name, OPTIONS)))
+    if given.verb == "explain" and (bool(given.log) == bool(given.target)
+                                    or (given.log and given.method)):
+        parser.error("explain takes METHOD and TARGET, or --log FILE")
+    if given.verb is None:
+        parser.print_help(sys.stderr)
+    return given
+
+
+def add_config(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--markdown", action="store_true",
+                      help="print docs/config.md, which explains every option")
 
 
 def add_options(verb: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
@@ -174,10 +206,8 @@ class Sources:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
-    parser = make_parser()
-    given = parser.parse_args(argv)
+    given = parse(argv)
     if given.verb is None:
-        parser.print_help(sys.stderr)
         return 2
     if given.verb == "version":
         print(version())
@@ -186,9 +216,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         from cutthrough.control.passwd import run as run_passwd
 
         return run_passwd(given.user, given.file, given.algorithm)
-    if given.verb == "explain" and (bool(given.log) == bool(given.target)
-                                    or (given.log and given.method)):
-        parser.error("explain takes METHOD and TARGET, or --log FILE")
     try:
         if given.verb == "suggest":
             from cutthrough.control.suggest import run as run_suggest
@@ -200,11 +227,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return run_console(given)
         sources = Sources(given)
         if given.verb == "config":
-            print(render(sources.settings()), end="")
+            print_config(given, sources)
         elif given.verb == "check":
-            from cutthrough.control.start import check_fleet
-
-            check_fleet(sources.read()[0])
+            check(*sources.read())
             print("the configuration is valid")
         elif given.verb in ASKING:
             return ask(given, *sources.read())
@@ -214,6 +239,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def print_config(given: argparse.Namespace, sources: Sources) -> None:
+    if given.markdown:
+        from cutthrough.control.manual import render as render_manual
+
+        print(render_manual(), end="")
+        return
+    print(render(sources.settings()), end="")
+
+
+def check(config: Config, policy: Policy) -> None:
+    """What `serve` does before it opens anything. Raises ConfigError, PolicyError."""
+    from cutthrough.control.generation import Generation
+    from cutthrough.control.process import choose_loop
+    from cutthrough.control.start import validate
+
+    choose_loop(config.loop)
+    validate(Generation(1, config, policy))
 
 
 def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
@@ -237,7 +281,7 @@ def demonstrate(argv: Sequence[str]) -> int:
 
     As `cutthrough serve` with these flags, but for `origin`, which has a default here.
     """
-    given = make_parser().parse_args(["serve", *argv])
+    given = parse(["serve", *argv])
     try:
         return run(Sources(given, DEMONSTRATION_ORIGIN))
     except (ConfigError, PolicyError) as error:

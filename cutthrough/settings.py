@@ -6,8 +6,9 @@ last, and each setting remembers where it came from, so that a mistake is told t
 
 import argparse
 import difflib
+import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,6 +33,11 @@ class Setting(NamedTuple):
 
 
 Settings = dict[str, Setting]
+
+# What Kubernetes makes for a service named cutthrough, or cutthrough-…; and one more,
+# …_PORT=tcp://…
+OF_KUBERNETES = re.compile(
+    r"(.+_)?(SERVICE_(HOST|PORT)(_.+)?|PORT_\d+_[A-Z]+(_[A-Z]+)?)")
 
 
 def flag_name(name: str) -> str:
@@ -61,14 +67,15 @@ def gather(flags: Mapping[str, Any], environ: Mapping[str, str],
     """Reads every source and returns the setting in force of each option.
 
     `flags` holds texts by option name, None where the flag was not given. An empty
-    variable counts as absent (containers clear one so), and an unknown one is no error:
-    Kubernetes makes some of its own for a service named cutthrough.
+    variable counts as absent (containers clear one so), and an unknown one is no error
+    unless it resembles an option: others make variables of that prefix, too.
     """
     settings = {name: Setting(value, "default", name)
                 for name, value in DEFAULTS.items()}
     if file is not None:
         _apply(settings, file, str, _read_toml(file))
     given = {name: environ.get(variable_name(name)) or None for name in OPTIONS}
+    _refuse_near_misses(environ)
     _apply(settings, "environment", variable_name, given)
     given = {name: flags.get(name) for name in OPTIONS}
     _apply(settings, "command line", flag_name, given)
@@ -117,9 +124,27 @@ def _read_toml(path: str) -> dict[str, Any]:
 
 def _known(source: str, key: str) -> None:
     if key not in OPTIONS:
-        near = difflib.get_close_matches(key, OPTIONS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ConfigError(source, key, f"no such option{hint}")
+        raise ConfigError(source, key, no_such_option(key, OPTIONS))
+
+
+def no_such_option(key: str, known: Iterable[str]) -> str:
+    """Returns the reason, with what was probably meant."""
+    near = difflib.get_close_matches(key, list(known), 1)
+    return "no such option" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _refuse_near_misses(environ: Mapping[str, str]) -> None:
+    for key in environ.keys() - {"CUTTHROUGH_CONFIG"}:
+        name = key.removeprefix("CUTTHROUGH_")
+        if name == key or name.lower() in OPTIONS or not environ[key]:
+            continue
+        if OF_KUBERNETES.fullmatch(name) or (
+                name.endswith("PORT") and "://" in environ[key]):
+            continue
+        near = difflib.get_close_matches(name.lower(), OPTIONS, 1)
+        if near:
+            raise ConfigError("environment", key, "no such option; did you mean "
+                              f"{variable_name(near[0])}?")
 
 
 def _read_secret(named: Setting) -> Setting:

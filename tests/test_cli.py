@@ -44,6 +44,17 @@ def test_an_unknown_word_exits_2(arguments):
     assert "usage: cutthrough" in done.stderr
 
 
+@pytest.mark.parametrize(("flag", "meant"), [
+    ("--hed-timeout", "--head-timeout"), ("--head-time=1s", "--head-timeout"),
+    ("--worker", "--workers")])
+def test_a_flag_that_nearly_is_one_is_told(flag, meant):
+    done = run("serve", flag, "1s")
+    assert (done.returncode, done.stdout) == (2, "")
+    bare = flag.partition("=")[0]
+    assert done.stderr.endswith(
+        f"command line: {bare}: no such option; did you mean {meant}?\n")
+
+
 def test_help_names_every_flag_with_its_default():
     done = run("serve", "--help", COLUMNS="200")
     assert done.returncode == 0
@@ -64,6 +75,28 @@ def test_check_names_file_key_and_reason(tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (f"cutthrough: {file}: hed_timeout: no such option; "
                            "did you mean head_timeout?\n")
+
+
+@pytest.mark.parametrize("source", ["flag", "variable", "key"])
+@pytest.mark.parametrize(("name", "value", "reason"), [
+    ("policy_hook", "nowhere:hook", "No module named 'nowhere'"),
+    ("policy", "/nonexistent.toml", "/nonexistent.toml: No such file"),
+    ("password_file", "/nonexistent", "/nonexistent: No such file"),
+    ("admin", "192.0.2.1:1", "is not loopback: give --admin-token-file"),
+])
+def test_check_refuses_what_serve_would_refuse(tmp_path, source, name, value, reason):
+    file = tmp_path / "cutthrough.toml"
+    file.write_text(f'{name} = "{value}"\n' if source == "key" else "")
+    flags = [f"--{name.replace('_', '-')}", value] if source == "flag" else []
+    environ = {"CUTTHROUGH_" + name.upper(): value} if source == "variable" else {}
+    done = run("check", "-c", str(file), *flags, **environ)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert reason in done.stderr
+    if name in ("password_file", "admin"):
+        where = {"flag": f"command line: --{name.replace('_', '-')}: ",
+                 "variable": f"environment: CUTTHROUGH_{name.upper()}: ",
+                 "key": f"{file}: {name}: "}[source]
+        assert done.stderr.startswith(f"cutthrough: {where}")
 
 
 @pytest.mark.parametrize("verb", ["check", "config", "serve"])

@@ -315,49 +315,6 @@ def test_user_and_password_come_together(flags, key):
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [
-    "s3cret", "s3cret\n", "s3cret\r\n"])
-def test_a_password_comes_from_a_file(tmp_path, content):
-    path = tmp_path / "password"
-    path.write_bytes(content.encode())
-    for config in (
-        load(["--user", "me", "--password-file", str(path)]),
-        load(["--user", "me"], {"CUTTHROUGH_PASSWORD_FILE": str(path)}),
-        load((), {}, toml(tmp_path, f'user = "me"\npassword_file = "{path}"')),
-        from_options(user="me", password_file=str(path)),
-    ):
-        assert config.password == "s3cret"
-
-
-def test_a_password_goes_before_the_password_file_of_a_weaker_source(tmp_path):
-    path = tmp_path / "password"
-    path.write_text("from-file\n")
-    file = toml(tmp_path, f'user = "me"\npassword_file = "{path}"')
-    config = load((), {"CUTTHROUGH_PASSWORD": "from-environment"}, file)
-    assert (config.password, config.password_file) == ("from-environment", "")
-    config = load(["--password-file", str(path)],
-                  {"CUTTHROUGH_PASSWORD": "from-environment"}, file)
-    assert config.password == "from-file"
-
-
-@pytest.mark.parametrize(("content", "reason"), [
-    (b"", "is empty"), (b"\n", "is empty"), (b"a\nb\n", "not one line"),
-    (b"a\x00", "not one line"), (b"\xff", "not one line"), (None, "No such file"),
-])
-def test_a_bad_password_file_is_refused(tmp_path, content, reason):
-    path = tmp_path / "password"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(ConfigError, match=reason) as caught:
-        load(["--user", "me", "--password-file", str(path)])
-    assert caught.value.key == "--password-file"
-
-
-def test_a_password_given_twice_by_one_source_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="given twice"):
-        load(["--user", "me", "--password", "x", "--password-file", "/dev/null"])
-
-
 # What follows from the listeners
 
 @pytest.mark.parametrize(("listen", "options", "floor", "ports"), [

@@ -1,0 +1,117 @@
+"""docs/config.md, made from the one definition of the options.
+
+One row for each option: its three names, what it takes, its default and where that
+comes from, and what a reload does about it. A test holds the committed file to this.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from cutthrough.config import DEFAULTS, OPTIONS, SECRETS
+from cutthrough.control.generation import SWAPPED
+from cutthrough.settings import flag_name, variable_name
+from cutthrough.values import (
+    Kind,
+    parse_admin,
+    parse_count,
+    parse_duration,
+    parse_flag,
+    parse_listen,
+    parse_size,
+    show_value,
+)
+
+OPENING = """\
+# Every option
+
+Made by `make docs` from `cutthrough/config.py`; change it there.
+
+One option is one flag, one variable and one key of the TOML file of `-c` (or
+`CUTTHROUGH_CONFIG`). A flag goes before the variable, that before the file, that before
+the default. `cutthrough check` says what is wrong with them, with source, key and
+reason, and exits 2; `cutthrough config` prints what is in force and where it was said,
+secrets left out; `cutthrough config --effective` adds what comes of it on this host.
+
+An unknown flag or key is an error, and so is a variable that resembles one of these.
+Other variables that begin with `CUTTHROUGH_` are somebody else's (Kubernetes makes some
+for a service of that name). An empty variable counts as absent.
+
+- time: a number with its unit, `100ms`, `10s`, `5m`, `1.5h`; or `0`.
+- size: bytes, as `512B`, `64KiB`, `1MiB`, `1GiB` or a plain number.
+- list: commas between, the flag repeated, or a TOML array.
+- secrets come from a file too, whose one line they are: `password_file` for `password`.
+
+The last column: what SIGHUP does about a change. *swapped*: the running workers take it
+over, for what begins from then on. *new workers*: each is replaced, and the old one
+finishes what it has in hand. Nobody is refused by either.
+"""
+# The first option of each section; an option belongs to the section before it.
+SECTIONS = {
+    "listen": "Processes and listeners",
+    "user": "Who may come in",
+    "origin": "Origin form, and loops",
+    "access_log": "Access log",
+    "head_timeout": "Time",
+    "max_line": "Sizes and numbers",
+    "resolvers": "Names",
+    "policy": "What may be reached",
+    "admin": "Operators",
+    "fleet_url": "Limits over several programs",
+}
+HEAD = """\
+| key | flag | variable | takes | default | reload |
+|---|---|---|---|---|---|"""
+NOUNS: dict[Callable[[str], Any], str] = {
+    parse_duration: "time",
+    parse_size: "size",
+    parse_count: "number",
+    parse_flag: "true or false",
+    parse_listen: "address:port",
+    parse_admin: "address:port or unix:path",
+}
+
+
+def render() -> str:
+    """Returns the whole page."""
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    yield OPENING
+    for name, (kind, text, why) in OPTIONS.items():
+        if name in SECTIONS:
+            yield from ([] if name == "listen" else [""])
+            yield f"## {SECTIONS[name]}\n\n{HEAD}"
+        secret = "; secret" if name in SECRETS else ""
+        reload = "swapped" if name in SWAPPED else "new workers"
+        yield "| " + " | ".join(_cell(cell) for cell in (
+            f"`{name}`", f"`{flag_name(name)}`", f"`{variable_name(name)}`",
+            f"{takes(kind)}{secret}: {text}", default(name, kind, why), reload)) + " |"
+    yield ""
+
+
+def takes(kind: Kind) -> str:
+    """What an option takes, with its bounds."""
+    noun = NOUNS.get(kind.parse) or kind.metavar
+    if noun == kind.metavar:                 # of words, and what has a form of its own
+        return f"list of `{noun}`" if kind.many else f"`{noun}`"
+    if kind.low is not None and kind.high is not None:
+        number = float if kind.parse is parse_duration else int
+        low, high = (kind.show(number(n)) for n in (kind.low, kind.high))
+        noun += f" from {low} to {high}"
+    if kind.many:
+        noun = f"list of {noun}"
+    words = [word for word in kind.words if word not in noun]
+    return " or ".join([*(f"`{word}`" for word in words), noun])
+
+
+def default(name: str, kind: Kind, why: str) -> str:
+    """The default and its reason, which may begin by repeating it."""
+    shown = show_value(kind, DEFAULTS[name])
+    if not shown:
+        return why if why.startswith("none") else f"none: {why}"
+    return f"`{shown}`: " + why.removeprefix(f"{shown}: ")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")

@@ -1,0 +1,54 @@
+"""docs/config.md is what the definition of the options says."""
+
+import re
+import subprocess
+import sys
+
+from cutthrough.config import OPTIONS
+from cutthrough.control.generation import SWAPPED
+from cutthrough.control.manual import SECTIONS, render
+from cutthrough.settings import flag_name, variable_name
+from tests.support.proxy import ROOT, clean_environment
+
+PAGE = ROOT / "docs" / "config.md"
+ROWS = {row[0].strip("`"): row for row in (
+    [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+    for line in PAGE.read_text().splitlines() if line.startswith("| `"))}
+
+
+def test_the_committed_page_is_up_to_date():
+    assert PAGE.read_text() == render(), "`make docs`, and commit docs/config.md"
+
+
+def test_the_verb_prints_it():
+    done = subprocess.run(
+        [sys.executable, "-m", "cutthrough", "config", "--markdown"], cwd=ROOT,
+        capture_output=True, text=True, timeout=30, env=clean_environment())
+    assert (done.returncode, done.stdout, done.stderr) == (0, render(), "")
+
+
+def test_every_option_has_a_row_with_its_three_names():
+    assert list(ROWS) == list(OPTIONS)
+    for name, (key, flag, variable, takes, default, reload) in ROWS.items():
+        assert (key, flag, variable) == (
+            f"`{name}`", f"`{flag_name(name)}`", f"`{variable_name(name)}`")
+        assert OPTIONS[name].help.replace("|", r"\|") in takes
+        assert default
+        assert reload == ("swapped" if name in SWAPPED else "new workers")
+
+
+def test_every_section_begins_with_an_option_that_there_is():
+    assert SECTIONS.keys() <= OPTIONS.keys()
+
+
+def test_a_type_is_said_with_its_unit_and_bounds():
+    for name, text in (
+        ("head_timeout", "time from 1ms to 720h: "),
+        ("max_head", "size from 512B to 16KiB: "),
+        ("workers", "`auto` or number from 1 to 1024: "),
+        ("connect_ports", "`auto` or `any` or list of number from 1 to 65535: "),
+        ("splice", "true or false: "),
+        ("resolvers", "list of `IP`: "),
+        ("password", "`TEXT`; secret: "),
+    ):
+        assert ROWS[name][3].startswith(text), ROWS[name][3]
