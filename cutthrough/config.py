@@ -19,6 +19,7 @@ from cutthrough.values import (
     ADDRESSES,
     ADMIN,
     COUNT,
+    CPUS,
     DAY,
     DURATION,
     DURATION_OR_0,
@@ -70,8 +71,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         ADDRESSES, "addresses to listen on; port 0 takes a free one",
         "tinyproxy's port, on loopback only")] = (("127.0.0.1", 8888),)
     workers: Annotated[int, Option(
-        WORKERS, "worker processes; auto is one for each usable CPU",
+        WORKERS, "worker processes; auto is one for each usable CPU, or each of pin",
         "sched_getaffinity(2): one loop keeps one CPU busy")] = 0
+    pin: Annotated[tuple[int, ...] | str, Option(
+        CPUS, "CPUs that the workers keep to, one each: those of ours, or 0-3,8",
+        "off: beside other programs the scheduler knows better")] = "off"
     loop: Annotated[Literal["auto", "uvloop", "asyncio"], Option(
         choice("auto", "uvloop", "asyncio"), "event loop of the workers",
         "auto: uvloop where it is installed")] = "auto"

@@ -188,6 +188,34 @@ def parse_host(text: str) -> str:
     return name
 
 
+def parse_cpus(text: str) -> tuple[int, ...]:
+    """Reads `0-3,8`: numbers as the kernel counts CPUs, in the order of the slots."""
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part.strip())
+        first, last = (int(n) for n in (match[1], match[2] or match[1])) if match else (
+            1, 0)
+        if first > last:
+            raise ValueError(f"{text!r} is not a list of CPUs such as 0-3,8")
+        for cpu in range(first, last + 1):
+            if cpu in found:
+                raise ValueError(f"{text!r}: CPU {cpu} twice")
+            found[cpu] = None
+    return tuple(found)
+
+
+def show_cpus(cpus: Iterable[int]) -> str:
+    """Writes CPUs as the kernel does: `0-3,8`."""
+    runs: list[list[int]] = []
+    for cpu in cpus:
+        if runs and cpu == runs[-1][-1] + 1:
+            runs[-1].append(cpu)
+        else:
+            runs.append([cpu])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0])
+                    for run in runs)
+
+
 def parse_token(text: str) -> str:
     if text and _TOKEN.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a token of RFC 9110")
@@ -207,6 +235,8 @@ COUNT = Kind("N", parse_count, low=0, high=10_000_000, bare=True)
 TEXT = Kind("TEXT", parse_text)
 ADDRESSES = Kind("HOST:PORT", parse_listen, show_address, many=True)
 WORKERS = COUNT._replace(metavar="auto|N", low=1, high=1024, words={"auto": 0})
+CPUS = Kind("off|auto|CPUS", parse_cpus, show_cpus,
+            words={"off": "off", "auto": "auto"})
 RESOLVERS = Kind("IP", lambda text: str(ipaddress.ip_address(text)), many=True)
 OVERRIDES = Kind("NAME=IP", parse_override, show_override, many=True)
 PORTS = Kind("auto|any|PORT", parse_count, low=1, high=65535, many=True, bare=True,

@@ -37,6 +37,7 @@ from cutthrough.control.channel import (
     Swapped,
     Watch,
 )
+from cutthrough.control.cpus import pin
 from cutthrough.control.generation import Generation, from_memory
 from cutthrough.control.limits import FIRST
 
@@ -206,6 +207,7 @@ def main(fd: int) -> int:
     try:
         generation = from_memory(hello.generation)
         os.close(hello.generation)
+        pin(generation.config, hello.slot)   # before there are threads, which inherit
         loop_name, factory = make_loop(choose_loop(generation.config.loop))
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(serve(channel, hello, generation, loop_name))

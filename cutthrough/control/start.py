@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import cutthrough
 from cutthrough.config import Config, ConfigError
+from cutthrough.control.cpus import chosen, show_pinning
 from cutthrough.control.generation import Generation
 from cutthrough.values import show_address
 
@@ -18,21 +19,25 @@ def say(line: str) -> None:
 
 
 def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
-                 demonstration: bool) -> None:
+                 config: Config) -> None:
     """The first line: where it listens, and what it is made of."""
     addresses = " and ".join(map(show_address, bound))
     line = (f"cutthrough {cutthrough.__version__} listening on {addresses}, "
-            f"{workers} workers, {loop}")
-    if demonstration:
+            f"{workers} workers, {loop}{show_pinning(config)}")
+    if config.demonstration:
         line += ", demonstration credentials username:password"
     with contextlib.suppress(OSError):
         os.write(2, f"{line}\n".encode())
 
 
 def validate(generation: Generation) -> None:
-    """Compiles the policy, as each worker will. Raises PolicyError and ConfigError."""
+    """Compiles the policy, as each worker will, and looks whether the CPUs are there.
+
+    Raises PolicyError and ConfigError.
+    """
     from cutthrough.policy.limits import Limiter
 
+    chosen(generation.config)
     Limiter(None, generation.policy)
     if generation.policy.source:
         from cutthrough.policy.acl import Acl

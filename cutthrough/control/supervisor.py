@@ -35,6 +35,7 @@ from cutthrough.control.channel import (
     WasCut,
 )
 from cutthrough.control.children import BACKOFF_MAX_S, Child, Slot, cause
+from cutthrough.control.cpus import count_workers
 from cutthrough.control.doors import Doors
 from cutthrough.control.generation import (
     Generation,
@@ -130,7 +131,7 @@ class Supervisor:
         return self.status
 
     def open_doors(self, generation: Generation) -> None:
-        count = generation.config.workers or len(os.sched_getaffinity(0))
+        count = count_workers(generation.config)
         self.doors.open(generation.config.listen, count)
         for index in range(len(self.slots), count):
             self.slots.append(Slot(index))
@@ -148,7 +149,7 @@ class Supervisor:
     @property
     def count(self) -> int:
         """How many slots are to have a worker; those beyond are being emptied."""
-        return self.config.workers or len(os.sched_getaffinity(0))
+        return count_workers(self.config)
 
     def spawn(self, slot: Slot) -> Child:
         """Starts a worker for this slot. Raises OSError."""
@@ -207,8 +208,7 @@ class Supervisor:
 
     def begin_serving(self) -> None:
         self.state = State.SERVING
-        print_banner(self.doors.bound(), len(self.slots), self.loop_name,
-                     self.config.demonstration)
+        print_banner(self.doors.bound(), len(self.slots), self.loop_name, self.config)
         self.office.on_serving()
         if self.predecessor is not None:
             self.predecessor.say_serving()
