@@ -93,6 +93,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def add_config(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--effective", action="store_true",
+                      help="say also what comes of it on this host: workers, CPUs, "
+                      "socket options asked for and in force")
     verb.add_argument("--markdown", action="store_true",
                       help="print docs/config.md, which explains every option")
 
@@ -247,7 +250,16 @@ def print_config(given: argparse.Namespace, sources: Sources) -> None:
 
         print(render_manual(), end="")
         return
-    print(render(sources.settings()), end="")
+    settings = sources.settings()
+    print(render(settings), end="")
+    if given.effective:
+        from cutthrough.control.effective import show_effective, trial
+        from cutthrough.control.start import raise_nofile
+
+        raise_nofile()                       # as `serve` does
+        config = build(settings)
+        with trial(config) as groups:
+            print(show_effective(config, groups), end="")
 
 
 def check(config: Config, policy: Policy) -> None:

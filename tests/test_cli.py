@@ -124,6 +124,20 @@ def test_config_prints_toml_that_means_the_same(tmp_path):
     assert tomllib.loads(second.stdout) == tomllib.loads(first.stdout)
 
 
+def test_config_tells_what_comes_of_it_here(tmp_path):
+    done = run("config", "--effective", "--workers", "3", "--listen", "127.0.0.1:8888",
+               "--listen", "192.0.2.1:1", "--user", "me", "--password", "s3cret",
+               "--loop", "asyncio")
+    assert done.returncode == 0, done.stderr
+    assert "s3cret" not in done.stdout
+    for line in ("# workers            3", "# loop               asyncio",
+                 "# address_floor      on", "# connect_ports      443",
+                 "# listen 127.0.0.1:8888: 3 sockets",
+                 "# listen 192.0.2.1:1: Cannot assign requested address"):
+        assert f"\n{line}\n" in done.stdout
+    assert tomllib.loads(done.stdout)["workers"] == 3
+
+
 def test_serve_refuses_a_log_that_cannot_be_written(tmp_path):
     done = run("serve", "--listen", "127.0.0.1:0", "--access-log",
                str(tmp_path / "none" / "log"))

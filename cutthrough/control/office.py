@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cutthrough.config import Config, ConfigError
 from cutthrough.control.channel import Message
 from cutthrough.control.children import Child, Slot
+from cutthrough.control.doors import Doors
+from cutthrough.control.effective import of_doors, show_effective
 from cutthrough.control.generation import Generation
 from cutthrough.control.limits import Limits
 from cutthrough.control.operations import Inquiry
@@ -36,6 +38,7 @@ class Program(Protocol):
     children: dict[int, Child]
     counters: int
     limits: Limits
+    doors: Doors
     generation: Generation
 
     @property
@@ -211,8 +214,10 @@ class Office:
     def show_config(self) -> str:
         source = f"generation {self._program.generation.number}"
         config = self._program.generation.config
-        return render({name: Setting(getattr(config, name), source, name)
-                       for name in config.__struct_fields__})
+        settings = {name: Setting(getattr(config, name), source, name)
+                    for name in config.__struct_fields__}
+        groups = of_doors(self._program.doors.all())
+        return render(settings) + show_effective(config, groups)
 
     async def list_connections(self, selector: Selector) -> list[dict[str, Any]]:
         return await self._inquiry.list_connections(selector)

@@ -11,6 +11,9 @@ from cutthrough.control.cpus import chosen, show_pinning
 from cutthrough.control.generation import Generation
 from cutthrough.values import show_address
 
+# Descriptors that are not connections: the interpreter's, logs, the set, free pipes
+RESERVED_FDS = 256
+
 
 def say(line: str) -> None:
     """Writes one line to standard error; whoever read it may be gone."""
@@ -72,6 +75,12 @@ def raise_nofile() -> None:
     """Raises the limit of open files as far as we may: a tunnel needs two."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def most_connections() -> int:
+    """Client connections that the descriptor limit allows: each may need two."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max((soft - RESERVED_FDS) // 2, 16)
 
 
 def check_log(path: str) -> None:

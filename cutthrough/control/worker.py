@@ -7,7 +7,6 @@ else's loop. It is made, started, and ended by `drain` (work in hand may finish)
 
 import asyncio
 import logging
-import resource
 import socket
 from collections.abc import Sequence
 
@@ -18,6 +17,7 @@ from cutthrough.control.accesslog import AccessLog
 from cutthrough.control.beat import Beat
 from cutthrough.control.generation import Generation
 from cutthrough.control.hook import Hook, find_function
+from cutthrough.control.start import most_connections
 from cutthrough.control.verifier import Verifier
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
@@ -38,9 +38,6 @@ from cutthrough.session.upstreams import Upstreams
 from cutthrough.values import show_address
 
 log = logging.getLogger("cutthrough")
-
-# Descriptors that are not connections: the interpreter's, logs, the set, free pipes
-RESERVED_FDS = 256
 
 # While draining: how often to look whether the last connection has gone
 LOOK_AGAIN = 0.02
@@ -308,9 +305,3 @@ def own_hosts() -> list[str]:
         for address in addresses
         if address.family in (socket.AF_INET, socket.AF_INET6)
     ]
-
-
-def most_connections() -> int:
-    """Client connections that the descriptor limit allows: each may need two."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max((soft - RESERVED_FDS) // 2, 16)

@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import re
 import signal
 import time
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -97,6 +99,18 @@ def test_a_selector_that_is_none_is_refused(start):
     for query in ("usr=me", "older=soon", "bytes=1KiB"):
         status, text = operator.ask("GET", f"/connections?{query}")
         assert status == 400 and text
+
+
+def test_socket_options_asked_for_and_in_force_are_shown(start):
+    proxy, operator = start("workers = 2\n")
+    text = operator.get("/config")
+    assert f"\n# listen 127.0.0.1:{proxy.port}: 2 sockets\n" in text
+    for option in ("backlog", "SO_REUSEPORT", "TCP_NODELAY"):
+        ((asked, in_force),) = re.findall(rf"^#   {option} +(\d+) +(\d+)$", text, re.M)
+        assert asked == in_force or option == "backlog"
+    assert re.search(r"^#   SO_RCVBUF +- +\d+$", text, re.M)
+    assert "\n# workers            2\n" in text
+    tomllib.loads(text)
 
 
 def test_the_configuration_is_shown_without_secrets(start):

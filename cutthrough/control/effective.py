@@ -1,0 +1,94 @@
+"""What became of a configuration on this host: `auto` resolved, wishes beside facts.
+
+Written as comments of the TOML that `cutthrough config` prints, so that the whole can
+be read again.
+"""
+
+import contextlib
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+
+from cutthrough.config import Config, ConfigError
+from cutthrough.control.cpus import chosen, count_workers
+from cutthrough.control.process import choose_loop
+from cutthrough.control.start import most_connections
+from cutthrough.net.listener import bound_address, listen
+from cutthrough.net.options import SocketOption, read_options
+from cutthrough.values import show_address, show_cpus
+
+# The sockets that listen on one address, or the reason why there are none
+Group = Sequence[socket.socket] | str
+
+
+def show_effective(config: Config, groups: Iterable[tuple[str, Group]]) -> str:
+    """`groups`: each address, and its sockets."""
+    workers = count_workers(config)
+    most = config.max_connections or most_connections()
+    ports = config.allowed_ports
+    facts = {
+        "workers": str(workers),
+        "pin": show_slots(config),
+        "loop": choose_loop(config.loop),
+        "max_connections": f"{most} each, {most * workers} in all",
+        "address_floor": "on" if config.floor else "off",
+        "connect_ports": "any" if ports is None else ",".join(map(str, ports)),
+    }
+    lines = ["", "# What comes of it here"]
+    lines += [f"# {name:<18} {value}" for name, value in facts.items()]
+    for address, group in groups:
+        lines += ["", *show_group(address, group)]
+    return "\n".join(lines) + "\n"
+
+
+def show_slots(config: Config) -> str:
+    """The CPU of each slot."""
+    try:
+        cpus = chosen(config)
+    except ConfigError as error:             # there when we began, and no longer
+        return error.reason
+    slots = [cpus[slot % len(cpus)] for slot in range(count_workers(config)) if cpus]
+    if len(set(slots)) < len(slots):
+        return ",".join(map(str, slots))
+    return show_cpus(slots) or "off"
+
+
+def show_group(address: str, group: Group) -> list[str]:
+    if isinstance(group, str):
+        return [f"# listen {address}: {group}"]
+    count = len(group)
+    return [f"# listen {address}: {count} socket{'s' if count > 1 else ''}",
+            f"#   {'option':<18} {'asked':>8} {'in force':>10}",
+            *(f"#   {show_option(option)}" for option in read_options(group))]
+
+
+def show_option(option: SocketOption) -> str:
+    asked = "-" if option.asked is None else str(option.asked)
+    mark = "" if option.granted else "  (!)"
+    shown = "/".join(map(str, option.in_force))
+    return f"{option.name:<18} {asked:>8} {shown:>10}{mark}"
+
+
+@contextlib.contextmanager
+def trial(config: Config) -> Iterator[list[tuple[str, Group]]]:
+    """Sockets as `serve` would open them, but on free ports: it may be running."""
+    with contextlib.ExitStack() as opened:
+        groups: list[tuple[str, Group]] = []
+        for host, port in config.listen:
+            shown = show_address((host, port))
+            try:
+                group = listen((host, 0), count_workers(config))
+            except OSError as error:
+                groups.append((shown, error.strerror or str(error)))
+                continue
+            for one in group:
+                opened.enter_context(one)
+            groups.append((shown, group))
+        yield groups
+
+
+def of_doors(sockets: Iterable[socket.socket]) -> list[tuple[str, Group]]:
+    """Groups sockets that are open by their address."""
+    groups: dict[str, list[socket.socket]] = {}
+    for one in sockets:
+        groups.setdefault(show_address(bound_address(one)), []).append(one)
+    return list(groups.items())

@@ -1,0 +1,60 @@
+"""Socket options of listeners: what was asked for, and what the kernel made of it.
+
+The kernel takes many a wish without a word and does something else: it cuts a backlog
+at net.core.somaxconn, and doubles a buffer's size. A socket that systemd opened never
+heard what `listener` asks for. So this reads back. What is accepted inherits all of it.
+"""
+
+import socket
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from cutthrough.net.listener import BACKLOG
+
+# struct tcp_info: eight bytes, then words: rto, ato, snd_mss, rcv_mss, unacked, sacked.
+# Of a listening socket the last two are its queue and the bound of that (tcp_get_info).
+QUEUE = struct.Struct("=24xII")
+
+# Name, level, number, and what `listener` asks for; None: the kernel's default will do
+LISTENER: list[tuple[str, int, int, int | None]] = [
+    ("SO_REUSEADDR", socket.SOL_SOCKET, socket.SO_REUSEADDR, 1),
+    ("SO_REUSEPORT", socket.SOL_SOCKET, socket.SO_REUSEPORT, 1),
+    ("IPV6_V6ONLY", socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1),
+    ("TCP_NODELAY", socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    ("TCP_DEFER_ACCEPT", socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, None),
+    ("SO_KEEPALIVE", socket.SOL_SOCKET, socket.SO_KEEPALIVE, None),
+    # Left alone they grow with the path, to the last number of tcp_rmem and tcp_wmem
+    ("SO_RCVBUF", socket.SOL_SOCKET, socket.SO_RCVBUF, None),
+    ("SO_SNDBUF", socket.SOL_SOCKET, socket.SO_SNDBUF, None),
+]
+
+
+class SocketOption(NamedTuple):
+    name: str
+    asked: int | None
+    in_force: tuple[int, ...]                # of a group's sockets, each value once
+
+    @property
+    def granted(self) -> bool:
+        return self.asked is None or self.in_force == (self.asked,)
+
+
+def read_options(group: Sequence[socket.socket]) -> list[SocketOption]:
+    """Reads back the options of the sockets that listen on one address."""
+    found = [SocketOption("backlog", BACKLOG, _each(map(read_bound, group)))]
+    for name, level, number, asked in LISTENER:
+        if level != socket.IPPROTO_IPV6 or group[0].family == socket.AF_INET6:
+            values = _each(one.getsockopt(level, number) for one in group)
+            found.append(SocketOption(name, asked, values))
+    return found
+
+
+def read_bound(listening: socket.socket) -> int:
+    """How many callers the kernel lets wait to be accepted."""
+    info = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, QUEUE.size)
+    return int(QUEUE.unpack(info)[1])
+
+
+def _each(values: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(set(values)))
