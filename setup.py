@@ -14,6 +14,7 @@ have the last word. Each mode keeps its objects under build/<mode>, so that goin
 from one to the other compiles only what changed; the C is common to all but trace.
 """
 
+import json
 import os
 import re
 import sys
@@ -60,6 +61,14 @@ NAME = os.environ.get("CUTTHROUGH_BUILD", "release")
 if NAME not in MODES:
     sys.exit(f"CUTTHROUGH_BUILD={NAME}: not one of {', '.join(MODES)}")
 MODE = MODES[NAME]
+# `cutthrough doctor` reads it there.
+FLAGS = " ".join([*MODE.compile, *os.environ.get("CFLAGS", "").split()])
+TOLD = {
+    "cutthrough/control/built.pyx": [
+        ("CUTTHROUGH_MODE", f'"{NAME}"'),
+        ("CUTTHROUGH_FLAGS", json.dumps(FLAGS)),
+    ]
+}
 CPUS = len(os.sched_getaffinity(0))
 
 
@@ -71,7 +80,7 @@ def extensions() -> list[Extension]:
             [source],
             extra_compile_args=MODE.compile,
             extra_link_args=MODE.link,
-            define_macros=MODE.macros,
+            define_macros=MODE.macros + TOLD.get(source, []),
         )
         for source in sources
         if Path(source).exists()

@@ -1,0 +1,7 @@
+mode: str
+flags: str
+compiler: str
+optimised: bool
+assertions: bool
+line_events: bool
+sanitized: bool
