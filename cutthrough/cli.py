@@ -35,7 +35,7 @@ VERBS = {
     "passwd": "make a line of users_file; asks for the password, or reads it",
     "explain": "say what would become of a request, and which rule decides",
     "suggest": "propose rules for what an access log in JSON says was refused",
-    "doctor": "try the configuration out: doctor ssrf",
+    "doctor": "look whether the host is fit; doctor ssrf: try the address floor",
     "top": "show what a running proxy does, by its admin listener",
     "conns": "list its connections",
     "kill": "end those that are meant",
@@ -45,6 +45,7 @@ VERBS = {
 ASKING = ("explain", "doctor")
 WITHOUT = ("user", "password", "password_file")
 CONSOLE = ("top", "conns", "kill")
+KINDS = ("host", "ssrf")                     # of doctor
 SOURCES = ("Every option is also a variable, CUTTHROUGH_HEAD_TIMEOUT, and a key of the "
            "file, head_timeout. A flag goes before the variable, that before the file.")
 
@@ -79,7 +80,10 @@ def make_parser() -> argparse.ArgumentParser:
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Reads the command line; ends with status 2 where it cannot be understood."""
     parser = make_parser()
-    given, left = parser.parse_known_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["doctor"] and not {*words[1:2]} & {*KINDS, "-h", "--help"}:
+        words.insert(1, KINDS[0])
+    given, left = parser.parse_known_args(words)
     if left:
         flag = left[0].partition("=")[0]
         parser.error(f"command line: {flag}: " + no_such_option(
@@ -130,8 +134,13 @@ def add_explain(verb: argparse.ArgumentParser) -> None:
 
 def add_doctor(verb: argparse.ArgumentParser) -> None:
     kinds = verb.add_subparsers(dest="kind", metavar="KIND", required=True)
+    text = "is this host fit for this configuration? 1 if something will not work"
+    host = kinds.add_parser(KINDS[0], help=f"{text}; without a KIND it is this one",
+                            description=text, allow_abbrev=False, epilog=SOURCES)
+    host.add_argument("--json", action="store_true", help="print JSON")
+    add_options(host)
     text = "ask for forbidden addresses in 200 disguises; 1 if any passes"
-    ssrf = kinds.add_parser("ssrf", help=text, description=text, allow_abbrev=False,
+    ssrf = kinds.add_parser(KINDS[1], help=text, description=text, allow_abbrev=False,
                             epilog=SOURCES)
     add_who(ssrf)
     add_options(ssrf, WITHOUT)
@@ -183,11 +192,13 @@ class Sources:
         self.listen: tuple[tuple[str, int], ...] = ()
         self._via = ""
 
+    @property
+    def file(self) -> str | None:
+        return self._given.config_file or os.environ.get("CUTTHROUGH_CONFIG") or None
+
     def settings(self) -> Settings:
         """Raises ConfigError."""
-        given = self._given
-        file = given.config_file or os.environ.get("CUTTHROUGH_CONFIG") or None
-        settings = gather(vars(given), os.environ, file)
+        settings = gather(vars(self._given), os.environ, self.file)
         if self._origin and settings["origin"].source == "default":
             settings["origin"] = settings["origin"]._replace(value=self._origin)
         if self.listen:
@@ -234,6 +245,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif given.verb == "check":
             check(*sources.read())
             print("the configuration is valid")
+        elif given.verb == "doctor" and given.kind == "host":
+            return examine_host(given, sources)
         elif given.verb in ASKING:
             return ask(given, *sources.read())
         else:
@@ -260,6 +273,14 @@ def print_config(given: argparse.Namespace, sources: Sources) -> None:
         config = build(settings)
         with trial(config) as groups:
             print(show_effective(config, groups), end="")
+
+
+def examine_host(given: argparse.Namespace, sources: Sources) -> int:
+    from cutthrough.control.host.report import run as run_report
+
+    config, policy = sources.read()
+    return run_report(config, policy, sources.settings(), sources.file or "",
+                      given.json)
 
 
 def check(config: Config, policy: Policy) -> None:

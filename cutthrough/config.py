@@ -269,9 +269,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("", "listen", f"{show_address(outside)} is not loopback, "
                               "and the demonstration credentials username:password "
                               "serve loopback only: give --user and --password-file")
-        if self.admin != "off" and not self.admin_token and not (
-                self.admin.startswith("unix:")
-                or _is_loopback(split_address(self.admin)[0])):
+        if self.admin_exposed and not self.admin_token:
             raise ConfigError("", "admin", f"{self.admin} is not loopback: give "
                               "--admin-token-file")
         if self.admin in [show_address(address) for address in fixed]:
@@ -304,6 +302,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def loopback(self) -> bool:
         """Whether every listener is a loopback address; a wildcard is none."""
         return all(_is_loopback(host) for host, _ in self.listen)
+
+    @property
+    def admin_exposed(self) -> bool:
+        """Whether the admin listener is reached from beyond this host."""
+        return not (self.admin == "off" or self.admin.startswith("unix:")
+                    or _is_loopback(split_address(self.admin)[0]))
 
     @property
     def floor(self) -> bool:

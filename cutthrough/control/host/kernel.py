@@ -1,0 +1,216 @@
+"""The kernel: its version, what it lets us do, and its settings."""
+
+import fcntl
+import os
+import platform
+import re
+import select
+import socket
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from cutthrough.control.host.finding import Case, Finding, Host, Verdict
+from cutthrough.control.host.wanted import SYSCTLS, Sysctl, suffices, widest
+from cutthrough.net.listener import BACKLOG
+
+# EPOLLEXCLUSIVE and all else that is used came earlier; memfd's seals are of 3.17, the
+# default somaxconn of 4096 is of 5.4
+LEAST, GOOD = (3, 17), (5, 4)
+PIPE_BYTES = 1 << 20
+# Of a worker at most, and the least size of one that is used: net/pipes.pyx
+PIPES = 512
+LEAST_PIPE_BYTES = 65536
+PAGE = 4096
+CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 21, 24
+
+
+def check_kernel(case: Case) -> Iterator[Finding]:
+    yield check_version(platform.release())
+    for name, attempt in (("epoll", try_epoll), ("SO_REUSEPORT", try_reuseport),
+                          ("sealed memory", try_memfd)):
+        yield check_feature(name, attempt)
+    yield check_splice(case)
+
+
+def check_version(release: str) -> Finding:
+    match = re.match(r"(\d+)\.(\d+)", release)
+    version = (int(match[1]), int(match[2])) if match else (0, 0)
+    verdict: Verdict = "ok" if version >= GOOD else "note"
+    advice = ""
+    if version < LEAST:
+        verdict, advice = "fail", "memfd_create(2) is missing: nothing will start"
+    elif verdict == "note":
+        advice = "works; newer kernels have better defaults (somaxconn, tcp_tw_reuse)"
+    return Finding("version", verdict, release, "5.4 or newer", advice)
+
+
+def check_feature(name: str, attempt: Callable[[], None]) -> Finding:
+    try:
+        attempt()
+    except (OSError, AttributeError) as error:
+        return Finding(name, "fail", str(error), "works", "the program cannot start "
+                       "without it: a seccomp filter, or a kernel without it")
+    return Finding(name, "ok", "works")
+
+
+def try_epoll() -> None:
+    with select.epoll() as inner, select.epoll() as outer:
+        outer.register(inner, select.EPOLLIN)
+
+
+def try_reuseport() -> None:
+    with socket.socket() as one, socket.socket() as other:
+        for sock in (one, other):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        one.bind(("127.0.0.1", 0))
+        other.bind(one.getsockname())
+
+
+def try_memfd() -> None:
+    fd = os.memfd_create("cutthrough-doctor", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+    try:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)
+    finally:
+        os.close(fd)
+
+
+def check_splice(case: Case) -> Finding:
+    """Moves a byte from a socket into a pipe of our size, and out again."""
+    if not case.config.splice:
+        return Finding("splice", "note", "off", "on", "splice = true: bulk data costs "
+                       "a third of the CPU time")
+    try:
+        size = try_splice()
+    except OSError as error:
+        return Finding("splice", "warn", str(error), "works", "bulk data is copied")
+    verdict: Verdict = "ok" if size >= PIPE_BYTES else "note"
+    if size < LEAST_PIPE_BYTES:
+        verdict = "warn"
+    return Finding(
+        "splice", verdict, f"works, pipes of {size // 1024} KiB", "1024 KiB",
+        "" if verdict == "ok" else "raise fs.pipe-max-size and fs.pipe-user-pages-soft "
+        "as below; below 64 KiB bulk data is copied")
+
+
+def try_splice() -> int:
+    """Returns the size of the pipe. Raises OSError."""
+    out, into = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    ours, theirs = socket.socketpair()
+    try:
+        for size in (PIPE_BYTES, PIPE_BYTES // 4):
+            try:
+                fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, size)
+                break
+            except OSError:
+                continue
+        theirs.send(b"x")
+        os.splice(ours.fileno(), into, 1)
+        os.splice(out, ours.fileno(), 1)
+        return int(fcntl.fcntl(into, fcntl.F_GETPIPE_SZ))
+    finally:
+        for fd in (out, into):
+            os.close(fd)
+        ours.close()
+        theirs.close()
+
+
+# Settings
+
+def check_sysctls(case: Case) -> Iterator[Finding]:
+    for wanted in SYSCTLS:
+        seen = case.host.sysctl(wanted.key)
+        if seen is None:
+            continue                         # conntrack that is not loaded
+        found = check_sysctl(wanted, seen)
+        if wanted.key == "net.core.somaxconn" and case.exposed and seen.isdigit() and (
+                int(seen) * 8 < BACKLOG):    # 128, the default before 5.4
+            found = msgspec.structs.replace(found, verdict="warn")
+        yield found
+    yield from check_pipes(case)
+    yield from check_file_table(case.host)
+    yield from check_tcp_memory(case.host)
+    yield from check_conntrack(case)
+    yield check_keepalive(case)
+
+
+def check_sysctl(wanted: Sysctl, seen: str) -> Finding:
+    if suffices(wanted, seen):
+        return Finding(wanted.key, "ok", seen, wanted.value)
+    return Finding(wanted.key, "note", seen, wanted.value,
+                   f"sysctl -w {wanted.key}='{widest(wanted, seen)}'  # {wanted.why}")
+
+
+def check_pipes(case: Case) -> Iterator[Finding]:
+    """How many pipes of 1 MiB the program's user may hold."""
+    pages = case.host.number("proc/sys/fs/pipe-user-pages-soft")
+    hard = case.host.number("proc/sys/fs/pipe-user-pages-hard")
+    if pages is None or not case.config.splice:
+        return
+    bound = min((n for n in (pages, hard) if n), default=0)
+    count = bound * PAGE // PIPE_BYTES
+    privileged = case.host.may(CAP_SYS_ADMIN, CAP_SYS_RESOURCE)     # pipe(7)
+    most = case.workers * PIPES
+    seen = "no limit" if not bound else f"{count} of 1 MiB"
+    if bound and privileged:
+        seen = f"no limit for this user, {count} of 1 MiB for others"
+    enough = not bound or privileged or count >= most
+    yield Finding(
+        "splice pipes", "ok" if enough else "note", seen, f"{most}, at most",
+        "" if enough else f"more than {count} bulk tunnels at a time are copied: "
+        f"sysctl -w fs.pipe-user-pages-soft={max(262144, most * PIPE_BYTES // PAGE)}")
+
+
+def check_file_table(host: Host) -> Iterator[Finding]:
+    text = host.text("proc/sys/fs/file-nr")
+    if text is None or len(text.split()) != 3:
+        return
+    used, _, most = map(int, text.split())
+    full = used * 10 > most * 9
+    yield Finding("descriptors in use", "warn" if full else "ok", str(used),
+                  f"far below {most}", f"sysctl -w fs.file-max={most * 2}  # accept(2) "
+                  "is about to fail with ENFILE" if full else "")
+
+
+def check_tcp_memory(host: Host) -> Iterator[Finding]:
+    """Beyond tcp_mem's second number the kernel shrinks every window."""
+    limits = host.sysctl("net.ipv4.tcp_mem")
+    match = re.search(r"TCP: .*\bmem (\d+)", host.text("proc/net/sockstat") or "")
+    if limits is None or match is None:
+        return
+    _, pressure, most = map(int, limits.split())
+    used = int(match[1])
+    tight = used >= pressure
+    yield Finding("net.ipv4.tcp_mem", "warn" if tight else "ok",
+                  f"{used} pages in use", f"below {pressure}",
+                  f"sysctl -w net.ipv4.tcp_mem='{pressure} {most} {most * 2}'"
+                  if tight else "")
+
+
+def check_conntrack(case: Case) -> Iterator[Finding]:
+    count = case.host.number("proc/sys/net/netfilter/nf_conntrack_count")
+    most = case.host.number("proc/sys/net/netfilter/nf_conntrack_max")
+    if count is None or not most:
+        return
+    full = count * 10 > most * 8
+    yield Finding("conntrack table", "warn" if full else "ok", f"{count} entries",
+                  f"far below {most}", "when it is full new connections are dropped: "
+                  f"sysctl -w net.netfilter.nf_conntrack_max={most * 2}"
+                  if full else "")
+    key = "net.netfilter.nf_conntrack_tcp_timeout_established"
+    seconds = case.host.number("proc/sys/" + key.replace(".", "/"))
+    if seconds is None:
+        return
+    idle = case.config.idle_timeout
+    short = seconds < idle
+    yield Finding(
+        "conntrack memory", "warn" if short else "ok", f"{seconds} s",
+        f"idle_timeout, {idle:g} s, or more", "the firewall forgets tunnels that are "
+        f"silent for less than idle_timeout: sysctl -w {key}={int(idle) + 60}, or "
+        f"idle_timeout = \"{seconds}s\"" if short else "")
+
+
+def check_keepalive(case: Case) -> Finding:
+    seconds = case.host.sysctl("net.ipv4.tcp_keepalive_time")
+    return Finding("net.ipv4.tcp_keepalive_time", "ok", f"{seconds} s, not used: "
+                   f"idle_timeout is {case.config.idle_timeout:g} s")

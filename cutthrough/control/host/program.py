@@ -1,0 +1,209 @@
+"""The program itself: how it was built, which loop, its files, log and listeners."""
+
+import os
+import platform
+import stat
+import sys
+from collections.abc import Iterator
+
+from cutthrough.config import ConfigError
+from cutthrough.control import built
+from cutthrough.control.effective import trial
+from cutthrough.control.host.finding import Case, Finding
+from cutthrough.control.process import choose_loop, make_loop
+from cutthrough.net.options import SocketOption, read_options
+from cutthrough.settings import flag_name, variable_name
+from cutthrough.values import show_address, split_address
+
+CAP_NET_BIND_SERVICE = 10
+SLOW_BUILDS = {
+    "debug": "unoptimised, with assertions", "trace": "counts every line, for coverage",
+    "asan": "with sanitizers", "fuzz": "counts every edge, for a fuzzer"}
+
+
+# What is fast
+
+def check_speed(case: Case) -> Iterator[Finding]:
+    yield judge_build(built.mode, built.flags, built.compiler, built.optimised)
+    try:
+        name, _ = make_loop(choose_loop(case.config.loop))
+        slow = name == "asyncio" and case.config.loop == "auto"
+        yield Finding("event loop", "note" if slow else "ok", name, "uvloop",
+                      "pip install uvloop" if slow else "")
+    except ConfigError as error:
+        yield Finding("event loop", "fail", error.reason, "", "pip install uvloop, or "
+                      "loop = \"auto\"")
+    yield check_interpreter()
+
+
+def judge_build(mode: str, flags: str, compiler: str, optimised: bool) -> Finding:
+    seen = f"{mode}, {flags or 'default flags'}, {compiler}"
+    fast = "release or native"
+    if mode in SLOW_BUILDS:
+        return Finding("build", "warn", f"{mode}: {SLOW_BUILDS[mode]}", fast,
+                       "make build, or install the wheel")
+    if not optimised:
+        return Finding("build", "warn", f"{seen}, not optimised", fast,
+                       "build without -O0 in CFLAGS")
+    return Finding("build", "ok", seen, fast)
+
+
+def check_interpreter() -> Finding:
+    told = [text for text, is_so in (
+        ("-X dev", sys.flags.dev_mode),
+        ("PYTHONASYNCIODEBUG", bool(os.environ.get("PYTHONASYNCIODEBUG"))),
+        ("PYTHONMALLOC", "debug" in os.environ.get("PYTHONMALLOC", "")),
+        ("a debug build", hasattr(sys, "gettotalrefcount")),
+        ("tracing", sys.gettrace() is not None),
+    ) if is_so]
+    seen = f"Python {platform.python_version()}"
+    if told:
+        return Finding("interpreter", "warn", f"{seen}, {', '.join(told)}", "plain",
+                       "unset what is for debugging")
+    return Finding("interpreter", "ok", seen)
+
+
+# Listeners
+
+def check_listeners(case: Case) -> Iterator[Finding]:
+    config = case.config
+    for host, port in config.listen:
+        shown = show_address((host, port))
+        if config.demonstration:
+            yield Finding(f"listen {shown}", "note", "demonstration credentials",
+                          "a user of your own", "--user NAME --password-file FILE; all "
+                          "of this machine may use it")
+        elif config.loopback:
+            yield Finding(f"listen {shown}", "ok", "loopback")
+        else:
+            yield Finding(f"listen {shown}", "note", "from outside, in plain text",
+                          "a private network, or a tunnel", "Basic credentials can be "
+                          "read on the way: see SECURITY.md")
+    yield from check_ports(case)
+    with trial(config) as groups:
+        for address, group in groups:
+            if isinstance(group, str):
+                yield Finding(f"socket {address}", "fail", group, "can be opened",
+                              "an address of this host: `ip address` lists them")
+            else:
+                yield judge_options(address, read_options(group))
+
+
+def check_ports(case: Case) -> Iterator[Finding]:
+    path = "proc/sys/net/ipv4/ip_unprivileged_port_start"
+    first = case.host.number(path) or 1024
+    low = sorted({port for _, port in case.config.listen if 0 < port < first})
+    if low and not case.host.may(CAP_NET_BIND_SERVICE):
+        yield Finding("privileged ports", "warn", ", ".join(map(str, low)),
+                      f"{first} and above", "this user may not listen there: the"
+                      " socket unit of deploy/systemd opens them as root")
+
+
+def judge_options(address: str, options: list[SocketOption]) -> Finding:
+    wanting = [option for option in options if not option.granted]
+    asked = [option for option in options if option.asked is not None]
+    shown = ", ".join(f"{one.name} {'/'.join(map(str, one.in_force))}"
+                      for one in (wanting or asked))
+    wanted = ", ".join(f"{one.name} {one.asked}" for one in wanting)
+    if not wanting:
+        return Finding(f"socket {address}", "ok", shown)
+    return Finding(f"socket {address}", "note", shown, wanted,
+                   "sysctl -w net.core.somaxconn=4096" if wanting[0].name == "backlog"
+                   else "cutthrough config --effective shows all of them")
+
+
+def check_admin(case: Case) -> Iterator[Finding]:
+    config = case.config
+    if config.admin == "off":
+        return
+    token = "with" if config.admin_token else "without"
+    seen = f"{config.admin}, {token} token"
+    name = "admin listener"
+    if config.admin.startswith("unix:"):
+        folder = os.path.dirname(config.admin.removeprefix("unix:"))
+        if not os.path.isdir(folder):
+            yield Finding(name, "fail", f"no directory {folder}", "", f"mkdir {folder}"
+                          ", or RuntimeDirectory= in the unit")
+        else:
+            yield Finding(name, "ok", seen, "mode 660 of its owner and group")
+    elif config.admin_exposed:
+        yield Finding(name, "warn", seen, "loopback or a unix socket",
+                      "whoever reaches it sees users and destinations: let the firewall"
+                      f" close port {split_address(config.admin)[1]} to all but "
+                      "Prometheus")
+    else:
+        yield Finding(name, "ok", seen)
+
+
+# Files
+
+def check_files(case: Case) -> Iterator[Finding]:
+    config, settings = case.config, case.settings
+    for secret, where in (("password", config.password_file),
+                          ("admin_token", config.admin_token_file)):
+        source = settings[secret].source
+        if where:
+            yield from judge_file(where, f"{secret}_file", True)
+        elif source == "command line":
+            yield Finding(secret, "warn", "in a flag", "a file",
+                          f"ps shows it to everybody: {flag_name(secret)}-file FILE")
+        elif source == "environment":
+            yield Finding(secret, "note", "in the environment", "a file", "programs of "
+                          f"the same user see it: {variable_name(secret)}_FILE=…")
+    if case.config_file:
+        inside = any(settings[name].source == case.config_file
+                     for name in ("password", "admin_token"))
+        yield from judge_file(case.config_file, "configuration", inside)
+    if config.users_file:
+        yield from judge_file(config.users_file, "users_file", True)
+    if config.policy:
+        yield from judge_file(config.policy, "policy", bool(case.policy.users))
+    yield from check_log(config.access_log)
+
+
+def judge_file(path: str, name: str, secret: bool) -> Iterator[Finding]:
+    try:
+        mode = os.stat(path).st_mode
+        above = os.stat(os.path.dirname(os.path.abspath(path))).st_mode
+    except OSError as error:
+        yield Finding(name, "fail", f"{path}: {error.strerror}")
+        return
+    if not stat.S_ISREG(mode):
+        return                               # /dev/fd/3: a pipe of whoever started it
+    seen = f"{path}, mode {stat.S_IMODE(mode):03o}"
+    if mode & stat.S_IWOTH:
+        yield Finding(name, "fail", seen, "written by its owner only", f"chmod o-w "
+                      f"{path}  # anybody here may change it")
+    elif above & stat.S_IWOTH and not above & stat.S_ISVTX:
+        yield Finding(name, "fail", f"{os.path.dirname(os.path.abspath(path))}, mode "
+                      f"{stat.S_IMODE(above):03o}", "written by its owner only",
+                      "anybody here may put another file in its place: chmod o-w")
+    elif secret and mode & stat.S_IROTH:
+        yield Finding(name, "warn", seen, "not read by others", f"chmod o-r {path}  # "
+                      "it holds a secret")
+    else:
+        yield Finding(name, "ok", seen)
+
+
+def check_log(path: str) -> Iterator[Finding]:
+    """Whether we could write it; nothing is created."""
+    if path in ("-", "off"):
+        yield Finding("access log", "ok", "standard output" if path == "-" else "off")
+        return
+    folder = os.path.dirname(os.path.abspath(path))
+    target = path if os.path.exists(path) else folder
+    if not os.path.isdir(folder):
+        yield Finding("access log", "fail", f"no directory {folder}", "",
+                      f"install -d -o USER {folder}, or LogsDirectory= in the unit")
+    elif os.path.isdir(path):
+        yield Finding("access log", "fail", f"{path} is a directory", "a file")
+    elif not os.access(target, os.W_OK | (os.X_OK if target == folder else 0)):
+        yield Finding("access log", "fail", f"{target} cannot be written by this user",
+                      "", f"chown USER {target}; look again as the user that serves")
+    else:
+        room = os.statvfs(folder)
+        free = room.f_bavail * 100 // max(room.f_blocks, 1)
+        yield Finding("access log", "warn" if free < 5 else "ok",
+                      f"{path}, {free} % of the disk free", "",
+                      "rotate it (SIGUSR1 reopens): lines that do not fit are lost"
+                      if free < 5 else "")

@@ -1,0 +1,98 @@
+"""`cutthrough doctor`: is this host fit for this configuration, and if not, what to do.
+
+It changes nothing, opens sockets on free ports of the configured addresses for a
+moment, and asks each name server one question. It looks as the user that runs it, in
+its limits and its container: run it where the service runs.
+
+Exit status 0: it will work; 1: something will not (`fail`).
+"""
+
+import json
+import os
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from cutthrough.config import Config
+from cutthrough.control.cpus import count_workers
+from cutthrough.control.host.finding import Case, Finding, Host, Verdict
+from cutthrough.control.host.kernel import check_kernel, check_sysctls
+from cutthrough.control.host.program import (
+    check_admin,
+    check_files,
+    check_listeners,
+    check_speed,
+)
+from cutthrough.control.host.room import check_room
+from cutthrough.control.host.rules import check_policy
+from cutthrough.control.host.surroundings import check_clock, check_names
+from cutthrough.policy.source import Policy
+from cutthrough.settings import Settings
+
+SECTIONS: dict[str, tuple[Callable[[Case], Iterable[Finding]], ...]] = {
+    "kernel": (check_kernel,),
+    "settings of the kernel": (check_sysctls,),
+    "room": (check_room,),
+    "names and time": (check_names, lambda case: [check_clock(case)]),
+    "fast paths": (check_speed,),
+    "listeners": (check_listeners, check_admin),
+    "files": (check_files,),
+    "policy": (check_policy,),
+}
+COLOURS: dict[Verdict, str] = {
+    "ok": "32", "note": "36", "warn": "33", "fail": "31"}
+# Told once, where a setting is not as tuning/ has it
+APPLY = "tuning/apply prints what it would set of these; --yes does, for good"
+SEEN_CHARACTERS = 44
+
+
+def run(config: Config, policy: Policy, settings: Settings, config_file: str,
+        as_json: bool) -> int:
+    """Prints what was found; returns the exit status."""
+    case = Case(config, policy, settings, config_file, count_workers(config), Host())
+    found = list(examine(case))
+    counts = Counter(finding.verdict for finding in found)
+    if as_json:
+        print(json.dumps({
+            "findings": msgspec.to_builtins(found),
+            **{verdict: counts[verdict] for verdict in COLOURS}}, indent=1))
+    else:
+        coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        print("\n".join(show(found, coloured)))
+    return int(bool(counts["fail"]))
+
+
+def examine(case: Case) -> Iterator[Finding]:
+    for section, checks in SECTIONS.items():
+        for check in checks:
+            for finding in check(case):
+                yield msgspec.structs.replace(finding, section=section)
+
+
+def show(found: list[Finding], coloured: bool = False) -> Iterator[str]:
+    wide = max(len(finding.name) for finding in found)
+    for i, finding in enumerate(found):
+        if not i or finding.section != found[i - 1].section:
+            yield f"\n{finding.section}" if i else finding.section
+        yield show_line(finding, wide, coloured)
+        if finding.verdict != "ok" and finding.advice:
+            yield textwrap.fill(finding.advice, 96, initial_indent=" " * 10 + "-> ",
+                                subsequent_indent=" " * 13, break_long_words=False,
+                                break_on_hyphens=False)
+    if any("sysctl -w" in finding.advice for finding in found):
+        yield f"\n{APPLY}"
+    counts = Counter(finding.verdict for finding in found)
+    yield "\n" + ", ".join(f"{counts[verdict]} {verdict}" for verdict in COLOURS)
+
+
+def show_line(finding: Finding, wide: int, coloured: bool) -> str:
+    verdict = f"{finding.verdict:<4}"
+    if coloured:
+        verdict = f"\x1b[{COLOURS[finding.verdict]}m{verdict}\x1b[0m"
+    line = f"  {verdict}  {finding.name:<{wide}}  {finding.seen:<{SEEN_CHARACTERS}}"
+    if finding.wanted and finding.verdict != "ok":
+        line += f"  wanted: {finding.wanted}"
+    return line.rstrip()

@@ -1,0 +1,195 @@
+"""How much room there is: descriptors, CPUs, memory, processes; a container's limits.
+
+A cgroup's limit is the least of its own and of those above it. In a container with a
+cgroup namespace, the usual kind, only its own can be seen.
+"""
+
+import math
+import resource
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from cutthrough.config import ConfigError
+from cutthrough.control.cpus import chosen, online, usable
+from cutthrough.control.effective import show_slots
+from cutthrough.control.host.finding import Case, Finding, Host, Verdict
+from cutthrough.control.host.wanted import NOFILE
+from cutthrough.control.start import RESERVED_FDS
+from cutthrough.values import show_cpus, show_size
+
+MIB = 1 << 20
+# Resident, measured on x86-64 with Python 3.11: worker 34 MiB, supervisor 27 MiB
+PROCESS_BYTES = 36 * MIB
+# A tunnel at rest: 1.1 KiB of ours (README), and for each of its two sockets 3.7 KiB of
+# the kernel's (TCP, sock_inode_cache, filp, dentry, eventpoll_epi in /proc/slabinfo)
+CONNECTION_BYTES = 9 * 1024
+# What waits for slow readers has this bound in each worker: net/buffers.pyx
+BLOCK_BYTES = 512 * MIB
+# c-ares' thread for each of two channels, and one for the interpreter's own use
+OTHER_THREADS = 3
+
+
+def check_room(case: Case) -> Iterator[Finding]:
+    yield check_nofile(case)
+    yield from check_cpus(case)
+    yield from check_cgroup(case)
+
+
+# Descriptors
+
+def check_nofile(case: Case) -> Finding:
+    """Of this shell: a service has its own limit, LimitNOFILE."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return judge_nofile(case, hard if hard != resource.RLIM_INFINITY else 1 << 62,
+                        soft)
+
+
+def judge_nofile(case: Case, hard: int, soft: int) -> Finding:
+    most = case.config.max_connections
+    room = max((hard - RESERVED_FDS) // 2, 16)
+    seen = f"{hard} (soft {soft}, raised): {room} connections a worker"
+    advice = f"LimitNOFILE={NOFILE} in the unit, tuning/limits.conf for a login"
+    if most and 2 * most + RESERVED_FDS > hard:
+        return Finding("nofile", "warn", seen, f"{2 * most + RESERVED_FDS} for "
+                       f"max_connections = {most}", advice)
+    total = case.config.max_connections_total
+    if total > room * case.workers:
+        return Finding("nofile", "warn", seen, "max_connections_total = "
+                       f"{total} over {case.workers} workers", advice)
+    if hard >= NOFILE or most or total:
+        return Finding("nofile", "ok", seen, str(NOFILE) if not most else "")
+    return Finding("nofile", "warn" if hard < 4096 else "note", seen, str(NOFILE),
+                   advice)
+
+
+# CPUs
+
+def check_cpus(case: Case) -> Iterator[Finding]:
+    ours, there = usable(), online()
+    yield Finding("affinity", "ok", f"CPUs {show_cpus(ours)} of {show_cpus(there)}")
+    workers = case.workers
+    if workers > len(ours):
+        yield Finding("workers", "note", f"{workers} on {len(ours)} CPUs",
+                      f"{len(ours)} at most", f"--workers {len(ours)}, or auto: more "
+                      "loops than CPUs only take turns")
+    else:
+        yield Finding("workers", "ok", str(workers), f"{len(ours)} at most")
+    if case.config.pin != "off":
+        try:
+            chosen(case.config)
+            yield Finding("pin", "ok", show_slots(case.config))
+        except ConfigError as error:
+            yield Finding("pin", "fail", error.reason, "", "pin = \"auto\", or CPUs of "
+                          f"{show_cpus(ours)}")
+    yield from check_governor(case.host, ours)
+
+
+def check_governor(host: Host, cpus: tuple[int, ...]) -> Iterator[Finding]:
+    base = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_{}"
+    found = {host.text(base.format(cpu, "governor")) for cpu in cpus} - {None}
+    if not found:
+        return                               # a virtual machine: the host's business
+    drivers = {host.text(base.format(cpu, "driver")) for cpu in cpus} - {None}
+    shown = ", ".join(sorted(map(str, found)))
+    # These drivers' powersave scales with the load; cpufreq's own stays at the bottom
+    slow = "powersave" in found and not drivers & {"intel_pstate", "amd-pstate-epp"}
+    yield Finding("CPU governor", "note" if slow else "ok", shown,
+                  "schedutil or performance",
+                  "cpupower frequency-set -g schedutil" if slow else "")
+
+
+# A container's limits
+
+def check_cgroup(case: Case) -> Iterator[Finding]:
+    folders = cgroup_folders(case.host)
+    if not folders:
+        yield Finding("cgroup", "note", "no cgroup v2 here", "",
+                      "limits of cgroup v1 are not looked at")
+        return
+    yield judge_cpu(case, cpu_quota(case.host, folders))
+    yield judge_memory(case, least(case.host, folders, "memory.max"))
+    yield judge_processes(case, least(case.host, folders, "pids.max"))
+
+
+def cgroup_folders(host: Host) -> list[str]:
+    """Our cgroup's folder and those above it; [] where cgroup v2 limits nothing."""
+    path = next((line[3:] for line in host.lines("proc/self/cgroup")
+                 if line.startswith("0::")), None)
+    controllers = host.text("sys/fs/cgroup/cgroup.controllers")
+    if path is None or controllers is None:
+        return []
+    # ".." is what a process sees of a cgroup beside its namespace's root
+    parts = [part for part in PurePosixPath(path).parts if part not in ("/", "..")]
+    return ["/".join(["sys/fs/cgroup", *parts[:n]]) for n in range(len(parts), -1, -1)]
+
+
+def least(host: Host, folders: list[str], name: str) -> int | None:
+    numbers = (host.number(f"{folder}/{name}") for folder in folders)
+    return min((n for n in numbers if n is not None), default=None)
+
+
+def cpu_quota(host: Host, folders: list[str]) -> float | None:
+    """CPUs that may be used at a time; None: all."""
+    found = []
+    for folder in folders:
+        text = (host.text(f"{folder}/cpu.max") or "max").split()
+        if text[0].isdigit():
+            found.append(int(text[0]) / int(text[1]))
+    return min(found, default=None)
+
+
+def judge_cpu(case: Case, quota: float | None) -> Finding:
+    if quota is None:
+        return Finding("cpu.max", "ok", "no limit")
+    fair = max(math.ceil(quota), 1)
+    if case.workers <= fair:
+        return Finding("cpu.max", "ok", f"{quota:g} CPUs", f"{case.workers} workers")
+    return Finding("cpu.max", "warn", f"{quota:g} CPUs", f"{case.workers} workers",
+                   f"CUTTHROUGH_WORKERS={fair}: more use up the quota at once, and all "
+                   "are then stopped for the rest of each 100 ms")
+
+
+def judge_memory(case: Case, most: int | None) -> Finding:
+    if most is None:
+        return Finding("memory.max", "ok", "no limit")
+    config, workers = case.config, case.workers
+    fixed = PROCESS_BYTES * (workers + 1)
+    room = max(most - fixed, 0) // CONNECTION_BYTES
+    asked = config.max_connections * workers
+    if config.max_connections_total:
+        asked = min(asked or config.max_connections_total, config.max_connections_total)
+    seen = f"{show_bytes(most)}: {room} tunnels at rest"
+    each = max(room // (2 * workers), 1)
+    set_it = f"max_connections = {each} leaves half of it to bytes on the way"
+    if room == 0:
+        return Finding("memory.max", "fail", seen, f"{show_bytes(2 * fixed)} at least",
+                       f"{workers + 1} processes of {show_bytes(PROCESS_BYTES)} do not "
+                       "fit: more memory, or fewer workers")
+    if asked > room:
+        return Finding("memory.max", "warn", seen, f"{asked} connections: "
+                       f"{show_bytes(fixed + asked * CONNECTION_BYTES)}", set_it)
+    if not asked:
+        return Finding("memory.max", "note", seen, "max_connections", f"{set_it}; "
+                       "without it only nofile bounds what the kernel keeps for them")
+    full = fixed + asked * CONNECTION_BYTES + workers * BLOCK_BYTES
+    verdict: Verdict = "ok" if most >= full else "note"
+    return Finding("memory.max", verdict, seen, show_bytes(full),
+                   "" if verdict == "ok" else "enough at rest; for clients that read "
+                   f"slowly each worker may keep {show_bytes(BLOCK_BYTES)} more")
+
+
+def judge_processes(case: Case, most: int | None) -> Finding:
+    need = 1 + case.workers * (1 + case.config.auth_threads + OTHER_THREADS)
+    need += case.workers + 1                 # a reload, or an upgrade, doubles some
+    seen = "no limit" if most is None else str(most)
+    if most is None or most >= need:
+        return Finding("pids.max", "ok", seen, f"{need}, threads included")
+    return Finding("pids.max", "fail", seen, f"{need}, threads included",
+                   f"TasksMax={need * 2} in the unit, --pids-limit {need * 2}, or less "
+                   "workers")
+
+
+def show_bytes(size: int) -> str:
+    return show_size(size // MIB * MIB) if size >= MIB else show_size(size)
+
+

@@ -1,0 +1,66 @@
+"""What a policy file says and surely does not mean: rules that nothing can reach, and
+names that nobody has. None of it is an error; each was one in somebody's policy."""
+
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from cutthrough.control.host.finding import Case, Finding
+from cutthrough.policy.source import Rule
+
+ASKS = ("users", "groups", "clients", "hosts", "addresses", "ports", "methods")
+SHOWN = 3
+
+
+def check_policy(case: Case) -> Iterator[Finding]:
+    config, policy = case.config, case.policy
+    if not policy.source:
+        ports = config.allowed_ports
+        where = "public addresses only" if config.floor else "every address"
+        yield Finding("policy", "ok", f"none: {where}" + (
+            "" if ports is None else f", CONNECT to {', '.join(map(str, ports))}"))
+    else:
+        found = list(check_rules(case))
+        yield from found or [Finding(
+            "policy", "ok",
+            f"{policy.source}: {len(policy.rules)} rules, "
+            f"{len(policy.users)} users")]
+    if case.exposed and not config.floor:
+        yield Finding("address floor", "warn", "off", "on", "who may use the proxy "
+                      "reaches this network and the metadata service: address_floor = "
+                      "\"auto\", and rules with `addresses` for what is to be reached")
+    expired = sorted(user.name for user in policy.users.values()
+                     if user.expires and user.expires < time.time())
+    if expired:
+        yield Finding("users", "note", f"expired: {_some(expired)}", "",
+                      "take them out")
+
+
+def check_rules(case: Case) -> Iterator[Finding]:
+    policy = case.policy
+    known = {case.config.user, *policy.users} - {""}
+    seen: dict[Rule, Rule] = {}
+    for number, rule in enumerate(policy.rules, 1):
+        where = rule.source or f"rule {number}"
+        alike = msgspec.structs.replace(rule, name="", source="", limits="", cut=False,
+                                        action="deny")
+        if alike in seen:
+            yield Finding(where, "warn", "is never reached", "", "it asks what "
+                          f"{seen[alike].source} has asked: take one of them out")
+        seen.setdefault(alike, rule)
+        strangers = sorted(set(rule.users) - known)
+        if strangers:
+            yield Finding(where, "warn", f"nobody is called {_some(strangers)}", "",
+                          "correct the name, or take it out")
+        behind = len(policy.rules) - number
+        if behind and not any(getattr(rule, name) for name in ASKS):
+            yield Finding(where, "warn", f"{behind} rules behind it are never reached",
+                          "", f"it asks nothing and {rule.action}s all: move it to "
+                          "the end, where `default` says the same")
+            return
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
