@@ -191,6 +191,7 @@ class Sources:
         self._origin = origin
         self.listen: tuple[tuple[str, int], ...] = ()
         self._via = ""
+        self._settings: Settings = {}
 
     @property
     def file(self) -> str | None:
@@ -203,7 +204,15 @@ class Sources:
             settings["origin"] = settings["origin"]._replace(value=self._origin)
         if self.listen:
             settings["listen"] = Setting(self.listen, "LISTEN_FDS", "listen")
+        self._settings = settings
         return settings
+
+    def blame(self, error: ConfigError) -> ConfigError:
+        """Says where the option was said that cannot be used on this host."""
+        setting = self._settings.get(error.key)
+        if error.source or setting is None:
+            return error
+        return ConfigError(setting.source, setting.key, error.reason)
 
     def read(self) -> tuple[Config, Policy]:
         """Raises ConfigError, PolicyError or OSError. What is made anew at each start
@@ -220,6 +229,16 @@ class Sources:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
+    try:
+        status = dispatch(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:                  # `| head`: nobody reads what is left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+def dispatch(argv: Sequence[str] | None) -> int:
     given = parse(argv)
     if given.verb is None:
         return 2
@@ -230,6 +249,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from cutthrough.control.passwd import run as run_passwd
 
         return run_passwd(given.user, given.file, given.algorithm)
+    sources = Sources(given)
     try:
         if given.verb == "suggest":
             from cutthrough.control.suggest import run as run_suggest
@@ -239,7 +259,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             from cutthrough.control.console import run as run_console
 
             return run_console(given)
-        sources = Sources(given)
         if given.verb == "config":
             print_config(given, sources)
         elif given.verb == "check":
@@ -251,7 +270,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return ask(given, *sources.read())
         else:
             return run(sources)
-    except (ConfigError, PolicyError) as error:
+    except ConfigError as error:
+        print(f"cutthrough: {sources.blame(error)}", file=sys.stderr)
+        return 2
+    except PolicyError as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 2
     return 0

@@ -420,6 +420,21 @@ def test_a_host_with_a_short_queue_is_seen_for_what_it_is(names):
     assert found["socket 127.0.0.1:8888"]["verdict"] == "note"
 
 
+def test_a_command_stays_on_one_line_to_be_copied():
+    command = "sysctl -w " + "x" * 100 + "='1 2 3'"
+    found = Finding("a", "note", "b", advice=f"{command}  # {'why ' * 40}")
+    _, _, advice, *why = "\n".join(report.show([found])).splitlines()
+    assert advice.strip() == f"-> {command}"
+    assert all(len(line) < 97 for line in why)
+
+
+def test_a_reader_that_goes_is_no_error():
+    done = subprocess.run(
+        f"{sys.executable} -m cutthrough config | head -1", shell=True, cwd=ROOT,
+        capture_output=True, text=True, timeout=30, env=clean_environment())
+    assert done.stderr == ""
+
+
 def test_a_terminal_gets_colours():
     assert "\x1b[32mok  \x1b[0m" in "\n".join(
         report.show([Finding("a", "ok", "b", section="c")], coloured=True))

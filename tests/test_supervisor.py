@@ -201,7 +201,7 @@ def test_a_missing_uvloop_is_told_where_it_is_asked_for(tmp_path):
         [sys.executable, "-c", code, "serve", "--loop", "uvloop"],
         cwd=ROOT, capture_output=True, text=True, timeout=30, env=clean_environment())
     assert (done.returncode, done.stderr) == (
-        2, "cutthrough: loop: uvloop is not installed\n")
+        2, "cutthrough: command line: --loop: uvloop is not installed\n")
 
 
 def test_children_that_it_inherited_are_reaped(tmp_path):

@@ -89,7 +89,8 @@ def run(verb: str, *flags: str, prefix: tuple[str, ...] = ()) -> tuple[int, str]
 @pytest.mark.parametrize("verb", ["check", "serve"])
 def test_a_cpu_that_is_not_there_is_refused(verb):
     status, said = run(verb, "--pin", "9999", "--listen", "127.0.0.1:0")
-    assert (status, said) == (2, "cutthrough: pin: there is no CPU 9999 here\n")
+    assert (status, said) == (
+        2, "cutthrough: command line: --pin: there is no CPU 9999 here\n")
 
 
 @TWO
@@ -98,8 +99,9 @@ def test_a_cpu_that_is_not_ours_is_refused(verb):
     """A cpuset, or taskset."""
     status, said = run(verb, "--pin", str(OURS[1]), "--listen", "127.0.0.1:0",
                        prefix=("taskset", "-c", str(OURS[0])))
-    assert (status, said) == (2, f"cutthrough: pin: CPU {OURS[1]} is not among those "
-                              f"that this process may use, {OURS[0]}\n")
+    assert (status, said) == (
+        2, f"cutthrough: command line: --pin: CPU {OURS[1]} is not among those that "
+        f"this process may use, {OURS[0]}\n")
 
 
 def test_a_cpu_that_went_away_stops_no_worker(caplog):

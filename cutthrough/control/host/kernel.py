@@ -157,8 +157,9 @@ def check_pipes(case: Case) -> Iterator[Finding]:
     enough = not bound or privileged or count >= most
     yield Finding(
         "splice pipes", "ok" if enough else "note", seen, f"{most}, at most",
-        "" if enough else f"more than {count} bulk tunnels at a time are copied: "
-        f"sysctl -w fs.pipe-user-pages-soft={max(262144, most * PIPE_BYTES // PAGE)}")
+        "" if enough else "sysctl -w fs.pipe-user-pages-soft="
+        f"{max(262144, most * PIPE_BYTES // PAGE)}  # more than {count} bulk tunnels "
+        "at a time are copied")
 
 
 def check_file_table(host: Host) -> Iterator[Finding]:
@@ -194,8 +195,8 @@ def check_conntrack(case: Case) -> Iterator[Finding]:
         return
     full = count * 10 > most * 8
     yield Finding("conntrack table", "warn" if full else "ok", f"{count} entries",
-                  f"far below {most}", "when it is full new connections are dropped: "
-                  f"sysctl -w net.netfilter.nf_conntrack_max={most * 2}"
+                  f"far below {most}", "sysctl -w net.netfilter.nf_conntrack_max="
+                  f"{most * 2}  # when it is full new connections are dropped"
                   if full else "")
     key = "net.netfilter.nf_conntrack_tcp_timeout_established"
     seconds = case.host.number("proc/sys/" + key.replace(".", "/"))
@@ -205,9 +206,9 @@ def check_conntrack(case: Case) -> Iterator[Finding]:
     short = seconds < idle
     yield Finding(
         "conntrack memory", "warn" if short else "ok", f"{seconds} s",
-        f"idle_timeout, {idle:g} s, or more", "the firewall forgets tunnels that are "
-        f"silent for less than idle_timeout: sysctl -w {key}={int(idle) + 60}, or "
-        f"idle_timeout = \"{seconds}s\"" if short else "")
+        f"idle_timeout, {idle:g} s, or more", f"sysctl -w {key}={int(idle) + 60}  # or "
+        f"idle_timeout = \"{seconds}s\": the firewall forgets tunnels that are silent "
+        "for less than idle_timeout" if short else "")
 
 
 def check_keepalive(case: Case) -> Finding:

@@ -79,13 +79,22 @@ def show(found: list[Finding], coloured: bool = False) -> Iterator[str]:
             yield f"\n{finding.section}" if i else finding.section
         yield show_line(finding, wide, coloured)
         if finding.verdict != "ok" and finding.advice:
-            yield textwrap.fill(finding.advice, 96, initial_indent=" " * 10 + "-> ",
-                                subsequent_indent=" " * 13, break_long_words=False,
-                                break_on_hyphens=False)
+            yield from show_advice(finding.advice)
     if any("sysctl -w" in finding.advice for finding in found):
         yield f"\n{APPLY}"
     counts = Counter(finding.verdict for finding in found)
     yield "\n" + ", ".join(f"{counts[verdict]} {verdict}" for verdict in COLOURS)
+
+
+def show_advice(advice: str) -> Iterator[str]:
+    """A command stays on its line, to be copied; words, and its `# why`, are folded."""
+    command, mark, why = advice.partition("  # ")
+    if mark:
+        yield " " * 10 + f"-> {command}"
+    yield textwrap.fill(
+        f"# {why}" if mark else f"-> {command}", 96, break_long_words=False,
+        break_on_hyphens=False, initial_indent=" " * (13 if mark else 10),
+        subsequent_indent=" " * (15 if mark else 13))
 
 
 def show_line(finding: Finding, wide: int, coloured: bool) -> str:
