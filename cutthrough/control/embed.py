@@ -4,7 +4,7 @@
         httpx.AsyncClient(proxy=proxy.url)
 
 One worker, the same that runs in a process of its own; the caller's loop drives it. No
-signal is caught, no limit raised, no process made.
+signal is caught, no limit raised, no process made, no thread pinned.
 """
 
 import socket
