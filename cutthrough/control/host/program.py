@@ -6,7 +6,7 @@ import stat
 import sys
 from collections.abc import Iterator
 
-from cutthrough.config import ConfigError
+from cutthrough.config import SECRETS, ConfigError
 from cutthrough.control import built
 from cutthrough.control.effective import trial
 from cutthrough.control.host.finding import Case, Finding
@@ -139,11 +139,12 @@ def check_admin(case: Case) -> Iterator[Finding]:
 
 def check_files(case: Case) -> Iterator[Finding]:
     config, settings = case.config, case.settings
-    for secret, where in (("password", config.password_file),
-                          ("admin_token", config.admin_token_file)):
-        source = settings[secret].source
+    for secret, by_file in SECRETS.items():
+        source, where = settings[secret].source, getattr(config, by_file)
         if where:
-            yield from judge_file(where, f"{secret}_file", True)
+            yield from judge_file(where, by_file, True)
+        elif secret == "fleet_url" and "@" not in config.fleet_url:
+            continue                         # an address, and no password
         elif source == "command line":
             yield Finding(secret, "warn", "in a flag", "a file",
                           f"ps shows it to everybody: {flag_name(secret)}-file FILE")
@@ -152,7 +153,7 @@ def check_files(case: Case) -> Iterator[Finding]:
                           f"the same user see it: {variable_name(secret)}_FILE=…")
     if case.config_file:
         inside = any(settings[name].source == case.config_file
-                     for name in ("password", "admin_token"))
+                     for name in SECRETS)
         yield from judge_file(case.config_file, "configuration", inside)
     if config.users_file:
         yield from judge_file(config.users_file, "users_file", True)

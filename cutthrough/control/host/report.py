@@ -19,6 +19,7 @@ import msgspec
 from cutthrough.config import Config
 from cutthrough.control.cpus import count_workers
 from cutthrough.control.host.finding import Case, Finding, Host, Verdict
+from cutthrough.control.host.fleet import check_fleet
 from cutthrough.control.host.kernel import check_kernel, check_sysctls
 from cutthrough.control.host.program import (
     check_admin,
@@ -36,7 +37,7 @@ SECTIONS: dict[str, tuple[Callable[[Case], Iterable[Finding]], ...]] = {
     "kernel": (check_kernel,),
     "settings of the kernel": (check_sysctls,),
     "room": (check_room,),
-    "names and time": (check_names, lambda case: [check_clock(case)]),
+    "names and time": (check_names, lambda case: [check_clock(case)], check_fleet),
     "fast paths": (check_speed,),
     "listeners": (check_listeners, check_admin),
     "files": (check_files,),
