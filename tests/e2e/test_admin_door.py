@@ -213,6 +213,13 @@ def test_connections_are_listed_and_killed_from_a_terminal(start, make_origin, d
         USER, "127.0.0.1", "CONNECT", origin.authority, "tunnel"]
     done = command(operator, "conns", "--user", "nobody", "--json")
     assert (done.returncode, done.stdout) == (0, "")
+    done = command(operator, "conns", "--trace", rows[0].split()[0])
+    assert done.returncode == 0 and done.stdout.splitlines()[0].split() == head.split()
+    events = done.stdout.split("\n\n")[1].splitlines()
+    assert events[0].startswith("0.000 accepted port=")
+    assert events[-1].endswith(" down bytes=5")
+    done = command(operator, "conns", "--trace", "0-999")
+    assert done.returncode == 1 and "no open connection has this id" in done.stderr
     done = command(operator, "kill", "--user", USER)
     assert done.returncode == 1 and "401: changes take the admin token" in done.stderr
     done = command(operator, "kill", "--user", USER, CUTTHROUGH_ADMIN_TOKEN=TOKEN)
