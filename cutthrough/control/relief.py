@@ -1,8 +1,9 @@
 """Which worker gives its tunnels to which, as their supervisor arranges it.
 
 Whenever a worker gets ready, every one that left its slot gives to it; those of slots
-that are no more give to the slot of their number modulo the count. Where nobody takes,
-a tunnel stays and drains.
+that are no more give to the slot of their number modulo the count. In an upgrade each
+of the old program's workers gives to one of the new one's: the socket between them goes
+from one supervisor to the other. Where nobody takes, a tunnel stays and drains.
 """
 
 import os
@@ -13,6 +14,7 @@ from cutthrough.control.channel import Gave, Give, Take, Took
 from cutthrough.control.children import Child
 from cutthrough.control.limits import FIRST, Limits
 from cutthrough.control.start import say
+from cutthrough.control.upgrade import Successor
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -33,6 +35,28 @@ def relieve(child: Child, left: Iterable[Child], slots: int) -> None:
                 old.tell(Give(holder=FIRST + child.page), (giver.fileno(),))
                 child.tell(Take(), (taker.fileno(),))
             old.lent.add(child.page)
+
+
+def offer(children: Iterable[Child], successor: Successor) -> None:
+    """Has all give to the program that takes our place."""
+    for child in children:
+        try:
+            giver, taker = pair()
+        except OSError as error:
+            say(f"no hand-over: {error.strerror}")
+            return
+        with giver:
+            child.tell(Give(holder=-1), (giver.fileno(),))
+        successor.give(child.slot.index, taker)
+
+
+def take(children: list[Child | None], index: int, fd: int) -> None:
+    """Has the worker in that slot take what comes over this socket, which is ours.
+    Where there is none, the giver finds it closed."""
+    child = children[index % len(children)] if children else None
+    if child is not None:
+        child.tell(Take(), (fd,))
+    os.close(fd)
 
 
 def tell(child: Child, message: Gave | Took) -> None:

@@ -208,9 +208,13 @@ class Supervisor:
         print_banner(self.doors.bound(), len(self.slots), self.loop_name, self.config)
         self.office.on_serving()
         if self.predecessor is not None:
-            self.predecessor.say_serving()
+            self.predecessor.say_serving(
+                self.take_tunnels if self.config.handover else None)
         notify("READY=1", f"MAINPID={os.getpid()}", f"STATUS={self.status_line()}")
         feed_watchdog(lambda: self.state in (State.SERVING, State.DRAINING))
+
+    def take_tunnels(self, index: int, fd: int) -> None:
+        relief.take([slot.current for slot in self.slots], index, fd)
 
     def status_line(self) -> str:
         return f"generation {self.generation.number}, {len(self.slots)} workers"
@@ -397,7 +401,8 @@ class Supervisor:
             notify("STOPPING=1", "STATUS=draining")
         else:
             say(f"pid {self.successor.process.pid} serves; we drain")
-            self.successor.close()
+            if self.config.handover:
+                relief.offer(self.children.values(), self.successor)
             self.office.on_successor()
         self.end_all(Drain(self.config.drain_timeout),
                      self.config.drain_timeout + GRACE_S)

@@ -5,12 +5,14 @@ import contextlib
 import hashlib
 import os
 import re
+import signal
 import threading
 import time
 
 import psutil
 import pytest
 
+from tests.e2e.test_succession import end, end_all, end_family, find_successor
 from tests.support.admin import TOLD, Operator
 from tests.support.client import Client
 from tests.support.origin import echo
@@ -26,8 +28,12 @@ RENEW = "dns_cache_entries = {}\n"
 @pytest.fixture
 def start(loop_name, directory, opened):
     """A proxy whose only source is its configuration file."""
-    return lambda text="", **more: opened.enter_context(
-        Proxy(directory("proxy"), loop=loop_name, config=text, **more))
+    def make(text: str = "") -> Proxy:
+        proxy = opened.enter_context(
+            Proxy(directory("proxy"), loop=loop_name, config=text))
+        opened.callback(end_family, str(proxy._config))
+        return proxy
+    return make
 
 
 @pytest.fixture
@@ -242,3 +248,69 @@ def is_alive(client: Client) -> bool:
         return client.read_exact(1) == b"?"
     except (OSError, Closed):
         return False
+
+
+# To another program
+
+
+def upgrade(proxy, opened) -> psutil.Process:
+    """Starts the next program, and waits for the end of the first one."""
+    proxy.signal(signal.SIGUSR2)
+    new = find_successor(proxy.stderr)
+    opened.callback(end_all, new)
+    assert proxy.process.wait(20) == 0, "it has nothing left to wait for"
+    return new
+
+
+def test_tunnels_go_to_the_program_that_takes_over(start, make_origin, dial, opened):
+    proxy, origin = start("workers = 2\n"), make_origin(echo)
+    talks = [Talk(dial(proxy).tunnel(origin.authority), n << 32) for n in range(4)]
+    resting = dial(proxy).tunnel(origin.authority)
+    new = upgrade(proxy, opened)
+    at = [talk.sent for talk in talks]
+    wait_until(lambda: all(talk.sent > before or talk.error for talk, before in zip(
+        talks, at, strict=True)), "they talk on")
+    for talk in talks:
+        talk.end()
+        talk.client.close()
+    resting.send(b"awake")
+    assert resting.read_exact(5) == b"awake"
+    resting.close()
+    lines = proxy.wait_log(5, method="CONNECT")
+    assert sorted(line["bytes_up"] for line in lines) == sorted(
+        [5, *(talk.sent for talk in talks)])
+    assert sum(given for given, _ in handed(proxy)) == 5
+    assert len(origin.connections) == 5
+    end(new)
+
+
+def test_limits_hold_in_the_next_program(start, make_origin, dial, limited, opened):
+    text = limited(tunnels=3)
+    proxy, origin = start(text), make_origin(echo)
+    held = [dial(proxy).tunnel(origin.authority) for _ in range(2)]
+    new = upgrade(proxy, opened)
+    third = dial(proxy).tunnel(origin.authority)
+    assert dial(proxy).connect(origin.authority).status == 429
+    for client in (third, *held):
+        client.close()
+        wait_until(lambda: frees_one(proxy, origin), "room for another")
+    end(new)
+
+
+@pytest.mark.parametrize("who", ["old", "new"])
+def test_one_program_that_wants_none_lets_them_drain(
+        start, make_origin, dial, opened, who):
+    none = "handover = false\n"
+    proxy, origin = start(none if who == "old" else ""), make_origin(echo)
+    client = dial(proxy).tunnel(origin.authority)
+    proxy.write_config(none if who == "new" else "")
+    proxy.signal(signal.SIGUSR2)
+    new = find_successor(proxy.stderr)
+    opened.callback(end_all, new)
+    client.send(b"still here")
+    assert client.read_exact(10) == b"still here"
+    assert proxy.process.poll() is None, "the old one waits for its tunnel"
+    client.close()
+    assert proxy.process.wait(15) == 0
+    assert not any(given for given, _ in handed(proxy))
+    end(new)
