@@ -53,6 +53,9 @@ slowloris: .venv/ready.test build/built.native ## wrk beside 10 000 slow clients
 storm: .venv/ready.test build/built.native ## reloads, kills and upgrades under wrk: every failed request is explained
 	$(PY) -m bench storm $(ARGS)
 
+handover: .venv/ready.test build/built.native ## 2 000 tunnels across ten replacements of their workers and two upgrades
+	$(PY) -m bench handover $(ARGS)
+
 browser: build/built.native ## the live page in Chromium, which is installed if need be (290 MB)
 	command -v chromium >/dev/null || scripts/bootstrap.sh browser
 	$(PY) -m pytest -q tests/e2e/test_live_page.py $(PYTEST_ARGS)
@@ -103,4 +106,4 @@ build/built.%: .venv/ready.run $(SOURCES)
 	rm -f build/built.* && touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint docs types arm64 bench bench-guard slowloris storm browser image-check unit-check debug trace asan fuzz coverage annotate wheel clean
+.PHONY: help serve build test quick lint docs types arm64 bench bench-guard slowloris storm handover browser image-check unit-check debug trace asan fuzz coverage annotate wheel clean

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench import (
     compare,
+    handover,
     install,
     micro,
     plan,
@@ -99,6 +100,13 @@ def _storm(options: argparse.Namespace) -> int:
     return storm.run_storm(options.seconds, options.conns, options.kill_every)
 
 
+def _handover(options: argparse.Namespace) -> int:
+    if most_files() < 2 * options.tunnels + 1000:
+        raise BenchError(f"needs {2 * options.tunnels + 1000} descriptors")
+    return handover.run_handover(options.tunnels, options.replacements,
+                                 options.upgrades, options.interval, options.workers)
+
+
 def _compare(options: argparse.Namespace) -> int:
     return compare.main(options.base, options.new)
 
@@ -178,6 +186,15 @@ def main() -> int:
     blown.add_argument("--conns", type=int, default=100, help="of wrk, 0: none [100]")
     blown.add_argument("--seconds", type=float, default=60, help="[60]")
     blown.add_argument("--kill-every", type=float, default=5, help="seconds [5]")
+
+    moved = verbs.add_parser("handover", help="tunnels across new workers and programs")
+    moved.set_defaults(act=_handover)
+    moved.add_argument("--tunnels", type=int, default=2000, help="that talk [2000]")
+    moved.add_argument("--replacements", type=int, default=10, help="of workers [10]")
+    moved.add_argument("--upgrades", type=int, default=2, help="of the program [2]")
+    moved.add_argument("--workers", type=int, default=2, help="[2]")
+    moved.add_argument("--interval", type=float, default=1.0,
+                       help="seconds between two messages of a tunnel [1]")
 
     table = verbs.add_parser("short", help="the table at the end of bench.sh")
     table.set_defaults(act=_short)

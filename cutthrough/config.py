@@ -170,6 +170,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     drain_timeout: Annotated[float, Option(
         DURATION_OR_0, "time given to open connections when told to stop",
         "Kubernetes' terminationGracePeriodSeconds")] = 30.0
+    handover: Annotated[bool, Option(
+        FLAG, "hand tunnels to the worker that follows; false: they drain",
+        "our choice: a tunnel is not to notice a reload or an upgrade")] = True
 
     max_line: Annotated[int, Option(
         SIZE._replace(low=256, high=16384), "longest request line",

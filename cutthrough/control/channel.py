@@ -106,8 +106,35 @@ class Watch(msgspec.Struct, frozen=True, tag="watch"):
     on: bool
 
 
+class Give(msgspec.Struct, frozen=True, tag="give"):
+    """Give your tunnels away over the socket that comes with this message. The taker is
+    `holder` on the page of limits; -1: it is another program's and has another page."""
+
+    holder: int
+
+
+class Gave(msgspec.Struct, frozen=True, tag="gave"):
+    """From a worker: so many tunnels are another's now, so many its own still."""
+
+    given: int
+    stayed: int
+
+
+class Take(msgspec.Struct, frozen=True, tag="take"):
+    """Take the tunnels that come over the socket with this message."""
+
+
+class Took(msgspec.Struct, frozen=True, tag="took"):
+    """From a worker: so many tunnels came. For so long nobody moved their bytes: 999 of
+    1000 of them, and the last one."""
+
+    count: int
+    most_us: int
+    longest_us: int
+
+
 Message = (Hello | Ready | Drain | Stop | Reopen | Swap | Swapped
-           | List | Trace | Listed | Cut | WasCut | Watch)
+           | List | Trace | Listed | Cut | WasCut | Watch | Give | Gave | Take | Took)
 
 
 class Channel:

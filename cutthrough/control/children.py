@@ -37,6 +37,7 @@ class Child:
         self.process: subprocess.Popen[bytes] | None = None
         self.ready = False
         self.retired = False
+        self.lent: set[int] = set()          # pages of its takers; see relief
         self._timer: asyncio.TimerHandle | None = None
 
     @property

@@ -21,7 +21,7 @@ from cutthrough.net.linux cimport sockaddr, sockaddr_storage, socklen_t
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport OK, label_of, tag_of, token_of
-from cutthrough.session.client cimport Client, Stamps
+from cutthrough.session.client cimport Client, Stamps, worker_of_id
 from cutthrough.wire.http1 cimport M_CONNECT, Field, Head, equals_lower
 from cutthrough.logformat import CODES, PRESETS, parse_format
 
@@ -129,7 +129,7 @@ cdef class FormatLine(Line):
         cdef int i
         linux.clock_gettime(linux.CLOCK_REALTIME, &now)
         self.sequence += 1
-        if self.noted:
+        if self.noted and c.id_worker == 0:     # else it has another's number
             fields = self.noted.pop(c.request_id, None)
         for i in range(self.n):
             step = &self.steps[i]
@@ -237,7 +237,7 @@ cdef class FormatLine(Line):
         cdef Stamps *at = &c.stamps
         cdef PathInfo info
         if code == S_ID:
-            p = put_number(p, self.worker)
+            p = put_number(p, worker_of_id(c, self.worker))
             p[0] = b"-"
             return put_number(p + 1, c.request_id)
         if code == S_REASON:

@@ -24,7 +24,7 @@ SWAPPED = frozenset((
     "connect_ports", "splice", "head_timeout", "body_timeout", "connect_timeout",
     "response_timeout", "idle_timeout", "half_closed_timeout", "keepalive_timeout",
     "linger_timeout", "lifetime", "min_rate", "min_rate_grace", "drain_timeout",
-    "max_line", "max_head", "max_fields", "max_body", "max_connections",
+    "handover", "max_line", "max_head", "max_fields", "max_body", "max_connections",
     "max_connections_total", "max_connections_per_client", "upstream_idle",
     "upstream_idle_per_origin", "upstream_idle_timeout",
     "admin", "admin_token", "admin_token_file", "admin_names",

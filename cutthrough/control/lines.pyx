@@ -14,7 +14,7 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport label_of
-from cutthrough.session.client cimport Client
+from cutthrough.session.client cimport Client, worker_of_id
 from cutthrough.wire.http1 cimport M_CONNECT, Head
 from cutthrough.wire.target cimport HOST_IPV6
 
@@ -47,7 +47,7 @@ cdef class JsonLine(Line):
     cdef char *put(self, char *p, Client c, int outcome, const char *last) noexcept:
         cdef int64_t total_us = clock_us() - c.stamps.start_us
         p = put_time(put_text(p, b'{"time":"'))
-        p = put_number(put_text(p, b'","id":"'), self.worker)
+        p = put_number(put_text(p, b'","id":"'), worker_of_id(c, self.worker))
         p[0] = b"-"
         p = put_number(p + 1, c.request_id)
         p = put_address(put_text(p, b'","client":"'), &c.address)

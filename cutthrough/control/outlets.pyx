@@ -26,7 +26,7 @@ from cutthrough.net.linux cimport send as sys_send
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport label_of
 from cutthrough.outcome import TABLE
-from cutthrough.session.client cimport Client
+from cutthrough.session.client cimport Client, worker_of_id
 from libc.time cimport time_t, tm
 
 cdef extern from *:
@@ -338,7 +338,7 @@ cdef class JournalOutlet(DatagramOutlet):
         p = put_number(put_text(p, b"PRIORITY="), priorities[outcome])
         p = put_text(p, b"\nSYSLOG_IDENTIFIER=cutthrough\nSYSLOG_FACILITY=3\n"
                         b"CUTTHROUGH_LOG=access\nCUTTHROUGH_ID=")
-        p = put_number(p, self.worker)
+        p = put_number(p, worker_of_id(c, self.worker))
         p[0] = b"-"
         p = put_number(p + 1, c.request_id)
         p = put_number(put_text(p, b"\nCUTTHROUGH_WORKER="), self.worker)

@@ -27,6 +27,8 @@ from cutthrough.control.channel import (
     Channel,
     Cut,
     Drain,
+    Gave,
+    Give,
     Hello,
     List,
     Message,
@@ -35,6 +37,8 @@ from cutthrough.control.channel import (
     Stop,
     Swap,
     Swapped,
+    Take,
+    Took,
     Trace,
     Watch,
 )
@@ -130,6 +134,8 @@ class Process:
                 self.over.set()
             case List() | Trace() | Cut() | Watch():
                 self.answer(message)
+            case Give() | Take():
+                self.hand_over(message, socket.socket(fileno=self.channel.take_fd()))
             case None:
                 self.drain(self.config.drain_timeout)
 
@@ -146,6 +152,22 @@ class Process:
                 self.inspector.watch(self.channel.take_fd())
             case Watch():
                 self.inspector.unwatch()
+
+    def hand_over(self, message: Give | Take, sock: socket.socket) -> None:
+        # Here, because the supervisor imports this module and needs no data plane.
+        from cutthrough.control.handover import Giver, Taker
+
+        match message:
+            case Give(holder):
+                Giver(self.worker, sock, holder, lambda given, stayed: (
+                    self.channel.send(Gave(given, stayed))))
+            case Take():
+                Taker(self.worker, sock, self.tell_pauses)
+
+    def tell_pauses(self, pauses_us: list[int]) -> None:
+        pauses_us.sort()
+        self.channel.send(Took(len(pauses_us), pauses_us[len(pauses_us) * 999 // 1000],
+                               pauses_us[-1]))
 
     def swap(self, fd: int) -> None:
         """Takes over the generation in this descriptor, or stays and says why."""

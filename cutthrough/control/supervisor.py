@@ -22,8 +22,10 @@ import time
 from enum import Enum
 
 from cutthrough.config import Config, ConfigError
+from cutthrough.control import relief
 from cutthrough.control.channel import (
     Drain,
+    Gave,
     Hello,
     Listed,
     Message,
@@ -32,6 +34,7 @@ from cutthrough.control.channel import (
     Stop,
     Swap,
     Swapped,
+    Took,
     WasCut,
 )
 from cutthrough.control.children import BACKOFF_MAX_S, Child, Slot, cause
@@ -57,10 +60,10 @@ from cutthrough.control.start import (
     validate,
 )
 from cutthrough.control.systemd import (
+    feed_watchdog,
     notify,
     notify_reloading,
     take_listeners,
-    watchdog_seconds,
 )
 from cutthrough.control.upgrade import Predecessor, Successor
 from cutthrough.net.listener import bound_address
@@ -155,7 +158,8 @@ class Supervisor:
         """Starts a worker for this slot. Raises OSError."""
         listeners = tuple(
             sock.fileno() for sock in self.doors.of_slot(slot.index, self.count))
-        child = Child(slot, self.take_page(), time.monotonic())
+        page = relief.take_page(self.children.values(), self.limits, self.counters)
+        child = Child(slot, page, time.monotonic())
         child.spawn((self.counters, self.limits.fd, self.memory, *listeners))
         self.children[child.pid] = child
         child.tell(Hello(
@@ -165,17 +169,6 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         child.set_timer(loop.call_later(START_S, self.kill, child))
         return child
-
-    def take_page(self) -> int:
-        """Returns the lowest page of the counters that no child has; makes room."""
-        from cutthrough.session.counters import PAGE_BYTES
-
-        taken = {child.page for child in self.children.values()}
-        page = next(n for n in range(len(taken) + 1) if n not in taken)
-        self.limits.check(page)
-        if os.fstat(self.counters).st_size < (page + 1) * PAGE_BYTES:
-            os.ftruncate(self.counters, (page + 1) * PAGE_BYTES)
-        return page
 
     def on_message(self, child: Child, message: Message | None) -> None:
         match message:                       # at the end of file SIGCHLD follows
@@ -189,6 +182,8 @@ class Supervisor:
                     self.replace(child.slot)
             case Listed() | WasCut():
                 self.office.on_message(child, message)
+            case Gave() | Took():
+                relief.tell(child, message)
 
     def on_ready(self, child: Child) -> None:
         slot = child.slot
@@ -202,6 +197,8 @@ class Supervisor:
             if old is not None:
                 slot.died_young = 0          # that one was well
                 self.retire(old)
+        if self.config.handover:
+            relief.relieve(child, self.children.values(), self.count)
         if self.state is State.STARTING and all(
                 slot.current is not None and slot.current.ready for slot in self.slots):
             self.begin_serving()
@@ -211,15 +208,13 @@ class Supervisor:
         print_banner(self.doors.bound(), len(self.slots), self.loop_name, self.config)
         self.office.on_serving()
         if self.predecessor is not None:
-            self.predecessor.say_serving()
+            self.predecessor.say_serving(
+                self.take_tunnels if self.config.handover else None)
         notify("READY=1", f"MAINPID={os.getpid()}", f"STATUS={self.status_line()}")
-        self.feed_watchdog()
+        feed_watchdog(lambda: self.state in (State.SERVING, State.DRAINING))
 
-    def feed_watchdog(self) -> None:
-        seconds = watchdog_seconds()
-        if seconds and self.state in (State.SERVING, State.DRAINING):
-            notify("WATCHDOG=1", patience=0)
-            asyncio.get_running_loop().call_later(seconds, self.feed_watchdog)
+    def take_tunnels(self, index: int, fd: int) -> None:
+        relief.take([slot.current for slot in self.slots], index, fd)
 
     def status_line(self) -> str:
         return f"generation {self.generation.number}, {len(self.slots)} workers"
@@ -406,7 +401,8 @@ class Supervisor:
             notify("STOPPING=1", "STATUS=draining")
         else:
             say(f"pid {self.successor.process.pid} serves; we drain")
-            self.successor.close()
+            if self.config.handover:
+                relief.offer(self.children.values(), self.successor)
             self.office.on_successor()
         self.end_all(Drain(self.config.drain_timeout),
                      self.config.drain_timeout + GRACE_S)

@@ -4,10 +4,12 @@ Both are a few lines over the environment, and need no library: a datagram to a 
 and descriptors that begin at 3. Without systemd each of them does nothing.
 """
 
+import asyncio
 import contextlib
 import os
 import socket
 import time
+from collections.abc import Callable
 
 LISTEN_FDS_START = 3
 PATIENCE_S = 0.5
@@ -62,6 +64,14 @@ def watchdog_seconds() -> float:
     if not micros.isdigit() or pid not in (None, str(os.getpid())):
         return 0.0
     return int(micros) / 2_000_000
+
+
+def feed_watchdog(is_alive: Callable[[], bool]) -> None:
+    """Feeds it from the running loop, for as long as `is_alive` says so."""
+    seconds = watchdog_seconds()
+    if seconds and is_alive():
+        notify("WATCHDOG=1", patience=0)
+        asyncio.get_running_loop().call_later(seconds, feed_watchdog, is_alive)
 
 
 def environ_of_heir() -> dict[str, str]:

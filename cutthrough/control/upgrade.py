@@ -5,6 +5,8 @@ to the new one, so that no caller is refused and none is reset.
     new  reads and checks its configuration, asks: TAKE
     old  sends every listening socket
     new  starts its workers; when all are ready: SERVING
+    old  sends a socket for each of its workers, which hands its tunnels over there
+    new  gives each of these to a worker of its own: see relief
     old  stops accepting and drains; its sockets live on in the new one
 
 Before SERVING the old program is untouched: whatever becomes of the new one, the old
@@ -13,6 +15,7 @@ one serves on. Descriptors go some at a time, because a message takes 253 at mos
 """
 
 import asyncio
+import contextlib
 import os
 import socket
 import subprocess
@@ -25,6 +28,8 @@ VARIABLE = "CUTTHROUGH_SUCCEEDS"
 # Set where the service manager opened the sockets: they stand for `listen`
 ACTIVATED = "CUTTHROUGH_ACTIVATED"
 TAKE, SERVING = b"take", b"serving"
+# With the number of a slot behind it, and a descriptor
+TUNNELS = b"tunnels"
 # Of the new program's start, until it serves; a worker has 30 s for its own
 PATIENCE_S = 60.0
 FDS_AT_ONCE = 200
@@ -67,13 +72,33 @@ class Predecessor:
             raise ConnectionAbortedError("the program before us has gone")
         return data
 
-    def say_serving(self) -> None:
-        """We serve: it may go."""
+    def say_serving(self, on_tunnels: Callable[[int, int], None] | None) -> None:
+        """We serve: it may go. `on_tunnels` gets the slot of each of its workers, and
+        the socket over which that one's tunnels come; None: we take none."""
         try:
             self._socket.send(SERVING)
         except OSError:
-            pass                            # it went without being told
-        self._socket.close()
+            on_tunnels = None               # it went without being told
+        if on_tunnels is None:
+            self._socket.close()
+            return
+        self._socket.setblocking(False)
+        asyncio.get_running_loop().add_reader(
+            self._socket.fileno(), self._on_readable, on_tunnels)
+
+    def _on_readable(self, on_tunnels: Callable[[int, int], None]) -> None:
+        try:
+            data, fds, _, _ = socket.recv_fds(
+                self._socket, 64, 1, socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, fds = b"", []
+        if data.startswith(TUNNELS) and fds:
+            on_tunnels(int.from_bytes(data[len(TUNNELS):], "big"), fds[0])
+        elif not data:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
 
 
 class Successor:
@@ -117,10 +142,12 @@ class Successor:
             return
         except OSError:
             said = b""
-        self.close()
         if said == SERVING:
+            self._stop_waiting()
             self._on_serving()
+            self.close()
         else:
+            self.close()
             self._on_failed("it ended before it served")
 
     def _send_listeners(self) -> None:
@@ -142,9 +169,19 @@ class Successor:
         self.process.terminate()
         return True
 
+    def give(self, slot: int, taker: socket.socket) -> None:
+        """Has it take, over this socket, which is its own from here on, what the worker
+        in that slot gives. Where it wants none, the giver finds the socket closed."""
+        with taker, contextlib.suppress(OSError):
+            socket.send_fds(self._socket, [TUNNELS + slot.to_bytes(4, "big")],
+                            [taker.fileno()])
+
+    def _stop_waiting(self) -> None:
+        self._timer.cancel()
+        self._loop.remove_reader(self._socket.fileno())
+
     def close(self) -> None:
         """Hears no more of it; the process is on its own."""
-        self._timer.cancel()
         if self._socket.fileno() >= 0:
-            self._loop.remove_reader(self._socket.fileno())
+            self._stop_waiting()
             self._socket.close()

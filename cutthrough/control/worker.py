@@ -8,7 +8,7 @@ else's loop. It is made, started, and ended by `drain` (work in hand may finish)
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psutil
 
@@ -82,6 +82,10 @@ class Worker:
         self._log: AccessLog | None = None
         self._running = False
         self._timer: asyncio.TimerHandle | None = None      # of the next recheck
+        # Called before the connections end; and tunnels that were given to another
+        # worker, and that are on their way there: see handover
+        self.at_end: list[Callable[[], None]] = []
+        self.given_away = self.in_transit = 0
 
     @property
     def config(self) -> Config:
@@ -216,14 +220,15 @@ class Worker:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         self._stop_accepting()
-        busy = self.context.busy
+        busy = self.context.busy + self.in_transit + self.given_away
         self.context.start_draining()
         close_idle(self.context, LAST_REQUEST)
-        while self._running and self.context.live and loop.time() < deadline:
+        while self._running and loop.time() < deadline and (
+                self.context.live or self.in_transit):
             await asyncio.sleep(LOOK_AGAIN)
             close_idle(self.context, LAST_REQUEST)
         cut = self._end("drained")
-        self.page.add("drain_finished", max(0, busy - cut))
+        self.page.add("drain_finished", max(0, busy - cut - self.given_away))
         await self.resolver.close()
         return cut
 
@@ -240,6 +245,8 @@ class Worker:
         if not self._running:
             return 0
         self._running = False
+        for call in self.at_end[:]:
+            call()
         if self._timer is not None:
             self._timer.cancel()
         self._stop_accepting()

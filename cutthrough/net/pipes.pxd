@@ -11,6 +11,8 @@ cdef struct Pipe:
 
 # An empty pipe, or NULL: no descriptor or no pipe memory is to be had; copy instead (R35).
 cdef Pipe *take_pipe() noexcept nogil
+# One that another process filled: its ends are the pipe's from here on. NULL: no memory.
+cdef Pipe *adopt_pipe(int read_fd, int write_fd, uint32_t held) noexcept nogil
 # How often there was none.
 cdef size_t pipes_refused() noexcept nogil
 # Takes it back and clears the pointer. One that still holds bytes is closed.

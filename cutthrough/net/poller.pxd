@@ -54,6 +54,8 @@ cdef class Poller:
     cdef int want_level(self, Endpoint endpoint, bint wanted) except -1
     # Takes it out and closes the fd. Idempotent.
     cdef int remove(self, Endpoint endpoint) except -1
+    # Takes it out. The fd, which is returned, stays open and is the caller's; -1: had none.
+    cdef int release(self, Endpoint endpoint) except -2
     # Has on_ready called again in the next turn, without an event.
     cdef int call_again(self, Endpoint endpoint) except -1
     # The same, as soon as there is a block to be had.

@@ -25,7 +25,7 @@ from libc.stdlib cimport abort
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport has_room
 from cutthrough.net.linux cimport epoll_ctl, epoll_event, errno
-from cutthrough.net.sysio cimport clock_us, note_events, sys_close
+from cutthrough.net.sysio cimport clock_us, note_events
 
 cdef extern from *:
     """
@@ -222,18 +222,25 @@ cdef class Poller:
         return 0
 
     cdef int remove(self, Endpoint endpoint) except -1:
-        if endpoint.sock.fd < 0:
-            return 0
+        cdef int fd = self.release(endpoint)
+        if fd >= 0:
+            linux.close(fd)
+        return 0
+
+    cdef int release(self, Endpoint endpoint) except -2:
+        cdef int fd = endpoint.sock.fd
+        if fd < 0:
+            return -1
         self.wheel.disarm(&endpoint.timer)
         # close() alone leaves the entry, and our pointer in it, for as long as another
         # process holds the file: a listening one always, any one after a fork
-        epoll_ctl(self.epfd, linux.EPOLL_CTL_DEL, endpoint.sock.fd, NULL)
-        sys_close(&endpoint.sock)
+        epoll_ctl(self.epfd, linux.EPOLL_CTL_DEL, fd, NULL)
+        endpoint.sock.fd = -1
         self.registered -= 1
         if self.in_batch:
             self.closed.append(endpoint)
         Py_DECREF(endpoint)
-        return 0
+        return fd
 
     cdef int call_again(self, Endpoint endpoint) except -1:
         if not endpoint.listed:

@@ -1,7 +1,7 @@
 """Who holds how much of what is limited, exactly, over all workers."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from cutthrough.policy.rows cimport Row, Rows
+from cutthrough.policy.rows cimport Row, Rows, Table
 
 cdef enum:
     DAY_S = 86400
@@ -76,4 +76,20 @@ cdef class Ledger(Rows):
     cdef void leave(self, Holding *holding, int64_t now_us) noexcept nogil
     # The connection's next request may be another's, who has no limits.
     cdef void leave_user(self, Holding *holding, int64_t now_us) noexcept nogil
+    # A connection changes its worker: what it holds is counted for holder `number`. It
+    # holds it still, but only that worker may give it back.
+    cdef void lend(self, const Holding *holding, int number) noexcept nogil
+    # The other way round: all that `holding` names is counted for us; where `number` is
+    # >= 0 that holder counted it, unless it was reaped meanwhile. Rows are found by their
+    # tags, because a reaped worker's may be others' by now. No limit is asked. False: there
+    # was no row for a part, which `holding` no longer names.
+    cdef bint claim(self, Holding *holding, int number, const uint64_t *client,
+                    const uint64_t *user, int64_t now_us) noexcept nogil
+    # Counts all that we hold anew: begin, add each connection's, and end. The page is
+    # locked meanwhile.
+    cdef void begin_recount(self) noexcept nogil
+    cdef void add_recounted(self, const Holding *holding) noexcept nogil
+    cdef void end_recount(self) noexcept nogil
     cdef void _leave_user(self, Holding *holding, int64_t now_us) noexcept nogil
+    cdef void _zero(self, Table *table) noexcept nogil
+    cdef void _drop_spent(self, Table *table) noexcept nogil

@@ -172,6 +172,95 @@ cdef class Ledger(Rows):
             self._leave_user(holding, now_us)
             self._unlock()
 
+    # --- a connection changes its worker -----------------------------------------------
+
+    cdef void lend(self, const Holding *holding, int number) noexcept nogil:
+        cdef Row *row
+        if not holding.is_counted and holding.client_row == 0 and holding.user_row == 0:
+            return
+        self._lock()
+        if holding.is_counted:
+            change_hands(self.all, self.slot, number)
+        if holding.client_row:
+            change_hands(self._held(self._row(&self.page.clients, holding.client_row),
+                                    CONNECTIONS), self.slot, number)
+        if holding.user_row:
+            row = self._row(&self.page.users, holding.user_row)
+            change_hands(self._held(row, CONNECTIONS), self.slot, number)
+            if holding.has_tunnel:
+                change_hands(self._held(row, TUNNELS), self.slot, number)
+        self._unlock()
+
+    cdef bint claim(self, Holding *holding, int number, const uint64_t *client,
+                    const uint64_t *user, int64_t now_us) noexcept nogil:
+        cdef uint32_t row
+        cdef bint done = True
+        if not holding.is_counted and holding.client_row == 0 and holding.user_row == 0:
+            return True
+        self._lock()
+        if holding.is_counted:
+            change_hands(self.all, number, self.slot)
+        if holding.client_row:
+            row = self._find(&self.page.clients, client)
+            if row == 0:
+                row = self._make(&self.page.clients, client, now_us)
+            holding.client_row = row
+            if row:
+                change_hands(self._held(self._row(&self.page.clients, row), CONNECTIONS),
+                             number, self.slot)
+            done = row != 0
+        if holding.user_row:
+            row = self._find(&self.page.users, user)
+            if row == 0:
+                row = self._make(&self.page.users, user, now_us)
+            holding.user_row = row
+            if row:
+                change_hands(self._held(self._row(&self.page.users, row), CONNECTIONS),
+                             number, self.slot)
+            if row and holding.has_tunnel:
+                change_hands(self._held(self._row(&self.page.users, row), TUNNELS),
+                             number, self.slot)
+            holding.has_tunnel &= row != 0
+            done &= row != 0
+        self._unlock()
+        return done
+
+    cdef void begin_recount(self) noexcept nogil:
+        self._lock()
+        self.all[self.slot] = 0
+        self._zero(&self.page.clients)
+        self._zero(&self.page.users)
+
+    cdef void _zero(self, Table *table) noexcept nogil:
+        cdef uint32_t number
+        for number in range(1, table.fresh):
+            self._held(self._row(table, number), CONNECTIONS)[self.slot] = 0
+            self._held(self._row(table, number), TUNNELS)[self.slot] = 0
+
+    cdef void add_recounted(self, const Holding *holding) noexcept nogil:
+        cdef Row *row
+        if holding.is_counted:
+            self.all[self.slot] += 1
+        if holding.client_row:
+            self._held(self._row(&self.page.clients, holding.client_row),
+                       CONNECTIONS)[self.slot] += 1
+        if holding.user_row:
+            row = self._row(&self.page.users, holding.user_row)
+            self._held(row, CONNECTIONS)[self.slot] += 1
+            self._held(row, TUNNELS)[self.slot] += holding.has_tunnel
+
+    cdef void end_recount(self) noexcept nogil:
+        self._drop_spent(&self.page.clients)
+        self._drop_spent(&self.page.users)
+        self._unlock()
+
+    cdef void _drop_spent(self, Table *table) noexcept nogil:
+        cdef uint32_t number
+        for number in range(1, table.fresh):
+            if self._row(table, number).is_used and self._is_spent(
+                    self._row(table, number), 0):
+                self._drop(table, number)
+
     cdef void _leave_user(self, Holding *holding, int64_t now_us) noexcept nogil:
         if holding.has_tunnel:
             holding.has_tunnel = False
@@ -179,6 +268,12 @@ cdef class Ledger(Rows):
         if holding.user_row:
             self._release(&self.page.users, holding.user_row, CONNECTIONS, now_us)
             holding.user_row = 0
+
+
+cdef inline void change_hands(uint32_t *held, int giver, int taker) noexcept nogil:
+    if giver >= 0 and held[giver] > 0:
+        held[giver] -= 1
+    held[taker] += 1
 
 
 cdef inline bint take_request(Row *row, const Dues *dues, int64_t now_us,

@@ -55,8 +55,23 @@ cdef class Limiter:
     # bytes, <= 0: none before lane.wait_us has passed. False: the quota is used up.
     cdef bint refill(self, Usage *usage, Lane *lane, Terms terms, bint is_tunnel,
                      int64_t *left, int64_t now_us) noexcept
-    # Books what both lanes used, gives back what they did not. No Terms: nothing to do.
+    # Books what both lanes used and gives back what they did not; they begin anew.
+    cdef void settle(self, Usage *usage, Terms terms, int64_t *up_left, int64_t *down_left,
+                     int64_t now_us) noexcept
+    # The request ends: the same, and its tunnel. No Terms: nothing to do.
     cdef void end_request(self, Usage *usage, Terms terms, int64_t *up_left,
                           int64_t *down_left, int64_t now_us) noexcept
+    # A connection that another process let in and hands over: whatever is limited here and
+    # not in its usage yet is counted, and nothing is refused, but for want of a row.
+    # `user` may have no Terms.
+    cdef Entry adopt(self, Usage *usage, Terms terms, bytes user, bint is_tunnel, int family,
+                     const uint8_t *data, int64_t now_us) noexcept
+    # What it holds is from now on holder `number`'s on the same page; and the other way
+    # round, where that one would not have it, or is gone.
+    cdef void lend(self, Usage *usage, int number) noexcept
+    cdef void reclaim(self, Usage *usage, int number, bytes user, int family,
+                      const uint8_t *data, int64_t now_us) noexcept
+    cdef bint _claim(self, Holding *holding, int number, bytes user, int family,
+                     const uint8_t *data, int64_t now_us) noexcept
     # The connection closes. Idempotent (R33).
     cdef void leave(self, Usage *usage, int64_t now_us) noexcept

@@ -14,8 +14,9 @@ and each second while the relay runs.
 
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memset
 from libc.time cimport time
-from cutthrough.policy.ledger cimport ENTERED, NO_ROW, Answer, Entry, Ledger
+from cutthrough.policy.ledger cimport ENTERED, NO_ROW, Answer, Entry, Holding, Ledger
 from cutthrough.policy.source import PolicyError
 
 cdef enum:
@@ -103,14 +104,9 @@ cdef class Limiter:
         self.ledger.tag_of(<const unsigned char *>name, len(user), tag)
         entry = self.ledger.charge(&usage.holding, tag, &terms.dues, is_tunnel, now_us,
                                    time(NULL), retry_s)
-        if entry == ENTERED and terms.has_bytes:
-            usage.meter = <Meter *>malloc(sizeof(Meter))
-            if usage.meter == NULL:
-                self.ledger.end_tunnel(&usage.holding)
-                return NO_ROW
-            usage.meter.settled_us = now_us
-            start_lane(&usage.meter.up, terms, now_us)
-            start_lane(&usage.meter.down, terms, now_us)
+        if entry == ENTERED and not start_meter(usage, terms, now_us):
+            self.ledger.end_tunnel(&usage.holding)
+            return NO_ROW
         return entry
 
     cdef bint refill(self, Usage *usage, Lane *lane, Terms terms, bint is_tunnel,
@@ -146,23 +142,77 @@ cdef class Limiter:
         lane.given = left[0] = max(0, may)
         return True
 
+    cdef void settle(self, Usage *usage, Terms terms, int64_t *up_left, int64_t *down_left,
+                     int64_t now_us) noexcept:
+        cdef Meter *meter = usage.meter
+        cdef int64_t used = meter.up.given - up_left[0] + meter.down.given - down_left[0]
+        cdef int64_t unused = meter.up.drawn + meter.down.drawn - used
+        self.ledger.draw(&usage.holding, &terms.dues, used, unused, 0, now_us, time(NULL))
+        meter.up.given = meter.up.drawn = meter.down.given = meter.down.drawn = 0
+        up_left[0] = down_left[0] = 0
+
     cdef void end_request(self, Usage *usage, Terms terms, int64_t *up_left,
                           int64_t *down_left, int64_t now_us) noexcept:
-        cdef int64_t used, unused
-        cdef Meter *meter = usage.meter
         if terms is None:
             return
-        if meter != NULL:
-            used = meter.up.given - up_left[0] + meter.down.given - down_left[0]
-            unused = meter.up.drawn + meter.down.drawn - used
-            self.ledger.draw(&usage.holding, &terms.dues, used, unused, 0, now_us, time(NULL))
-            free(meter)
+        if usage.meter != NULL:
+            self.settle(usage, terms, up_left, down_left, now_us)
+            free(usage.meter)
             usage.meter = NULL
             up_left[0] = down_left[0] = INT64_MAX
         self.ledger.end_tunnel(&usage.holding)
 
+    cdef Entry adopt(self, Usage *usage, Terms terms, bytes user, bint is_tunnel, int family,
+                     const uint8_t *data, int64_t now_us) noexcept:
+        cdef Holding more
+        memset(&more, 0, sizeof(more))
+        more.is_counted = self.most != 0 and not usage.holding.is_counted
+        more.client_row = self.most_of_client != 0 and usage.holding.client_row == 0
+        if terms is not None:
+            more.user_row = usage.holding.user_row == 0
+            more.has_tunnel = is_tunnel and more.user_row
+        if not self._claim(&more, -1, user, family, data, now_us):
+            self.ledger.leave(&more, now_us)
+            return NO_ROW
+        usage.holding.is_counted |= more.is_counted
+        usage.holding.has_tunnel |= more.has_tunnel
+        usage.holding.client_row += more.client_row
+        usage.holding.user_row += more.user_row
+        if terms is not None and not start_meter(usage, terms, now_us):
+            return NO_ROW
+        return ENTERED
+
+    cdef void lend(self, Usage *usage, int number) noexcept:
+        self.ledger.lend(&usage.holding, number)
+
+    cdef void reclaim(self, Usage *usage, int number, bytes user, int family,
+                      const uint8_t *data, int64_t now_us) noexcept:
+        self._claim(&usage.holding, number, user, family, data, now_us)
+
+    cdef bint _claim(self, Holding *holding, int number, bytes user, int family,
+                     const uint8_t *data, int64_t now_us) noexcept:
+        cdef uint64_t client_tag[2]
+        cdef uint64_t user_tag[2]
+        cdef const char *name = user
+        self.ledger.tag_of(data, 4 if family == 4 else PREFIX_BYTES, client_tag)
+        self.ledger.tag_of(<const unsigned char *>name, len(user), user_tag)
+        return self.ledger.claim(holding, number, client_tag, user_tag, now_us)
+
     cdef void leave(self, Usage *usage, int64_t now_us) noexcept:
         self.ledger.leave(&usage.holding, now_us)
+
+
+cdef bint start_meter(Usage *usage, Terms terms, int64_t now_us) noexcept:
+    """False: there is no memory for one."""
+    if not terms.has_bytes:
+        return True
+    usage.meter = <Meter *>malloc(sizeof(Meter))
+    if usage.meter == NULL:
+        return False
+    usage.meter.settled_us = now_us
+    start_lane(&usage.meter.up, terms, now_us)
+    start_lane(&usage.meter.down, terms, now_us)
+    return True
 
 
 cdef inline void start_lane(Lane *lane, Terms terms, int64_t now_us) noexcept nogil:

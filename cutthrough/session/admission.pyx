@@ -146,14 +146,32 @@ def recheck(Context context):
 cdef bint must_cut(Client c, Snapshot newest) except -1:
     cdef Verdict verdict
     cdef bint asked_for = c.snapshot.acl is not None and c.snapshot.acl.cuts(c.rule)
-    if newest is not c.snapshot:
-        account = newest.users.find(c.user)
-        if account is None:
-            return asked_for or (newest.acl is not None and newest.acl.cuts(-1))
-        c.account = account
+    if newest is c.snapshot:
+        return c.account.has_expired() and asked_for
+    return is_refused_by(c, newest, asked_for, &verdict)
+
+
+cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
+                        Verdict *verdict) except -1:
+    """Is it to be cut? `asked_for`: the rule that let it in says what cuts it."""
+    account = newest.users.find(c.user)
+    if account is None:
+        return asked_for or (newest.acl is not None and newest.acl.cuts(-1))
+    c.account = account
     if c.account.has_expired():
         return asked_for
-    if newest is c.snapshot or newest.acl is None:
+    if newest.acl is None:
         return False
-    ask_rules(c, newest, &c.origin.address, &verdict)
+    ask_rules(c, newest, &c.origin.address, verdict)
     return verdict.outcome != OK and verdict.cut
+
+
+cdef bint readmit(Client c, bint asked_for) except -1:
+    cdef Verdict verdict
+    cdef bint refused
+    memset(&verdict, 0, sizeof(verdict))
+    verdict.rule = verdict.limits = -1
+    refused = is_refused_by(c, c.context.snapshot, asked_for, &verdict)
+    c.snapshot = c.context.snapshot
+    take_verdict(c, &verdict)
+    return not refused

@@ -56,6 +56,9 @@ cdef class Context:
     cdef char date_text[32]             # of the second `date_s`
     cdef int64_t date_s
 
+    # Into the list of what is open, and out of it; counted as open or not any more.
+    cdef void link(self, Client client) noexcept
+    cdef void unlink(self, Client client) noexcept
     # There was no descriptor, or no memory: counts that, and closes what is idle. How many.
     cdef int shed(self) except -1
     # The time now, as a Date field says it; valid until the next call.
@@ -128,6 +131,7 @@ cdef class Client(StreamOwner):
     cdef uint8_t closing                # the client was told that this response is the last
     cdef uint16_t port
     cdef uint16_t status                # sent to the client; 0: none yet
+    cdef uint16_t id_worker             # gave it its identifier: 0: this one, else one more
     cdef int rule                       # index of the rule that decided; -1: the default
     cdef int limits                     # index of the limits that it names; -1: none
     cdef uint32_t retry_s               # for Retry-After; 0: as the reply's constant says
@@ -177,3 +181,8 @@ cdef class Client(StreamOwner):
     cdef void count_moved(self) noexcept
     cdef int _record(self, int outcome) except -1
     cdef int _clear_request(self) except -1
+
+
+# The worker in a connection's identifier: the one where it began.
+cdef inline int worker_of_id(Client client, int worker) noexcept:
+    return client.id_worker - 1 if client.id_worker else worker

@@ -101,6 +101,25 @@ cdef class Context:
         self.most_clients = max_connections
         self.may_splice = splice
 
+    cdef void link(self, Client client) noexcept:
+        self.counters.live += 1
+        self.counters.states[client.state] += 1
+        client.older = self.newest
+        if self.newest is not None:
+            self.newest.newer = client
+        self.newest = client
+
+    cdef void unlink(self, Client client) noexcept:
+        self.counters.live -= 1
+        self.counters.states[client.state] -= 1
+        if client.newer is not None:
+            client.newer.older = client.older
+        elif self.newest is client:
+            self.newest = client.older
+        if client.older is not None:
+            client.older.newer = client.newer
+        client.older = client.newer = None
+
     cdef int shed(self) except -1:
         cdef Client client = self.newest
         cdef Client older
@@ -324,17 +343,9 @@ cdef class Client:
         self._clear_request()
         context.limiter.leave(&self.usage, self.poller.now_us)
         give_block(&self.input)
-        context.counters.states[self.state] -= 1
+        context.unlink(self)
         context.counters.states[CLOSED] += 1
         self.state = CLOSED
-        context.counters.live -= 1
-        if self.newer is not None:
-            self.newer.older = self.older
-        elif context.newest is self:
-            context.newest = self.older
-        if self.older is not None:
-            self.older.newer = self.newer
-        self.older = self.newer = None
         return StreamOwner.close(self)
 
     cdef void count_moved(self) noexcept:

@@ -59,7 +59,7 @@ cdef class Page:
 
 # One more of so many microseconds.
 cdef void observe(Histogram *histogram, int64_t us) noexcept nogil
-# One more client connection, by the listener of this number.
+# One more, counted as open already, by the listener of this number.
 cdef void count_accept(Counters *c, int listener) noexcept nogil
 # One more connection to an origin, made within so long.
 cdef void count_dial(Counters *c, int family, int64_t us) noexcept nogil

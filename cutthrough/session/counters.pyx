@@ -140,7 +140,6 @@ cdef void observe(Histogram *histogram, int64_t us) noexcept nogil:
 cdef void count_accept(Counters *c, int listener) noexcept nogil:
     c.accepted += 1
     c.listeners[listener].accepted += 1
-    c.live += 1
     if c.live > c.peak:
         c.peak = c.live
 

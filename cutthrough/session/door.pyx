@@ -44,14 +44,10 @@ cdef class Door(Sink):
             sys_close(&session.sock)
             context.counters.refused += 1
             return 0
+        context.link(session)
         count_accept(context.counters, self.listener)
         note(context.recorder, <void *>session, context.poller.now_us, E_ACCEPTED, 0,
              client.port)
-        context.counters.states[HEAD] += 1
-        session.older = context.newest
-        if context.newest is not None:
-            context.newest.newer = session
-        context.newest = session
         outcome = admit_connection(session)
         if context.counters.live > context.most_clients:
             outcome = OVERLOADED

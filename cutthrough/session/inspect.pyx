@@ -10,7 +10,7 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.inet cimport ADDRESS_TEXT, Address, print_address
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport CUT
-from cutthrough.session.client cimport Client, Context
+from cutthrough.session.client cimport Client, Context, worker_of_id
 from cutthrough.session.counters import METHODS
 from cutthrough.session.recorder cimport told
 from cutthrough.session.state cimport CLOSED, HALF_CLOSED, HEAD, IDLE, LINGER, TUNNEL
@@ -41,7 +41,8 @@ def describe(Client client, int worker):
         return None
     key_len = len(client.key) - 2 if known else 0
     return {
-        "id": f"{worker}-{client.request_id}" if client.request_id else "",
+        "id": (f"{worker_of_id(client, worker)}-{client.request_id}"
+               if client.request_id else ""),
         "worker": worker,
         "client": text_of(&client.address),
         "user": client.user.decode("utf-8", "replace") if client.user is not None else None,

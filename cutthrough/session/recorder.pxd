@@ -19,6 +19,7 @@ cdef enum:                  # what an event is; the columns are in recorder.pyx
     E_NOT_DIALLED           # value: errno
     E_DEADLINE              # of the state in `detail`
     E_ENDED                 # detail: the outcome; value: the status
+    E_TAKEN                 # over from another worker, which knows what was before
     N_EVENTS
 
 cdef struct Event:

@@ -36,6 +36,7 @@ KINDS = (
     ("not dialled", "", "errno"),
     ("deadline", "state", ""),
     ("ended", "reason", "status"),
+    ("taken over", "", "port"),
 )
 assert len(KINDS) == <int>N_EVENTS
 
@@ -88,7 +89,8 @@ cdef object told(Recorder r, void *connection):
             found.append((event.what >> 16, event.what >> 8 & 255, event.what & 255,
                           event.value))
             whole = (event.what >> 8 & 255) == <uint64_t>E_ACCEPTED
-            if whole or len(found) == MOST_TOLD:
+            if whole or len(found) == MOST_TOLD or (
+                    (event.what >> 8 & 255) == <uint64_t>E_TAKEN):
                 break
     found.reverse()
     return [_describe(one, found[0][0]) for one in found], whole

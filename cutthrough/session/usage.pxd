@@ -8,6 +8,8 @@ cdef int admit_connection(Client client) noexcept
 # client.user is known and may go there. For each request anew; what it takes,
 # _clear_request and close give back.
 cdef int admit_user(Client client) except -1
+# A tunnel that another process let in, and of which client.usage holds a part or nothing.
+cdef int readmit_user(Client client) except -1
 # It turns into a tunnel: a 101.
 cdef int admit_tunnel(Client client) noexcept
 

@@ -55,6 +55,16 @@ cdef int admit_user(Client c) except -1:
     return outcome
 
 
+cdef int readmit_user(Client c) except -1:
+    c.terms = c.context.limiter.terms_of(c.user, named_limits(c))
+    cdef int outcome = outcome_of(c.context.limiter.adopt(
+        &c.usage, c.terms, c.user, c.is_tunnel, c.address.family, c.address.bytes,
+        c.poller.now_us))
+    c.relay.up.allowance = c.relay.down.allowance = (
+        0 if c.usage.meter != NULL else INT64_MAX)
+    return outcome
+
+
 cdef object named_limits(Client c):
     """Those that the hook named, else those of the rule; None: the user's own."""
     if c.decision is not None and c.decision.limits:

@@ -75,12 +75,13 @@ def test_a_mistake_changes_nothing(start, make_origin, dial, mistake, reason):
 
 
 def test_new_workers_come_before_the_old_ones_go(start, make_origin, dial):
-    proxy, origin = start(), make_origin(echo)
+    stays = "handover = false\n"
+    proxy, origin = start(stays), make_origin(echo)
     before = pids(proxy)
     tunnel = dial(proxy).tunnel(origin.authority)
     tunnel.send(b"before")
     assert tunnel.read_exact(6) == b"before"
-    assert proxy.reload("workers = 2\n").endswith("workers 1 -> 2")
+    assert proxy.reload(stays + "workers = 2\n").endswith("workers 1 -> 2")
     wait_until(lambda: len(pids(proxy) - before) == 2, "two new workers")
     tunnel.send(b"after")
     assert tunnel.read_exact(5) == b"after", "the tunnel is where it was"

@@ -62,7 +62,7 @@ def end(process: psutil.Process) -> None:
 
 def test_a_new_program_takes_the_door_and_the_old_one_finishes(
         start, make_origin, dial, opened):
-    proxy, origin = start(), make_origin(echo)
+    proxy, origin = start("handover = false\n"), make_origin(echo)
     plain = make_origin()
     tunnel = dial(proxy).tunnel(origin.authority)
     new = successor_of(proxy)

@@ -1,0 +1,296 @@
+"""A worker gives its tunnels to another one, or takes them: the talk over their socket.
+
+    taker   Answer(nothing)                 it listens
+    giver   Tunnel, with its descriptors    frozen from here on; a few at a time
+    taker   Answer(taken, refused)          taken: its own, before it moves a byte of it
+    giver   Done                            that was all; or its last word
+
+One SOCK_SEQPACKET pair: a tunnel is one packet, whole or not at all, and what was sent
+arrives even if its sender dies. So a tunnel is at every moment one's alone. The giver
+moves none of its bytes once the packet is out. It has it back when the taker says no,
+or is gone without having said yes: what that one has said is read to its end first. A
+taker whose giver dies keeps what it was sent: nobody else has it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from cutthrough.control.worker import Worker
+from cutthrough.session.client import Client
+from cutthrough.session.handover import (
+    Parcel,
+    end_denied,
+    pack,
+    recount,
+    tunnels,
+    unpack,
+)
+from cutthrough.session.record import Answer, Done, Tunnel
+
+log = logging.getLogger("cutthrough")
+
+# Tunnels under way at a time. Each one is frozen until those before it have been taken,
+# at some 0.1 ms; with fewer, the two sides would wait for each other
+WINDOW = 16
+# Two blocks that are full, and the words round them
+PACKET_BYTES = 262144
+# Two sockets, and a pipe for each direction
+MOST_FDS = 6
+# Between two looks for tunnels that have begun since
+LOOK_AGAIN_S = 0.1
+
+
+class Line:
+    """One end of the socket, and its owner. The loop calls `on_readable`, which reads
+    until there is no more: libuv tells of a socket with an error once, and no more."""
+
+    def __init__(self, worker: Worker, sock: socket.socket) -> None:
+        self._worker = worker
+        self._socket = sock
+        self._buffer = bytearray(PACKET_BYTES)
+        self._loop = asyncio.get_running_loop()
+        # As far as net.core.wmem_max allows; its default has room for one such packet
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * PACKET_BYTES)
+        self._loop.add_reader(sock.fileno(), self.on_readable)
+        worker.at_end.append(self.close)
+
+    def on_readable(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket.fileno() >= 0
+
+    def try_send(self, message: Any, fds: Iterable[int] = ()) -> None:
+        """Raises BlockingIOError where it would wait, OSError where it cannot."""
+        socket.send_fds(self._socket, [msgspec.msgpack.encode(message)], list(fds),
+                        socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+    def receive(self) -> tuple[memoryview, list[int]] | None:
+        """Returns the next packet, good until the one after it, and its descriptors,
+        which are the caller's; None: no more will come. Raises BlockingIOError where
+        none is there yet."""
+        while True:
+            try:
+                n, control, _, _ = self._socket.recvmsg_into(
+                    [self._buffer], socket.CMSG_SPACE(MOST_FDS * 4),
+                    socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
+                break
+            except ConnectionResetError:
+                continue        # it died with our packets unread: told once, and first
+        fds: list[int] = []
+        for level, kind, data in control:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                fds += memoryview(data[:len(data) // 4 * 4]).cast("i")
+        return (memoryview(self._buffer)[:n], fds) if n else None
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self.is_open:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+            with contextlib.suppress(ValueError):
+                self._worker.at_end.remove(self.close)
+
+
+class Giver(Line):
+    """Gives `worker`'s tunnels away, now and whenever one begins, until it is closed.
+
+    `holder`: the taker's number on the page of limits; -1: it has another page. `tell`
+    hears after each round how many were given in all, and how many stay.
+    """
+
+    def __init__(self, worker: Worker, sock: socket.socket, holder: int,
+                 tell: Callable[[int, int], object]) -> None:
+        super().__init__(worker, sock)
+        self._holder = holder
+        self._tell = tell
+        self._away: dict[int, Parcel] = {}   # sent, and not answered yet
+        self._next: list[Client] = []        # of this round, the last one first
+        self._in_round = False
+        self._is_wanted = True               # nothing was refused yet
+        self._number = self._given = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def on_readable(self) -> None:
+        try:
+            while (packet := self.receive()) is not None:
+                answer = msgspec.msgpack.decode(packet[0], type=Answer)
+                self._settle(answer.taken, answer.refused)
+        except BlockingIOError:
+            pass
+        else:
+            self._is_wanted = False
+            self._settle(refused=list(self._away))
+        if self._in_round or not self._is_wanted:
+            self._go_on()
+        else:
+            self._look()                     # its first word: it listens
+
+    def _settle(self, taken: Iterable[int] = (), refused: Iterable[int] = ()) -> None:
+        for number in taken:
+            self._away.pop(number).forget()
+            self._worker.in_transit -= 1
+            self._worker.given_away += 1
+            self._given += 1
+        for number in refused:
+            self._away.pop(number).restore()
+            self._worker.in_transit -= 1
+            self._is_wanted = False          # the others would be refused as well
+
+    def _look(self) -> None:
+        """Begins a round."""
+        self._timer = None
+        self._next = tunnels(self._worker.context)[::-1]
+        self._in_round = bool(self._next)
+        if self._in_round:
+            self._go_on()
+        else:
+            self._timer = self._loop.call_later(LOOK_AGAIN_S, self._look)
+
+    def _go_on(self) -> None:
+        try:
+            while self._next and self._is_wanted and len(self._away) < WINDOW:
+                self._give(self._next[-1])
+                self._next.pop()
+        except OSError as error:
+            # Full for now: the next answer makes room. Else the taker is gone, a packet
+            # is too large for the buffer, or too many descriptors are under way
+            # (unix(7)): what cannot go stays
+            if not (isinstance(error, BlockingIOError) and self._away):
+                self._is_wanted = False
+        if not self._away:
+            self._end_round()
+
+    def _give(self, client: Client) -> None:
+        parcel = pack(client, self._number, self._worker.slot, self._holder)
+        if parcel is None:
+            return                           # it has ended meanwhile
+        try:
+            self.try_send(parcel.record, parcel.fds)
+        except OSError:
+            parcel.restore()
+            raise
+        self._away[self._number] = parcel
+        self._number += 1
+        self._worker.in_transit += 1
+
+    def _end_round(self) -> None:
+        if self._in_round:
+            self._tell(self._given, len(tunnels(self._worker.context)))
+            with contextlib.suppress(OSError):
+                self.try_send(Done(last=False))
+        self._in_round = False
+        self._next.clear()
+        if self._is_wanted:
+            self._timer = self._loop.call_later(LOOK_AGAIN_S, self._look)
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """What was sent and not answered is the taker's: it has it, or is gone."""
+        if not self.is_open:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        for parcel in self._away.values():
+            parcel.forget()
+            self._worker.in_transit -= 1
+        self._away.clear()
+        with contextlib.suppress(OSError):
+            self.try_send(Done(last=True))
+        super().close()
+
+
+class Taker(Line):
+    """Takes tunnels for `worker`. `tell` hears after each of the giver's rounds for how
+    many microseconds each of them was frozen."""
+
+    def __init__(self, worker: Worker, sock: socket.socket,
+                 tell: Callable[[list[int]], None]) -> None:
+        super().__init__(worker, sock)
+        self._tell = tell
+        self._pauses: list[int] = []
+        self._was_last = False
+        self._answer(Answer([], []))
+
+    def on_readable(self) -> None:
+        """Takes what is there, WINDOW tunnels at most, and answers. They are in the
+        epoll set by then, where nobody looks before this returns: none moves before."""
+        answer = Answer([], [])
+        begun: list[int] = []
+        denied: list[Client] = []
+        is_over = False
+        while True:
+            try:
+                packet = self.receive()
+            except BlockingIOError:
+                break
+            message = self._read(*packet) if packet is not None else None
+            if packet is None or message is None:
+                is_over = True
+                break
+            if isinstance(message, Done):
+                self._was_last = message.last
+                self._report()
+                continue
+            try:
+                client, passes = unpack(self._worker.context, message, packet[1])
+            except Exception as error:
+                log.warning("a tunnel stays with the worker before us: %s", error)
+                answer.refused.append(message.number)
+                continue
+            answer.taken.append(message.number)
+            begun.append(message.frozen_us)
+            if not passes:
+                denied.append(client)
+        if answer.taken or answer.refused:
+            self._answer(answer)
+        now_us = time.monotonic_ns() // 1000
+        self._pauses += [now_us - at_us for at_us in begun]
+        for client in denied:
+            end_denied(client)
+        if is_over:
+            self._end()
+
+    def _read(self, data: memoryview, fds: list[int]) -> Tunnel | Done | None:
+        """None: what another version of the program says, and we do not understand."""
+        try:
+            message: Tunnel | Done = msgspec.msgpack.decode(data, type=Tunnel | Done)
+        except msgspec.DecodeError:
+            for fd in fds:
+                os.close(fd)
+            return None
+        return message
+
+    def _answer(self, answer: Answer) -> None:
+        while True:
+            try:
+                self.try_send(answer)
+                return
+            except BlockingIOError:          # there is room for thousands, and 16 come
+                poll = select.poll()
+                poll.register(self._socket, select.POLLOUT)
+                poll.poll()
+            except OSError:
+                return                       # the giver is gone, and they are ours
+
+    def _report(self) -> None:
+        if self._pauses:
+            self._tell(self._pauses)
+            self._pauses = []
+
+    def _end(self) -> None:
+        self._report()
+        if not self._was_last:
+            recount(self._worker.context)
+        self.close()

@@ -1,0 +1,366 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A tunnel leaves this process, or comes from another one, and its peers do not notice.
+
+    pack ─> Parcel ─ sent, taken ──────> forget     the sockets live on in the taker
+                   └ refused, or gone ─> restore    it goes on here
+
+A tunnel in a parcel is frozen: out of the epoll set, out of the list of what is open, and
+not one of its bytes is touched, neither in a block nor in a pipe. So it can go back as it
+was. Descriptors are copies of each other, closing ours says nothing to anybody.
+
+What it counts for on the page of limits changes hands before the parcel is sent, under one
+lock: the sum is right all the time, and whoever ends first ends with its own. See
+policy.ledger.
+"""
+
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcpy, memset
+from cutthrough.net cimport linux
+from cutthrough.net.buffers cimport Block, bytes_of, keep_bytes
+from cutthrough.net.connector cimport Stream
+from cutthrough.net.inet cimport Address
+from cutthrough.net.pipes cimport adopt_pipe, give_pipe
+from cutthrough.net.poller cimport Endpoint, Poller
+from cutthrough.net.relay cimport Pump, start_pump, stop_pump
+from cutthrough.net.sysio cimport Socket, clock_us, set_abortive, sys_close
+from cutthrough.outcome cimport DESTINATION_DENIED, OK, OVERLOADED
+from cutthrough.policy.auth cimport Account
+from cutthrough.policy.limits cimport Lane
+from cutthrough.policy.verdicts cimport Decision
+from cutthrough.session.admission cimport readmit
+from cutthrough.session.client cimport Client, Context, worker_of_id
+from cutthrough.session.record import FORMAT, Tunnel, Way
+from cutthrough.session.recorder cimport E_TAKEN, note
+from cutthrough.session.session cimport Session
+from cutthrough.session.state cimport CLOSED, HALF_CLOSED, TUNNEL
+from cutthrough.session.usage cimport readmit_user
+
+
+def tunnels(Context context):
+    """What can be given away, oldest first."""
+    cdef Client client = context.newest
+    found = []
+    while client is not None:
+        if is_movable(client):
+            found.append(client)
+        client = client.older
+    found.reverse()
+    return found
+
+
+cdef bint is_movable(Client c) noexcept:
+    """Relayed, and nothing else: no head and no early byte of it is kept any more."""
+    return (c.state == TUNNEL or c.state == HALF_CLOSED) and (
+        c.origin is not None and c.account is not None and c.head == NULL
+        and c.input == NULL and c.partial == NULL)
+
+
+def pack(Client c, int number, int worker, int holder):
+    """Freezes a tunnel; None where there is none any more. `worker`: our slot. `holder`:
+    the taker's number on the page of limits, -1 where it has a page of its own."""
+    cdef Parcel parcel
+    if not is_movable(c):
+        return None
+    c.poller.time_ms()
+    c.count_moved()
+    if c.usage.meter != NULL:
+        c.context.limiter.settle(&c.usage, c.terms, &c.relay.up.allowance,
+                                 &c.relay.down.allowance, c.poller.now_us)
+    parcel = Parcel.__new__(Parcel)
+    parcel.client = c
+    parcel.holder = holder
+    parcel.record = describe(c, number, worker, holder >= 0)
+    parcel.freeze()
+    return parcel
+
+
+cdef object describe(Client c, int number, int worker, bint same_page):
+    cdef bint has_rules = c.snapshot is not None and c.snapshot.acl is not None
+    return Tunnel(
+        format=FORMAT, number=number, frozen_us=clock_us(),
+        worker=worker_of_id(c, worker), request_id=c.request_id,
+        client=address_of(&c.address), origin=address_of(&c.origin.address),
+        key=c.key, host_kind=c.host_kind, port=c.port, method=c.method, minor=c.minor,
+        status=c.status,
+        stamps=(c.stamps.start_us, c.stamps.head_us, c.stamps.auth_us, c.stamps.dns_us,
+                c.stamps.connect_us, c.stamps.first_byte_us),
+        half_closed=c.state == HALF_CLOSED, deadline_ms=c.silent_ms,
+        user=c.user, groups=c.account.groups, expires=c.account.expires,
+        reported=bool(c.reported), cuts=has_rules and c.snapshot.acl.cuts(c.rule),
+        decision=(None if c.decision is None
+                  else (c.decision.reason, c.decision.limits)),
+        holding=(c.usage.holding.client_row, c.usage.holding.user_row,
+                 bool(c.usage.holding.is_counted), bool(c.usage.holding.has_tunnel),
+                 ) if same_page else None,
+        up=way_of(&c.relay.up, c.relay.up_shut, &c.usage.meter.up if c.usage.meter != NULL
+                  else NULL),
+        down=way_of(&c.relay.down, c.relay.down_shut, &c.usage.meter.down
+                    if c.usage.meter != NULL else NULL))
+
+
+cdef object address_of(const Address *address):
+    return (address.family, (<char *>address.bytes)[:4 if address.family == 4 else 16],
+            address.port)
+
+
+cdef object way_of(Pump *pump, bint shut, const Lane *lane):
+    cdef Block *kept = pump.kept
+    return Way(
+        moved=pump.moved,
+        kept=bytes_of(kept)[kept.start:kept.end] if kept != NULL else b"",
+        piped=pump.pipe.held if pump.pipe != NULL else 0,
+        bulk=pump.bulk, eof=bool(pump.eof), shut=bool(shut),
+        may_splice=bool(pump.may_splice), spliced=bool(pump.spliced),
+        tokens=lane.tokens if lane != NULL else 0.0,
+        tokens_us=lane.tokens_us if lane != NULL else 0)
+
+
+cdef class Parcel:
+    """One tunnel between two processes. Ends by `restore` or `forget`, once."""
+    cdef Client client
+    cdef int client_fd, origin_fd
+    cdef int holder
+    cdef readonly object record
+    cdef readonly list fds
+
+    cdef int freeze(self) except -1:
+        cdef Client c = self.client
+        self.client_fd = c.poller.release(c)
+        self.origin_fd = c.poller.release(c.origin)
+        c.context.unlink(c)
+        self.fds = [self.client_fd, self.origin_fd]
+        self._add_pipe(&c.relay.up)
+        self._add_pipe(&c.relay.down)
+        if self.holder >= 0:
+            c.context.limiter.lend(&c.usage, self.holder)
+        return 0
+
+    cdef int _add_pipe(self, Pump *pump) except -1:
+        if pump.pipe != NULL and pump.pipe.held:
+            self.fds.append(pump.pipe.read_fd)
+            self.fds.append(pump.pipe.write_fd)
+        else:
+            give_pipe(&pump.pipe)
+        return 0
+
+    def restore(self):
+        """The tunnel goes on here; one that cannot be watched any more is cut."""
+        cdef Client c = self.client
+        cdef bint watched = False
+        self.client = None
+        c.poller.time_ms()
+        c.sock.fd = self.client_fd
+        c.origin.sock.fd = self.origin_fd
+        c.context.link(c)
+        if self.holder >= 0:
+            c.context.limiter.reclaim(&c.usage, self.holder, c.user, c.address.family,
+                                      c.address.bytes, c.poller.now_us)
+        try:
+            c.poller.add(c)
+            watched = True
+            c.poller.add(c.origin)
+        except OSError:                     # no memory, or no watch left for this user
+            cut_unwatched(&c.origin.sock)
+            if not watched:
+                cut_unwatched(&c.sock)
+            c.abort(OVERLOADED, True)
+            return
+        c.poller.arm(c, c.silent_ms)
+        c.poller.call_again(c)
+
+    def forget(self):
+        """The tunnel is another's: nothing of it is left here, and nothing told."""
+        cdef Client c = self.client
+        self.client = None
+        if self.holder >= 0:
+            memset(&c.usage.holding, 0, sizeof(c.usage.holding))
+        c._clear_request()
+        c.context.limiter.leave(&c.usage, c.poller.now_us)
+        linux.close(self.client_fd)
+        linux.close(self.origin_fd)
+        c.origin.owner = None
+        c.origin = None
+        c.state = CLOSED                    # no move of its own, and uncounted already
+
+
+cdef void cut_unwatched(Socket *sock) noexcept:
+    set_abortive(sock)
+    sys_close(sock)
+
+
+def unpack(Context context, record, list fds):
+    """A tunnel that comes with these descriptors, which are ours from here on. Returns the
+    client, frozen until the poller's next turn, and whether the policy lets it go on: if
+    not, it is to be ended once the giver knows.
+
+    Raises ValueError, OSError or MemoryError where it cannot be had; then it is the
+    giver's still, and the descriptors are closed."""
+    cdef Session c = Session.__new__(Session)
+    cdef Stream origin = Stream.__new__(Stream)
+    cdef bint passes
+    c.context = context
+    c.poller = context.poller
+    c.origin = origin
+    origin.owner = c
+    mine = list(fds)
+    try:
+        if record.format != FORMAT:
+            raise ValueError(f"a record of format {record.format}")
+        if len(fds) != 2 + 2 * (record.up.piped > 0) + 2 * (record.down.piped > 0):
+            raise ValueError("descriptors were lost on the way")
+        if context.draining or context.counters.live >= context.most_clients:
+            raise ValueError("no more connections are taken")
+        c.poller.time_ms()
+        read_record(c, record, mine)
+        passes = readmit(c, record.cuts)
+        if readmit_user(c) != OK:
+            raise ValueError("the table of limits is full")
+        carry_rate(c, record)
+        watch(context.poller, c, mine[0])
+        watch(context.poller, origin, mine[1])
+    except BaseException:
+        give_up(c, origin, record.holding or (0, 0, False, False))
+        for fd in mine:
+            linux.close(fd)
+        raise
+    context.link(c)
+    note(context.recorder, <void *>c, c.poller.now_us, E_TAKEN, 0, c.address.port)
+    context.counters.peak = max(context.counters.peak, context.counters.live)
+    context.counters.next_id = max(context.counters.next_id, c.request_id)
+    c._set_state(TUNNEL)
+    if record.half_closed:
+        c._set_state(HALF_CLOSED)
+    c.silent_ms = record.deadline_ms
+    c.poller.arm(c, c.silent_ms)
+    c.poller.call_again(c)
+    return c, bool(passes)
+
+
+cdef int read_record(Client c, record, list fds) except -1:
+    cdef Account account = Account(record.user, record.groups, record.expires)
+    cdef Decision decision
+    c.account = account
+    c.user = account.name
+    read_address(&c.address, record.client)
+    read_address(&c.origin.address, record.origin)
+    c.id_worker = record.worker + 1
+    c.request_id = record.request_id
+    c.key = record.key
+    c.host_kind = record.host_kind
+    c.port = record.port
+    c.method = record.method
+    c.minor = record.minor
+    c.status = record.status
+    (c.stamps.start_us, c.stamps.head_us, c.stamps.auth_us, c.stamps.dns_us,
+     c.stamps.connect_us, c.stamps.first_byte_us) = record.stamps
+    c.is_tunnel = True
+    if record.decision is not None:
+        reason, limits = record.decision
+        decision = Decision(True, reason, 0.0, limits)
+        c.decision = decision
+    if record.holding is not None:
+        (c.usage.holding.client_row, c.usage.holding.user_row,
+         c.usage.holding.is_counted, c.usage.holding.has_tunnel) = record.holding
+    start_pump(&c.relay.up, &c.sock, &c.origin.sock, -1)
+    start_pump(&c.relay.down, &c.origin.sock, &c.sock, -1)
+    c.relay.up_shut = record.up.shut
+    c.relay.down_shut = record.down.shut
+    read_way(&c.relay.up, record.up, c.context.may_splice, fds)
+    read_way(&c.relay.down, record.down, c.context.may_splice, fds)
+    c.told_up = c.relay.up.moved            # counted by the giver
+    c.told_down = c.relay.down.moved
+    return 0
+
+
+cdef int read_address(Address *address, given) except -1:
+    cdef bytes packed
+    cdef uint8_t family
+    family, packed, port = given
+    if len(packed) != (4 if family == 4 else 16):
+        raise ValueError("an address of another length")
+    address.family = family
+    address.port = port
+    memcpy(address.bytes, <const char *>packed, len(packed))
+    return 0
+
+
+cdef int read_way(Pump *pump, way, bint may_splice, list fds) except -1:
+    """`fds` from the third on are pipes; those that are taken leave the list."""
+    cdef bytes kept = way.kept
+    cdef uint64_t moved = way.moved
+    pump.moved = moved
+    pump.bulk = way.bulk
+    pump.eof = way.eof
+    pump.may_splice = may_splice and way.may_splice
+    pump.spliced = way.spliced
+    if kept:
+        pump.kept = keep_bytes(kept, len(kept))
+        if pump.kept == NULL:
+            raise MemoryError
+    if way.piped:
+        pump.pipe = adopt_pipe(fds[2], fds[3], way.piped)
+        if pump.pipe == NULL:
+            raise MemoryError
+        del fds[2:4]
+    return 0
+
+
+cdef int carry_rate(Client c, record) except -1:
+    """What the tunnel's own rate had left; a user's lies on the page."""
+    if c.usage.meter != NULL and record.up.tokens_us and record.down.tokens_us:
+        c.usage.meter.up.tokens = record.up.tokens
+        c.usage.meter.up.tokens_us = record.up.tokens_us
+        c.usage.meter.down.tokens = record.down.tokens
+        c.usage.meter.down.tokens_us = record.down.tokens_us
+    return 0
+
+
+cdef int watch(Poller poller, Endpoint endpoint, int fd) except -1:
+    endpoint.sock.fd = fd
+    try:
+        return poller.add(endpoint)
+    except OSError:
+        endpoint.sock.fd = -1
+        raise
+
+
+cdef int give_up(Client c, Stream origin, lent) except -1:
+    """Half made: what it holds already goes; its sockets stay open, the caller's. What the
+    giver has `lent` it takes back itself."""
+    c.context.poller.release(c)
+    c.context.poller.release(origin)
+    origin.owner = None
+    c.origin = None
+    if lent[0]:
+        c.usage.holding.client_row = 0
+    if lent[1]:
+        c.usage.holding.user_row = 0
+        c.usage.holding.has_tunnel = False
+    if lent[2]:
+        c.usage.holding.is_counted = False
+    c.context.limiter.end_request(&c.usage, c.terms, &c.relay.up.allowance,
+                                  &c.relay.down.allowance, c.context.poller.now_us)
+    c.context.limiter.leave(&c.usage, c.context.poller.now_us)
+    stop_pump(&c.relay.up)
+    stop_pump(&c.relay.down)
+    return 0
+
+
+def end_denied(Client client):
+    """Cuts one that came in against the policy of today."""
+    client.poller.time_ms()
+    try:
+        client.abort(DESTINATION_DENIED, True)
+    except BaseException:
+        client.poller.contain(client)
+
+
+def recount(Context context):
+    """Counts what our connections hold on the page of limits anew. For the end of a giver
+    that did not say goodbye: it may have counted a tunnel as ours and never sent it."""
+    cdef Client client = context.newest
+    context.limiter.ledger.begin_recount()
+    while client is not None:
+        context.limiter.ledger.add_recounted(&client.usage.holding)
+        client = client.older
+    context.limiter.ledger.end_recount()

@@ -1,0 +1,316 @@
+"""Tunnels run on while the worker that has them is replaced; their peers notice
+nothing."""
+
+import contextlib
+import hashlib
+import os
+import re
+import signal
+import threading
+import time
+
+import psutil
+import pytest
+
+from tests.e2e.test_succession import end, end_all, end_family, find_successor
+from tests.support.admin import TOLD, Operator
+from tests.support.client import Client
+from tests.support.origin import echo
+from tests.support.proxy import Proxy
+from tests.support.stream import Closed
+from tests.support.wait import wait_until
+
+HANDED = re.compile(r"handed (\d+) tunnels over, (\d+) stay with it")
+# An option that is fixed when a worker begins, and changes nothing that a test sees
+RENEW = "dns_cache_entries = {}\n"
+
+
+@pytest.fixture
+def start(loop_name, directory, opened):
+    """A proxy whose only source is its configuration file."""
+    def make(text: str = "") -> Proxy:
+        proxy = opened.enter_context(
+            Proxy(directory("proxy"), loop=loop_name, config=text))
+        opened.callback(end_family, str(proxy._config))
+        return proxy
+    return make
+
+
+@pytest.fixture
+def limited(directory):
+    """The text that configures limits for everybody."""
+    def write(**limits: int) -> str:
+        path = directory("policy") / "policy.toml"
+        path.write_text('default = "allow"\n[limits.default]\n' + "".join(
+            f"{name} = {value}\n" for name, value in limits.items()))
+        return f'policy = "{path}"\naddress_floor = "off"\n'
+    return write
+
+
+def pids(proxy) -> set[int]:
+    return {worker.pid for worker in proxy.workers()}
+
+
+def renew(proxy, number: int, text: str = "") -> None:
+    """Replaces every worker; returns when the old ones have gone."""
+    before = pids(proxy)
+    proxy.reload(RENEW.format(number) + text)
+    wait_until(lambda: not before & pids(proxy), lambda: f"gone: {proxy.stderr()}")
+
+
+def handed(proxy) -> list[tuple[int, int]]:
+    return [(int(n), int(m)) for n, m in HANDED.findall(proxy.stderr())]
+
+
+def pattern(seed: int, n: int) -> bytes:
+    return hashlib.shake_128(seed.to_bytes(8, "big")).digest(n)
+
+
+class Talk(threading.Thread):
+    """Sends a pattern through a tunnel to an echo, and compares, until it is told to
+    end."""
+
+    def __init__(self, client: Client, seed: int) -> None:
+        super().__init__()
+        self.client, self.seed = client, seed
+        self.sent = 0
+        self.over = threading.Event()
+        self.error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            while not self.over.is_set():
+                piece = pattern(self.seed + self.sent, 1 + (self.sent * 7919) % 90_000)
+                sender = threading.Thread(target=self.client.send, args=(piece,))
+                sender.start()
+                assert self.client.read_exact(len(piece)) == piece
+                sender.join()
+                self.sent += len(piece)
+                self.client.received.clear()
+        except BaseException as error:
+            self.error = error
+
+    def end(self) -> None:
+        self.over.set()
+        self.join()
+        assert self.error is None, self.error
+
+
+def test_bytes_run_on_both_ways_while_workers_are_replaced(start, make_origin, dial):
+    proxy, origin = start("workers = 2\n"), make_origin(echo)
+    talks = [Talk(dial(proxy).tunnel(origin.authority), n << 32) for n in range(6)]
+    for number in range(1, 4):
+        renew(proxy, number, "workers = 2\n")
+        at = [talk.sent for talk in talks]
+        wait_until(lambda at=at: all(
+            talk.sent > before or talk.error
+            for talk, before in zip(talks, at, strict=True)), "they talk on")
+    for talk in talks:
+        talk.end()
+        talk.client.close()
+    lines = proxy.wait_log(6, method="CONNECT")
+    assert sorted(line["bytes_up"] for line in lines) == sorted(t.sent for t in talks)
+    assert len({line["id"] for line in lines}) == 6 and len(lines) == 6
+    assert sum(given for given, _ in handed(proxy)) == 18
+    assert {stayed for _, stayed in handed(proxy)} == {0}
+    assert len(origin.connections) == 6, "nobody was dialled again"
+
+
+def test_a_tunnel_at_rest_moves_and_its_time_runs_on(start, make_origin, dial):
+    text = 'idle_timeout = "1500ms"\n'
+    proxy, origin = start(text), make_origin(echo)
+    client = dial(proxy).tunnel(origin.authority)
+    client.send(b"a word")
+    assert client.read_exact(6) == b"a word"
+    renew(proxy, 1, text)
+    with contextlib.suppress(ConnectionResetError):
+        assert client.at_eof()
+    line = proxy.wait_reason("idle_timeout")
+    assert 1500 <= line["total_ms"] < 2500, "from the last byte on, wherever that was"
+    assert (line["bytes_up"], line["bytes_down"], line["id"]) == (6, 6, "0-1")
+
+
+def test_an_upgraded_stream_moves_too(start, make_origin, dial):
+    def switch(conn) -> None:
+        conn.read_head()
+        conn.send(b"HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: raw\r\n\r\n")
+        echo(conn)
+
+    proxy, origin = start(), make_origin(switch)
+    client = dial(proxy)
+    reply = client.get(origin.url("/chat"), "Connection: upgrade", "Upgrade: raw")
+    assert reply.status == 101
+    renew(proxy, 1)
+    client.send(b"raw")
+    assert client.read_exact(3) == b"raw"
+    client.close()
+    line = proxy.wait_log(1)[0]
+    assert (line["status"], line["method"], line["bytes_up"]) == (101, "GET", 3)
+
+
+def test_fewer_workers_take_the_tunnels_of_more(start, make_origin, dial):
+    proxy, origin = start("workers = 3\n"), make_origin(echo)
+    clients = [dial(proxy).tunnel(origin.authority) for _ in range(12)]
+    before = pids(proxy)
+    proxy.reload("workers = 1\n")
+    wait_until(lambda: not before & pids(proxy), lambda: f"gone: {proxy.stderr()}")
+    for client in clients:
+        client.send(b"x")
+        assert client.read_exact(1) == b"x"
+    assert sum(given for given, _ in handed(proxy)) == 12
+
+
+def test_without_it_tunnels_drain(start, make_origin, dial):
+    proxy, origin = start("handover = false\n"), make_origin(echo)
+    client = dial(proxy).tunnel(origin.authority)
+    before = pids(proxy)
+    proxy.reload("handover = false\n" + RENEW.format(1))
+    wait_until(lambda: len(pids(proxy)) == 2, "a new worker")
+    client.send(b"here")
+    assert client.read_exact(4) == b"here"
+    assert before < pids(proxy), "its worker waits for it"
+    client.close()
+    wait_until(lambda: not before & pids(proxy), "and goes")
+    assert not handed(proxy)
+
+
+def test_limits_hold_across_it(start, make_origin, dial, limited):
+    """Three tunnels of a user: two were there before, and count once."""
+    text = limited(tunnels=3, bytes_per_second=1 << 24)
+    proxy, origin = start(text), make_origin(echo)
+    held = [dial(proxy).tunnel(origin.authority) for _ in range(2)]
+    for number in range(1, 4):
+        renew(proxy, number, text)
+        third = dial(proxy).tunnel(origin.authority)
+        assert dial(proxy).connect(origin.authority).status == 429
+        third.close()
+        wait_until(lambda: frees_one(proxy, origin), "room for another")
+    for client in held:
+        client.send(bytes(100_000))
+        assert len(client.read_exact(100_000)) == 100_000
+
+
+def frees_one(proxy: Proxy, origin) -> bool:
+    with proxy.client() as client:
+        return client.connect(origin.authority).status == 200
+
+
+def test_a_tunnel_counts_once(start, make_origin, dial):
+    proxy, origin = start('admin = "127.0.0.1:0"\n'), make_origin(echo)
+    clients = [dial(proxy).tunnel(origin.authority) for _ in range(5)]
+    renew(proxy, 1, 'admin = "127.0.0.1:0"\n')
+    operator = Operator(int(TOLD.findall(proxy.stderr())[-1]))
+    metrics = operator.metrics()
+    accepted = sum(value for name, value in metrics.items()
+                   if name.startswith("connections_total{"))
+    assert (metrics["tunnels"], accepted) == (5, 5)
+    found = operator.connections()
+    assert sorted(about["id"] for about in found) == [f"0-{n}" for n in range(1, 6)]
+    for client in clients:
+        client.close()
+
+
+@pytest.mark.parametrize("who", ["taker", "giver"])
+def test_one_of_them_is_killed_in_the_middle(start, make_origin, dial, limited, who):
+    """What the dead one had ends with it; the rest runs on, and each counts once."""
+    n = 600
+    text = limited(connections=n + 1, tunnels=n + 1)
+    proxy, origin = start(text), make_origin(echo)
+    clients = [dial(proxy).tunnel(origin.authority) for _ in range(n)]
+    (old,) = proxy.workers()
+    proxy.reload(RENEW.format(1) + text)
+    new = wait_until(lambda: next(
+        (w for w in proxy.workers() if w.pid != old.pid), None), "a new worker")
+    deadline = time.monotonic() + 15
+    while len(os.listdir(f"/proc/{new.pid}/fd")) < 100:     # no pause: it takes 40 ms
+        assert time.monotonic() < deadline, proxy.stderr()
+    (new if who == "taker" else old).kill()
+    alive = [client for client in clients if is_alive(client)]
+    wait_until(lambda: pids(proxy) and not {old.pid, new.pid} & pids(proxy)
+               if who == "taker" else old.pid not in pids(proxy), proxy.stderr)
+    alive = [client for client in alive if is_alive(client)]
+    more = 0
+    with contextlib.ExitStack() as stack:
+        def gets_one() -> bool:
+            client = stack.enter_context(proxy.client())
+            return client.connect(origin.authority).status == 200
+
+        while gets_one():
+            more += 1
+        assert more == n + 1 - len(alive)
+    assert psutil.pid_exists(proxy.process.pid)
+
+
+def is_alive(client: Client) -> bool:
+    try:
+        client.send(b"?")
+        return client.read_exact(1) == b"?"
+    except (OSError, Closed):
+        return False
+
+
+# To another program
+
+
+def upgrade(proxy, opened) -> psutil.Process:
+    """Starts the next program, and waits for the end of the first one."""
+    proxy.signal(signal.SIGUSR2)
+    new = find_successor(proxy.stderr)
+    opened.callback(end_all, new)
+    assert proxy.process.wait(20) == 0, "it has nothing left to wait for"
+    return new
+
+
+def test_tunnels_go_to_the_program_that_takes_over(start, make_origin, dial, opened):
+    proxy, origin = start("workers = 2\n"), make_origin(echo)
+    talks = [Talk(dial(proxy).tunnel(origin.authority), n << 32) for n in range(4)]
+    resting = dial(proxy).tunnel(origin.authority)
+    new = upgrade(proxy, opened)
+    at = [talk.sent for talk in talks]
+    wait_until(lambda: all(talk.sent > before or talk.error for talk, before in zip(
+        talks, at, strict=True)), "they talk on")
+    for talk in talks:
+        talk.end()
+        talk.client.close()
+    resting.send(b"awake")
+    assert resting.read_exact(5) == b"awake"
+    resting.close()
+    lines = proxy.wait_log(5, method="CONNECT")
+    assert sorted(line["bytes_up"] for line in lines) == sorted(
+        [5, *(talk.sent for talk in talks)])
+    assert sum(given for given, _ in handed(proxy)) == 5
+    assert len(origin.connections) == 5
+    end(new)
+
+
+def test_limits_hold_in_the_next_program(start, make_origin, dial, limited, opened):
+    text = limited(tunnels=3)
+    proxy, origin = start(text), make_origin(echo)
+    held = [dial(proxy).tunnel(origin.authority) for _ in range(2)]
+    new = upgrade(proxy, opened)
+    third = dial(proxy).tunnel(origin.authority)
+    assert dial(proxy).connect(origin.authority).status == 429
+    for client in (third, *held):
+        client.close()
+        wait_until(lambda: frees_one(proxy, origin), "room for another")
+    end(new)
+
+
+@pytest.mark.parametrize("who", ["old", "new"])
+def test_one_program_that_wants_none_lets_them_drain(
+        start, make_origin, dial, opened, who):
+    none = "handover = false\n"
+    proxy, origin = start(none if who == "old" else ""), make_origin(echo)
+    client = dial(proxy).tunnel(origin.authority)
+    proxy.write_config(none if who == "new" else "")
+    proxy.signal(signal.SIGUSR2)
+    new = find_successor(proxy.stderr)
+    opened.callback(end_all, new)
+    client.send(b"still here")
+    assert client.read_exact(10) == b"still here"
+    assert proxy.process.poll() is None, "the old one waits for its tunnel"
+    client.close()
+    assert proxy.process.wait(15) == 0
+    assert not any(given for given, _ in handed(proxy))
+    end(new)

@@ -1,0 +1,403 @@
+"""Tunnels that change their worker: two of them in one loop, and what each does wrong.
+
+Both are in this process, so that each step can be stopped at: a taker that dies with
+packets unread, a giver that dies between two of them. What real processes do is in
+tests/e2e/test_handover.py.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+
+from cutthrough.config import Config
+from cutthrough.control.handover import WINDOW, Giver, Taker
+from cutthrough.control.worker import Worker
+from cutthrough.net.listener import listen
+from cutthrough.policy.ledger import Ledger
+from cutthrough.policy.rows import create
+from cutthrough.policy.source import Limits, Policy, Rule
+from cutthrough.session.handover import pack, recount, tunnels
+from cutthrough.session.record import Answer, Done, Tunnel
+from cutthrough.settings import from_options
+from tests.support.client import PASSWORD, USER, Client
+from tests.support.origin import Origin, echo
+
+LIMITED = Policy(limits={"default": Limits(
+    connections=100, tunnels=100, bytes_per_day=1 << 40, bytes_per_second=1 << 30,
+    tunnel_bytes_per_second=1 << 29)})
+
+
+class Pair:
+    """A worker that has tunnels, one that is to have them, and the page of both."""
+
+    def __init__(self, tmp_path, policy: Policy | None, newer: Policy | None,
+                 **options: object) -> None:
+        self.log = tmp_path / "access.log"
+        self.config: Config = from_options(
+            None, listen="127.0.0.1:0", user=USER, password=PASSWORD,
+            access_log=str(self.log), access_log_format="json",
+            max_connections_total=100, max_connections_per_client=100, **options)
+        self.listeners = listen(("127.0.0.1", 0))
+        self.page = create(2)
+        self.old = Worker(self.config, policy, slot=0, listeners=self.listeners,
+                          ledger=Ledger(self.page, 0))
+        self.new = Worker(self.config, newer or policy, slot=0, listeners=[],
+                          ledger=Ledger(self.page, 1))
+        self.told: list[tuple[int, int]] = []
+        self.pauses: list[int] = []
+        self.clients: list[Client] = []
+
+    @property
+    def port(self) -> int:
+        return self.listeners[0].getsockname()[1]
+
+    async def __aenter__(self) -> "Pair":
+        await self.old.start()
+        await self.new.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for client in self.clients:
+            client.close()
+        self.old.stop()
+        self.new.stop()
+        for listener in self.listeners:
+            listener.close()
+        for worker in (self.old, self.new):
+            await worker.resolver.close()
+            left = {kind: n for kind, n in worker.leaks().items() if n}
+            assert not left, left
+
+    async def open(self, origin: Origin, n: int = 1) -> list[Client]:
+        def dial() -> list[Client]:
+            return [Client(self.port).tunnel(origin.authority) for _ in range(n)]
+
+        made = await asyncio.to_thread(dial)
+        self.clients += made
+        return made
+
+    def give(self, sock: socket.socket, holder: int = 1) -> Giver:
+        return Giver(self.old, sock, holder, lambda *told: self.told.append(told))
+
+    def take(self, sock: socket.socket) -> Taker:
+        return Taker(self.new, sock, self.pauses.extend)
+
+    async def move(self, holder: int = 1) -> None:
+        ours, theirs = pair()
+        self.give(ours, holder)
+        self.take(theirs)
+        await until(lambda: self.told and not self.old.in_transit)
+
+    def sum(self) -> tuple[int, int, int]:
+        read = self.old._ledger.read()
+        assert read["underflows"] == 0
+        return read["connections"], read["of_clients"], read["of_users"]
+
+    def lines(self) -> list[dict]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+async def until(probe: Callable[[], object]) -> None:
+    """As tests.support.wait, while the loop goes on."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + 15
+    while not probe():
+        assert loop.time() < deadline, "it does not come"
+        await asyncio.sleep(0.002)
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def run(request, tmp_path):
+    factory = asyncio.new_event_loop
+    if request.param == "uvloop":
+        factory = pytest.importorskip("uvloop").new_event_loop
+
+    def start(main: Callable[[Pair, Origin], Awaitable[None]], script=echo,
+              policy: Policy | None = LIMITED, newer: Policy | None = None,
+              **options: object) -> None:
+        async def whole() -> None:
+            with Origin(script) as origin:
+                async with Pair(tmp_path, policy, newer, **options) as workers:
+                    await main(workers, origin)
+
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(whole())
+
+    return start
+
+
+async def talk(client: Client, text: bytes = b"there and back") -> None:
+    def both() -> None:
+        client.send(text)
+        assert client.read_exact(len(text)) == text
+
+    await asyncio.to_thread(both)
+
+
+def test_tunnels_move_and_are_counted_once(run):
+    n = 3 * WINDOW + 5
+
+    async def main(workers: Pair, origin: Origin) -> None:
+        clients = await workers.open(origin, n)
+        for client in clients:
+            await talk(client)
+        before = workers.sum()
+        assert before == (n, n, 2 * n)
+        await workers.move()
+        assert workers.told[0] == (n, 0)
+        assert workers.sum() == before
+        assert workers.old._ledger.held() == 0
+        assert (workers.old.context.live, workers.new.context.live) == (0, n)
+        for client in clients:
+            await talk(client)
+            client.close()
+        await until(lambda: workers.new.context.live == 0)
+        workers.new._log.flush()
+        lines = workers.lines()
+        assert len(lines) == n == len({line["id"] for line in lines})
+        assert {(line["reason"], line["bytes_up"]) for line in lines} == {("ok", 28)}
+        old, new = workers.old.page.read(), workers.new.page.read()
+        assert old["accepted"] + new["accepted"] == n
+        assert old["tunnels"] + new["tunnels"] == n
+        assert workers.sum() == (0, 0, 0)
+        assert len(workers.pauses) == n
+
+    run(main)
+
+
+def test_a_program_that_has_its_own_page_counts_them_there(run):
+    async def main(workers: Pair, origin: Origin) -> None:
+        workers.new._ledger = Ledger()
+        workers.new._configure(workers.new.generation)
+        await workers.open(origin, 3)
+        await workers.move(holder=-1)
+        assert workers.sum() == (0, 0, 0)
+        read = workers.new._ledger.read()
+        assert (read["connections"], read["of_clients"], read["of_users"]) == (3, 3, 6)
+
+    run(main)
+
+
+@pytest.mark.parametrize("side", ["client", "origin"])
+def test_a_half_closed_tunnel_moves(run, side):
+    ended = threading.Event()
+
+    def one_ends(conn) -> None:
+        if side == "origin":
+            conn.half_close()
+        conn.read_rest()
+        ended.wait(15)
+        if side == "client":
+            conn.send(b"last word")
+
+    async def main(workers: Pair, origin: Origin) -> None:
+        (client,) = await workers.open(origin)
+        if side == "client":
+            client.half_close()
+        await until(lambda: workers.old.page.read()["state:HALF_CLOSED"])
+        await workers.move()
+        page = workers.new.page.read()
+        assert (page["state:HALF_CLOSED"], page["state:TUNNEL"]) == (1, 0)
+        if side == "client":
+            ended.set()
+            assert await asyncio.to_thread(client.read_rest) == b"last word"
+        else:
+            assert await asyncio.to_thread(client.read_rest) == b""
+            client.send(b"first word")
+            client.half_close()
+            ended.set()
+        await until(lambda: workers.new.context.live == 0)
+        if side == "origin":
+            assert origin.connections[0].received == b"first word"
+
+    run(main, one_ends)
+
+
+@pytest.mark.parametrize("splice", [True, False], ids=["pipe", "block"])
+def test_bytes_that_are_stuck_go_along_in_order(run, splice):
+    """The client reads nothing until the tunnel has moved: what the worker had read off
+    the origin by then is in a pipe, or in a block."""
+    data = os.urandom(1 << 20) * 24
+
+    def pour(conn) -> None:
+        conn.sock.settimeout(60)
+        conn.send(data)
+        conn.half_close()
+
+    async def main(workers: Pair, origin: Origin) -> None:
+        (client,) = await workers.open(origin)
+        await until(lambda: is_stuck(workers.old, splice))
+        await workers.move()
+        assert workers.told[0] == (1, 0)
+        got = await asyncio.to_thread(client.read_rest)
+        assert hashlib.sha256(got).digest() == hashlib.sha256(data).digest()
+        client.close()
+        await until(lambda: workers.new.context.live == 0)
+        workers.new._log.flush()
+        (line,) = workers.lines()
+        assert line["bytes_down"] == len(data)
+
+    run(main, pour, splice=splice, policy=None)
+
+
+def is_stuck(worker: Worker, splice: bool) -> bool:
+    leaks = worker.leaks()
+    return bool(leaks["pipes"] if splice else leaks["copy_blocks"])
+
+
+def packets(sock: socket.socket, n: int) -> list[tuple[Tunnel, list[int]]]:
+    """What a taker reads; the descriptors are the test's."""
+    found = []
+    while len(found) < n:
+        data, fds, _, _ = socket.recv_fds(sock, 1 << 18, 8)
+        message = msgspec.msgpack.decode(data, type=Tunnel | Done)
+        if isinstance(message, Tunnel):
+            found.append((message, fds))
+    return found
+
+
+def drop(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("reaped", ["before", "after"])
+def test_a_taker_that_dies_leaves_what_it_did_not_take(run, reaped):
+    """Of eight it takes three, and dies with the others unread."""
+    async def main(workers: Pair, origin: Origin) -> None:
+        clients = await workers.open(origin, 8)
+        ours, theirs = pair()
+        workers.give(ours)
+        theirs.send(msgspec.msgpack.encode(Answer([], [])))
+        taken = await asyncio.to_thread(packets, theirs, 3)
+        assert workers.old.in_transit == 8
+        assert workers.sum() == (8, 8, 16)
+        theirs.send(msgspec.msgpack.encode(
+            Answer([message.number for message, _ in taken], [])))
+        if reaped == "before":
+            workers.old._ledger.reap(1)
+        theirs.close()
+        await until(lambda: workers.told)
+        workers.old._ledger.reap(1)
+        assert workers.told == [(3, 5)]
+        assert workers.sum() == (5, 5, 10)
+        assert workers.old.context.live == 5
+        for _, fds in taken:
+            drop(fds)
+        for client in clients[3:]:
+            await talk(client)
+            client.close()
+        await until(lambda: workers.old.context.live == 0)
+        assert workers.sum() == (0, 0, 0)
+        workers.old._log.flush()
+        assert len(workers.lines()) == 5
+
+    run(main)
+
+
+def test_what_a_taker_refuses_stays(run):
+    async def main(workers: Pair, origin: Origin) -> None:
+        clients = await workers.open(origin, 3)
+        workers.new.context.start_draining()
+        await workers.move()
+        assert workers.told == [(0, 3)]
+        assert workers.sum() == (3, 3, 6)
+        assert workers.new._ledger.held() == 0
+        for client in clients:
+            await talk(client)
+
+    run(main)
+
+
+def test_a_giver_that_dies_leaves_what_it_has_sent(run):
+    """Of three tunnels one was sent, one was counted as the taker's and not sent, and
+    one was not touched: the last two end with their worker."""
+    async def main(workers: Pair, origin: Origin) -> None:
+        clients = await workers.open(origin, 3)
+        ours, theirs = pair()
+        parcels = [pack(client, n, 0, 1) for n, client in enumerate(
+            tunnels(workers.old.context)[:2])]
+        socket.send_fds(ours, [msgspec.msgpack.encode(parcels[0].record)],
+                        parcels[0].fds)
+        ours.close()
+        for parcel in parcels:               # its end closes all of its descriptors
+            parcel.forget()
+        workers.old.stop()
+        workers.old._ledger.reap(0)
+        assert workers.sum() == (2, 2, 4)
+        workers.take(theirs)
+        await until(lambda: workers.sum() == (1, 1, 2))
+        await talk(clients[0])
+        for client in clients[1:]:
+            assert client.at_eof()
+
+    run(main)
+
+
+def test_a_recount_finds_what_is_held(run):
+    async def main(workers: Pair, origin: Origin) -> None:
+        await workers.open(origin, 3)
+        before = workers.sum()
+        recount(workers.old.context)
+        assert workers.sum() == before == (3, 3, 6)
+
+    run(main)
+
+
+def test_another_format_is_not_understood_and_all_stays(run):
+    async def main(workers: Pair, origin: Origin) -> None:
+        (client,) = await workers.open(origin)
+        ours, theirs = pair()
+        workers.take(theirs)
+        parcel = pack(tunnels(workers.old.context)[0], 7, 0, 1)
+        parcel.record.format += 1
+        socket.send_fds(ours, [msgspec.msgpack.encode(parcel.record)], parcel.fds)
+        answers = []
+
+        def read() -> bool:
+            with contextlib.suppress(BlockingIOError):
+                data = ours.recv(100, socket.MSG_DONTWAIT)
+                answers.append(msgspec.msgpack.decode(data, type=Answer))
+            return len(answers) == 2
+        await until(read)
+        assert answers[1].refused == [7]
+        parcel.restore()
+        await talk(client)
+        ours.close()
+        ours, theirs = pair()
+        workers.take(theirs)
+        with ours:
+            ours.send(msgspec.msgpack.encode({"type": "other", "words": 1}))
+            await until(lambda: theirs.fileno() < 0)
+
+    run(main)
+
+
+def test_the_new_generation_judges(run):
+    """What it would cut is cut where it arrives, and nothing else."""
+    async def main(workers: Pair, origin: Origin) -> None:
+        (client,) = await workers.open(origin)
+        await workers.move()
+        assert workers.told == [(1, 0)]
+        with contextlib.suppress(ConnectionResetError):
+            assert client.at_eof()
+        await until(lambda: workers.new.context.live == 0)
+        workers.new._log.flush()
+        (line,) = workers.lines()
+        assert line["reason"] == "destination_denied"
+
+    newer = Policy(source="newer", default="deny", rules=(
+        Rule(action="deny", cut=True),))
+    run(main, newer=newer)
