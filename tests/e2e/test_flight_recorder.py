@@ -32,11 +32,13 @@ def reset_after_head(conn) -> None:
 def test_what_led_to_an_origins_reset_is_told(
         directory, loop_name, make_origin, dial, opened):
     proxy, _ = administered(opened, directory("proxy"), loop_name, FORM)
+    # From here on it is known who it is: no state auth
+    assert dial(proxy).get(make_origin().url()).status == 200
     url = make_origin(reset_after_head).url("/x")
     client = dial(proxy)
     client.send(build_request("GET", url))
     client.read_head()
-    (record,) = proxy.wait_log(1)
+    (record,) = proxy.wait_log(1, reason="origin_reset")
     (trace,) = wait_until(lambda: traces(proxy), proxy.stderr)
     assert trace["id"] == record["id"] and trace["reason"] == record["reason"]
     assert trace["level"] == "warning" and trace["source"] == "worker 0"
