@@ -1,11 +1,11 @@
-"""`cutthrough doctor`: descriptors, CPUs, a container's limits, names and the clock."""
+"""`cutthrough doctor`: descriptors, CPUs, a container's limits, names, clock, log."""
 
 import os
 import socket
 
 import pytest
 
-from cutthrough.control.host import room, surroundings
+from cutthrough.control.host import program, room, surroundings
 from cutthrough.control.host.finding import Host
 from cutthrough.policy.source import Limits, Policy, User
 from tests.support.dns import NXDOMAIN, REFUSED, SERVFAIL, NameServer
@@ -227,3 +227,17 @@ def test_a_clock_that_nobody_keeps_matters_where_something_goes_by_it(policy, ve
     case = make_case(policy=policy)
     assert surroundings.judge_clock(case, False, 0).verdict == verdict
     assert surroundings.judge_clock(case, True, 500).verdict == "ok"
+
+
+# Where lines go
+
+def test_a_log_that_goes_to_a_socket_is_all_right_where_somebody_listens(tmp_path):
+    path = tmp_path / "log"
+    for text in (f"syslog:local4@{path}", f"journal:{path}"):
+        (found,) = program.check_log(text)
+        assert found.verdict == "fail" and "No such file" in found.seen
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(path))
+        for text in (f"syslog:local4@{path}", f"journal:{path}", "-", "off",
+                     "syslog:local4@192.0.2.1:514"):
+            assert verdicts(program.check_log(text)) == {"access log": "ok"}, text

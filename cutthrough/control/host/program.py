@@ -2,6 +2,7 @@
 
 import os
 import platform
+import socket
 import stat
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from cutthrough.control import built
 from cutthrough.control.effective import trial
 from cutthrough.control.host.finding import Case, Finding
 from cutthrough.control.process import choose_loop, make_loop
+from cutthrough.logtarget import read_target
 from cutthrough.net.options import SocketOption, read_options
 from cutthrough.settings import flag_name, variable_name
 from cutthrough.values import show_address, split_address
@@ -186,21 +188,35 @@ def judge_file(path: str, name: str, secret: bool) -> Iterator[Finding]:
         yield Finding(name, "ok", seen)
 
 
-def check_log(path: str) -> Iterator[Finding]:
-    """Whether we could write it; nothing is created."""
-    if path in ("-", "off"):
-        yield Finding("access log", "ok", "standard output" if path == "-" else "off")
+def check_log(text: str) -> Iterator[Finding]:
+    """Whether we could write it; nothing is created, and nothing sent."""
+    target = read_target(text)
+    if target.kind == "file":
+        yield from check_log_file(target.path)
         return
+    said = "standard output" if text == "-" else text
+    try:
+        if target.path:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+                probe.connect(target.path)
+        yield Finding("access log", "ok", said)
+    except OSError as error:
+        yield Finding("access log", "fail", f"{target.path}: {error.strerror}", said,
+                      "nobody listens there: see that syslogd or journald runs, "
+                      "and that its socket is in the container")
+
+
+def check_log_file(path: str) -> Iterator[Finding]:
     folder = os.path.dirname(os.path.abspath(path))
-    target = path if os.path.exists(path) else folder
+    place = path if os.path.exists(path) else folder
     if not os.path.isdir(folder):
         yield Finding("access log", "fail", f"no directory {folder}", "",
                       f"install -d -o USER {folder}, or LogsDirectory= in the unit")
     elif os.path.isdir(path):
         yield Finding("access log", "fail", f"{path} is a directory", "a file")
-    elif not os.access(target, os.W_OK | (os.X_OK if target == folder else 0)):
-        yield Finding("access log", "fail", f"{target} cannot be written by this user",
-                      "", f"chown USER {target}; look again as the user that serves")
+    elif not os.access(place, os.W_OK | (os.X_OK if place == folder else 0)):
+        yield Finding("access log", "fail", f"{place} cannot be written by this user",
+                      "", f"chown USER {place}; look again as the user that serves")
     else:
         room = os.statvfs(folder)
         free = room.f_bavail * 100 // max(room.f_blocks, 1)
