@@ -30,7 +30,7 @@ from pathlib import Path
 import psutil
 
 from bench.children import BenchError, end, spawn
-from bench.measure import format_row
+from bench.rows import format_row
 
 USER, PASSWORD = "user", "password"
 CREDENTIALS = "dXNlcjpwYXNzd29yZA=="

@@ -43,6 +43,8 @@ RELOAD_EVERY = 1.0
 #: How many callers of each kind: see callers.py.
 CALLERS = {"steady": 12, "fresh": 6, "thinking": 12, "tunnels": 4}
 PATH = "/index.html"
+#: Seconds for upgrades that a busy machine has not done by the end.
+MOST_LATE = 60.0
 #: Endings that clients bring about: wrk hangs up when its time is over.
 CLIENTS_OWN = {"client_closed", "client_reset", "ok", "keepalive_timeout"}
 SERVES = re.compile(r"pid (\d+) serves; we drain")
@@ -126,9 +128,13 @@ class Program:
         write_config(self._config, self.generation)
         self.process.send_signal(signal.SIGHUP)
 
-    def upgrade(self) -> None:
+    def upgrade(self, owed: int) -> bool:
+        """Begin one if it is owed and none is under way; was it begun?"""
+        if not owed or self.coming:
+            return False
         self.coming = True
         self.process.send_signal(signal.SIGUSR2)
+        return True
 
     def workers(self) -> list[psutil.Process]:
         found = []
@@ -188,6 +194,7 @@ def write_config(path: Path, generation: int) -> None:
 async def blow(program: Program, seconds: float, kill_every: float, wrk: int) -> Storm:
     """Do to it what an operator and bad luck can do, for so long."""
     storm = Storm()
+    owed = 0  # upgrades; one that is due while another is under way waits for it
     began = time.monotonic()
     due = sorted(
         [(RELOAD_EVERY * n, "reload") for n in range(1, int(seconds / RELOAD_EVERY))]
@@ -203,10 +210,17 @@ async def blow(program: Program, seconds: float, kill_every: float, wrk: int) ->
             kill = program.kill_worker(wrk)
             if kill is not None:
                 storm.kills.append(kill)
-        elif not program.coming:
-            program.upgrade()
-            storm.upgrades += 1
+        else:
+            owed += 1
+        storm.upgrades += program.upgrade(owed - storm.upgrades)
     await asyncio.sleep(max(0.0, began + seconds - time.monotonic()))
+    deadline = time.monotonic() + MOST_LATE
+    while program.coming or storm.upgrades < owed:
+        if time.monotonic() > deadline:
+            break  # what the proxy said tells why
+        program.look()
+        storm.upgrades += program.upgrade(owed - storm.upgrades)
+        await asyncio.sleep(0.05)  # between looks
     return storm
 
 
