@@ -113,6 +113,8 @@ def read_page(memory):
     cdef const int64_t *words
     cdef const Listener *listener
     cdef size_t i
+    cdef int n
+    cdef bytes name
     if view.shape[0] < PAGE_BYTES:
         raise ValueError("a counters page has %d bytes" % PAGE_BYTES)
     words = <const int64_t *>&view[0]
@@ -120,10 +122,11 @@ def read_page(memory):
     for i in range(n_fields):
         if words[i] or not first_reply <= i < first_reply + N_METHODS * N_CODES:
             found[FIELDS[i]] = words[i]
-    for i in range(N_LISTENERS):
-        listener = &(<const Counters *>words).listeners[i]
+    for n in range(N_LISTENERS):
+        listener = &(<const Counters *>words).listeners[n]
         if listener.name[0]:
-            found[f"accepted:{listener.name.decode("utf-8", "replace")}"] = listener.accepted
+            name = <const char *>listener.name
+            found["accepted:" + name.decode("utf-8", "replace")] = listener.accepted
     return found
 
 
