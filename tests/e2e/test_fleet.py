@@ -320,7 +320,7 @@ def test_one_that_leaves_is_not_waited_for(join, make_origin, dial):
 
 
 def test_an_upgrade_is_two_instances_for_a_while(join, make_origin, dial):
-    a = join("--drain-timeout", "1m", tunnels=2)
+    a = join("--drain-timeout", "1m", "--handover", "false", tunnels=2)
     a.wait_instances(1)
     authority = make_origin(echo).authority
     old = held_tunnel(dial, a, authority)
