@@ -3,16 +3,24 @@
 50 users with bcrypt hashes of cost 12, every one verified once. Then wrk with 100
 connections, each request another user's, quiet and under attack in turn. The attack is
 20 wrong passwords a second, each from another loopback address, so that no back-off
-spares the proxy a hash: far more than two threads can compute, the queue is full.
+spares the proxy a hash: far more than can be computed, the queue is full. Meanwhile
+each second one user logs in for the first time, in turn from a network that is known
+and from one that is not, and tries again where it is told to.
 
 Prints one line for each run and the ratio of the medians; exit status 1 where the p99
 under attack is 1.5 times the quiet one, or a request of a known user failed.
+
+`--spread`: each wrong password from another /24. `--control`: what of it is the
+machine's: instead of the attack, hashes are computed by programs that have nothing to
+do with the proxy, of `--priority`, and without its helpers' rests; wrk through the
+proxy, and to the origin without one.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
+import itertools
 import os
 import re
 import shutil
@@ -37,6 +45,7 @@ COST = 12
 ATTEMPTS_PER_SECOND = 20
 MOST_RATIO = 1.5
 SECRET = "secret"
+LOGINS = 1000                           # that a run of this may see
 
 
 def credentials(name: str, secret: str) -> str:
@@ -46,7 +55,8 @@ def credentials(name: str, secret: str) -> str:
 def write_users(path: Path) -> None:
     """The same hash for all: what is verified and remembered is name and password."""
     made = bcrypt.hashpw(SECRET.encode(), bcrypt.gensalt(COST)).decode()
-    path.write_text("".join(f"user{n}:{made}\n" for n in range(USERS)))
+    names = [f"user{n}" for n in range(USERS)] + [f"new{n}" for n in range(LOGINS)]
+    path.write_text("".join(f"{name}:{made}\n" for name in names))
 
 
 class Proxy:
@@ -113,8 +123,9 @@ def warm_up(port: int, url: str, workers: int) -> None:
 class Attack:
     """Wrong passwords, at an even rate, until it is ended; counts the answers."""
 
-    def __init__(self, port: int, url: str) -> None:
+    def __init__(self, port: int, url: str, spread: bool = False) -> None:
         self.port, self.url = port, url
+        self.spread = spread
         self.statuses: dict[int, int] = {}
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -141,10 +152,89 @@ class Attack:
             self._threads.append(thread)
 
     def _try(self, turn: int) -> None:
-        source = f"127.1.{turn // 250}.{turn % 250 + 1}"
+        high, low = divmod(turn, 250)
+        source = f"127.1.{high}.{low + 1}"
+        if self.spread:
+            source = f"127.{64 + high}.{low}.1"
         word = credentials(f"user{turn % USERS}", f"wrong-{turn}-{time.monotonic_ns()}")
         status = ask(self.port, self.url, word, source)
         self.statuses[status] = self.statuses.get(status, 0) + 1
+
+
+class Logins:
+    """Every second the first one of another user; how long it took by whence it came.
+
+    Whoever is told 503 comes again a second later, as Retry-After says.
+    """
+
+    names = itertools.count()
+
+    def __init__(self, port: int, url: str) -> None:
+        self.port, self.url = port, url
+        self.seconds: dict[str, list[float]] = {"known": [], "new": []}
+        self.failed: list[int] = []
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._main = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Logins:
+        self._main.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._main.join()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(1):
+            thread = threading.Thread(target=self._log_in, args=(next(self.names),))
+            thread.start()
+            self._threads.append(thread)
+
+    def _log_in(self, n: int) -> None:
+        network, source = (("known", f"127.0.0.{n % 250 + 2}") if n % 2 else
+                           ("new", f"127.{2 + n // 250}.{n % 250}.1"))
+        began = time.monotonic()
+        while (status := ask(self.port, self.url, credentials(f"new{n}", SECRET),
+                             source)) == 503 and not self._over.wait(1):
+            pass
+        if status == 200:
+            self.seconds[network].append(time.monotonic() - began)
+        else:
+            self.failed.append(status)
+
+
+# What a helper does, for ever, and at its priority.
+BUSY = """
+import bcrypt, os, sys
+made = bcrypt.hashpw(b"x", bcrypt.gensalt(12))
+if sys.argv[1] == "idle":
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+else:
+    os.nice(int(sys.argv[1]))
+while True:
+    bcrypt.checkpw(b"y", made)
+"""
+
+
+class Busy:
+    """Programs that compute hashes: `count` of them, of a niceness or `idle`."""
+
+    def __init__(self, count: int, priority: str) -> None:
+        self.command = [sys.executable, "-c", BUSY, priority]
+        self.count = count
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Busy:
+        self.processes = [subprocess.Popen(self.command) for _ in range(self.count)]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
 
 
 def load(port: int, target: str, seconds: int) -> dict[str, float]:
@@ -161,52 +251,108 @@ def load(port: int, target: str, seconds: int) -> dict[str, float]:
             (pair.split("=") for pair in found[0].split())}
 
 
+class Figures:
+    """The p99s of one comparison, quiet and not."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.p99: dict[str, list[float]] = {"quiet": [], "attack": []}
+        self.errors = 0.0
+
+    def add(self, kind: str, seen: dict[str, float], more: str = "") -> None:
+        self.p99[kind].append(seen["p99_us"])
+        self.errors += seen["errors"]
+        print(f"{self.title:6} {kind:6} {seen['requests'] / seen['seconds']:8.0f} req/s"
+              f"  p50 {seen['p50_us'] / 1000:.2f}  p99 {seen['p99_us'] / 1000:.2f}  "
+              f"p99.9 {seen['p999_us'] / 1000:.2f}  max {seen['max_us'] / 1000:.1f} ms"
+              f"{more}", flush=True)
+
+    def sum_up(self) -> float:
+        """Prints and returns the ratio of the medians."""
+        told = {kind: f"{statistics.median(all_of) / 1000:.2f} ms "
+                      f"({min(all_of) / 1000:.2f}-{max(all_of) / 1000:.2f})"
+                for kind, all_of in self.p99.items()}
+        ratio = (statistics.median(self.p99["attack"])
+                 / statistics.median(self.p99["quiet"]))
+        print(f"{self.title}: p99 quiet {told['quiet']}, under attack "
+              f"{told['attack']}: {ratio:.2f}x; {self.errors:.0f} errors")
+        return ratio
+
+
+def attack(proxy: Proxy, target: str, options: argparse.Namespace) -> int:
+    """The question itself. Returns the exit status."""
+    figures = Figures("proxy")
+    logins: dict[str, list[float]] = {"known": [], "new": []}
+    failed: list[int] = []
+    url = f"http://{target}"
+    for _ in range(options.repetitions):
+        proxy.wait_idle()
+        figures.add("quiet", load(proxy.port, target, options.seconds))
+        with Attack(proxy.port, url, options.spread) as guesses:
+            time.sleep(1)               # the helpers are at work, the queue fills
+            with Logins(proxy.port, url) as first:
+                during = load(proxy.port, target, options.seconds)
+        answers = dict(sorted(guesses.statuses.items()))
+        figures.add("attack", during, f"  attack answered {answers}")
+        for network, seconds in first.seconds.items():
+            logins[network] += seconds
+        failed += first.failed
+    for network, seconds in logins.items():
+        if seconds:
+            print(f"first login, {network} network: median "
+                  f"{statistics.median(seconds):.2f} s, longest {max(seconds):.2f} s, "
+                  f"of {len(seconds)}")
+    if failed:
+        print(f"first logins that were refused: {len(failed)}, {sorted(set(failed))}")
+    return 0 if figures.sum_up() < MOST_RATIO and not figures.errors else 1
+
+
+def control(proxy: Proxy, target: str, options: argparse.Namespace) -> int:
+    """What the machine does of it: nobody attacks."""
+    origin = int(target.partition("/")[0].rpartition(":")[2])
+    figures = {"direct": Figures("direct"), "proxy": Figures("proxy")}
+    for _ in range(options.repetitions):
+        for title, port in (("direct", origin), ("proxy", proxy.port)):
+            figures[title].add("quiet", load(port, target, options.seconds))
+            with Busy(options.threads * options.workers, options.priority):
+                time.sleep(1)
+                figures[title].add("attack", load(port, target, options.seconds))
+    for each in figures.values():
+        each.sum_up()
+    return 0
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.users", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.users", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=5, help="of each run [5]")
     parser.add_argument("--repetitions", type=int, default=5, help="of each pair [5]")
     parser.add_argument("--workers", type=int, default=1, help="of the proxy [1]")
-    parser.add_argument("--threads", type=int, default=2, help="that hash, of each [2]")
+    parser.add_argument("--threads", type=int, default=1,
+                        help="hashes at a time, of each worker [1, as by default]")
+    parser.add_argument("--spread", action="store_true",
+                        help="each wrong password from another network")
+    parser.add_argument("--control", action="store_true",
+                        help="hashes computed outside of the proxy instead")
+    parser.add_argument("--priority", default="5",
+                        help="of those: idle, or a niceness [5]")
     options = parser.parse_args()
     if shutil.which("wrk") is None:
         raise BenchError("wrk not installed")
-    p99: dict[str, list[float]] = {"quiet": [], "attack": []}
-    errors = 0.0
     with tempfile.TemporaryDirectory(prefix="bench-users.") as name, Origin() as origin:
         directory = Path(name)
         write_users(directory / "users")
         target = f"{origin.authority}/index.html"
+        # Longer than all runs: those who are known are to stay known
         proxy = Proxy(directory / "users", directory, "--workers", str(options.workers),
-                      "--auth-threads", str(options.threads), "--auth-queue", "32")
+                      "--auth-threads", str(options.threads), "--auth-queue", "32",
+                      "--auth-cache-ttl", "1h")
         try:
             warm_up(proxy.port, f"http://{target}", options.workers)
-            for _ in range(options.repetitions):
-                proxy.wait_idle()
-                seen = load(proxy.port, target, options.seconds)
-                report("quiet", seen, p99)
-                with Attack(proxy.port, f"http://{target}") as attack:
-                    time.sleep(1)           # the threads are at work, the queue fills
-                    during = load(proxy.port, target, options.seconds)
-                report("attack", during, p99, attack.statuses)
-                errors += seen["errors"] + during["errors"]
+            return (control if options.control else attack)(proxy, target, options)
         finally:
             proxy.close()
-    quiet, attack_p99 = (statistics.median(p99[kind]) for kind in ("quiet", "attack"))
-    ratio = attack_p99 / quiet
-    print(f"p99 quiet {quiet / 1000:.2f} ms, under attack {attack_p99 / 1000:.2f} ms: "
-          f"{ratio:.2f}x; {errors:.0f} errors")
-    return 0 if ratio < MOST_RATIO and not errors else 1
-
-
-def report(kind: str, seen: dict[str, float], p99: dict[str, list[float]],
-           statuses: dict[int, int] | None = None) -> None:
-    p99[kind].append(seen["p99_us"])
-    line = (f"{kind:6} {seen['requests'] / seen['seconds']:8.0f} req/s  p50 "
-            f"{seen['p50_us'] / 1000:.2f}  p99 {seen['p99_us'] / 1000:.2f}  "
-            f"p99.9 {seen['p999_us'] / 1000:.2f}  max {seen['max_us'] / 1000:.1f} ms")
-    if statuses is not None:
-        line += f"  attack answered {dict(sorted(statuses.items()))}"
-    print(line, flush=True)
 
 
 if __name__ == "__main__":
