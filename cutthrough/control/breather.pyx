@@ -1,0 +1,144 @@
+# cython: linetrace=False
+# (a signal finds the interpreter anywhere, and its tracing wants the lock)
+"""A long computation that lets go of its core in between.
+
+A scheduler divides a core between two threads in slices of a tick, 4 ms at 250 Hz. A
+niceness changes how many of them a thread gets and not how long they are; and it counts
+within a session or a control group only (sched(7), autogroup), so that beside a thread of
+another one it may change nothing. One slice is longer than all the time that a request
+takes. So a computation beside others breaks off by itself: after each breath of 0.5 ms
+the signal of a timer finds it, and it sleeps for a moment. Whoever waits for the core has
+it then. If it comes back late, somebody did, and for a while it sleeps three times as
+long as it computes. A core that nobody else wants it keeps.
+
+    breath ─ glance: is the core wanted? ─ no ─> breath
+      ^                    └── yes ──> rest, and for 100 ms after each breath ──┐
+      └─────────────────────────────────────────────────────────────────────────┘
+
+The handler is C, because the computations are libraries' that do not come back to the
+interpreter before they are done. One for a process; SIGALRM and ITIMER_REAL are its own.
+A library's own threads (argon2 with several lanes) take no rests.
+"""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from cutthrough.net cimport linux
+from cutthrough.net.linux cimport timespec
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    static inline void set_errno(int number) { errno = number; }
+    """
+    void set_errno(int number) noexcept nogil
+
+cdef extern from "<signal.h>" nogil:
+    int SIGALRM, SA_RESTART
+    struct sigaction_t "sigaction":
+        void (*sa_handler)(int) noexcept
+        int sa_flags
+    int sigaction(int number, const sigaction_t *new, sigaction_t *old)
+
+cdef extern from "<sys/time.h>" nogil:
+    int ITIMER_REAL
+    struct timeval:
+        long tv_sec
+        long tv_usec
+    struct itimerval:
+        timeval it_interval
+        timeval it_value
+    int setitimer(int which, const itimerval *new, itimerval *old)
+
+cdef extern from "<sys/prctl.h>" nogil:
+    int PR_SET_TIMERSLACK
+    int prctl(int option, unsigned long a, unsigned long b, unsigned long c,
+              unsigned long d)
+
+cdef extern from "<time.h>" nogil:
+    int CLOCK_PROCESS_CPUTIME_ID
+    int nanosleep(const timespec *wanted, timespec *left)
+
+cdef enum:
+    BREATH_US = 500
+    # As short as a sleep can be; where the core then idles, a virtual one takes 50 us
+    GLANCE_US = 5
+    # A quarter of the core: a hash of 0.2 s takes under a second at the worst
+    REST_US = 1500
+    # More than interrupts, this handler and an idle core's waking take
+    LATE_US = 150
+    # How long a core is believed to be wanted
+    WANTED_US = 100000
+
+cdef int64_t begun_us, spent_us, wanted_us
+cdef long _breaths, _rests
+
+
+cdef int64_t read_us(int clock) noexcept nogil:
+    cdef timespec now
+    linux.clock_gettime(clock, &now)
+    return <int64_t>now.tv_sec * 1000000 + now.tv_nsec // 1000
+
+
+cdef void set_timer(long us) noexcept nogil:
+    cdef itimerval timer
+    memset(&timer, 0, sizeof(timer))
+    timer.it_value.tv_usec = us
+    setitimer(ITIMER_REAL, &timer, NULL)
+
+
+cdef void begin_breath(int64_t now_us) noexcept nogil:
+    global begun_us, spent_us
+    begun_us = now_us
+    spent_us = read_us(CLOCK_PROCESS_CPUTIME_ID)
+    set_timer(BREATH_US)
+
+
+cdef int64_t sleep_us(long us) noexcept nogil:
+    """Returns when it is over, by which time it may be late."""
+    cdef timespec wanted
+    wanted.tv_sec = 0
+    wanted.tv_nsec = us * 1000
+    nanosleep(&wanted, NULL)
+    return read_us(linux.CLOCK_MONOTONIC)
+
+
+cdef void on_breath(int number) noexcept nogil:
+    global wanted_us, _breaths, _rests
+    cdef int kept = linux.errno
+    cdef int64_t now_us = read_us(linux.CLOCK_MONOTONIC)
+    cdef int64_t had_us = read_us(CLOCK_PROCESS_CPUTIME_ID) - spent_us
+    cdef int64_t back_us
+    cdef long us = GLANCE_US
+    if now_us - begun_us - had_us > LATE_US:
+        wanted_us = now_us + WANTED_US
+    if now_us < wanted_us:
+        us = REST_US
+        _rests += 1
+    _breaths += 1
+    back_us = sleep_us(us)
+    if back_us - now_us - us > LATE_US:
+        wanted_us = back_us + WANTED_US
+    begin_breath(back_us)
+    set_errno(kept)
+
+
+def start():
+    """Takes breaths from now on, until `stop`."""
+    cdef sigaction_t action
+    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)        # 50 us otherwise, ten times a glance
+    memset(&action, 0, sizeof(action))
+    action.sa_handler = on_breath
+    action.sa_flags = SA_RESTART
+    sigaction(SIGALRM, &action, NULL)
+    begin_breath(read_us(linux.CLOCK_MONOTONIC))
+
+
+def stop():
+    """Computes on without."""
+    set_timer(0)
+
+
+def counts():
+    """How many breaths were taken in this process, and how many rests."""
+    return _breaths, _rests
