@@ -97,11 +97,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         DURATION_OR_0, "time that verified credentials are believed unhashed",
         "our choice; squid's credentialsttl: 2h")] = 300.0
     auth_threads: Annotated[int, Option(
-        COUNT._replace(low=1, high=64), "threads of a worker that compute hashes",
-        "our choice: one slow hash does not stop the others")] = 2
+        COUNT._replace(low=1, high=64), "hashes that a worker computes at a time",
+        "a helper takes a quarter of a core that is wanted, of each worker's")] = 1
     auth_queue: Annotated[int, Option(
-        COUNT._replace(low=1), "most credentials that wait for a thread",
-        "what two threads do of bcrypt 12 in auth_timeout")] = 128
+        COUNT._replace(low=1), "most credentials that wait for a hash",
+        "what two cores do of bcrypt 12 in auth_timeout")] = 128
 
     origin: Annotated[str, Option(
         Kind("URL", parse_origin), "where requests in origin form go: http://host:port",

@@ -1,16 +1,14 @@
 """Hashes beside the loop: bounded, one for each credential, and not for ever (R24)."""
 
 import asyncio
-import os
-import threading
 import time
 from base64 import b64encode
 
 import bcrypt
 import pytest
 
-from cutthrough.control import verifier as module
-from cutthrough.control.verifier import Backoff, Verifier, backoff_of
+from cutthrough.control.hashers import LOST, Threads
+from cutthrough.control.verifier import Verifier
 from cutthrough.policy.auth import Account, Authenticator
 from cutthrough.policy.source import User
 
@@ -59,12 +57,17 @@ class Asker:
         return self.answers
 
 
+def make_verifier(most_waiting):
+    loop = asyncio.get_running_loop()
+    return Verifier(loop, Threads(loop, 1), most_waiting)
+
+
 @pytest.fixture
 async def asker(users):
-    verifier = Verifier(asyncio.get_running_loop(), 1, 4)
+    verifier = make_verifier(4)
     yield Asker(verifier, users)
     verifier.close()
-    for thread in verifier._threads:
+    for thread in verifier._hashers._threads:
         thread.join(10)
         assert not thread.is_alive()
 
@@ -103,7 +106,7 @@ async def test_those_who_wait_for_one_credential_are_bounded_too(asker):
 
 async def test_a_password_of_the_configuration_is_compared_at_once_and_counts_too():
     """It was compared without an end to guessing (R24)."""
-    verifier = Verifier(asyncio.get_running_loop())
+    verifier = make_verifier(4)
     asker = Asker(verifier, Authenticator({b"me": b"one"}))
     asker.ask(basic(b"me:one"))
     assert asker.answers == [b"me"] and asker.users.remembered == 1
@@ -115,12 +118,11 @@ async def test_a_password_of_the_configuration_is_compared_at_once_and_counts_to
         asker.ask(basic(b"me:one"), client)
     assert asker.answers[1:] == ["auth_failed"] * 10 + ["auth_throttled"] * 2
     asker.ask(basic(b"me:one"), b"\x0a\0\0\2")
-    assert asker.answers[-1] == b"me" and not verifier._threads
+    assert asker.answers[-1] == b"me" and not verifier._hashers._threads
 
 
 async def test_a_right_password_of_the_configuration_forgives():
-    verifier = Verifier(asyncio.get_running_loop())
-    asker = Asker(verifier, Authenticator({b"me": b"one"}))
+    asker = Asker(make_verifier(4), Authenticator({b"me": b"one"}))
     for pair in [b"me:x"] * 4 + [b"me:one"] + [b"me:x"] * 4:
         asker.ask(basic(pair))
     assert asker.answers == ["auth_failed"] * 4 + [b"me"] + ["auth_failed"] * 4
@@ -128,8 +130,7 @@ async def test_a_right_password_of_the_configuration_forgives():
 
 async def test_an_expired_user_is_told_so_and_is_not_a_wrong_password(user):
     over = User(name="ann", hash=user.hash, expires=time.time() - 1)
-    asker = Asker(Verifier(asyncio.get_running_loop()),
-                  Authenticator({}, {"ann": over}))
+    asker = Asker(make_verifier(4), Authenticator({}, {"ann": over}))
     asker.ask(RIGHT)
     assert await asker.wait(1) == ["auth_expired"]
     assert len(asker.verifier.backoff) == 0
@@ -150,7 +151,7 @@ async def test_an_address_that_was_wrong_too_often_waits(asker):
 
 
 async def test_those_let_in_before_the_first_failure_are_not_all_hashed(users):
-    verifier = Verifier(asyncio.get_running_loop(), 1, 100)
+    verifier = make_verifier(100)
     asker = Asker(verifier, users)
     for i in range(50):
         asker.ask(basic(b"ann:%d" % i))
@@ -177,70 +178,108 @@ async def test_a_hash_that_fails_is_no_success_and_tells_no_secret(
 
 
 async def test_nobody_is_called_after_the_end(users):
-    verifier = Verifier(asyncio.get_running_loop(), 1, 4)
-    asker = Asker(verifier, users)
+    asker = Asker(make_verifier(4), users)
     asker.ask(RIGHT)
     asker.ask(WRONG)
-    verifier.close()
-    for thread in verifier._threads:
+    asker.verifier.close()
+    for thread in asker.verifier._hashers._threads:
         thread.join(10)
     await asyncio.sleep(0)              # what the thread had still said to the loop
-    assert (asker.answers, len(verifier)) == ([], 0)
+    assert (asker.answers, len(asker.verifier)) == ([], 0)
     asker.ask(RIGHT)
     assert asker.answers == ["overloaded"]
 
 
-async def test_the_threads_are_nicer_than_the_loop(asker, monkeypatch):
-    here = os.getpriority(os.PRIO_PROCESS, 0)
-    seen = []
+class Hand:
+    """Computes nothing; answers when and what the test says."""
 
-    def verify(self, value):
-        seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+    most = 1
 
-    asker.users = type("Watched", (), {
-        "tag": lambda s, v: v, "verify": verify, "compare": lambda s, v: None,
-        "has_table": True})()
+    def __init__(self):
+        self.secrets, self.done = [], None
+
+    def compute(self, hash, secret, done):
+        assert self.done is None, "more at a time than it takes"
+        self.secrets.append(secret)
+        self.done = done
+
+    def answer(self, matches, fault=""):
+        done, self.done = self.done, None
+        done(matches, fault)
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+async def by_hand(users):
+    hand = Hand()
+    return Asker(Verifier(asyncio.get_running_loop(), hand, 4), users), hand
+
+
+def from_network(n):
+    return bytes([10, 0, n, 1])
+
+
+async def test_a_lost_hash_is_an_overload_and_nobodys_fault(by_hand):
+    asker, hand = by_hand
+    for _ in range(9):
+        asker.ask(RIGHT)
+        hand.answer(None, LOST)
+    assert asker.answers == ["overloaded"] * 9
     asker.ask(RIGHT)
-    await asker.wait(1)
-    assert seen == [min(19, here + module.NICENESS)]
-    assert os.getpriority(os.PRIO_PROCESS, 0) == here
+    hand.answer(True)
+    assert asker.answers[-1] == b"ann"
+    assert (asker.verifier.failed, asker.verifier.overloaded) == (0, 9)
+    assert len(asker.verifier) == 0
 
 
-# Back-off
-
-def test_the_back_off_doubles_to_a_minute():
-    assert [backoff_of(n) for n in range(13)] == [
-        0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]
-    assert backoff_of(10_000) == 60
-
-
-def test_an_address_is_closed_from_its_fifth_failure_for_as_long_as_that_says():
-    backoff = Backoff()
-    for n in range(5):
-        assert not backoff.is_closed(HOME, 100.0)
-        backoff.fail(HOME, 100.0 + n)
-    assert backoff.is_closed(HOME, 104.9) and not backoff.is_closed(HOME, 105.1)
-    assert not backoff.is_closed(AWAY, 104.9)
-    backoff.fail(HOME, 106.0)
-    assert backoff.is_closed(HOME, 107.9) and not backoff.is_closed(HOME, 108.1)
+async def test_of_equals_the_newest_is_next(by_hand):
+    asker, hand = by_hand
+    for n in range(4):
+        asker.ask(basic(b"ann:%d" % n), from_network(n))
+    for _ in range(4):
+        hand.answer(False)
+    assert hand.secrets == [b"0", b"3", b"2", b"1"]
 
 
-def test_a_success_and_time_both_forgive():
-    backoff = Backoff()
-    for _ in range(6):
-        backoff.fail(HOME, 0.0)
-    backoff.succeed(HOME)
-    assert not backoff.is_closed(HOME, 0.0) and len(backoff) == 0
-    for _ in range(6):
-        backoff.fail(HOME, 0.0)
-    backoff.fail(HOME, module.FORGET_AFTER + 1)
-    assert not backoff.is_closed(HOME, module.FORGET_AFTER + 1)
+async def test_a_network_that_was_right_before_is_next_and_one_always_wrong_the_last(
+        by_hand):
+    asker, hand = by_hand
+    asker.ask(RIGHT, from_network(1))
+    hand.answer(True)
+    for n in range(5):                  # of many addresses: no back-off
+        asker.ask(basic(b"ann:%d" % n), bytes([10, 0, 2, n]))
+        hand.answer(False)
+    del hand.secrets[:]
+    asker.ask(basic(b"ann:a"), from_network(9))
+    asker.ask(basic(b"ann:b"), bytes([10, 0, 1, 77]))
+    asker.ask(basic(b"ann:c"), from_network(3))
+    asker.ask(basic(b"ann:d"), bytes([10, 0, 2, 77]))
+    for _ in range(4):
+        hand.answer(False)
+    assert hand.secrets == [b"a", b"b", b"c", b"d"]
 
 
-def test_the_table_of_addresses_is_bounded():
-    backoff = Backoff(most=3)
-    for i in range(5):
-        backoff.fail(bytes([i]), 0.0)
-        backoff.fail(bytes([0]), 0.0)
-    assert (len(backoff), backoff.forgotten) == (3, 2)
-    assert backoff.is_closed(bytes([0]), 0.5), "who fails on is not the one forgotten"
+async def test_where_there_is_no_place_the_one_of_the_worst_network_gives_way(by_hand):
+    asker, hand = by_hand
+    for n in range(4):
+        asker.ask(basic(b"ann:%d" % n), bytes([10, 0, 2, n]))
+    for n in range(4, 8):
+        hand.answer(False)
+        asker.ask(basic(b"ann:%d" % n), bytes([10, 0, 2, n]))
+    assert asker.answers == ["auth_failed"] * 4
+    asker.ask(basic(b"ann:x"), bytes([10, 0, 2, 9]))
+    assert asker.answers[-1] == "overloaded", "not for one as bad"
+    hand.answer(False)                  # the fifth: now the network is suspect
+    asker.ask(basic(b"ann:y"), bytes([10, 0, 2, 10]))
+    del asker.answers[:]
+    asker.ask(RIGHT, AWAY)
+    assert asker.answers == ["overloaded"], "of those who waited"
+    hand.answer(False)
+    assert hand.secrets[-1] == b"one", "and it is next"
+    hand.answer(True)
+    assert asker.answers[-1] == b"ann"
+    while hand.done is not None:
+        hand.answer(False)
+    assert len(asker.verifier) == 0

@@ -213,7 +213,7 @@ def make_worker(hello: Hello, generation: Generation,
     os.close(hello.limits)
     return Worker(generation.config, generation.policy, number=generation.number,
                   own=generation.own, slot=hello.slot, listeners=listeners,
-                  counters=memoryview(memory), ledger=ledger)
+                  counters=memoryview(memory), ledger=ledger, helpers=True)
 
 
 def make_inspector(worker: "Worker", channel: Channel) -> "Inspector":

@@ -16,6 +16,7 @@ from cutthrough.config import Config
 from cutthrough.control.accesslog import AccessLog
 from cutthrough.control.beat import Beat
 from cutthrough.control.generation import Generation
+from cutthrough.control.hashers import Helpers, Threads
 from cutthrough.control.hook import Hook, find_function
 from cutthrough.control.start import most_connections
 from cutthrough.control.tracer import Tracer
@@ -58,6 +59,7 @@ class Worker:
 
     `counters` is PAGE_BYTES bytes of writable memory that others may read meanwhile,
     `ledger` its view of the page that all workers share; without it this one is alone.
+    `helpers`: password hashes may be computed in processes that it makes.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Worker:
         listeners: Sequence[socket.socket],
         counters: memoryview | None = None,
         ledger: Ledger | None = None,
+        helpers: bool = False,
     ) -> None:
         self.generation = Generation(number, config, policy or Policy(), own)
         self.slot = slot
@@ -78,6 +81,7 @@ class Worker:
         self._bound = [one.getsockname()[:2] for one in listeners]
         self._counters = counters
         self._ledger = Ledger() if ledger is None else ledger
+        self._helpers = helpers
         self._acceptors: list[Acceptor] = []
         self._log: AccessLog | None = None
         self._running = False
@@ -109,7 +113,10 @@ class Worker:
             config.dns_stale,
             config.dns_overrides,
         )
-        self.verifier = Verifier(loop, config.auth_threads, config.auth_queue)
+        make_hashers = Helpers if self._helpers else Threads
+        self.verifier = Verifier(
+            loop, make_hashers(loop, config.auth_threads), config.auth_queue
+        )
         self.upstreams = Upstreams(
             config.upstream_idle,
             config.upstream_idle_per_origin,

@@ -6,7 +6,7 @@ cdef enum Verdict:
     KNOWN = 0               # identify() returned the account
     MISSING
     REFUSED
-    PENDING                 # not remembered: compare() or verify(), then remember()
+    PENDING                 # not remembered: compare() or question(), then remember()
 
 cdef class Account:
     """Somebody, as of one generation: who, never what is allowed."""

@@ -9,11 +9,11 @@ values meet, and time tells nothing about what is stored.
 
 Two sorts of users. One whose password the configuration gives is held as a salted SHA-256
 digest and compared here, in constant time. One of a table has a password hash, which takes
-a tenth of a second and is computed elsewhere (R24): somebody calls `verify` in a thread.
+a tenth of a second and is computed elsewhere (R24): `question` tells what to compute.
 `identify` knows only what is remembered and answers PENDING to all else that is well
-formed, because who was wrong too often has to wait; `compare`, or `verify`, and `remember`
-follow. Where there is a table every name that does not compare goes that way, and one that
-nobody has is held against a hash of the table's most common kind (R22).
+formed, because who was wrong too often has to wait; `compare`, or what `question` asks,
+and `remember` follow. Where there is a table every name that does not compare goes that
+way, and one that nobody has is held against a hash of the table's most common kind (R22).
 """
 
 import binascii
@@ -145,16 +145,22 @@ cdef class Authenticator:
         """Whether there are password hashes to be computed."""
         return bool(self.hashes)
 
+    def question(self, bytes value):
+        """What has to be computed: a hash, the password that may be its own, and whose
+        these credentials are if it is. Nobody's for a name that nobody has: the hash is
+        then one that takes as long."""
+        pair = split_basic(value)
+        name, secret = (None, b"") if pair is None else pair
+        expected = self.hashes.get(name)
+        if expected is None:
+            return self.no_hash, secret, None
+        return expected, secret, self.accounts[name]
+
     def verify(self, bytes value):
         """Computes the hash: the account, or None. For a thread: takes long, changes
-        nothing, and takes as long for a name that nobody has."""
-        pair = split_basic(value)
-        if pair is None:
-            return None
-        name, secret = pair
-        expected = self.hashes.get(name)
-        matches = self.check_hash(expected or self.no_hash, secret)
-        return self.accounts[name] if matches and expected is not None else None
+        nothing."""
+        hash, secret, account = self.question(value)
+        return account if self.check_hash(hash, secret) else None
 
     def remember(self, bytes value, Account account):
         """Notes whose these credentials are; False: that user's time is over."""

@@ -6,7 +6,6 @@ Cost 4 of bcrypt is 1 ms and cost 12 is 0.2 s: time to see a request wait for it
 import asyncio
 import base64
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import threading
 import time
 
 import bcrypt
+import psutil
 import pytest
 
 import cutthrough
@@ -53,19 +53,9 @@ def start(start_proxy, users_file):
     return begin
 
 
-def wait_hashing(proxy) -> None:
-    """Until the one worker computes its first hash: its thread is there."""
-    names = f"/proc/{proxy.worker.pid}/task"
-    wait_until(lambda: any(is_nice(names, task) for task in os.listdir(names)),
-               "a thread that hashes")
-
-
-def is_nice(path: str, task: str) -> bool:
-    try:
-        with open(f"{path}/{task}/stat") as file:
-            return int(file.read().rpartition(")")[2].split()[16]) >= 10
-    except OSError:
-        return False
+def wait_hashing(proxy) -> psutil.Process:
+    """Until the one worker has its first helper, which it makes for its first hash."""
+    return wait_until(lambda: proxy.helpers(proxy.worker.pid), "a helper")[0]
 
 
 def test_a_user_of_the_file_passes_and_is_named_in_the_log(start, make_origin, dial):

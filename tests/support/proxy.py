@@ -208,6 +208,12 @@ class Proxy:
         (only,) = self.workers()
         return only
 
+    def helpers(self, pid: int) -> list[psutil.Process]:
+        """What computes hashes for this worker, at the other end of a socket each."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return psutil.Process(pid).children()
+        return []
+
     def census(self) -> dict[int, Counter[str]]:
         return {worker.pid: fd_kinds(worker.pid) for worker in self.workers()}
 
@@ -227,6 +233,7 @@ class Proxy:
         told = []
         for pid, kinds in self.census().items():
             allowed = self.baseline.get(pid, kinds) + Counter(pipe=FREE_PIPES)
+            allowed += Counter(socket=len(self.helpers(pid)))
             more = kinds - allowed
             kept = {kind: n for kind, n in more.items() if not only or kind in only}
             told += [f"worker {pid}: {n} {kind}" for kind, n in kept.items()]

@@ -1,0 +1,214 @@
+"""Where password hashes are computed: in helper processes, or in threads.
+
+A worker that has a process of its own has helpers (`control.hasher`), made when first
+needed and kept; one inside somebody else's program makes no process, and has threads.
+Both compute so many at a time and answer in the loop, each question once; after `close`
+nobody is answered.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from cutthrough.control.children import worker_environment
+from cutthrough.control.hasher import FAULT, MOST_BYTES, RIGHT, WRONG
+from cutthrough.control.process import SIGNALS
+
+log = logging.getLogger("cutthrough")
+
+# Is it the password; None where that is not known, and then why: the kind of an error,
+# or LOST.
+Done = Callable[[bool | None, str], None]
+
+# The helper died, or there is none to be had: another try may find one.
+LOST = "lost"
+
+# Of 40 steps to 19: a tenth of a busy core's time, all of an idle one's.
+NICENESS = 10
+
+# Until the next helper is made, where one has ended before its first answer.
+PAUSE_S = 1.0
+
+# The helper's program; the number of its descriptor follows. -P: see control.children.
+COMMAND = (sys.executable, "-P", "-m", "cutthrough.control.hasher")
+
+
+class Hashers(Protocol):
+    most: int               # at a time; asking for more is the caller's mistake
+
+    def compute(self, hash: str, secret: bytes, done: Done) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Threads:
+    """Hashes in `most` threads of this process, made when first needed.
+
+    They are nicer than the loop: bcrypt and its like release the interpreter's lock,
+    and then compete for the cores with the requests of everybody who is known already.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
+        self.most = most
+        self._loop = loop
+        self._idle = 0
+        self._threads: list[threading.Thread] = []
+        self._jobs: queue.SimpleQueue[tuple[str, bytes, Done] | None]
+        self._jobs = queue.SimpleQueue()
+        self._closed = False
+
+    def compute(self, hash: str, secret: bytes, done: Done) -> None:
+        if self._idle == 0:
+            self._start_thread()
+        self._idle -= 1
+        self._jobs.put((hash, secret, done))
+
+    def _start_thread(self) -> None:
+        # A daemon: an exit does not wait for a hash that nobody asks for any more
+        thread = threading.Thread(
+            target=self._work, name=f"hasher-{len(self._threads)}", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        self._idle += 1
+
+    def _work(self) -> None:
+        # Here, because its libraries are nothing to whoever has no table
+        from cutthrough.policy import users
+
+        os.nice(NICENESS)               # of this thread alone: nice(2), sched(7)
+        while (job := self._jobs.get()) is not None:
+            hash, secret, done = job
+            matches, fault = None, ""
+            try:
+                matches = users.check_hash(hash, secret)
+            except Exception as error:  # a library that is missing, or refuses the hash
+                fault = type(error).__name__        # its text may hold the secret (R37)
+            with contextlib.suppress(RuntimeError):             # the loop has ended
+                self._loop.call_soon_threadsafe(self._finish, done, matches, fault)
+
+    def _finish(self, done: Done, matches: bool | None, fault: str) -> None:
+        self._idle += 1
+        if not self._closed:
+            done(matches, fault)
+
+    def close(self) -> None:
+        """Ends: each thread does after its hash."""
+        self._closed = True
+        for _ in self._threads:
+            self._jobs.put(None)
+
+
+class Helper:
+    """One helper process and the question it works on. Raises OSError where there is
+    none to be had."""
+
+    def __init__(self, command: tuple[str, ...]) -> None:
+        self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.sock.setblocking(False)
+        self.done: Done | None = None
+        self.has_answered = False
+        # They stay blocked in it: what tells the whole group to end (systemd, a
+        # terminal) is for the worker to judge, which may still wait for this hash.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            self.process = subprocess.Popen(
+                [*command, str(theirs.fileno())], stdin=subprocess.DEVNULL,
+                env=worker_environment(), pass_fds=(theirs.fileno(),))
+        except BaseException:
+            self.sock.close()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            theirs.close()
+
+    def receive(self) -> bytes:
+        """The answer; empty at the end."""
+        try:
+            return self.sock.recv(MOST_BYTES)
+        except OSError:
+            return b""
+
+
+class Helpers:
+    """Hashes in `most` processes of their own, which end with this one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int,
+                 command: tuple[str, ...] = COMMAND) -> None:
+        self.most = most
+        self._loop = loop
+        self._command = command
+        self._helpers: list[Helper] = []
+        self._ended: list[subprocess.Popen[bytes]] = []     # and not reaped yet
+        self._not_before = 0.0
+
+    def compute(self, hash: str, secret: bytes, done: Done) -> None:
+        helper = self._take()
+        if helper is None:
+            self._loop.call_soon(done, None, LOST)
+            return
+        helper.done = done
+        try:
+            helper.sock.send(hash.encode() + b"\0" + secret)
+        except OSError:                     # it has died, and readable tells the same
+            self._loop.call_soon(self._on_end, helper)
+
+    def _take(self) -> Helper | None:
+        self._ended = [one for one in self._ended if one.poll() is None]
+        for helper in self._helpers:
+            if helper.done is None:
+                return helper
+        if self._loop.time() < self._not_before:
+            return None
+        try:
+            helper = Helper(self._command)
+        except OSError as error:            # no memory, no process: as likely passing
+            log.error("a helper for password hashes cannot be started: %s", error)
+            self._not_before = self._loop.time() + PAUSE_S
+            return None
+        self._helpers.append(helper)
+        self._loop.add_reader(helper.sock.fileno(), self._on_readable, helper)
+        return helper
+
+    def _on_readable(self, helper: Helper) -> None:
+        packet = helper.receive()
+        done = helper.done
+        if done is None or packet[:1] not in (RIGHT, WRONG, FAULT):
+            self._on_end(helper)            # its end, or nothing that it may say
+            return
+        helper.done = None
+        helper.has_answered = True
+        if packet[:1] == FAULT:
+            done(None, packet[1:].decode("ascii", "replace"))
+        else:
+            done(packet == RIGHT, "")
+
+    def _on_end(self, helper: Helper) -> None:
+        if helper not in self._helpers:
+            return
+        self._drop(helper)
+        log.error("a helper for password hashes (pid %d) ended", helper.process.pid)
+        if not helper.has_answered:
+            self._not_before = self._loop.time() + PAUSE_S
+        if helper.done is not None:
+            helper.done(None, LOST)
+
+    def _drop(self, helper: Helper) -> None:
+        self._helpers.remove(helper)
+        self._loop.remove_reader(helper.sock.fileno())
+        helper.sock.close()
+        helper.process.kill()
+        self._ended.append(helper.process)  # waiting for it here could take long
+
+    def close(self) -> None:
+        """Ends: the helpers are killed, also in the middle of a hash."""
+        while self._helpers:
+            self._drop(self._helpers[-1])
