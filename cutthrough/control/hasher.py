@@ -9,7 +9,7 @@ A process and not a thread, because a thread that loses its core to the event lo
 hold the interpreter's lock as it does, for which the loop then waits. It takes no core
 away when it wakes up (SCHED_BATCH), is nicer than the worker, and computes in breaths
 (`control.breather`), so that nobody waits for its core longer than one of these.
-docs/decisions/0005-hashes-in-processes.md has the figures.
+docs/decisions/0007-hashes-in-processes.md has the figures.
 """
 
 import contextlib
