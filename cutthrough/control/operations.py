@@ -84,18 +84,19 @@ class Inquiry:
 
     async def _ask(self, question: Any) -> list[Any]:
         self._number += 1
+        number = self._number                # others ask while we wait
         children = [c for c in self._team.children.values() if c.ready]
         if not children:
             return []
         query = Query({child.pid for child in children})
-        self._queries[self._number] = query
+        self._queries[number] = query
         try:
             for child in children:
-                child.tell(question(self._number))
+                child.tell(question(number))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(query.done.wait(), PATIENCE_S)
         finally:
-            del self._queries[self._number]
+            del self._queries[number]
         return query.answers
 
     def on_message(self, child: Child, message: Message) -> None:

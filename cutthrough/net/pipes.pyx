@@ -112,8 +112,8 @@ cdef size_t pipes_refused() noexcept nogil:
 
 
 def close_free():
-    """Closes the pipes that nobody uses. Returns how many."""
-    global free_pipes, n_free
+    """Closes the pipes that nobody uses, and asks the kernel again. Returns how many."""
+    global free_pipes, n_free, skip
     cdef Pipe *pipe
     count = 0
     while free_pipes != NULL:
@@ -123,7 +123,7 @@ def close_free():
         close(pipe.write_fd)
         free(pipe)
         count += 1
-    n_free = 0
+    n_free = skip = 0
     return count
 
 

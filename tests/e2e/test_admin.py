@@ -94,6 +94,15 @@ def test_selectors_choose(start, make_origin, dial):
         assert len(operator.connections(query)) == count, query
 
 
+def test_many_may_ask_at_once(start, make_origin, dial):
+    """Each has its own answer, whoever else asks before that is there."""
+    proxy, operator = start("workers = 2\n")
+    some_tunnels(proxy, make_origin(echo), dial, 3)
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda _: len(operator.connections("kind=tunnel")), range(64))
+        assert set(found) == {3}
+
+
 def test_a_selector_that_is_none_is_refused(start):
     _, operator = start()
     for query in ("usr=me", "older=soon", "bytes=1KiB"):
