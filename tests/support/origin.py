@@ -135,9 +135,12 @@ class Origin:
         if self.closing.is_set():
             return
         self.closing.set()
-        for sock in (self._listener, *(conn.sock for conn in self.connections)):
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join(10)               # from now on no connection is added
+        for conn in self.connections:
             with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                conn.sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(10)
             assert not thread.is_alive(), "an origin's script does not end"
