@@ -72,8 +72,14 @@ debug: build/built.debug ## build in place with assertions and symbols
 trace: build/built.trace ## build in place for coverage
 
 # Everything but the builds of its own. PYTHONMALLOC: an object's end is seen as well.
+# Two at a time: they wait more than they compute.
+SANITIZED = ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" $(PY) -m pytest -q $(PYTEST_ARGS)
 asan: .venv/ready.test build/built.asan ## build with sanitizers and run all tests under them
-	ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" $(PY) -m pytest -q --ignore tests/bench --ignore tests/test_build.py $(PYTEST_ARGS)
+	$(MAKE) --no-print-directory -j2 asan-e2e asan-rooms
+asan-e2e:
+	$(SANITIZED) tests/e2e
+asan-rooms:
+	$(SANITIZED) tests --ignore tests/e2e --ignore tests/bench --ignore tests/test_build.py
 
 fuzz: .venv/ready.test ## fuzz every target for SECONDS=60 together; needs clang and atheris
 	$(PY) -m tests.fuzz --seconds $(or $(SECONDS),60) $(ARGS)
@@ -106,4 +112,4 @@ build/built.%: .venv/ready.run $(SOURCES)
 	rm -f build/built.* && touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint docs types arm64 bench bench-guard slowloris storm handover browser image-check unit-check debug trace asan fuzz coverage annotate wheel clean
+.PHONY: help serve build test quick lint docs types arm64 bench bench-guard slowloris storm handover browser image-check unit-check debug trace asan asan-e2e asan-rooms fuzz coverage annotate wheel clean
