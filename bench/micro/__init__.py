@@ -25,6 +25,8 @@ from bench.children import HERE, BenchError
 
 Row = dict[str, object]
 TENTH = 0.1
+# The compiler may leave nothing of a loop that does nothing
+MOST = 10**9
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,9 @@ def find_benches() -> list[Micro]:
 
 def measure_micro(bench: Micro, repetitions: int) -> Row:
     iterations = 1
-    while (took := bench.run(iterations)) < TENTH / 10:
+    while (took := bench.run(iterations)) < TENTH / 10 and iterations < MOST:
         iterations *= 10
-    iterations = max(1, int(iterations * TENTH / took))
+    iterations = min(MOST, max(1, int(iterations * TENTH / max(took, 1e-9))))
     ns = [bench.run(iterations) / iterations * 1e9 for _ in range(repetitions)]
     row: Row = {
         "name": bench.name,
