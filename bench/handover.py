@@ -191,7 +191,7 @@ def wait_until(probe: Callable[[], object], what: str) -> None:
     while not probe():
         if time.monotonic() > deadline:
             raise BenchError(f"after {PATIENCE_SECONDS:g} s still not: {what}")
-        time.sleep(0.01)
+        time.sleep(0.01)  # between looks
 
 
 class Program:
@@ -285,7 +285,7 @@ def run_handover(count: int, replacements: int, upgrades: int, interval: float,
         stack.callback(client.terminate)
         if ours.recv() != "ready":
             raise BenchError("no tunnels")
-        time.sleep(3)
+        time.sleep(3)  # the round trip at rest, to compare with
         for step in range(replacements + upgrades):
             began = time.monotonic()
             is_upgrade = upgrades and (step + 1) % (
@@ -295,7 +295,7 @@ def run_handover(count: int, replacements: int, upgrades: int, interval: float,
             else:
                 program.replace_workers()
             windows.append((began, time.monotonic()))
-            time.sleep(1)
+            time.sleep(1)  # all are moved, and run by themselves for a while
         ours.send("end")
         lost, began_at, took, sent = ours.recv()
         wait_until(lambda: program.log.read_bytes().count(b"\n") >= count, "log lines")

@@ -6,6 +6,7 @@ import resource
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 GROUPS = {
     1: "plain requests, keep-alive",
@@ -98,13 +99,13 @@ def _has_tls_headers() -> bool:
 
 
 def _plain(
-    about: str, conns: int, path: str = "/index.html", **more: object
+    about: str, conns: int, path: str = "/index.html", **more: Any
 ) -> Scenario:
-    return Scenario(1, about, "load", conns, "plain", path, **more)  # type: ignore[arg-type]
+    return Scenario(1, about, "load", conns, "plain", path, **more)
 
 
-def _load(group: int, about: str, mode: str, conns: int, **more: object) -> Scenario:
-    return Scenario(group, about, "load", conns, mode, **more)  # type: ignore[arg-type]
+def _load(group: int, about: str, mode: str, conns: int, **more: Any) -> Scenario:
+    return Scenario(group, about, "load", conns, mode, **more)
 
 
 _BULK = {"path": "/1m", "yardstick": "relay-splice"}

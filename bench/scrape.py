@@ -93,7 +93,7 @@ def run_scrape(conns: int, seconds: int) -> int:
             scraped = turn % 2 == 1
             with scraper if scraped else contextlib.nullcontext():
                 before = _cpu_ns(workers)
-                time.sleep(seconds)
+                time.sleep(seconds)  # the span that is measured
                 spent = _cpu_ns(workers) - before
                 rest[scraped].append(spent / 1e7 / seconds)
                 before = _cpu_ns(workers)

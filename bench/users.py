@@ -31,7 +31,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import bcrypt
 import psutil
@@ -75,7 +77,7 @@ class Proxy:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.close()
                 raise BenchError(f"the proxy did not start: {stderr.read_text()}")
-            time.sleep(0.05)
+            time.sleep(0.05)  # between looks for the line that says where it listens
         self.port = int(found[1])
 
     def wait_idle(self) -> None:
@@ -84,7 +86,7 @@ class Proxy:
         busy = 1.0
         while busy > 0.05:
             before = sum(sum(one.cpu_times()[:2]) for one in tree)
-            time.sleep(0.5)
+            time.sleep(0.5)  # the span over which CPU is taken
             busy = (sum(sum(one.cpu_times()[:2]) for one in tree) - before) / 0.5
 
     def close(self) -> None:
@@ -120,26 +122,38 @@ def warm_up(port: int, url: str, workers: int) -> None:
             quick = quick + 1 if time.monotonic() - began < 0.05 else 0
 
 
-class Attack:
-    """Wrong passwords, at an even rate, until it is ended; counts the answers."""
+class Beside:
+    """Somebody else, in threads, from `with` to its end."""
 
-    def __init__(self, port: int, url: str, spread: bool = False) -> None:
+    def __init__(self, port: int, url: str) -> None:
         self.port, self.url = port, url
-        self.spread = spread
-        self.statuses: dict[int, int] = {}
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._main = threading.Thread(target=self._run)
+        self._start(self._run)
 
-    def __enter__(self) -> Attack:
-        self._main.start()
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._main.join()
-        for thread in self._threads:
+        for thread in self._threads:    # the first one adds no more once it ended
             thread.join()
+
+    def _start(self, target: Callable[..., None], *args: object) -> None:
+        self._threads.append(threading.Thread(target=target, args=args))
+        self._threads[-1].start()
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+
+class Attack(Beside):
+    """Wrong passwords, at an even rate, until it is ended; counts the answers."""
+
+    def __init__(self, port: int, url: str, spread: bool = False) -> None:
+        self.spread = spread
+        self.statuses: dict[int, int] = {}
+        super().__init__(port, url)
 
     def _run(self) -> None:
         turn = 0
@@ -147,9 +161,7 @@ class Attack:
         while not self._over.wait(max(0, began + turn / ATTEMPTS_PER_SECOND
                                       - time.monotonic())):
             turn += 1
-            thread = threading.Thread(target=self._try, args=(turn,))
-            thread.start()
-            self._threads.append(thread)
+            self._start(self._try, turn)
 
     def _try(self, turn: int) -> None:
         high, low = divmod(turn, 250)
@@ -161,7 +173,7 @@ class Attack:
         self.statuses[status] = self.statuses.get(status, 0) + 1
 
 
-class Logins:
+class Logins(Beside):
     """Every second the first one of another user; how long it took by whence it came.
 
     Whoever is told 503 comes again a second later, as Retry-After says.
@@ -170,28 +182,13 @@ class Logins:
     names = itertools.count()
 
     def __init__(self, port: int, url: str) -> None:
-        self.port, self.url = port, url
         self.seconds: dict[str, list[float]] = {"known": [], "new": []}
         self.failed: list[int] = []
-        self._over = threading.Event()
-        self._threads: list[threading.Thread] = []
-        self._main = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Logins:
-        self._main.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._main.join()
-        for thread in self._threads:
-            thread.join()
+        super().__init__(port, url)
 
     def _run(self) -> None:
         while not self._over.wait(1):
-            thread = threading.Thread(target=self._log_in, args=(next(self.names),))
-            thread.start()
-            self._threads.append(thread)
+            self._start(self._log_in, next(self.names))
 
     def _log_in(self, n: int) -> None:
         network, source = (("known", f"127.0.0.{n % 250 + 2}") if n % 2 else
@@ -315,7 +312,7 @@ def control(proxy: Proxy, target: str, options: argparse.Namespace) -> int:
         for title, port in (("direct", origin), ("proxy", proxy.port)):
             figures[title].add("quiet", load(port, target, options.seconds))
             with Busy(options.threads * options.workers, options.priority):
-                time.sleep(1)
+                time.sleep(1)  # as long as an attack has before its figures
                 figures[title].add("attack", load(port, target, options.seconds))
     for each in figures.values():
         each.sum_up()

@@ -57,8 +57,20 @@ def is_gone(process: psutil.Process) -> bool:
         return True
 
 
-def mine() -> list[psutil.Process]:
+def children() -> list[psutil.Process]:
     return [child for child in psutil.Process().children() if not is_gone(child)]
+
+
+others: set[psutil.Process] = set()     # what other tests of this process have running
+
+
+@pytest.fixture(autouse=True, scope="module")
+def note_others() -> None:
+    others.update(children())
+
+
+def mine() -> list[psutil.Process]:
+    return [child for child in children() if child not in others]
 
 
 def read(pid: int, name: str) -> bytes:

@@ -161,7 +161,7 @@ def top(listener: Listener, interval: float, count: int) -> None:
     looks = count or (0 if live else 1)
     before, at = listener.metrics(), time.monotonic()
     while True:
-        time.sleep(interval)
+        time.sleep(interval)                # rates are over this span
         now, then = listener.metrics(), time.monotonic()
         lines = summary(before, now, then - at)
         busiest = sorted(listener.connections(), reverse=True,

@@ -86,6 +86,18 @@ cdef void expire(void *owner) noexcept:
         endpoint.poller.contain(endpoint)
 
 
+cdef inline int wake(Poller poller, Endpoint endpoint) except -1:
+    if endpoint.sock.fd < 0:
+        return 0                            # closed earlier in this batch
+    try:
+        endpoint.on_ready()
+    except BaseException:
+        poller.contain(endpoint)
+    if ASSERTS:
+        poller._check_timed(endpoint)
+    return 0
+
+
 cdef class Poller:
 
     def __cinit__(self):
@@ -146,13 +158,7 @@ cdef class Poller:
             self._handle(n)
         for endpoint in again:
             endpoint.listed = False
-            if endpoint.sock.fd >= 0:
-                try:
-                    endpoint.on_ready()
-                except BaseException:
-                    self.contain(endpoint)
-                if ASSERTS:
-                    self._check_timed(endpoint)
+            wake(self, endpoint)
         self.wheel.advance(self.now_us // 1000)
         if self.starved:
             self._wake_starved()
@@ -184,15 +190,7 @@ cdef class Poller:
             endpoint = <Endpoint>event.data.ptr
             note_events(&endpoint.sock, event.events)
         for i in range(n):
-            endpoint = <Endpoint>self.events[i].data.ptr
-            if endpoint.sock.fd < 0:
-                continue                    # closed earlier in this batch
-            try:
-                endpoint.on_ready()
-            except BaseException:
-                self.contain(endpoint)
-            if ASSERTS:
-                self._check_timed(endpoint)
+            wake(self, <Endpoint>self.events[i].data.ptr)
         return 0
 
     cdef int add(self, Endpoint endpoint) except -1:

@@ -49,11 +49,16 @@ def redis(server: Redis) -> Iterator[Redis]:
 
 
 @pytest.fixture
-def join(redis: Redis, directory: Callable[[str], Path],
-         opened: contextlib.ExitStack) -> Callable[..., Member]:
-    secret = directory("secret") / "url"
-    secret.write_text(redis.url + "\n")
+def secret(redis: Redis, directory: Callable[[str], Path]) -> Path:
+    """The file that says where Redis is."""
+    path = directory("secret") / "url"
+    path.write_text(redis.url + "\n")
+    return path
 
+
+@pytest.fixture
+def join(secret: Path, directory: Callable[[str], Path],
+         opened: contextlib.ExitStack) -> Callable[..., Member]:
     def start(*flags: str, limits: Limits | None = None, **named: float) -> Member:
         proxy = opened.enter_context(Proxy(
             directory(f"member-{next(_numbers)}"),
@@ -63,7 +68,6 @@ def join(redis: Redis, directory: Callable[[str], Path],
             command=command_with(limits or Limits(**named))))
         return Member(proxy)
 
-    start.secret = secret  # type: ignore[attr-defined]
     return start
 
 
@@ -347,23 +351,23 @@ def test_an_upgrade_is_two_instances_for_a_while(join, make_origin, dial):
 
 
 @pytest.mark.parametrize("way", ["tls_url", "path_url"])
-def test_redis_is_reached_by_tls_and_by_a_path(join, redis, way):
+def test_redis_is_reached_by_tls_and_by_a_path(join, redis, secret, way):
     a = join()
-    join.secret.write_text(getattr(redis, way))
+    secret.write_text(getattr(redis, way))
     b = join()
     a.wait_instances(2)
     b.wait_instances(2)
 
 
-def test_a_certificate_that_nobody_signed_is_refused(join, redis):
-    join.secret.write_text(redis.tls_url.partition("?")[0])
+def test_a_certificate_that_nobody_signed_is_refused(join, redis, secret):
+    secret.write_text(redis.tls_url.partition("?")[0])
     a = join()
     a.wait_said("cannot be reached")
     assert a.metric("up") == 0 and PASSWORD not in a.proxy.stderr()
 
 
-def test_a_wrong_password_is_said_and_not_shown(join, redis):
-    join.secret.write_text(redis.url.replace(PASSWORD, "guess-of-ours"))
+def test_a_wrong_password_is_said_and_not_shown(join, redis, secret):
+    secret.write_text(redis.url.replace(PASSWORD, "guess-of-ours"))
     a = join()
     a.wait_said("refuses our credentials")
     assert a.metric('steps_total{result="refused"}') >= 1
@@ -385,7 +389,7 @@ def test_redis_is_told_no_name(pair, redis, make_origin, dial):
 
 
 def test_a_reload_changes_the_fleet_and_replaces_no_worker(
-    join, redis, make_origin, dial
+    join, redis, secret, make_origin, dial
 ):
     a, b = join(tunnels=1), join(tunnels=1)
     b.wait_instances(2)
@@ -393,16 +397,16 @@ def test_a_reload_changes_the_fleet_and_replaces_no_worker(
     held = held_tunnel(dial, a, authority)
     in_step(a, b)
     assert not held_tunnel(dial, b, authority)
-    join.secret.write_text(redis.url.removesuffix("0") + "1")  # another data base
+    secret.write_text(redis.url.removesuffix("0") + "1")  # another data base
     assert a.proxy.hup() == "generation 2: fleet_url"
     b.wait_instances(1)                       # it left, and said so
     a.wait_instances(1)
     wait_until(lambda: held_tunnel(dial, b, authority), "room at the other one")
     assert not is_cut(held)
-    join.secret.write_text("redis://host:not-a-port/" + PASSWORD)
+    secret.write_text("redis://host:not-a-port/" + PASSWORD)
     assert "reload refused" in a.proxy.hup()
     assert PASSWORD not in a.proxy.stderr()
-    join.secret.write_text(redis.url)
+    secret.write_text(redis.url)
     a.proxy.hup()
     a.wait_instances(2)
     assert a.proxy.worker.pid == worker

@@ -10,7 +10,7 @@ from tests.support.origin import echo
 
 def test_every_listener_serves(start_proxy, make_origin, dial, opened):
     proxy = start_proxy("--listen", "[::1]:0", "--listen", "127.0.0.2:0")
-    assert len(set(proxy.ports)) == 3
+    assert len(proxy.ports) == 3        # two may be the same: the addresses differ
     url = make_origin().url()
     for host, port in zip(("127.0.0.1", "::1", "127.0.0.2"), proxy.ports, strict=True):
         assert opened.enter_context(Client(port, host)).get(url).status == 200
