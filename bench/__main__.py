@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from bench import (
     install,
     micro,
     plan,
+    policy,
     report,
     scrape,
     short,
     slowloris,
     storm,
+    users,
 )
 from bench.blocks import Part
 from bench.children import BenchError, Namespaces
@@ -43,6 +46,11 @@ def print_tables() -> None:
     for name, proxy in PROXIES.items():
         skipped = f"  [skipped: {proxy.missing}]" if proxy.missing else ""
         print(f"  {name:22} {proxy.about}{skipped}")
+
+
+def need_wrk() -> None:
+    if shutil.which("wrk") is None:
+        raise BenchError("wrk is not installed")
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -105,6 +113,16 @@ def _handover(options: argparse.Namespace) -> int:
         raise BenchError(f"needs {2 * options.tunnels + 1000} descriptors")
     return handover.run_handover(options.tunnels, options.replacements,
                                  options.upgrades, options.interval, options.workers)
+
+
+def _policy(options: argparse.Namespace) -> int:
+    need_wrk()
+    return policy.run_policy(options.seconds, options.repetitions)
+
+
+def _users(options: argparse.Namespace) -> int:
+    need_wrk()
+    return users.run_users(options)
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -180,6 +198,15 @@ def main() -> int:
     seen.set_defaults(act=_scrape)
     seen.add_argument("--conns", type=int, default=10_000, help="at rest [10000]")
     seen.add_argument("--seconds", type=int, default=4, help="of each turn [4]")
+
+    ruled = verbs.add_parser("policy", help="100 000 names, 10 000 networks: CPU")
+    ruled.set_defaults(act=_policy)
+    ruled.add_argument("--seconds", type=int, default=3, help="of each run [3]")
+    ruled.add_argument("--repetitions", type=int, default=7, help="of each pair [7]")
+
+    known = verbs.add_parser("users", help="wrong passwords: p99 of those known")
+    known.set_defaults(act=_users)
+    users.add_options(known)
 
     blown = verbs.add_parser("storm", help="reloads, kills and upgrades: who notices?")
     blown.set_defaults(act=_storm)

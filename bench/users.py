@@ -1,4 +1,4 @@
-"""Do wrong passwords slow down those who are known? `python -m bench.users`.
+"""Do wrong passwords slow down those who are known? `python -m bench users`.
 
 50 users with bcrypt hashes of cost 12, every one verified once. Then wrk with 100
 connections, each request another user's, quiet and under attack in turn. The attack is
@@ -21,9 +21,7 @@ from __future__ import annotations
 import argparse
 import base64
 import itertools
-import os
 import re
-import shutil
 import socket
 import statistics
 import subprocess
@@ -36,11 +34,12 @@ from pathlib import Path
 from typing import Self
 
 import bcrypt
-import psutil
 
-from bench.children import HERE, BenchError
+from bench.children import HERE, BenchError, Site
+from bench.collect import cpu_times
 from bench.origin import Origin
-from bench.proxies import TREE
+from bench.proxies import start_cutthrough
+from bench.running import Running, Target
 
 USERS = 50
 COST = 12
@@ -61,41 +60,13 @@ def write_users(path: Path) -> None:
     path.write_text("".join(f"{name}:{made}\n" for name in names))
 
 
-class Proxy:
-    """`cutthrough serve` with these users, in its own process group's place."""
-
-    def __init__(self, users: Path, directory: Path, *flags: str) -> None:
-        stderr = directory / "stderr"
-        environ = {k: v for k, v in os.environ.items() if k[:11] != "CUTTHROUGH_"}
-        with open(stderr, "wb") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "cutthrough", "serve", "--listen",
-                 "127.0.0.1:0", "--access-log", "off", "--users-file", str(users),
-                 *flags], cwd=TREE, stderr=file, env=environ)
-        deadline = time.monotonic() + 30
-        while not (found := re.search(r" on 127\.0\.0\.1:(\d+)", stderr.read_text())):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.close()
-                raise BenchError(f"the proxy did not start: {stderr.read_text()}")
-            time.sleep(0.05)  # between looks for the line that says where it listens
-        self.port = int(found[1])
-
-    def wait_idle(self) -> None:
-        """Until what an attack left in the queue has been computed."""
-        tree = psutil.Process(self.process.pid).children(recursive=True)
-        busy = 1.0
-        while busy > 0.05:
-            before = sum(sum(one.cpu_times()[:2]) for one in tree)
-            time.sleep(0.5)  # the span over which CPU is taken
-            busy = (sum(sum(one.cpu_times()[:2]) for one in tree) - before) / 0.5
-
-    def close(self) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(40)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+def wait_idle(proxy: Running) -> None:
+    """Until what an attack left in the queue has been computed."""
+    busy = 1.0
+    while busy > 0.05:
+        before = cpu_times(proxy.tree()).total
+        time.sleep(0.5)  # the span over which CPU is taken
+        busy = (cpu_times(proxy.tree()).total - before) / 0.5
 
 
 def ask(port: int, url: str, word: str, source: str = "127.0.0.1") -> int:
@@ -276,14 +247,14 @@ class Figures:
         return ratio
 
 
-def attack(proxy: Proxy, target: str, options: argparse.Namespace) -> int:
+def attack(proxy: Running, target: str, options: argparse.Namespace) -> int:
     """The question itself. Returns the exit status."""
     figures = Figures("proxy")
     logins: dict[str, list[float]] = {"known": [], "new": []}
     failed: list[int] = []
     url = f"http://{target}"
     for _ in range(options.repetitions):
-        proxy.wait_idle()
+        wait_idle(proxy)
         figures.add("quiet", load(proxy.port, target, options.seconds))
         with Attack(proxy.port, url, options.spread) as guesses:
             time.sleep(1)               # the helpers are at work, the queue fills
@@ -304,7 +275,7 @@ def attack(proxy: Proxy, target: str, options: argparse.Namespace) -> int:
     return 0 if figures.sum_up() < MOST_RATIO and not figures.errors else 1
 
 
-def control(proxy: Proxy, target: str, options: argparse.Namespace) -> int:
+def control(proxy: Running, target: str, options: argparse.Namespace) -> int:
     """What the machine does of it: nobody attacks."""
     origin = int(target.partition("/")[0].rpartition(":")[2])
     figures = {"direct": Figures("direct"), "proxy": Figures("proxy")}
@@ -319,10 +290,7 @@ def control(proxy: Proxy, target: str, options: argparse.Namespace) -> int:
     return 0
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.users", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=int, default=5, help="of each run [5]")
     parser.add_argument("--repetitions", type=int, default=5, help="of each pair [5]")
     parser.add_argument("--workers", type=int, default=1, help="of the proxy [1]")
@@ -334,26 +302,21 @@ def main() -> int:
                         help="hashes computed outside of the proxy instead")
     parser.add_argument("--priority", default="5",
                         help="of those: idle, or a niceness [5]")
-    options = parser.parse_args()
-    if shutil.which("wrk") is None:
-        raise BenchError("wrk not installed")
+
+
+def run_users(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="bench-users.") as name, Origin() as origin:
-        directory = Path(name)
-        write_users(directory / "users")
+        users = Path(name) / "users"
+        write_users(users)
         target = f"{origin.authority}/index.html"
         # Longer than all runs: those who are known are to stay known
-        proxy = Proxy(directory / "users", directory, "--workers", str(options.workers),
-                      "--auth-threads", str(options.threads), "--auth-queue", "32",
-                      "--auth-cache-ttl", "1h")
+        proxy = start_cutthrough(
+            "--access-log", "off", "--users-file", str(users), "--auth-cache-ttl", "1h",
+            "--workers", str(options.workers), "--auth-threads", str(options.threads),
+            "--auth-queue", "32",
+        )(Target(Site(), origin.authority))  # fmt: skip
         try:
             warm_up(proxy.port, f"http://{target}", options.workers)
             return (control if options.control else attack)(proxy, target, options)
         finally:
             proxy.close()
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except BenchError as error:
-        sys.exit(f"bench.users: {error}")
