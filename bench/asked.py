@@ -20,7 +20,7 @@ Row = dict[str, Any]
 Runs = dict[tuple[str, str], list[Row]]
 FULL = "cutthrough-full"
 #: Both of the harness itself: how far apart equal things may be, and how many times
-#: the CPU of its client the quickest forward proxy must need.
+#: what a core of the quickest forward proxy can answer a core of its client must ask.
 SELF_MOST, CLIENT_LEAST = 0.05, 2.0
 #: Every column of the table of the field: scenario, key, title. Microseconds but one.
 COLUMNS = (
@@ -119,7 +119,12 @@ def _against_relay(runs: Runs) -> Iterator[Verdict]:
          "cpu_us_per_request", "relay"),
         ("small requests in long tunnels, c100", "ping-c100", 1.15, "",
          "cpu_us_per_request", "relay"),
-        ("the same at c1: latency p50", "ping-c1", 1.2, "", "latency_p50_ms", "relay"),
+        ("the same at c1: latency p50, all on one core", "ping-c1", 1.2, "",
+         "latency_p50_ms", "relay"),
+        ("the same at c1, the proxy on its own core", "ping-c1-apart", 1.2, "",
+         "latency_p50_ms", "relay"),
+        ("the same at c1, as the scheduler has it", "ping-c1-free", 1.2, "",
+         "latency_p50_ms", "relay"),
         ("1 MiB in tunnels: CPU per MiB", "bulk", 1.25, "", "cpu_us_per_mib",
          "relay-splice"),
     ):  # fmt: skip
@@ -189,19 +194,23 @@ def _judge_harness(runs: Runs) -> Iterator[Verdict]:
             text = f"the harness: direct against direct, {what}"
             yield Verdict(text, 1 + SELF_MOST, 1 - SELF_MOST, scenario, "direct-again",
                           ratios)  # fmt: skip
-    for scenario in ("plain-keepalive", "ping-c100"):
-        times: dict[str, list[float]] = {}
-        for (name, proxy), group in runs.items():
-            if name == scenario and proxy not in YARDSTICKS and proxy != "haproxy-tcp":
-                own, client = "cpu_us_per_request", "client_us_per_request"
-                each = [row[own] / row[client] for row in group if row.get(client)]
-                if each:
-                    times[proxy] = each
-        if times:
-            quickest = min(times, key=lambda name: statistics.median(times[name]))
-            what = f"the harness: CPU of a proxy at least, of the client ({scenario})"
-            yield Verdict(what, None, CLIENT_LEAST, scenario, quickest,
-                          times[quickest], "", quickest)  # fmt: skip
+    for scenario, alone in (
+        ("plain-keepalive", "ceiling"), ("ping-c100", "ceiling"),
+        ("connect-setup", "ceiling-setup"),
+    ):  # fmt: skip
+        costs = {
+            proxy: statistics.median(row["cpu_us_per_request"] for row in group)
+            for (name, proxy), group in runs.items()
+            if name == scenario and proxy not in YARDSTICKS and proxy != "haproxy-tcp"
+            and all("cpu_us_per_request" in row for row in group)
+        }  # fmt: skip
+        if costs:
+            quickest = min(costs, key=costs.__getitem__)
+            most = 1e6 / costs[quickest]  # that a core of it can answer in a second
+            rates = _values(runs, alone, "direct", "throughput_rps")
+            what = f"the harness: its client's rate, of a proxy's most ({scenario})"
+            yield Verdict(what, None, CLIENT_LEAST, alone, "direct",
+                          [rate / most for rate in rates], "", quickest)  # fmt: skip
 
 
 def print_verdicts(rows: list[Row]) -> None:

@@ -1,4 +1,5 @@
-"""One load beside another: a crowd at rest, tunnels that are set up; workers held back.
+"""One load beside another: a crowd at rest, tunnels that are set up; workers held back;
+and the load generator by itself.
 
 Each compares within one run, or holds what it compares to the same rate.
 """
@@ -23,11 +24,12 @@ from bench.clients import (
     warm_up,
 )
 from bench.collect import cpu_times, private_bytes, reaped_cpu
-from bench.origin import Origin
-from bench.proxies import PROXIES
+from bench.cores import placed
+from bench.origin import Origin, build_tool
+from bench.proxies import PROXIES, start_tool
 from bench.rows import Row, shown
 from bench.running import Running, Target
-from bench.scenarios import SCENARIOS, Scenario
+from bench.scenarios import SCENARIOS, TUNNEL_MODES, Scenario
 
 PATH = "/index.html"
 #: Connections that ask, beside those that rest; and those of the steady load.
@@ -187,3 +189,25 @@ def measure_workers(
     row["cpu_us_per_request"] = cpu * 1e6 / free.requests
     row["client_us_per_request"] = client * 1e6 / free.requests
     return row | {"origin_us_per_request": served * 1e6 / free.requests}
+
+
+def measure_ceiling(
+    scenario: Scenario, proxy: Running, origin: Origin, seconds: float
+) -> Row:
+    """The load generator against what answers at once, on a core each: the rate is what
+    a core of the client can ask for."""
+    target, server_ip = Target(proxy.site, origin.authority), proxy.site.proxy_ip
+    length = str(origin.lengths[PATH])
+    server = start_tool(target, build_tool("answer"), server_ip, "0", length)
+    server.blind = scenario.mode not in TUNNEL_MODES
+    try:
+        options = ("--conns", str(scenario.conns), "--seconds", f"{seconds:g}")
+        command = build_load_command(scenario.mode, server, origin, PATH, *options)
+        with placed("apart", server.tree(), []):
+            client = reaped_cpu()
+            load = run_load_command(command, server, seconds)
+            client = reaped_cpu() - client
+    finally:
+        server.close()
+    row = _row(load.requests, load, command)
+    return row | {"client_us_per_request": client * 1e6 / load.requests}

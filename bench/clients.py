@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.children import HERE, BenchError, end, spawn
+from bench.cores import USABLE
 from bench.origin import Origin, build_tool
 from bench.running import PASSWORD, USER, Running
 from bench.scenarios import Scenario
@@ -23,6 +24,13 @@ from bench.scenarios import Scenario
 PATIENCE = 30
 CREDENTIALS = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
+#: Of the load generator, where there are cores for a proxy and an origin beside them;
+#: and the modes that can be shared out.
+PROCESSES = max(1, len(USABLE) // 3)
+SHARED = {
+    "plain", "plain-new", "connect-setup", "ping", "bulk", "up", "both", "tls-setup",
+    "tls-ping",
+}  # fmt: skip
 SIEGE_RC = (HERE / "siege.rc").read_text()
 
 
@@ -153,6 +161,8 @@ def run_load(
 ) -> tuple[Counted, list[str]]:
     """Run the load generator, which checks every response itself."""
     options = ["--conns", str(scenario.conns), "--seconds", f"{seconds:g}"]
+    if PROCESSES > 1 and scenario.mode in SHARED and scenario.conns >= PROCESSES:
+        options += ["--processes", str(PROCESSES)]
     if scenario.rate:
         options += ["--rate", f"{scenario.rate:g}"]
     command = build_load_command(

@@ -9,7 +9,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from bench.beside import measure_crowd, measure_tail, measure_workers
+from bench.beside import (
+    measure_ceiling,
+    measure_crowd,
+    measure_tail,
+    measure_workers,
+)
 from bench.children import HERE, BenchError
 from bench.clients import (
     CREDENTIALS,
@@ -33,6 +38,7 @@ from bench.collect import (
     reaped_cpu,
     resident_kib,
 )
+from bench.cores import placed
 from bench.origin import Origin, build_tool
 from bench.peers import CACHE
 from bench.proxies import FAULTS, PROXIES
@@ -253,6 +259,7 @@ OWN = {
     "crowd": measure_crowd,
     "workers": measure_workers,
     "tail": measure_tail,
+    "ceiling": measure_ceiling,
 }
 
 
@@ -275,7 +282,8 @@ def run_once(name: str, proxy_name: str, origin: Origin, seconds: float) -> Row:
             started = time.monotonic() - began
         warm_up(scenario, proxy, origin)
         measure = OWN.get(scenario.tool, _measure_load)
-        row = measure(scenario, proxy, origin, seconds * scenario.weight)
+        with placed(scenario.place, proxy.tree(), origin.tree()):
+            row = measure(scenario, proxy, origin, seconds * scenario.weight)
         if scenario.tool == "lifecycle":
             row["start_ms"] = started * 1e3
         return {**row, "proxy_command": shown(proxy.command)}

@@ -28,6 +28,8 @@ COLUMNS = (
     "plain-keepalive", "plain-16k", "plain-new", "connect-setup", "ping-c100", "bulk",
     "idle-1000",
 )  # fmt: skip
+#: One request at a time: placed alike, for what it costs, and as it falls.
+ALONE = ("ping-c1", "ping-c1-apart", "ping-c1-free")
 #: What only a few take part in: cutthrough and its yardsticks.
 CLOSE = ("direct", "relay", "cutthrough")
 REST = (
@@ -46,15 +48,19 @@ ITSELF = Part(
 )
 
 
+#: What the load generator itself can do.
+CEILING = Part(("ceiling", "ceiling-setup"), ("direct",), seconds=1)
+
+
 def asked() -> list[Part]:
     """What is asked of the data plane, in the order of the table."""
     return [
         Part(("plain-keepalive",), NEAR),
         ITSELF,
+        CEILING,
         Part(("plain-16k", "plain-new"), NEAR),
         Part(("connect-setup", "ping-c100"), TUNNELS),
-        # Its p50 doubles where the kernel puts two of the three on different cores.
-        Part(("ping-c1",), (*CLOSE, FULL), repetitions=7, seconds=0.7),
+        Part(ALONE, (*CLOSE, FULL), repetitions=5, seconds=0.5),
         Part(("bulk",), (*TUNNELS, "relay-splice")),
         # One process may not have so many descriptors: two workers share the tunnels.
         Part(("idle-10000",), (f"{FULL}-2",)),

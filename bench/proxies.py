@@ -24,16 +24,19 @@ def start_direct(target: Target) -> Running:
     return running
 
 
+def start_tool(target: Target, *command: str) -> Running:
+    """Start what says "listening PORT" on its standard output."""
+    running = Running(list(command), target, blind=True)
+    running.start(piped=True)
+    assert running.process is not None and running.process.stdout is not None
+    running.port = int(running.process.stdout.readline().split()[1])
+    return running
+
+
 def _relay(mode: str, tool: str = "relay") -> Callable[[Target], Running]:
     def start(target: Target) -> Running:
         listen = f"{target.site.proxy_ip}:0"
-        running = Running(
-            [build_tool(tool), listen, target.authority, mode], target, blind=True
-        )
-        running.start(piped=True)
-        assert running.process is not None and running.process.stdout is not None
-        running.port = int(running.process.stdout.readline().split()[1])
-        return running
+        return start_tool(target, build_tool(tool), listen, target.authority, mode)
 
     return start
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench import cores
+
 GROUPS = {
     1: "plain requests, keep-alive",
     2: "plain requests, a new connection each",
@@ -23,11 +25,11 @@ GROUPS = {
 @dataclass(frozen=True)
 class Scenario:
     """One row. `tool` is wrk, siege, load, or one of measure's own: idle, lifecycle,
-    steps, soak, hostile, crowd, workers, tail; `mode` is that of bench/load or
+    steps, soak, hostile, crowd, workers, tail, ceiling; `mode` is that of bench/load or
     bench/hostile.
 
     `yardstick` is the relay that does the same work: splicing, where bytes are many.
-    `weight` is how many times --seconds a run takes.
+    `weight` is how many times --seconds a run takes. `place` is one of cores.PLACES.
     """
 
     group: int
@@ -41,6 +43,7 @@ class Scenario:
     rate: float = 0
     weight: float = 1
     nofile: int = 0
+    place: str = ""
 
     @property
     def tunnel(self) -> bool:
@@ -69,12 +72,16 @@ class Scenario:
                 return f"{tool} not installed"
         if self.endpoint == "tls" and not _has_tls_headers():
             return "OpenSSL's headers (libssl-dev) not installed"
+        if self.place == "apart" and len(cores.USABLE) < 2:
+            return "needs two cores"
         if self.nofile > most_files():
             return f"needs {self.nofile} descriptors, {most_files()} may be had"
         return ""
 
 
-OWN_TOOLS = {"lifecycle", "steps", "soak", "hostile", "crowd", "workers", "tail"}
+OWN_TOOLS = {
+    "lifecycle", "steps", "soak", "hostile", "crowd", "workers", "tail", "ceiling",
+}  # fmt: skip
 TUNNEL_MODES = {
     "connect-setup", "ping", "bulk", "up", "both", "tls-setup", "tls-ping",
     "rate-tunnel",
@@ -142,7 +149,13 @@ SCENARIOS = {
     "plain-new-wrk": Scenario(2, "by wrk, Connection: close", "wrk", 20, "new"),
     "plain-new-siege": Scenario(2, "the same by siege -b", "siege", 20),
     "connect-setup": _load(3, "CONNECT, one request, close", "connect-setup", 20),
-    "ping-c1": _load(3, "index.html in 1 long tunnel", "ping", 1),
+    "ping-c1": _load(
+        3, "index.html in 1 long tunnel, all on one core", "ping", 1, place="one"
+    ),
+    "ping-c1-apart": _load(
+        3, "the same, the proxy on a core of its own", "ping", 1, place="apart"
+    ),
+    "ping-c1-free": _load(3, "the same, as the scheduler has it", "ping", 1),
     "ping-c100": _load(3, "index.html in 100 long tunnels", "ping", 100),
     "bulk": _load(3, "1 MiB down in 10 long tunnels", "bulk", 10, **_BULK),
     "bulk-up": _load(3, "1 MiB up in 10 long tunnels", "up", 10, **_UP),
@@ -173,6 +186,12 @@ SCENARIOS = {
     "lifecycle": Scenario(
         4, "start to first answer; SIGTERM to end with 100 idle connections",
         "lifecycle", 100, weight=0.5,
+    ),
+    "ceiling": Scenario(
+        1, "the load generator against what answers at once", "ceiling", 100, "plain"
+    ),
+    "ceiling-setup": Scenario(
+        3, "the same, CONNECT, one request, close", "ceiling", 20, "connect-setup"
     ),
     "rate-500": _load(5, "500 requests a second, 50 connections", "rate", 50, rate=500),
     "rate-5000": _load(

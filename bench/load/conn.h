@@ -34,7 +34,7 @@ struct scheduler {       /* what follows: called by a connection */
 
 struct options {
     const char *host, *target, *user, *path, *pages;
-    long port, conns, requests_max;
+    long port, conns, requests_max, processes;
     int64_t length;
     double seconds, rate;
     bool blind, tunnel, keep, absolute, hold, tls, post;

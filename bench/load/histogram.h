@@ -17,6 +17,13 @@ static inline void histogram_add(struct histogram *h, uint64_t ns) {
     if (ns > h->max_ns) h->max_ns = ns;
 }
 
+static inline void histogram_merge(struct histogram *h, const struct histogram *other) {
+    for (int slot = 0; slot < OCTAVES * STEPS; slot++) h->at[slot] += other->at[slot];
+    h->count += other->count;
+    h->sum_ns += other->sum_ns;
+    if (other->max_ns > h->max_ns) h->max_ns = other->max_ns;
+}
+
 /* The latency that `part` of all did not exceed, in µs; 0 of none. */
 static inline double histogram_quantile_us(const struct histogram *h, double part) {
     uint64_t below = 0, wanted = (uint64_t)(part * (double)h->count);

@@ -1,7 +1,7 @@
 /* load: the client for what wrk and siege cannot do. Single-threaded epoll.
  *
  *     load MODE --port N [--host IP] [--target HOST:PORT] [--user NAME:PASSWORD] [--path /P] [--length N] [--blind]
- *          [--conns N] [--seconds S | --requests N] [--rate N] [--pages FILE]
+ *          [--conns N] [--seconds S | --requests N] [--rate N] [--pages FILE] [--processes N]
  *
  *     plain           absolute-form requests on long connections
  *     plain-new       a connection, one absolute-form request with Connection: close, EOF; and again
@@ -16,6 +16,7 @@
  *                     rate-setup: a tunnel for each, as connect-setup
  *     page            --conns browsers: the first line of --pages, then all others over six connections; and again
  *
+ * --processes shares connections and requests out among so many, one a core: of the modes that neither hold nor time.
  * --blind leaves out CONNECT and absolute form: for a blind relay, or the origin itself.
  * A wrong status, a length other than --length (without it: than the first response's), a short read, a surplus byte,
  * a tunnel that ends: each is an error, and errors make the exit status 1. At the end of the time no request is begun
@@ -31,8 +32,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include "conn.h"
@@ -68,7 +71,7 @@ static const struct mode {
 static const struct mode *mode;
 
 struct options opt = {.host = "127.0.0.1", .target = "127.0.0.1:80", .path = "/index.html", .conns = 1,
-                      .requests_max = -1, .length = -1, .seconds = 3, .rate = 100};
+                      .requests_max = -1, .length = -1, .processes = 1, .seconds = 3, .rate = 100};
 struct scheduler on;
 struct histogram latency;
 bool stopping;
@@ -107,6 +110,56 @@ void fail_all(struct conn *all, long n) {
         if (all[i].fd >= 0 && all[i].phase != READY) fail(&all[i], all[i].phase == CLOSING ? "not_closed_in_%d_s" : "no_answer_in_%d_s", STALLS);
 }
 
+/* ---- several processes: each runs its share, the first one adds up ---- */
+
+struct result {
+    long done, errors;
+    uint64_t body_bytes, up_bytes;
+    double took;
+    struct histogram latency;
+    char first_error[sizeof first_error];
+};
+
+static double run_alone(void) {
+    if ((epfd = epoll_create1(EPOLL_CLOEXEC)) < 0) die("no epoll");
+    uint64_t began = now_ns();
+    mode->run();
+    return (double)((ended_ns ? ended_ns : now_ns()) - began) / 1e9;
+}
+
+static long share(long all, long n, long i) { return all / n + (i < all % n); }
+
+static double run_shared(long n) {
+    struct result *results = mmap(NULL, (size_t)n * sizeof *results, PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (results == MAP_FAILED) die("no memory");
+    for (long i = 0; i < n; i++) {
+        struct result *mine = &results[i];
+        mine->errors = 1;  /* until it says otherwise */
+        strcpy(mine->first_error, "a_process_died");
+        if (fork()) continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        opt.conns = share(opt.conns, n, i);
+        if (opt.requests_max >= 0) opt.requests_max = share(opt.requests_max, n, i);
+        mine->took = run_alone();
+        mine->latency = latency;
+        mine->done = done, mine->body_bytes = body_bytes, mine->up_bytes = up_bytes;
+        strcpy(mine->first_error, first_error);
+        mine->errors = errors;
+        _exit(0);
+    }
+    while (wait(NULL) > 0) {}
+    double took = 0;
+    for (long i = 0; i < n; i++) {
+        struct result *one = &results[i];
+        if (one->errors && !errors) strcpy(first_error, one->first_error);
+        if (one->took > took) took = one->took;
+        done += one->done, errors += one->errors, body_bytes += one->body_bytes, up_bytes += one->up_bytes;
+        histogram_merge(&latency, &one->latency);
+    }
+    return took;
+}
+
 static void print_result(double took) {
     printf("mode=%s conns=%ld requests=%ld errors=%ld first_error=%s seconds=%.3f bytes=%llu up_bytes=%llu rps=%.1f"
            " mib_per_s=%.1f",
@@ -127,7 +180,8 @@ static void read_options(int argc, char **argv) {
     static const struct option options[] = {
         {"port", 1, 0, 'p'},  {"host", 1, 0, 'h'},   {"target", 1, 0, 't'},  {"user", 1, 0, 'u'},
         {"path", 1, 0, 'P'},  {"length", 1, 0, 'l'}, {"blind", 0, 0, 'b'},   {"conns", 1, 0, 'c'},
-        {"seconds", 1, 0, 's'}, {"requests", 1, 0, 'r'}, {"rate", 1, 0, 'R'}, {"pages", 1, 0, 'g'}, {0},
+        {"seconds", 1, 0, 's'}, {"requests", 1, 0, 'r'}, {"rate", 1, 0, 'R'}, {"pages", 1, 0, 'g'},
+        {"processes", 1, 0, 'n'}, {0},
     };
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
@@ -143,6 +197,7 @@ static void read_options(int argc, char **argv) {
         case 'r': opt.requests_max = atol(optarg); break;
         case 'R': opt.rate = atof(optarg); break;
         case 'g': opt.pages = optarg; break;
+        case 'n': opt.processes = atol(optarg); break;
         default: exit(2);
         }
     }
@@ -153,6 +208,8 @@ static void read_options(int argc, char **argv) {
     if (mode->post && opt.length < 1) die("--length must be positive");
     if (mode->run == run_rate && opt.rate <= 0) die("--rate must be positive");
     if (mode->run == run_page && !opt.pages) die("--pages must name a file");
+    if (opt.processes < 1 || opt.processes > opt.conns) die("--processes must be positive, and at most --conns");
+    if (opt.processes > 1 && (mode->run != run_closed || mode->hold)) die("this mode knows one process only");
     opt.tunnel = mode->tunnel, opt.absolute = !mode->tunnel, opt.keep = mode->keep;
     opt.hold = mode->hold, opt.tls = mode->tls, opt.post = mode->post;
     if (opt.hold) opt.requests_max = opt.conns;
@@ -167,9 +224,6 @@ int main(int argc, char **argv) {
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
-    if ((epfd = epoll_create1(EPOLL_CLOEXEC)) < 0) die("no epoll");
-    uint64_t began = now_ns();
-    mode->run();
-    print_result((double)((ended_ns ? ended_ns : now_ns()) - began) / 1e9);
+    print_result(opt.processes > 1 ? run_shared(opt.processes) : run_alone());
     return errors || !done;
 }

@@ -278,3 +278,20 @@ def test_a_rate_of_tunnels_that_is_not_held_is_an_error() -> None:
         )  # fmt: skip
     assert status == 1
     assert said["first_error"].startswith("rate_not_held:")
+
+
+@pytest.mark.parametrize("mode", ["plain", "plain-new"])
+def test_processes_share_requests_out_and_add_up(origin: Origin, mode: str) -> None:
+    status, said = load(origin.ports["web"], mode, "--blind", "--conns=5",
+                        "--requests=101", "--processes=3")  # fmt: skip
+    assert (status, said["errors"], said["requests"]) == (0, "0", "101")
+    assert origin.count_requests(101, "/index.html") == 101
+    assert int(said["bytes"]) == 101 * origin.lengths["/index.html"]
+
+
+def test_an_error_of_one_process_is_an_error_of_all(origin: Origin) -> None:
+    status, said = load(origin.ports["web"], "plain", "--blind", "--conns=2",
+                        "--requests=2", "--processes=2", "--path=/none")  # fmt: skip
+    assert (status, said["errors"]) == (1, "2")
+    assert said["first_error"] == "response_status:404"
+    origin.skip_log()

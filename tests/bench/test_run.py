@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from bench import asked, micro, plan, run
+from bench import asked, cores, micro, plan, run
 from bench.blocks import Block, Part, check_plan, estimate
 from bench.children import BenchError, Namespaces, Site, end, spawn, wait_for_port
 from bench.measure import run_once
@@ -22,7 +22,7 @@ from bench.proxies import PROXIES
 from bench.rows import Row
 from bench.scenarios import GROUPS, SCENARIOS
 from bench.summary import summarise
-from tests.test_bench import needs_compiler, needs_nginx
+from tests.test_bench import needs_compiler, needs_nginx, relay
 
 TREE = Path(__file__).resolve().parents[2]
 
@@ -272,3 +272,29 @@ def test_the_micro_benches_find_their_registry() -> None:
 def test_a_micro_bench_says_what_one_turn_costs() -> None:
     (row,) = micro.run_micro(["timer-move"], repetitions=2)
     assert 0 < float(str(row["ns"])) < 1000
+
+
+@needs_compiler
+@needs_nginx
+@pytest.mark.parametrize("name", ["ceiling", "ceiling-setup"])
+def test_the_client_can_be_measured_by_itself(name: str) -> None:
+    with Origin() as origin:
+        row = run_once(name, "direct", origin, 0.2)
+        assert origin.count_requests(0, "/index.html") == 0
+    assert row["throughput_rps"] > 1000
+
+
+@needs_compiler
+@needs_nginx
+@pytest.mark.parametrize("place", ["one", "apart"])
+def test_a_place_is_left_again(place: str) -> None:
+    near, far = cores.PLACES[place]
+    with Origin() as origin:
+        with relay("copy", origin.port):
+            tree = [one for one in psutil.Process().children() if one.name() == "relay"]
+            with cores.placed(place, tree, origin.tree()):
+                assert [one.cpu_affinity() for one in tree] == [far]
+                assert all(one.cpu_affinity() == near for one in origin.tree())
+                assert psutil.Process().cpu_affinity() == near
+            assert all(one.cpu_affinity() == cores.USABLE for one in origin.tree())
+            assert psutil.Process().cpu_affinity() == cores.USABLE
