@@ -122,7 +122,14 @@ cdef class AccessLog(Journal):
         """The loop tells when the outlet takes more."""
         if not self.waiting:
             self.waiting = True
-            self.loop.add_writer(self.outlet.number, self.flush)
+            self.loop.add_writer(self.outlet.number, self._on_room)
+
+    def _on_room(self):
+        """There is room, poll(2) says; where there is none (ENOBUFS), it would say so in
+        every turn of the loop, and the next try is that of the timer."""
+        self.flush()
+        if self.full:
+            self._rest()
 
     def _rest(self):
         if self.waiting:
@@ -150,7 +157,7 @@ cdef class AccessLog(Journal):
 
     def _schedule(self):
         self.scheduled = True
-        self.loop.call_later(FLUSH_MS / 1000, self._flush_later)
+        self.loop.call_later(FLUSH_MS / 1000.0, self._flush_later)
 
     cdef int write(self, Client c, int outcome) except -1:
         cdef char *end

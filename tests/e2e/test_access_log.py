@@ -99,6 +99,20 @@ def test_ids_are_unique(proxy, make_origin, dial):
     assert len({record["id"] for record in proxy.wait_log(6)}) == 6
 
 
+def test_lines_are_written_in_batches(proxy, make_origin, dial):
+    """One write each 100 ms: it was one for each line. The number is the kernel's."""
+    client, url = dial(), make_origin().url()
+    worker = proxy.worker
+    assert client.get(url).status == 200
+    proxy.wait_log(1)
+    before, began = worker.io_counters().write_count, time.monotonic()
+    for _ in range(200):
+        assert client.get(url).status == 200
+    proxy.wait_log(201)
+    batches = (time.monotonic() - began) / 0.1 + 2
+    assert worker.io_counters().write_count - before <= batches
+
+
 def test_a_tunnel_is_one_line_at_its_end(proxy, make_origin, dial):
     origin = make_origin(echo)
     tunnel = dial().tunnel(f"localhost:{origin.port}")
@@ -291,12 +305,12 @@ def test_lines_in_a_pipe_of_many_workers_are_whole(
         )
         url = make_origin().url("/" + "%\\" * 2900)
         clients = [dial(proxy) for _ in range(20)]
-        for _ in range(20):
+        for n in range(20, 401, 20):  # no faster than read: that would drop lines
             for client in clients:
                 client.send(build_request("GET", url))
             for client in clients:
                 assert client.read_response().status == 200
-        wait_until(lambda: len(lines) == 400, lambda: f"400 lines: {len(lines)}")
+            wait_until(lambda n=n: len(lines) == n, lambda: f"lines: {len(lines)}")
     finally:
         ended.set()
         reader.join(20)

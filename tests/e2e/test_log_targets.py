@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,18 @@ def test_a_syslogd_that_hangs_holds_nobody_up(
         lambda: (len(taker.read()) + operator.metrics()["log_dropped_total"] == 700
                  and taker.messages), lambda: f"700: {len(taker.messages)}")
     assert all(message.endswith(b"}") for message in kept)
+
+
+def test_a_log_that_lags_costs_no_time(
+        start_proxy, make_origin, dial, opened, directory):
+    """The time to the next try was 0, and the worker's loop never slept."""
+    taker = Receiver(directory("syslog") / "log")
+    opened.callback(taker.close)
+    proxy = start_proxy("--access-log", f"syslog@{taker.target}")
+    get_many(proxy, dial, make_origin().url(), 600)      # more than are queued
+    before = sum(proxy.worker.cpu_times()[:2])
+    time.sleep(1)                            # what is asked is what a while costs
+    assert sum(proxy.worker.cpu_times()[:2]) - before < 0.2
 
 
 @pytest.mark.skipif(not can_run_journald(), reason="a journald of one's own takes root")
