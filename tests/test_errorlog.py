@@ -1,12 +1,15 @@
 """The error log: one line each in every form, and never a flood of one message."""
 
+import contextlib
 import json
 import logging
 import os
 import re
+import socket
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -17,20 +20,27 @@ class Said:
     """A logger whose error log goes to a pipe."""
 
     def __init__(self, form: str) -> None:
-        self._read, self.write = os.pipe()
-        os.set_blocking(self._read, False)
-        self.handler = ErrorLog(form, "worker 3", self.write)
+        self.read, self.write = self.open()
+        os.set_blocking(self.read, False)
+        self.handler = self.begin(form)
         self.log = logging.Logger("test", logging.INFO)
         self.log.addHandler(self.handler)
 
+    def open(self) -> tuple[int, int]:
+        return os.pipe()
+
+    def begin(self, form: str) -> ErrorLog:
+        return ErrorLog(form, "worker 3", self.write)
+
     def lines(self) -> list[str]:
         try:
-            return os.read(self._read, 1 << 20).decode().splitlines()
+            return os.read(self.read, 1 << 20).decode().splitlines()
         except BlockingIOError:
             return []
 
     def close(self) -> None:
-        os.close(self._read)
+        self.handler.close()
+        os.close(self.read)
         os.close(self.write)
 
 
@@ -39,6 +49,26 @@ def said(request: pytest.FixtureRequest) -> Iterator[Said]:
     made = Said(getattr(request, "param", "text"))
     yield made
     made.close()
+
+
+class SaidToSocket(Said):
+    """… to a stream socket, as systemd has it. No name opens that anew."""
+
+    def open(self) -> tuple[int, int]:
+        read, write = socket.socketpair()
+        return read.detach(), write.detach()
+
+
+class SaidToForeignPipe(Said):
+    """… to a pipe that cannot be opened anew, of another user perhaps."""
+
+    def begin(self, form: str) -> ErrorLog:
+        def refuse(path: str, flags: int) -> int:
+            raise PermissionError(path)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "open", refuse)
+            return super().begin(form)
 
 
 WICKED = 'a "b"\\\n\x1b[31m = ü'
@@ -110,3 +140,51 @@ def test_a_reader_that_has_gone_is_no_trouble(said: Said) -> None:
     said.handler.close()
     broken = ErrorLog("text", "", fd=1 << 20)
     broken.emit(logging.LogRecord("x", logging.INFO, "", 0, "lost", (), None))
+
+
+def fill(fd: int) -> None:
+    """As a reader leaves it that has stopped."""
+    os.set_blocking(fd, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(fd, b"x" * 4095 + b"\n")
+    os.set_blocking(fd, True)
+
+
+def in_time(call: Callable[[], None]) -> bool:
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(5)
+    return not thread.is_alive()
+
+
+@pytest.mark.parametrize("kind", [Said, SaidToSocket, SaidToForeignPipe])
+def test_a_reader_that_has_stopped_stops_nobody(kind: type[Said]) -> None:
+    """A write to a full pipe stood still, and with it the worker's loop."""
+    said = kind("text")
+    fill(said.write)
+
+    def say_three() -> None:
+        for n in range(3):
+            said.log.warning("dial %d failed", n)
+        said.handler.tell_suppressed(everything=True)
+
+    done = in_time(say_three)
+    before = said.lines()
+    assert done and not any("dial" in line for line in before)
+    assert os.get_blocking(said.write), "shared with whoever started us"
+    while said.lines():
+        pass
+    said.handler.tell_suppressed(everything=True)
+    (line,) = said.lines()
+    assert line.endswith('more of the same suppressed=3 like="dial %d failed"')
+    said.close()
+
+
+def test_what_had_room_for_a_half_is_not_mixed_with_the_next(said: Said) -> None:
+    fill(said.write)
+    os.read(said.read, 4096)
+    said.log.warning("first %s", "x" * 5000)
+    assert said.lines()[-1].startswith("cutthrough: worker 3: first xx")
+    said.log.warning("second")
+    assert said.lines() == ["", "cutthrough: worker 3: second"]

@@ -1,12 +1,12 @@
 """The error log: what the program says of itself, on standard error.
 
 `text` for people, `logfmt` (key=value) and `json` for machines; one line each, written
-at once, so that lines of several processes do not mix. What may be said of every
-connection is limited by message: of each so many in a while, and then how many more
-there were.
+at once, so that lines of several processes do not mix, and never waited for: a reader
+that has stopped must not stop the loop. What may be said of every connection is limited
+by message: of each so many in a while, and then how many more there were, with those
+that found no room.
 """
 
-import contextlib
 import json
 import logging
 import os
@@ -15,6 +15,8 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+
+from cutthrough.control.standard import Standard
 
 FORMS = ("text", "logfmt", "json")
 # Lines of one message that are said in so many seconds; journald's limit is a unit's
@@ -74,13 +76,13 @@ def make_line(form: str, source: str, level: str, message: str,
 
 
 class ErrorLog(logging.Handler):
-    """Writes records of `source` to descriptor `fd` in `form`."""
+    """Writes records of `source` to descriptor `fd`, which stays open, in `form`."""
 
     def __init__(self, form: str, source: str, fd: int = 2) -> None:
         super().__init__()
         self._form = form
         self._source = source
-        self._fd = fd
+        self._out = Standard(fd)
         self._said: dict[tuple[int, str], list[float]] = {}    # since, said, left out
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -90,13 +92,15 @@ class ErrorLog(logging.Handler):
                 trouble = ""
                 if record.exc_info:
                     trouble = logging.Formatter().formatException(record.exc_info)
-                self._write(_levels.get(record.levelname, "info"), record.getMessage(),
-                            getattr(record, "fields", {}), trouble)
+                if not self._write(
+                        _levels.get(record.levelname, "info"), record.getMessage(),
+                        getattr(record, "fields", {}), trouble):
+                    self._said[_key(record)][2] += 1
         except Exception:                    # as logging asks for: never the caller's
             self.handleError(record)
 
     def _may_say(self, record: logging.LogRecord) -> bool:
-        key = (record.levelno, str(record.msg))
+        key = _key(record)
         state = self._said.get(key)
         if state is None:
             if len(self._said) >= MOST_KEYS:
@@ -109,19 +113,28 @@ class ErrorLog(logging.Handler):
         return True
 
     def tell_suppressed(self, everything: bool = False) -> None:
-        """Says how many of a message were left out, where its time is over."""
+        """Says how many of a message were left out, where its time is over; later,
+        where there is no room to say it."""
         now = time.monotonic()
         over = [key for key, (since, _, _) in self._said.items()
                 if everything or now - since >= EVERY_S]
         for key in over:
-            _, _, left_out = self._said.pop(key)
-            if left_out:
-                level = _levels.get(logging.getLevelName(key[0]), "info")
-                self._write(level, "more of the same", {
-                    "suppressed": int(left_out), "like": key[1]})
+            left_out = self._said[key][2]
+            level = _levels.get(logging.getLevelName(key[0]), "info")
+            if left_out and not self._write(level, "more of the same", {
+                    "suppressed": int(left_out), "like": key[1]}):
+                break
+            del self._said[key]
 
     def _write(self, level: str, message: str, fields: Mapping[str, Any],
-               trouble: str = "") -> None:
-        line = make_line(self._form, self._source, level, message, fields, trouble)
-        with contextlib.suppress(OSError):
-            os.write(self._fd, line.encode("utf-8", "backslashreplace") + b"\n")
+               trouble: str = "") -> bool:
+        return self._out.write(
+            make_line(self._form, self._source, level, message, fields, trouble))
+
+    def close(self) -> None:
+        self._out.close()
+        super().close()
+
+
+def _key(record: logging.LogRecord) -> tuple[int, str]:
+    return record.levelno, str(record.msg)

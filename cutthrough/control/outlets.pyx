@@ -23,6 +23,7 @@ from cutthrough.net.linux cimport (
     CLOCK_REALTIME, EAGAIN, ENOBUFS, ENOMEM, MSG_DONTWAIT, MSG_NOSIGNAL, clock_gettime,
     errno, iovec, msghdr, timespec)
 from cutthrough.net.linux cimport send as sys_send
+from cutthrough.control.standard import open_anew
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport label_of
 from cutthrough.outcome import TABLE
@@ -182,15 +183,7 @@ cdef class FileOutlet(Outlet):
 def open_path(path):
     """Opens what never waits, not even for a FIFO's reader. Raises OSError."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-    if path != "-":
-        return os.open(path, flags | os.O_CREAT, 0o640)
-    mode = os.fstat(1).st_mode
-    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-        try:
-            return os.open("/proc/self/fd/1", flags)
-        except OSError:                     # of another user, or without /proc
-            pass
-    return 1
+    return open_anew(1) if path == "-" else os.open(path, flags | os.O_CREAT, 0o640)
 
 
 cdef class DatagramOutlet(Outlet):

@@ -1,6 +1,6 @@
 """What the supervisor checks before anything is opened, and its one voice."""
 
-import contextlib
+import functools
 import os
 import resource
 import socket
@@ -11,6 +11,7 @@ from cutthrough.config import Config, ConfigError
 from cutthrough.control.cpus import chosen, show_pinning
 from cutthrough.control.errorlog import make_line
 from cutthrough.control.generation import Generation
+from cutthrough.control.standard import Standard
 from cutthrough.logtarget import read_target
 from cutthrough.values import show_address
 
@@ -18,6 +19,7 @@ from cutthrough.values import show_address
 RESERVED_FDS = 256
 
 _form = "text"
+_left_out = 0                                # lines that found no room
 
 
 def use_form(form: str) -> None:
@@ -26,10 +28,23 @@ def use_form(form: str) -> None:
     _form = form
 
 
+@functools.cache
+def _stderr() -> Standard:
+    return Standard(2)
+
+
 def say(line: str) -> None:
-    """Writes one line to standard error; whoever read it may be gone."""
-    with contextlib.suppress(OSError):
-        os.write(2, f"{make_line(_form, '', 'info', line, {})}\n".encode())
+    """Writes one line to standard error; who read it may be gone or have stopped."""
+    _say(make_line(_form, "", "info", line, {}))
+
+
+def _say(text: str) -> None:
+    global _left_out
+    out = _stderr()
+    if _left_out and out.write(make_line(_form, "", "info", "lines were left out",
+                                         {"suppressed": _left_out})):
+        _left_out = 0
+    _left_out += not out.write(text)
 
 
 def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
@@ -42,9 +57,8 @@ def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
         line += ", demonstration credentials username:password"
     if _form != "text":
         say(line)
-        return
-    with contextlib.suppress(OSError):
-        os.write(2, f"{line}\n".encode())
+    else:
+        _say(line)
 
 
 def validate(generation: Generation) -> None:

@@ -22,11 +22,53 @@ from cutthrough.net import buffers
 from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.network import IPV4, IPV6, own_network
 from tests.support.origin import Origin, echo
-from tests.support.proxy import seen_labels
+from tests.support.proxy import ADDRESS, ROOT, clean_environment, seen_labels
 from tests.support.stream import Stream
 from tests.support.wait import wait_until
 
 SETTINGS = {"user": USER, "password": PASSWORD, "access_log_format": "json"}
+
+
+def fill(fd: int) -> None:
+    """To the last byte, as a reader leaves it that has stopped."""
+    ours = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK)
+    for size in (4096, 1):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(ours, b"x" * size)
+    os.close(ours)
+
+
+def test_a_standard_error_that_nobody_reads_holds_nobody_up(
+        loop_name, make_origin, opened):
+    """The line about the first bad ending stopped the worker, that about a reload the
+    supervisor."""
+    read, write = os.pipe()
+    opened.callback(os.close, read)
+    opened.callback(os.close, write)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cutthrough", "serve", "--listen", "127.0.0.1:0",
+         "--workers", "1", "--loop", loop_name, "--access-log", "off", "--user", USER,
+         "--password", PASSWORD],
+        stderr=write, cwd=ROOT, env=clean_environment())
+    try:
+        said = b""
+        while b"\n" not in said:
+            said += os.read(read, 4096)
+        port = int(ADDRESS.findall(said.decode())[0][1])
+        fill(write)
+        url = make_origin(lambda conn: conn.read_request()).url()
+        for _ in range(4):
+            client = Client(port)
+            assert client.get(url).status == 502
+            client.close()
+            process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+        assert not os.read(read, 1 << 20).strip(b"x"), "what had no room is dropped"
+    finally:
+        process.kill()
+        process.wait()
 
 
 def serve_embedded(loop_name, journey, **options):
