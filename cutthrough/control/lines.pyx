@@ -137,7 +137,8 @@ cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
     if c.host_kind == HOST_IPV6:
         p[0] = b"["
         p += 1
-    p = put_escaped(p, key, len(c.key) - 2, quote, last - 10, True)    # ]:65535…
+    # Behind it "]:65535", and two marks: its own, and one for a path without room
+    p = put_escaped(p, key, len(c.key) - 2, quote, last - 13, True)
     if c.host_kind == HOST_IPV6:
         p[0] = b"]"
         p += 1

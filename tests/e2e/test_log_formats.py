@@ -1,6 +1,7 @@
 """The access log by presets and formats: what is said, and that nobody can forge it."""
 
 import contextlib
+import os
 import re
 import time
 from datetime import datetime
@@ -156,6 +157,36 @@ def test_no_encoding_lets_a_line_be_forged(start_proxy, make_origin, dial, encod
     assert "%0A" not in text
     if encoding == '"':
         assert r"\"" in text and r"\\" in text
+
+
+@pytest.mark.parametrize("form", ["%{X}>h %ru", "%{X}>h %ru %{Y}>h"])
+def test_no_line_is_longer_than_one_write_to_a_pipe(
+        start_proxy, dial, directory, opened, form):
+    """A host that had just room, and the mark of a path that had none: 4098 bytes."""
+    pipe = directory("pipe") / "log"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    opened.callback(os.close, reader)
+    proxy = start_proxy("--access-log", str(pipe), "--access-log-format", form)
+    client = dial(proxy)
+    text = bytearray()
+    for sent, n in enumerate(range(24, 64), 1):
+        client.send(build_request(
+            "GET", f"http://{'h' * n}.test:65535/{'a' * 100}", f"X: {'L' * 6000}",
+            f"Y: {'R' * 500}", auth=None))
+        assert client.read_response().status == 407
+        if sent % 10 == 0:                   # the pipe has room for 16
+            wait_until(lambda n=sent: read_into(text, reader).count(b"\n") == n,
+                       "lines")
+    lines = text.split(b"\n")[:-1]
+    assert all("…".encode() in line for line in lines)
+    assert 4090 < max(map(len, lines)) < 4096
+
+
+def read_into(text: bytearray, fd: int) -> bytearray:
+    with contextlib.suppress(BlockingIOError):
+        text += os.read(fd, 65536)
+    return text
 
 
 def test_a_line_in_a_quoted_string_ends_where_it_ends(start_proxy, make_origin, dial):
