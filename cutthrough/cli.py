@@ -307,12 +307,14 @@ def examine_host(given: argparse.Namespace, sources: Sources) -> int:
 
 
 def check(config: Config, policy: Policy) -> None:
-    """What `serve` does before it opens anything. Raises ConfigError, PolicyError."""
+    """What `serve` does before it opens a listener; no log file is made. Raises
+    ConfigError, PolicyError."""
     from cutthrough.control.generation import Generation
     from cutthrough.control.process import choose_loop
-    from cutthrough.control.start import validate
+    from cutthrough.control.start import check_log, validate
 
     choose_loop(config.loop)
+    check_log(config.access_log, create=False)
     validate(Generation(1, config, policy))
 
 

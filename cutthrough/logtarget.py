@@ -1,6 +1,6 @@
 """Where the access log goes: the text of the option, read.
 
-    -  off  /path  journal[:/socket]
+    -  off  /path  ./path  journal[:/socket]
     syslog[:facility[.severity]][@/socket|@address:port]
 
 Facilities and severities are named as squid's `syslog:` and syslog.conf(5) name them.
@@ -25,6 +25,10 @@ FACILITIES = {
 SEVERITIES = {"emerg": 0, "alert": 1, "crit": 2, "err": 3, "warning": 4, "notice": 5,
               "info": 6, "debug": 7}
 
+# Words that other programs have, and that would be the names of files
+MEANT = {"stdout": "-", "stderr": "/dev/stderr", "none": "off", "no": "off",
+         "false": "off"}
+
 _SYSLOG = re.compile(r"syslog(?::(?P<facility>[^.@]*)(?:\.(?P<severity>[^@]*))?)?"
                      r"(?:@(?P<address>.*))?")
 
@@ -47,8 +51,8 @@ def read_target(text: str) -> Target:
         return Target("journal", _check_path(text, path))
     match = _SYSLOG.fullmatch(text)
     if match is None:
-        if not text:
-            raise ValueError("names no file")
+        if "/" not in text:
+            raise ValueError(_explain(text))
         return Target("file", text)
     facility = _find(FACILITIES, "facility", match["facility"], "daemon")
     severity = _find(SEVERITIES, "severity", match["severity"], "info")
@@ -65,6 +69,17 @@ def read_target(text: str) -> Target:
         raise ValueError(f"{text!r}: @/path of a socket or @address:port is asked for, "
                          "and no name") from None
     return Target("syslog", "", known, int(port), facility, severity)
+
+
+def _explain(text: str) -> str:
+    words = ("-", "off", "journal", "syslog")
+    said = text.lower()
+    near = ([MEANT[said]] if said in MEANT
+            else [word for word in words if said.startswith(word)]
+            or difflib.get_close_matches(said, words, 1, 0.7))
+    hint = f"; did you mean {near[0]}?" if near else f"; a file here is ./{text}"
+    return (f"{text!r} is none of {', '.join(words)}, nor a path, which holds a /"
+            f"{hint if text else ''}")
 
 
 def _find(known: dict[str, int], what: str, said: str | None, default: str) -> int:

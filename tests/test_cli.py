@@ -138,20 +138,34 @@ def test_config_tells_what_comes_of_it_here(tmp_path):
     assert tomllib.loads(done.stdout)["workers"] == 3
 
 
-def test_serve_refuses_a_log_that_cannot_be_written(tmp_path):
-    done = run("serve", "--listen", "127.0.0.1:0", "--access-log",
-               str(tmp_path / "none" / "log"))
-    assert done.returncode == 2
-    assert "access_log: No such file or directory" in done.stderr
-
-
-def test_serve_refuses_a_fifo_that_nobody_reads(tmp_path):
-    """Opening one for writing waits until somebody reads: the start would hang."""
+@pytest.mark.parametrize("verb", ["serve", "check"])
+@pytest.mark.parametrize(("target", "reason"), [
+    ("none/log", "No such file or directory"),
+    (".", "Is a directory"),
+    ("file/log", "Not a directory"),
+    # Opening one for writing waits until somebody reads: the start would hang
+    ("fifo", "No such device or address"),
+])
+def test_a_log_that_cannot_be_written_is_refused(tmp_path, verb, target, reason):
+    """`check` called valid what `serve` refused."""
     os.mkfifo(tmp_path / "fifo")
-    done = run("serve", "--listen", "127.0.0.1:0", "--access-log",
-               str(tmp_path / "fifo"))
-    assert done.returncode == 2
-    assert "No such device or address" in done.stderr
+    (tmp_path / "file").touch()
+    path = f"{tmp_path}/{target}"
+    done = run(verb, "--listen", "127.0.0.1:0", "--access-log", path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"cutthrough: {path}: access_log: {reason}\n"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_check_refuses_a_log_where_no_file_can_be_made(tmp_path):
+    tmp_path.chmod(0o500)
+    done = run("check", "--access-log", str(tmp_path / "log"))
+    assert done.returncode == 2 and "access_log: Permission denied" in done.stderr
+
+
+def test_check_makes_no_log(tmp_path):
+    assert run("check", "--access-log", str(tmp_path / "log")).returncode == 0
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_address_that_is_not_ours_exits_1():

@@ -68,7 +68,7 @@ def test_a_config_survives_the_channel():
 def test_a_generation_is_read_back_as_it_was_written():
     text = "\U0001f600" * MOST_CHARACTERS
     longest = from_options(
-        user=text, password=text, access_log=text,
+        user=text, password=text, access_log="/" + text[1:],
         listen=[f"[2001:db8:1111:1111:1111:1111:1111:{i:04x}]:{10000 + i}"
                 for i in range(0x1000, 0x1000 + MOST_ITEMS)],
         resolvers=["2001:db8:1111:1111:1111:1111:1111:1111"] * MOST_ITEMS,
@@ -120,6 +120,7 @@ ROWS = [
     ("origin", "http://Example.com", "http://Example.com:80"),
     ("origin", "http://[::1]:81/", "http://[::1]:81"),
     ("access_log", "off", "off"),
+    ("access_log", "./stdout", "./stdout"),
 ]
 
 
@@ -225,6 +226,14 @@ REFUSED = [
     ("user", "a\udcff", "not UTF-8"),
     ("user", "a" * 4097, "longer than 4096"),
     ("resolvers", "9.9.9.9," * 257, "more than 256"),
+    ("access_log", "stdout", "did you mean -?"),
+    ("access_log", "stderr", "did you mean /dev/stderr?"),
+    ("access_log", "none", "did you mean off?"),
+    ("access_log", "Off", "did you mean off?"),
+    ("access_log", "journald", "did you mean journal?"),
+    ("access_log", "sylog", "did you mean syslog?"),
+    ("access_log", "syslog+local0", "did you mean syslog?"),
+    ("access_log", "access.log", "a file here is ./access.log"),
     ("access_log_format", "xml", "none of squid, common, combined, json"),
     ("access_log_format", "josn", "did you mean json"),
     ("access_log_format", "%>A", "no such code %>A; did you mean %>a"),

@@ -1,5 +1,6 @@
 """What the supervisor checks before anything is opened, and its one voice."""
 
+import errno
 import functools
 import os
 import resource
@@ -111,16 +112,32 @@ def most_connections() -> int:
     return max((soft - RESERVED_FDS) // 2, 16)
 
 
-def check_log(text: str) -> None:
-    """Opens what the access log goes to, so that what cannot be used fails here."""
+def check_log(text: str, *, create: bool = True) -> None:
+    """Opens what the access log goes to, so that what cannot be used fails here.
+
+    Without `create` a file that is not there yet stays so, and its directory is looked
+    at.
+    """
     target = read_target(text)
     # Not blocking: opening a FIFO that nobody reads would wait for ever.
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | (os.O_CREAT if create else 0)
     try:
         if target.kind == "file":
-            os.close(os.open(target.path, flags, 0o640))
+            try:
+                os.close(os.open(target.path, flags, 0o640))
+            except FileNotFoundError:
+                if create:
+                    raise
+                check_folder(os.path.dirname(target.path))
         elif target.path:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
                 probe.connect(target.path)
     except OSError as error:
         raise ConfigError(target.path, "access_log", error.strerror or "") from None
+
+
+def check_folder(path: str) -> None:
+    """Raises OSError where no file can be made in this directory."""
+    os.stat(path)
+    if not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
