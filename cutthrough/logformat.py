@@ -141,8 +141,10 @@ def _parse_code(text: str, at: int, quoted: bool) -> tuple[Step, int]:
     width, most = int(match["width"] or 0), int(match["most"] or 0)
     if max(width, most) > MOST_WIDTH:
         raise ValueError(f"%{code}: a width of at most {MOST_WIDTH} is asked for")
-    return Step(code, _check_argument(code, argument),
-                match["encoding"] or ('"' if quoted else ""), bool(match["left"]),
+    encoding = match["encoding"]
+    if quoted and encoding in ("", "/"):     # the quotes of / would end those around it
+        encoding = '"'
+    return Step(code, _check_argument(code, argument), encoding, bool(match["left"]),
                 bool(match["zero"]), width, most), end
 
 

@@ -31,6 +31,7 @@ DOCS = (Path(__file__).parent.parent / "docs" / "logs.md").read_text()
     ('"%ru" %ru', [Step("", '"'), Step("ru", "", '"'), Step("", '" '),
                    Step("ru", "")]),
     ('"%[ru"', [Step("", '"'), Step("ru", "", "["), Step("", '"')]),
+    ('"%/ru"', [Step("", '"'), Step("ru", "", '"'), Step("", '"')]),
     ("%{%H}tg", [Step("tg", "%H")]),
     ("%ct::id", [Step("ct::id", "")]),
 ])

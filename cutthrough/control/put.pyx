@@ -30,7 +30,7 @@ cdef int fill() except -1:
             plain[quote][ch] = ch != 0x5c
     for ch in b' "':
         plain[<int>Q_URL][ch] = plain[<int>Q_PERCENT][ch] = 0
-    for ch in b"%[]":
+    for ch in b'%[]"':
         plain[<int>Q_MIME][ch] = 0
     plain[<int>Q_PERCENT][0x25] = 0
     plain[<int>Q_STRING][0x22] = plain[<int>Q_JSON][0x22] = 0

@@ -189,6 +189,19 @@ def read_into(text: bytearray, fd: int) -> bytearray:
     return text
 
 
+@pytest.mark.parametrize("encoding", ["", '"', "[", "#", "/"])
+def test_no_field_ends_the_quotes_around_it(start_proxy, make_origin, dial, encoding):
+    """R37: with [ a quote came as it is, and / put its own about what has spaces."""
+    form = f'"%{encoding}{{X}}>h" "%un"'
+    proxy = start_proxy("--access-log-format", form)
+    url = make_origin().url()
+    wicked = ['a" "admin', "a b", '\\" "admin', '"', "] ["]
+    for value in wicked:
+        assert dial(proxy).get(url, f"X: {value}").status == 200
+    for line in lines_of(proxy, len(wicked)):
+        assert re.fullmatch(r'"(?:[^"\\]|\\.)+" "user"', line), line
+
+
 def test_a_line_in_a_quoted_string_ends_where_it_ends(start_proxy, make_origin, dial):
     """A cut in the middle of an escape would take the quote behind it along."""
     proxy = start_proxy("--access-log-format", '"%.3{X}>h" "%.5{X}>h" %un')
