@@ -81,6 +81,10 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
+def show_count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def parse_flag(text: str) -> bool:
     if text.lower() not in _TRUTH:
         raise ValueError(f"{text!r} is neither true nor false")

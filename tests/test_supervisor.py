@@ -68,13 +68,13 @@ def test_the_banner_tells_addresses_workers_and_loop(tmp_path):
 def test_asyncio_serves_where_it_is_asked_for(tmp_path):
     with Proxy(tmp_path, loop="asyncio", user=False) as proxy:
         assert proxy.banner.endswith(
-            "1 workers, asyncio, demonstration credentials username:password")
+            "1 worker, asyncio, demonstration credentials username:password")
 
 
 def test_auto_is_one_worker_for_each_usable_cpu(tmp_path):
     with Proxy(tmp_path, "--workers", "auto") as proxy:
         count = len(os.sched_getaffinity(0))
-        assert f"{count} workers" in proxy.banner
+        assert f" {count} worker{'s' * (count > 1)}," in proxy.banner
         assert len(proxy.workers()) == count
 
 

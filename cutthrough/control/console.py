@@ -16,7 +16,7 @@ from cutthrough.config import ConfigError
 from cutthrough.control.errorlog import show_events
 from cutthrough.control.selector import Selector
 from cutthrough.settings import read_secret_file, variable_name
-from cutthrough.values import parse_admin, split_address
+from cutthrough.values import parse_admin, show_count, split_address
 
 PATIENCE_S = 10.0
 SAMPLE = re.compile(r"^cutthrough_(\w+)(?:\{(.*)\})? (\S+)$", re.M)
@@ -185,13 +185,15 @@ def summary(before: Sample, now: Sample, seconds: float) -> list[str]:
                          for name, value in now.items()
                          if name.startswith(prefix) and value) or "none"
 
-    open_now = sum(v for n, v in now.items() if n.startswith("connections{"))
+    workers, open_now = (
+        int(sum(value for name, value in now.items() if name.startswith(prefix)))
+        for prefix in ("worker_up", "connections{"))
     moved = {way: rate(f'bytes_total{{direction="{way}"') / 1e6
              for way in ("up", "down")}
     return [
         f"generation {now['config_generation']:.0f}, "
-        f"{sum(v for n, v in now.items() if n.startswith('worker_up')):.0f} workers, "
-        f"{open_now:.0f} connections, {now['tunnels']:.0f} tunnels",
+        f"{show_count(workers, 'worker')}, {show_count(open_now, 'connection')}, "
+        f"{show_count(int(now['tunnels']), 'tunnel')}",
         f"{rate('requests_total'):.1f} requests/s, "
         f"up {moved['up']:.3f} MB/s, down {moved['down']:.3f} MB/s, "
         f"{rate('process_cpu_seconds_total') * 100:.0f} % CPU",

@@ -24,11 +24,16 @@ from cutthrough.control.limits import Limits
 from cutthrough.control.operations import Inquiry
 from cutthrough.control.selector import Selector
 from cutthrough.control.start import say, use_form
+from cutthrough.outcome import TABLE
 from cutthrough.settings import Setting, render
+from cutthrough.values import show_count
 
 if TYPE_CHECKING:
     from cutthrough.control.admin import Admin
     from cutthrough.control.metrics import Reading
+
+# Endings that are nobody's fault
+WELL = frozenset(row.label for row in TABLE if not row.fault)
 
 
 class Program(Protocol):
@@ -150,10 +155,12 @@ class Office:
         failures = ", ".join(
             f"{label} {count}" for label, count in sorted(
                 ends.items(), key=lambda item: -item[1])
-            if label not in ("ok", "keepalive_timeout")) or "none"
-        return (f"served {total['requests']} requests and {total['tunnels']} tunnels, "
+            if label not in WELL) or "none"
+        return (f"served {show_count(total['requests'], 'request')} and "
+                f"{show_count(total['tunnels'], 'tunnel')}, "
                 f"{total['bytes_up']} bytes up and {total['bytes_down']} down, "
-                f"at most {total['peak']} connections at a time; failures: {failures}")
+                f"at most {show_count(total['peak'], 'connection')} at a time; "
+                f"failures: {failures}")
 
     # What the supervisor passes on
 

@@ -15,6 +15,7 @@ from cutthrough.control.children import Child
 from cutthrough.control.limits import FIRST, Limits
 from cutthrough.control.start import say
 from cutthrough.control.upgrade import Successor
+from cutthrough.values import show_count
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -63,10 +64,12 @@ def tell(child: Child, message: Gave | Took) -> None:
     who = f"worker {child.slot.index} (pid {child.pid})"
     match message:
         case Gave(given, stayed):
-            say(f"{who} handed {given} tunnels over, {stayed} stay with it")
+            say(f"{who} handed {show_count(given, 'tunnel')} over, "
+                f"{stayed} stay with it")
         case Took(count, most_us, longest_us):
-            say(f"{who} took {count} tunnels over; they paused for at most "
-                f"{longest_us / 1000:.1f} ms, 99.9% of them {most_us / 1000:.1f} ms")
+            say(f"{who} took {show_count(count, 'tunnel')} over; they paused for at "
+                f"most {longest_us / 1000:.1f} ms, 99.9% of them "
+                f"{most_us / 1000:.1f} ms")
 
 
 def take_page(children: Iterable[Child], limits: Limits, counters: int) -> int:

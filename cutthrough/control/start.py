@@ -14,7 +14,7 @@ from cutthrough.control.errorlog import make_line
 from cutthrough.control.generation import Generation
 from cutthrough.control.standard import Standard
 from cutthrough.logtarget import read_target
-from cutthrough.values import show_address
+from cutthrough.values import show_address, show_count
 
 # Descriptors that are not connections: the interpreter's, logs, the set, free pipes
 RESERVED_FDS = 256
@@ -53,7 +53,7 @@ def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
     """The first line: where it listens, and what it is made of."""
     addresses = " and ".join(map(show_address, bound))
     line = (f"cutthrough {cutthrough.__version__} listening on {addresses}, "
-            f"{workers} workers, {loop}{show_pinning(config)}")
+            f"{show_count(workers, 'worker')}, {loop}{show_pinning(config)}")
     if config.demonstration:
         line += ", demonstration credentials username:password"
     if _form != "text":

@@ -68,6 +68,7 @@ from cutthrough.control.systemd import (
 from cutthrough.control.upgrade import Predecessor, Successor
 from cutthrough.net.listener import bound_address
 from cutthrough.policy.source import Policy, PolicyError
+from cutthrough.values import show_count
 
 # A worker imports and binds nothing slow: 0.2 s here; this is for a machine in swap.
 START_S = 30.0
@@ -217,7 +218,8 @@ class Supervisor:
         relief.take([slot.current for slot in self.slots], index, fd)
 
     def status_line(self) -> str:
-        return f"generation {self.generation.number}, {len(self.slots)} workers"
+        return (f"generation {self.generation.number}, "
+                f"{show_count(len(self.slots), 'worker')}")
 
     def retire(self, child: Child) -> None:
         """Lets a child that has left its slot finish what it has in hand."""

@@ -62,7 +62,7 @@ def test_a_wrk_that_says_nothing_is_no_result() -> None:
 
 
 def test_what_the_proxy_counted_is_added_up_but_for_the_clients_own() -> None:
-    account = "cutthrough: served 5 requests and 1 tunnels, …; failures: {}\n"
+    account = "cutthrough: served 5 requests and 1 tunnel, …; failures: {}\n"
     said = account.format("client_reset 4, drained 1") + account.format(
         "drained 2, internal_error 1") + account.format("none")
     assert failures_of_proxy(said) == {"drained": 3, "internal_error": 1}
