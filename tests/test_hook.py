@@ -52,12 +52,17 @@ async def names_limits_that_nobody_knows(request):
     return Decision(True, limits="gold")
 
 
+async def exits(request):
+    sys.exit(3)
+
+
 async def takes_too_long(request):
     await asyncio.sleep(60)
 
 
 @pytest.mark.parametrize("function", [
-    fails, answers_something_else, names_limits_that_nobody_knows, takes_too_long])
+    fails, answers_something_else, names_limits_that_nobody_knows, exits,
+    takes_too_long])
 async def test_a_hook_that_fails_has_refused(function, caplog):
     hook = Hook(function, 0.01)
     assert await ask(hook) == [None]
@@ -107,6 +112,19 @@ def test_a_module_that_fails_on_import_is_told_by_its_reason(tmp_path, monkeypat
     with pytest.raises(PolicyError, match="no database"):
         find_function("broken_hook:decide")
     assert "broken_hook" not in sys.modules
+
+
+@pytest.mark.parametrize("file, name", [
+    ("exiting_hook.py", "exiting_hook:decide"),
+    ("exiting_package/__init__.py", "exiting_package.hook:decide")])
+def test_a_module_that_exits_on_import_is_refused(tmp_path, monkeypatch, file, name):
+    """SystemExit is no Exception: it ended the program at a reload."""
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("import sys\nsys.exit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PolicyError, match=r"exits when it is imported \(status 3\)"):
+        find_function(name, load_code(name))
+    assert name.partition(":")[0] not in sys.modules
 
 
 def test_code_is_run_anew_where_it_has_changed_and_only_there(tmp_path, monkeypatch):

@@ -56,6 +56,9 @@ def find_function(name: str, code: Code | None = None) -> Function:
         raise PolicyError("", "policy_hook", f"{name!r} is not module:function")
     try:
         found: Function = getattr(import_code(module, code), attribute)
+    except SystemExit as error:         # no Exception: it would end us (sys.exit, argparse)
+        raise PolicyError("", "policy_hook", f"{name}: the module exits when it is "
+                          f"imported (status {error})") from error
     except Exception as error:          # whatever the operator's module raises
         raise PolicyError("", "policy_hook", f"{name}: {error}") from error
     if not inspect.iscoroutinefunction(found):
@@ -138,7 +141,7 @@ class Hook:
         decision = None
         try:
             self.asked += 1
-            answer = await asyncio.wait_for(self._function(request), self._timeout)
+            answer = await asyncio.wait_for(self._call(request), self._timeout)
             if not isinstance(answer, Decision):
                 raise TypeError(f"a Decision is asked for, not {type(answer).__name__}")
             if answer.limits and answer.limits not in self._limits:
@@ -151,6 +154,12 @@ class Hook:
         finally:
             for callback in self._waiting.pop((user, key), ()):
                 callback(decision)
+
+    async def _call(self, request: Request) -> object:
+        try:
+            return await self._function(request)
+        except SystemExit as error:     # out of a task it would end the loop's program
+            raise RuntimeError(f"exits (status {error})") from error
 
     def _tell(self, error: Exception) -> None:
         self.failures += 1

@@ -71,7 +71,7 @@ def load_code(name: str) -> Code | None:
     """
     try:
         spec = importlib.util.find_spec(name.partition(":")[0])
-    except Exception:                       # of a package above it, which is imported
+    except (Exception, SystemExit):         # of a package above it, which is imported
         return None
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return None

@@ -305,10 +305,12 @@ def test_a_hook_whose_file_has_changed_decides_after_a_reload(start, make_origin
     assert running.get(origin.url()).status == 403, "also in the one that drains"
 
 
-def test_a_hook_whose_file_cannot_be_used_refuses_the_reload(start, make_origin, dial):
+@pytest.mark.parametrize("text", ["def decide(:\n", "import sys\nsys.exit(3)\n"])
+def test_a_hook_whose_file_cannot_be_used_refuses_the_reload(
+        start, make_origin, dial, text):
     proxy, origin = start(LOCAL, hook=ANSWERS.format(True)), make_origin()
     file, before = proxy.log_path.parent / "decisions.py", proxy.worker.pid
-    file.write_text("def decide(:\n")
+    file.write_text(text)
     assert "reload refused, generation 1 stays: policy_hook: decisions:decide: " in (
         "cutthrough: " + proxy.hup())
     assert proxy.worker.pid == before
