@@ -86,6 +86,19 @@ def test_after_the_end_there_is_none(breathing):
     assert compute(0.1)[0] <= 1, "one may have been on its way"
 
 
+def test_a_breath_that_was_due_at_the_end_is_the_last(breathing):
+    """A signal that waits while the timer is stopped comes after, and began it anew."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    try:
+        until = time.monotonic() + 5
+        while signal.SIGALRM not in signal.sigpending():
+            assert time.monotonic() < until
+        breather.stop()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
 def test_memory_and_errors_are_as_without(breathing, tmp_path):
     """Allocations, files that are not there, exceptions: the handler disturbs none."""
     until, n = time.monotonic() + 0.3, 0

@@ -70,6 +70,7 @@ cdef enum:
     # How long a core is believed to be wanted
     WANTED_US = 100000
 
+cdef bint _is_on
 cdef int64_t begun_us, spent_us, wanted_us
 cdef long _breaths, _rests
 
@@ -119,23 +120,28 @@ cdef void on_breath(int number) noexcept nogil:
     back_us = sleep_us(us)
     if back_us - now_us - us > LATE_US:
         wanted_us = back_us + WANTED_US
-    begin_breath(back_us)
+    if _is_on:                          # not in `stop`, as its last setitimer returns
+        begin_breath(back_us)
     set_errno(kept)
 
 
 def start():
     """Takes breaths from now on, until `stop`."""
+    global _is_on
     cdef sigaction_t action
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)        # 50 us otherwise, ten times a glance
     memset(&action, 0, sizeof(action))
     action.sa_handler = on_breath
     action.sa_flags = SA_RESTART
     sigaction(SIGALRM, &action, NULL)
+    _is_on = True
     begin_breath(read_us(linux.CLOCK_MONOTONIC))
 
 
 def stop():
     """Computes on without."""
+    global _is_on
+    _is_on = False                      # first: a signal may be on its way already
     set_timer(0)
 
 
