@@ -22,7 +22,7 @@ import ipaddress
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from importlib import resources
 from typing import Any, Protocol
 
@@ -35,8 +35,11 @@ from cutthrough.values import show_address, split_address
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-# A watcher that reads slower than this many batches come is cut off (R31).
+# What watchers may cost (R31): a batch is up to 64 KiB, the same one for all of them. One
+# that reads slower than so many come, or nothing at all for so long, is cut off.
+MOST_WATCHERS = 16
 MOST_WAITING = 256
+STALLED_S = 5.0
 # Comments that keep a stream through idle-closing middle boxes
 HEARTBEAT_S = 15.0
 
@@ -66,6 +69,7 @@ class Admin:
         self._names: set[str] = set()
         self._socket: socket.socket | None = None
         self._runner: web.AppRunner | None = None
+        self._watchers = 0
         self._made = ""                     # of a unix socket, before it has its name
         self._inode = 0
 
@@ -132,7 +136,8 @@ class Admin:
         app.add_routes([
             web.get("/", self.page), web.get("/metrics", self.metrics),
             web.get("/healthz", self.health), web.get("/readyz", self.ready),
-            web.get("/config", self.config), web.get("/events", self.events),
+            web.get("/config", self.config),
+            web.get("/events", self.events, allow_head=False),
             web.get("/connections", self.connections),
             web.get("/connections/{id}/trace", self.trace),
             web.delete("/connections", self.cut),
@@ -254,26 +259,36 @@ class Admin:
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Endings as they are logged, one JSON object each, as server-sent events."""
+        if self._watchers >= MOST_WATCHERS:
+            return web.Response(status=503, text=f"{self._watchers} watch already\n")
         response = web.StreamResponse(headers={
             "Content-Type": "text/event-stream", "Cache-Control": "no-store"})
-        await response.prepare(request)
-        async for batch in self._batches():
-            await response.write(batch)
-        return response
-
-    async def _batches(self) -> AsyncIterator[bytes]:
         queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
+        self._watchers += 1
         self._do.watch(queue)
         try:
-            while not queue.full():         # it does not keep up: it may come again
-                try:
-                    lines = await asyncio.wait_for(queue.get(), HEARTBEAT_S)
-                except TimeoutError:
-                    yield b": still here\n\n"
-                    continue
-                yield b"".join(b"data: %s\n\n" % line for line in lines.splitlines())
+            await response.prepare(request)
+            while not queue.full():
+                batch = await next_batch(queue)
+                async with asyncio.timeout(STALLED_S):
+                    await response.write(batch)
+        except TimeoutError:
+            pass
         finally:
             self._do.unwatch(queue)
+            self._watchers -= 1
+        # It does not keep up, and may come again. A proper end would wait for it too.
+        if request.transport is not None:
+            request.transport.abort()
+        return response
+
+
+async def next_batch(queue: "asyncio.Queue[bytes]") -> bytes:
+    try:
+        lines = await asyncio.wait_for(queue.get(), HEARTBEAT_S)
+    except TimeoutError:
+        return b": still here\n\n"
+    return b"".join(b"data: %s\n\n" % line for line in lines.splitlines())
 
 
 def bind_address(address: tuple[str, int], shared: bool) -> socket.socket:

@@ -1,6 +1,7 @@
 """The admin listener: what it tells, what it changes, and whom it refuses (R39)."""
 
 import contextlib
+import http.client
 import json
 import re
 import signal
@@ -10,7 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.admin import AUTHORIZED, TOKEN, administered, some_tunnels
+from cutthrough.control.admin import MOST_WATCHERS
+from tests.support.admin import (
+    AUTHORIZED,
+    TOKEN,
+    Operator,
+    administered,
+    some_tunnels,
+)
 from tests.support.client import USER
 from tests.support.origin import echo, stall
 from tests.support.proxy import Proxy
@@ -162,6 +170,46 @@ def test_nobody_is_told_after_the_last_watcher_has_gone(start, make_origin, dial
     wait_until(lambda: dial(proxy).get(url).status == 200
                and proxy.census()[proxy.worker.pid]["pipe"]
                <= pipes[proxy.worker.pid]["pipe"], "it has closed it")
+
+
+def test_a_watcher_that_reads_nothing_is_cut_off(
+        loop_name, directory, opened, make_origin, dial):
+    """It kept what it did not read, and every worker writing, until it went."""
+    path = directory("admin") / "socket"
+    proxy = opened.enter_context(Proxy(
+        directory("proxy"), "--admin", f"unix:{path}", loop=loop_name))
+    wait_until(Operator(str(path)).answers, "the socket")
+    pipes = proxy.census()
+    with contextlib.closing(Operator(str(path)).connection()) as watcher:
+        watcher.request("GET", "/events")
+        wait_until(lambda: proxy.census() != pipes, "the worker has the pipe")
+        # More than a unix socket holds, and what waits before it
+        client, url = dial(proxy), make_origin().url("/" + "x" * 3000)
+        for _ in range(300):
+            assert client.get(url).status == 200
+        wait_until(lambda: client.get(url).status == 200
+                   and proxy.census()[proxy.worker.pid]["pipe"]
+                   <= pipes[proxy.worker.pid]["pipe"], "it has closed it")
+        with pytest.raises((http.client.HTTPException, OSError)):
+            watcher.getresponse().read()
+    assert "rror" not in proxy.stderr()
+
+
+def test_watchers_are_bounded(start):
+    _proxy, operator = start()
+    watching = []
+    try:
+        for _ in range(MOST_WATCHERS):
+            watching.append(operator.connection())
+            watching[-1].request("GET", "/events")
+            assert watching[-1].getresponse().status == 200
+        assert operator.ask("GET", "/events") == (
+            503, f"{MOST_WATCHERS} watch already\n")
+        assert operator.ask("HEAD", "/events")[0] == 405
+        assert operator.get("/healthz")
+    finally:
+        for one in watching:
+            one.close()
 
 
 # What it changes
