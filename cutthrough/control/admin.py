@@ -311,5 +311,6 @@ def bind_address(address: tuple[str, int], shared: bool) -> socket.socket:
 
 
 def is_answered(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        return probe.connect_ex(path) == 0
+    # Not blocking: where the backlog is full somebody listens, who may never accept
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        return probe.connect_ex(path) in (0, errno.EAGAIN)
