@@ -157,6 +157,10 @@ class Admin:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        self.release()
+
+    def release(self) -> None:
+        """Gives the address back, at once: enough where `start` was not called."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

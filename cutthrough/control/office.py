@@ -71,9 +71,9 @@ class Office:
     # The listener
 
     def open(self, config: Config) -> tuple[tuple[str, int], ...]:
-        """Binds what the configuration says; it counts from `commit` on. Raises OSError
-        and ConfigError. Returns what is no destination: `own` of the generation."""
-        self._drop_pending()
+        """Binds what the configuration says; it counts from `commit` on, or is taken
+        back by `withdraw`. Raises OSError and ConfigError. Returns what is no
+        destination: `own` of the generation."""
         admin = self._admin
         if config.admin != self._where:
             self._pending = admin = self._make(config)
@@ -95,9 +95,11 @@ class Office:
         use_form(config.error_log_format)
         self._committed_at = time.time()
 
-    def _drop_pending(self) -> None:
-        self._end(self._pending)
-        self._pending = None
+    def withdraw(self) -> None:
+        """The configuration that was `open`ed last is refused."""
+        if self._pending is not None:
+            self._pending.release()          # not by a task: the path may be next's too
+            self._pending = None
 
     def _make(self, config: Config) -> "Admin | None":
         if config.admin == "off":
@@ -138,7 +140,7 @@ class Office:
     async def close(self) -> None:
         """Ends the listener, and gives the account."""
         self._inquiry.close()
-        self._drop_pending()
+        self.withdraw()
         self.on_successor()
         await self._program.limits.leave()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -332,6 +332,7 @@ class Supervisor:
                 os.close(memory)
                 raise
         except (ConfigError, PolicyError, OSError) as error:
+            self.office.withdraw()
             say(f"reload refused, generation {self.generation.number} stays: "
                 f"{describe(error)}")
             return False

@@ -129,6 +129,25 @@ def test_a_unix_socket_serves_and_goes_with_the_program(directory, opened, loop_
     assert list(path.parent.iterdir()) == []
 
 
+def test_a_reload_that_is_refused_leaves_nothing_of_its_listener(start, directory):
+    """It stayed bound until the next reload, and then took that one's with it."""
+    proxy, _ = start()
+    path = directory("admin") / "socket"
+    bad = f'admin = "unix:{path}"\naccess_log = "/no/such/folder/log"\n'
+    assert "reload refused" in proxy.reload(bad)
+    assert list(path.parent.iterdir()) == []
+    proxy.reload(f'admin = "unix:{path}"\n')
+    wait_until(Operator(str(path)).answers, "the socket")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    bad = f'admin = "127.0.0.1:{port}"\naccess_log = "/no/such/folder/log"\n'
+    assert "reload refused" in proxy.reload(bad)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", port))
+    assert Operator(str(path)).answers()
+
+
 def test_what_a_killed_program_left_is_taken_over(directory, opened, loop_name):
     path = directory("admin") / "socket"
     with socket.socket(socket.AF_UNIX) as left:
