@@ -177,6 +177,28 @@ async def test_users_of_others_whom_we_do_not_know_are_left_out(join):
         holder.close()
 
 
+async def test_what_a_removed_user_held_is_given_back_at_the_others(join, redis):
+    """The others counted it for as long as this program lived."""
+    a, b = join(["u", "v"], connections=9), join(["u", "v"], connections=9)
+    held = [a.holder("u"), a.holder("u"), b.holder("u")]
+    await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 3, "both know")
+    a.fleet.know(["v"])                   # a reload
+    assert a.uses("u")[0] == 2, "what others hold is nothing to us any more"
+    a.fleet.know(["v", "w"])              # and one more
+    held.pop(0).close()
+    await becomes(lambda: b.uses("u")[0] == 2, "one of them is given back")
+    held.pop(0).close()
+    await becomes(lambda: b.uses("u")[0] == 1, "and the other")
+    key = f"{{cutthrough}}:user:{id_of('u')}"
+    assert redis.ask("HKEYS", key) == ["member 1"]
+    assert a.away.read()["users"] == 0
+    a.fleet.know(["u", "v"])              # who comes back
+    held.append(a.holder("u"))
+    await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 2, "as before")
+    for holder in held:
+        holder.close()
+
+
 async def test_one_that_goes_lets_go_and_its_bytes_stay(join):
     a, b = (join(["u"], connections=9, bytes_per_day=10**9) for _ in range(2))
     a.moved("u", 5000)

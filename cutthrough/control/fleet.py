@@ -136,6 +136,8 @@ class Fleet:
         self._over = asyncio.Event()
         self._ids: dict[bytes, str] = {}     # of users, by tag
         self._tags: dict[str, bytes] = {}
+        self._left: dict[bytes, str] = {}    # of those who are no users any more
+        self._told: set[str] = set()         # ids that others may count, under our name
         self._due: dict[str, str] = {}       # by id: what was not told yet
         self._epoch, self._position = "", "0"
         self._living: list[str] = []
@@ -151,11 +153,22 @@ class Fleet:
             "fleet_url", "fleet_prefix", "fleet_interval", "fleet_expiry"))
 
     def know(self, names: Iterable[str]) -> None:
-        """These are the users. Redis is told no name, only a hash of it."""
+        """These are the users. Redis is told no name, only a hash of it.
+
+        Who is none any more and has told something is told of until it is nothing; what
+        such a user holds elsewhere is nothing to us.
+        """
         tags = {id_of(name): self._away.tag(name.encode()) for name in names}
         if tags != self._tags:
+            gone = {id: tag for id, tag in self._tags.items() if id not in tags}
+            known = self._left | {tag: id for id, tag in gone.items()}
+            self._left = {tag: id for tag, id in known.items()
+                          if id in self._told and id not in tags}
             self._tags = tags
             self._ids = {tag: id for id, tag in tags.items()}
+            now_us, now_s = time.monotonic_ns() // 1000, int(time.time())
+            for tag in gone.values():
+                self._away.book(tag, 0, 0, 0, 0, now_us, now_s)
             self._away.begin_anew()
 
     def start(self) -> None:
@@ -209,8 +222,11 @@ class Fleet:
     def _collect(self, begin: int, now_s: int) -> int:
         begin, found = self._away.collect(begin, now_s)
         for tag, *use in found:
-            if tag in self._ids:
-                self._due[self._ids[tag]] = told(now_s, *use)
+            id = self._ids.get(tag) or self._left.get(tag)
+            if id:
+                self._due[id] = told(now_s, *use)
+                if self._due[id]:
+                    self._told.add(id)
         return begin
 
     async def _step(self, now_s: int) -> bool:
@@ -223,8 +239,10 @@ class Fleet:
                       int(self._config.fleet_expiry * 1000), now_s // 86400,
                       secrets.token_hex(8), self._epoch, self._position, BATCH,
                       *(part for pair in telling.items() for part in pair)])
-        for id in telling:
+        for id, use in telling.items():
             del self._due[id]
+            if not use:
+                self._told.discard(id)
         epoch, self._position, more, living, heard = answer
         self._on_answer(epoch, living)
         now_us = time.monotonic_ns() // 1000
