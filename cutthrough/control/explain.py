@@ -227,7 +227,8 @@ def show(told: Explanation, judge: Judge) -> list[str]:
     if told.port_rule:
         lines.append(("ports", told.port_rule))
     if told.by_name:
-        rule = told.rule or "no rules: everything passes them"
+        rule = told.rule or ("no rules: everything passes them" if told.by_name == OK
+                             else "not asked: the port is refused")
         lines.append(("rule", f"{told.by_name}  {rule}"))
         asked = told.hook_outcome
         hook = f"{asked}  {told.hook}" if asked else "not asked"
