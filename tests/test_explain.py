@@ -320,13 +320,12 @@ def test_the_proposal_is_a_policy_that_lets_the_refused_pass(ask, log, tmp_path)
         *[entry("destination_denied")] * 12,
         *[entry("destination_denied", host="b.example")] * 3,
         entry("destination_denied", user="b\xc3\xb6b", method="PATCH", port=80),
-        entry("address_denied", host="10.1.2.3", method="GET", port=8080),
-        entry("address_denied", host="fc00::1"),
+        entry("destination_denied", host="93.184.215.14", method="GET", port=8080),
         entry("port_denied", port=8443)]
     status, out, _ = ask("suggest", "--log", log(*refused, entry(host="other.example")))
     assert status == 0
     assert '"site.example",  # 12 destination_denied' in out
-    assert '"10.1.2.3",  # 1 address_denied (private-use)' in out
+    assert '"93.184.215.14",  # 1 destination_denied (public)' in out
     assert "connect_ports refused 1 of these: that option must have 8443 too" in out
     assert "other.example" not in out
     assert read_policy(out, "p", str).rules[0].users == ("alice",)
@@ -336,7 +335,7 @@ def test_the_proposal_is_a_policy_that_lets_the_refused_pass(ask, log, tmp_path)
                              "-c", config_of(tmp_path))
     assert status == 1
     assert f"{len(refused)} of {len(refused)} lines would change, 0 hang" in changed
-    assert changed.count("deny -> allow") == 6
+    assert changed.count("deny -> allow") == 5
 
 
 def config_of(folder):
@@ -350,12 +349,15 @@ def test_what_no_rule_can_open_is_told_and_not_proposed(log):
         entry("address_denied", host="intranet.example"),
         entry("address_denied", host="169.254.169.254"),
         entry("destination_denied", hook="no", host="hooked.example"),
+        entry("address_denied", host="10.1.2.3"),
+        entry("destination_denied", host="fc00::1"),
+        entry("destination_denied", host="::ffff:192.168.0.1"),
         entry("destination_denied", user="a:b"))))
     assert read_policy(out, "p", str).rules == ()
     for text in ("the floor closes where the name leads", "hands out credentials",
-                 "the hook refused it"):
+                 "the hook refused it", "private-use: an address in `hosts` opens the floor"):
         assert text in out
-    assert out.count("\n# 1 ") == 4
+    assert out.count("\n# 1 ") == 7
 
 
 @pytest.mark.parametrize("user", ['q"', "b\\", "x\x7fy", "\xf0\x9f\x98\x80", "a\x1bb"])

@@ -3,7 +3,7 @@
 What is printed is a policy in itself, or goes into one, above the rule that refused.
 Each rule is as narrow as what was seen: one user, one port, the methods that were used.
 It proposes and does not judge; who adopts it reads it first. Nothing that leads to a
-cloud's metadata service is proposed.
+cloud's metadata service is proposed, and no address that the floor is there for.
 """
 
 import json
@@ -98,6 +98,9 @@ def _why_not(place: Place, what: Seen) -> str:
     kind = _class_of(place.host)
     if "cloud-metadata" in kind:
         return f"{kind}: it hands out credentials"
+    if kind and kind != "public":
+        return (f"{kind}: an address in `hosts` opens the floor; that is for somebody to "
+                "decide")
     if not kind and what.reasons["address_denied"] == what.count:
         return ("the floor closes where the name leads; `cutthrough explain` shows the "
                 "address, and a rule with `addresses` opens it")

@@ -200,18 +200,23 @@ def test_running_tunnels_are_cut_where_the_rule_says_so(start, make_origin, dial
 
 def test_what_is_proposed_for_a_log_lets_the_refused_pass(
         start, make_origin, dial, capsys):
-    proxy, origin, tunnel = start(""), make_origin(), make_origin(echo)
-    assert dial(proxy).get(origin.url()).status == 403
-    assert dial(proxy).connect(tunnel.authority).status == 403
+    proxy = start("", 'address_floor = "off"\ndns_overrides = ["a.test=127.0.0.1"]\n')
+    origin, tunnel = make_origin(), make_origin(echo)
+    url, authority = (of.url().replace("127.0.0.1", "a.test") for of in (origin, tunnel))
+    authority = authority.removeprefix("http://").partition("/")[0]
+    assert dial(proxy).get(url).status == 403
+    assert dial(proxy).connect(authority).status == 403
     assert dial(proxy).get("http://other.test/").status == 403
-    proxy.wait_log(3)
+    assert dial(proxy).get(origin.url()).status == 403
+    proxy.wait_log(4)
     assert main(["suggest", "--log", str(proxy.log_path)]) == 0
     proxy.policy.write_text(capsys.readouterr().out)
     assert proxy.hup() == "generation 2: rules 3 (+3 -0)"
-    assert dial(proxy).get(origin.url()).status == 200
-    assert dial(proxy).tunnel(tunnel.authority)
+    assert dial(proxy).get(url).status == 200
+    assert dial(proxy).tunnel(authority)
     assert dial(proxy).get("http://other.test/").status == 502, "no such name"
-    assert dial(proxy).ask("POST", origin.url()).status == 403, "nobody asked for that"
+    assert dial(proxy).ask("POST", url).status == 403, "nobody asked for that"
+    assert dial(proxy).get(origin.url()).status == 403, "an address opens the floor"
 
 
 def test_a_dial_failure_is_no_refusal_nor_a_refusal_a_dial_failure(
