@@ -45,6 +45,18 @@ VERBS = {
 ASKING = ("explain", "doctor")
 WITHOUT = ("user", "password", "password_file")
 CONSOLE = ("top", "conns", "kill")
+# Those of connections; the states as session.state has them, which is not loaded here.
+STATES = ("head", "idle", "auth", "decide", "resolve", "dial", "request", "response",
+          "relay", "tunnel", "half_closed", "linger")
+SELECTORS = {
+    "user": ("NAME", "of this user"), "client": ("ADDRESS", "from this address"),
+    "id": ("ID", "the one of this id"),
+    "host": ("NAME", "to this destination; *.SUFFIX: to what ends so"),
+    "state": ("STATE", f"in this state: {', '.join(STATES)}"),
+    "kind": ("KIND", "tunnel, request or idle"),
+    "older": ("SECONDS", "open for so long, or longer"),
+    "bytes": ("N", "that have moved so many, both directions together, or more"),
+}
 KINDS = ("host", "ssrf")                     # of doctor
 SOURCES = ("Every option is also a variable, CUTTHROUGH_HEAD_TIMEOUT, and a key of the "
            "file, head_timeout. A flag goes before the variable, that before the file.")
@@ -60,6 +72,7 @@ def make_parser() -> argparse.ArgumentParser:
         takes_options = name not in ("version", "passwd", "suggest", "doctor", *CONSOLE)
         verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
                                 epilog=SOURCES if takes_options else None)
+        verb.set_defaults(own=verb)
         if name == "passwd":
             add_passwd(verb)
         elif name == "suggest":
@@ -86,14 +99,25 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     given, left = parser.parse_known_args(words)
     if left:
         flag = left[0].partition("=")[0]
-        parser.error(f"command line: {flag}: " + no_such_option(
-            flag, map(flag_name, OPTIONS)))
+        parser.error(f"command line: {flag}: " + refuse(
+            flag, given.verb, given.own if given.verb else parser))
+    if given.verb == "kill" and not any(
+            getattr(given, name) for name in (*SELECTORS, "all")):
+        parser.error("kill: which ones? Name " + ", ".join(
+            map(flag_name, SELECTORS)) + "; --all means every one")
     if given.verb == "explain" and (bool(given.log) == bool(given.target)
                                     or (given.log and given.method)):
         parser.error("explain takes METHOD and TARGET, or --log FILE")
     if given.verb is None:
         parser.print_help(sys.stderr)
     return given
+
+
+def refuse(flag: str, verb: str | None, own: argparse.ArgumentParser) -> str:
+    """Why this verb, whose flags `own` has, cannot take it."""
+    if verb and flag in map(flag_name, OPTIONS):
+        return f"is no option of {verb}"
+    return no_such_option(flag, own._option_string_actions.keys() - {flag})
 
 
 def add_config(verb: argparse.ArgumentParser) -> None:
@@ -138,10 +162,12 @@ def add_doctor(verb: argparse.ArgumentParser) -> None:
     host = kinds.add_parser(KINDS[0], help=f"{text}; without a KIND it is this one",
                             description=text, allow_abbrev=False, epilog=SOURCES)
     host.add_argument("--json", action="store_true", help="print JSON")
+    host.set_defaults(own=host)
     add_options(host)
     text = "ask for forbidden addresses in 200 disguises; 1 if any passes"
     ssrf = kinds.add_parser(KINDS[1], help=text, description=text, allow_abbrev=False,
                             epilog=SOURCES)
+    ssrf.set_defaults(own=ssrf)
     add_who(ssrf)
     add_options(ssrf, WITHOUT)
 
@@ -165,11 +191,8 @@ def add_console(verb: argparse.ArgumentParser, name: str) -> None:
         verb.add_argument("--count", type=int, default=0, metavar="N",
                           help="looks, 0 for no end [0]; not on a terminal: 1")
         return
-    for field, text in (("user", "NAME"), ("client", "ADDRESS"), ("id", "ID"),
-                        ("host", "NAME, or *.SUFFIX"), ("state", "STATE"),
-                        ("kind", "tunnel, request or idle"),
-                        ("older", "SECONDS"), ("bytes", "N, both directions together")):
-        verb.add_argument(f"--{field}", metavar=text.partition(",")[0], help=text)
+    for field, (metavar, text) in SELECTORS.items():
+        verb.add_argument(f"--{field}", metavar=metavar, help=text)
     verb.add_argument("--all", action="store_const", const="true", help="every one")
     if name == "conns":
         verb.add_argument("--json", action="store_true", help="as JSON, one a line")

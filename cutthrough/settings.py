@@ -129,7 +129,8 @@ def _known(source: str, key: str) -> None:
 
 def no_such_option(key: str, known: Iterable[str]) -> str:
     """Returns the reason, with what was probably meant."""
-    near = difflib.get_close_matches(key, list(known), 1)
+    bare = {name.lstrip("-"): name for name in known}    # dashes are no likeness
+    near = [bare[name] for name in difflib.get_close_matches(key.lstrip("-"), bare, 1)]
     return "no such option" + (f"; did you mean {near[0]}?" if near else "")
 
 

@@ -76,9 +76,9 @@ def show_size(size: int) -> str:
 
 
 def parse_count(text: str) -> int:
-    if re.fullmatch(r"[0-9]{1,10}", text) is None:
+    if re.fullmatch(r"[0-9]+", text) is None:
         raise ValueError(f"{text!r} is not a whole number")
-    return int(text)
+    return int(text.lstrip("0")[:20] or "0")     # beyond every bound; int() takes 4300
 
 
 def show_count(count: int, noun: str) -> str:
@@ -265,11 +265,19 @@ def parse_value(kind: Kind, given: str | Iterable[str]) -> Any:
         raise ValueError(f"an empty list; say {' or '.join(kind.words)}")
     if len(items) > MOST_ITEMS:
         raise ValueError(f"more than {MOST_ITEMS} items")
+    alone = next((item for item in items if item in kind.words), None)
+    if alone is not None:
+        raise ValueError(f"{alone!r} stands alone, or not at all")
     return tuple(_parse_one(kind, item) for item in items)
 
 
 def _parse_one(kind: Kind, text: str) -> Any:
-    value = kind.parse(text)
+    try:
+        value = kind.parse(text)
+    except ValueError as error:
+        if kind.parse is not parse_count or not kind.words:
+            raise
+        raise ValueError(f"{error}, nor {' or '.join(kind.words)}") from None
     if kind.low is not None and value < kind.low:
         raise ValueError(f"{text!r} is below {kind.show(type(value)(kind.low))}")
     if kind.high is not None and value > kind.high:

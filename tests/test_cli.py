@@ -9,6 +9,8 @@ import tomllib
 import pytest
 
 import cutthrough
+from cutthrough.cli import STATES
+from cutthrough.session.state import TABLE
 from tests.support.client import Client
 from tests.support.proxy import ROOT, Proxy, clean_environment
 
@@ -53,6 +55,32 @@ def test_a_flag_that_nearly_is_one_is_told(flag, meant):
     bare = flag.partition("=")[0]
     assert done.stderr.endswith(
         f"command line: {bare}: no such option; did you mean {meant}?\n")
+
+
+@pytest.mark.parametrize(("words", "reason"), [
+    (("explain", "--password-file", "pw", "CONNECT", "h:1"),
+     "--password-file: is no option of explain"),
+    (("conns", "--listen", "x"), "--listen: is no option of conns"),
+    (("conns", "--bogus"), "--bogus: no such option"),
+    (("conns", "--usr", "x"), "--usr: no such option; did you mean --user?"),
+    (("doctor", "ssrf", "--clint", "x"), "--clint: no such option"),
+    (("doctor", "--jsn"), "--jsn: no such option; did you mean --json?")])
+def test_what_a_verb_does_not_take_is_not_suggested(words, reason):
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"command line: {reason}\n")
+
+
+def test_a_kill_of_nobody_in_particular_is_refused():
+    done = run("kill", CUTTHROUGH_ADMIN="127.0.0.1:1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "which ones? Name --user, " in done.stderr and "; --all means" in done.stderr
+
+
+def test_help_of_kill_names_the_states():
+    assert [row.name.lower() for row in TABLE if row.moves] == list(STATES)
+    done = run("kill", "--help", COLUMNS="200")
+    assert done.returncode == 0 and ", ".join(STATES) in done.stdout
 
 
 def test_help_names_every_flag_with_its_default():

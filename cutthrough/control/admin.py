@@ -35,8 +35,8 @@ from cutthrough.values import show_address, split_address
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-# What watchers may cost (R31): a batch is up to 64 KiB, the same one for all of them. One
-# that reads slower than so many come, or nothing at all for so long, is cut off.
+# What watchers may cost (R31): a batch is up to 64 KiB, the same one for all of them.
+# One that reads slower than so many come, or nothing for so long, is cut off.
 MOST_WATCHERS = 16
 MOST_WAITING = 256
 STALLED_S = 5.0
@@ -316,5 +316,6 @@ def bind_address(address: tuple[str, int], shared: bool) -> socket.socket:
 
 def is_answered(path: str) -> bool:
     # Not blocking: where the backlog is full somebody listens, who may never accept
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
         return probe.connect_ex(path) in (0, errno.EAGAIN)

@@ -56,7 +56,7 @@ def find_function(name: str, code: Code | None = None) -> Function:
         raise PolicyError("", "policy_hook", f"{name!r} is not module:function")
     try:
         found: Function = getattr(import_code(module, code), attribute)
-    except SystemExit as error:         # no Exception: it would end us (sys.exit, argparse)
+    except SystemExit as error:         # sys.exit, argparse: no Exception
         raise PolicyError("", "policy_hook", f"{name}: the module exits when it is "
                           f"imported (status {error})") from error
     except Exception as error:          # whatever the operator's module raises

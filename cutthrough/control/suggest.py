@@ -99,8 +99,8 @@ def _why_not(place: Place, what: Seen) -> str:
     if "cloud-metadata" in kind:
         return f"{kind}: it hands out credentials"
     if kind and kind != "public":
-        return (f"{kind}: an address in `hosts` opens the floor; that is for somebody to "
-                "decide")
+        return (f"{kind}: an address in `hosts` opens the floor, which is for somebody "
+                "to decide")
     if not kind and what.reasons["address_denied"] == what.count:
         return ("the floor closes where the name leads; `cutthrough explain` shows the "
                 "address, and a rule with `addresses` opens it")

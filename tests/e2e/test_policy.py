@@ -202,8 +202,8 @@ def test_what_is_proposed_for_a_log_lets_the_refused_pass(
         start, make_origin, dial, capsys):
     proxy = start("", 'address_floor = "off"\ndns_overrides = ["a.test=127.0.0.1"]\n')
     origin, tunnel = make_origin(), make_origin(echo)
-    url, authority = (of.url().replace("127.0.0.1", "a.test") for of in (origin, tunnel))
-    authority = authority.removeprefix("http://").partition("/")[0]
+    url = origin.url().replace("127.0.0.1", "a.test")
+    authority = tunnel.authority.replace("127.0.0.1", "a.test")
     assert dial(proxy).get(url).status == 403
     assert dial(proxy).connect(authority).status == 403
     assert dial(proxy).get("http://other.test/").status == 403
