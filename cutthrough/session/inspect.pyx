@@ -73,7 +73,7 @@ def cut(Client client):
     can still be made. False: there was nothing to end."""
     if client.state == CLOSED or client.state == LINGER:
         return False
-    client.poller.time_ms()
+    client.poller.take_time()
     try:
         if client.state == IDLE or (client.state == HEAD and client.input == NULL):
             client.close()

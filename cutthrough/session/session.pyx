@@ -47,7 +47,11 @@ from cutthrough.wire.http1 cimport (
 from cutthrough.wire.rewrite cimport answer_as_last, build_request_head
 from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
 
+cdef enum:
+    ESTABLISHED_BYTES = 39
+
 cdef const char *ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+assert len(ESTABLISHED) == ESTABLISHED_BYTES
 
 # Of the request being read; each is used within one call of parse() only.
 cdef Head head
@@ -195,7 +199,7 @@ cdef class Session(Client):
         if self.state != AUTH or self.request_id != request_id:
             return                          # it has ended meanwhile
         try:
-            self.poller.time_ms()
+            self.poller.take_time()
             outcome = take_answer(self, answer)
             if outcome == OK:
                 outcome = self.decide()
@@ -223,6 +227,7 @@ cdef class Session(Client):
         return self.set_out()
 
     cdef int set_out(self) except -1:
+        # Which limits are to be charged may hang on the address: then admit_late does it
         cdef int outcome = OK if self.hangs else admit_user(self)
         return self.refuse(outcome) if outcome else self.route(False)
 
@@ -240,7 +245,7 @@ cdef class Session(Client):
         if self.state != DECIDE or self.request_id != request_id:
             return                          # it has ended meanwhile
         try:
-            self.poller.time_ms()
+            self.poller.take_time()
             outcome = take_decision(self, decision)
             if outcome != OK:
                 self.refuse(outcome)
@@ -272,7 +277,8 @@ cdef class Session(Client):
         self.awaits_100 = (
             head.first[F_EXPECT] != 0 and self.minor == HTTP_11 and framing.kind != BODY_NONE
             and has_token(&head, data, F_EXPECT, b"100-continue", 12))
-        self.last_answer = <unsigned char>answer_as_last(&head, data)   # not before decide()
+        # Only noted: decide() gives it, after the rules, which may refuse the request first
+        self.last_answer = <unsigned char>answer_as_last(&head, data)
         return OK if expect_body(self, &framing) else OVERLOADED
 
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1:
@@ -339,7 +345,7 @@ cdef class Session(Client):
         if self.state != RESOLVE or self.request_id != request_id:
             return                          # it has ended meanwhile
         try:
-            self.poller.time_ms()
+            self.poller.take_time()
             self.dial_all(answer)
         except BaseException:
             self.poller.contain(self)
@@ -389,7 +395,7 @@ cdef class Session(Client):
         count_dial(self.context.counters, stream.address.family,
                    self.stamps.connect_us - self.stamps.dns_us)
         if self.is_tunnel:
-            return start_tunnel(self, ESTABLISHED, 39)
+            return start_tunnel(self, ESTABLISHED, ESTABLISHED_BYTES)
         return send_request(self)
 
 
