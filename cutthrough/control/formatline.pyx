@@ -21,7 +21,7 @@ from cutthrough.net.linux cimport sockaddr, sockaddr_storage, socklen_t
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport OK, label_of, tag_of, token_of
-from cutthrough.session.client cimport Client, Stamps, worker_of_id
+from cutthrough.session.client cimport Client, Stamps, peer_of, worker_of_id
 from cutthrough.wire.http1 cimport M_CONNECT, Field, Head, equals_lower
 from cutthrough.logformat import CODES, PRESETS, parse_format
 
@@ -175,9 +175,9 @@ cdef class FormatLine(Line):
         if code == S_USER:
             return put_value(p, step, c.user, last)
         if code == S_HIERARCHY:
-            return put_text(p, b"HIER_NONE" if c.origin is None else b"HIER_DIRECT")
+            return put_text(p, b"HIER_NONE" if peer_of(c) == NULL else b"HIER_DIRECT")
         if code == S_PEER:
-            return p if c.origin is None else put_address(p, &c.origin.address)
+            return p if peer_of(c) == NULL else put_address(p, peer_of(c))
         if code == S_TYPE or code == S_IDENT:
             return p
         if code == S_VERSION:
@@ -199,7 +199,7 @@ cdef class FormatLine(Line):
         if code == S_PEER_NAME or code == S_HOST:
             return self.put_long(p, step, c, last)
         if code == S_PEER_PORT:
-            return p if c.origin is None else put_number(p, c.port)
+            return p if peer_of(c) == NULL else put_number(p, c.port)
         if code == S_PORT:
             return p if c.port == 0 else put_number(p, c.port)
         if code == S_PATH:
@@ -278,7 +278,7 @@ cdef class FormatLine(Line):
                 return p
             return put_escaped(p, bytes_of(c.head) + c.path_at, c.path_len, step.quote,
                                last - 3, True)
-        if c.port == 0 or (step.code == S_PEER_NAME and c.origin is None):
+        if c.port == 0 or (step.code == S_PEER_NAME and peer_of(c) == NULL):
             return p
         key = c.key
         return put_escaped(p, key, len(c.key) - 2, step.quote, last - 3, True)

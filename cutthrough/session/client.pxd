@@ -186,3 +186,13 @@ cdef class Client(StreamOwner):
 # The worker in a connection's identifier: the one where it began.
 cdef inline int worker_of_id(Client client, int worker) noexcept:
     return client.id_worker - 1 if client.id_worker else worker
+
+
+# The origin's address; while it is dialled, and where that fails, the last one that was
+# tried. NULL: none was.
+cdef inline const Address *peer_of(Client client) noexcept:
+    if client.origin is not None:
+        return &client.origin.address
+    if client.connector is not None and client.connector.tried.family:
+        return &client.connector.tried
+    return NULL

@@ -14,7 +14,7 @@ from libc.string cimport memcmp, memcpy
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
     COPY_BYTES, HEAD_BLOCK, Block, bytes_of, give_block, scratch, take_block)
-from cutthrough.net.connector cimport Stream, dial
+from cutthrough.net.connector cimport Connector, Stream, dial
 from cutthrough.net.inet cimport Address, Addresses, one_address, parse_address
 from cutthrough.net.relay cimport is_holding
 from cutthrough.net.sysio cimport (
@@ -380,13 +380,14 @@ cdef class Session(Client):
             self.denied = <unsigned char>outcome
         return outcome == OK
 
-    cdef int on_dialled(self, Stream stream, int error) except -1:
+    cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
         self.connector = None
         if stream is None:
             note(self.context.recorder, <void *>self, self.poller.now_us, E_NOT_DIALLED, 0,
                  error)
             if relieve(self.context, error):
                 return self.route(True)
+            self.connector = connector      # it knows what was tried, for the log
             return self.refuse(self.denied if error == 0 else outcome_of_errno(self, error))
         self.stamps.connect_us = clock_us() - self.stamps.start_us
         self.origin = stream
