@@ -21,6 +21,7 @@ from cutthrough.net.linux cimport sockaddr, sockaddr_storage, socklen_t
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport OK, label_of, tag_of, token_of
+from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, Stamps, peer_of, worker_of_id
 from cutthrough.wire.http1 cimport M_CONNECT, Field, Head, equals_lower
 from cutthrough.logformat import CODES, PRESETS, parse_format
@@ -248,9 +249,8 @@ cdef class FormatLine(Line):
             return put_text(p, b"splice" if c.relay.up.spliced or c.relay.down.spliced
                             else b"copy")
         if code == S_RULE:
-            if c.snapshot is None or c.snapshot.acl is None or c.account is None:
-                return p
-            return put_value(p, step, c.snapshot.acl.label(c.rule), last)
+            return p if c.rule == NOT_ASKED else (
+                put_value(p, step, c.snapshot.acl.label(c.rule), last))
         if code == S_HOOK:
             return p if c.decision is None else (
                 put_value(p, step, c.decision.reason.encode(), last))

@@ -14,6 +14,7 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport label_of
+from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, peer_of, worker_of_id
 from cutthrough.wire.http1 cimport M_CONNECT, Head
 from cutthrough.wire.target cimport HOST_IPV6
@@ -81,7 +82,7 @@ cdef class JsonLine(Line):
         p = put_number(put_text(p, b'","worker":'), self.worker)
         if c.is_tunnel and c.origin is not None:
             p = put_path(p, c)
-        if c.snapshot is not None and c.snapshot.acl is not None and c.account is not None:
+        if c.rule != NOT_ASKED:
             p = put_word(put_text(p, b',"rule":'), c.snapshot.acl.label(c.rule),
                          p + (last - p) // 2)
             if c.reported:

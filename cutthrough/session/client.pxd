@@ -132,7 +132,7 @@ cdef class Client(StreamOwner):
     cdef uint16_t port
     cdef uint16_t status                # sent to the client; 0: none yet
     cdef uint16_t id_worker             # gave it its identifier: 0: this one, else one more
-    cdef int rule                       # index of the rule that decided; -1: the default
+    cdef int rule                       # that decided; -1: the default; or NOT_ASKED
     cdef int limits                     # index of the limits that it names; -1: none
     cdef uint32_t retry_s               # for Retry-After; 0: as the reply's constant says
     cdef Decision decision              # of the hook

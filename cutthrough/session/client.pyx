@@ -26,6 +26,7 @@ from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, clock_us, set_abortive, try_recv, try_send)
 from cutthrough.outcome cimport (
     KEEPALIVE_TIMEOUT, OK, status_of)
+from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.counters cimport Counters, count_reply, observe
 from cutthrough.session.pace cimport NOBODY
 from cutthrough.session.recorder cimport (
@@ -169,6 +170,10 @@ cdef class Context:
 
 @cython.no_gc
 cdef class Client:
+
+    def __cinit__(self):
+        self.rule = NOT_ASKED               # objects are zeroed, and 0 is the first one
+        self.limits = -1
 
     cdef int _set_state(self, int state) except -1:
         """The only writer of the state; arms the deadline that belongs to it (R30)."""
@@ -400,7 +405,8 @@ cdef class Client:
         self.user = self.credentials = None
         self.snapshot = None
         self.decision = None
-        self.rule = self.limits = -1
+        self.rule = NOT_ASKED
+        self.limits = -1
         self.reported = self.hangs = False
         self.method = self.interim = 0
         self.status = 0
