@@ -233,8 +233,11 @@ class _Reader:
 
     def check_group(self, group: str) -> None:
         if group not in self.known_groups:
-            self.fail("groups", f"{group!r}: "
-                      + unknown_key(group, self.known_groups, "group"))
+            reason = unknown_key(group, self.known_groups, "group")
+            if reason.startswith("no such group;"):
+                self.fail("groups", f"{group!r}: {reason}")
+            self.fail("groups", f"{group!r}: {reason}: say who is in it, in [groups] "
+                                "or by the groups of a user in [users]")
 
     # What and where to.
 

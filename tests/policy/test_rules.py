@@ -220,6 +220,8 @@ def test_every_example_of_the_document_is_a_policy(text):
 NO_HASH = ("neither bcrypt, argon2id, SHA-crypt nor apr1, or not whole; a plain text "
            "is not accepted; `cutthrough passwd` makes one that is")
 RULE = "default = 'deny'\n[[rules]]\naction = 'allow'\n"
+NO_SUCH_GROUP = ("groups: 'dev': no such group: say who is in it, in [groups] or by "
+                 "the groups of a user in [users]")
 MISTAKES = [
     ("defualt = 'deny'", "defualt: no such key; did you mean default?"),
     ("frobnicate = 1", "frobnicate: no such key"),
@@ -262,7 +264,7 @@ MISTAKES = [
     (RULE + "users = []",
      "line 2: users: an empty list asks nothing: for that, leave the key out"),
     (RULE + "users = ['a:b']", "line 2: users: a user name cannot hold a colon"),
-    (RULE + "groups = ['dev']", "line 2: groups: 'dev': no such group"),
+    (RULE + "groups = ['dev']", f"line 2: {NO_SUCH_GROUP}"),
     (RULE + "groups = ['dve']\n[groups]\ndev = ['a']",
      "line 2: groups: 'dve': no such group; did you mean dev?"),
     (RULE + "ports = 443", "line 2: ports: takes a list of ports"),
@@ -332,7 +334,7 @@ MISTAKES = [
      "limits.default: is for all whom no other limits name: no users, groups"),
     ("[limits.a]\nusers = ['ann']\n[limits.b]\nusers = ['ann']",
      "limits.b: users: 'ann' has limits.a already"),
-    ("[limits.a]\ngroups = ['dev']", "limits.a: groups: 'dev': no such group"),
+    ("[limits.a]\ngroups = ['dev']", f"limits.a: {NO_SUCH_GROUP}"),
 ]
 
 
