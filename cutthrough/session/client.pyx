@@ -5,9 +5,9 @@ The state and its deadline, the bytes that nobody has taken yet, and the endings
 of our own, a completed exchange, an abort. What is done with a request stands beside this
 file: `session` decides, `tunnel` and `forward` carry out.
 
-    accept -> HEAD -> (AUTH) -> (RESOLVE -> DIAL) -> TUNNEL -> CLOSED
-               ^                        -> REQUEST -> RESPONSE -> RELAY -> IDLE -+
-               +-----------------------------------------------------------------+
+    accept -> HEAD -> (AUTH) -> (DECIDE) -> (RESOLVE -> DIAL) -> TUNNEL -> CLOSED
+               ^                          -> REQUEST -> RESPONSE -> RELAY -> IDLE -+
+               +-------------------------------------------------------------------+
 """
 
 import logging
