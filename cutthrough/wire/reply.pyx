@@ -12,6 +12,8 @@ from libc.string cimport memcpy
 from cutthrough.outcome import NAMES, TABLE
 from cutthrough.outcome cimport N_OUTCOMES
 
+# RFC 9110's words, where http's are older ones: until Python 3.13 it has RFC 7231's
+_PHRASES = {413: "Content Too Large", 414: "URI Too Long"}
 # RFC 7617: charset tells the client how to encode what its user types.
 _CHALLENGE = 'Basic realm="cutthrough", charset="UTF-8"'
 # For requests that may go no further (RFC 9110 sections 9.3.7, 10.2.1). A proxy passes any
@@ -85,7 +87,7 @@ def _build(row, close, body, known_user):
     if known_user:
         error += f'; details="{row.label}"'
     lines = [
-        f"HTTP/1.1 {row.status} {HTTPStatus(row.status).phrase}",
+        f"HTTP/1.1 {row.status} {_PHRASES.get(row.status) or HTTPStatus(row.status).phrase}",
         *(["Content-Type: text/plain; charset=utf-8"] if content else []),
         f"Content-Length: {len(content)}",
         f"Proxy-Status: {error}",
