@@ -20,9 +20,9 @@ from cutthrough.net.relay cimport is_holding
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, CAN_WRITE, clock_us, try_recv)
 from cutthrough.outcome cimport (
-    BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, DESTINATION_DENIED, DNS_NOT_FOUND,
-    INTERNAL_ERROR, LIFETIME, LOOP_DETECTED, NO_ORIGIN, OK, OVERLOADED, RESPONSE_TIMEOUT,
-    WRITE_TIMEOUT)
+    BAD_REQUEST, BAD_TARGET, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET,
+    DESTINATION_DENIED, DNS_NOT_FOUND, INTERNAL_ERROR, LIFETIME, LOOP_DETECTED, NO_ORIGIN,
+    OK, OVERLOADED, RESPONSE_TIMEOUT, WRITE_TIMEOUT)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.admission cimport (
     ask_hook, judge_address, judge_request, must_ask, take_decision)
@@ -44,8 +44,9 @@ from cutthrough.wire.framing cimport (
 from cutthrough.wire.http1 cimport (
     F_AUTHORIZATION, F_CONNECTION, F_EXPECT, F_UPGRADE, HTTP_11, M_CONNECT, M_OTHER,
     M_POST, Field, Head, equals_lower, has_token, parse_request)
+from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport answer_as_last, build_request_head
-from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
+from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, hint_of, read_target
 
 cdef enum:
     ESTABLISHED_BYTES = 39
@@ -150,6 +151,8 @@ cdef class Session(Client):
             return 0
         self.persistent = self.up_open = False
         if head_len < 0:
+            if -head_len == BAD_REQUEST and data[0] == 0x16:   # a record of TLS's handshake
+                self.hint = TLS_HERE
             return self.refuse(-head_len)
         self.method = head.method
         self.minor = head.minor
@@ -176,6 +179,8 @@ cdef class Session(Client):
         """Where to, and how long is it? An Outcome."""
         cdef int outcome = -read_target(&target, &head, data)
         if outcome:
+            if outcome == BAD_TARGET:
+                self.hint = hint_of(&head, data)
             return outcome
         self.is_tunnel = self.method == M_CONNECT
         if target.form == FORM_ORIGIN:
