@@ -24,6 +24,7 @@ from bench import (
 )
 from bench.blocks import Part
 from bench.children import BenchError, Namespaces
+from bench.micro import policy as shapes
 from bench.proxies import PROXIES
 from bench.run import RESULTS, run_all
 from bench.scenarios import GROUPS, SCENARIOS, most_files
@@ -143,6 +144,8 @@ def _peers(options: argparse.Namespace) -> int:
 
 
 def _micro(options: argparse.Namespace) -> int:
+    if options.names == ["policy"]:
+        return shapes.run_shapes()
     micro.run_micro(options.names, repetitions=options.repetitions)
     return 0
 
@@ -186,7 +189,8 @@ def main() -> int:
 
     small = verbs.add_parser("micro", help="cost of one head, chunk, line, timer")
     small.set_defaults(act=_micro)
-    small.add_argument("names", nargs="*")
+    small.add_argument("names", nargs="*",
+                       help="as their names begin; policy: large policies, by shape")
     small.add_argument("--repetitions", type=int, default=5)
 
     slow = verbs.add_parser("slowloris", help="wrk beside slow clients: its p99, RSS")

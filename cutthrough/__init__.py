@@ -9,8 +9,9 @@ import importlib
 
 __all__ = ["Config", "ConfigError", "Decision", "Request", "__version__", "serve"]
 
-# The one place of the version: pyproject.toml and the banner read it here.
-__version__ = "0.1.0"
+# The one place of the version: pyproject.toml and the banner read it here. A manifest
+# cannot: deploy/kubernetes/deployment.yaml names the image by it.
+__version__ = "0.2.0.dev0"
 
 _ROOM_OF = {
     "Config": "cutthrough.config",

@@ -231,7 +231,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         "auto: any with a policy or loopback listeners only, else 443")] = "auto"
     splice: Annotated[bool, Option(
         FLAG, "move bulk data by splice(2)",
-        "a third of copy's CPU time at 1 MiB responses")] = True
+        "three fifths of copy's CPU time at 1 MiB responses")] = True
 
     admin: Annotated[str, Option(
         ADMIN, "where operators look and ask: docs/admin.md; beyond loopback it takes "

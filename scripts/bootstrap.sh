@@ -4,6 +4,7 @@
 # `run` is what building and serving need, `test` adds what the tests need. Installs only
 # what is missing, by apt-get as root or through sudo; on other systems it names what is
 # missing and stops. Touches no network when nothing is. No service is started or enabled.
+# .venv/bin/cutthrough runs the tree that .venv lies in, from anywhere.
 # PYTHON=… chooses the interpreter of a new .venv.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -169,4 +170,25 @@ mapfile -t packages < <(requirements)
 say "Python packages into .venv"
 # No cache: with an empty HOME pip would make one in the working directory.
 .venv/bin/python -m pip install --quiet --no-cache-dir "${packages[@]}"
+
+# The same for every tree that shares a .venv by a link: it looks where it was called. -P: no
+# module of the directory that somebody happens to be in.
+launcher() {
+    cat <<'LAUNCHER'
+#!/bin/sh
+# Made by scripts/bootstrap.sh.
+self=$0
+while [ -L "$self" ]; do
+    to=$(readlink -- "$self")
+    case $to in /*) self=$to ;; *) self=$(dirname -- "$self")/$to ;; esac
+done
+tree=$(CDPATH='' cd -- "$(dirname -- "$self")/../.." && pwd) || exit
+PYTHONPATH=$tree${PYTHONPATH:+:$PYTHONPATH} exec "$tree/.venv/bin/python" -P -m cutthrough "$@"
+LAUNCHER
+}
+if ! launcher | cmp -s - .venv/bin/cutthrough; then
+    launcher >.venv/bin/cutthrough.new
+    chmod 755 .venv/bin/cutthrough.new
+    mv .venv/bin/cutthrough.new .venv/bin/cutthrough # at once: a shell may be reading it
+fi
 touch .venv/ready.run ".venv/ready.$what"

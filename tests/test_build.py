@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+import cutthrough
+
 TREE = Path(__file__).resolve().parent.parent
 PYPROJECT = TREE / "pyproject.toml"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -194,6 +196,7 @@ def test_bootstrap_needs_no_network_when_nothing_is_missing(tmp_path: Path) -> N
     if not ready.exists() or ready.stat().st_mtime < PYPROJECT.stat().st_mtime:
         pytest.skip("not the .venv that bootstrap made for these requirements")
     stamps = {s: s.stat().st_mtime_ns for s in (TREE / ".venv").glob("ready.*")}
+    launcher = (TREE / ".venv/bin/cutthrough").stat().st_ino
     nowhere = "http://127.0.0.1:9"
     done = subprocess.run(
         ["scripts/bootstrap.sh", "test"],
@@ -206,3 +209,26 @@ def test_bootstrap_needs_no_network_when_nothing_is_missing(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     assert "called" not in done.stderr
     assert "installing" not in done.stderr
+    assert (TREE / ".venv/bin/cutthrough").stat().st_ino == launcher, "written anew"
+
+
+def test_the_launcher_runs_the_tree_that_its_venv_lies_in(tmp_path: Path) -> None:
+    """`make serve` left no `cutthrough`; and a .venv may be a link that trees share."""
+    if not (TREE / ".venv/ready.run").exists():
+        pytest.skip("not a .venv that bootstrap made")
+    launcher = TREE / ".venv/bin/cutthrough"
+    done = subprocess.run([launcher, "version"], cwd="/", capture_output=True,
+                          text=True, timeout=30, check=True)
+    assert done.stdout == f"cutthrough {cutthrough.__version__}\n"
+
+    tree, elsewhere = tmp_path / "a tree", tmp_path / "elsewhere"
+    for place, word in ((tree, "tree"), (elsewhere, "here")):
+        (place / "cutthrough").mkdir(parents=True)
+        (place / "cutthrough/__main__.py").write_text(
+            f"import sys; print({word!r}, sys.argv[1:])")
+    (tree / ".venv").symlink_to(TREE / ".venv")
+    (elsewhere / "link").symlink_to(tree / ".venv/bin/cutthrough")
+    for command in (tree / ".venv/bin/cutthrough", "./link"):
+        done = subprocess.run([command, "a b", "c"], cwd=elsewhere, capture_output=True,
+                              text=True, timeout=30, check=True)
+        assert done.stdout == "tree ['a b', 'c']\n"

@@ -1,6 +1,7 @@
 """The command line from outside: what it prints, where, and how it exits."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,11 @@ from tests.support.proxy import ROOT, Proxy, clean_environment
 
 DOORS = [("-m", "cutthrough"), ("-c", "import sys; from cutthrough.cli import main; "
                                       "sys.exit(main())")]
+
+
+POLICIES = {f"{page}-{number}": text for page in ("README.md", "docs/policy.md")
+            for number, text in enumerate(re.findall(
+                r"^```toml\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S), 1)}
 
 
 def run(*arguments, door=DOORS[0], **environ):
@@ -240,3 +246,29 @@ def test_importing_proxy_with_a_bad_flag_exits_2():
     done = run("--head-timeout", "10", door=("-c", "import proxy"))
     assert done.returncode == 2
     assert "not a duration" in done.stderr
+
+
+def test_both_pages_show_policies():
+    assert {"README.md-1", "docs/policy.md-4"} <= POLICIES.keys()
+
+
+@pytest.mark.parametrize("text", POLICIES.values(), ids=POLICIES)
+def test_a_policy_of_the_docs_loads_as_pasted(tmp_path, text):
+    path = tmp_path / "policy.toml"
+    path.write_text(text)
+    done = run("check", "--policy", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_policy_for_nobody_is_refused_with_what_to_do(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text('default = "allow"\n')
+    done = run("check", "--policy", str(path))
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        "no other user is configured: give --user and --password-file, --users-file, "
+        "or [users] in the policy\n")
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    told = ("--user", "ann", "--password-file", str(password))
+    assert run("check", "--policy", str(path), *told).returncode == 0

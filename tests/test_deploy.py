@@ -18,6 +18,7 @@ import yaml
 from aiohttp import web
 from cloudcoil.models.prometheus_operator import v1 as operator
 
+import cutthrough
 from cutthrough.config import OPTIONS, Config
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.policy.users import read_htpasswd
@@ -55,6 +56,20 @@ ENVIRON = {entry["name"]: entry.get("value", "") for entry in CONTAINER["env"]}
 @pytest.mark.parametrize("manifest", OWN, ids=lambda m: m["kind"])
 def test_a_manifest_is_what_its_schema_says(manifest: dict, version: str) -> None:
     kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def test_the_image_is_of_this_version() -> None:
+    assert CONTAINER["image"] == f"cutthrough:{cutthrough.__version__}"
+
+
+def test_what_is_not_released_has_a_version_of_its_own() -> None:
+    """`cutthrough version` said 0.1.0 of what was 170 lines of changes later."""
+    headings = re.findall(r"^## (\S+)", (TREE / "CHANGELOG.md").read_text(), re.M)
+    if headings[0] == "Unreleased":
+        assert ".dev" in cutthrough.__version__
+        assert headings[1] not in cutthrough.__version__
+    else:
+        assert headings[0] == cutthrough.__version__
 
 
 def test_an_unknown_key_is_no_manifest() -> None:

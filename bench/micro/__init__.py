@@ -77,8 +77,6 @@ def load_compiled(source: Path) -> ModuleType:
 def find_benches() -> list[Micro]:
     found: list[Micro] = []
     for info in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        if info.name == "__main__":
-            continue
         module = importlib.import_module(f"{__name__}.{info.name}")
         found += getattr(module, "BENCHES", [])
     return found
@@ -108,7 +106,12 @@ def measure_micro(bench: Micro, repetitions: int) -> Row:
 def run_micro(names: list[str] | None = None, *, repetitions: int = 5) -> list[Row]:
     """Measure what is named, or all; print and return one row for each."""
     rows = []
-    for bench in find_benches():
+    benches = find_benches()
+    for name in names or ():
+        if not any(bench.name.startswith(name) for bench in benches):
+            known = ", ".join(bench.name for bench in benches)
+            raise BenchError(f"{name}: none of policy, {known}")
+    for bench in benches:
         if names and not any(bench.name.startswith(name) for name in names):
             continue
         if bench.missing:

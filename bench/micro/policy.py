@@ -1,6 +1,6 @@
 """What does one decision cost when a policy names 100 000 hosts and 10 000 networks?
 
-`python -m bench.micro policy` reads such policies, compiles them, and asks for hosts in
+`python -m bench micro policy` reads such policies, compiles them, and asks for hosts in
 random order, so that the tables are not in the cache; prints the time of reading, of
 compiling, the CPU time of a decision, and what the process grew by. Each shape is
 measured in a process of its own: memory that one gave back would hide what the next one
@@ -9,7 +9,6 @@ takes.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
 import platform
@@ -131,24 +130,17 @@ BENCHES = [
 ]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.micro")
-    parser.add_argument("what", choices=["policy"])
-    parser.add_argument("--shape", choices=SHAPES, help="only this one, here")
-    options = parser.parse_args()
-    if options.shape:
-        run_shape(options.shape)
-        return 0
+def run_shapes() -> int:
+    """Measure every shape, each in a process of its own."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"],
                             capture_output=True, text=True, check=False).stdout.strip()
     print(f"machine={platform.machine()} cpus={os.cpu_count()} "
           f"kernel={platform.release()} python={platform.python_version()} "
           f"commit={commit} load={os.getloadavg()[0]:.1f}", flush=True)
     for name in SHAPES:
-        subprocess.run([sys.executable, "-m", "bench.micro", "policy", "--shape", name],
-                       check=True)
+        subprocess.run([sys.executable, "-m", "bench.micro.policy", name], check=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_shape(sys.argv[1])

@@ -21,7 +21,8 @@ from cutthrough.net.linux cimport sockaddr, sockaddr_storage, socklen_t
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport OK, label_of, tag_of, token_of
-from cutthrough.session.client cimport Client, Stamps, worker_of_id
+from cutthrough.policy.acl cimport NOT_ASKED
+from cutthrough.session.client cimport Client, Stamps, peer_of, worker_of_id
 from cutthrough.wire.http1 cimport M_CONNECT, Field, Head, equals_lower
 from cutthrough.logformat import CODES, PRESETS, parse_format
 
@@ -175,9 +176,9 @@ cdef class FormatLine(Line):
         if code == S_USER:
             return put_value(p, step, c.user, last)
         if code == S_HIERARCHY:
-            return put_text(p, b"HIER_NONE" if c.origin is None else b"HIER_DIRECT")
+            return put_text(p, b"HIER_NONE" if peer_of(c) == NULL else b"HIER_DIRECT")
         if code == S_PEER:
-            return p if c.origin is None else put_address(p, &c.origin.address)
+            return p if peer_of(c) == NULL else put_address(p, peer_of(c))
         if code == S_TYPE or code == S_IDENT:
             return p
         if code == S_VERSION:
@@ -199,7 +200,7 @@ cdef class FormatLine(Line):
         if code == S_PEER_NAME or code == S_HOST:
             return self.put_long(p, step, c, last)
         if code == S_PEER_PORT:
-            return p if c.origin is None else put_number(p, c.port)
+            return p if peer_of(c) == NULL else put_number(p, c.port)
         if code == S_PORT:
             return p if c.port == 0 else put_number(p, c.port)
         if code == S_PATH:
@@ -248,9 +249,8 @@ cdef class FormatLine(Line):
             return put_text(p, b"splice" if c.relay.up.spliced or c.relay.down.spliced
                             else b"copy")
         if code == S_RULE:
-            if c.snapshot is None or c.snapshot.acl is None or c.account is None:
-                return p
-            return put_value(p, step, c.snapshot.acl.label(c.rule), last)
+            return p if c.rule == NOT_ASKED else (
+                put_value(p, step, c.snapshot.acl.label(c.rule), last))
         if code == S_HOOK:
             return p if c.decision is None else (
                 put_value(p, step, c.decision.reason.encode(), last))
@@ -278,7 +278,7 @@ cdef class FormatLine(Line):
                 return p
             return put_escaped(p, bytes_of(c.head) + c.path_at, c.path_len, step.quote,
                                last - 3, True)
-        if c.port == 0 or (step.code == S_PEER_NAME and c.origin is None):
+        if c.port == 0 or (step.code == S_PEER_NAME and peer_of(c) == NULL):
             return p
         key = c.key
         return put_escaped(p, key, len(c.key) - 2, step.quote, last - 3, True)

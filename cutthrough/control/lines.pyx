@@ -14,7 +14,8 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport label_of
-from cutthrough.session.client cimport Client, worker_of_id
+from cutthrough.policy.acl cimport NOT_ASKED
+from cutthrough.session.client cimport Client, peer_of, worker_of_id
 from cutthrough.wire.http1 cimport M_CONNECT, Head
 from cutthrough.wire.target cimport HOST_IPV6
 
@@ -61,9 +62,9 @@ cdef class JsonLine(Line):
         p = put_number(put_text(p, b'","status":'), c.status)
         p = put_text(put_text(p, b',"reason":"'), label_of(outcome))
         p = put_text(p, b'","peer":')
-        if c.origin is not None:
+        if peer_of(c) != NULL:
             p[0] = b'"'
-            p = put_address(p + 1, &c.origin.address)
+            p = put_address(p + 1, peer_of(c))
             p[0] = b'"'
             p += 1
         else:
@@ -81,7 +82,7 @@ cdef class JsonLine(Line):
         p = put_number(put_text(p, b'","worker":'), self.worker)
         if c.is_tunnel and c.origin is not None:
             p = put_path(p, c)
-        if c.snapshot is not None and c.snapshot.acl is not None and c.account is not None:
+        if c.rule != NOT_ASKED:
             p = put_word(put_text(p, b',"rule":'), c.snapshot.acl.label(c.rule),
                          p + (last - p) // 2)
             if c.reported:

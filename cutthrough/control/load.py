@@ -32,7 +32,8 @@ def load_policy(config: Config) -> Policy:
                           "the user of the configuration, too")
     if not policy.users and not config.user:
         raise PolicyError(policy.source or config.users_file, "", "lists nobody, and "
-                          "no other user is configured")
+                          "no other user is configured: give --user and "
+                          "--password-file, --users-file, or [users] in the policy")
     if config.policy_hook:
         policy = msgspec.structs.replace(policy, hook=load_code(config.policy_hook))
     return policy

@@ -27,7 +27,7 @@ from cutthrough.control.standard import open_anew
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport label_of
 from cutthrough.outcome import TABLE
-from cutthrough.session.client cimport Client, worker_of_id
+from cutthrough.session.client cimport Client, peer_of, worker_of_id
 from libc.time cimport time_t, tm
 
 cdef extern from *:
@@ -346,8 +346,8 @@ cdef class JournalOutlet(DatagramOutlet):
             p = put_url(p, c, Q_URL, p + ATOMIC)
         p = put_padded(put_text(p, b"\nCUTTHROUGH_STATUS="), c.status, 3)
         p = put_text(put_text(p, b"\nCUTTHROUGH_REASON="), label_of(outcome))
-        if c.origin is not None:
-            p = put_address(put_text(p, b"\nCUTTHROUGH_PEER="), &c.origin.address)
+        if peer_of(c) != NULL:
+            p = put_address(put_text(p, b"\nCUTTHROUGH_PEER="), peer_of(c))
         p = put_number(put_text(p, b"\nCUTTHROUGH_BYTES_UP="), c.relay.up.moved)
         p = put_number(put_text(p, b"\nCUTTHROUGH_BYTES_DOWN="), c.relay.down.moved)
         p = put_ms(put_text(p, b"\nCUTTHROUGH_TOTAL_MS="), clock_us() - c.stamps.start_us)

@@ -11,10 +11,10 @@ cdef class StreamOwner(Endpoint):
     """Whoever is told about a stream. Filled in by the room above."""
     cdef int on_stream(self, Stream stream) except -1
     cdef int on_stream_deadline(self, Stream stream) except -1
-    # The outcome of dial(): a connected stream that is the owner's now, or None and an
+    # The outcome of a dial: a connected stream that is the owner's now, or None and an
     # errno. ETIMEDOUT: the deadline came. 0: no address was allowed. Else every attempt
     # failed, and it is the most telling of their errors.
-    cdef int on_dialled(self, Stream stream, int error) except -1
+    cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1
     # May this address be connected to? Asked before each attempt (R26).
     cdef bint may_dial(self, const Address *address) except -1
 
@@ -34,6 +34,7 @@ cdef class Connector:
     cdef StreamOwner owner          # None: it has been answered, or cancelled
     cdef Poller poller
     cdef Addresses addresses
+    cdef Address tried              # the last one that was dialled; family 0: none yet
     cdef int port, i, error         # i: the next address
     cdef int open                   # attempts under way
     cdef int64_t deadline_ms

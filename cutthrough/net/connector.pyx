@@ -37,7 +37,7 @@ cdef class StreamOwner(Endpoint):
     cdef int on_stream_deadline(self, Stream stream) except -1:
         return 0
 
-    cdef int on_dialled(self, Stream stream, int error) except -1:
+    cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
         return 0
 
     cdef bint may_dial(self, const Address *address) except -1:
@@ -152,6 +152,7 @@ cdef class Connector:
         self.i += 1
         if not self.owner.may_dial(&stream.address):
             return False
+        self.tried = stream.address
         if self.open == MOST_ATTEMPTS:
             self._end(self.oldest, ETIMEDOUT)
         name_len = to_sockaddr(&stream.address, &name)
@@ -250,7 +251,7 @@ cdef class Connector:
             stream.set_deadline(0)
         if owner is None:
             return 0
-        return owner.on_dialled(stream, error)
+        return owner.on_dialled(self, stream, error)
 
     cdef int close(self) except -1:
         """Ends the attempts that are under way. Idempotent; nobody is told."""

@@ -60,6 +60,9 @@ cdef class Poller:
     cdef int call_again(self, Endpoint endpoint) except -1
     # The same, as soon as there is a block to be had.
     cdef int call_when_room(self, Endpoint endpoint) except -1
+    # Brings `now_us` up to date outside of a batch: for whoever the loop calls directly.
+    cdef void take_time(self) noexcept
+    # The same, and says it.
     cdef int64_t time_ms(self) noexcept
     # Arms the endpoint's timer; the only way to do it, because outside of a batch the loop
     # has to be told too.

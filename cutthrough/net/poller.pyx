@@ -16,6 +16,7 @@ the kernel may already have handed out its pointer: the stale event finds fd -1 
 nothing.
 """
 
+import os
 import sys
 
 cimport cython
@@ -176,9 +177,13 @@ cdef class Poller:
 
     cdef int _take_events(self, int most) except -1:
         cdef int n = linux.epoll_wait(self.epfd, self.events, most, 0)
+        if ASSERTS and n < 0 and errno != linux.EINTR:
+            sys.stderr.write(f"epoll_wait: {os.strerror(errno)}\n")
+            sys.stderr.flush()
+            abort()
         self.now_us = clock_us()
         self.in_batch = True
-        return max(n, 0)
+        return max(n, 0)                    # EINTR: what is ready is so in the next turn
 
     cdef int _handle(self, int n) except -1:
         cdef int i
@@ -276,10 +281,13 @@ cdef class Poller:
             abort()
         return 0
 
-    cdef int64_t time_ms(self) noexcept:
-        """Now, as of this batch; read anew outside of one."""
+    cdef void take_time(self) noexcept:
         if not self.in_batch:
             self.now_us = clock_us()
+
+    cdef int64_t time_ms(self) noexcept:
+        """Now, as of this batch; read anew outside of one."""
+        self.take_time()
         return self.now_us // 1000
 
     cdef int arm(self, Endpoint endpoint, int64_t deadline_ms) except -1:

@@ -6,9 +6,9 @@
     source --splice--> pipe --splice--> sink       once the direction proves to be bulk
 
 A direction is bulk after two reads in a row that filled the scratch buffer, and is not
-any more once splice brings small pieces. Measured with 1 MiB responses, CPU per MB: copy
-64 KiB 450 us, splice through 1 MiB 108 us; for small messages the copy wins, because a
-splice is two calls as well and each costs more.
+any more once splice brings small pieces. Measured with 1 MiB responses, CPU per MiB of the
+whole program (bench/results/field.json, bulk): copy 309 us, splice 182; for small messages
+the copy wins, because a splice is two calls as well and each costs more.
 
 The sink's pace is the source's: nothing is read while bytes are held, so a direction
 never holds more than one block or one pipe. Where the bound of all blocks is reached,

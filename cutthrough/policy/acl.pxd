@@ -6,6 +6,7 @@ from cutthrough.policy.networks cimport MAX_NESTED, Key, NetworkIndex, NetworkSe
 
 cdef enum:
     MAX_RUNS = MAX_LABELS + MAX_NESTED + 2
+    NOT_ASKED = -2          # for a rule: none was, something before the rules decided
 
 cdef struct Question:
     const uint8_t *who      # Acl.who(user, groups); NULL: somebody whom no rule names
@@ -77,7 +78,7 @@ cdef class Acl:
     # counts as passing: refused is only what no address could save.
     cdef void judge(self, const Question *q, Verdict *v) noexcept nogil
 
-    # Does a refusal by this rule (-1: the default) end what runs already?
+    # Does a refusal by this rule (below 0: the default) end what runs already?
     cdef bint cuts(self, int rule) noexcept nogil
 
     # What logs call a rule: its name, else where it stands; "default" for -1.

@@ -29,6 +29,9 @@ ACTIONS = get_args(Action)
 _TOP = ("default", "cut", "users", "groups", "lists", "limits", "rules")
 _USER = ("password", "groups", "expires")
 _LIMITS = Limits.__struct_fields__
+# What a limit that is left out means, where that is not all of it
+_ABSENT = {"burst": "one second's worth",
+           "tunnels": "no limit, deny the method CONNECT to forbid tunnels"}
 _SIZES = ("bytes_per_second", "tunnel_bytes_per_second", "bytes_per_day")
 _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*rules[ \t]*\]\]", re.M)
 
@@ -219,7 +222,7 @@ class _Reader:
         if key in _SIZES:
             if isinstance(value, str):
                 try:
-                    return parse_size(value)
+                    value = parse_size(value)
                 except ValueError as error:
                     self.fail(key, str(error))
             what = "a size such as \"10MiB\""
@@ -228,13 +231,18 @@ class _Reader:
         kinds = (int, float) if key == "requests_per_second" else (int,)
         if (isinstance(value, bool) or not isinstance(value, kinds)
                 or not math.isfinite(value) or not 0 <= value < 1 << 63):
-            self.fail(key, f"takes {what}, 0 for no limit")
+            self.fail(key, f"takes {what}")
+        if value == 0:
+            self.fail(key, "0: leave it out for " + _ABSENT.get(key, "no limit"))
         return value
 
     def check_group(self, group: str) -> None:
         if group not in self.known_groups:
-            self.fail("groups", f"{group!r}: "
-                      + unknown_key(group, self.known_groups, "group"))
+            reason = unknown_key(group, self.known_groups, "group")
+            if reason.startswith("no such group;"):
+                self.fail("groups", f"{group!r}: {reason}")
+            self.fail("groups", f"{group!r}: {reason}: say who is in it, in [groups] "
+                                "or by the groups of a user in [users]")
 
     # What and where to.
 

@@ -15,7 +15,7 @@ from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.inet cimport ADDRESS_TEXT, Address, parse_address, print_address
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, POLICY_UNAVAILABLE
-from cutthrough.policy.acl cimport Question, Verdict
+from cutthrough.policy.acl cimport NOT_ASKED, Question, Verdict
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.client cimport Client, Context
 from cutthrough.session.state cimport DECIDE, HALF_CLOSED, TUNNEL
@@ -170,7 +170,8 @@ cdef bint readmit(Client c, bint asked_for) except -1:
     cdef Verdict verdict
     cdef bint refused
     memset(&verdict, 0, sizeof(verdict))
-    verdict.rule = verdict.limits = -1
+    verdict.rule = NOT_ASKED
+    verdict.limits = -1
     refused = is_refused_by(c, c.context.snapshot, asked_for, &verdict)
     c.snapshot = c.context.snapshot
     take_verdict(c, &verdict)

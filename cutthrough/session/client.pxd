@@ -128,11 +128,12 @@ cdef class Client(StreamOwner):
     cdef uint8_t awaits_100             # it was told to wait for one, which has not come
     cdef uint8_t origin_persistent      # may be pooled after this response
     cdef uint8_t marks_origin           # its credentials authenticate the connection itself
+    cdef uint8_t hint                   # wire's Hint: what more can be said of the refusal
     cdef uint8_t closing                # the client was told that this response is the last
     cdef uint16_t port
     cdef uint16_t status                # sent to the client; 0: none yet
     cdef uint16_t id_worker             # gave it its identifier: 0: this one, else one more
-    cdef int rule                       # index of the rule that decided; -1: the default
+    cdef int rule                       # that decided; -1: the default; or NOT_ASKED
     cdef int limits                     # index of the limits that it names; -1: none
     cdef uint32_t retry_s               # for Retry-After; 0: as the reply's constant says
     cdef Decision decision              # of the hook
@@ -186,3 +187,13 @@ cdef class Client(StreamOwner):
 # The worker in a connection's identifier: the one where it began.
 cdef inline int worker_of_id(Client client, int worker) noexcept:
     return client.id_worker - 1 if client.id_worker else worker
+
+
+# The origin's address; while it is dialled, and where that fails, the last one that was
+# tried. NULL: none was.
+cdef inline const Address *peer_of(Client client) noexcept:
+    if client.origin is not None:
+        return &client.origin.address
+    if client.connector is not None and client.connector.tried.family:
+        return &client.connector.tried
+    return NULL

@@ -5,9 +5,9 @@ The state and its deadline, the bytes that nobody has taken yet, and the endings
 of our own, a completed exchange, an abort. What is done with a request stands beside this
 file: `session` decides, `tunnel` and `forward` carry out.
 
-    accept -> HEAD -> (AUTH) -> (RESOLVE -> DIAL) -> TUNNEL -> CLOSED
-               ^                        -> REQUEST -> RESPONSE -> RELAY -> IDLE -+
-               +-----------------------------------------------------------------+
+    accept -> HEAD -> (AUTH) -> (DECIDE) -> (RESOLVE -> DIAL) -> TUNNEL -> CLOSED
+               ^                          -> REQUEST -> RESPONSE -> RELAY -> IDLE -+
+               +-------------------------------------------------------------------+
 """
 
 import logging
@@ -25,7 +25,8 @@ from cutthrough.net.relay cimport Pump, is_holding, stop_pump
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, clock_us, set_abortive, try_recv, try_send)
 from cutthrough.outcome cimport (
-    KEEPALIVE_TIMEOUT, OK, status_of)
+    BAD_REQUEST, BAD_TARGET, KEEPALIVE_TIMEOUT, OK, status_of)
+from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.counters cimport Counters, count_reply, observe
 from cutthrough.session.pace cimport NOBODY
 from cutthrough.session.recorder cimport (
@@ -35,7 +36,7 @@ from cutthrough.session.state cimport (
 from cutthrough.session.state import TABLE
 from cutthrough.wire.date cimport build_date
 from cutthrough.wire.http1 cimport Head, HeadLimits, M_CONNECT, M_HEAD
-from cutthrough.wire.reply cimport reply_with_retry
+from cutthrough.wire.reply cimport NO_HINT, reply_with_hint, reply_with_retry
 from cutthrough.wire.target cimport parse_authority
 
 log = logging.getLogger("cutthrough")
@@ -170,6 +171,10 @@ cdef class Context:
 @cython.no_gc
 cdef class Client:
 
+    def __cinit__(self):
+        self.rule = NOT_ASKED               # objects are zeroed, and 0 is the first one
+        self.limits = -1
+
     cdef int _set_state(self, int state) except -1:
         """The only writer of the state; arms the deadline that belongs to it (R30)."""
         if not may_follow(self.state, state):
@@ -242,8 +247,11 @@ cdef class Client:
         cdef const char *reply
         if self.status != 0 or status_of(outcome) == 0:
             return self.abort(outcome, self.status != 0)
-        reply = reply_with_retry(
-            outcome, close, self.method != M_HEAD, known, self.retry_s, &n)
+        if self.hint != NO_HINT and (outcome == BAD_REQUEST or outcome == BAD_TARGET):
+            reply = reply_with_hint(self.hint, close, self.method != M_HEAD, known, &n)
+        else:
+            reply = reply_with_retry(
+                outcome, close, self.method != M_HEAD, known, self.retry_s, &n)
         if reply == NULL:
             return self.abort(outcome, False)
         self.status = <unsigned short>status_of(outcome)
@@ -400,9 +408,10 @@ cdef class Client:
         self.user = self.credentials = None
         self.snapshot = None
         self.decision = None
-        self.rule = self.limits = -1
+        self.rule = NOT_ASKED
+        self.limits = -1
         self.reported = self.hangs = False
-        self.method = self.interim = 0
+        self.method = self.interim = self.hint = 0
         self.status = 0
         self.denied = self.last_answer = OK
         self.is_tunnel = self.has_upgrade = self.retried = self.can_retry = False

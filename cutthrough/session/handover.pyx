@@ -61,7 +61,7 @@ def pack(Client c, int number, int worker, int holder):
     cdef Parcel parcel
     if not is_movable(c):
         return None
-    c.poller.time_ms()
+    c.poller.take_time()
     c.count_moved()
     if c.usage.meter != NULL:
         c.context.limiter.settle(&c.usage, c.terms, &c.relay.up.allowance,
@@ -148,7 +148,7 @@ cdef class Parcel:
         cdef Client c = self.client
         cdef bint watched = False
         self.client = None
-        c.poller.time_ms()
+        c.poller.take_time()
         c.sock.fd = self.client_fd
         c.origin.sock.fd = self.origin_fd
         c.context.link(c)
@@ -210,7 +210,7 @@ def unpack(Context context, record, list fds):
             raise ValueError("descriptors were lost on the way")
         if context.draining or context.counters.live >= context.most_clients:
             raise ValueError("no more connections are taken")
-        c.poller.time_ms()
+        c.poller.take_time()
         read_record(c, record, mine)
         passes = readmit(c, record.cuts)
         if readmit_user(c) != OK:
@@ -348,7 +348,7 @@ cdef int give_up(Client c, Stream origin, lent) except -1:
 
 def end_denied(Client client):
     """Cuts one that came in against the policy of today."""
-    client.poller.time_ms()
+    client.poller.take_time()
     try:
         client.abort(DESTINATION_DENIED, True)
     except BaseException:

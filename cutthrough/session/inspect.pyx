@@ -10,7 +10,7 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.inet cimport ADDRESS_TEXT, Address, print_address
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport CUT
-from cutthrough.session.client cimport Client, Context, worker_of_id
+from cutthrough.session.client cimport Client, Context, peer_of, worker_of_id
 from cutthrough.session.counters import METHODS
 from cutthrough.session.recorder cimport told
 from cutthrough.session.state cimport CLOSED, HALF_CLOSED, HEAD, IDLE, LINGER, TUNNEL
@@ -55,7 +55,7 @@ def describe(Client client, int worker):
         "age": (clock_us() - client.stamps.start_us) / 1e6 if busy else 0.0,
         "bytes_up": client.relay.up.moved if busy else 0,
         "bytes_down": client.relay.down.moved if busy else 0,
-        "peer": text_of(&client.origin.address) if client.origin is not None else None,
+        "peer": text_of(peer_of(client)) if peer_of(client) != NULL else None,
     }
 
 
@@ -73,7 +73,7 @@ def cut(Client client):
     can still be made. False: there was nothing to end."""
     if client.state == CLOSED or client.state == LINGER:
         return False
-    client.poller.time_ms()
+    client.poller.take_time()
     try:
         if client.state == IDLE or (client.state == HEAD and client.input == NULL):
             client.close()

@@ -14,15 +14,15 @@ from libc.string cimport memcmp, memcpy
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
     COPY_BYTES, HEAD_BLOCK, Block, bytes_of, give_block, scratch, take_block)
-from cutthrough.net.connector cimport Stream, dial
+from cutthrough.net.connector cimport Connector, Stream, dial
 from cutthrough.net.inet cimport Address, Addresses, one_address, parse_address
 from cutthrough.net.relay cimport is_holding
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, CAN_WRITE, clock_us, try_recv)
 from cutthrough.outcome cimport (
-    BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, DESTINATION_DENIED, DNS_NOT_FOUND,
-    INTERNAL_ERROR, LIFETIME, LOOP_DETECTED, NO_ORIGIN, OK, OVERLOADED, RESPONSE_TIMEOUT,
-    WRITE_TIMEOUT)
+    BAD_REQUEST, BAD_TARGET, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET,
+    DESTINATION_DENIED, DNS_NOT_FOUND, INTERNAL_ERROR, LIFETIME, LOOP_DETECTED, NO_ORIGIN,
+    OK, OVERLOADED, RESPONSE_TIMEOUT, WRITE_TIMEOUT)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.admission cimport (
     ask_hook, judge_address, judge_request, must_ask, take_decision)
@@ -44,10 +44,15 @@ from cutthrough.wire.framing cimport (
 from cutthrough.wire.http1 cimport (
     F_AUTHORIZATION, F_CONNECTION, F_EXPECT, F_UPGRADE, HTTP_11, M_CONNECT, M_OTHER,
     M_POST, Field, Head, equals_lower, has_token, parse_request)
+from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport answer_as_last, build_request_head
-from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
+from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, hint_of, read_target
+
+cdef enum:
+    ESTABLISHED_BYTES = 39
 
 cdef const char *ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+assert len(ESTABLISHED) == ESTABLISHED_BYTES
 
 # Of the request being read; each is used within one call of parse() only.
 cdef Head head
@@ -146,6 +151,8 @@ cdef class Session(Client):
             return 0
         self.persistent = self.up_open = False
         if head_len < 0:
+            if -head_len == BAD_REQUEST and data[0] == 0x16:   # a record of TLS's handshake
+                self.hint = TLS_HERE
             return self.refuse(-head_len)
         self.method = head.method
         self.minor = head.minor
@@ -172,6 +179,8 @@ cdef class Session(Client):
         """Where to, and how long is it? An Outcome."""
         cdef int outcome = -read_target(&target, &head, data)
         if outcome:
+            if outcome == BAD_TARGET:
+                self.hint = hint_of(&head, data)
             return outcome
         self.is_tunnel = self.method == M_CONNECT
         if target.form == FORM_ORIGIN:
@@ -195,7 +204,7 @@ cdef class Session(Client):
         if self.state != AUTH or self.request_id != request_id:
             return                          # it has ended meanwhile
         try:
-            self.poller.time_ms()
+            self.poller.take_time()
             outcome = take_answer(self, answer)
             if outcome == OK:
                 outcome = self.decide()
@@ -223,6 +232,7 @@ cdef class Session(Client):
         return self.set_out()
 
     cdef int set_out(self) except -1:
+        # Which limits are to be charged may hang on the address: then admit_late does it
         cdef int outcome = OK if self.hangs else admit_user(self)
         return self.refuse(outcome) if outcome else self.route(False)
 
@@ -240,7 +250,7 @@ cdef class Session(Client):
         if self.state != DECIDE or self.request_id != request_id:
             return                          # it has ended meanwhile
         try:
-            self.poller.time_ms()
+            self.poller.take_time()
             outcome = take_decision(self, decision)
             if outcome != OK:
                 self.refuse(outcome)
@@ -272,7 +282,8 @@ cdef class Session(Client):
         self.awaits_100 = (
             head.first[F_EXPECT] != 0 and self.minor == HTTP_11 and framing.kind != BODY_NONE
             and has_token(&head, data, F_EXPECT, b"100-continue", 12))
-        self.last_answer = <unsigned char>answer_as_last(&head, data)   # not before decide()
+        # Only noted: decide() gives it, after the rules, which may refuse the request first
+        self.last_answer = <unsigned char>answer_as_last(&head, data)
         return OK if expect_body(self, &framing) else OVERLOADED
 
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1:
@@ -339,7 +350,7 @@ cdef class Session(Client):
         if self.state != RESOLVE or self.request_id != request_id:
             return                          # it has ended meanwhile
         try:
-            self.poller.time_ms()
+            self.poller.take_time()
             self.dial_all(answer)
         except BaseException:
             self.poller.contain(self)
@@ -374,13 +385,14 @@ cdef class Session(Client):
             self.denied = <unsigned char>outcome
         return outcome == OK
 
-    cdef int on_dialled(self, Stream stream, int error) except -1:
+    cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
         self.connector = None
         if stream is None:
             note(self.context.recorder, <void *>self, self.poller.now_us, E_NOT_DIALLED, 0,
                  error)
             if relieve(self.context, error):
                 return self.route(True)
+            self.connector = connector      # it knows what was tried, for the log
             return self.refuse(self.denied if error == 0 else outcome_of_errno(self, error))
         self.stamps.connect_us = clock_us() - self.stamps.start_us
         self.origin = stream
@@ -389,7 +401,7 @@ cdef class Session(Client):
         count_dial(self.context.counters, stream.address.family,
                    self.stamps.connect_us - self.stamps.dns_us)
         if self.is_tunnel:
-            return start_tunnel(self, ESTABLISHED, 39)
+            return start_tunnel(self, ESTABLISHED, ESTABLISHED_BYTES)
         return send_request(self)
 
 

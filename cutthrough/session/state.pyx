@@ -21,18 +21,18 @@ class Row(NamedTuple):
 # A request that is refused goes to LINGER, or to IDLE when nothing is left unread: from
 # IDLE too, where its head came whole and HEAD was never entered. A dead
 # pooled connection leads back to RESOLVE or DIAL once (R19), and so does a dial without a
-# descriptor after idle connections gave theirs (R32). An answered 101 is a tunnel.
+# descriptor after idle connections gave theirs (R32). An answered 101 is a tunnel. A tunnel
+# from HEAD is one that another worker began: it is taken over, nothing of it is dialled.
 TABLE = (
     Row("HEAD", ("IDLE", "AUTH", "DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE",
                  "TUNNEL", "LINGER", "CLOSED"), "head_timeout", "head_timeout"),
     Row("IDLE", ("IDLE", "HEAD", "AUTH", "DECIDE", "RESOLVE", "DIAL", "REQUEST",
-                 "RESPONSE", "TUNNEL", "LINGER", "CLOSED"), "keepalive_timeout", "keepalive_timeout"),
+                 "RESPONSE", "LINGER", "CLOSED"), "keepalive_timeout", "keepalive_timeout"),
     Row("AUTH", ("DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE", "LINGER",
                  "CLOSED"), "auth_timeout", "auth_timeout"),
     Row("DECIDE", ("RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE", "LINGER", "CLOSED"),
         "policy_hook_timeout", "policy_unavailable"),
-    Row("RESOLVE", ("DIAL", "REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER", "CLOSED"),
-        "dns_timeout", "dns_timeout"),
+    Row("RESOLVE", ("DIAL", "IDLE", "LINGER", "CLOSED"), "dns_timeout", "dns_timeout"),
     Row("DIAL", ("RESOLVE", "DIAL", "REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER",
                  "CLOSED"), "connect_timeout", "connect_timeout"),
     Row("REQUEST", ("RESPONSE", "RELAY", "IDLE", "LINGER", "CLOSED"),

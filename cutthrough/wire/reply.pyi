@@ -4,4 +4,5 @@ def render(
     body: bool = True,
     known_user: bool = False,
     retry_s: int = 0,
+    hint: int = 0,
 ) -> bytes: ...

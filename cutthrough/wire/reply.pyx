@@ -12,6 +12,8 @@ from libc.string cimport memcpy
 from cutthrough.outcome import NAMES, TABLE
 from cutthrough.outcome cimport N_OUTCOMES
 
+# RFC 9110's words, where http's are older ones: until Python 3.13 it has RFC 7231's
+_PHRASES = {413: "Content Too Large", 414: "URI Too Long"}
 # RFC 7617: charset tells the client how to encode what its user types.
 _CHALLENGE = 'Basic realm="cutthrough", charset="UTF-8"'
 # For requests that may go no further (RFC 9110 sections 9.3.7, 10.2.1). A proxy passes any
@@ -33,8 +35,19 @@ cdef enum:
     MOST_REPLY = 1024
     RETRY_DIGITS = 10       # of a uint32_t
 
-cdef const char *texts[N_OUTCOMES][N_VARIANTS]
-cdef size_t lengths[N_OUTCOMES][N_VARIANTS]
+# What a caller who got it wrong can do about it, by Hint: the outcome, and its words
+_HINTS = {
+    <int>TLS_HERE: ("bad_request", "this is TLS, and the proxy takes plain HTTP"),
+    <int>NO_PORT: ("bad_target", "CONNECT takes host:port"),
+    <int>HTTPS_TARGET: ("bad_target", "https:// goes by CONNECT host:port"),
+    <int>OTHER_SCHEME: ("bad_target", "of schemes only http:// is spoken here"),
+    <int>USERINFO: ("bad_target", "credentials do not stand in a target; for this proxy they "
+                    "stand in Proxy-Authorization"),
+}
+
+# Behind the outcomes stand the hints
+cdef const char *texts[N_OUTCOMES + N_HINTS][N_VARIANTS]
+cdef size_t lengths[N_OUTCOMES + N_HINTS][N_VARIANTS]
 cdef size_t retry_at[N_OUTCOMES][N_VARIANTS]    # of Retry-After's digits; 0: none
 cdef char with_retry[MOST_REPLY]
 
@@ -48,6 +61,14 @@ cdef const char *reply_for(int outcome, bint close, bint body, bint known_user,
         return NULL
     length[0] = lengths[outcome][variant]
     return texts[outcome][variant]
+
+
+cdef const char *reply_with_hint(int hint, bint close, bint body, bint known_user,
+                                 size_t *length) noexcept nogil:
+    cdef int variant = ((CLOSE if close else 0) | (BODY if body else 0)
+                        | (KNOWN_USER if known_user else 0))
+    length[0] = lengths[N_OUTCOMES + hint][variant]
+    return texts[N_OUTCOMES + hint][variant]
 
 
 cdef const char *reply_with_retry(int outcome, bint close, bint body, bint known_user,
@@ -85,7 +106,7 @@ def _build(row, close, body, known_user):
     if known_user:
         error += f'; details="{row.label}"'
     lines = [
-        f"HTTP/1.1 {row.status} {HTTPStatus(row.status).phrase}",
+        f"HTTP/1.1 {row.status} {_PHRASES.get(row.status) or HTTPStatus(row.status).phrase}",
         *(["Content-Type: text/plain; charset=utf-8"] if content else []),
         f"Content-Length: {len(content)}",
         f"Proxy-Status: {error}",
@@ -120,11 +141,23 @@ for number in range(<int>N_OUTCOMES):
             if b"Retry-After: " in _replies[number, variant]:
                 retry_at[number][variant] = (
                     _replies[number, variant].index(b"Retry-After: ") + 13)
+for number, (_label, _words) in _HINTS.items():
+    number += <int>N_OUTCOMES
+    for variant in range(N_VARIANTS):
+        _replies[number, variant] = _build(
+            TABLE[NAMES[_label]]._replace(meaning=_words),
+            variant & CLOSE, variant & BODY, variant & KNOWN_USER)
+        texts[number][variant] = _replies[number, variant]
+        lengths[number][variant] = len(_replies[number, variant])
 
 
-def render(label, close=True, body=True, known_user=False, retry_s=0):
+def render(label, close=True, body=True, known_user=False, retry_s=0, hint=0):
     """Returns the reply for the outcome of this label, b"" if none is made."""
     cdef size_t length
-    cdef const char *text = reply_with_retry(
-        NAMES[label], close, body, known_user, retry_s, &length)
+    cdef const char *text
+    if hint:
+        text = reply_with_hint(hint, close, body, known_user, &length)
+    else:
+        text = reply_with_retry(
+            NAMES[label], close, body, known_user, retry_s, &length)
     return text[:length] if text != NULL else b""

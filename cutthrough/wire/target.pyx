@@ -15,6 +15,11 @@ from cutthrough.wire.chars cimport (
 from cutthrough.wire.http1 cimport (
     F_HOST, Field, HTTP_11, HeadLimits, M_CONNECT, M_OPTIONS, MAX_FIELDS, equals_lower,
     parse_request)
+from cutthrough.wire.reply cimport (
+    HTTPS_TARGET, NO_HINT, NO_PORT, OTHER_SCHEME, USERINFO)
+
+cdef extern from "<string.h>" nogil:
+    void *memmem(const void *text, size_t n, const void *needle, size_t needle_len)
 
 cdef extern from "<arpa/inet.h>" nogil:
     int AF_INET6
@@ -97,6 +102,20 @@ cdef int check_host(const Field *host, const char *buf, const char *authority,
     if parse_authority(&ignored, buf + host.value, host.value_len, 80) != 0:
         return -BAD_REQUEST
     return 0
+
+
+cdef int hint_of(const Head *head, const char *buf) noexcept nogil:
+    cdef const char *text = buf + head.target
+    cdef size_t n = head.target_len
+    if memchr(text, c'@', n) != NULL:
+        return USERINFO
+    if head.method == M_CONNECT:
+        return NO_PORT if memchr(text, c':', n) == NULL else NO_HINT
+    if n > 8 and equals_lower(text, b"https://", 8):
+        return HTTPS_TARGET
+    if n > 7 and not equals_lower(text, b"http://", 7) and memmem(text, n, b"://", 3) != NULL:
+        return OTHER_SCHEME
+    return NO_HINT
 
 
 cdef int parse_authority(Target *target, const char *text, size_t n,

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from bench import __main__ as command
 from bench import asked, cores, micro, plan, run
 from bench.blocks import Block, Part, check_plan, estimate
 from bench.children import BenchError, Namespaces, Site, end, spawn, wait_for_port
@@ -266,6 +268,28 @@ def test_the_micro_benches_find_their_registry() -> None:
         "head-request", "head-request-httptools", "rewrite-request", "chunks-4k",
         "log-squid", "timer-move",
     }  # fmt: skip
+
+
+@needs_compiler
+def test_a_micro_bench_that_there_is_not_is_refused() -> None:
+    """`bench micro policy`, as the documents have it, said nothing and did nothing."""
+    with pytest.raises(BenchError, match=r"^polizei: none of policy, "):
+        micro.run_micro(["polizei"])
+
+
+def test_every_command_of_the_docs_is_one_that_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One said `python -m bench.micro`, another `python -m bench micro`."""
+    pages = [*TREE.glob("*.md"), *(TREE / "docs").glob("*.md")]
+    text = " ".join(" ".join(page.read_text().split()) for page in pages)
+    verbs = set(re.findall(r"python -m bench ([a-z]+)", text))
+    assert "bench.micro" not in text
+    for verb in verbs:
+        monkeypatch.setattr(sys, "argv", ["bench", verb, "--help"])
+        with pytest.raises(SystemExit) as ended:
+            command.main()
+        assert ended.value.code == 0, verb
 
 
 @needs_compiler

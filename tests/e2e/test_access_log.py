@@ -142,7 +142,7 @@ def test_a_tunnels_line_tells_of_its_path(proxy, make_origin, dial):
     assert record["client_retransmits"] >= 0 and record["origin_retransmits"] >= 0
     dial().connect("127.0.0.1:1")
     (record,) = proxy.wait_log(1, reason="connection_refused")
-    assert set(record) == FIELDS
+    assert set(record) == FIELDS and record["peer"] == "127.0.0.1"
 
 
 def test_each_request_of_a_connection_is_a_line(proxy, make_origin, dial):

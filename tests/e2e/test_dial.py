@@ -115,6 +115,8 @@ def test_one_deadline_for_all_addresses(start_proxy, names, make_silent, dial):
     assert (reply.status, reply.error) == (504, "connection_timeout")
     assert 0.7 <= time.monotonic() - begun < 2
     assert not attempts(proxy, port)
+    tried = proxy.wait_log(1, reason="connect_timeout")[0]["peer"]
+    assert tried in {f"127.0.0.{i}" for i in range(3, 8)}, "the last one, not the first"
 
 
 def test_every_address_gets_its_turn_and_no_more_than_eight_at_a_time(

@@ -87,11 +87,13 @@ def test_every_code_says_something(start_proxy, make_origin, dial):
 
 
 def test_what_failed_is_named(start_proxy, dial):
-    form = "%err_code %err_detail %<a %<p %Sh %ct::origin_rtt_ms %dt %<pt"
+    """A dial that failed left no address anywhere."""
+    form = "%err_code %err_detail %<a %<p %<A %Sh %ct::origin_rtt_ms %dt %<pt"
     proxy = start_proxy("--access-log-format", form)
     assert dial(proxy).get("http://127.0.0.1:1/").status == 502
     assert lines_of(proxy, 1) == [
-        "connection_refused connection_refused - - HIER_NONE - 0 -"]
+        "connection_refused connection_refused 127.0.0.1 1 127.0.0.1 HIER_DIRECT "
+        "- 0 -"]
 
 
 def test_widths_align_and_cut(start_proxy, make_origin, dial):

@@ -166,7 +166,8 @@ def test_the_journal_by_its_native_protocol(start_proxy, make_origin, dial, open
     assert [entry["CUTTHROUGH_REASON"] for entry in entries] == [
         "ok", "auth_required", "connection_refused"]
     assert "CUTTHROUGH_USER" not in entries[1]
-    assert "CUTTHROUGH_PEER" not in entries[2]
+    assert "CUTTHROUGH_PEER" not in entries[1]
+    assert entries[2]["CUTTHROUGH_PEER"] == "127.0.0.1"
 
 
 def test_a_field_of_the_journal_cannot_be_forged(

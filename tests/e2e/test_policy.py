@@ -1,6 +1,7 @@
 """A policy in force: rules by name and by address, the hook, and what runs already."""
 
 import base64
+import json
 import textwrap
 
 import pytest
@@ -120,6 +121,42 @@ def test_a_rule_that_reports_lets_pass_and_says_so(start, make_origin, dial):
     assert dial(proxy).get(origin.url()).status == 200
     line = proxy.wait_log(1)[0]
     assert (line["rule"], line["report"]) == ("watched", True)
+
+
+REFUSED_BEFORE = {
+    "port_denied": build_request("CONNECT", "open.test:22", host="open.test:22"),
+    "body_too_large": build_request(
+        "POST", "http://open.test/", "Content-Length: 9", "Connection: close"),
+}
+
+
+@pytest.mark.parametrize("form", ["json", "%ct::reason %ct::rule"])
+@pytest.mark.parametrize("reason", REFUSED_BEFORE)
+def test_what_was_refused_before_the_rules_blames_none(start, dial, form, reason):
+    """On the first request of a connection it was the first rule of the file, on a
+    later one the default: neither had been asked."""
+    proxy = start("""
+        [[rules]]
+        name = "no"
+        action = "deny"
+        hosts = ["denied.test"]
+    """, f'max_body = 8\nconnect_ports = [443]\naccess_log_format = "{form}"\n')
+    first, later = dial(proxy), dial(proxy)
+    assert later.get("http://denied.test/").status == 403
+    for client in (first, later):
+        client.send(REFUSED_BEFORE[reason])
+        assert client.read_response().status in (403, 413)
+    assert dial(proxy).get("http://other.test/").status == 403
+    lines = wait_until(lambda: len(proxy.lines()) == 4 and proxy.lines(), "four lines")
+    if form == "json":
+        lines = [json.loads(line) for line in lines]
+        told = [(line["reason"], line.get("rule", "-")) for line in lines]
+        assert "rule" not in lines[1]
+    else:
+        told = [tuple(line.split()) for line in lines]
+    assert told == [
+        ("destination_denied", "no"), (reason, "-"), (reason, "-"),
+        ("destination_denied", "default")]
 
 
 BY_ADDRESS = """

@@ -4,6 +4,8 @@ The parser's own tests feed every input at every split; here each row is seen to
 no origin, to get its status, its label in the log, a length, and a closed connection.
 """
 
+import ssl
+
 import pytest
 
 from tests.support.client import AUTH
@@ -281,3 +283,43 @@ def test_head_is_refused_without_a_body(proxy, dial):
     assert (reply.status, reply.body) == (502, b"")
     if reply.get("Connection") == "close":
         assert client.at_eof()
+
+
+@pytest.mark.parametrize(("line", "label", "words"), [
+    (b"CONNECT a.test HTTP/1.1", "bad_target", "CONNECT takes host:port"),
+    (b"GET https://a.test/ HTTP/1.1", "bad_target",
+     "https:// goes by CONNECT host:port"),
+    (b"GET ftp://a.test/ HTTP/1.1", "bad_target",
+     "of schemes only http:// is spoken here"),
+    (b"GET http://u:secret@a.test/ HTTP/1.1", "bad_target",
+     "credentials do not stand in a target; for this proxy they stand in "
+     "Proxy-Authorization"),
+    (b"GET a.test HTTP/1.1", "bad_target",
+     "the request target or Host is not one we can read one way only"),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "bad_request",
+     "this is TLS, and the proxy takes plain HTTP"),
+    (b"\x17\x03\x01", "bad_request",
+     "the head breaks RFC 9112: a line, a field, a control"),
+])
+def test_a_refusal_says_what_to_do_where_that_is_plain(proxy, dial, line, label, words):
+    """One sentence stood for all of them, and none could be told from it."""
+    client = dial()
+    client.send(line + b"\r\nHost: a.test\r\n\r\n")
+    reply = client.read_response()
+    assert (reply.status, reply.body.decode()) == (400, f"400 {label}: {words}\n")
+    assert reply.get("Content-Length") == str(len(reply.body))
+    assert proxy.wait_log(1)[0]["reason"] == label
+
+
+def test_tls_towards_the_proxy_is_told_so_at_its_first_bytes(proxy, dial):
+    """Without waiting for a line's end, which a handshake may not have."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    hello = ssl.create_default_context().wrap_bio(
+        incoming, outgoing, server_hostname="a.test")
+    with pytest.raises(ssl.SSLWantReadError):
+        hello.do_handshake()
+    client = dial()
+    client.send(outgoing.read())
+    reply = client.read_response()
+    assert (reply.status, reply.body.decode()) == (
+        400, "400 bad_request: this is TLS, and the proxy takes plain HTTP\n")

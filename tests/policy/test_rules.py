@@ -220,6 +220,8 @@ def test_every_example_of_the_document_is_a_policy(text):
 NO_HASH = ("neither bcrypt, argon2id, SHA-crypt nor apr1, or not whole; a plain text "
            "is not accepted; `cutthrough passwd` makes one that is")
 RULE = "default = 'deny'\n[[rules]]\naction = 'allow'\n"
+NO_SUCH_GROUP = ("groups: 'dev': no such group: say who is in it, in [groups] or by "
+                 "the groups of a user in [users]")
 MISTAKES = [
     ("defualt = 'deny'", "defualt: no such key; did you mean default?"),
     ("frobnicate = 1", "frobnicate: no such key"),
@@ -262,7 +264,7 @@ MISTAKES = [
     (RULE + "users = []",
      "line 2: users: an empty list asks nothing: for that, leave the key out"),
     (RULE + "users = ['a:b']", "line 2: users: a user name cannot hold a colon"),
-    (RULE + "groups = ['dev']", "line 2: groups: 'dev': no such group"),
+    (RULE + "groups = ['dev']", f"line 2: {NO_SUCH_GROUP}"),
     (RULE + "groups = ['dve']\n[groups]\ndev = ['a']",
      "line 2: groups: 'dve': no such group; did you mean dev?"),
     (RULE + "ports = 443", "line 2: ports: takes a list of ports"),
@@ -317,22 +319,31 @@ MISTAKES = [
     ("[limits.slow]\ntunels = 1", "limits.slow: tunels: no such key; did you mean "
                                   "tunnels?"),
     ("[limits.slow]\ntunnels = -1",
-     "limits.slow: tunnels: takes a whole number, 0 for no limit"),
+     "limits.slow: tunnels: takes a whole number"),
     ("[limits.slow]\ntunnels = true",
-     "limits.slow: tunnels: takes a whole number, 0 for no limit"),
+     "limits.slow: tunnels: takes a whole number"),
     ("[limits.slow]\ntunnels = 1.5",
-     "limits.slow: tunnels: takes a whole number, 0 for no limit"),
+     "limits.slow: tunnels: takes a whole number"),
     ("[limits.slow]\nrequests_per_second = nan",
-     "limits.slow: requests_per_second: takes a number, 0 for no limit"),
+     "limits.slow: requests_per_second: takes a number"),
     ("[limits.slow]\nbytes_per_day = '10 MB'",
      "limits.slow: bytes_per_day: '10 MB' is not a size such as 512B, 64KiB or 1MiB"),
     ("[limits.slow]\nbytes_per_day = 1.5",
-     'limits.slow: bytes_per_day: takes a size such as "10MiB", 0 for no limit'),
+     'limits.slow: bytes_per_day: takes a size such as "10MiB"'),
+    # It was "no limit": tunnels = 0 let all of them pass
+    *((f"[limits.slow]\n{key} = {none}",
+       f"limits.slow: {key}: 0: leave it out for {what}")
+      for key, none, what in (
+          ("tunnels", "0", "no limit, deny the method CONNECT to forbid tunnels"),
+          ("requests_per_second", "0.0", "no limit"),
+          ("bytes_per_day", "0", "no limit"),
+          ("bytes_per_day", "'0B'", "no limit"),
+          ("burst", "0", "one second's worth"))),
     ("[limits.default]\nusers = ['a']",
      "limits.default: is for all whom no other limits name: no users, groups"),
     ("[limits.a]\nusers = ['ann']\n[limits.b]\nusers = ['ann']",
      "limits.b: users: 'ann' has limits.a already"),
-    ("[limits.a]\ngroups = ['dev']", "limits.a: groups: 'dev': no such group"),
+    ("[limits.a]\ngroups = ['dev']", f"limits.a: {NO_SUCH_GROUP}"),
 ]
 
 

@@ -1,11 +1,13 @@
 """The table of states, held against the journeys that may be made."""
 
+import re
 from itertools import pairwise, product
 
 import pytest
 
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.state import TABLE, is_allowed
+from tests.support.proxy import ROOT
 
 NAMES = [row.name for row in TABLE]
 
@@ -23,17 +25,15 @@ JOURNEYS = [
     "IDLE DECIDE REQUEST",
     "HEAD DECIDE RESPONSE",
     "HEAD DECIDE IDLE DECIDE LINGER",
-    "HEAD TUNNEL CLOSED",
+    "HEAD TUNNEL CLOSED",  # one that was taken over
     "HEAD RESOLVE DIAL REQUEST RESPONSE RELAY IDLE HEAD CLOSED",
-    "HEAD RESOLVE REQUEST RELAY LINGER CLOSED",
+    "HEAD RESOLVE DIAL REQUEST RELAY LINGER CLOSED",
     "HEAD REQUEST RESPONSE RELAY IDLE REQUEST RESPONSE RELAY LINGER CLOSED",
     "HEAD RESPONSE RELAY IDLE RESPONSE RELAY CLOSED",
-    "HEAD RESOLVE RESPONSE RELAY CLOSED",
-    "HEAD RESOLVE TUNNEL CLOSED",
+    "HEAD RESOLVE DIAL RESPONSE RELAY CLOSED",
     "IDLE RESPONSE RESOLVE DIAL RESPONSE RELAY IDLE",
     "IDLE RESPONSE DIAL RESPONSE RELAY IDLE",
     "IDLE RESOLVE IDLE DIAL IDLE LINGER",
-    "IDLE TUNNEL",
     "IDLE IDLE HEAD",
     "HEAD IDLE CLOSED",
     "HEAD RESPONSE TUNNEL",
@@ -71,3 +71,22 @@ def test_every_state_but_the_end_has_a_deadline_and_an_outcome():
     for row in TABLE[:-1]:
         assert row.timeout.endswith("_timeout")
         assert row.outcome in OUTCOMES
+
+
+def test_the_life_of_a_connection_draws_every_state():
+    """DECIDE was in the table and in the metric, and in no document."""
+    page = (ROOT / "docs/life-of-a-connection.md").read_text()
+    drawing = page.partition("    accept ")[2].partition("\n\n")[0]
+    assert set(re.findall(r"[A-Z_]{4,}", drawing)) == set(NAMES)
+    told = page.partition("## Accept")[2]
+    assert [name for name in NAMES if not re.search(rf"\b{name}\b", told)] == ["CLOSED"]
+
+
+def test_the_endings_tell_of_every_state():
+    """A row each, or the sentence of those in which nothing is read."""
+    page = (ROOT / "docs/endings.md").read_text()
+    rows = set(re.findall(r"^\| ([A-Z_]{4,})", page, re.MULTILINE))
+    unread = re.search(r"^In ([A-Z, and]+) nothing is read", page, re.MULTILINE)[1]
+    waiting = re.findall(r"[A-Z]{4,}", unread)
+    assert rows | set(waiting) | {"CLOSED"} == set(NAMES)
+    assert rows.isdisjoint(waiting)
