@@ -38,7 +38,11 @@ def redis(server: Redis) -> Redis:
 
 
 class Member:
-    """A fleet's member without processes: its page, one worker's view, its exchange."""
+    """A fleet's member without processes: its page, one worker's view, its exchange.
+
+    The exchange goes by the clock, so the worker's view does as well: a row whose day
+    is over, as it seems, is given away.
+    """
 
     def __init__(self, name: str, url: str, users: list[str], **limits: float) -> None:
         memory = create(2)
@@ -51,7 +55,7 @@ class Member:
 
     def holder(self, user: str) -> Holder:
         holder = Holder(self.limiter)
-        assert holder.ask(user.encode())[0] == "entered"
+        assert holder.ask(user.encode(), now=time.monotonic())[0] == "entered"
         return holder
 
     def uses(self, user: str) -> tuple[int, int, int]:
@@ -60,8 +64,8 @@ class Member:
     def moved(self, user: str, n: int) -> None:
         holder = self.holder(user)
         while n:
-            n -= holder.move(n) or 0
-        holder.close()
+            n -= holder.move(n, now=time.monotonic()) or 0
+        holder.close(now=time.monotonic())
 
 
 @pytest.fixture
