@@ -8,142 +8,21 @@ tests/e2e/test_handover.py.
 import asyncio
 import contextlib
 import hashlib
-import json
 import os
 import socket
 import threading
-from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
 
-from cutthrough.config import Config
-from cutthrough.control.handover import WINDOW, Giver, Taker
+from cutthrough.control.handover import WINDOW
 from cutthrough.control.worker import Worker
-from cutthrough.net.listener import listen
 from cutthrough.policy.ledger import Ledger
-from cutthrough.policy.rows import create
-from cutthrough.policy.source import Limits, Policy, Rule
+from cutthrough.policy.source import Policy, Rule
 from cutthrough.session.handover import pack, recount, tunnels
 from cutthrough.session.record import Answer, Done, Tunnel
-from cutthrough.settings import from_options
-from tests.support.client import PASSWORD, USER, Client
-from tests.support.origin import Origin, echo
-
-LIMITED = Policy(limits={"default": Limits(
-    connections=100, tunnels=100, bytes_per_day=1 << 40, bytes_per_second=1 << 30,
-    tunnel_bytes_per_second=1 << 29)})
-
-
-class Pair:
-    """A worker that has tunnels, one that is to have them, and the page of both."""
-
-    def __init__(self, tmp_path, policy: Policy | None, newer: Policy | None,
-                 **options: object) -> None:
-        self.log = tmp_path / "access.log"
-        self.config: Config = from_options(
-            None, listen="127.0.0.1:0", user=USER, password=PASSWORD,
-            access_log=str(self.log), access_log_format="json",
-            max_connections_total=100, max_connections_per_client=100, **options)
-        self.listeners = listen(("127.0.0.1", 0))
-        self.page = create(2)
-        self.old = Worker(self.config, policy, slot=0, listeners=self.listeners,
-                          ledger=Ledger(self.page, 0))
-        self.new = Worker(self.config, newer or policy, slot=0, listeners=[],
-                          ledger=Ledger(self.page, 1))
-        self.told: list[tuple[int, int]] = []
-        self.pauses: list[int] = []
-        self.clients: list[Client] = []
-
-    @property
-    def port(self) -> int:
-        return self.listeners[0].getsockname()[1]
-
-    async def __aenter__(self) -> "Pair":
-        await self.old.start()
-        await self.new.start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        for client in self.clients:
-            client.close()
-        self.old.stop()
-        self.new.stop()
-        for listener in self.listeners:
-            listener.close()
-        for worker in (self.old, self.new):
-            await worker.resolver.close()
-            left = {kind: n for kind, n in worker.leaks().items() if n}
-            assert not left, left
-
-    async def open(self, origin: Origin, n: int = 1) -> list[Client]:
-        def dial() -> list[Client]:
-            return [Client(self.port).tunnel(origin.authority) for _ in range(n)]
-
-        made = await asyncio.to_thread(dial)
-        self.clients += made
-        return made
-
-    def give(self, sock: socket.socket, holder: int = 1) -> Giver:
-        return Giver(self.old, sock, holder, lambda *told: self.told.append(told))
-
-    def take(self, sock: socket.socket) -> Taker:
-        return Taker(self.new, sock, self.pauses.extend)
-
-    async def move(self, holder: int = 1) -> None:
-        ours, theirs = pair()
-        self.give(ours, holder)
-        self.take(theirs)
-        await until(lambda: self.told and not self.old.in_transit)
-
-    def sum(self) -> tuple[int, int, int]:
-        read = self.old._ledger.read()
-        assert read["underflows"] == 0
-        return read["connections"], read["of_clients"], read["of_users"]
-
-    def lines(self) -> list[dict]:
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
-
-
-def pair() -> tuple[socket.socket, socket.socket]:
-    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-
-
-async def until(probe: Callable[[], object]) -> None:
-    """As tests.support.wait, while the loop goes on."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + 15
-    while not probe():
-        assert loop.time() < deadline, "it does not come"
-        await asyncio.sleep(0.002)
-
-
-@pytest.fixture(params=["uvloop", "asyncio"])
-def run(request, tmp_path):
-    factory = asyncio.new_event_loop
-    if request.param == "uvloop":
-        factory = pytest.importorskip("uvloop").new_event_loop
-
-    def start(main: Callable[[Pair, Origin], Awaitable[None]], script=echo,
-              policy: Policy | None = LIMITED, newer: Policy | None = None,
-              **options: object) -> None:
-        async def whole() -> None:
-            with Origin(script) as origin:
-                async with Pair(tmp_path, policy, newer, **options) as workers:
-                    await main(workers, origin)
-
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(whole())
-
-    return start
-
-
-async def talk(client: Client, text: bytes = b"there and back") -> None:
-    def both() -> None:
-        client.send(text)
-        assert client.read_exact(len(text)) == text
-
-    await asyncio.to_thread(both)
+from tests.support.origin import Origin
+from tests.support.workers import Pair, pair, talk, until
 
 
 def test_tunnels_move_and_are_counted_once(run):
