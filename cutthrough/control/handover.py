@@ -105,6 +105,10 @@ class Line:
 class Giver(Line):
     """Gives `worker`'s tunnels away, now and whenever one begins, until it is closed.
 
+    A worker has one at a time. The next one takes the place of the one before, whose
+    taker is being replaced itself: that one gives nothing more, and hears what becomes
+    of what it has sent. Nobody waits for that, the taker may hang.
+
     `holder`: the taker's number on the page of limits; -1: it has another page. `tell`
     hears after each round how many were given in all, and how many stay.
     """
@@ -120,6 +124,15 @@ class Giver(Line):
         self._is_wanted = True               # nothing was refused yet
         self._number = self._given = 0
         self._timer: asyncio.TimerHandle | None = None
+        before, worker.giver = worker.giver, self
+        if before is not None:
+            before.follow()
+
+    def follow(self) -> None:
+        """Another one gives from here on."""
+        self._is_wanted = False
+        self._next.clear()
+        self._go_on()
 
     def on_readable(self) -> None:
         try:
@@ -206,6 +219,8 @@ class Giver(Line):
             parcel.forget()
             self._worker.in_transit -= 1
         self._away.clear()
+        if self._worker.giver is self:
+            self._worker.giver = None
         with contextlib.suppress(OSError):
             self.try_send(Done(last=True))
         super().close()

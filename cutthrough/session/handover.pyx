@@ -49,8 +49,9 @@ def tunnels(Context context):
 
 
 cdef bint is_movable(Client c) noexcept:
-    """Relayed, and nothing else: no head and no early byte of it is kept any more."""
-    return (c.state == TUNNEL or c.state == HALF_CLOSED) and (
+    """Relayed, and nothing else: no head and no early byte of it is kept any more. What
+    is frozen is in a parcel already."""
+    return (c.state == TUNNEL or c.state == HALF_CLOSED) and c.sock.fd >= 0 and (
         c.origin is not None and c.account is not None and c.head == NULL
         and c.input == NULL and c.partial == NULL)
 

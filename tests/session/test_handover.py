@@ -281,3 +281,81 @@ def test_the_new_generation_judges(run):
     newer = Policy(source="newer", default="deny", rules=(
         Rule(action="deny", cut=True),))
     run(main, newer=newer)
+
+
+# Several at once: a worker is replaced, or its program, before all have moved
+
+
+def live(workers: Pair) -> tuple[int, ...]:
+    return tuple(worker.context.live for worker in workers.workers)
+
+
+def test_a_later_taker_takes_the_place_of_the_one_before(run):
+    """Two givers in one worker: each packed what the other had sent, and it died."""
+    n = 3 * WINDOW + 5
+
+    async def main(workers: Pair, origin: Origin) -> None:
+        clients = await workers.open(origin, n)
+        (ours, theirs), (after, heir) = pair(), pair()
+        workers.take(theirs)
+        workers.give(ours).on_readable()     # it listens: the first ones are under way
+        assert workers.old.in_transit == WINDOW
+        workers.take(heir, workers.third)
+        workers.give(after, 2)
+        await until(lambda: sum(given for given, _ in workers.told) == n)
+        assert live(workers) == (0, WINDOW, n - WINDOW)
+        assert workers.told[-1][1] == 0
+        await until(lambda: theirs.fileno() < 0 and not workers.old.in_transit)
+        assert workers.sum() == (n, n, 2 * n)
+        for client in clients:
+            await talk(client)
+
+    run(main)
+
+
+@pytest.mark.parametrize("end", ["dies", "refuses", "takes"])
+def test_nobody_waits_for_a_taker_that_hangs(run, end):
+    """What that one was sent is frozen, and goes where it ends."""
+    n = 2 * WINDOW
+
+    async def main(workers: Pair, origin: Origin) -> None:
+        clients = await workers.open(origin, n)
+        (ours, theirs), (after, heir) = pair(), pair()
+        theirs.send(msgspec.msgpack.encode(Answer([], [])))
+        workers.give(ours).on_readable()
+        frozen = await asyncio.to_thread(packets, theirs, WINDOW)
+        workers.take(heir, workers.third)
+        workers.give(after, 2)
+        await until(lambda: workers.third.context.live == n - WINDOW)
+        await until(lambda: workers.old.in_transit == WINDOW)
+        numbers = [message.number for message, _ in frozen]
+        if end != "dies":
+            theirs.send(msgspec.msgpack.encode(Answer(*(
+                (numbers, []) if end == "takes" else ([], numbers)))))
+            await until(lambda: ours.fileno() < 0)
+        theirs.close()
+        left = 0 if end == "takes" else WINDOW
+        await until(lambda: workers.third.context.live == n - WINDOW + left)
+        await until(lambda: workers.old.in_transit == workers.old.context.live == 0)
+        for _, fds in frozen:
+            drop(fds)
+        workers.old._ledger.reap(1)
+        held = n - WINDOW + left
+        assert workers.sum() == (held, held, 2 * held)
+        for client in clients[WINDOW - left:]:
+            await talk(client)
+
+    run(main)
+
+
+def test_what_is_frozen_is_not_packed_again(run):
+    async def main(workers: Pair, origin: Origin) -> None:
+        (client,) = await workers.open(origin)
+        (tunnel,) = tunnels(workers.old.context)
+        parcel = pack(tunnel, 0, 0, 1)
+        assert pack(tunnel, 1, 0, 2) is None
+        parcel.restore()
+        assert workers.sum() == (1, 1, 2)
+        await talk(client)
+
+    run(main)
