@@ -210,19 +210,22 @@ class Giver(Line):
             self.close()
 
     def close(self) -> None:
-        """What was sent and not answered is the taker's: it has it, or is gone."""
+        """What was sent and not answered is the taker's: it has it, or is gone. But it
+        may refuse it yet: then there is no goodbye, and it counts anew."""
         if not self.is_open:
             return
         if self._timer is not None:
             self._timer.cancel()
+        is_last_word = not self._away
         for parcel in self._away.values():
             parcel.forget()
             self._worker.in_transit -= 1
         self._away.clear()
         if self._worker.giver is self:
             self._worker.giver = None
-        with contextlib.suppress(OSError):
-            self.try_send(Done(last=True))
+        if is_last_word:
+            with contextlib.suppress(OSError):
+                self.try_send(Done(last=True))
         super().close()
 
 
@@ -236,6 +239,7 @@ class Taker(Line):
         self._tell = tell
         self._pauses: list[int] = []
         self._was_last = False
+        worker.takers.append(self)
         self._answer(Answer([], []))
 
     def on_readable(self) -> None:
@@ -306,6 +310,14 @@ class Taker(Line):
 
     def _end(self) -> None:
         self._report()
-        if not self._was_last:
-            recount(self._worker.context)
         self.close()
+        if not self._was_last:
+            for other in self._worker.takers[:]:
+                if other.is_open:            # the one before it may have seen its end
+                    other.on_readable()      # what has come is ours, and counted so
+            recount(self._worker.context)
+
+    def close(self) -> None:
+        if self.is_open:
+            self._worker.takers.remove(self)
+        super().close()

@@ -359,3 +359,53 @@ def test_what_is_frozen_is_not_packed_again(run):
         await talk(client)
 
     run(main)
+
+
+@pytest.mark.parametrize("where", ["sent", "packed", "refused"])
+def test_a_giver_that_dies_takes_nothing_of_another_s_along(run, where):
+    """The taker counted anew what it held, and not what was on its way to it: a row
+    that nobody held was somebody else's then, or divided by, while a tunnel used it."""
+    async def main(workers: Pair, origin: Origin) -> None:
+        (client,) = await workers.open(origin)
+        (ours, theirs), (dying, other) = pair(), pair()
+        workers.take(theirs)
+        taker = workers.take(other)
+        parcel = pack(tunnels(workers.old.context)[0], 0, 0, 1)
+        if where == "sent":
+            socket.send_fds(ours, [msgspec.msgpack.encode(parcel.record)], parcel.fds)
+        dying.close()
+        taker.on_readable()
+        assert workers.sum() == ((1, 1, 2) if where == "sent" else (0, 0, 0))
+        if where == "packed":
+            socket.send_fds(ours, [msgspec.msgpack.encode(parcel.record)], parcel.fds)
+        if where == "refused":
+            parcel.restore()
+        else:
+            await until(lambda: workers.new.context.live == 1)
+            parcel.forget()
+        assert workers.sum() == (1, 1, 2)
+        await talk(client)
+        ours.send(msgspec.msgpack.encode(Done(last=True)))
+        ours.close()
+        client.close()
+        await until(lambda: not any(live(workers)))
+        assert workers.sum() == (0, 0, 0)
+
+    run(main)
+
+
+def test_what_is_refused_after_the_giver_s_end_is_held_by_nobody(run):
+    """Its last word said that all was well, and the taker counted it for good."""
+    async def main(workers: Pair, origin: Origin) -> None:
+        await workers.open(origin, 3)
+        ours, theirs = pair()
+        workers.take(theirs)
+        giver = workers.give(ours)
+        giver.on_readable()
+        workers.new.context.start_draining()
+        giver.close()
+        await until(lambda: theirs.fileno() < 0)
+        assert workers.new._ledger.held() == 0
+        assert workers.sum() == (0, 0, 0)
+
+    run(main)
