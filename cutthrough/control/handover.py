@@ -105,6 +105,10 @@ class Line:
 class Giver(Line):
     """Gives `worker`'s tunnels away, now and whenever one begins, until it is closed.
 
+    A worker has one at a time. The next one takes the place of the one before, whose
+    taker is being replaced itself: that one gives nothing more, and hears what becomes
+    of what it has sent. Nobody waits for that, the taker may hang.
+
     `holder`: the taker's number on the page of limits; -1: it has another page. `tell`
     hears after each round how many were given in all, and how many stay.
     """
@@ -120,6 +124,15 @@ class Giver(Line):
         self._is_wanted = True               # nothing was refused yet
         self._number = self._given = 0
         self._timer: asyncio.TimerHandle | None = None
+        before, worker.giver = worker.giver, self
+        if before is not None:
+            before.follow()
+
+    def follow(self) -> None:
+        """Another one gives from here on."""
+        self._is_wanted = False
+        self._next.clear()
+        self._go_on()
 
     def on_readable(self) -> None:
         try:
@@ -197,17 +210,22 @@ class Giver(Line):
             self.close()
 
     def close(self) -> None:
-        """What was sent and not answered is the taker's: it has it, or is gone."""
+        """What was sent and not answered is the taker's: it has it, or is gone. But it
+        may refuse it yet: then there is no goodbye, and it counts anew."""
         if not self.is_open:
             return
         if self._timer is not None:
             self._timer.cancel()
+        is_last_word = not self._away
         for parcel in self._away.values():
             parcel.forget()
             self._worker.in_transit -= 1
         self._away.clear()
-        with contextlib.suppress(OSError):
-            self.try_send(Done(last=True))
+        if self._worker.giver is self:
+            self._worker.giver = None
+        if is_last_word:
+            with contextlib.suppress(OSError):
+                self.try_send(Done(last=True))
         super().close()
 
 
@@ -221,6 +239,7 @@ class Taker(Line):
         self._tell = tell
         self._pauses: list[int] = []
         self._was_last = False
+        worker.takers.append(self)
         self._answer(Answer([], []))
 
     def on_readable(self) -> None:
@@ -291,6 +310,14 @@ class Taker(Line):
 
     def _end(self) -> None:
         self._report()
-        if not self._was_last:
-            recount(self._worker.context)
         self.close()
+        if not self._was_last:
+            for other in self._worker.takers[:]:
+                if other.is_open:            # the one before it may have seen its end
+                    other.on_readable()      # what has come is ours, and counted so
+            recount(self._worker.context)
+
+    def close(self) -> None:
+        if self.is_open:
+            self._worker.takers.remove(self)
+        super().close()

@@ -112,6 +112,7 @@ class Successor:
                  on_serving: Callable[[], None],
                  on_failed: Callable[[str], None]) -> None:
         self._listeners = listeners
+        self._packets: list[tuple[bytes, list[int]]] = []    # not sent yet
         self._on_serving, self._on_failed = on_serving, on_failed
         self._socket, theirs = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -135,14 +136,17 @@ class Successor:
     def _on_readable(self) -> None:
         try:
             said = self._socket.recv(64)
-            if said == TAKE:
-                self._send_listeners()
-                return
         except BlockingIOError:
             return
         except OSError:
             said = b""
-        if said == SERVING:
+        if said == TAKE:
+            fds = [listener.fileno() for listener in self._listeners]
+            self._packets = [(len(fds).to_bytes(4, "big"), []), *(
+                (b"fds", fds[start:start + FDS_AT_ONCE])
+                for start in range(0, len(fds), FDS_AT_ONCE))]
+            self._loop.add_writer(self._socket.fileno(), self._send_listeners)
+        elif said == SERVING:
             self._stop_waiting()
             self._on_serving()
             self.close()
@@ -151,10 +155,19 @@ class Successor:
             self._on_failed("it ended before it served")
 
     def _send_listeners(self) -> None:
-        fds = [listener.fileno() for listener in self._listeners]
-        self._socket.send(len(fds).to_bytes(4, "big"))
-        for start in range(0, len(fds), FDS_AT_ONCE):
-            socket.send_fds(self._socket, [b"fds"], fds[start:start + FDS_AT_ONCE])
+        """As many as there is room for; the rest when it has read some."""
+        try:
+            while self._packets:
+                data, fds = self._packets[0]
+                socket.send_fds(self._socket, [data], fds)
+                del self._packets[0]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close()
+            self._on_failed(f"no sockets can be sent to it: {error.strerror}")
+            return
+        self._loop.remove_writer(self._socket.fileno())
 
     def _give_up(self) -> None:
         self.close()
@@ -179,6 +192,7 @@ class Successor:
     def _stop_waiting(self) -> None:
         self._timer.cancel()
         self._loop.remove_reader(self._socket.fileno())
+        self._loop.remove_writer(self._socket.fileno())
 
     def close(self) -> None:
         """Hears no more of it; the process is on its own."""

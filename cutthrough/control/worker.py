@@ -9,6 +9,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -39,6 +40,9 @@ from cutthrough.session.door import Door, close_all, close_idle
 from cutthrough.session.recorder import Recorder
 from cutthrough.session.upstreams import Upstreams
 from cutthrough.values import show_address
+
+if TYPE_CHECKING:
+    from cutthrough.control.handover import Giver, Taker
 
 log = logging.getLogger("cutthrough")
 
@@ -87,9 +91,11 @@ class Worker:
         self._running = False
         self._timer: asyncio.TimerHandle | None = None      # of the next recheck
         # Called before the connections end; and tunnels that were given to another
-        # worker, and that are on their way there: see handover
+        # worker, and that are on their way there; who gives and takes: see handover
         self.at_end: list[Callable[[], None]] = []
         self.given_away = self.in_transit = 0
+        self.giver: Giver | None = None
+        self.takers: list[Taker] = []
 
     @property
     def config(self) -> Config:

@@ -77,14 +77,18 @@ cdef class Ledger(Rows):
     # The connection's next request may be another's, who has no limits.
     cdef void leave_user(self, Holding *holding, int64_t now_us) noexcept nogil
     # A connection changes its worker: what it holds is counted for holder `number`. It
-    # holds it still, but only that worker may give it back.
-    cdef void lend(self, const Holding *holding, int number) noexcept nogil
+    # holds it still, but only that worker may give it back. Returns that one's tally: where
+    # it has another by now, what was lent is counted nowhere.
+    cdef uint32_t lend(self, const Holding *holding, int number) noexcept nogil
+    # Of our own numbers.
+    cdef uint32_t tally(self) noexcept nogil
     # The other way round: all that `holding` names is counted for us; where `number` is
-    # >= 0 that holder counted it, unless it was reaped meanwhile. Rows are found by their
-    # tags, because a reaped worker's may be others' by now. No limit is asked. False: there
-    # was no row for a part, which `holding` no longer names.
-    cdef bint claim(self, Holding *holding, int number, const uint64_t *client,
-                    const uint64_t *user, int64_t now_us) noexcept nogil
+    # >= 0 that holder counted it, unless it has another tally by now. Rows are found by
+    # their tags, because those of one counted nowhere may be others' by now. No limit is
+    # asked. False: there was no row for a part, which `holding` no longer names.
+    cdef bint claim(self, Holding *holding, int number, uint32_t tally,
+                    const uint64_t *client, const uint64_t *user,
+                    int64_t now_us) noexcept nogil
     # Counts all that we hold anew: begin, add each connection's, and end. The page is
     # locked meanwhile.
     cdef void begin_recount(self) noexcept nogil

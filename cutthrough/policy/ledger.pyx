@@ -125,7 +125,7 @@ cdef class Ledger(Rows):
             row.day_bytes = day_bytes_of(row, now_s) + used
             row.full_us = max(row.full_us, now_us + (DAY_S - now_s % DAY_S) * 1000000)
             answer.left_today = max(0, dues.bytes_per_day - row.day_bytes)
-            lanes = 2 * self._sum(self._held(row, CONNECTIONS))
+            lanes = 2 * max(1, <int64_t>self._sum(self._held(row, CONNECTIONS)))
             answer.granted = min(want, max(answer.left_today // (2 * lanes), LAST_BYTES))
         if dues.bytes_per_second > 0:
             want = answer.granted
@@ -174,11 +174,13 @@ cdef class Ledger(Rows):
 
     # --- a connection changes its worker -----------------------------------------------
 
-    cdef void lend(self, const Holding *holding, int number) noexcept nogil:
+    cdef uint32_t lend(self, const Holding *holding, int number) noexcept nogil:
         cdef Row *row
+        cdef uint32_t tally
         if not holding.is_counted and holding.client_row == 0 and holding.user_row == 0:
-            return
+            return self.tallies[number]
         self._lock()
+        tally = self.tallies[number]
         if holding.is_counted:
             change_hands(self.all, self.slot, number)
         if holding.client_row:
@@ -190,14 +192,21 @@ cdef class Ledger(Rows):
             if holding.has_tunnel:
                 change_hands(self._held(row, TUNNELS), self.slot, number)
         self._unlock()
+        return tally
 
-    cdef bint claim(self, Holding *holding, int number, const uint64_t *client,
-                    const uint64_t *user, int64_t now_us) noexcept nogil:
+    cdef uint32_t tally(self) noexcept nogil:
+        return self.tallies[self.slot]      # but for us, it changes when we are gone
+
+    cdef bint claim(self, Holding *holding, int number, uint32_t tally,
+                    const uint64_t *client, const uint64_t *user,
+                    int64_t now_us) noexcept nogil:
         cdef uint32_t row
         cdef bint done = True
         if not holding.is_counted and holding.client_row == 0 and holding.user_row == 0:
             return True
         self._lock()
+        if number >= 0 and self.tallies[number] != tally:
+            number = -1
         if holding.is_counted:
             change_hands(self.all, number, self.slot)
         if holding.client_row:
@@ -227,6 +236,7 @@ cdef class Ledger(Rows):
 
     cdef void begin_recount(self) noexcept nogil:
         self._lock()
+        self.tallies[self.slot] += 1
         self.all[self.slot] = 0
         self._zero(&self.page.clients)
         self._zero(&self.page.users)

@@ -66,12 +66,12 @@ cdef class Limiter:
     # `user` may have no Terms.
     cdef Entry adopt(self, Usage *usage, Terms terms, bytes user, bint is_tunnel, int family,
                      const uint8_t *data, int64_t now_us) noexcept
-    # What it holds is from now on holder `number`'s on the same page; and the other way
-    # round, where that one would not have it, or is gone.
-    cdef void lend(self, Usage *usage, int number) noexcept
-    cdef void reclaim(self, Usage *usage, int number, bytes user, int family,
-                      const uint8_t *data, int64_t now_us) noexcept
-    cdef bint _claim(self, Holding *holding, int number, bytes user, int family,
-                     const uint8_t *data, int64_t now_us) noexcept
+    # What it holds is from now on holder `number`'s on the same page, in the tally that is
+    # returned; and the other way round, where that one would not have it, or is gone.
+    cdef uint32_t lend(self, Usage *usage, int number) noexcept
+    cdef void reclaim(self, Usage *usage, int number, uint32_t tally, bytes user,
+                      int family, const uint8_t *data, int64_t now_us) noexcept
+    cdef bint _claim(self, Holding *holding, int number, uint32_t tally, bytes user,
+                     int family, const uint8_t *data, int64_t now_us) noexcept
     # The connection closes. Idempotent (R33).
     cdef void leave(self, Usage *usage, int64_t now_us) noexcept

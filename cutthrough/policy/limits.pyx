@@ -171,7 +171,7 @@ cdef class Limiter:
         if terms is not None:
             more.user_row = usage.holding.user_row == 0
             more.has_tunnel = is_tunnel and more.user_row
-        if not self._claim(&more, -1, user, family, data, now_us):
+        if not self._claim(&more, -1, 0, user, family, data, now_us):
             self.ledger.leave(&more, now_us)
             return NO_ROW
         usage.holding.is_counted |= more.is_counted
@@ -182,21 +182,21 @@ cdef class Limiter:
             return NO_ROW
         return ENTERED
 
-    cdef void lend(self, Usage *usage, int number) noexcept:
-        self.ledger.lend(&usage.holding, number)
+    cdef uint32_t lend(self, Usage *usage, int number) noexcept:
+        return self.ledger.lend(&usage.holding, number)
 
-    cdef void reclaim(self, Usage *usage, int number, bytes user, int family,
-                      const uint8_t *data, int64_t now_us) noexcept:
-        self._claim(&usage.holding, number, user, family, data, now_us)
+    cdef void reclaim(self, Usage *usage, int number, uint32_t tally, bytes user,
+                      int family, const uint8_t *data, int64_t now_us) noexcept:
+        self._claim(&usage.holding, number, tally, user, family, data, now_us)
 
-    cdef bint _claim(self, Holding *holding, int number, bytes user, int family,
-                     const uint8_t *data, int64_t now_us) noexcept:
+    cdef bint _claim(self, Holding *holding, int number, uint32_t tally, bytes user,
+                     int family, const uint8_t *data, int64_t now_us) noexcept:
         cdef uint64_t client_tag[2]
         cdef uint64_t user_tag[2]
         cdef const char *name = user
         self.ledger.tag_of(data, 4 if family == 4 else PREFIX_BYTES, client_tag)
         self.ledger.tag_of(<const unsigned char *>name, len(user), user_tag)
-        return self.ledger.claim(holding, number, client_tag, user_tag, now_us)
+        return self.ledger.claim(holding, number, tally, client_tag, user_tag, now_us)
 
     cdef void leave(self, Usage *usage, int64_t now_us) noexcept:
         self.ledger.leave(&usage.holding, now_us)

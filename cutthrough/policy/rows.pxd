@@ -57,11 +57,12 @@ cdef struct Header:
     Table clients
     Table users
     pthread_mutex_t lock
-    # behind it: uint32_t connections[slots]
+    # behind it: uint32_t connections[slots], tallies[slots]
 
 cdef class Rows:
     cdef Header *page
     cdef uint32_t *all              # connections of each slot
+    cdef uint32_t *tallies          # how often each one's numbers were begun anew
     cdef object memory              # keeps it alive
     cdef readonly int slot
 

@@ -1,12 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """One page of memory, shared by all workers: rows with a number for each worker slot.
 
-    header | connections of each slot | clients: chains, rows | users: chains, rows
+    header | of each slot: connections, tally | clients: chains, rows | users: chains, rows
 
 Everything is read and written under one lock, a robust pthread mutex that lies in the
 page. A row has one number for each worker slot, and its sum is counted anew each time:
 what is not stored cannot be wrong. So when a worker is killed the supervisor clears its
-slot's numbers (`reap`), and all sums are exact again.
+slot's numbers (`reap`), and all sums are exact again. How often a slot's numbers were
+begun anew is its tally: what was lent to it before that is not among them any more.
 
 A worker killed while it holds the lock leaves it to the next one that asks (EOWNERDEAD).
 Only rows are believed then: chains and free lists are made from them anew. That is why
@@ -53,7 +54,7 @@ cdef enum:
     CAPACITY = 65536
     SWEEP_US = 1000000      # a full table is looked through this often at most
 
-MAGIC = 0x6375747468726f01
+MAGIC = 0x6375747468726f02
 
 
 cdef inline uint64_t aligned(uint64_t n) noexcept nogil:
@@ -63,7 +64,7 @@ cdef inline uint64_t aligned(uint64_t n) noexcept nogil:
 def page_bytes(int slots, int capacity=CAPACITY):
     """How long the page for so many workers is."""
     cdef uint64_t stride = aligned(sizeof(Row) + 4 * N_COLUMNS * slots)
-    return (aligned(sizeof(Header)) + aligned(4 * slots)
+    return (aligned(sizeof(Header)) + 2 * aligned(4 * slots)
             + 2 * (aligned(4 * capacity) + stride * capacity))
 
 
@@ -83,6 +84,7 @@ cdef class Rows:
             raise ValueError(f"slot {slot} of {self.page.slots}")
         self.slot = slot
         self.all = <uint32_t *>(<char *>self.page + aligned(sizeof(Header)))
+        self.tallies = <uint32_t *>(<char *>self.all + aligned(4 * self.page.slots))
         self._lock()
         self.page.seen = max(self.page.seen, <uint32_t>slot + 1)
         self._unlock()
@@ -226,6 +228,7 @@ cdef class Rows:
         if slot >= self.page.slots:
             raise ValueError(f"slot {slot} of {self.page.slots}")
         self._lock()
+        self.tallies[slot] += 1
         self.all[slot] = 0
         self._clear(&self.page.clients, slot)
         self._clear(&self.page.users, slot)
@@ -324,7 +327,7 @@ def create(int slots, int fd=-1, int capacity=CAPACITY):
     page.slots = slots
     page.stride = <uint32_t>aligned(sizeof(Row) + 4 * N_COLUMNS * slots)
     memcpy(page.key, <char *>key, 16)
-    at = aligned(sizeof(Header)) + aligned(4 * slots)
+    at = aligned(sizeof(Header)) + 2 * aligned(4 * slots)
     at = lay_out(&page.clients, at, page.stride, capacity)
     lay_out(&page.users, at, page.stride, capacity)
     pthread_mutexattr_init(&attributes)

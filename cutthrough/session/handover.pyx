@@ -13,7 +13,7 @@ lock: the sum is right all the time, and whoever ends first ends with its own. S
 policy.ledger.
 """
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport Block, bytes_of, keep_bytes
@@ -49,8 +49,9 @@ def tunnels(Context context):
 
 
 cdef bint is_movable(Client c) noexcept:
-    """Relayed, and nothing else: no head and no early byte of it is kept any more."""
-    return (c.state == TUNNEL or c.state == HALF_CLOSED) and (
+    """Relayed, and nothing else: no head and no early byte of it is kept any more. What
+    is frozen is in a parcel already."""
+    return (c.state == TUNNEL or c.state == HALF_CLOSED) and c.sock.fd >= 0 and (
         c.origin is not None and c.account is not None and c.head == NULL
         and c.input == NULL and c.partial == NULL)
 
@@ -120,6 +121,7 @@ cdef class Parcel:
     cdef Client client
     cdef int client_fd, origin_fd
     cdef int holder
+    cdef uint32_t tally
     cdef readonly object record
     cdef readonly list fds
 
@@ -132,7 +134,8 @@ cdef class Parcel:
         self._add_pipe(&c.relay.up)
         self._add_pipe(&c.relay.down)
         if self.holder >= 0:
-            c.context.limiter.lend(&c.usage, self.holder)
+            self.tally = c.context.limiter.lend(&c.usage, self.holder)
+            self.record.tally = self.tally
         return 0
 
     cdef int _add_pipe(self, Pump *pump) except -1:
@@ -153,8 +156,8 @@ cdef class Parcel:
         c.origin.sock.fd = self.origin_fd
         c.context.link(c)
         if self.holder >= 0:
-            c.context.limiter.reclaim(&c.usage, self.holder, c.user, c.address.family,
-                                      c.address.bytes, c.poller.now_us)
+            c.context.limiter.reclaim(&c.usage, self.holder, self.tally, c.user,
+                                      c.address.family, c.address.bytes, c.poller.now_us)
         try:
             c.poller.add(c)
             watched = True
@@ -198,6 +201,9 @@ def unpack(Context context, record, list fds):
     cdef Session c = Session.__new__(Session)
     cdef Stream origin = Stream.__new__(Stream)
     cdef bint passes
+    lent = record.holding
+    if lent is None or record.tally != context.limiter.ledger.tally():
+        lent = (0, 0, False, False)         # counted elsewhere, or nowhere: see recount
     c.context = context
     c.poller = context.poller
     c.origin = origin
@@ -211,7 +217,7 @@ def unpack(Context context, record, list fds):
         if context.draining or context.counters.live >= context.most_clients:
             raise ValueError("no more connections are taken")
         c.poller.take_time()
-        read_record(c, record, mine)
+        read_record(c, record, lent, mine)
         passes = readmit(c, record.cuts)
         if readmit_user(c) != OK:
             raise ValueError("the table of limits is full")
@@ -219,7 +225,7 @@ def unpack(Context context, record, list fds):
         watch(context.poller, c, mine[0])
         watch(context.poller, origin, mine[1])
     except BaseException:
-        give_up(c, origin, record.holding or (0, 0, False, False))
+        give_up(c, origin, lent)
         for fd in mine:
             linux.close(fd)
         raise
@@ -236,7 +242,7 @@ def unpack(Context context, record, list fds):
     return c, bool(passes)
 
 
-cdef int read_record(Client c, record, list fds) except -1:
+cdef int read_record(Client c, record, lent, list fds) except -1:
     cdef Account account = Account(record.user, record.groups, record.expires)
     cdef Decision decision
     c.account = account
@@ -258,9 +264,8 @@ cdef int read_record(Client c, record, list fds) except -1:
         reason, limits = record.decision
         decision = Decision(True, reason, 0.0, limits)
         c.decision = decision
-    if record.holding is not None:
-        (c.usage.holding.client_row, c.usage.holding.user_row,
-         c.usage.holding.is_counted, c.usage.holding.has_tunnel) = record.holding
+    (c.usage.holding.client_row, c.usage.holding.user_row,
+     c.usage.holding.is_counted, c.usage.holding.has_tunnel) = lent
     start_pump(&c.relay.up, &c.sock, &c.origin.sock, -1)
     start_pump(&c.relay.down, &c.origin.sock, &c.sock, -1)
     c.relay.up_shut = record.up.shut
@@ -357,7 +362,8 @@ def end_denied(Client client):
 
 def recount(Context context):
     """Counts what our connections hold on the page of limits anew. For the end of a giver
-    that did not say goodbye: it may have counted a tunnel as ours and never sent it."""
+    that did not say goodbye: it may have counted a tunnel as ours and never sent it. What
+    another one has under way is counted when it arrives, or by that one again."""
     cdef Client client = context.newest
     context.limiter.ledger.begin_recount()
     while client is not None:

@@ -64,6 +64,8 @@ class Tunnel(msgspec.Struct, tag="tunnel"):
     up: Way
     down: Way
 
+    tally: int = 0                           # of the taker, when that was counted
+
 
 class Done(msgspec.Struct, tag="done"):
     """All that could be given has been; more may follow, unless it is the `last`

@@ -269,3 +269,39 @@ def test_an_upgrade_keeps_the_service_managers_sockets(tmp_path, loop_name, open
     assert process.wait(15) == 0
     assert told().count(f"listening on 127.0.0.1:{port},") == 2
     end(new)
+
+
+MANY = """
+import asyncio, resource, socket, sys
+from cutthrough.control.upgrade import Predecessor, Successor
+
+def many() -> None:
+    low, high = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(high, 8192), high))
+
+async def old() -> None:
+    over = asyncio.get_running_loop().create_future()
+    listeners = [socket.socket() for _ in range(3000)]
+    successor = Successor(listeners, False, lambda: over.set_result("serves"),
+                          over.set_result)
+    successor._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    print(await over, successor.process.wait())
+
+many()
+predecessor = Predecessor.find()
+if predecessor is None:
+    asyncio.run(old())
+else:
+    taken = predecessor.take_listeners()
+    predecessor.say_serving(None)
+    sys.exit(len(taken) != 3000)
+"""
+
+
+def test_sockets_that_do_not_fit_at_once_follow(tmp_path):
+    """Where the buffer was full in the middle, the rest was never sent."""
+    (tmp_path / "many.py").write_text(MANY)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "many.py"], capture_output=True, text=True,
+        timeout=30, env={**clean_environment(), "PYTHONPATH": str(ROOT)})
+    assert done.stdout == "serves 0\n", done.stderr

@@ -105,6 +105,15 @@ def test_tunnels_are_limited_and_end_with_their_request():
     assert other.ask(b"u", True)[0] == "entered"
 
 
+def test_nothing_is_divided_by_a_row_that_nobody_holds():
+    """A count that was lost ended the worker, by SIGFPE."""
+    each = limiter(bytes_per_day=1 << 30)
+    one = Holder(each)
+    one.ask(b"u")
+    each.ledger.reap(0)
+    assert one.move(1000) == 1000
+
+
 # Requests
 
 

@@ -8,142 +8,21 @@ tests/e2e/test_handover.py.
 import asyncio
 import contextlib
 import hashlib
-import json
 import os
 import socket
 import threading
-from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
 
-from cutthrough.config import Config
-from cutthrough.control.handover import WINDOW, Giver, Taker
+from cutthrough.control.handover import WINDOW
 from cutthrough.control.worker import Worker
-from cutthrough.net.listener import listen
 from cutthrough.policy.ledger import Ledger
-from cutthrough.policy.rows import create
-from cutthrough.policy.source import Limits, Policy, Rule
+from cutthrough.policy.source import Policy, Rule
 from cutthrough.session.handover import pack, recount, tunnels
 from cutthrough.session.record import Answer, Done, Tunnel
-from cutthrough.settings import from_options
-from tests.support.client import PASSWORD, USER, Client
-from tests.support.origin import Origin, echo
-
-LIMITED = Policy(limits={"default": Limits(
-    connections=100, tunnels=100, bytes_per_day=1 << 40, bytes_per_second=1 << 30,
-    tunnel_bytes_per_second=1 << 29)})
-
-
-class Pair:
-    """A worker that has tunnels, one that is to have them, and the page of both."""
-
-    def __init__(self, tmp_path, policy: Policy | None, newer: Policy | None,
-                 **options: object) -> None:
-        self.log = tmp_path / "access.log"
-        self.config: Config = from_options(
-            None, listen="127.0.0.1:0", user=USER, password=PASSWORD,
-            access_log=str(self.log), access_log_format="json",
-            max_connections_total=100, max_connections_per_client=100, **options)
-        self.listeners = listen(("127.0.0.1", 0))
-        self.page = create(2)
-        self.old = Worker(self.config, policy, slot=0, listeners=self.listeners,
-                          ledger=Ledger(self.page, 0))
-        self.new = Worker(self.config, newer or policy, slot=0, listeners=[],
-                          ledger=Ledger(self.page, 1))
-        self.told: list[tuple[int, int]] = []
-        self.pauses: list[int] = []
-        self.clients: list[Client] = []
-
-    @property
-    def port(self) -> int:
-        return self.listeners[0].getsockname()[1]
-
-    async def __aenter__(self) -> "Pair":
-        await self.old.start()
-        await self.new.start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        for client in self.clients:
-            client.close()
-        self.old.stop()
-        self.new.stop()
-        for listener in self.listeners:
-            listener.close()
-        for worker in (self.old, self.new):
-            await worker.resolver.close()
-            left = {kind: n for kind, n in worker.leaks().items() if n}
-            assert not left, left
-
-    async def open(self, origin: Origin, n: int = 1) -> list[Client]:
-        def dial() -> list[Client]:
-            return [Client(self.port).tunnel(origin.authority) for _ in range(n)]
-
-        made = await asyncio.to_thread(dial)
-        self.clients += made
-        return made
-
-    def give(self, sock: socket.socket, holder: int = 1) -> Giver:
-        return Giver(self.old, sock, holder, lambda *told: self.told.append(told))
-
-    def take(self, sock: socket.socket) -> Taker:
-        return Taker(self.new, sock, self.pauses.extend)
-
-    async def move(self, holder: int = 1) -> None:
-        ours, theirs = pair()
-        self.give(ours, holder)
-        self.take(theirs)
-        await until(lambda: self.told and not self.old.in_transit)
-
-    def sum(self) -> tuple[int, int, int]:
-        read = self.old._ledger.read()
-        assert read["underflows"] == 0
-        return read["connections"], read["of_clients"], read["of_users"]
-
-    def lines(self) -> list[dict]:
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
-
-
-def pair() -> tuple[socket.socket, socket.socket]:
-    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-
-
-async def until(probe: Callable[[], object]) -> None:
-    """As tests.support.wait, while the loop goes on."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + 15
-    while not probe():
-        assert loop.time() < deadline, "it does not come"
-        await asyncio.sleep(0.002)
-
-
-@pytest.fixture(params=["uvloop", "asyncio"])
-def run(request, tmp_path):
-    factory = asyncio.new_event_loop
-    if request.param == "uvloop":
-        factory = pytest.importorskip("uvloop").new_event_loop
-
-    def start(main: Callable[[Pair, Origin], Awaitable[None]], script=echo,
-              policy: Policy | None = LIMITED, newer: Policy | None = None,
-              **options: object) -> None:
-        async def whole() -> None:
-            with Origin(script) as origin:
-                async with Pair(tmp_path, policy, newer, **options) as workers:
-                    await main(workers, origin)
-
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(whole())
-
-    return start
-
-
-async def talk(client: Client, text: bytes = b"there and back") -> None:
-    def both() -> None:
-        client.send(text)
-        assert client.read_exact(len(text)) == text
-
-    await asyncio.to_thread(both)
+from tests.support.origin import Origin
+from tests.support.workers import Pair, pair, talk, until
 
 
 def test_tunnels_move_and_are_counted_once(run):
@@ -402,3 +281,131 @@ def test_the_new_generation_judges(run):
     newer = Policy(source="newer", default="deny", rules=(
         Rule(action="deny", cut=True),))
     run(main, newer=newer)
+
+
+# Several at once: a worker is replaced, or its program, before all have moved
+
+
+def live(workers: Pair) -> tuple[int, ...]:
+    return tuple(worker.context.live for worker in workers.workers)
+
+
+def test_a_later_taker_takes_the_place_of_the_one_before(run):
+    """Two givers in one worker: each packed what the other had sent, and it died."""
+    n = 3 * WINDOW + 5
+
+    async def main(workers: Pair, origin: Origin) -> None:
+        clients = await workers.open(origin, n)
+        (ours, theirs), (after, heir) = pair(), pair()
+        workers.take(theirs)
+        workers.give(ours).on_readable()     # it listens: the first ones are under way
+        assert workers.old.in_transit == WINDOW
+        workers.take(heir, workers.third)
+        workers.give(after, 2)
+        await until(lambda: sum(given for given, _ in workers.told) == n)
+        assert live(workers) == (0, WINDOW, n - WINDOW)
+        assert workers.told[-1][1] == 0
+        await until(lambda: theirs.fileno() < 0 and not workers.old.in_transit)
+        assert workers.sum() == (n, n, 2 * n)
+        for client in clients:
+            await talk(client)
+
+    run(main)
+
+
+@pytest.mark.parametrize("end", ["dies", "refuses", "takes"])
+def test_nobody_waits_for_a_taker_that_hangs(run, end):
+    """What that one was sent is frozen, and goes where it ends."""
+    n = 2 * WINDOW
+
+    async def main(workers: Pair, origin: Origin) -> None:
+        clients = await workers.open(origin, n)
+        (ours, theirs), (after, heir) = pair(), pair()
+        theirs.send(msgspec.msgpack.encode(Answer([], [])))
+        workers.give(ours).on_readable()
+        frozen = await asyncio.to_thread(packets, theirs, WINDOW)
+        workers.take(heir, workers.third)
+        workers.give(after, 2)
+        await until(lambda: workers.third.context.live == n - WINDOW)
+        await until(lambda: workers.old.in_transit == WINDOW)
+        numbers = [message.number for message, _ in frozen]
+        if end != "dies":
+            theirs.send(msgspec.msgpack.encode(Answer(*(
+                (numbers, []) if end == "takes" else ([], numbers)))))
+            await until(lambda: ours.fileno() < 0)
+        theirs.close()
+        left = 0 if end == "takes" else WINDOW
+        await until(lambda: workers.third.context.live == n - WINDOW + left)
+        await until(lambda: workers.old.in_transit == workers.old.context.live == 0)
+        for _, fds in frozen:
+            drop(fds)
+        workers.old._ledger.reap(1)
+        held = n - WINDOW + left
+        assert workers.sum() == (held, held, 2 * held)
+        for client in clients[WINDOW - left:]:
+            await talk(client)
+
+    run(main)
+
+
+def test_what_is_frozen_is_not_packed_again(run):
+    async def main(workers: Pair, origin: Origin) -> None:
+        (client,) = await workers.open(origin)
+        (tunnel,) = tunnels(workers.old.context)
+        parcel = pack(tunnel, 0, 0, 1)
+        assert pack(tunnel, 1, 0, 2) is None
+        parcel.restore()
+        assert workers.sum() == (1, 1, 2)
+        await talk(client)
+
+    run(main)
+
+
+@pytest.mark.parametrize("where", ["sent", "packed", "refused"])
+def test_a_giver_that_dies_takes_nothing_of_another_s_along(run, where):
+    """The taker counted anew what it held, and not what was on its way to it: a row
+    that nobody held was somebody else's then, or divided by, while a tunnel used it."""
+    async def main(workers: Pair, origin: Origin) -> None:
+        (client,) = await workers.open(origin)
+        (ours, theirs), (dying, other) = pair(), pair()
+        workers.take(theirs)
+        taker = workers.take(other)
+        parcel = pack(tunnels(workers.old.context)[0], 0, 0, 1)
+        if where == "sent":
+            socket.send_fds(ours, [msgspec.msgpack.encode(parcel.record)], parcel.fds)
+        dying.close()
+        taker.on_readable()
+        assert workers.sum() == ((1, 1, 2) if where == "sent" else (0, 0, 0))
+        if where == "packed":
+            socket.send_fds(ours, [msgspec.msgpack.encode(parcel.record)], parcel.fds)
+        if where == "refused":
+            parcel.restore()
+        else:
+            await until(lambda: workers.new.context.live == 1)
+            parcel.forget()
+        assert workers.sum() == (1, 1, 2)
+        await talk(client)
+        ours.send(msgspec.msgpack.encode(Done(last=True)))
+        ours.close()
+        client.close()
+        await until(lambda: not any(live(workers)))
+        assert workers.sum() == (0, 0, 0)
+
+    run(main)
+
+
+def test_what_is_refused_after_the_giver_s_end_is_held_by_nobody(run):
+    """Its last word said that all was well, and the taker counted it for good."""
+    async def main(workers: Pair, origin: Origin) -> None:
+        await workers.open(origin, 3)
+        ours, theirs = pair()
+        workers.take(theirs)
+        giver = workers.give(ours)
+        giver.on_readable()
+        workers.new.context.start_draining()
+        giver.close()
+        await until(lambda: theirs.fileno() < 0)
+        assert workers.new._ledger.held() == 0
+        assert workers.sum() == (0, 0, 0)
+
+    run(main)

@@ -1,0 +1,116 @@
+"""Workers in one loop, of which one gives its tunnels to the others."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable
+
+from cutthrough.config import Config
+from cutthrough.control.handover import Giver, Taker
+from cutthrough.control.worker import Worker
+from cutthrough.net.listener import listen
+from cutthrough.policy.ledger import Ledger
+from cutthrough.policy.rows import create
+from cutthrough.policy.source import Limits, Policy
+from cutthrough.settings import from_options
+from tests.support.client import PASSWORD, USER, Client
+from tests.support.origin import Origin
+
+LIMITED = Policy(limits={"default": Limits(
+    connections=100, tunnels=100, bytes_per_day=1 << 40, bytes_per_second=1 << 30,
+    tunnel_bytes_per_second=1 << 29)})
+
+
+class Pair:
+    """A worker that has tunnels, one that is to have them, a third one that came after
+    these, and the page of all."""
+
+    def __init__(self, tmp_path, policy: Policy | None, newer: Policy | None,
+                 **options: object) -> None:
+        self.log = tmp_path / "access.log"
+        self.config: Config = from_options(
+            None, listen="127.0.0.1:0", user=USER, password=PASSWORD,
+            access_log=str(self.log), access_log_format="json",
+            max_connections_total=100, max_connections_per_client=100, **options)
+        self.listeners = listen(("127.0.0.1", 0))
+        self.page = create(3)
+        self.old = Worker(self.config, policy, slot=0, listeners=self.listeners,
+                          ledger=Ledger(self.page, 0))
+        self.new = Worker(self.config, newer or policy, slot=0, listeners=[],
+                          ledger=Ledger(self.page, 1))
+        self.third = Worker(self.config, newer or policy, slot=0, listeners=[],
+                            ledger=Ledger(self.page, 2))
+        self.workers = (self.old, self.new, self.third)
+        self.told: list[tuple[int, int]] = []
+        self.pauses: list[int] = []
+        self.clients: list[Client] = []
+
+    @property
+    def port(self) -> int:
+        return self.listeners[0].getsockname()[1]
+
+    async def __aenter__(self) -> "Pair":
+        for worker in self.workers:
+            await worker.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for client in self.clients:
+            client.close()
+        for worker in self.workers:
+            worker.stop()
+        for listener in self.listeners:
+            listener.close()
+        for worker in self.workers:
+            await worker.resolver.close()
+            left = {kind: n for kind, n in worker.leaks().items() if n}
+            assert not left, left
+
+    async def open(self, origin: Origin, n: int = 1) -> list[Client]:
+        def dial() -> list[Client]:
+            return [Client(self.port).tunnel(origin.authority) for _ in range(n)]
+
+        made = await asyncio.to_thread(dial)
+        self.clients += made
+        return made
+
+    def give(self, sock: socket.socket, holder: int = 1) -> Giver:
+        return Giver(self.old, sock, holder, lambda *told: self.told.append(told))
+
+    def take(self, sock: socket.socket, worker: Worker | None = None) -> Taker:
+        return Taker(worker or self.new, sock, self.pauses.extend)
+
+    async def move(self, holder: int = 1) -> None:
+        ours, theirs = pair()
+        self.give(ours, holder)
+        self.take(theirs)
+        await until(lambda: self.told and not self.old.in_transit)
+
+    def sum(self) -> tuple[int, int, int]:
+        read = self.old._ledger.read()
+        assert read["underflows"] == 0
+        return read["connections"], read["of_clients"], read["of_users"]
+
+    def lines(self) -> list[dict]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+async def until(probe: Callable[[], object]) -> None:
+    """As tests.support.wait, while the loop goes on."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + 15
+    while not probe():
+        assert loop.time() < deadline, "it does not come"
+        await asyncio.sleep(0.002)
+
+
+async def talk(client: Client, text: bytes = b"there and back") -> None:
+    def both() -> None:
+        client.send(text)
+        assert client.read_exact(len(text)) == text
+
+    await asyncio.to_thread(both)
