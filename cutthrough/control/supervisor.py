@@ -339,11 +339,11 @@ class Supervisor:
         os.close(self.memory)
         old, self.generation, self.memory = self.generation, generation, memory
         self.office.commit(config)
-        say(f"generation {number}: {show_changes(old, generation)}")
         if needs_new_workers(old, generation):
             self.renew_workers()
         for child in self.children.values():     # retired ones judge by it too
             child.tell(Swap(), (memory,))
+        say(f"generation {number}: {show_changes(old, generation)}")
         return True
 
     def renew_workers(self) -> None:

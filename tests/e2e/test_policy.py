@@ -218,7 +218,7 @@ def test_a_reload_judges_the_next_request_by_the_new_rules(start, make_origin, d
 
 def test_running_tunnels_are_cut_where_the_rule_says_so(start, make_origin, dial):
     proxy, origin = start(LOCAL), make_origin(echo)
-    stays, goes = dial(proxy), dial(proxy)
+    stays = dial(proxy)
     stays.tunnel(origin.authority)
     proxy.policy.write_text("")
     proxy.hup()
@@ -226,7 +226,12 @@ def test_running_tunnels_are_cut_where_the_rule_says_so(start, make_origin, dial
     assert stays.read_exact(5) == b"still", "a refusal without cut"
     proxy.policy.write_text(textwrap.dedent(LOCAL))
     proxy.hup()
-    goes.tunnel(origin.authority)
+
+    def passes():
+        client = dial(proxy)
+        return client if client.connect(origin.authority).status == 200 else None
+
+    goes = wait_until(passes, "the workers to have heard of it")
     proxy.policy.write_text("cut = true\n")
     proxy.hup()
     for tunnel in (stays, goes):
