@@ -12,7 +12,14 @@ from tests.support.origin import Connection, Origin
 from tests.support.proxy import Proxy
 from tests.support.wait import wait_until
 
-BIG = 24 << 20  # more than both sockets, a block and a pipe hold: the client is stuck
+
+def most_of(name: str) -> int:
+    """What the kernel lets a socket's buffer grow to."""
+    return int(Path(f"/proc/sys/net/ipv4/{name}").read_text().split()[2])
+
+
+# More than all sockets, a block and a pipe can hold: the client is stuck
+BIG = most_of("tcp_rmem") + 2 * most_of("tcp_wmem") + (4 << 20)
 
 
 class Row(NamedTuple):
