@@ -18,6 +18,7 @@ proxy, and to the origin without one.
 
 from __future__ import annotations
 
+import abc
 import argparse
 import base64
 import itertools
@@ -93,7 +94,7 @@ def warm_up(port: int, url: str, workers: int) -> None:
             quick = quick + 1 if time.monotonic() - began < 0.05 else 0
 
 
-class Beside:
+class Beside(abc.ABC):
     """Somebody else, in threads, from `with` to its end."""
 
     def __init__(self, port: int, url: str) -> None:
@@ -114,8 +115,9 @@ class Beside:
         self._threads.append(threading.Thread(target=target, args=args))
         self._threads[-1].start()
 
+    @abc.abstractmethod
     def _run(self) -> None:
-        raise NotImplementedError
+        """What it does, until `_over`."""
 
 
 class Attack(Beside):

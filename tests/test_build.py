@@ -214,6 +214,7 @@ def test_bootstrap_needs_no_network_when_nothing_is_missing(tmp_path: Path) -> N
 
 def test_the_launcher_runs_the_tree_that_its_venv_lies_in(tmp_path: Path) -> None:
     """`make serve` left no `cutthrough`; and a .venv may be a link that trees share."""
+    # Another's environment (a wheel's, a distribution's) has no launcher of ours
     if not (TREE / ".venv/ready.run").exists():
         pytest.skip("not a .venv that bootstrap made")
     launcher = TREE / ".venv/bin/cutthrough"

@@ -190,8 +190,15 @@ def test_a_log_that_cannot_be_written_is_refused(tmp_path, verb, target, reason)
     assert done.stderr == f"cutthrough: {path}: access_log: {reason}\n"
 
 
+def test_check_refuses_a_log_where_no_file_can_be_made():
+    """/proc takes no file from anybody, root included."""
+    done = run("check", "--access-log", "/proc/none/log")
+    assert done.returncode == 2 and "access_log: No such file" in done.stderr
+
+
+# Mode bits do not bind root, for whom the test above stands
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_check_refuses_a_log_where_no_file_can_be_made(tmp_path):
+def test_check_refuses_a_directory_that_is_not_ours_to_write(tmp_path):
     tmp_path.chmod(0o500)
     done = run("check", "--access-log", str(tmp_path / "log"))
     assert done.returncode == 2 and "access_log: Permission denied" in done.stderr
