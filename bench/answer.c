@@ -1,14 +1,17 @@
-/* answer IP PORT BYTES: says yes to whatever it is asked, at once, and asks nobody: against it the load generator shows
- * how fast it is itself. One read, one write, edge-triggered epoll; a request is taken to come in one piece. It never
- * sleeps, for a proxy under full load does not either, and waking it would be the client's cost. CONNECT gets its 200,
- * anything else a body of BYTES; Connection: close is obeyed. Prints "listening PORT". */
+/* answer IP PORT BYTES [PROCESSES]: says yes to whatever it is asked, at once, and asks nobody: against it the load generator shows
+ * how fast it is itself. One read, one write, edge-triggered epoll; a request is taken to come in one piece. CONNECT
+ * gets its 200, anything else a body of BYTES; Connection: close is obeyed. Prints "listening PORT".
+ * Alone it never sleeps, for a proxy under full load does not either, and waking it would be the client's cost. So many
+ * PROCESSES share the port and the cores with the client, and sleep when there is nothing to do. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 enum { BATCH = 256, CHUNK = 64 << 10 };
@@ -30,25 +33,22 @@ static void on_readable(int fd) {
     if (n > 24 && !memcmp(scratch + n - 21, "Connection: close\r\n\r\n", 21)) close(fd);
 }
 
-int main(int argc, char **argv) {
-    if (argc != 4) return fprintf(stderr, "answer IP PORT BYTES\n"), 2;
-    int bytes = atoi(argv[3]), listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), fd;
-    response = calloc(1, (size_t)bytes + 256);
-    response_bytes = (size_t)sprintf(response, "HTTP/1.1 200 OK\r\nServer: answer\r\nContent-Type: text/html\r\n"
-                                               "Content-Length: %d\r\n\r\n", bytes) + (size_t)bytes;
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[2]))};
-    inet_pton(AF_INET, argv[1], &at.sin_addr);
+static int listen_at(struct sockaddr_in *at) {
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    setsockopt(listener, SOL_SOCKET, SO_REUSEPORT, &(int){1}, sizeof(int));
     setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));  /* those accepted inherit it */
-    if (bind(listener, (struct sockaddr *)&at, sizeof at) || listen(listener, 4096)) return perror("answer"), 1;
-    getsockname(listener, (struct sockaddr *)&at, &(socklen_t){sizeof at});
-    printf("listening %d\n", ntohs(at.sin_port));
-    fflush(stdout);
-    int epfd = epoll_create1(0);
+    if (bind(listener, (struct sockaddr *)at, sizeof *at) || listen(listener, 4096)) exit((perror("answer"), 1));
+    getsockname(listener, (struct sockaddr *)at, &(socklen_t){sizeof *at});
+    return listener;
+}
+
+static void serve(int listener, int timeout_ms) {
+    int epfd = epoll_create1(0), fd;
     struct epoll_event e = {EPOLLIN, {.fd = listener}}, batch[BATCH];
     epoll_ctl(epfd, EPOLL_CTL_ADD, listener, &e);
     for (;;) {
-        int n = epoll_wait(epfd, batch, BATCH, 0);
+        int n = epoll_wait(epfd, batch, BATCH, timeout_ms);
         for (int i = 0; i < n; i++) {
             if (batch[i].data.fd != listener) {
                 on_readable(batch[i].data.fd);
@@ -60,4 +60,23 @@ int main(int argc, char **argv) {
             }
         }
     }
+}
+
+int main(int argc, char **argv) {
+    if (argc != 4 && argc != 5) return fprintf(stderr, "answer IP PORT BYTES [PROCESSES]\n"), 2;
+    int bytes = atoi(argv[3]), processes = argc == 5 ? atoi(argv[4]) : 0;
+    response = calloc(1, (size_t)bytes + 256);
+    response_bytes = (size_t)sprintf(response, "HTTP/1.1 200 OK\r\nServer: answer\r\nContent-Type: text/html\r\n"
+                                               "Content-Length: %d\r\n\r\n", bytes) + (size_t)bytes;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[2]))};
+    inet_pton(AF_INET, argv[1], &at.sin_addr);
+    int listener = listen_at(&at);
+    for (int i = 1; i < processes; i++) {
+        if (fork()) continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        serve(listen_at(&at), -1);
+    }
+    printf("listening %d\n", ntohs(at.sin_port));
+    fflush(stdout);
+    serve(listener, processes ? -1 : 0);
 }

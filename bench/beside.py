@@ -24,7 +24,7 @@ from bench.clients import (
     warm_up,
 )
 from bench.collect import cpu_times, private_bytes, reaped_cpu
-from bench.cores import placed
+from bench.cores import USABLE, placed
 from bench.origin import Origin, build_tool
 from bench.proxies import PROXIES, start_tool
 from bench.rows import Row, shown
@@ -194,16 +194,22 @@ def measure_workers(
 def measure_ceiling(
     scenario: Scenario, proxy: Running, origin: Origin, seconds: float
 ) -> Row:
-    """The load generator against what answers at once, on a core each: the rate is what
-    a core of the client can ask for."""
+    """The load generator against what answers at once.
+
+    On a core each: the rate is what a core of the client can ask for. Or a process of
+    either for each core, as many as the machine has.
+    """
     target, server_ip = Target(proxy.site, origin.authority), proxy.site.proxy_ip
     length = str(origin.lengths[PATH])
-    server = start_tool(target, build_tool("answer"), server_ip, "0", length)
+    processes = [] if scenario.place else [str(len(USABLE))]
+    answer = (build_tool("answer"), server_ip, "0", length, *processes)
+    server = start_tool(target, *answer)
     server.blind = scenario.mode not in TUNNEL_MODES
     try:
-        options = ("--conns", str(scenario.conns), "--seconds", f"{seconds:g}")
+        options = ["--conns", str(scenario.conns), "--seconds", f"{seconds:g}"]
+        options += ["--processes", *processes] if processes else []
         command = build_load_command(scenario.mode, server, origin, PATH, *options)
-        with placed("apart", server.tree(), []):
+        with placed(scenario.place, server.tree(), []):
             client = reaped_cpu()
             load = run_load_command(command, server, seconds)
             client = reaped_cpu() - client

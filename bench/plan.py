@@ -49,7 +49,8 @@ ITSELF = Part(
 
 
 #: What the load generator itself can do.
-CEILING = Part(("ceiling", "ceiling-setup"), ("direct",), seconds=1)
+CEILINGS = ("ceiling", "ceiling-setup", "ceiling-setup-all")
+CEILING = Part(CEILINGS, ("direct",), seconds=0.7)
 
 
 def asked() -> list[Part]:

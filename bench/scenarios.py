@@ -188,10 +188,16 @@ SCENARIOS = {
         "lifecycle", 100, weight=0.5,
     ),
     "ceiling": Scenario(
-        1, "the load generator against what answers at once", "ceiling", 100, "plain"
+        1, "the load generator against what answers at once, a core each", "ceiling",
+        100, "plain", place="apart",
     ),
     "ceiling-setup": Scenario(
-        3, "the same, CONNECT, one request, close", "ceiling", 20, "connect-setup"
+        3, "the same, CONNECT, one request, close", "ceiling", 20, "connect-setup",
+        place="apart",
+    ),
+    "ceiling-setup-all": Scenario(
+        3, "the same, a process of either for each core", "ceiling", 80,
+        "connect-setup",
     ),
     "rate-500": _load(5, "500 requests a second, 50 connections", "rate", 50, rate=500),
     "rate-5000": _load(

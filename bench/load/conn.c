@@ -191,6 +191,9 @@ void conn_open(struct conn *c) {
     }
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     setsockopt(c->fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);  /* nothing is lost here, and BBR paces each send */
+    /* What one request is asked of: the head carries the handshake's last acknowledgement (HAProxy's
+     * tcp-smart-connect), 2 µs of 48 less. */
+    if (!opt.keep && !opt.hold) setsockopt(c->fd, IPPROTO_TCP, TCP_QUICKACK, &(int){0}, sizeof(int));
     if (connect(c->fd, (struct sockaddr *)&proxy, sizeof proxy) && errno != EINPROGRESS)
         return fail(c, "connect:%s", strerrorname_np(errno));
     watch(c, EPOLL_CTL_ADD, false);

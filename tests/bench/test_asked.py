@@ -77,3 +77,16 @@ def test_the_client_is_compared_with_the_quickest_forward_proxy() -> None:
     rows += runs("ceiling", "direct", "throughput_rps", 150_000.0)
     found = verdict("ceiling", rows, "ping-c100")
     assert (found.median, found.beside, found.held) == (2.4, "nginx", "yes")
+
+
+def test_set_ups_are_compared_with_what_the_quickest_took_on_the_same_cores() -> None:
+    rates = (("relay", 14_000.0), ("haproxy-tcp", 13_900.0), ("nginx", 10_000.0))
+    rows = [
+        row for proxy, rate in rates
+        for row in runs("connect-setup", proxy, "throughput_rps", rate)
+    ]  # fmt: skip
+    rows += runs("connect-setup", "nginx", "cpu_us_per_request", 80.0)
+    rows += runs("ceiling-setup-all", "direct", "throughput_rps", 25_000.0)
+    rows += runs("ceiling-setup", "direct", "throughput_rps", 20_000.0)
+    found = verdict("ceiling-setup-all", rows, "connect-setup")
+    assert (found.median, found.beside) == (2.5, "core for core 1.60 of nginx")

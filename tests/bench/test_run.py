@@ -300,7 +300,7 @@ def test_a_micro_bench_says_what_one_turn_costs() -> None:
 
 @needs_compiler
 @needs_nginx
-@pytest.mark.parametrize("name", ["ceiling", "ceiling-setup"])
+@pytest.mark.parametrize("name", ["ceiling", "ceiling-setup", "ceiling-setup-all"])
 def test_the_client_can_be_measured_by_itself(name: str) -> None:
     with Origin() as origin:
         row = run_once(name, "direct", origin, 0.2)
