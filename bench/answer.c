@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,15 @@ static void on_readable(int fd) {
     if (*scratch == 'C') send(fd, established, sizeof established - 1, MSG_NOSIGNAL);
     else send(fd, response, response_bytes, MSG_NOSIGNAL);
     if (n > 24 && !memcmp(scratch + n - 21, "Connection: close\r\n\r\n", 21)) close(fd);
+}
+
+/* On a core of its own, who is called there is answered there. */
+static void stay_on(int listener, int core) {
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    CPU_SET(core, &cores);
+    if (!sched_setaffinity(0, sizeof cores, &cores))
+        setsockopt(listener, SOL_SOCKET, SO_INCOMING_CPU, &core, sizeof core);
 }
 
 static int listen_at(struct sockaddr_in *at) {
@@ -74,9 +84,11 @@ int main(int argc, char **argv) {
     for (int i = 1; i < processes; i++) {
         if (fork()) continue;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        serve(listen_at(&at), -1);
+        stay_on(listener = listen_at(&at), i);
+        serve(listener, -1);
     }
     printf("listening %d\n", ntohs(at.sin_port));
     fflush(stdout);
+    if (processes) stay_on(listener, 0);
     serve(listener, processes ? -1 : 0);
 }
