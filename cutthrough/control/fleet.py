@@ -33,7 +33,7 @@ from redis.backoff import NoBackoff
 
 from cutthrough.config import Config, ConfigError
 from cutthrough.control.limits import FAILURES, Standing
-from cutthrough.control.start import say
+from cutthrough.control.voice import say
 
 if TYPE_CHECKING:
     from cutthrough.policy.away import Away

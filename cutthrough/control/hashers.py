@@ -19,9 +19,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from cutthrough.control.children import worker_environment
+from cutthrough.control.children import SIGNALS, worker_environment
 from cutthrough.control.hasher import FAULT, MOST_BYTES, RIGHT, WRONG
-from cutthrough.control.process import SIGNALS
 
 log = logging.getLogger("cutthrough")
 

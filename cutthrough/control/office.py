@@ -23,7 +23,7 @@ from cutthrough.control.generation import Generation
 from cutthrough.control.limits import Limits
 from cutthrough.control.operations import Inquiry
 from cutthrough.control.selector import Selector
-from cutthrough.control.start import say, use_form
+from cutthrough.control.voice import say, use_form
 from cutthrough.outcome import TABLE
 from cutthrough.settings import Setting, render
 from cutthrough.values import show_count

@@ -42,6 +42,7 @@ from cutthrough.control.channel import (
     Trace,
     Watch,
 )
+from cutthrough.control.children import SIGNALS
 from cutthrough.control.cpus import pin
 from cutthrough.control.errorlog import EVERY_S, ErrorLog
 from cutthrough.control.generation import Generation, from_memory
@@ -50,9 +51,6 @@ from cutthrough.control.limits import FIRST
 if TYPE_CHECKING:
     from cutthrough.control.inspector import Inspector
     from cutthrough.control.worker import Worker
-
-# The supervisor blocks these round the spawn; they are let in when handlers stand.
-SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1}
 
 
 def choose_loop(choice: str) -> str:

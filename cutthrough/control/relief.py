@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from cutthrough.control.channel import Gave, Give, Take, Took
 from cutthrough.control.children import Child
 from cutthrough.control.limits import FIRST, Limits
-from cutthrough.control.start import say
 from cutthrough.control.upgrade import Successor
+from cutthrough.control.voice import say
 from cutthrough.values import show_count
 
 

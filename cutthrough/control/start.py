@@ -1,7 +1,6 @@
-"""What the supervisor checks before anything is opened, and its one voice."""
+"""What the supervisor checks before anything is opened."""
 
 import errno
-import functools
 import os
 import resource
 import socket
@@ -10,42 +9,13 @@ from collections.abc import Iterable
 import cutthrough
 from cutthrough.config import Config, ConfigError
 from cutthrough.control.cpus import chosen, show_pinning
-from cutthrough.control.errorlog import make_line
 from cutthrough.control.generation import Generation
-from cutthrough.control.standard import Standard
+from cutthrough.control.voice import announce
 from cutthrough.logtarget import read_target
 from cutthrough.values import show_address, show_count
 
 # Descriptors that are not connections: the interpreter's, logs, the set, free pipes
 RESERVED_FDS = 256
-
-_form = "text"
-_left_out = 0                                # lines that found no room
-
-
-def use_form(form: str) -> None:
-    """What `say` says from now on is in this form: error_log_format."""
-    global _form
-    _form = form
-
-
-@functools.cache
-def _stderr() -> Standard:
-    return Standard(2)
-
-
-def say(line: str) -> None:
-    """Writes one line to standard error; who read it may be gone or have stopped."""
-    _say(make_line(_form, "", "info", line, {}))
-
-
-def _say(text: str) -> None:
-    global _left_out
-    out = _stderr()
-    if _left_out and out.write(make_line(_form, "", "info", "lines were left out",
-                                         {"suppressed": _left_out})):
-        _left_out = 0
-    _left_out += not out.write(text)
 
 
 def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
@@ -56,10 +26,7 @@ def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
             f"{show_count(workers, 'worker')}, {loop}{show_pinning(config)}")
     if config.demonstration:
         line += ", demonstration credentials username:password"
-    if _form != "text":
-        say(line)
-    else:
-        _say(line)
+    announce(line)
 
 
 def validate(generation: Generation) -> None:

@@ -56,7 +56,6 @@ from cutthrough.control.start import (
     describe,
     print_banner,
     raise_nofile,
-    say,
     validate,
 )
 from cutthrough.control.systemd import (
@@ -66,6 +65,7 @@ from cutthrough.control.systemd import (
     take_listeners,
 )
 from cutthrough.control.upgrade import Predecessor, Successor
+from cutthrough.control.voice import say
 from cutthrough.net.listener import bound_address
 from cutthrough.policy.source import Policy, PolicyError
 from cutthrough.values import show_count
