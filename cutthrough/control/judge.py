@@ -68,7 +68,7 @@ class Judge:
             outcome = "auth_failed"
         elif known is not None and known.expires and known.expires <= time.time():
             outcome = "auth_expired"
-        return Caller(name, known.groups if known else (), client), outcome
+        return Caller(name, self.policy.groups_of(name), client), outcome
 
     def judge_name(self, caller: Caller, method: str, host: str, port: int) -> Finding:
         """About a canonical host, before it is resolved."""

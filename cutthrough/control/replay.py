@@ -94,8 +94,7 @@ def judge_line(judge: Judge, line: Line) -> Finding:
 
 
 def _caller(judge: Judge, line: Line) -> Caller:
-    known = judge.policy.users.get(line.who)
-    return Caller(line.who, known.groups if known else (), line.client)
+    return Caller(line.who, judge.policy.groups_of(line.who), line.client)
 
 
 def _is_about_address(judge: Judge, line: Line) -> bool:

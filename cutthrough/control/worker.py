@@ -306,13 +306,15 @@ def make_snapshot(generation: Generation, bound: Sequence[Address]) -> Snapshot:
         if host in ("0.0.0.0", "::")
         for address in hosts
     ]
-    inline = {config.user.encode(): config.password.encode()} if config.user else {}
+    name = config.user.encode()
+    inline = {name: config.password.encode()} if name else {}
     hook = None
     if config.policy_hook:
         function = find_function(config.policy_hook, generation.policy.hook)
         hook = Hook(function, config.policy_hook_timeout, generation.policy.limits)
     return Snapshot(
-        Authenticator(inline, generation.policy.users, config.auth_cache_ttl),
+        Authenticator(inline, generation.policy.users, config.auth_cache_ttl,
+                      {name: generation.policy.groups_of(config.user)}),
         address_floor=config.floor,
         connect_ports=config.allowed_ports or None,
         own_addresses=own,

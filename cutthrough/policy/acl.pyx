@@ -163,13 +163,12 @@ cdef class Acl:
     def who(self, user, groups=()):
         """The bitmap for Question.who: which rules' users and groups this one is among.
 
-        Made once for a user, in bytes or text; the groups of the policy's own record of
-        that user are his too."""
+        Made once for a user, in bytes or text; the groups in which the policy has that
+        user are his too."""
         name = user.decode() if isinstance(user, bytes) else user
-        known = self.policy.users.get(name)
         bits = bytearray((self.n_who + 7) // 8)
         numbers = [0, *self.who_of_user.get(name, ())]
-        for group in (*groups, *(known.groups if known is not None else ())):
+        for group in (*groups, *self.policy.groups_of(name)):
             numbers += self.who_of_group.get(group, ())
         for number in numbers:
             bits[number >> 3] |= 1 << (number & 7)

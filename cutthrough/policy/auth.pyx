@@ -49,17 +49,19 @@ cdef class Account:
 
 cdef class Authenticator:
 
-    def __init__(self, inline, users=None, cache_ttl=300.0):
+    def __init__(self, inline, users=None, cache_ttl=300.0, groups=None):
         """From {name: password}, both bytes, and {name: source.User}. The passwords are
         not kept. `cache_ttl`: seconds that a verified credential is believed again.
-        Raises ValueError for a name that is in both."""
+        `groups`: {name: groups} of the former. Raises ValueError for a name that is in
+        both."""
         cdef bytes key = os.urandom(16)
         memcpy(self.key, <char *>key, 16)
         self.salt = os.urandom(16)
         self.digests = {name: self._digest(secret) for name, secret in inline.items()}
         self.no_digest = self._digest(os.urandom(16))
         self.hashes = {}
-        self.accounts = {name: Account(name, index=i) for i, name in enumerate(inline)}
+        self.accounts = {name: Account(name, (groups or {}).get(name, ()), index=i)
+                         for i, name in enumerate(inline)}
         self.verified = {}
         self.ttl_us = int(cache_ttl * 1000000)
         if users:

@@ -74,6 +74,10 @@ cdef class Limiter:
                 if group in policy.group_limits:
                     chosen[name] = policy.group_limits[group]
                     break
+        for group, members in policy.groups.items():
+            for name in members:                # of the configuration, and in no table
+                if group in policy.group_limits and name not in policy.users:
+                    chosen.setdefault(name, policy.group_limits[group])
         chosen.update(policy.user_limits)
         for name, limits in chosen.items():
             if limits not in self.by_name:

@@ -90,3 +90,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     group_limits: dict[str, str] = {}
     source: str = ""                    # the file, "" for none: the built-in policy
     hook: Code | None = None            # None: there is none, or not as source
+
+    def groups_of(self, name: str) -> tuple[str, ...]:
+        """The groups that this name is in: also of the one user whom the configuration
+        names, who stands in no table of users."""
+        known = self.users.get(name)
+        if known is not None:
+            return known.groups
+        return tuple(group for group, names in self.groups.items() if name in names)

@@ -98,17 +98,38 @@ def test_every_request_of_a_connection_is_judged_on_its_own(start, make_origin, 
     assert client.get(origin.url()).status == 200
 
 
-def test_users_and_groups_of_the_policy_are_told_apart(start, make_origin, dial):
-    origin = make_origin()
-    proxy = start("""
+def test_the_user_of_the_configuration_is_in_the_groups_that_name_him(
+        start, make_origin, dial):
+    """He was in none: what denied a group let him pass, and hooks were told none."""
+    origin, other = make_origin(), make_origin()
+    proxy = start(f"""
         [groups]
-        staff = ["user"]
+        guests = ["{USER}"]
+        staff = ["somebody else"]
+        [limits.few]
+        groups = ["guests"]
+        requests_per_second = 0.01
+        burst = 2
+        [[rules]]
+        action = "deny"
+        groups = ["guests"]
+        ports = [{origin.port}]
+        [[rules]]
+        action = "deny"
+        groups = ["staff"]
         [[rules]]
         action = "allow"
-        groups = ["staff"]
         addresses = ["127.0.0.0/8"]
+    """, hook="""
+        from cutthrough import Decision
+
+        async def decide(request):
+            return Decision(True, reason=" ".join(request.groups))
     """)
-    assert dial(proxy).get(origin.url()).status == 403, "a group of the policy's users"
+    assert dial(proxy).get(origin.url()).status == 403
+    assert [dial(proxy).get(other.url()).status for _ in range(3)] == [200, 200, 429]
+    assert proxy.wait_log(1, reason="ok")[0]["hook"] == "guests"
+    assert not origin.received
 
 
 def test_a_rule_that_reports_lets_pass_and_says_so(start, make_origin, dial):
