@@ -7,10 +7,14 @@ One worker, the same that runs in a process of its own; the caller's loop drives
 signal is caught, no limit raised, no process made, no thread pinned.
 """
 
+import os
 import socket
+import sys
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
+
+import msgspec
 
 from cutthrough.config import Config, ConfigError
 from cutthrough.control.load import load_policy
@@ -33,6 +37,12 @@ class Embedded:
         """`policy` stands for the files that the configuration names."""
         if config.fleet_url:
             raise ConfigError("", "fleet_url", "an embedded proxy shares no limits")
+        if config.admin != "off":
+            raise ConfigError("", "admin", "an embedded proxy has no such listener; "
+                              "`cutthrough serve` has")
+        if policy is not None and policy.rules and not policy.source:
+            # Without a source it would be the built-in one, whose rules nobody asks
+            policy = msgspec.structs.replace(policy, source="policy")
         self.config = config
         self._policy = policy
         self._listeners: list[socket.socket] = []
@@ -99,16 +109,33 @@ class Embedded:
                 f"@{show_address(self.address)}")
 
 
-def serve(config: Config | None = None, *, policy: Policy | None = None,
+def serve(config: Config | None = None, *,
+          policy: Policy | str | os.PathLike[str] | None = None,
           **options: Any) -> Embedded:
     """Makes a proxy for `async with`; on a free loopback port where none is named.
 
     Options are those of Config, as values or as text (`head_timeout="200ms"`), laid
-    over `config`; `policy` stands for the files that they name. The access log and the
-    flight recorder are off unless asked for: what is said is the caller's. Raises
-    ConfigError.
+    over `config`. `policy` is one of them, a file's path; or a Policy, which stands for
+    the files that they name. `policy_hook` may be the function itself, of a module's
+    own. The access log and the flight recorder are off unless asked for: what is said
+    is the caller's. Raises ConfigError.
     """
+    if isinstance(policy, str | os.PathLike):
+        options["policy"] = os.fspath(policy)
+        policy = None
+    if callable(options.get("policy_hook")):
+        options["policy_hook"] = name_of(options["policy_hook"])
     if config is None:
         options = {"listen": "127.0.0.1:0", "access_log": "off",
                    "flight_recorder": "0"} | options
     return Embedded(from_options(config, **options), policy)
+
+
+def name_of(function: Any) -> str:
+    """The `module:function` of the option. Raises ConfigError where there is none."""
+    module, name = (getattr(function, at, "") for at in ("__module__", "__qualname__"))
+    if getattr(sys.modules.get(module), name, None) is not function:
+        raise ConfigError("options", "policy_hook", f"{name or function!r} is no "
+                          "function of a module's own: one in a class or in a function "
+                          "has no name to be found by")
+    return f"{module}:{name}"

@@ -1,0 +1,73 @@
+"""What an embedded proxy takes, and what it refuses: serve() in the caller's loop."""
+
+import asyncio
+import base64
+
+import pytest
+
+import cutthrough
+from cutthrough.policy.source import Policy, Rule
+
+DENY = """
+users.me.password = "$2b$04$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW"
+default = "allow"
+[[rules]]
+action = "deny"
+hosts = ["denied.example"]
+"""
+
+
+async def ask(proxy, authority: str) -> bytes:
+    reader, writer = await asyncio.open_connection(*proxy.address)
+    writer.write(b"CONNECT %s HTTP/1.1\r\nHost: x\r\n" % authority.encode()
+                 + b"Proxy-Authorization: Basic %s\r\n\r\n" % base64.b64encode(b"u:p"))
+    reply = await reader.read(4096)
+    writer.close()
+    await writer.wait_closed()
+    return reply
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+async def test_the_policy_is_a_file_as_the_option_is(tmp_path, as_text):
+    """The keyword took a Policy only, and what it got it did not look at."""
+    path = tmp_path / "policy.toml"
+    path.write_text(DENY)
+    async with cutthrough.serve(user="u", password="p",
+                                policy=str(path) if as_text else path) as proxy:
+        assert b" 403 " in await ask(proxy, "denied.example:443")
+        assert proxy.config.floor
+
+
+async def test_the_rules_of_a_policy_made_by_hand_are_asked():
+    """Without a file's name they were taken for the built-in policy: all passed."""
+    policy = Policy(default="allow", rules=(
+        Rule(action="deny", hosts=("denied.example",)),))
+    async with cutthrough.serve(user="u", password="p", policy=policy) as proxy:
+        assert b"403 destination_denied" in await ask(proxy, "denied.example:443")
+
+
+async def decide(request: cutthrough.Request) -> cutthrough.Decision:
+    return cutthrough.Decision(request.host != "denied.example")
+
+
+async def test_a_hook_is_the_function_itself():
+    async with cutthrough.serve(user="u", password="p", policy_hook=decide) as proxy:
+        assert b"403 destination_denied" in await ask(proxy, "denied.example:443")
+        assert b" 403 " not in await ask(proxy, "127.0.0.1:1")
+
+
+def test_a_hook_without_a_name_to_be_found_by_is_refused():
+    async def inner(request):
+        return cutthrough.Decision(True)
+
+    for function in (inner, lambda request: None, asyncio.Lock().acquire):
+        with pytest.raises(cutthrough.ConfigError, match=r"hook: .* a module's own"):
+            cutthrough.serve(user="u", password="p", policy_hook=function)
+
+
+@pytest.mark.parametrize(("option", "value"), [
+    ("admin", "127.0.0.1:0"), ("fleet_url", "redis://127.0.0.1/0")])
+def test_what_only_the_program_has_is_refused(option, value):
+    """An admin listener was asked for, and there was none."""
+    with pytest.raises(cutthrough.ConfigError, match=f"^{option}: an embedded proxy "):
+        cutthrough.serve(user="u", password="p", **{option: value})
