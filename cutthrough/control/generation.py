@@ -104,10 +104,19 @@ def show_changes(old: Generation, new: Generation) -> str:
         kind = OPTIONS[name].kind
         was, now = (show_value(kind, getattr(g.config, name)) for g in (old, new))
         said.append(f"{name} {was or '(none)'} -> {now or '(none)'}")
-    if old.policy.rules != new.policy.rules or old.policy.default != new.policy.default:
-        gone = len(set(old.policy.rules) - set(new.policy.rules))
-        come = len(set(new.policy.rules) - set(old.policy.rules))
-        said.append(f"rules {len(new.policy.rules)} (+{come} -{gone})")
+    # What a rule says, and not where: a line put in above moves all that follow
+    was_rules, rules = (
+        [msgspec.structs.replace(rule, source="") for rule in g.policy.rules]
+        for g in (old, new))
+    if was_rules != rules:
+        gone, come = len(set(was_rules) - set(rules)), len(set(rules) - set(was_rules))
+        said.append(f"rules {len(rules)} (+{come} -{gone})")
+    for name in ("default", "cut"):
+        was, now = (getattr(g.policy, name) for g in (old, new))
+        if was != now:
+            said.append(f"{name} {was} -> {now}".lower())
+    if old.policy.groups != new.policy.groups:
+        said.append("groups")
     if old.policy.users != new.policy.users:
         said.append(f"users {len(new.policy.users)}")
     if (old.policy.limits, old.policy.user_limits, old.policy.group_limits) != (

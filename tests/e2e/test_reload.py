@@ -32,6 +32,27 @@ def test_a_reload_is_told_in_one_line_with_what_differs(start):
         "generation 3: nothing differs")
 
 
+def test_rules_are_counted_by_what_they_say_and_not_where(start, tmp_path):
+    """A rule put in above made every rule below it one that went and one that came."""
+    policy = tmp_path / "policy.toml"
+    rules = [f'[[rules]]\naction = "deny"\nhosts = ["{name}.example"]\n'
+             for name in "abc"]
+
+    def say(*more: str) -> str:
+        policy.write_text("".join((*more, *rules)))
+        return proxy.hup().partition(": ")[2]
+
+    policy.write_text("".join(rules))
+    proxy = start(f'policy = "{policy}"\n')
+    assert say("# a line\n") == "nothing differs"
+    first = '[[rules]]\naction = "allow"\nhosts = ["x.example"]\n'
+    assert say(first) == "rules 4 (+1 -0)"
+    assert say('default = "report"\ncut = true\n', first) == (
+        "default deny -> report, cut false -> true")
+    assert say('groups.ci = ["ann"]\n') == (
+        "rules 3 (+0 -1), default report -> deny, cut true -> false, groups")
+
+
 def test_a_timeout_that_changed_holds_for_the_next_connection(start, dial):
     proxy = start()
     before = pids(proxy)
