@@ -29,6 +29,10 @@ SEVERITIES = {"emerg": 0, "alert": 1, "crit": 2, "err": 3, "warning": 4, "notice
 MEANT = {"stdout": "-", "stderr": "/dev/stderr", "none": "off", "no": "off",
          "false": "off"}
 
+# squid's, in front of a path, and of a server's address
+_MODULE = re.compile(r"(stdio|daemon):")
+_SERVER = re.compile(r"(udp|tcp)://([^/]*)")
+
 _SYSLOG = re.compile(r"syslog(?::(?P<facility>[^.@]*)(?:\.(?P<severity>[^@]*))?)?"
                      r"(?:@(?P<address>.*))?")
 
@@ -53,6 +57,14 @@ def read_target(text: str) -> Target:
     if match is None:
         if "/" not in text:
             raise ValueError(_explain(text))
+        server = _SERVER.match(text)
+        if server is not None:
+            raise ValueError(f"{text!r}: of servers only syslog's are spoken to, over "
+                             f"UDP; did you mean syslog@{server[2]}?")
+        module = _MODULE.match(text)
+        if module is not None:
+            raise ValueError(f"{text!r}: a path stands without {module[0]}; did you "
+                             f"mean {text[module.end():]}?")
         return Target("file", text)
     facility = _find(FACILITIES, "facility", match["facility"], "daemon")
     severity = _find(SEVERITIES, "severity", match["severity"], "info")

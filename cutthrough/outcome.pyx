@@ -35,7 +35,7 @@ ROWS = (
     ("bad_credentials_field", 400, "http_request_error", "NONE", "client",
         "more than one Proxy-Authorization field"),
     ("no_origin", 400, "http_request_error", "NONE", "client",
-        "a request in origin form, and no `origin` is configured"),
+        "a request as to a web server: this is a proxy, and has no `origin` configured"),
     ("unsupported_coding", 501, "http_request_error", "NONE", "client",
         "a transfer coding other than chunked"),
     ("unsupported_version", 505, "http_request_error", "NONE", "client",

@@ -113,7 +113,8 @@ def test_check_names_file_key_and_reason(tmp_path):
 
 @pytest.mark.parametrize("source", ["flag", "variable", "key"])
 @pytest.mark.parametrize(("name", "value", "reason"), [
-    ("policy_hook", "nowhere:hook", "No module named 'nowhere'"),
+    ("policy_hook", "nowhere:hook",
+     "nowhere:hook: No module named 'nowhere'; PYTHONPATH says where"),
     ("policy", "/nonexistent.toml", "/nonexistent.toml: No such file"),
     ("password_file", "/nonexistent", "/nonexistent: No such file"),
     ("admin", "192.0.2.1:1", "is not loopback: give --admin-token-file"),
@@ -279,3 +280,17 @@ def test_a_policy_for_nobody_is_refused_with_what_to_do(tmp_path):
     password.write_text("secret\n")
     told = ("--user", "ann", "--password-file", str(password))
     assert run("check", "--policy", str(path), *told).returncode == 0
+
+
+def test_an_acl_of_smokescreen_is_not_told_to_hold_users(tmp_path):
+    path = tmp_path / "acl.yaml"
+    path.write_text("version: v1\nservices: []\n")
+    assert run("check", "--policy", str(path)).stderr.endswith(
+        "give --user and --password-file, or --users-file\n")
+
+
+def test_who_asks_nobody_is_told_how_to_name_the_listener():
+    done = run("conns")
+    assert done.returncode == 2
+    assert done.stderr == ("cutthrough: command line: --admin: where is the admin "
+                           "listener? Say so, or set CUTTHROUGH_ADMIN\n")

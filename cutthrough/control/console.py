@@ -51,7 +51,9 @@ class Listener:
         finally:
             connection.close()
         if answer.status >= 400:
-            raise Unanswered(f"{self._where}: {answer.status}: {text.strip()}")
+            hint = ("; --token-file or CUTTHROUGH_ADMIN_TOKEN has it"
+                    if answer.status == 401 else "")
+            raise Unanswered(f"{self._where}: {answer.status}: {text.strip()}{hint}")
         return text
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -110,7 +112,8 @@ def find_listener(admin: str | None, token_file: str | None,
                   environ: Mapping[str, str]) -> tuple[str, str]:
     where = admin or environ.get(variable_name("admin"), "")
     if not where:
-        raise ConfigError("command line", "--admin", "where is the admin listener?")
+        raise ConfigError("command line", "--admin", "where is the admin listener? "
+                          "Say so, or set CUTTHROUGH_ADMIN")
     try:
         where = parse_admin(where)
     except ValueError as error:

@@ -59,6 +59,9 @@ def find_function(name: str, code: Code | None = None) -> Function:
     except SystemExit as error:         # sys.exit, argparse: no Exception
         raise PolicyError("", "policy_hook", f"{name}: the module exits when it is "
                           f"imported (status {error})") from error
+    except ModuleNotFoundError as error:
+        raise PolicyError("", "policy_hook", f"{name}: {error}; PYTHONPATH says where "
+                          "modules are looked for") from error
     except Exception as error:          # whatever the operator's module raises
         raise PolicyError("", "policy_hook", f"{name}: {error}") from error
     if not inspect.iscoroutinefunction(found):

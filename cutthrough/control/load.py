@@ -29,11 +29,14 @@ def load_policy(config: Config) -> Policy:
         policy = add_users(policy, users, config.users_file)
     if config.user in policy.users:
         raise PolicyError(policy.source or config.users_file, "", f"{config.user!r} is "
-                          "the user of the configuration, too")
+                          "the user of the configuration, too: take him out of one")
     if not policy.users and not config.user:
+        toml = bool(policy.source) and not is_smokescreen(policy.source)
+        ways = ["--user and --password-file", "--users-file",
+                *(["[users] in the policy"] if toml else [])]
         raise PolicyError(policy.source or config.users_file, "", "lists nobody, and "
-                          "no other user is configured: give --user and "
-                          "--password-file, --users-file, or [users] in the policy")
+                          "no other user is configured: give "
+                          f"{', '.join(ways[:-1])}, or {ways[-1]}")
     if config.policy_hook:
         policy = msgspec.structs.replace(policy, hook=load_code(config.policy_hook))
     return policy
@@ -48,10 +51,14 @@ def load_rules(path: str) -> Policy:
     from cutthrough.policy.smokescreen import read_smokescreen
 
     text = read_text(path)
-    if path.endswith((".yaml", ".yml")):
+    if is_smokescreen(path):
         return read_smokescreen(text, path)
     folder = os.path.dirname(path)
     return read_policy(text, path, lambda name: read_text(os.path.join(folder, name)))
+
+
+def is_smokescreen(path: str) -> bool:
+    return path.endswith((".yaml", ".yml"))
 
 
 def load_users(config: Config) -> dict[str, User]:

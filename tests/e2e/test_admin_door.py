@@ -242,7 +242,9 @@ def test_connections_are_listed_and_killed_from_a_terminal(start, make_origin, d
     done = command(operator, "conns", "--trace", "0-999")
     assert done.returncode == 1 and "no open connection has this id" in done.stderr
     done = command(operator, "kill", "--user", USER)
-    assert done.returncode == 1 and "401: changes take the admin token" in done.stderr
+    assert done.returncode == 1 and (
+        "401: changes take the admin token; --token-file or CUTTHROUGH_ADMIN_TOKEN has "
+        "it\n" in done.stderr)
     done = command(operator, "kill", "--user", USER, CUTTHROUGH_ADMIN_TOKEN=TOKEN)
     assert (done.returncode, done.stdout) == (0, "2 cut\n")
     for tunnel in tunnels:
