@@ -1,12 +1,20 @@
 """The examples of docs/ in a real proxy: what a reader copies works."""
 
+import re
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
 from tests.support.client import USER
 from tests.support.origin import echo
-from tests.support.proxy import ROOT
+from tests.support.proxy import ROOT, clean_environment
+
+
+def blocks_of(page: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text()
+    return re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
 
 
 @pytest.fixture
@@ -63,3 +71,44 @@ def test_without_its_database_nothing_passes(start, table, make_origin, dial):
     assert "unable to open database file" in proxy.stderr()
     assert not table.exists()
     assert not origin.received
+
+
+def test_the_hook_of_the_page_decides(start_proxy, dial, tmp_path):
+    (block,) = blocks_of("policy.md")
+    (tmp_path / "decisions.py").write_text(block)
+    proxy = start_proxy("--policy-hook", "decisions:decide", "--dns-overrides",
+                        "www.example.com=127.0.0.1", env={"PYTHONPATH": str(tmp_path)})
+    assert dial(proxy).connect("www.example.com:443").status != 403
+    assert dial(proxy).connect("www.example.com:444").status == 403
+    assert [line["hook"] for line in proxy.wait_log(2)] == ["ours", "not ours"]
+
+
+def run_block(text: str, folder, **more):
+    script = folder / "script.py"
+    script.write_text(text)
+    return subprocess.Popen(
+        [sys.executable, str(script)], cwd=folder, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env=clean_environment(PYTHONPATH=str(ROOT)))
+
+
+def test_the_embedded_proxy_of_the_page_serves(make_origin, tmp_path):
+    block, _ = blocks_of("python.md")
+    origin = make_origin()
+    block = block.replace("http://example.com/", origin.url())
+    with run_block(block, tmp_path) as done:
+        out, err = done.communicate(timeout=30)
+    assert re.fullmatch(r"http://me:secret@127\.0\.0\.1:\d+ 200\n", out), err
+
+
+def test_the_watcher_of_the_page_is_told(make_origin, tmp_path):
+    _, block = blocks_of("python.md")
+    origin = make_origin()
+    with run_block(block, tmp_path) as running:
+        try:
+            url = running.stdout.readline().strip()
+            assert url, running.stderr.read()
+            curl = ["curl", "-sx", url, origin.url()]
+            subprocess.run(curl, check=True, timeout=30, stdout=subprocess.DEVNULL)
+            assert running.stdout.readline() == "username 127.0.0.1 ok\n"
+        finally:
+            running.terminate()
