@@ -19,7 +19,8 @@ DOORS = [("-m", "cutthrough"), ("-c", "import sys; from cutthrough.cli import ma
                                       "sys.exit(main())")]
 
 
-POLICIES = {f"{page}-{number}": text for page in ("README.md", "docs/policy.md")
+POLICIES = {f"{page}-{number}": text for page in (
+                "README.md", "docs/policy.md", "docs/migration.md")
             for number, text in enumerate(re.findall(
                 r"^```toml\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S), 1)}
 
@@ -256,8 +257,8 @@ def test_importing_proxy_with_a_bad_flag_exits_2():
     assert "not a duration" in done.stderr
 
 
-def test_both_pages_show_policies():
-    assert {"README.md-1", "docs/policy.md-4"} <= POLICIES.keys()
+def test_the_pages_show_policies():
+    assert {"README.md-1", "docs/policy.md-4", "docs/migration.md-1"} <= POLICIES.keys()
 
 
 @pytest.mark.parametrize("text", POLICIES.values(), ids=POLICIES)
