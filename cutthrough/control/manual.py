@@ -40,6 +40,15 @@ for a service of that name). An empty variable counts as absent.
 - size: bytes, as `512B`, `64KiB`, `1MiB`, `1GiB` or a plain number.
 - list: commas between, the flag repeated, or a TOML array.
 - secrets come from a file too, whose one line they are: `password_file` for `password`.
+- paths are taken from the working directory, wherever they are said.
+
+A file to begin with is what `cutthrough config` prints, or no more than
+
+    listen = ["192.0.2.1:3128"]
+    users_file = "/etc/cutthrough/users"
+    policy = "/etc/cutthrough/policy.toml"
+    access_log = "/var/log/cutthrough/access.log"
+    idle_timeout = "5m"
 
 The last column: what SIGHUP does about a change. *swapped*: the running workers take it
 over, for what begins from then on. *new workers*: each is replaced, and the old one
