@@ -71,6 +71,7 @@ def make_parser() -> argparse.ArgumentParser:
         # No abbreviations: a new option must not make an old command line ambiguous.
         takes_options = name not in ("version", "passwd", "suggest", "doctor", *CONSOLE)
         verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
+                                usage=usage_of(name) if takes_options else None,
                                 epilog=SOURCES if takes_options else None)
         verb.set_defaults(own=verb)
         if name == "passwd":
@@ -120,6 +121,12 @@ def refuse(flag: str, verb: str | None, own: argparse.ArgumentParser) -> str:
     return no_such_option(flag, own._option_string_actions.keys() - {flag})
 
 
+def usage_of(verb: str) -> str:
+    """In one line: of sixty options argparse makes forty, in front of every mistake."""
+    left = " (METHOD TARGET | --log FILE)" if verb == "explain" else ""
+    return f"cutthrough {verb} [-c FILE] [--OPTION VALUE …]{left}"
+
+
 def add_config(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--effective", action="store_true",
                       help="say also what comes of it on this host: workers, CPUs, "
@@ -160,13 +167,14 @@ def add_doctor(verb: argparse.ArgumentParser) -> None:
     kinds = verb.add_subparsers(dest="kind", metavar="KIND", required=True)
     text = "is this host fit for this configuration? 1 if something will not work"
     host = kinds.add_parser(KINDS[0], help=f"{text}; without a KIND it is this one",
-                            description=text, allow_abbrev=False, epilog=SOURCES)
+                            description=text, allow_abbrev=False, epilog=SOURCES,
+                            usage=usage_of("doctor"))
     host.add_argument("--json", action="store_true", help="print JSON")
     host.set_defaults(own=host)
     add_options(host)
     text = "ask for forbidden addresses in 200 disguises; 1 if any passes"
     ssrf = kinds.add_parser(KINDS[1], help=text, description=text, allow_abbrev=False,
-                            epilog=SOURCES)
+                            epilog=SOURCES, usage=usage_of("doctor ssrf"))
     ssrf.set_defaults(own=ssrf)
     add_who(ssrf)
     add_options(ssrf, WITHOUT)

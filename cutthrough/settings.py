@@ -34,6 +34,20 @@ class Setting(NamedTuple):
 
 Settings = dict[str, Setting]
 
+# The first option of each section; an option belongs to the section before it.
+SECTIONS = {
+    "listen": "Processes and listeners",
+    "user": "Who may come in",
+    "origin": "Origin form, and loops",
+    "access_log": "Access log",
+    "head_timeout": "Time",
+    "max_line": "Sizes and numbers",
+    "resolvers": "Names",
+    "policy": "What may be reached",
+    "admin": "Operators",
+    "fleet_url": "Limits over several programs",
+}
+
 # What Kubernetes makes for a service named cutthrough, or cutthrough-…; and one more,
 # …_PORT=tcp://…
 OF_KUBERNETES = re.compile(
@@ -50,14 +64,17 @@ def variable_name(name: str) -> str:
 
 def add_flags(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
     """Adds the flag of every option; their values stay text, absent ones None."""
+    group: argparse._ActionsContainer = parser
     for name, (kind, text, _) in OPTIONS.items():
+        if name in SECTIONS:
+            group = parser.add_argument_group(SECTIONS[name])
         if name in without:
             continue
         shown = show_value(kind, DEFAULTS[name])
         more: dict[str, Any] = {"action": "append"} if kind.many else {}
         if kind is FLAG:
             more = {"nargs": "?", "const": "true"}
-        parser.add_argument(
+        group.add_argument(
             flag_name(name), dest=name, metavar=kind.metavar,
             help=(f"{text} [{shown}]" if shown else text).replace("%", "%%"), **more)
 

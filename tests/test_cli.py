@@ -12,6 +12,7 @@ import pytest
 import cutthrough
 from cutthrough.cli import STATES
 from cutthrough.session.state import TABLE
+from cutthrough.settings import SECTIONS
 from tests.support.client import Client
 from tests.support.proxy import ROOT, Proxy, clean_environment
 
@@ -95,6 +96,15 @@ def test_help_names_every_flag_with_its_default():
     assert done.returncode == 0
     assert "--head-timeout TIME" in done.stdout
     assert "[10s]" in done.stdout
+
+
+@pytest.mark.parametrize("verb", ["serve", "check", "config", "explain", "doctor host"])
+def test_help_is_in_the_sections_of_the_page(verb):
+    """Sixty flags in one row, behind forty lines of usage."""
+    done = run(*verb.split(), "--help")
+    usage, _, rest = done.stdout.partition("\n")
+    assert usage.startswith(f"usage: cutthrough {verb.split()[0]} [-c FILE] [--OPTION ")
+    assert re.findall(r"^(\S.*):$", rest, re.M)[-len(SECTIONS):] == [*SECTIONS.values()]
 
 
 def test_check_is_silent_about_secrets_and_exits_0():

@@ -6,8 +6,8 @@ import sys
 
 from cutthrough.config import OPTIONS
 from cutthrough.control.generation import SWAPPED
-from cutthrough.control.manual import SECTIONS, render
-from cutthrough.settings import flag_name, variable_name
+from cutthrough.control.manual import render
+from cutthrough.settings import SECTIONS, flag_name, variable_name
 from tests.support.proxy import ROOT, clean_environment
 
 PAGE = ROOT / "docs" / "config.md"

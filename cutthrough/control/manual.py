@@ -9,7 +9,7 @@ from typing import Any
 
 from cutthrough.config import DEFAULTS, OPTIONS, SECRETS
 from cutthrough.control.generation import SWAPPED
-from cutthrough.settings import flag_name, variable_name
+from cutthrough.settings import SECTIONS, flag_name, variable_name
 from cutthrough.values import (
     Kind,
     parse_admin,
@@ -54,19 +54,6 @@ The last column: what SIGHUP does about a change. *swapped*: the running workers
 over, for what begins from then on. *new workers*: each is replaced, and the old one
 finishes what it has in hand. Nobody is refused by either.
 """
-# The first option of each section; an option belongs to the section before it.
-SECTIONS = {
-    "listen": "Processes and listeners",
-    "user": "Who may come in",
-    "origin": "Origin form, and loops",
-    "access_log": "Access log",
-    "head_timeout": "Time",
-    "max_line": "Sizes and numbers",
-    "resolvers": "Names",
-    "policy": "What may be reached",
-    "admin": "Operators",
-    "fleet_url": "Limits over several programs",
-}
 HEAD = """\
 | key | flag | variable | takes | default | reload |
 |---|---|---|---|---|---|"""
