@@ -338,6 +338,13 @@ def test_what_a_policy_surely_does_not_mean_is_told(text, said):
     assert re.match(r"policy\.toml:\d+", told[0].name) and told[0].advice
 
 
+def test_a_group_of_somebody_who_is_not_there_is_told():
+    """A name that is mistyped there takes nobody in, and says nothing."""
+    (found,) = findings_of('[groups]\nci = ["me", "nobdy"]\n')
+    assert (found.name, found.verdict) == ("group ci", "note")
+    assert found.seen == "nobody is called nobdy"
+
+
 def test_an_open_floor_on_an_exposed_listener_is_told():
     case = make_case(**OUTSIDE, address_floor="off")
     assert verdicts(rules.check_policy(case))["address floor"] == "warn"

@@ -21,7 +21,7 @@ def check_policy(case: Case) -> Iterator[Finding]:
         yield Finding("policy", "ok", f"none: {where}" + (
             "" if ports is None else f", CONNECT to {', '.join(map(str, ports))}"))
     else:
-        found = list(check_rules(case))
+        found = [*check_groups(case), *check_rules(case)]
         yield from found or [Finding(
             "policy", "ok",
             f"{policy.source}: {len(policy.rules)} rules, "
@@ -37,9 +37,21 @@ def check_policy(case: Case) -> Iterator[Finding]:
                       "take them out")
 
 
+def names_of(case: Case) -> set[str]:
+    return {case.config.user, *case.policy.users} - {""}
+
+
+def check_groups(case: Case) -> Iterator[Finding]:
+    for group, members in case.policy.groups.items():
+        strangers = sorted(set(members) - names_of(case))
+        if strangers:
+            yield Finding(f"group {group}", "note", f"nobody is called "
+                          f"{_some(strangers)}", "", "correct the name, or take it out")
+
+
 def check_rules(case: Case) -> Iterator[Finding]:
     policy = case.policy
-    known = {case.config.user, *policy.users} - {""}
+    known = names_of(case)
     seen: dict[Rule, Rule] = {}
     for number, rule in enumerate(policy.rules, 1):
         where = rule.source or f"rule {number}"
