@@ -293,6 +293,15 @@ def test_a_policy_for_nobody_is_refused_with_what_to_do(tmp_path):
     assert run("check", "--policy", str(path), *told).returncode == 0
 
 
+def test_a_list_whose_file_is_not_there_is_named(tmp_path):
+    """Only the file was, and not where it is asked for."""
+    path = tmp_path / "policy.toml"
+    path.write_text('[lists]\nx = { file = "x.txt" }\n'
+                    '[[rules]]\naction = "deny"\nhosts = ["@x"]\n')
+    assert run("check", "--policy", str(path)).stderr == (
+        f"cutthrough: {path}: lists.x: {tmp_path}/x.txt: No such file or directory\n")
+
+
 def test_an_acl_of_smokescreen_is_not_told_to_hold_users(tmp_path):
     path = tmp_path / "acl.yaml"
     path.write_text("version: v1\nservices: []\n")

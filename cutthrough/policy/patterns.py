@@ -30,9 +30,16 @@ def canonical_host(text: str) -> tuple[str, bool]:
     # Port 1 is the default here, so that another shows; a bracket ends what has none.
     got = read_authority(host.encode(), 1)
     if isinstance(got, str) or (host.startswith("[") and not host.endswith("]")):
-        hint = "; ports go into `ports`" if ":" in text else ""
-        raise ValueError(f"{text!r} is no host name or address{hint}")
+        raise ValueError(f"{text!r} is no host name or address{_hint(text)}")
     return got["host"], got["kind"] != "name"
+
+
+def _hint(text: str) -> str:
+    if "/" in text and text[-1:].isdigit() and "://" not in text:
+        return "; networks go into `addresses`"
+    if "/" in text:
+        return ": it stands without a scheme and a path"
+    return "; ports go into `ports`" if ":" in text else ""
 
 
 def host_patterns(text: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, TypeVar, get_args
 
 import msgspec
 
+from cutthrough.config import OPTIONS
 from cutthrough.policy.acl import METHODS
 from cutthrough.policy.patterns import canonical_network, host_patterns
 from cutthrough.policy.source import Action, Limits, Policy, PolicyError, Rule, User
@@ -75,8 +76,13 @@ def _in_groups(users: Mapping[str, User],
 
 
 def unknown_key(key: str, known: Iterable[str], what: str = "key") -> str:
-    """The reason for a name that is not known, with the nearest one that is."""
+    """The reason for a name that is not known, with the nearest one that is; of keys,
+    which the program names, else with all of them."""
     near = difflib.get_close_matches(key, list(known), 1)
+    if what == "key" and key in OPTIONS and not (near and near[0].startswith(key)):
+        return "is an option: it stands in the file of `serve -c`"
+    if what == "key" and not near:
+        return f"no such key; there are {', '.join(known)}"
     return f"no such {what}{f'; did you mean {near[0]}?' if near else ''}"
 
 
@@ -177,6 +183,9 @@ class _Reader:
             self.check_user("", name)
             self.check_keys(table, _USER)
             password = self.value(table, "password", str, "a string", "")
+            if not password:
+                self.fail("password", f"is missing: `cutthrough passwd {name}` prints "
+                                      "it, behind the name")
             try:
                 kind_of(password)
             except ValueError as error:
@@ -393,6 +402,9 @@ class _Reader:
         if file not in self.files:
             try:
                 text = self.read_file(file)
+            except PolicyError as error:        # of whoever reads for us
+                raise PolicyError(
+                    self.source, f"lists.{name}", str(error)) from None
             except (OSError, UnicodeError) as error:
                 reason = getattr(error, "strerror", None) or str(error)
                 raise PolicyError(
