@@ -3,6 +3,7 @@
 import re
 import threading
 
+import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -206,6 +207,16 @@ def test_what_happened_is_counted_once(proxy):
     assert now['worker_up{worker="0"}'] == now['worker_up{worker="1"}'] == 1
     assert now['bytes_total{direction="up",path="copy"}'] >= 20
     assert 'process_resident_memory_bytes{worker="supervisor"}' in now
+
+
+def test_each_process_tells_its_limit_of_descriptors(proxy):
+    """The alert compared with 1048576, which many a host or container has not."""
+    running, operator = proxy
+    now = operator.metrics()
+    for slot, worker in enumerate(sorted(running.workers(), key=lambda one: one.pid)):
+        most = worker.rlimit(psutil.RLIMIT_NOFILE)[0]
+        assert now[f'process_max_fds{{worker="{slot}"}}'] == most
+        assert now[f'process_open_fds{{worker="{slot}"}}'] < most
 
 
 @pytest.mark.parametrize("count, path", [(1000, "copy"), (8 << 20, "splice")])

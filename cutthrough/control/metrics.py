@@ -216,6 +216,8 @@ def _processes(r: Reading) -> Iterator[Metric]:
                                "Resident memory.", labels=["worker"])
     fds = GaugeMetricFamily("cutthrough_process_open_fds", "Open descriptors.",
                             labels=["worker"])
+    most_fds = GaugeMetricFamily("cutthrough_process_max_fds",
+                                 "How many descriptors may be open.", labels=["worker"])
     named = {str(slot): pid for slot, pid in sorted(r.workers.items()) if pid}
     for name, pid in (named | {"supervisor": os.getpid()}).items():
         try:
@@ -226,9 +228,10 @@ def _processes(r: Reading) -> Iterator[Metric]:
                 cpu.add_metric([name, "system"], times.system)
                 memory.add_metric([name], process.memory_info().rss)
             fds.add_metric([name], process.num_fds())
+            most_fds.add_metric([name], process.rlimit(psutil.RLIMIT_NOFILE)[0])
         except psutil.Error:
             continue                        # it has just gone
-    yield from (cpu, memory, fds)
+    yield from (cpu, memory, fds, most_fds)
 
 
 def _gauge(name: str, text: str, values: Sequence[tuple[tuple[str, ...], float]],
