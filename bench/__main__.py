@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from bench.blocks import Part
 from bench.children import BenchError, Namespaces
 from bench.micro import policy as shapes
 from bench.proxies import PROXIES
-from bench.run import RESULTS, run_all
+from bench.run import RESULTS, interrupt, run_all
 from bench.scenarios import GROUPS, SCENARIOS, most_files
 
 #: How long each run is where nobody says: of the field, of the guard, else.
@@ -237,11 +238,15 @@ def main() -> int:
     if options.verb is None:
         print_tables()
         return 0
+    signal.signal(signal.SIGTERM, interrupt)
     try:
         return int(options.act(options))
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # all that was started has ended on the way here
+        print("bench: interrupted", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

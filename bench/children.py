@@ -8,6 +8,7 @@ namespaces joined by veth pairs, the two-host case on one machine.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -64,11 +65,14 @@ def tree_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
 def end(process: subprocess.Popen[str], seconds: float = 5) -> None:
     """End a child and its children: politely, then not; again does nothing."""
     if process.poll() is None:
-        tree = tree_of(process)
+        left = tree = tree_of(process)
         process.terminate()
-        _, left = psutil.wait_procs(tree, timeout=seconds)
-        for one in left:
-            one.kill()
+        try:
+            _, left = psutil.wait_procs(tree, timeout=seconds)
+        finally:  # who presses Ctrl-C meanwhile leaves nothing behind either
+            for one in left:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
         process.wait(5)
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:

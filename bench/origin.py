@@ -123,9 +123,13 @@ class Origin:
         self.directory = Path(tempfile.mkdtemp(prefix="bench-origin."))
         self._children: list[subprocess.Popen[str]] = []
         self.ports = {"web": free_port(), "tls": free_port(), "sink": 0}
-        self.lengths = self._make_files()
         self.config = self.directory / "nginx.conf"
-        self.config.write_text(self._fill((HERE / "origin.conf").read_text()))
+        try:
+            self.lengths = self._make_files()
+            self.config.write_text(self._fill((HERE / "origin.conf").read_text()))
+        except BaseException:
+            self.close()
+            raise
         self.command = [nginx, "-p", str(self.directory), "-c", str(self.config)]
         self.logs = {
             "web": Log(self.directory / "access.log"),
@@ -240,6 +244,8 @@ class Origin:
 
     def close(self) -> None:
         """Stop the servers and remove the directory; again does nothing."""
-        for child in self._children:
-            end(child, 10)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        try:
+            for child in self._children:
+                end(child, 10)
+        finally:
+            shutil.rmtree(self.directory, ignore_errors=True)

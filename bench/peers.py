@@ -110,14 +110,13 @@ class Peer:
                 (directory / (called or Path(source).name)).write_text(text)
         running.command = [shutil.which(command[0], path=SEARCH) or command[0]]
         running.command += command[1:]
-        running.start(cwd=directory, env=dict(self.env))
-        assert running.process is not None
-        try:
-            wait_for_port(running.port, running.process, 40)
-        except BenchError as error:
-            said = running.said()
-            running.close()
-            raise BenchError(f"{error} {said}") from None
+        with running.closed_on_error():
+            running.start(cwd=directory, env=dict(self.env))
+            assert running.process is not None
+            try:
+                wait_for_port(running.port, running.process, 40)
+            except BenchError as error:
+                raise BenchError(f"{error} {running.said()}") from None
         return running
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from bench.children import HERE
+from bench.children import HERE, BenchError
 from bench.origin import build_tool
 from bench.peers import as_proxies
 from bench.running import PASSWORD, USER, Proxy, Running, Target
@@ -27,9 +27,13 @@ def start_direct(target: Target) -> Running:
 def start_tool(target: Target, *command: str) -> Running:
     """Start what says "listening PORT" on its standard output."""
     running = Running(list(command), target, blind=True)
-    running.start(piped=True)
-    assert running.process is not None and running.process.stdout is not None
-    running.port = int(running.process.stdout.readline().split()[1])
+    with running.closed_on_error():
+        running.start(piped=True)
+        assert running.process is not None and running.process.stdout is not None
+        said = running.process.stdout.readline().split()
+        if len(said) < 2:
+            raise BenchError(f"{command[0]} did not start")
+        running.port = int(said[1])
     return running
 
 
@@ -58,11 +62,17 @@ def start_cutthrough(*flags: str) -> Callable[[Target], Running]:
                 flag = flag.replace(name, place)
             command.append(flag)
         running.command = command
-        running.start(cwd=TREE)
-        running.port = int(running.await_line(r"listening on [^ ,]*:(\d+)"))
-        return running
+        return _listening(running)
 
     return start
+
+
+def _listening(running: Running) -> Running:
+    """Start a cutthrough; return it when it listens."""
+    with running.closed_on_error():
+        running.start(cwd=TREE)
+        running.port = int(running.await_line(r"listening on [^ ,]*:(\d+)"))
+    return running
 
 
 def start_configured(workers: int, *lines: str) -> Callable[[Target], Running]:
@@ -79,9 +89,7 @@ def start_configured(workers: int, *lines: str) -> Callable[[Target], Running]:
         config.write_text("".join(f"{line}\n" for line in (*usual, *lines)))
         running.command = [sys.executable, "-m", "cutthrough", "serve"]
         running.command += ["-c", str(config)]
-        running.start(cwd=TREE)
-        running.port = int(running.await_line(r"listening on [^ ,]*:(\d+)"))
-        return running
+        return _listening(running)
 
     return start
 

@@ -41,7 +41,7 @@ class OutOfTime(Exception):
     """--minutes are over in the middle of a run."""
 
 
-def _stop(signum: int, frame: FrameType | None) -> None:
+def interrupt(signum: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
@@ -52,7 +52,7 @@ def _ring(signum: int, frame: FrameType | None) -> None:
 @contextmanager
 def _signals(seconds: float) -> Iterator[None]:
     """SIGTERM interrupts; after `seconds`, where there is a limit, time is over."""
-    old = signal.signal(signal.SIGTERM, _stop), signal.signal(signal.SIGALRM, _ring)
+    old = signal.signal(signal.SIGTERM, interrupt), signal.signal(signal.SIGALRM, _ring)
     if seconds:
         signal.setitimer(signal.ITIMER_REAL, seconds)
     try:

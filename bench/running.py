@@ -5,12 +5,13 @@ Each run gets a fresh process, so that no run inherits another's pools and cache
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,7 +76,6 @@ class Running:
         deadline = time.monotonic() + seconds
         while not (match := re.search(pattern, self.said())):
             if self.process.poll() is not None or time.monotonic() > deadline:
-                self.close()
                 raise BenchError(f"{self.command} did not start: {self.said()}")
             time.sleep(0.01)  # between looks for the line
         return match[1]
@@ -88,10 +88,21 @@ class Running:
         return time.monotonic() - began
 
     def close(self) -> None:
-        if self.process is not None:
-            end(self.process)
-        if self.directory is not None:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        try:
+            if self.process is not None:
+                end(self.process)
+        finally:
+            if self.directory is not None:
+                shutil.rmtree(self.directory, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def closed_on_error(self) -> Iterator[None]:
+        """Close it where its start, of which nobody knows yet, is not to be."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
 
 @dataclass(frozen=True)

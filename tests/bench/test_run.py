@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -174,27 +175,42 @@ def test_when_time_is_over_the_rest_is_left_out_by_name() -> None:
         file.unlink(missing_ok=True)
 
 
-def names_below(process: psutil.Process) -> set[str]:
-    names = set()
+def is_below(process: psutil.Process, words: str) -> bool:
+    """Is the command of any process below this one made of these words?"""
     for child in process.children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            names.add(child.name())
-    return names
+            if words in " ".join(child.cmdline()):
+                return True
+    return False
+
+
+NAME = f"run-test-{os.getpid()}"
+RUN = ("run", "--scenarios=plain-new", "--seconds=60", "--name", NAME)
 
 
 @needs_nginx
 @needs_compiler
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("words", "begun", "number"),
+    [
+        ((*RUN, "--proxies=relay"), "bin/load plain-new", signal.SIGINT),
+        ((*RUN, "--proxies=relay"), "bin/load plain-new", signal.SIGTERM),
+        # While it starts nobody but its starter knows of it: it stayed.
+        ((*RUN, "--proxies=cutthrough"), "cutthrough serve --listen", signal.SIGINT),
+        (("short", "--seconds=60"), "wrk -t1", signal.SIGTERM),
+    ],
+    ids=["run-int", "run-term", "start-int", "short-term"],
+)
 def test_an_interrupted_run_leaves_nothing_behind(
-    number: signal.Signals, tmp_path: Path
+    words: tuple[str, ...], begun: str, number: signal.Signals, tmp_path: Path
 ) -> None:
-    name = f"run-test-{os.getpid()}"
+    if begun.startswith("wrk") and not shutil.which("wrk"):
+        pytest.skip("wrk is not installed")
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
-    words = ("run", "--scenarios=plain-new", "--proxies=relay", "--seconds=60")
-    client = bench(*words, "--name", name, start_new_session=True, env=environ)
+    client = bench(*words, start_new_session=True, env=environ)
     try:
         process = psutil.Process(client.pid)
-        while "load" not in names_below(process):
+        while not is_below(process, begun):
             assert client.poll() is None
         below = process.children(recursive=True)
         client.send_signal(number)
@@ -207,7 +223,7 @@ def test_an_interrupted_run_leaves_nothing_behind(
     finally:
         client.kill()
         client.communicate()
-        (run.RESULTS / f"{name}.json").unlink(missing_ok=True)
+        (run.RESULTS / f"{NAME}.json").unlink(missing_ok=True)
 
 
 def test_children_end_when_the_harness_is_killed() -> None:
