@@ -6,11 +6,8 @@ Each compares within one run, or holds what it compares to the same rate.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 from bench.children import BenchError, end, spawn
 from bench.clients import (
@@ -24,7 +21,7 @@ from bench.clients import (
     warm_up,
 )
 from bench.collect import cpu_times, private_bytes, reaped_cpu
-from bench.cores import USABLE, placed
+from bench.cores import USABLE, held_back, placed
 from bench.origin import Origin, build_tool
 from bench.proxies import PROXIES, start_tool
 from bench.rows import Row, shown
@@ -37,10 +34,6 @@ ACTIVE, STEADY = 100, 50
 #: Tunnels a second that are set up beside the steady load, which is half of what the
 #: proxy named here takes from as many connections.
 TUNNELS_PER_SECOND, HALF_OF = 200, "cutthrough-full"
-#: What a worker may have of a core, so that two of them and a client and an origin find
-#: room on two cores; in short periods, for the connections wait meanwhile.
-SHARE, PERIOD_US = 0.2, 20_000
-CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
 
 
 def _count(origin: Origin, *loads: Counted) -> int:
@@ -139,45 +132,16 @@ def measure_tail(
 # ---- workers ----
 
 
-def cannot_hold_back() -> str:
-    """Why processes cannot be held to a part of a core here, or nothing."""
-    probe = CPU_GROUPS / "bench-probe"
-    try:
-        probe.mkdir()
-        quota = (probe / "cpu.cfs_quota_us").exists()
-        probe.rmdir()
-    except OSError as error:
-        return f"no cgroup of CPU may be made: {error.strerror}"
-    return "" if quota else "cgroups of CPU have no quota here"
-
-
-@contextlib.contextmanager
-def _held_back(pids: list[int]) -> Iterator[None]:
-    """Let each process have SHARE of a core, while the context is open."""
-    groups = [CPU_GROUPS / f"bench-{pid}" for pid in pids]
-    try:
-        for pid, group in zip(pids, groups, strict=True):
-            group.mkdir()
-            (group / "cpu.cfs_period_us").write_text(f"{PERIOD_US}")
-            (group / "cpu.cfs_quota_us").write_text(f"{PERIOD_US * SHARE:.0f}")
-            (group / "cgroup.procs").write_text(f"{pid}")
-        yield
-    finally:
-        for pid, group in zip(pids, groups, strict=True):
-            with contextlib.suppress(OSError):  # it has ended
-                (CPU_GROUPS / "cgroup.procs").write_text(f"{pid}")
-            with contextlib.suppress(OSError):
-                group.rmdir()
-
-
 def measure_workers(
     scenario: Scenario, proxy: Running, origin: Origin, seconds: float
 ) -> Row:
     """Each worker with SHARE of a core: how two compare with one is then not bounded by
     the client. Then as they are, where it is."""
     pids = [process.pid for process in proxy.tree()[1:]]
-    with _held_back(pids):
+    cpu = cpu_times(proxy.tree()).total
+    with held_back(pids):
         held = _run_closed(proxy, origin, scenario.conns, seconds / 2)
+    share = 100 * (cpu_times(proxy.tree()).total - cpu) / held.seconds
     cpu, client = cpu_times(proxy.tree()).total, reaped_cpu()
     served = cpu_times(origin.tree()).total
     free = _run_closed(proxy, origin, scenario.conns, seconds / 2)
@@ -186,6 +150,7 @@ def measure_workers(
     command = ["load", "plain", "--conns", str(scenario.conns)]
     row = _row(_count(origin, held, free), held, command)
     row |= {"workers": len(pids), "free_rps": free.requests / free.seconds}
+    row["held_cpu_percent"] = share
     row["cpu_us_per_request"] = cpu * 1e6 / free.requests
     row["client_us_per_request"] = client * 1e6 / free.requests
     return row | {"origin_us_per_request": served * 1e6 / free.requests}

@@ -1,4 +1,5 @@
-"""Which core runs what, where the scheduler's choice would be measured instead.
+"""Which core runs what, where the scheduler's choice would be measured instead; and how
+much of one a process may have.
 
 One request at a time is a chain of wake-ups, and what each costs depends on where the
 woken one sleeps: 10 µs on the waker's core, 20 on another that has gone to rest. The
@@ -10,10 +11,15 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 
 USABLE = sorted(os.sched_getaffinity(0))
+#: What a worker may have of a core, so that two of them and a client and an origin find
+#: room on two cores; in short periods, for the connections wait meanwhile.
+SHARE, PERIOD_US = 0.2, 20_000
+CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
 #: Cores of the client and the origin, and of the proxy.
 PLACES = {
     "": (USABLE, USABLE),
@@ -45,3 +51,34 @@ def placed(
         if place:
             os.sched_setaffinity(0, USABLE)
             _place(origin, USABLE)
+
+
+def cannot_hold_back() -> str:
+    """Why processes cannot be held to a part of a core here, or nothing."""
+    probe = CPU_GROUPS / f"bench-probe-{os.getpid()}"
+    try:
+        probe.mkdir()
+        quota = (probe / "cpu.cfs_quota_us").exists()
+        probe.rmdir()
+    except OSError as error:
+        return f"no cgroup of CPU may be made: {error.strerror}"
+    return "" if quota else "cgroups of CPU have no quota here"
+
+
+@contextlib.contextmanager
+def held_back(pids: list[int]) -> Iterator[None]:
+    """Let each process have SHARE of a core, while the context is open."""
+    groups = [CPU_GROUPS / f"bench-{pid}" for pid in pids]
+    try:
+        for pid, group in zip(pids, groups, strict=True):
+            group.mkdir()
+            (group / "cpu.cfs_period_us").write_text(f"{PERIOD_US}")
+            (group / "cpu.cfs_quota_us").write_text(f"{PERIOD_US * SHARE:.0f}")
+            (group / "cgroup.procs").write_text(f"{pid}")
+        yield
+    finally:
+        for pid, group in zip(pids, groups, strict=True):
+            with contextlib.suppress(OSError):  # it has ended
+                (CPU_GROUPS / "cgroup.procs").write_text(f"{pid}")
+            with contextlib.suppress(OSError):
+                group.rmdir()

@@ -74,6 +74,8 @@ class Scenario:
             return "OpenSSL's headers (libssl-dev) not installed"
         if self.place == "apart" and len(cores.USABLE) < 2:
             return "needs two cores"
+        if self.tool == "workers" and (reason := cores.cannot_hold_back()):
+            return reason
         if self.nofile > most_files():
             return f"needs {self.nofile} descriptors, {most_files()} may be had"
         return ""

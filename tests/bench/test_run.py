@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from bench import __main__ as command
 from bench import asked, cores, micro, plan, run
 from bench.blocks import Block, Part, check_plan, estimate
 from bench.children import BenchError, Namespaces, Site, end, spawn, wait_for_port
+from bench.collect import cpu_times
 from bench.measure import run_once
 from bench.origin import Origin
 from bench.peers import FILES, PEERS
@@ -80,6 +82,32 @@ def test_what_cannot_run_is_skipped_with_its_reason() -> None:
         else:
             assert name in named
             assert any(pair[1] == name for pair in skipped.pairs)
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["none", "no quota"])
+def test_where_no_worker_can_be_held_back_the_row_is_skipped(
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most machines have the second version of cgroups: there the whole run ended."""
+    groups = tmp_path / "cpu"
+    if there:
+        groups.mkdir()
+    monkeypatch.setattr(cores, "CPU_GROUPS", groups)
+    todo, skipped = check_plan(plan.asked())
+    assert "cgroup" in skipped.scenarios["workers"]
+    assert "workers" not in {block.scenario for block in todo}
+    assert not there or not list(groups.iterdir())
+
+
+def test_cpu_is_read_to_less_than_a_tick() -> None:
+    """Of a second at 500 requests a second ticks of 10 ms left two or three."""
+    tree = [psutil.Process()]
+    before, began = cpu_times(tree).total, time.process_time()
+    while time.process_time() < began + 0.003:
+        pass
+    took, spent = cpu_times(tree).total - before, time.process_time() - began
+    assert 0.003 <= took
+    assert took == pytest.approx(spent, abs=0.002)
 
 
 def test_an_unknown_name_is_refused() -> None:
