@@ -16,6 +16,8 @@ from bench.children import HERE
 
 #: Of a proxy's bar: what we are, what we measure against, everybody else.
 YARDSTICKS = {"direct", "direct-again", "relay", "relay-splice"}
+#: Peers that only know bytes, as the relays do.
+BLIND = ("haproxy-tcp", "haproxy-splice")
 
 
 #: A bar so many times as long as the shortest is cut, else that could not be seen.
@@ -61,7 +63,7 @@ def _svg_of(bar: Bar, most: float) -> str:
         for x in ("93%", "96%"):
             shapes += f'<line class="cut" x1="{x}" x2="{x}" y1="0" y2="14"/>'
     elif bar.low is not None and bar.high is not None and bar.high > bar.low:
-        low, high = _percent(bar.low, most), _percent(bar.high, most)
+        low, high = _percent(bar.low, most), _percent(min(bar.high, most), most)
         shapes += f'<line class="whisker" x1="{low}" x2="{high}" y1="7" y2="7"/>'
         for end in (low, high):
             shapes += f'<line class="whisker" x1="{end}" x2="{end}" y1="3" y2="11"/>'

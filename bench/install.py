@@ -61,7 +61,7 @@ def _apt(packages: list[str]) -> None:
 def _pip(name: str, package: str) -> None:
     venv = CACHE / name
     _do([sys.executable, "-m", "venv", "--clear", str(venv)])
-    _do([str(venv / "bin" / "pip"), "install", "--quiet", package])
+    _do([str(venv / "bin" / "pip"), "install", "--quiet", *package.split()])
 
 
 def _copy(name: str) -> Path:

@@ -131,7 +131,7 @@ PEERS = {
         version="@PROGRAM@ -v", keeps=False,
     ),
     "apache": Peer(
-        "mod_proxy, event MPM", "apt:apache2", "apache2",
+        "mod_proxy, event MPM, the origin's connections kept", "apt:apache2", "apache2",
         "apache2 -d @DIR@ -f @DIR@/apache.conf -D FOREGROUND",
         ("apache.conf", "apache.users"), version="@PROGRAM@ -v",
     ),
@@ -146,8 +146,13 @@ PEERS = {
         version="@PROGRAM@ -v", tunnels=False,
     ),
     "haproxy-tcp": Peer(
-        "one thread, blind, splice: a relay, not a forward proxy", "apt:haproxy",
+        "one thread, blind, copies: a relay, not a forward proxy", "apt:haproxy",
         "haproxy", "haproxy -db -f @DIR@/haproxy-tcp.conf", ("haproxy-tcp.conf",),
+        version="@PROGRAM@ -v", blind=True,
+    ),
+    "haproxy-splice": Peer(
+        "the same by splice, for 1 MiB in tunnels", "apt:haproxy",
+        "haproxy", "haproxy -db -f @DIR@/haproxy-splice.conf", ("haproxy-splice.conf",),
         version="@PROGRAM@ -v", blind=True,
     ),
     "mitmproxy": Peer(
@@ -160,7 +165,9 @@ PEERS = {
         ("proxy.py.args",),
     ),
     "pproxy": Peer(
-        "one process", "pip:pproxy", "pproxy/bin/pproxy", "@PROGRAM@", ("pproxy.args",),
+        # With later ones it does not start.
+        "one process, on uvloop", "pip:pproxy uvloop<0.22", "pproxy/bin/pproxy",
+        "@PROGRAM@", ("pproxy.args",),
     ),
     "proxy-chain": Peer(
         "one process of node", "npm:proxy-chain",

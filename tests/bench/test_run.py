@@ -6,9 +6,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,14 @@ from bench import __main__ as command
 from bench import asked, cores, micro, plan, run
 from bench.blocks import Block, Part, check_plan, estimate
 from bench.children import BenchError, Namespaces, Site, end, spawn, wait_for_port
+from bench.clients import build_load_command
 from bench.collect import cpu_times
 from bench.measure import run_once
 from bench.origin import Origin
 from bench.peers import FILES, PEERS
 from bench.proxies import PROXIES
 from bench.rows import Row
+from bench.running import Target
 from bench.scenarios import GROUPS, SCENARIOS
 from bench.summary import summarise
 from tests.test_bench import needs_compiler, needs_nginx, relay
@@ -133,6 +137,58 @@ def test_a_peer_that_is_here_does_its_work(name: str) -> None:
         row = run_once(scenario, name, origin, 0.3)
     assert "failed" not in row, row
     assert row["requests"] == row["origin_requests"]
+
+
+FORWARD = [name for name, peer in PEERS.items() if not peer.blind]
+
+
+@needs_nginx
+@pytest.mark.parametrize("name", [*FORWARD, "cutthrough-full"])
+def test_every_forward_proxy_asks_for_credentials(name: str) -> None:
+    if PROXIES[name].missing:
+        pytest.skip(PROXIES[name].missing)
+    with Origin() as origin:
+        target = Target(origin.site, origin.authority)
+        with closing(PROXIES[name].start(target)) as proxy:
+            with socket.create_connection((proxy.ip, proxy.port), 20) as peer:
+                head = f"GET http://{target.authority}/index.html HTTP/1.1\r\n"
+                peer.sendall(f"{head}Host: {target.authority}\r\n\r\n".encode())
+                assert peer.recv(4096).split()[1] == b"407"
+
+
+def count_pipes(tree: list[psutil.Process]) -> int:
+    count = 0
+    for process in tree:
+        for fd in Path(f"/proc/{process.pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                count += os.readlink(fd).startswith("pipe:")
+    return count
+
+
+@needs_nginx
+@needs_compiler
+@pytest.mark.parametrize(
+    ("name", "splices"),
+    [
+        ("relay", False), ("relay-splice", True), ("cutthrough", True),
+        ("cutthrough-copy", False), ("haproxy-tcp", False), ("haproxy-splice", True),
+    ],
+)  # fmt: skip
+def test_what_is_said_to_splice_does(name: str, splices: bool) -> None:
+    """HAProxy's row was called splice, and by `splice-auto` it copied."""
+    if PROXIES[name].missing:
+        pytest.skip(PROXIES[name].missing)
+    with Origin() as origin:
+        target = Target(origin.site, origin.authority)
+        with closing(PROXIES[name].start(target)) as proxy:
+            before = most = count_pipes(proxy.tree())
+            client = spawn(build_load_command(
+                "bulk", proxy, origin, "/1m", "--conns=4", "--requests=200"))
+            while client.poll() is None:
+                most = max(most, count_pipes(proxy.tree()))
+            end(client)
+            assert client.returncode == 0
+    assert (most > before) == splices
 
 
 def test_ratios_pair_the_runs_of_a_repetition() -> None:
