@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bench.charts import YARDSTICKS, shown, table
+from bench.charts import BLIND, YARDSTICKS, shown, table
 from bench.rows import format_row
 from bench.summary import number, paired
 
 Row = dict[str, Any]
 Runs = dict[tuple[str, str], list[Row]]
+#: What stands beside a figure: a text, and the scenario and proxy whose line has it.
+Aside = tuple[str, str, str]
 FULL = "cutthrough-full"
 #: Both of the harness itself: how far apart equal things may be, and how many times
 #: what the quickest forward proxy takes its client must be able to ask.
@@ -45,7 +47,11 @@ class Verdict:
     proxy: str
     values: list[float]
     aim: str = ""
-    beside: str = ""
+    asides: tuple[Aside, ...] = ()
+
+    @property
+    def beside(self) -> str:
+        return ", ".join(text for text, _, _ in self.asides)
 
     @property
     def asked(self) -> str:
@@ -62,9 +68,18 @@ class Verdict:
     def held(self) -> str:
         if self.median is None:
             return "not measured"
-        over = self.most is not None and self.median > self.most
-        under = self.least is not None and self.median < self.least
-        return "no" if over or under else "yes"
+        return "yes" if self._holds(self.median) else "no"
+
+    def _holds(self, value: float) -> bool:
+        over = self.most is not None and value > self.most
+        under = self.least is not None and value < self.least
+        return not (over or under)
+
+    @property
+    def held_in(self) -> str:
+        """In how many of its runs; empty if there was none."""
+        times = sum(map(self._holds, self.values))
+        return f"{times} of {len(self.values)}" if self.values else ""
 
     @property
     def spread(self) -> str:
@@ -97,14 +112,24 @@ def _values(runs: Runs, scenario: str, proxy: str, key: str) -> list[float]:
     return [value for row in rows if (value := number(row, key)) is not None]
 
 
-def _beside(runs: Runs, scenario: str, key: str, base: str) -> str:
+def _aside(
+    text: str, runs: Runs, scenario: str, proxy: str, key: str
+) -> tuple[Aside, ...]:
+    """Return `text` with the median of `key`; nothing where it was not measured."""
+    if not (values := _values(runs, scenario, proxy, key)):
+        return ()
+    return ((text.format(statistics.median(values)), scenario, proxy),)
+
+
+def _beside(runs: Runs, scenario: str, key: str, base: str) -> tuple[Aside, ...]:
     """What others have in the same row."""
-    texts = []
-    blind = () if scenario.startswith("plain") else ("haproxy-tcp",)
+    asides = []
+    blind = () if scenario.startswith("plain") else BLIND
     for name in ("haproxy-http", "nginx", *blind, "cutthrough"):
         if ratios := _ratio(runs, scenario, key, name, base):
-            texts.append(f"{name} {statistics.median(ratios):.2f}")
-    return ", ".join(texts)
+            text = f"{name} {statistics.median(ratios):.2f}"
+            asides.append((text, scenario, name))
+    return tuple(asides)
 
 
 def _against_relay(runs: Runs) -> Iterator[Verdict]:
@@ -149,14 +174,17 @@ def _workers(runs: Runs) -> Verdict:
             row["both_us"] + row["cpu_us_per_request"]
         ) for row in rows if row["both_us"]
     ]  # fmt: skip
-    beside = ""
+    asides = []
     if free and allowed:
-        beside = (
+        text = (
             f"as they are {statistics.median(free):.2f}, where client, origin and proxy"
             f" leave room for {statistics.median(allowed):.2f} on two cores"
         )
+        asides.append((text, "workers", two))
+    for name, text in ((FULL, "one got {:.0f} % of a core"), (two, "two got {:.0f} %")):
+        asides += _aside(text, runs, "workers", name, "held_cpu_percent")
     text = "two workers against one, each with a fifth of a core: rate"
-    return Verdict(text, None, 1.8, "workers", two, ratios, "", beside)
+    return Verdict(text, None, 1.8, "workers", two, ratios, "", tuple(asides))
 
 
 def judge(rows: list[Row]) -> list[Verdict]:
@@ -166,21 +194,20 @@ def judge(rows: list[Row]) -> list[Verdict]:
     idle = _values(runs, "idle-10000", two, "uss_bytes_per_tunnel")
     one = _values(runs, "idle-9800", FULL, "uss_bytes_per_tunnel")
     open_ = _values(runs, "crowd", crowd, "crowd_ratio")
-    of_nginx = _values(runs, "crowd", "nginx", "crowd_ratio")
     tail = _ratio(runs, "tail", "latency_p999_ms", FULL, "relay")
-    rate = _values(runs, "tail", FULL, "rate")
     beside = "in two workers, for nofile allows one no more than 9800"
     beside += f": {statistics.median(one):.0f} in that" if one else ""
     return [
         *_against_relay(runs),
         Verdict("private bytes a tunnel at rest, 10 000 of them", 1024, None,
-                "idle-10000", two, idle, "", beside),
+                "idle-10000", two, idle, "", ((beside, "idle-9800", FULL),)),
         Verdict("10 000 keep-alive connections open, 100 active, of 100 open: rate",
                 None, 0.9, "crowd", crowd, open_, "",
-                f"nginx {statistics.median(of_nginx):.2f}" if of_nginx else ""),
+                _aside("nginx {:.2f}", runs, "crowd", "nginx", "crowd_ratio")),
         _workers(runs),
         Verdict("p99.9 at half the rate, 200 tunnels a second beside it, of relay",
-                3, None, "tail", FULL, tail, "", f"{rate[0]:.0f}/s" if rate else ""),
+                3, None, "tail", FULL, tail, "",
+                _aside("{:.0f}/s", runs, "tail", FULL, "rate")),
         *_judge_harness(runs),
     ]  # fmt: skip
 
@@ -197,8 +224,9 @@ def _judge_harness(runs: Runs) -> Iterator[Verdict]:
     for scenario in ("plain-keepalive", "ping-c100"):
         what = f"the harness: a core of its client, of a core of a proxy ({scenario})"
         quickest, ratios = _core_for_core(runs, scenario, "ceiling")
+        asides = ((quickest, scenario, quickest),) if quickest else ()
         yield Verdict(what, None, CLIENT_LEAST, "ceiling", "direct",
-                      ratios, "", quickest)  # fmt: skip
+                      ratios, "", asides)  # fmt: skip
     yield _judge_setups(runs)
 
 
@@ -207,7 +235,7 @@ def _forward_proxies(runs: Runs, scenario: str, key: str) -> dict[str, float]:
     return {
         proxy: statistics.median(values)
         for name, proxy in runs
-        if name == scenario and proxy not in YARDSTICKS and proxy != "haproxy-tcp"
+        if name == scenario and proxy not in YARDSTICKS and proxy not in BLIND
         and (values := _values(runs, name, proxy, key))
     }  # fmt: skip
 
@@ -231,11 +259,16 @@ def _judge_setups(runs: Runs) -> Verdict:
     taken = _forward_proxies(runs, scenario, "throughput_rps")
     rates = _values(runs, alone, "direct", "throughput_rps")
     ratios = [rate / max(taken.values()) for rate in rates] if taken else []
-    beside, cores = _core_for_core(runs, scenario, "ceiling-setup")
+    asides: list[Aside] = []
+    if taken:
+        most = max(taken, key=taken.__getitem__)
+        asides.append((most, scenario, most))
+    quickest, cores = _core_for_core(runs, scenario, "ceiling-setup")
     if cores:
-        beside = f"core for core {statistics.median(cores):.2f} of {beside}"
+        text = f"core for core {statistics.median(cores):.2f} of {quickest}"
+        asides.append((text, "ceiling-setup", "direct"))
     what = f"the harness: its client on all cores, of a proxy on them ({scenario})"
-    return Verdict(what, None, CLIENT_LEAST, alone, "direct", ratios, "", beside)
+    return Verdict(what, None, CLIENT_LEAST, alone, "direct", ratios, "", tuple(asides))
 
 
 def print_verdicts(rows: list[Row]) -> None:
@@ -244,7 +277,8 @@ def print_verdicts(rows: list[Row]) -> None:
             print(format_row("perf_asked", {
                 "scenario": verdict.scenario, "proxy": verdict.proxy,
                 "asked": verdict.asked, "measured": verdict.median,
-                "spread": verdict.spread, "held": verdict.held, "what": verdict.what,
+                "spread": verdict.spread, "held": verdict.held,
+                "held_in": verdict.held_in, "what": verdict.what,
             }))  # fmt: skip
 
 
@@ -257,12 +291,15 @@ def verdict_table(rows: list[Row], link: Link) -> str:
     for verdict in judge(rows):
         median = verdict.median
         text = shown(median) if median is not None else "–"
+        held = f'<b class="{verdict.held[:2]}">{verdict.held}</b>'
         cells.append([
             verdict.what, verdict.asked, link(verdict.scenario, verdict.proxy, text),
-            verdict.spread, f'<b class="{verdict.held[:2]}">{verdict.held}</b>',
-            verdict.beside,
+            link(verdict.scenario, verdict.proxy, verdict.spread),
+            f"{held} {verdict.held_in}",
+            ", ".join(link(*of, text) for text, *of in verdict.asides),
         ])  # fmt: skip
-    return table(["what", "asked", "measured", "spread", "held?", "beside"], cells)
+    head = ["what", "asked", "measured", "spread", "held? in runs", "beside"]
+    return table(head, cells)
 
 
 def field_table(summaries: list[Row], rows: list[Row], link: Link) -> str:
@@ -273,6 +310,7 @@ def field_table(summaries: list[Row], rows: list[Row], link: Link) -> str:
     hidden = {"direct", "direct-again"} | {
         name for name in names if name.startswith("cutthrough-") and name != FULL
     }
+    void = {(row["scenario"], row["proxy"]) for row in rows if "failed" in row}
     cells = []
     for name in names:
         if name in hidden:
@@ -280,7 +318,8 @@ def field_table(summaries: list[Row], rows: list[Row], link: Link) -> str:
         line = [f"<b>{name}</b>" if name.startswith("cutthrough") else name]
         for scenario, key, _ in COLUMNS:
             values = _values(runs, scenario, name, key)
-            text = shown(statistics.median(values)) if values else "–"
+            none = "void" if (scenario, name) in void else "–"
+            text = shown(statistics.median(values)) if values else none
             line.append(link(scenario, name, text))
         cells.append(line)
     return table(["proxy", *(title for *_, title in COLUMNS)], cells)

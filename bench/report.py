@@ -16,15 +16,17 @@ from typing import Any
 from bench.asked import FULL, field_table, verdict_table
 from bench.charts import Bar, bar_chart, read_style, shown, step_chart, table
 from bench.children import BenchError
+from bench.figures import Figure, figures_of
 from bench.scenarios import GROUPS, SCENARIOS, STEPS
-from bench.summary import median_name
+from bench.summary import is_unstable, median_name, number
 
 Row = dict[str, Any]
 
 METHOD = """<p>Each scenario is run through each proxy in turn (A B C, C B A …), every
 run with a fresh process, on one machine. The bars are medians; the thin line is from
-the slowest to the fastest repetition. Figures of one chart may be compared with each
-other, not with those of another run or machine.</p><ul>
+the least to the most of the repetitions. A ratio is the median of the ratios of two
+runs of one repetition, not that of two medians. Figures of one chart may be compared
+with each other, not with those of another run or machine.</p><ul>
 <li><b>direct</b> is no proxy at all, <b>relay</b> a blind C loop that copies bytes and
 reads nothing, <b>relay-splice</b> the same by splice(2): what the machine can do, and
 what any user-space proxy could.</li>
@@ -35,8 +37,13 @@ no bar.</li>
 noisy neighbour better than a rate.</li>
 <li><b>unstable</b>: the coefficient of variation of the repetitions is over 0.20. Not a
 result.</li>
-<li>Every forward proxy checks Basic credentials on each request or tunnel, and keeps no
-log and no cache; the blind ones cannot. Their configuration files are below.</li>
+<li>Every forward proxy checks Basic credentials on each request or tunnel (LittleProxy
+once a connection), and keeps no log and no cache; the blind ones cannot. Only
+cutthrough-full and the variants named so write a log. nginx and HAProxy have one fixed
+origin. Their configuration files are below.</li>
+<li>cutthrough and the relays are compiled for this machine, the others are as their
+packages have them. A run begins a hundred requests after its process: little for what
+compiles itself as it runs (java, node).</li>
 </ul>"""
 
 
@@ -51,20 +58,43 @@ def _load(
     except (OSError, ValueError) as error:
         raise BenchError(f"{file}: not a result: {error}") from None
     section = ""
+    spreads = _spreads(result["results"]) if isinstance(result, dict) else {}
     summaries: list[Row] = []
     micro: list[Row] = []
     runs: dict[tuple[str, str], list[int]] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for place, line in enumerate(text.splitlines(), 1):
         if line.startswith('"'):
             section = line.split('"')[1]
         if not line.startswith("{") or line == "{":
             continue
-        row = {**json.loads(line.rstrip(",")), "line": number}
+        row = {**json.loads(line.rstrip(",")), "line": place}
         if section == "results":
-            runs.setdefault((row["scenario"], row["proxy"]), []).append(number)
+            runs.setdefault((row["scenario"], row["proxy"]), []).append(place)
+        elif section == "summaries":
+            row["spreads"] = spreads.get((row["scenario"], row["proxy"]), {})
+            summaries.append(row)
         else:
-            (summaries if section == "summaries" else micro).append(row)
+            micro.append(row)
     return result, summaries, micro, runs
+
+
+def _spreads(
+    results: list[Row],
+) -> dict[tuple[str, str], dict[str, tuple[float, float, bool]]]:
+    """Return by scenario and proxy, and by the name that its median has, the least and
+    the most of each figure, and whether it varies too much to be a result."""
+    values: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for row in results:
+        of = values.setdefault((row["scenario"], row["proxy"]), {})
+        for key in row:
+            if (value := number(row, key)) is not None:
+                of.setdefault(median_name(key), []).append(value)
+    return {
+        pair: {
+            key: (min(many), max(many), is_unstable(many)) for key, many in of.items()
+        }
+        for pair, of in values.items()
+    }
 
 
 def _bar(row: Row, key: str, name: str = "") -> Bar:
@@ -77,92 +107,13 @@ def _bar(row: Row, key: str, name: str = "") -> Bar:
     if value is None:
         return Bar(name, None, row["line"], note="–")
     bar = Bar(name, float(value), row["line"], title=f"line {row['line']} of the JSON")
-    if key == "throughput_median_rps" and row["runs"] > 1:
-        bar.low, bar.high = row["throughput_min_rps"], row["throughput_max_rps"]
-        if row.get("unstable"):
-            bar.note = "unstable"
+    if spread := row["spreads"].get(key):
+        bar.low, bar.high, unstable = spread
+        bar.note = "unstable" if unstable else ""
     return bar
 
 
-#: Which figures a scenario shows: title, unit, key of the summary. Charts that no row
-#: has a value for are left out.
-_USUAL = (
-    ("Requests", "a second, more is better", "throughput_median_rps"),
-    ("CPU of the proxy", "µs a request, less is better", "cpu_us_per_request_median"),
-    ("Latency p99", "ms, less is better", "latency_p99_median_ms"),
-)
-_BULK = (
-    ("Throughput", "MiB a second, more is better", "mib_median_per_s"),
-    ("CPU of the proxy", "µs a MiB, less is better", "cpu_median_us_per_mib"),
-    ("Latency p99", "ms for one body, less is better", "latency_p99_median_ms"),
-)
-_RATE = tuple(
-    (f"Latency {name}", "ms, less is better", f"latency_{key}_median_ms")
-    for name, key in (
-        ("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p99.9", "p999"),
-        ("max", "max"),
-    )
-)  # fmt: skip
-_PAGE = (
-    ("Pages", "a second, more is better", "pages_median_per_s"),
-    ("A page on average", "ms, less is better", "page_avg_median_ms"),
-    ("CPU of the proxy", "µs a request, less is better", "cpu_us_per_request_median"),
-)
-_IDLE = (
-    (
-        "Memory of a tunnel at rest",
-        "bytes, less is better",
-        "uss_bytes_per_tunnel_median",
-    ),
-    ("CPU at rest", "percent of a core", "cpu_at_rest_median_percent"),
-)
-_LIFE = (
-    ("Start to first answer", "ms, less is better", "start_median_ms"),
-    ("SIGTERM to end", "ms, less is better", "stop_median_ms"),
-)
-_SOAK = (
-    ("Growth of memory", "KiB a minute", "rss_slope_kib_per_minute_median"),
-    ("Growth of descriptors", "a minute", "fds_slope_per_minute_median"),
-    ("Memory at most", "KiB", "rss_peak_median_kib"),
-)
-_CROWD = (
-    ("With 100 open", "requests a second", "quiet_median_rps"),
-    ("With 10 000 open", "a second, more is better", "throughput_median_rps"),
-    ("One of the other", "more is better", "crowd_ratio_median"),
-    (
-        "Memory of a connection at rest", "bytes, less is better",
-        "uss_bytes_per_connection_median",
-    ),
-)  # fmt: skip
-_WORKERS = (
-    ("Each with a fifth of a core", "requests a second", "throughput_median_rps"),
-    ("As they are", "requests a second", "free_median_rps"),
-    ("CPU of the proxy", "µs a request, less is better", "cpu_us_per_request_median"),
-)
-_HOSTILE = (
-    ("p99 of the steady load, alone", "ms", "quiet_p99_median_ms"),
-    ("p99 beside the hostile clients", "ms, less is better", "latency_p99_median_ms"),
-    ("How many times worse", "more than 2 is a fault", "p99_factor_median"),
-)
-
-
-def _figures_of(name: str) -> tuple[tuple[str, str, str], ...]:
-    scenario = SCENARIOS[name]
-    own = {
-        "idle": _IDLE, "lifecycle": _LIFE, "soak": _SOAK, "hostile": _HOSTILE,
-        "crowd": _CROWD, "workers": _WORKERS, "tail": (*_RATE, _USUAL[1]),
-    }.get(scenario.tool)  # fmt: skip
-    if own:
-        return own
-    if scenario.mode.startswith("rate"):
-        return (*_RATE, _USUAL[1])
-    if scenario.mode == "page":
-        return _PAGE
-    bulk = scenario.path in ("/1m", "/128k", "/up", "/both")
-    return _BULK if bulk else _USUAL
-
-
-def _charts(rows: list[Row], figures: tuple[tuple[str, str, str], ...]) -> str:
+def _charts(rows: list[Row], figures: tuple[Figure, ...]) -> str:
     charts = [
         bar_chart(title, unit, [_bar(row, key) for row in rows])
         for title, unit, key in figures
@@ -233,7 +184,7 @@ def _scenario(name: str, rows: list[Row], pairs: list[list[str]]) -> str:
     if scenario.tool == "steps":
         out.append(_steps(shown_rows))
     else:
-        out.append(_charts(shown_rows, _figures_of(name)))
+        out.append(_charts(shown_rows, figures_of(name)))
     if scenario.mode == "page":
         out.append(_page_table(shown_rows))
     control = next((r for r in rows if r["proxy"] == "direct-again"), None)
@@ -264,8 +215,12 @@ def _features(summaries: list[Row]) -> str:
         ]  # fmt: skip
         about = escape(SCENARIOS[name].about)
         out.append(f'<h3 id="features-{name}">{name}</h3><p class="about">{about}</p>')
-        out.append(_charts(rows, _figures_of(name)))
+        out.append(_charts(rows, figures_of(name)))
     return "".join(out)
+
+
+#: What disturbs a loop only ever makes it slower.
+BEST = "the quickest of the repetitions"
 
 
 def _micro(rows: list[Row]) -> str:
@@ -276,7 +231,8 @@ def _micro(rows: list[Row]) -> str:
             note = f"{note} {row['against']}"
         bars.append(Bar(row["name"], row["ns"], row["line"], note=note))
     about = "; ".join(f"{row['name']}: {row['question']}" for row in rows)
-    chart = bar_chart("Loops in C, no sockets", "ns each, less is better", bars)
+    unit = f"ns each, {BEST}, less is better"
+    chart = bar_chart("Loops in C, no sockets", unit, bars)
     return f'{chart}<p class="about">{escape(about)}.</p>'
 
 
@@ -288,9 +244,21 @@ def _facts(value: object) -> str:
     return str(value)
 
 
+#: The environment in a line; all of it is behind it.
+SHORT = (
+    ("cpu", ""), ("usable_cores", "cores:"), ("kernel", "Linux"), ("python", "Python"),
+    ("cutthrough", ""), ("commit", "commit"), ("build", "build:"),
+    ("command", "command:"),
+)  # fmt: skip
+
+
 def _head(result: Row, file: Path) -> str:
     environment = result["environment"]
     rows = [[escape(k), escape(_facts(v))] for k, v in environment.items()]
+    short = ", ".join(
+        escape(f"{name} {environment[key]}".strip())
+        for key, name in SHORT if environment.get(key)
+    )  # fmt: skip
     others = [row["others_percent"] for row in result["results"]
               if "others_percent" in row]  # fmt: skip
     if others:
@@ -299,15 +267,21 @@ def _head(result: Row, file: Path) -> str:
     skipped = result["skipped"]
     names = {**skipped["proxies"], **skipped["scenarios"]}
     text = "".join(f"<li>{escape(k)}: {escape(v)}</li>" for k, v in names.items())
-    late: dict[str, int] = {}
-    for scenario, _, runs in skipped.get("late", []):
-        late[scenario] = late.get(scenario, 0) + runs
+    late: dict[str, list[str]] = {}
+    for scenario, proxy, runs in skipped.get("late", []):
+        late.setdefault(scenario, []).append(f"{proxy} ({runs} runs)")
     text += "".join(
-        f"<li>{escape(k)}: {n} runs, for want of time</li>" for k, n in late.items()
+        f"<li>{escape(k)}, for want of time: {escape(', '.join(which))}</li>"
+        for k, which in late.items()
+    )
+    text += "".join(
+        f"<li>{escape(f'{proxy} in {scenario}: {why}')}</li>"
+        for scenario, proxy, why in skipped["pairs"]
     )
     return (
         f'<h2 id="method">Method</h2>{METHOD}'
-        f"<h2>Environment</h2>{table(['what', 'is'], rows)}"
+        f"<h2>Environment</h2><details><summary>{short}</summary>"
+        f"{table(['what', 'is'], rows)}</details>"
         f'<p>All runs: <a href="{escape(file.name)}">{escape(file.name)}</a>.</p>'
         f"<h2>Skipped</h2>{f'<ul>{text}</ul>' if text else '<p>Nothing.</p>'}"
     )
@@ -324,11 +298,11 @@ def _asked(result: Row, summaries: list[Row]) -> str:
     rows = result["results"]
     command = escape(str(result["environment"].get("command", "")))
     return (
-        "<h1>cutthrough beside the field</h1>"
         f'<h2 id="asked">What is asked</h2><pre>{command}</pre>'
         '<p class="about">cutthrough-full: one worker; credentials, a policy and an'
-        " access log in JSON. Each figure is the median of the ratios of neighbouring"
-        " runs, CPU against CPU where nothing else is said.</p>"
+        " access log in JSON. Each figure is the median of the ratios of two runs of"
+        " one repetition, CPU against CPU where nothing else is said; the spread is"
+        " from the least to the most of them, and it held where the median did.</p>"
         f"{verdict_table(rows, link)}"
         '<h2 id="costs">The field</h2><p class="about">CPU of the whole process tree,'
         " µs for a request, for a MiB, and private memory.</p>"
@@ -373,7 +347,8 @@ def build_report(file: Path) -> str:
     unknown = {row["scenario"] for row in summaries} - SCENARIOS.keys()
     if unknown or "skipped" not in result:
         raise BenchError(f"{file} is of another version: {', '.join(unknown)}")
-    out = [_asked(result, summaries), _head(result, file)]
+    out = ["<h1>cutthrough beside the field</h1>", _head(result, file)]
+    out.append(_asked(result, summaries))
     out.append(f'<h2 id="short">In short</h2>{_in_short(summaries)}')
     for group, about in GROUPS.items():
         names = dict.fromkeys(
@@ -395,7 +370,7 @@ def build_report(file: Path) -> str:
     for row in [*summaries, *micro]:
         where = runs.get((row.get("scenario", ""), row.get("proxy", "")), [])
         of = f" runs: lines {', '.join(map(str, where))}" if where else ""
-        data = json.dumps({k: v for k, v in row.items() if k != "line"})
+        data = json.dumps({k: row[k] for k in row if k not in ("line", "spreads")})
         link = f'<a href="{escape(file.name)}">line {row["line"]}</a>{of}'
         out.append(f'<div id="L{row["line"]}">{link}<br>{escape(data)}</div>')
     out.append("</div>")

@@ -46,6 +46,13 @@ def _group(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
     return groups
 
 
+def is_unstable(values: list[float]) -> bool:
+    """Do they vary too much to be a result?"""
+    if len(values) < 2 or statistics.mean(values) <= 0:
+        return False
+    return statistics.stdev(values) / statistics.mean(values) > CV_LIMIT
+
+
 def _medians(runs: list[Row]) -> Row:
     summary: Row = {}
     for key in dict.fromkeys(key for run in runs for key in run):

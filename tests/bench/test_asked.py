@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bench.asked import FULL, judge
+from bench.asked import FULL, field_table, judge, verdict_table
 
 Row = dict[str, Any]
 
@@ -26,7 +26,7 @@ def test_a_ratio_is_the_median_of_those_of_neighbours() -> None:
     rows += runs("plain-keepalive", FULL, key, 14.0, 24.0, 48.0)
     found = verdict("plain-keepalive", rows)
     assert round(found.median, 3) == 1.4
-    assert (found.spread, found.held) == ("1.2 to 1.6", "yes")
+    assert (found.spread, found.held, found.held_in) == ("1.2 to 1.6", "yes", "2 of 3")
     rows += runs("plain-keepalive", "nginx", key, 25.0, 50.0, 75.0)
     assert "nginx 2.50" in verdict("plain-keepalive", rows).beside
 
@@ -52,6 +52,7 @@ def test_what_the_machine_allows_two_workers_is_said() -> None:
     more = {
         "free_rps": 50_000.0, "client_us_per_request": 6.0,
         "origin_us_per_request": 9.0, "cpu_us_per_request": 15.0,
+        "held_cpu_percent": 19.0,
     }  # fmt: skip
     rows = runs("workers", FULL, "throughput_rps", 100.0, **more)
     rows += runs("workers", f"{FULL}-2", "throughput_rps", 190.0, **more)
@@ -59,6 +60,7 @@ def test_what_the_machine_allows_two_workers_is_said() -> None:
     assert (found.median, found.held) == (1.9, "yes")
     assert "as they are 1.00" in found.beside
     assert "leave room for 1.33 on two cores" in found.beside
+    assert "one got 19 % of a core, two got 19 %" in found.beside
 
 
 def test_the_harness_is_judged_on_both_sides() -> None:
@@ -89,4 +91,22 @@ def test_set_ups_are_compared_with_what_the_quickest_took_on_the_same_cores() ->
     rows += runs("ceiling-setup-all", "direct", "throughput_rps", 25_000.0)
     rows += runs("ceiling-setup", "direct", "throughput_rps", 20_000.0)
     found = verdict("ceiling-setup-all", rows, "connect-setup")
-    assert (found.median, found.beside) == (2.5, "core for core 1.60 of nginx")
+    assert (found.median, found.beside) == (2.5, "nginx, core for core 1.60 of nginx")
+
+
+def test_what_stands_beside_a_figure_links_to_its_own_line() -> None:
+    key = "cpu_us_per_request"
+    rows = [
+        row for proxy, cost in (("relay", 10.0), (FULL, 12.0), ("nginx", 13.0))
+        for row in runs("plain-keepalive", proxy, key, cost)
+    ]  # fmt: skip
+    page = verdict_table(rows, lambda *of: f"<{'/'.join(of)}>")
+    for text in (f"{FULL}/1.2", f"{FULL}/1.2 to 1.2", "nginx/nginx 1.30"):
+        assert f"<plain-keepalive/{text}>" in page
+
+
+def test_a_void_row_of_the_field_is_not_one_that_was_not_measured() -> None:
+    rows = [{"scenario": "plain-keepalive", "proxy": "squid", "failed": "1 errors"}]
+    page = field_table(rows, rows, lambda scenario, proxy, text: text)
+    assert page.count("<td>void</td>") == 1
+    assert page.count("<td>–</td>") == 6
