@@ -192,11 +192,12 @@ run_siege "siege, as a proxy" -H "$credentials" "http://$origin/index.html"
 # ---- what the machine could do, and what the proxy cost ----
 
 # Like the runs above this one's origin is private, but its runs take turns and each has a
-# fresh proxy. The relay is a blind C loop: what any proxy could reach.
-echo "== direct, blind relay, cutthrough: wrk -t1 -c$CONC -d${DURATION}s, medians of three"
+# fresh proxy. The relay is a blind C loop of one thread: what any proxy could reach. So
+# cutthrough has one worker, whatever WORKERS says.
+echo "== direct, blind relay, cutthrough with one worker: wrk -t1 -c$CONC -d${DURATION}s, medians of three"
 if [ "$(basename "$server")" = nginx ]; then
-    "$PYTHON" -m bench short --seconds "$DURATION" --conns "$CONC" -- \
-        --workers "$WORKERS" "$@" || failures=$((failures + 1))
+    "$PYTHON" -m bench short --seconds "$DURATION" --conns "$CONC" -- "$@" ||
+        failures=$((failures + 1))
 else
     echo "skipped: this table needs nginx"
 fi

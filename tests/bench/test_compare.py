@@ -123,6 +123,18 @@ def test_the_exit_status_tells(tmp_path: Path, capsys: Any) -> None:
     assert "scenario=bulk proxy=cutthrough figure=throughput" in said
 
 
+def test_a_time_is_compared_on_the_same_cpu_only(tmp_path: Path, capsys: Any) -> None:
+    """All other figures are ratios, memory or counts."""
+    runs = (("base", "A", 10.0), ("new", "A", 40.0), ("far", "B", 40.0))
+    for name, cpu, user in runs:
+        row = rows(user_mean_us_per_mib=user)
+        result = {"environment": {"cpu": cpu}, "summaries": list(row.values())}
+        (tmp_path / name).write_text(json.dumps(result))
+    assert compare.main(tmp_path / "base", tmp_path / "new") == 1
+    assert compare.main(tmp_path / "base", tmp_path / "far") == 0
+    assert "figure=copies reason=measured_on_another_CPU" in capsys.readouterr().out
+
+
 # ---- the same with real faults, in a real relay ----
 
 

@@ -48,7 +48,7 @@ def test_the_field_has_every_group_and_every_peer_in_under_45_minutes() -> None:
     assert {SCENARIOS[name].group for name in named} == GROUPS.keys()
     assert {name for part in parts for name in part.proxies} >= PEERS.keys()
     todo, _ = check_plan(parts, 3, 1.5)
-    assert estimate(todo) < 33 * 60
+    assert estimate(todo) < 34 * 60
 
 
 def test_what_is_asked_comes_first_in_three_interleaved_repetitions() -> None:
@@ -125,6 +125,19 @@ def test_the_configuration_of_every_peer_is_in_the_tree(name: str) -> None:
     files = [FILES / word.partition(" as ")[0] for word in peer.files]
     assert all(file.is_file() for file in files)
     assert files or (FILES / name).is_dir()
+
+
+def test_peers_says_version_source_files_and_command_of_each() -> None:
+    names = ["squid", "tinyproxy"]
+    peers = bench("peers", *names)
+    said, _ = peers.communicate(timeout=60)
+    for name in names:
+        missing = PROXIES[name].missing
+        assert f"{name:14} {f'skipped: {missing}' if missing else ''}" in said
+        assert missing or re.search(rf"{name} +\d+\.\d", said)
+        assert f"apt:{name}, bench/peers/{name}.conf" in said.replace(";", ",")
+        assert PEERS[name].command in said
+    assert peers.returncode == any(PROXIES[name].missing for name in names)
 
 
 @needs_nginx
