@@ -80,12 +80,15 @@ class Running:
             time.sleep(0.01)  # between looks for the line
         return match[1]
 
-    def stop(self) -> float:
-        """Ask it to end; return how many seconds it took."""
+    def stop(self, most: float = 20) -> float:
+        """Ask it to end; return how many seconds it took. Raises when it had to be
+        killed after `most` of them."""
         began = time.monotonic()
         if self.process is not None:
-            end(self.process, 20)
-        return time.monotonic() - began
+            end(self.process, most)
+        if (took := time.monotonic() - began) >= most:
+            raise BenchError(f"did not end in {most:g} s")
+        return took
 
     def close(self) -> None:
         try:

@@ -8,14 +8,16 @@ import select
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from bench import measure, summary
-from bench.children import BenchError, free_port
+from bench.children import BenchError, Site, free_port
 from bench.origin import Origin, build_tool
+from bench.running import Running, Target
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("cc") and shutil.which("make")), reason="no C compiler"
@@ -296,6 +298,18 @@ def test_one_run_counts_costs_and_leaves_nothing(origin: Origin) -> None:
     assert "failed" not in row
     assert row["requests"] == row["origin_requests"]
     assert 1 < float(str(row["cpu_us_per_request"])) < 1000
+
+
+def test_what_had_to_be_killed_has_not_ended() -> None:
+    """Squid's "20 s to end" were the harness's patience."""
+    deaf = "import signal; signal.signal(15, signal.SIG_IGN); print(); signal.pause()"
+    running = Running([sys.executable, "-c", deaf], Target(Site(), "127.0.0.1:1"))
+    running.start(piped=True)
+    assert running.process and running.process.stdout
+    running.process.stdout.readline()
+    with pytest.raises(BenchError, match=r"did not end in 0\.3 s"):
+        running.stop(0.3)
+    assert running.process.poll() is not None
 
 
 @needs_nginx
