@@ -71,13 +71,13 @@ def _svg_of(bar: Bar, most: float) -> str:
     return f'<svg class="bar" role="img" aria-label="{label}">{shapes}</svg>'
 
 
-def bar_chart(title: str, unit: str, bars: Iterable[Bar]) -> str:
+def bar_chart(title: str, unit: str, bars: Iterable[Bar], cut: bool = True) -> str:
     """Return a chart of one figure; a bar without value shows its note instead."""
     rows = list(bars)
     values = [b.high if b.high is not None else b.value for b in rows]
     most = max((v for v in values if v is not None), default=0.0)
     least = min((v for v in values if v), default=0.0)
-    if least > 0 and "less is better" in unit and most > CUT_AT * least:
+    if cut and least > 0 and "less is better" in unit and most > CUT_AT * least:
         most = CUT_AT * least
         unit = f"{unit}; bars over {shown(most)} are cut"
     if not most and not any(b.value is not None for b in rows):

@@ -221,18 +221,23 @@ def _features(summaries: list[Row]) -> str:
 
 #: What disturbs a loop only ever makes it slower.
 BEST = "the quickest of the repetitions"
+NOTHING_NS = 0.1
 
 
 def _micro(rows: list[Row]) -> str:
-    bars = []
+    bars: dict[bool, list[Bar]] = {False: [], True: []}
     for row in rows:
         note = f"{row['ns_per_byte']:.2f} ns/byte" if "ns_per_byte" in row else ""
         if row.get("against"):
             note = f"{note} {row['against']}"
-        bars.append(Bar(row["name"], row["ns"], row["line"], note=note))
+        bar = Bar(row["name"], row["ns"], row["line"], note=note)
+        if row["ns"] < NOTHING_NS:
+            bar.value, bar.note = None, "the compiler leaves nothing of the loop"
+        bars[row.get("bytes", 0) > 4096].append(bar)
     about = "; ".join(f"{row['name']}: {row['question']}" for row in rows)
     unit = f"ns each, {BEST}, less is better"
-    chart = bar_chart("Loops in C, no sockets", unit, bars)
+    chart = bar_chart("Loops in C, no sockets", unit, bars[False], cut=False)
+    chart += bar_chart("Whole bodies in chunks", unit, bars[True], cut=False)
     return f'{chart}<p class="about">{escape(about)}.</p>'
 
 

@@ -43,7 +43,9 @@ def result(tmp_path: Path) -> Path:
         {("soak", "relay"): 2},
     )
     micro: list[dict[str, object]] = [
-        {"name": "timer-move", "ns": 3.5, "question": "a deadline moved"}
+        {"name": "timer-move", "ns": 3.5, "question": "a deadline moved"},
+        {"name": "event-off", "ns": 4e-8, "question": "none noted"},
+        {"name": "head-request", "ns": 350.0, "question": "a head", "bytes": 489},
     ]
     file = tmp_path / "field.json"
     write_result(
@@ -151,6 +153,15 @@ def test_every_bar_has_its_spread_and_says_when_it_is_none(result: Path) -> None
     assert "CPU of the proxy" in chart
     assert "whisker" in relay and "unstable" in relay
     assert "whisker" not in ours and "unstable" not in ours
+
+
+def test_a_loop_of_which_nothing_is_left_does_not_flatten_the_others(
+    result: Path,
+) -> None:
+    """One of 4e-8 ns had every other bar cut, at the same length."""
+    chart = build_report(result).split('id="micro"')[1].split("</figure>")[0]
+    assert re.findall(r'width="([\d.]+)%"', chart) == ["1.00", "100.00"]
+    assert "are cut" not in chart and "leaves nothing" in chart
 
 
 def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
