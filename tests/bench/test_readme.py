@@ -1,0 +1,93 @@
+"""Every figure of README's table is in the committed result that it links to."""
+
+import json
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.asked import FULL, group_runs, judge
+from bench.plan import guard
+from bench.scenarios import SCENARIOS
+
+TREE = Path(__file__).resolve().parents[2]
+README = (TREE / "README.md").read_text()
+CPU, P50, MIB = "cpu_us_per_request", "latency_p50_ms", "cpu_us_per_mib"
+#: Of each line of the table: its scenario, what it shows, how many units one is.
+LINES = (
+    ("plain-keepalive", CPU, 1), ("plain-16k", CPU, 1), ("plain-new", CPU, 1),
+    ("connect-setup", CPU, 1), ("ping-c100", CPU, 1), ("ping-c1", P50, 1000),
+    ("ping-c1-apart", P50, 1000), ("bulk", MIB, 1),
+)  # fmt: skip
+
+
+def result(name: str) -> dict[str, Any]:
+    return dict(json.loads((TREE / f"bench/results/{name}.json").read_text()))
+
+
+def table() -> list[list[str]]:
+    head = README.index("| | relay | cutthrough | full |")
+    rows = README[head:].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def told(text: str) -> list[str]:
+    return re.findall(r"\d+(?:\.\d+)?", text)
+
+
+def rounded(value: float, like: str) -> str:
+    return f"{value:.{len(like.partition('.')[2])}f}"
+
+
+@pytest.mark.parametrize("number", range(len(LINES)))
+def test_a_line_of_the_table_is_what_was_measured(number: int) -> None:
+    scenario, key, units = LINES[number]
+    what, *cells = table()[number]
+    runs = group_runs(result("asked")["results"])
+    relay = SCENARIOS[scenario].yardstick
+    peers = "haproxy-http" if scenario.startswith("plain") else "haproxy-tcp"
+    if scenario == "bulk":
+        peers = "haproxy-splice"
+    for proxy, cell in zip(
+        (relay, "cutthrough", FULL, peers, "nginx"), cells[:3] + cells[4:], strict=True
+    ):
+        if (scenario, proxy) not in runs:
+            assert cell in ("", "–"), (what, proxy)
+            continue
+        value = units * statistics.median(row[key] for row in runs[scenario, proxy])
+        shown = told(cell)[0]
+        assert rounded(value, shown) == shown, (what, proxy)
+    verdict = next(
+        one for one in judge(result("asked")["results"])
+        if one.scenario == scenario and "rate" not in one.what
+    )  # fmt: skip
+    median, *spread = told(cells[3])
+    assert verdict.median is not None
+    assert rounded(verdict.median, median) == median, what
+    ends = (min(verdict.values), max(verdict.values))
+    assert [rounded(*pair) for pair in zip(ends, spread, strict=True)] == spread, what
+
+
+def test_the_sentences_round_the_table_are_true() -> None:
+    asked, field = result("asked"), result("field")
+    text = " ".join(README.split())
+    assert f"no error in {len(asked['results'])} runs" in text
+    assert not any("failed" in row for row in asked["results"])
+    assert f"took {asked['environment']['took_seconds'] / 60:.0f} minutes" in text
+    assert f"of {len(field['results'])} runs" in text
+    assert f"{field['environment']['took_seconds'] / 60:.0f} minutes)" in text
+    for run in (asked, field):
+        assert run["environment"]["command"] in text
+        assert not run["environment"]["changed"]
+    idle = next(one for one in judge(asked["results"]) if one.scenario == "idle-10000")
+    assert idle.median is not None and f"{idle.median:.0f} B" in table()[-1][3]
+
+
+def test_the_baseline_has_every_row_that_is_compared() -> None:
+    rows = {(row["scenario"], row["proxy"]) for row in result("baseline")["summaries"]}
+    assert rows == {
+        (scenario, proxy)
+        for part in guard() for scenario in part.scenarios for proxy in part.proxies
+    }  # fmt: skip
