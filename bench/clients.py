@@ -210,6 +210,9 @@ def run_siege(
         "max": _siege_number(text, "Longest transaction") * 1e6,
     }
     bytes_ = requests * origin.lengths[scenario.path]
+    said = _siege_number(text, "Data transferred")  # of bodies, MiB to a hundredth
+    if abs(said - bytes_ / (1 << 20)) > 0.01:
+        raise BenchError(f"siege: {requests} responses in {said} MiB")
     return Counted(requests, took, bytes_, latencies), command
 
 

@@ -2,13 +2,18 @@
 right and has the figures that the report shows."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from bench.children import BenchError
+from bench.clients import run_siege
 from bench.figures import figures_of
 from bench.measure import run_once
 from bench.origin import Origin
+from bench.peers import PEERS
 from bench.proxies import PROXIES
+from bench.running import Target
 from bench.scenarios import SCENARIOS, STEPS, most_files
 from bench.summary import median_name
 from tests.test_bench import needs_compiler, needs_nginx
@@ -61,6 +66,39 @@ def test_a_run_has_every_figure_that_is_shown(
     assert {key for _, _, key in figures_of(scenario)} <= named | of_siege
     if "origin_requests" in row:
         assert row["origin_requests"] == row["requests"]
+
+
+KEEPING = [name for name, peer in PEERS.items() if peer.keeps and not peer.blind]
+
+
+def count_ended(port: int) -> int:
+    """Return how many TCP connections to this port of loopback wait in TIME_WAIT."""
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    ends = [(row[1], row[2]) for row in rows if row[3] == "06"]
+    return sum(any(end.endswith(f":{port:04X}") for end in both) for both in ends)
+
+
+@pytest.mark.parametrize("name", [*KEEPING, FULL])
+def test_who_keeps_the_clients_connections_keeps_the_origins(name: str) -> None:
+    """Apache made one for each request, and nobody said so. 100 clients, 5 before."""
+    with Origin() as origin:
+        row = run("plain-keepalive", name, origin, 0.5)
+        if row["requests"] < 200:
+            pytest.skip("too slow here to tell")
+        assert count_ended(origin.port) <= 115
+
+
+def test_siege_must_have_read_every_byte(
+    origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = SCENARIOS["plain-new-siege"]
+    if scenario.missing:
+        pytest.skip(scenario.missing)
+    proxy = PROXIES["direct"].start(Target(origin.site, origin.authority))
+    monkeypatch.setitem(origin.lengths, "/index.html", 600)
+    with pytest.raises(BenchError, match=r"siege: \d+ responses in"):
+        run_siege(scenario, proxy, origin, 0.3)
+    origin.skip_log()
 
 
 def test_each_step_of_the_load_has_its_own_cpu_and_memory(origin: Origin) -> None:
