@@ -28,7 +28,7 @@ from bench.origin import Origin
 from bench.peers import FILES, PEERS
 from bench.proxies import PROXIES
 from bench.rows import Row
-from bench.running import Target
+from bench.running import Running, Target
 from bench.scenarios import GROUPS, SCENARIOS
 from bench.summary import summarise
 from tests.test_bench import needs_compiler, needs_nginx, relay
@@ -178,6 +178,14 @@ def count_pipes(tree: list[psutil.Process]) -> int:
     return count
 
 
+def spliced_bytes(haproxy: Running) -> int:
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(f"{haproxy.directory}/stats")
+        peer.sendall(b"show info\n")
+        said = b"".join(iter(lambda: peer.recv(4096), b"")).decode()
+    return int(re.findall(r"Total_?Splic\w*: *(\d+)", said)[0])
+
+
 @needs_nginx
 @needs_compiler
 @pytest.mark.parametrize(
@@ -188,7 +196,7 @@ def count_pipes(tree: list[psutil.Process]) -> int:
     ],
 )  # fmt: skip
 def test_what_is_said_to_splice_does(name: str, splices: bool) -> None:
-    """HAProxy's row was called splice, and by `splice-auto` it copied."""
+    """HAProxy's row was called splice: by `splice-auto` it made pipes, and copied."""
     if PROXIES[name].missing:
         pytest.skip(PROXIES[name].missing)
     with Origin() as origin:
@@ -201,6 +209,8 @@ def test_what_is_said_to_splice_does(name: str, splices: bool) -> None:
                 most = max(most, count_pipes(proxy.tree()))
             end(client)
             assert client.returncode == 0
+            if name == "haproxy-splice":
+                assert spliced_bytes(proxy) > 199 << 20
     assert (most > before) == splices
 
 
