@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bench.charts import BLIND, YARDSTICKS, shown, table
+from bench.charts import BLIND, shown, table
+from bench.peers import PEERS
 from bench.rows import format_row
 from bench.summary import number, paired
 
@@ -231,12 +232,12 @@ def _judge_harness(runs: Runs) -> Iterator[Verdict]:
 
 
 def _forward_proxies(runs: Runs, scenario: str, key: str) -> dict[str, float]:
-    """Return the median of each, but of those that only know bytes."""
+    """Return the median of each, but of those that only know bytes and of our variants,
+    the luckiest of which is always quick."""
+    proxies = ["cutthrough", FULL, *(name for name in PEERS if name not in BLIND)]
     return {
         proxy: statistics.median(values)
-        for name, proxy in runs
-        if name == scenario and proxy not in YARDSTICKS and proxy not in BLIND
-        and (values := _values(runs, name, proxy, key))
+        for proxy in proxies if (values := _values(runs, scenario, proxy, key))
     }  # fmt: skip
 
 
@@ -296,7 +297,7 @@ def verdict_table(rows: list[Row], link: Link) -> str:
             verdict.what, verdict.asked, link(verdict.scenario, verdict.proxy, text),
             link(verdict.scenario, verdict.proxy, verdict.spread),
             f"{held} {verdict.held_in}",
-            ", ".join(link(*of, text) for text, *of in verdict.asides),
+            ", ".join(link(name, proxy, text) for text, name, proxy in verdict.asides),
         ])  # fmt: skip
     head = ["what", "asked", "measured", "spread", "held? in runs", "beside"]
     return table(head, cells)
