@@ -3,12 +3,14 @@
 LIVE_PAGE_PICTURES=docs writes the pictures of docs/admin.md there.
 """
 
+import contextlib
 import os
 import threading
 from pathlib import Path
 
 import pytest
 
+from cutthrough.control.admin import MOST_WATCHERS
 from tests.support.admin import TOKEN, administered
 from tests.support.browser import PROGRAM, Browser
 from tests.support.client import USER
@@ -161,3 +163,31 @@ def test_it_fits_a_phone_and_both_schemes(page, make_origin, dial, scheme):
         " getComputedStyle(document.body).color]")
     assert (back < ink) == (scheme == "dark")
     assert browser.faults == []
+
+
+def test_endings_come_again_by_themselves(page, make_origin, dial):
+    """What was refused once was final for the browser, and the page said nothing."""
+    proxy, operator, browser = page
+    address, url = browser.run("location.href"), make_origin().url()
+    browser.open("about:blank")              # it had a place itself
+
+    def watcher():
+        with dial(proxy) as client:          # who has gone is seen when there is a word
+            assert client.get(url).status == 200
+        made = operator.connection()
+        made.request("GET", "/events")
+        if made.getresponse().status == 200:
+            return made
+        made.close()
+        return None
+
+    with contextlib.ExitStack() as watching:
+        for _ in range(MOST_WATCHERS):
+            watching.callback(wait_until(watcher, "a place").close)
+        browser.open(address)
+        wait_until(lambda: "trying again" in browser.text("#watching"), "a word of it")
+        wait_until(lambda: browser.text("#state") == "live", "all else is live")
+    wait_until(lambda: browser.text("#watching") == "", "it watches")
+    with dial(proxy) as client:
+        assert client.get(url).status == 200
+    wait_until(lambda: len(rows(browser, "#endings")[0]) > 1, "an ending")
