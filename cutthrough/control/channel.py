@@ -6,6 +6,7 @@ a message, and is then the receiver's.
 """
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -34,7 +35,9 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
 
 
 class Swap(msgspec.Struct, frozen=True, tag="swap"):
-    """Take over the generation whose memory comes with this message."""
+    """Take over this generation, whose memory comes with the message."""
+
+    number: int
 
 
 class Swapped(msgspec.Struct, frozen=True, tag="swapped"):
@@ -153,10 +156,13 @@ class Channel:
         return cls(ours), theirs
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> bool:
-        """Sends without waiting; False where the other side is gone, or reads not."""
+        """Sends without waiting; False where this is lost, because the other side has not
+        read for long. That it is gone is told by the end of file."""
         try:
             socket.send_fds(self._socket, [msgspec.json.encode(message)], fds,
                             socket.MSG_DONTWAIT)
+        except ConnectionError:
+            pass
         except OSError:
             return False
         return True
@@ -177,7 +183,12 @@ class Channel:
         return self._decode(packet) if packet else None
 
     def take_fd(self) -> int:
-        """Returns the descriptor of the message just received; the caller's now."""
+        """Returns the descriptor of the message just received; the caller's now.
+
+        Raises OSError where none came: we had no room for it (recvmsg(2), MSG_CTRUNC).
+        """
+        if not self._fds:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return self._fds.pop(0)
 
     def attach(self, on_message: Callable[[Message | None], None]) -> None:

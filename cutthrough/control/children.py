@@ -27,12 +27,16 @@ BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
 class Child:
     """One worker process, from its spawn until it is reaped.
 
-    `page` is the number of its counters page, its alone while it lives.
+    `page` is the number of its counters page, its alone while it lives. `begun` is the
+    generation that it begins with, `generation` the one that it has said it judges by,
+    `refused` one that it could not take.
     """
 
-    def __init__(self, slot: "Slot", page: int, now: float) -> None:
+    def __init__(self, slot: "Slot", page: int, begun: int, now: float) -> None:
         self.slot = slot
         self.page = page
+        self.begun = begun
+        self.generation = self.refused = 0
         self.started_at = now
         self.channel, self._theirs = Channel.pair()
         self.process: subprocess.Popen[bytes] | None = None
@@ -44,6 +48,10 @@ class Child:
     @property
     def pid(self) -> int:
         return self.process.pid if self.process is not None else 0
+
+    @property
+    def name(self) -> str:
+        return f"worker {self.slot.index} (pid {self.pid})"
 
     def spawn(self, inherited: tuple[int, ...]) -> None:
         """Starts the process with these descriptors. Raises OSError."""
@@ -69,8 +77,9 @@ class Child:
             self._timer.cancel()
         self._timer = timer
 
-    def tell(self, message: Message, fds: tuple[int, ...] = ()) -> None:
-        self.channel.send(message, fds)
+    def tell(self, message: Message, fds: tuple[int, ...] = ()) -> bool:
+        """False: it has not read what it was told for long, and this is lost."""
+        return self.channel.send(message, fds)
 
     def reaped(self, status: int) -> int:
         """Takes the status of waitpid(2); returns it as `returncode` would be."""

@@ -59,6 +59,11 @@ class Limits:
         self.fd = os.memfd_create("cutthrough-limits", os.MFD_CLOEXEC)
         self._away = Away(create(FIRST + self._holders, self.fd))
 
+    @property
+    def room(self) -> int:
+        """For how many processes the page has a place."""
+        return self._holders
+
     def check(self, holder: int) -> None:
         """Raises OSError where the page has no place for so many holders."""
         if holder >= self._holders:

@@ -25,7 +25,7 @@ from cutthrough.session.counters import BUCKETS
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Page = Mapping[str, int]
-NO_RELOADS = {"ok": 0, "refused": 0}
+NO_RELOADS = {"ok": 0, "refused": 0, "late": 0}
 
 
 class Reading:
@@ -34,8 +34,9 @@ class Reading:
     `pages`: every counters page, living or not, for totals; `living`: those of worker
     processes that run, for gauges, by process id; `workers`: who stands on each slot, 0
     where there is nobody. A worker that is being replaced lives, and stands on none.
-    `reloads`: how many were asked for, by result; `reloaded`: was the last one done.
-    `fleet`: how that goes; None: there is none.
+    `generation`: the one in force in all of them. `reloads`: how many were asked for,
+    by result; `reloaded`: is the last one in force. `fleet`: how that goes; None: there
+    is none.
     """
 
     def __init__(self, pages: Sequence[Page], living: Mapping[int, Page],
@@ -184,10 +185,11 @@ def _services(r: Reading) -> Iterator[Metric]:
                                "stopped": ended.get("stopped", 0)})
     yield _counter("log_dropped", "Lines that the access log could not take.",
                    r.total("log_dropped"))
-    yield _gauge("config_generation", "The generation in force.", [((), r.generation)])
+    yield _gauge("config_generation", "The generation in force in every worker.",
+                 [((), r.generation)])
     yield _labelled("reloads", "Reloads that were asked for.", "result", r.reloads)
     yield _gauge("config_last_reload_successful",
-                 "Whether the one asked for last was done; 1 where none was.",
+                 "Whether the one asked for last is in force; 1: none was.",
                  [((), r.reloaded)])
     yield _gauge("config_last_reload_success_timestamp_seconds",
                  "When it came into force.", [((), r.reloaded_at)])

@@ -31,6 +31,7 @@ from cutthrough.values import show_count
 if TYPE_CHECKING:
     from cutthrough.control.admin import Admin
     from cutthrough.control.metrics import Reading
+    from cutthrough.control.reload import Reload, Reloads
 
 # Endings that are nobody's fault
 WELL = frozenset(row.label for row in TABLE if not row.fault)
@@ -48,7 +49,9 @@ class Program(Protocol):
 
     @property
     def state(self) -> Enum: ...
-    def reload(self) -> bool: ...
+    @property
+    def reloads(self) -> "Reloads": ...
+    def reload(self) -> "Reload": ...
     def drain(self) -> None: ...
 
 
@@ -63,8 +66,8 @@ class Office:
         self._where = "off"                  # as the configuration spells it
         self._pending: Admin | None = None
         self._committed_at = 0.0
-        self._reloads = {"ok": 0, "refused": 0}         # asked for, by result
-        self._reloaded = True                # the last one that was asked for
+        self._reloads = {"ok": 0, "refused": 0, "late": 0}     # by result
+        self._reloaded = True                # what was asked for last is in force
         self._served = False
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -82,7 +85,8 @@ class Office:
     def commit(self, config: Config) -> None:
         """The configuration that was `open`ed last is in force."""
         if config.admin != self._where:
-            self._end(self._admin)
+            if self._admin is not None:
+                self._run(self._leave(self._admin))
             self._admin, self._pending = self._pending, None
             self._where = config.admin
             if self._admin is not None and not self._succeeds:
@@ -93,7 +97,8 @@ class Office:
             self._admin.configure(config.admin_token, config.admin_names)
         self._program.limits.commit(self._program.generation)
         use_form(config.error_log_format)
-        self._committed_at = time.time()
+        if not self._committed_at:
+            self._committed_at = time.time()
 
     def withdraw(self) -> None:
         """The configuration that was `open`ed last is refused."""
@@ -127,6 +132,11 @@ class Office:
         """Another one serves, and answers in our place."""
         self._end(self._admin)
         self._admin = None
+
+    async def _leave(self, admin: "Admin") -> None:
+        """Once whoever asked for the reload over there has been answered."""
+        await self._program.reloads.settle()
+        await admin.close()
 
     def _end(self, admin: "Admin | None") -> None:
         if admin is not None:
@@ -166,11 +176,13 @@ class Office:
 
     # What the supervisor passes on
 
-    def on_reload(self, done: bool) -> bool:
-        """A reload was asked for, and done or refused; returns which."""
-        self._reloads["ok" if done else "refused"] += 1
-        self._reloaded = done
-        return done
+    def on_reload(self, result: str, in_force: bool) -> None:
+        """A reload has ended so; "": one that was late is in force now."""
+        if result:
+            self._reloads[result] += 1
+        self._reloaded = in_force
+        if in_force:
+            self._committed_at = time.time()
 
     def on_message(self, child: Child, message: Message) -> None:
         self._inquiry.on_message(child, message)
@@ -186,8 +198,10 @@ class Office:
     def is_serving(self) -> bool:
         return self._program.state.name == "SERVING"
 
-    def reload(self) -> bool:
-        return self._program.reload()
+    async def reload(self) -> tuple[str, str]:
+        asked = self._program.reload()
+        await asked.over.wait()
+        return asked.result, asked.line
 
     def drain(self) -> None:
         if self.is_serving():                # a second one would end everything now
@@ -203,8 +217,13 @@ class Office:
              if child.ready},
             {slot.index: slot.current.pid if slot.current is not None else 0
              for slot in self._program.slots},
-            self._program.generation.number, self._committed_at,
+            self._in_force(), self._committed_at,
             self._reloads, self._reloaded, self._program.limits.standing())
+
+    def _in_force(self) -> int:
+        """The oldest generation by which a worker still judges."""
+        return min((child.generation for child in self._program.children.values()
+                    if child.ready), default=self._program.generation.number)
 
     def _read_pages(self) -> list[Mapping[str, int]]:
         from cutthrough.session.counters import PAGE_BYTES, read_page

@@ -121,13 +121,20 @@ class Process:
         asyncio.get_running_loop().call_later(EVERY_S, self.tell_suppressed)
 
     def on_message(self, message: Message | None) -> None:
+        try:
+            self.obey(message)
+        except OSError as error:             # no descriptor to be had
+            logging.warning("not done (%s): %s", type(message).__name__.lower(),
+                            error.strerror)
+
+    def obey(self, message: Message | None) -> None:
         match message:
             case Drain(timeout):
                 self.drain(timeout)
             case Reopen():
                 self.worker.reopen_log()
-            case Swap():
-                self.swap(self.channel.take_fd())
+            case Swap(number):
+                self.swap(number)
             case Stop():
                 self.over.set()
             case List() | Trace() | Cut() | Watch():
@@ -167,19 +174,25 @@ class Process:
         self.channel.send(Took(len(pauses_us), pauses_us[len(pauses_us) * 999 // 1000],
                                pauses_us[-1]))
 
-    def swap(self, fd: int) -> None:
-        """Takes over the generation in this descriptor, or stays and says why."""
+    def swap(self, number: int) -> None:
+        """Takes over the generation that came along, or stays and says why."""
         try:
-            generation = from_memory(fd)
+            generation = self.receive_generation()
+            self.worker.swap(generation)
+        except OSError as error:             # without descriptors nothing is read
+            self.channel.send(Swapped(number, error.strerror or str(error)))
+        except (ValueError, MemoryError) as error:
+            self.channel.send(Swapped(number, str(error) or "no memory"))
+        else:
+            self.config = generation.config
+            self.channel.send(Swapped(number))
+
+    def receive_generation(self) -> Generation:
+        fd = self.channel.take_fd()
+        try:
+            return from_memory(fd)
         finally:
             os.close(fd)
-        try:
-            self.worker.swap(generation)
-        except (ValueError, MemoryError) as error:
-            self.channel.send(Swapped(generation.number, str(error) or "no memory"))
-            return
-        self.config = generation.config
-        self.channel.send(Swapped(generation.number))
 
     def drain(self, timeout: float) -> None:
         if self.draining is None:

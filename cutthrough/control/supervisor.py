@@ -9,10 +9,9 @@ container must), its descriptor limit. It moves no byte of a client.
 It holds every slot's sockets too. So a worker's death loses that worker's connections
 only: what waits in its queue is accepted by the one that follows.
 
-A reload (HUP) reads and compiles everything first, and changes nothing where that
-fails. Then the running workers take the new generation over; where an option changed
-that is fixed when a worker begins, each slot gets a new worker, and the old one drains
-once the new one is ready.
+A reload (HUP) is `reload`'s: running workers take the new generation over; where an
+option changed that is fixed when a worker begins, each slot gets a new worker, and the
+old one drains once the new one is ready.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ import signal
 import time
 from enum import Enum
 
-from cutthrough.config import Config, ConfigError
+from cutthrough.config import Config
 from cutthrough.control import relief
 from cutthrough.control.channel import (
     Drain,
@@ -32,7 +31,6 @@ from cutthrough.control.channel import (
     Ready,
     Reopen,
     Stop,
-    Swap,
     Swapped,
     Took,
     WasCut,
@@ -40,17 +38,11 @@ from cutthrough.control.channel import (
 from cutthrough.control.children import BACKOFF_MAX_S, Child, Slot, cause
 from cutthrough.control.cpus import count_workers
 from cutthrough.control.doors import Doors
-from cutthrough.control.generation import (
-    Generation,
-    Reader,
-    Sources,
-    needs_new_workers,
-    show_changes,
-    to_memory,
-)
+from cutthrough.control.generation import Generation, Reader, Sources, to_memory
 from cutthrough.control.limits import Limits
 from cutthrough.control.office import Office
 from cutthrough.control.process import choose_loop
+from cutthrough.control.reload import Reload, Reloads
 from cutthrough.control.start import (
     check_log,
     describe,
@@ -58,16 +50,11 @@ from cutthrough.control.start import (
     raise_nofile,
     validate,
 )
-from cutthrough.control.systemd import (
-    feed_watchdog,
-    notify,
-    notify_reloading,
-    take_listeners,
-)
+from cutthrough.control.systemd import feed_watchdog, notify, take_listeners
 from cutthrough.control.upgrade import Predecessor, Successor
 from cutthrough.control.voice import say
 from cutthrough.net.listener import bound_address
-from cutthrough.policy.source import Policy, PolicyError
+from cutthrough.policy.source import Policy
 from cutthrough.values import show_count
 
 # A worker imports and binds nothing slow: 0.2 s here; this is for a machine in swap.
@@ -102,6 +89,7 @@ class Supervisor:
         self.memory = -1                     # of the generation
         self.over = asyncio.Event()
         self.office = Office(self, predecessor is not None)
+        self.reloads = Reloads(self)
 
     @property
     def config(self) -> Config:
@@ -160,7 +148,7 @@ class Supervisor:
         listeners = tuple(
             sock.fileno() for sock in self.doors.of_slot(slot.index, self.count))
         page = relief.take_page(self.children.values(), self.limits, self.counters)
-        child = Child(slot, page, time.monotonic())
+        child = Child(slot, page, self.generation.number, time.monotonic())
         child.spawn((self.counters, self.limits.fd, self.memory, *listeners))
         self.children[child.pid] = child
         child.tell(Hello(
@@ -176,11 +164,9 @@ class Supervisor:
             case Ready(loop=name):
                 self.loop_name = name
                 self.on_ready(child)
+                self.reloads.look()
             case Swapped(number, error):
-                if error:                    # it compiled here, and not there
-                    say(f"worker {child.slot.index} (pid {child.pid}) cannot take "
-                        f"generation {number}: {error}")
-                    self.replace(child.slot)
+                self.reloads.on_swapped(child, number, error)
             case Listed() | WasCut():
                 self.office.on_message(child, message)
             case Gave() | Took():
@@ -189,6 +175,7 @@ class Supervisor:
     def on_ready(self, child: Child) -> None:
         slot = child.slot
         child.ready = slot.proven = True
+        child.generation = max(child.generation, child.begun)
         self.office.on_ready(child)
         if self.state not in (State.STARTING, State.SERVING) or child.retired:
             return                           # a deadline for its end stands already
@@ -244,6 +231,7 @@ class Supervisor:
             if child is not None:
                 self.limits.reap(child.page)
                 self.on_death(child, child.reaped(status))
+                self.reloads.look()
 
     def on_death(self, child: Child, returncode: int) -> None:
         slot = child.slot
@@ -255,7 +243,7 @@ class Supervisor:
             slot.current = None
         if self.state in (State.DRAINING, State.STOPPING):
             if returncode and (child.ready or returncode != -signal.SIGKILL):
-                say(f"worker {slot.index} (pid {child.pid}) ended by "
+                say(f"{child.name} ended by "
                     f"{cause(returncode)}")
                 self.status = self.status or 1
             if not self.children:
@@ -265,7 +253,7 @@ class Supervisor:
                 say(f"worker {slot.index} (pid {child.pid}), being replaced, ended by "
                     f"{cause(returncode)}")
         elif not slot.proven and self.state is State.STARTING:
-            say(f"worker {slot.index} (pid {child.pid}) ended before it was ready, by "
+            say(f"{child.name} ended before it was ready, by "
                 f"{cause(returncode)}")
             self.status = 2 if returncode == 2 else 1
             self.stop()
@@ -274,7 +262,7 @@ class Supervisor:
 
     def respawn(self, slot: Slot, child: Child, returncode: int) -> None:
         delay = slot.count_death(time.monotonic() - child.started_at)
-        say(f"worker {slot.index} (pid {child.pid}) died by {cause(returncode)}; "
+        say(f"{child.name} died by {cause(returncode)}; "
             f"the next one starts {f'in {delay:g} s' if delay else 'now'}")
         self.replace(slot, delay)
 
@@ -301,61 +289,33 @@ class Supervisor:
 
     def kill(self, child: Child) -> None:
         if child.ready or self.state not in (State.DRAINING, State.STOPPING):
-            say(f"worker {child.slot.index} (pid {child.pid}) does not answer: killed")
+            say(f"{child.name} does not answer: killed")
         child.kill()
 
     # Reload
 
-    def reload(self) -> bool:
+    def reload(self) -> Reload:
         """Takes over what the files say now; on any error all stays as it is."""
-        done = False
-        if self.state is not State.SERVING or self.successor is not None:
-            say("reload refused: not while starting, upgrading or ending")
-        else:
-            notify_reloading()
-            done = self.take_generation()
-            notify("READY=1", f"STATUS={self.status_line()}")
-        return self.office.on_reload(done)
+        return self.reloads.ask()
 
-    def take_generation(self) -> bool:
-        number = self.generation.number + 1
-        try:
-            config, policy = self.read()
-            generation = Generation(number, config, policy, self.office.open(config))
-            choose_loop(config.loop)
-            check_log(config.access_log)
-            validate(generation)
-            memory = to_memory(generation)
-            try:
-                self.open_doors(generation)
-            except BaseException:
-                os.close(memory)
-                raise
-        except (ConfigError, PolicyError, OSError) as error:
-            self.office.withdraw()
-            say(f"reload refused, generation {self.generation.number} stays: "
-                f"{describe(error)}")
-            return False
+    @property
+    def is_serving(self) -> bool:
+        return self.state is State.SERVING
+
+    @property
+    def may_reload(self) -> bool:
+        return self.is_serving and self.successor is None
+
+    def take(self, generation: Generation, memory: int) -> None:
+        """This generation, in this memory, is what workers begin with from now on."""
         os.close(self.memory)
-        old, self.generation, self.memory = self.generation, generation, memory
-        self.office.commit(config)
-        if needs_new_workers(old, generation):
-            self.renew_workers()
-        for child in self.children.values():     # retired ones judge by it too
-            child.tell(Swap(), (memory,))
-        say(f"generation {number}: {show_changes(old, generation)}")
-        return True
+        self.generation, self.memory = generation, memory
+        self.office.commit(generation.config)
 
-    def renew_workers(self) -> None:
-        """A new worker on each slot, and none on the slots that are too many."""
-        for slot in self.slots[self.count:]:
-            slot.set_timer(None)
-            for child in (slot.current, slot.next):
-                if child is not None:
-                    self.retire(child)
-        del self.slots[self.count:]
-        for slot in self.slots:
-            self.replace(slot)
+    def tell_ready(self) -> None:
+        """A reload is over, whatever came of it."""
+        if self.is_serving:
+            notify("READY=1", f"STATUS={self.status_line()}")
 
     # Signals and endings
 

@@ -1,12 +1,17 @@
 """A reload: everything is read and checked first, and no client notices."""
 
 import base64
+import contextlib
+import os
+import re
+import resource
 import signal
 import socket
 
 import psutil
 import pytest
 
+from tests.support.admin import AUTHORIZED, TOKEN, administered
 from tests.support.client import USER, build_request
 from tests.support.origin import echo
 from tests.support.proxy import Proxy
@@ -171,3 +176,127 @@ def status(proxy, origin, password: str) -> int:
         return 0
     finally:
         client.close()
+
+
+# In force
+
+@pytest.fixture
+def administer(loop_name, directory, opened):
+    """The same with an admin listener, and who asks it."""
+    return lambda text="": administered(opened, directory("proxy"), loop_name, text)
+
+
+ADMIN = f'admin = "127.0.0.1:0"\nadmin_token = "{TOKEN}"\n'
+
+
+def test_what_was_answered_is_in_force_in_every_worker(administer, make_origin):
+    """The answer came when the workers had been told, and some had not heard yet."""
+    proxy, operator = administer("workers = 3\n")
+    origin = make_origin()
+    for word in ("one", "two", "three"):
+        proxy.write_config(ADMIN + f'workers = 3\npassword = "{word}"\n')
+        answered, told = operator.ask("POST", "/reload", **AUTHORIZED)
+        assert answered == 200 and told.endswith(": password\n"), told
+        assert {status(proxy, origin, word) for _ in range(12)} == {200}
+    proxy.write_config(ADMIN + 'workers = 3\ndns_cache_entries = 7\n')
+    before = pids(proxy)
+    assert operator.ask("POST", "/reload", **AUTHORIZED) == (
+        200, "generation 5: password, dns_cache_entries 10000 -> 7\n")
+    assert len(pids(proxy) - before) == 3, "and new workers are there"
+
+
+def test_a_refused_reload_is_answered_with_its_reason(administer):
+    proxy, operator = administer()
+    proxy._config.write_text("head_timeut = 1\n")
+    assert operator.ask("POST", "/reload", **AUTHORIZED) == (
+        409, f"reload refused, generation 1 stays: {proxy._config}: head_timeut: "
+             "no such option; did you mean head_timeout?\n")
+
+
+def test_a_worker_that_is_late_is_named_and_so_is_its_coming(administer, make_origin):
+    proxy, operator = administer()
+    origin, pid = make_origin(), proxy.worker.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        proxy.write_config(ADMIN + 'password = "another"\n')
+        line = (f"generation 2 is not in force yet in worker 0 (pid {pid}), which does "
+                "not answer: password\n")
+        assert operator.ask("POST", "/reload", **AUTHORIZED) == (504, line)
+        assert f"cutthrough: {line}" in proxy.stderr()
+        now = operator.metrics()
+        assert (now["config_generation"], now["config_last_reload_successful"],
+                now['reloads_total{result="late"}']) == (1, 0, 1)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: "generation 2 is in force in every worker now" in proxy.stderr(),
+               proxy.stderr)
+    then = operator.metrics()
+    assert (then["config_generation"], then["config_last_reload_successful"]) == (2, 1)
+    assert status(proxy, origin, "another") == 200
+
+
+def test_two_reloads_at_once_are_two_generations_in_order(administer):
+    proxy, operator = administer()
+    pid = proxy.worker.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for time in ("2s", "3s"):
+            proxy.write_config(ADMIN + f'head_timeout = "{time}"\n')
+            proxy.signal(signal.SIGHUP)
+            wait_until(lambda time=time: f'head_timeout = "{time}"' in operator.get(
+                "/config"), "it is told")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: "head_timeout 2s -> 3s" in proxy.stderr(), proxy.stderr)
+    assert proxy.stderr().splitlines()[-2:] == [
+        "cutthrough: generation 2: head_timeout 10s -> 2s",
+        "cutthrough: generation 3: head_timeout 2s -> 3s"]
+
+
+def test_a_worker_without_a_descriptor_is_replaced(administer, make_origin):
+    """The generation comes as a descriptor. Without one the worker judged on by the old
+    one, and nobody was told."""
+    proxy, operator = administer()
+    origin, worker = make_origin(), proxy.worker
+    _, hard = worker.rlimit(resource.RLIMIT_NOFILE)
+    worker.rlimit(resource.RLIMIT_NOFILE, (3, hard))
+    proxy.write_config(ADMIN + 'password = "another"\n')
+    assert operator.ask("POST", "/reload", **AUTHORIZED)[0] == 200
+    assert (f"worker 0 (pid {worker.pid}) cannot take generation 2: Too many open files"
+            in proxy.stderr())
+    assert status(proxy, origin, "another") == 200
+
+
+def test_a_worker_that_was_told_too_much_is_replaced(administer, make_origin):
+    """What did not fit into its socket was lost: the old rules held for ever."""
+    proxy, operator = administer()
+    origin, pid = make_origin(), proxy.worker.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with contextlib.ExitStack() as asking:
+            asked = [asking.enter_context(contextlib.closing(operator.connection()))
+                     for _ in range(400)]
+            for one in asked:
+                one.request("GET", "/connections")
+            for one in asked:
+                assert one.getresponse().status == 200
+            proxy.write_config(ADMIN + 'password = "another"\n')
+            proxy.signal(signal.SIGHUP)
+            wait_until(lambda: f"worker 0 (pid {pid}) takes no word any more: the next "
+                       "one starts now" in proxy.stderr(), proxy.stderr)
+        wait_until(lambda: len(pids(proxy)) == 2, "the next one")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: "generation 2" in proxy.stderr(), proxy.stderr)
+    assert status(proxy, origin, "another") == 200
+
+
+def test_more_workers_than_there_is_room_for_are_refused(start, make_origin, dial):
+    """Slots without a worker had a socket, and their callers waited for ever."""
+    proxy, origin = start("workers = 2\n"), make_origin()
+    assert re.fullmatch(
+        r"reload refused, generation 1 stays: workers: 60 are more than the \d+ that "
+        r"there is room for now; restart the program for more",
+        proxy.reload("workers = 60\n"))
+    for _ in range(20):
+        assert dial(proxy).get(origin.url()).status == 200

@@ -1,0 +1,223 @@
+"""A reload: what the files say now comes into force in every worker, or nowhere.
+
+    asked ─ read, checked, opened ─> told ─ every worker has said so ─> in force
+      └───── refused                  └──── not within LATE_S ─> late ─> in force
+
+Refused: nothing has changed. Told: running workers take the generation over, and where
+an option is fixed when a worker begins, each slot gets a new one. In force: no process
+judges by an older one, those that drain counted. That is when `generation N` is said;
+who is late is named, and the last word follows.
+"""
+
+import asyncio
+import os
+from typing import Protocol
+
+from cutthrough.config import Config, ConfigError
+from cutthrough.control.channel import Swap
+from cutthrough.control.children import Child, Slot
+from cutthrough.control.cpus import count_workers
+from cutthrough.control.generation import (
+    Generation,
+    Reader,
+    needs_new_workers,
+    show_changes,
+    to_memory,
+)
+from cutthrough.control.limits import Limits
+from cutthrough.control.office import Office
+from cutthrough.control.process import choose_loop
+from cutthrough.control.start import check_log, describe, validate
+from cutthrough.control.systemd import notify_reloading
+from cutthrough.control.voice import say
+from cutthrough.policy.source import PolicyError
+
+# A worker takes a generation over within a turn of its loop, a new one begins in 0.2 s
+# here; after this somebody who waits wants to know
+LATE_S = 5.0
+# Workers that are named in one line
+MOST_NAMED = 8
+
+
+class Program(Protocol):
+    """The supervisor, as far as a reload concerns it."""
+
+    generation: Generation
+    memory: int
+    read: Reader
+    slots: list[Slot]
+    children: dict[int, Child]
+    limits: Limits
+    office: Office
+
+    @property
+    def is_serving(self) -> bool: ...
+    @property
+    def may_reload(self) -> bool: ...
+    def open_doors(self, generation: Generation) -> None: ...
+    def take(self, generation: Generation, memory: int) -> None: ...
+    def replace(self, slot: Slot) -> None: ...
+    def retire(self, child: Child) -> None: ...
+    def tell_ready(self) -> None: ...
+
+
+class Reload:
+    """One that was asked for. `over`: there is a result, and a line that tells."""
+
+    def __init__(self) -> None:
+        self.number, self.changes = 0, ""
+        self.result = ""                     # ok, refused, late
+        self.line = ""
+        self.over = asyncio.Event()
+        self.timer: asyncio.TimerHandle | None = None
+
+    def end(self, result: str, line: str) -> None:
+        self.result, self.line = result, line
+        say(line)
+        self.over.set()
+
+
+class Reloads:
+    """All that are asked for; several may be under way."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._told: list[Reload] = []        # and not in force, the oldest first
+
+    def ask(self) -> Reload:
+        """Takes over what the files say now; on any error all stays as it is."""
+        asked = Reload()
+        program = self._program
+        if not program.may_reload:
+            self._end(asked, "refused",
+                      "reload refused: not while starting, upgrading or ending")
+            return asked
+        notify_reloading()
+        try:
+            generation, memory = self._read()
+        except (ConfigError, PolicyError, OSError) as error:
+            program.office.withdraw()
+            self._end(asked, "refused", f"reload refused, generation "
+                      f"{program.generation.number} stays: {describe(error)}")
+        else:
+            self._tell(asked, generation, memory)
+        finally:
+            self._tell_manager()
+        return asked
+
+    def _read(self) -> tuple[Generation, int]:
+        """Reads and checks all, and opens what lacks."""
+        program = self._program
+        config, policy = program.read()
+        generation = Generation(program.generation.number + 1, config, policy,
+                                program.office.open(config))
+        choose_loop(config.loop)
+        check_log(config.access_log)
+        validate(generation)
+        self._check_room(config)
+        memory = to_memory(generation)
+        try:
+            program.open_doors(generation)
+        except BaseException:
+            os.close(memory)
+            raise
+        return generation, memory
+
+    def _check_room(self, config: Config) -> None:
+        """A slot beyond what the limits' page has places for would have a socket and
+        no worker: its callers would wait for ever."""
+        program = self._program
+        count = count_workers(config)
+        most = program.limits.room - len(program.children)
+        if count > len(program.slots) and count > most:
+            raise ConfigError("", "workers", f"{count} are more than the {most} that "
+                              "there is room for now; restart the program for more")
+
+    def _tell(self, asked: Reload, generation: Generation, memory: int) -> None:
+        program = self._program
+        old = program.generation
+        program.take(generation, memory)
+        if needs_new_workers(old, generation):
+            self._renew(count_workers(generation.config))
+        asked.number = generation.number
+        asked.changes = show_changes(old, generation)
+        self._told.append(asked)
+        asked.timer = asyncio.get_running_loop().call_later(
+            LATE_S, self._on_late, asked)
+        for child in [*program.children.values()]:    # retired ones judge by it too
+            if child.begun < asked.number and not child.tell(
+                    Swap(asked.number), (memory,)):
+                self._on_deaf(child)
+        self.look()
+
+    def _renew(self, count: int) -> None:
+        """A new worker on each slot, and none on the slots that are too many."""
+        slots = self._program.slots
+        for slot in slots[count:]:
+            slot.set_timer(None)
+            for child in (slot.current, slot.next):
+                if child is not None:
+                    self._program.retire(child)
+        del slots[count:]
+        for slot in slots:
+            self._program.replace(slot)
+
+    def _on_deaf(self, child: Child) -> None:
+        """Its socket is full. One that is retired is killed at its deadline."""
+        if not child.retired and child.slot.next is None:
+            say(f"{child.name} takes no word any more: the next one starts now")
+            self._program.replace(child.slot)
+
+    def on_swapped(self, child: Child, number: int, error: str) -> None:
+        if error:                            # it compiled here, and not there
+            child.refused = number
+            say(f"{child.name} cannot take generation {number}: {error}")
+            if not child.retired and self._program.is_serving:
+                self._program.replace(child.slot)
+            return
+        child.generation = max(child.generation, number)
+        self.look()
+
+    def look(self) -> None:
+        """A worker has said something, or is gone: what is in force everywhere?"""
+        least = min((child.generation for child in self._program.children.values()),
+                    default=self._program.generation.number)
+        while self._told and self._told[0].number <= least:
+            one = self._told.pop(0)
+            if one.timer is not None:
+                one.timer.cancel()
+            if one.over.is_set():
+                say(f"generation {one.number} is in force in every worker now")
+                self._program.office.on_reload("", True)
+            else:
+                self._end(one, "ok", f"generation {one.number}: {one.changes}")
+                self._tell_manager()
+
+    def _on_late(self, one: Reload) -> None:
+        late = [f"{child.name}, which {why_late(child, one.number)}"
+                for child in self._program.children.values()
+                if child.generation < one.number]
+        if len(late) > MOST_NAMED:
+            late[MOST_NAMED:] = [f"{len(late) - MOST_NAMED} more"]
+        self._end(one, "late", f"generation {one.number} is not in force yet in "
+                  f"{'; '.join(late)}: {one.changes}")
+        self._tell_manager()
+
+    def _end(self, one: Reload, result: str, line: str) -> None:
+        self._program.office.on_reload(result, result == "ok")
+        one.end(result, line)
+
+    def _tell_manager(self) -> None:
+        if all(one.over.is_set() for one in self._told):
+            self._program.tell_ready()
+
+    async def settle(self) -> None:
+        """Returns when each one that was asked for has its result."""
+        for one in self._told[:]:
+            await one.over.wait()
+
+
+def why_late(child: Child, number: int) -> str:
+    if child.refused >= number:
+        return "could not take it, and ends"
+    return "does not answer" if child.ready else "has not begun yet"
