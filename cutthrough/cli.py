@@ -54,8 +54,8 @@ SELECTORS = {
     "host": ("NAME", "to this destination; *.SUFFIX: to what ends so"),
     "state": ("STATE", f"in this state: {', '.join(STATES)}"),
     "kind": ("KIND", "tunnel, request or idle"),
-    "older": ("SECONDS", "open for so long, or longer"),
-    "bytes": ("N", "that have moved so many, both directions together, or more"),
+    "older": ("TIME", "open for so long, or longer: 90, in seconds, or 10m"),
+    "bytes": ("SIZE", "that have moved so much, both directions together, or more"),
 }
 KINDS = ("host", "ssrf")                     # of doctor
 SOURCES = ("Every option is also a variable, CUTTHROUGH_HEAD_TIMEOUT, and a key of the "
@@ -194,7 +194,7 @@ def add_console(verb: argparse.ArgumentParser, name: str) -> None:
     verb.add_argument("--token-file", metavar="FILE",
                       help="its token [CUTTHROUGH_ADMIN_TOKEN or …_TOKEN_FILE]")
     if name == "top":
-        verb.add_argument("--interval", type=float, default=1.0, metavar="SECONDS",
+        verb.add_argument("--interval", type=seconds, default=1.0, metavar="SECONDS",
                           help="time between two looks [1]")
         verb.add_argument("--count", type=int, default=0, metavar="N",
                           help="looks, 0 for no end [0]; not on a terminal: 1")
@@ -205,6 +205,14 @@ def add_console(verb: argparse.ArgumentParser, name: str) -> None:
     if name == "conns":
         verb.add_argument("--json", action="store_true", help="as JSON, one a line")
         verb.add_argument("--trace", metavar="ID", help="what this one did last")
+
+
+def seconds(text: str) -> float:
+    """A time between two looks."""
+    number = float(text)
+    if not 0.01 <= number <= 86400:          # nor NaN
+        raise ValueError
+    return number
 
 
 def version() -> str:

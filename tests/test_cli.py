@@ -11,6 +11,7 @@ import pytest
 
 import cutthrough
 from cutthrough.cli import STATES
+from cutthrough.control import selector
 from cutthrough.session.state import TABLE
 from cutthrough.settings import SECTIONS
 from tests.support.client import Client
@@ -87,6 +88,7 @@ def test_a_kill_of_nobody_in_particular_is_refused():
 
 def test_help_of_kill_names_the_states():
     assert [row.name.lower() for row in TABLE if row.moves] == list(STATES)
+    assert selector.STATES == STATES
     done = run("kill", "--help", COLUMNS="200")
     assert done.returncode == 0 and ", ".join(STATES) in done.stdout
 

@@ -12,17 +12,28 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import msgspec
+
 from cutthrough.config import ConfigError
 from cutthrough.control.errorlog import show_events
 from cutthrough.control.selector import Selector
 from cutthrough.settings import read_secret_file, variable_name
-from cutthrough.values import parse_admin, show_count, split_address
+from cutthrough.values import (
+    parse_admin,
+    parse_duration,
+    parse_size,
+    show_count,
+    split_address,
+)
 
 PATIENCE_S = 10.0
+SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?")
+MOST_TOLD = 200                              # characters of what a stranger answers
 SAMPLE = re.compile(r"^cutthrough_(\w+)(?:\{(.*)\})? (\S+)$", re.M)
 COLUMNS = ("id", "user", "client", "method", "host", "state", "age", "up", "down")
 SHOWN = 15                                   # connections of `top`
 CLEAR = "\x1b[H\x1b[2J"
+STRANGER = "is no admin listener of cutthrough"
 UNSAFE = re.compile(r"[^ -~]")               # of what the wire named, in a terminal
 
 Sample = dict[str, float]
@@ -46,14 +57,17 @@ class Listener:
             connection.request(method, path, headers=fields)
             answer = connection.getresponse()
             text = answer.read().decode()
-        except (OSError, http.client.HTTPException) as error:
-            raise Unanswered(f"{self._where}: {error}") from None
+        except OSError as error:
+            raise Unanswered(f"{self._where}: {error.strerror or error}") from None
+        except (http.client.HTTPException, UnicodeDecodeError):
+            raise Unanswered(f"{self._where}: {STRANGER}") from None
         finally:
             connection.close()
         if answer.status >= 400:
-            hint = ("; --token-file or CUTTHROUGH_ADMIN_TOKEN has it"
-                    if answer.status == 401 else "")
-            raise Unanswered(f"{self._where}: {answer.status}: {text.strip()}{hint}")
+            said = UNSAFE.sub("?", text.strip().partition("\n")[0])[:MOST_TOLD]
+            if answer.status == 401:
+                said += "; --token-file or CUTTHROUGH_ADMIN_TOKEN has it"
+            raise Unanswered(f"{self._where}: {answer.status}: {said}")
         return text
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -70,19 +84,34 @@ class Listener:
             raise Unanswered(f"{self._where}: {error.strerror or error}") from None
         return made
 
+    def read(self, method: str, path: str, wanted: str) -> dict[str, Any]:
+        """Asks for an object that has `wanted`."""
+        try:
+            found = json.loads(self.ask(method, path))
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or wanted not in found:
+            raise Unanswered(f"{self._where}: {STRANGER}")
+        return found
+
     def connections(self, query: str = "") -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(
-            self.ask("GET", f"/connections?{query}"))["connections"]
+        found: list[dict[str, Any]] = self.read(
+            "GET", f"/connections?{query}", "connections")["connections"]
         return found
 
     def trace(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(
-            self.ask("GET", f"/connections/{quote(name, safe='')}/trace"))
-        return found
+        return self.read("GET", f"/connections/{quote(name, safe='')}/trace", "events")
+
+    def cut(self, query: str) -> int:
+        count: int = self.read("DELETE", f"/connections?{query}", "cut")["cut"]
+        return count
 
     def metrics(self) -> Sample:
-        return {f"{name}{{{labels}}}" if labels else name: float(value)
-                for name, labels, value in SAMPLE.findall(self.ask("GET", "/metrics"))}
+        found = {f"{name}{{{labels}}}" if labels else name: float(value)
+                 for name, labels, value in SAMPLE.findall(self.ask("GET", "/metrics"))}
+        if "config_generation" not in found:
+            raise Unanswered(f"{self._where}: {STRANGER}")
+        return found
 
 
 def run(given: argparse.Namespace) -> int:
@@ -97,9 +126,7 @@ def run(given: argparse.Namespace) -> int:
             for line in show(listener.connections(query_of(given)), given.json):
                 print(line)
         else:
-            answer = json.loads(
-                listener.ask("DELETE", f"/connections?{query_of(given)}"))
-            print(f"{answer['cut']} cut")
+            print(f"{listener.cut(query_of(given))} cut")
     except Unanswered as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
@@ -125,9 +152,25 @@ def find_listener(admin: str | None, token_file: str | None,
 
 
 def query_of(given: argparse.Namespace) -> str:
-    said = {name: getattr(given, name) for name in Selector.__struct_fields__}
-    return urlencode({name: value for name, value in said.items() if value is not None},
-                     quote_via=quote)
+    """Raises ConfigError for what cannot be meant."""
+    said = {name: getattr(given, name) for name in Selector.__struct_fields__
+            if getattr(given, name) is not None}
+    for name, parse in (("older", parse_age), ("bytes", parse_size)):
+        if name in said:
+            try:
+                said[name] = str(parse(said[name]))
+            except ValueError as error:
+                raise ConfigError("command line", f"--{name}", str(error)) from None
+    try:
+        Selector.of_query(said)
+    except msgspec.ValidationError as error:
+        raise ConfigError("command line", "", str(error)) from None
+    return urlencode(said, quote_via=quote)
+
+
+def parse_age(text: str) -> float:
+    """Seconds, or a duration as options have it."""
+    return float(text) if SECONDS.fullmatch(text) else parse_duration(text)
 
 
 def show(found: list[dict[str, Any]], as_json: bool = False) -> list[str]:
@@ -181,7 +224,7 @@ def summary(before: Sample, now: Sample, seconds: float) -> list[str]:
     def rate(prefix: str) -> float:
         grown = sum(value - before.get(name, 0) for name, value in now.items()
                     if name.startswith(prefix))
-        return grown / seconds
+        return max(0.0, grown) / seconds     # another program counts from nothing
 
     def by_label(prefix: str) -> str:
         return ", ".join(f"{name[len(prefix):-2]} {value:.0f}"

@@ -1,16 +1,23 @@
 """Which connections? The one way to say it, for the admin listener and the workers."""
 
+import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
+# As session.state has them, which is not loaded here
+STATES = ("head", "idle", "auth", "decide", "resolve", "dial", "request", "response",
+          "relay", "tunnel", "half_closed", "linger")
+KINDS = ("tunnel", "request", "idle")
 
 
 class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All that is said must hold; an empty one selects every connection.
 
     `host` is the destination, exact or `*.suffix`; `older` in seconds, `bytes` in both
-    directions together; `kind` is tunnel or request (idle connections are neither).
+    directions together; `kind` is tunnel, request or idle, which is neither. Raises
+    ValueError for what could mean nothing: a slip would select nobody, and say so.
     """
 
     id: str = ""
@@ -22,6 +29,20 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     older: float = 0.0
     bytes: int = 0
     all: bool = False                   # said, where nothing else is
+
+    def __post_init__(self) -> None:
+        for name, words in (("state", STATES), ("kind", KINDS)):
+            word = getattr(self, name)
+            if word and word not in words:
+                raise ValueError(f"{name}: {word!r} is none of {', '.join(words)}")
+        if self.client:
+            try:
+                client = str(ipaddress.ip_address(self.client))
+            except ValueError:
+                raise ValueError(f"client: {self.client!r} is no address") from None
+            msgspec.structs.force_setattr(self, "client", client)
+        if not (self.older >= 0 and self.bytes >= 0):        # nor NaN
+            raise ValueError("older and bytes are not below 0")
 
     @classmethod
     def of_query(cls, query: Mapping[str, str]) -> "Selector":

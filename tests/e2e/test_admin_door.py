@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from cutthrough.control.console import summary
 from tests.support.admin import (
     AUTHORIZED,
     TOKEN,
@@ -16,7 +17,7 @@ from tests.support.admin import (
     some_tunnels,
 )
 from tests.support.client import USER
-from tests.support.origin import echo
+from tests.support.origin import answer, echo
 from tests.support.proxy import ROOT, Proxy, clean_environment
 from tests.support.wait import wait_until
 
@@ -90,6 +91,20 @@ def test_it_moves_and_goes_by_a_reload(start, make_origin, dial):
     assert dial(proxy).get(f"http://127.0.0.1:{port}/metrics").status == 508
     proxy.reload("")
     wait_until(lambda: not moved.answers(), "it is off")
+
+
+def test_who_moves_it_is_answered_where_he_asked(start):
+    """It waits for new workers: by then the old address had been closed."""
+    proxy, operator = start()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    proxy.write_config(f'admin = "127.0.0.1:{port}"\nworkers = 2\n')
+    assert operator.ask("POST", "/reload", **AUTHORIZED) == (
+        200, "generation 2: workers 1 -> 2, admin 127.0.0.1:0 -> "
+             f"127.0.0.1:{port}, admin_token\n")
+    assert Operator(port).answers()
+    wait_until(lambda: not operator.answers(), "the old one is closed")
 
 
 def test_the_proxy_never_goes_to_its_own_admin_listener(start, dial):
@@ -261,8 +276,55 @@ def test_top_shows_what_goes_on(start, make_origin, dial):
     assert "states: tunnel 1" in done.stdout
 
 
+def test_top_after_an_upgrade_counts_from_nothing():
+    """The next program's counters begin at nothing: so many requests less a second."""
+    then = {"config_generation": 3.0, "tunnels": 0.0, 'requests_total{code="200"}': 9.0}
+    now = {"config_generation": 1.0, "tunnels": 0.0, 'requests_total{code="200"}': 2.0}
+    assert summary(then, now, 1.0)[1].startswith("0.0 requests/s, ")
+
+
+def test_a_selector_that_is_none_exits_2(start):
+    """It was sent, refused with 400, and the exit status was that of a refusal."""
+    _, operator = start()
+    for words, said in ((("--older", "soon"), "--older: 'soon' is not a duration"),
+                        (("--older", "-1"), "--older: '-1' is not a duration"),
+                        (("--bytes", "many"), "--bytes: 'many' is not a size"),
+                        (("--state", "tunnle"), "state: 'tunnle' is none of head, "),
+                        (("--kind", "x"), "kind: 'x' is none of tunnel, "),
+                        (("--client", "ann"), "client: 'ann' is no address")):
+        for verb in ("kill", "conns"):
+            done = command(operator, verb, *words, CUTTHROUGH_ADMIN_TOKEN=TOKEN)
+            assert (done.returncode, done.stdout) == (2, ""), words
+            assert said in done.stderr and done.stderr.count("\n") == 1
+    done = command(operator, "top", "--interval", "-1")
+    assert done.returncode == 2 and "--interval" in done.stderr
+
+
+def test_ages_and_sizes_are_said_as_in_options(start, make_origin, dial):
+    proxy, operator = start()
+    some_tunnels(proxy, make_origin(echo), dial, 1)
+    for words, lines in ((("--older", "0.001"), 2), (("--older", "1ms"), 2),
+                         (("--older", "1h"), 1), (("--bytes", "10B"), 2),
+                         (("--bytes", "1KiB"), 1), (("--client", "127.0.0.1"), 2)):
+        done = command(operator, "conns", *words)
+        assert done.returncode == 0, done.stderr
+        assert len(done.stdout.splitlines()) == lines, words
+
+
+def test_who_is_no_admin_listener_is_told_in_one_line(make_origin):
+    """Another program's /metrics was a KeyError, its page a JSONDecodeError."""
+    page = b"<h1>\x1b[31m</h1>\n"
+    other = make_origin(answer(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (
+        len(page), page)))
+    for words in (("top",), ("conns",), ("kill", "--all")):
+        done = command(Operator(other.port), *words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == (f"cutthrough: 127.0.0.1:{other.port}: is no admin "
+                               "listener of cutthrough\n")
+
+
 def test_a_listener_that_is_not_there_is_one_line():
     done = command(Operator(1), "conns")
     assert done.returncode == 1
-    assert done.stderr.startswith("cutthrough: 127.0.0.1:1: ")
+    assert done.stderr == "cutthrough: 127.0.0.1:1: Connection refused\n"
     assert done.stderr.count("\n") == 1
