@@ -156,8 +156,8 @@ class Channel:
         return cls(ours), theirs
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> bool:
-        """Sends without waiting; False where this is lost, because the other side has not
-        read for long. That it is gone is told by the end of file."""
+        """Sends without waiting; False where it is lost, as when the other side has not
+        read for long. That this is gone is told by the end of file."""
         try:
             socket.send_fds(self._socket, [msgspec.json.encode(message)], fds,
                             socket.MSG_DONTWAIT)

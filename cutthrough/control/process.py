@@ -5,8 +5,8 @@ supervisor when it is ready, obeys drain, stop and reopen, and exits 0. When the
 ends the supervisor is gone: the worker drains and exits by itself.
 
 Signals: SIGINT is the supervisor's to judge, so that Ctrl-C in a terminal, which
-reaches the whole process group, means one thing. SIGTERM and SIGQUIT drain this worker
-alone.
+reaches the whole process group, means one thing; so are SIGHUP and SIGUSR2, which an
+operator may send to the whole service. SIGTERM and SIGQUIT drain this worker alone.
 """
 
 import asyncio
@@ -241,7 +241,7 @@ async def serve(channel: Channel, hello: Hello, generation: Generation,
 def main(fd: int) -> int:
     """Runs the worker whose channel is descriptor `fd`; returns its exit status."""
     faulthandler.enable()
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     channel = Channel(socket.socket(fileno=fd))
     hello = channel.receive()
