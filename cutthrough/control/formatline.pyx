@@ -274,7 +274,7 @@ cdef class FormatLine(Line):
         if step.code == S_URL:
             return put_url(p, c, step.quote, last)
         if step.code == S_PATH:
-            if c.path_len == 0:
+            if c.path_len == 0 or c.port == 0:
                 return p
             return put_escaped(p, bytes_of(c.head) + c.path_at, c.path_len, step.quote,
                                last - 3, True)

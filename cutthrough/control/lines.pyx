@@ -130,6 +130,9 @@ cdef char *put_method(char *p, Client c) noexcept:
 cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
     cdef const char *key
     if c.key is None or c.port == 0:
+        if c.path_len:                      # it could not be read: see Session.keep_refused
+            return put_escaped(p, bytes_of(c.head) + c.path_at, c.path_len, quote, last - 3,
+                               True)
         p[0] = b"-"
         return p + 1
     key = c.key

@@ -342,6 +342,7 @@ cdef class JournalOutlet(DatagramOutlet):
         if c.port:
             p = put_bytes(put_text(p, b"\nCUTTHROUGH_HOST="), c.key[:len(c.key) - 2], 1024)
             p = put_number(put_text(p, b"\nCUTTHROUGH_PORT="), c.port)
+        if c.port or c.path_len:
             p = put_text(p, b"\nCUTTHROUGH_URL=")
             p = put_url(p, c, Q_URL, p + ATOMIC)
         p = put_padded(put_text(p, b"\nCUTTHROUGH_STATUS="), c.status, 3)

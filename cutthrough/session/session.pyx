@@ -46,7 +46,8 @@ from cutthrough.wire.http1 cimport (
     M_POST, Field, Head, equals_lower, has_token, parse_request)
 from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport answer_as_last, build_request_head
-from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, hint_of, read_target
+from cutthrough.wire.target cimport (
+    FORM_ORIGIN, HOST_NAME, Target, hint_of, read_target, show_refused)
 
 cdef enum:
     ESTABLISHED_BYTES = 39
@@ -181,10 +182,12 @@ cdef class Session(Client):
         if outcome:
             if outcome == BAD_TARGET:
                 self.hint = hint_of(&head, data)
+                self.keep_refused(data)
             return outcome
         self.is_tunnel = self.method == M_CONNECT
         if target.form == FORM_ORIGIN:
             if not self.context.has_origin:
+                self.keep_refused(data)
                 return NO_ORIGIN
             target.port = self.context.origin.port
             target.host_kind = self.context.origin.host_kind
@@ -197,6 +200,13 @@ cdef class Session(Client):
         self.persistent = framing.persistent
         self.up_open = framing.kind != BODY_NONE
         return OK
+
+    cdef void keep_refused(self, const char *data) noexcept:
+        """What was asked for, for the log: the place of a rewritten head, and of its path."""
+        self.head = take_block(HEAD_BLOCK)
+        if self.head != NULL:
+            self.head.end = show_refused(bytes_of(self.head), &head, data, &self.path_len)
+            self.path_at = self.head.end - self.path_len
 
     def on_verified(self, request_id, answer):
         """The verifier's answer: an Account, or the label of an outcome."""

@@ -200,6 +200,26 @@ def test_credentials_are_never_written_down(proxy, make_origin, dial):
         assert secret not in told
 
 
+@pytest.mark.parametrize("form", ["json", "squid"])
+def test_what_could_not_be_read_is_shown_without_credentials(start_proxy, dial, form):
+    """The line had "-", and nobody could say what the client had asked for."""
+    proxy = start_proxy("--access-log-format", form)
+    for line in ("CONNECT a.test", "GET https://a.test/x", "PURGE /page?x",
+                 f"GET http://user:{PASSWORD}@a.test/"):
+        client = dial(proxy)
+        client.send(f"{line} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+        assert client.read_response().status == 400
+    wait_until(lambda: len(proxy.lines()) == 4, lambda: f"{proxy.lines()}")
+    if form == "json":
+        found = [(line["method"], line["url"], line["host"]) for line in proxy.log()]
+    else:
+        rows = [SQUID.match(line) for line in proxy.lines()]
+        found = [(row["method"], row["url"], None) for row in rows]
+    assert found == [
+        ("CONNECT", "a.test", None), ("GET", "https://a.test/x", None),
+        ("PURGE", "/page?x", None), ("GET", "http://***@a.test/", None)]
+
+
 def test_squids_native_format(start_proxy, make_origin, dial):
     proxy = start_proxy("--access-log-format", "squid")
     origin, tunnelled = make_origin(), make_origin(echo)

@@ -7,7 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cutthrough.wire.target import read_authority, read_request_target
+from cutthrough.wire.target import (
+    read_authority,
+    read_request_target,
+    show_refused_target,
+)
 from tests.wire.cases import read_tables, unescape
 from tests.wire.replay import guarded
 
@@ -169,3 +173,40 @@ def test_canonical_form_of_anything_is_stable(text: str | bytes) -> None:
     got = read_authority(at_guard(data))
     if isinstance(got, dict):
         assert read_authority(got["text"].encode()) == got
+
+
+REFUSED = [
+    ("CONNECT a.test", "a.test"),
+    ("CONNECT user:secret@a.test:443", "***@a.test:443"),
+    ("CONNECT user:sec/ret@a.test:443", "***@a.test:443"),
+    ("GET https://a.test/x?y=z", "https://a.test/x?y=z"),
+    ("GET https://a.test/@types/node", "https://a.test/@types/node"),
+    ("GET /@types/node", "/@types/node"),
+    ("GET //user:secret@a.test/", "***@a.test/"),
+    ("GET http://user:secret@a.test/", "http://***@a.test/"),
+    ("GET http://user:sec/ret@a.test/", "http://***@a.test/"),
+    ("GET http://user:sec@ret@a.test/@x", "http://***@x"),
+    ("GET http://user:secret%40a.test/", "http://***@a.test/"),
+    ("GET http://a.test\\@b.test/", "http://***@b.test/"),
+    ("GET user:secret@a.test/", "***@a.test/"),
+    ("GET user://secret@", "user://***@"),
+    ("GET http://a.test:port/", "http://a.test:port/"),
+    ("GET @", "***@"),
+    ("GET *", "*"),
+]
+
+
+@pytest.mark.parametrize(("line", "shown"), REFUSED)
+def test_a_refused_target_is_shown_without_credentials(line: str, shown: str) -> None:
+    """R37: a log said nothing of it, and the reason was anybody's guess."""
+    head = f"{line} HTTP/1.1\r\nHost: h\r\n\r\n".encode()
+    assert show_refused_target(head) == shown
+    assert show_refused_target(at_guard(head)) == shown
+
+
+@given(st.sampled_from(["", "//", "http://", "https://", "x:", "a/b://"]),
+       st.text("secret:\\%40@[]!*", min_size=0, max_size=9),
+       st.sampled_from(["h", "h:1", "h/x", "[::1]:1", "", "@"]))
+def test_what_stands_before_a_host_is_never_shown(scheme, userinfo, host) -> None:
+    head = f"GET {scheme}Q7{userinfo}Q7@{host} HTTP/1.1\r\nHost: h\r\n\r\n".encode()
+    assert "Q7" not in show_refused_target(head)
