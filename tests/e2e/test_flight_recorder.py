@@ -82,7 +82,7 @@ def test_what_is_nobodys_fault_is_not_told(start_proxy, make_origin, dial):
                       proxy.stderr)
     assert len(said) == 1
     assert re.fullmatch(
-        r'cutthrough: worker 0: trace id=0-4 worker=0 client=127\.0\.0\.1 user=user '
+        r'cutthrough: worker 0: trace id=0-\d+ worker=0 client=127\.0\.0\.1 user=user '
         r'method=GET .*events="0\.000 accepted port=\d+; .* ended origin_reset '
         r'status=200" .*reason=origin_reset', said[0]), said
 

@@ -12,7 +12,13 @@ import time
 import psutil
 import pytest
 
-from tests.e2e.test_succession import end, end_all, end_family, find_successor
+from tests.e2e.test_succession import (
+    end,
+    end_all,
+    end_family,
+    find_successor,
+    successor_of,
+)
 from tests.support.admin import TOLD, Operator
 from tests.support.client import Client
 from tests.support.origin import echo
@@ -128,7 +134,7 @@ def test_a_tunnel_at_rest_moves_and_its_time_runs_on(start, make_origin, dial):
         assert client.at_eof()
     line = proxy.wait_reason("idle_timeout")
     assert 1500 <= line["total_ms"] < 2500, "from the last byte on, wherever that was"
-    assert (line["bytes_up"], line["bytes_down"], line["id"]) == (6, 6, "0-1")
+    assert (line["bytes_up"], line["bytes_down"]) == (6, 6)
 
 
 def test_an_upgraded_stream_moves_too(start, make_origin, dial):
@@ -199,16 +205,36 @@ def frees_one(proxy: Proxy, origin) -> bool:
 def test_a_tunnel_counts_once(start, make_origin, dial):
     proxy, origin = start('admin = "127.0.0.1:0"\n'), make_origin(echo)
     clients = [dial(proxy).tunnel(origin.authority) for _ in range(5)]
-    renew(proxy, 1, 'admin = "127.0.0.1:0"\n')
     operator = Operator(int(TOLD.findall(proxy.stderr())[-1]))
+    before = operator.connections()
+    renew(proxy, 1, 'admin = "127.0.0.1:0"\n')
     metrics = operator.metrics()
     accepted = sum(value for name, value in metrics.items()
                    if name.startswith("connections_total{"))
     assert (metrics["tunnels"], accepted) == (5, 5)
     found = operator.connections()
-    assert sorted(about["id"] for about in found) == [f"0-{n}" for n in range(1, 6)]
+    assert len({about["id"] for about in found}) == 5
+    assert {about["id"] for about in found} == {about["id"] for about in before}
     for client in clients:
         client.close()
+
+
+def test_no_worker_gives_an_identifier_again(start, make_origin, dial):
+    """Each began with 0-1: an operator who meant one cut two."""
+    text = 'handover = false\nadmin = "127.0.0.1:0"\n'
+    proxy, origin = start(text), make_origin(echo)
+    stays = dial(proxy).tunnel(origin.authority)
+    proxy.reload(RENEW.format(1) + text)
+    comes = dial(proxy).tunnel(origin.authority)
+    operator = Operator(int(TOLD.findall(proxy.stderr())[-1]))
+    found = operator.connections("kind=tunnel")
+    assert len(found) == 2 and len({about["id"] for about in found}) == 2
+    new = successor_of(proxy)
+    last = dial(proxy).tunnel(origin.authority)
+    for tunnel in (stays, comes, last):
+        tunnel.close()
+    assert len({line["id"] for line in proxy.wait_log(3)}) == 3
+    end(new)
 
 
 @pytest.mark.parametrize("who", ["taker", "giver"])
@@ -219,7 +245,8 @@ def test_one_of_them_is_killed_in_the_middle(start, make_origin, dial, limited, 
     proxy, origin = start(text), make_origin(echo)
     clients = [dial(proxy).tunnel(origin.authority) for _ in range(n)]
     (old,) = proxy.workers()
-    proxy.reload(RENEW.format(1) + text)
+    proxy.write_config(RENEW.format(1) + text)
+    proxy.signal(signal.SIGHUP)              # and no wait until all of it is over
     new = wait_until(lambda: next(
         (w for w in proxy.workers() if w.pid != old.pid), None), "a new worker")
     deadline = time.monotonic() + 15
