@@ -104,6 +104,7 @@ class Slot:
         self.next: Child | None = None       # will take over when it is ready
         self.proven = False                  # some worker of this slot got ready
         self.died_young = 0                  # how many in a row
+        self.deaths = 0                      # in all, of those that nobody told to end
         self._timer: asyncio.TimerHandle | None = None    # back-off
 
     def set_timer(self, timer: asyncio.TimerHandle | None) -> None:
@@ -113,6 +114,7 @@ class Slot:
 
     def count_death(self, lived_s: float) -> float:
         """Returns how many seconds from now the next one is to start."""
+        self.deaths += 1
         self.died_young = self.died_young + 1 if lived_s < YOUNG_S else 0
         if self.died_young < 2:
             return 0.0

@@ -26,6 +26,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Page = Mapping[str, int]
 NO_RELOADS = {"ok": 0, "refused": 0, "late": 0}
+NO_DEATHS: Mapping[int, int] = {}
 
 
 class Reading:
@@ -36,13 +37,14 @@ class Reading:
     where there is nobody. A worker that is being replaced lives, and stands on none.
     `generation`: the one in force in all of them. `reloads`: how many were asked for,
     by result; `reloaded`: is the last one in force. `fleet`: how that goes; None: there
-    is none.
+    is none. `deaths`: of those that nobody told to end, by slot.
     """
 
     def __init__(self, pages: Sequence[Page], living: Mapping[int, Page],
                  workers: Mapping[int, int], generation: int, reloaded_at: float,
                  reloads: Mapping[str, int] = NO_RELOADS,
-                 reloaded: bool = True, fleet: Standing | None = None) -> None:
+                 reloaded: bool = True, fleet: Standing | None = None,
+                 deaths: Mapping[int, int] = NO_DEATHS) -> None:
         self.living = living
         self.workers = workers
         self.generation = generation
@@ -50,6 +52,7 @@ class Reading:
         self.reloads = reloads
         self.reloaded = reloaded
         self.fleet = fleet
+        self.deaths = {**dict.fromkeys(workers, 0), **deaths}
         self._pages = pages
 
     def total(self, name: str) -> int:
@@ -87,6 +90,8 @@ def collect(r: Reading) -> Iterator[Metric]:
     for slot, pid in sorted(r.workers.items()):
         up.add_metric([str(slot)], pid in r.living)
     yield up
+    yield _labelled("worker_deaths", "Workers that ended and were not told to.",
+                    "worker", {str(slot): n for slot, n in r.deaths.items()})
     yield from _connections(r)
     yield from _requests(r)
     yield from _outcomes(r)

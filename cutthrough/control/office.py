@@ -218,7 +218,8 @@ class Office:
             {slot.index: slot.current.pid if slot.current is not None else 0
              for slot in self._program.slots},
             self._in_force(), self._committed_at,
-            self._reloads, self._reloaded, self._program.limits.standing())
+            self._reloads, self._reloaded, self._program.limits.standing(),
+            {slot.index: slot.deaths for slot in self._program.slots})
 
     def _in_force(self) -> int:
         """The oldest generation by which a worker still judges."""

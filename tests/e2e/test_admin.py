@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import re
 import signal
 import time
@@ -287,6 +288,19 @@ def test_a_reload_and_what_refuses_it(start):
             then["config_last_reload_successful"]) == (1, 1, 0)
     stamp = "config_last_reload_success_timestamp_seconds"
     assert then[stamp] == now[stamp]
+
+
+def test_workers_that_die_are_counted(start):
+    """One that died each minute was on standard error, and nowhere else."""
+    proxy, operator = start()
+    assert operator.metrics()['worker_deaths_total{worker="0"}'] == 0
+    os.kill(proxy.worker.pid, signal.SIGKILL)
+    wait_until(lambda: operator.metrics()['worker_deaths_total{worker="0"}'] == 1,
+               "it is counted")
+    wait_until(lambda: operator.metrics()['worker_up{worker="0"}'], "the next one")
+    proxy.reload(f'admin = "127.0.0.1:0"\nadmin_token = "{TOKEN}"\n'
+                 "dns_cache_entries = 7\n")
+    assert operator.metrics()['worker_deaths_total{worker="0"}'] == 1, "not those told"
 
 
 def test_a_drain_ends_the_program(start):
