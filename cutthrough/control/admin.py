@@ -52,9 +52,10 @@ class Operations(Protocol):
     def show_config(self) -> str: ...
     async def reload(self) -> tuple[str, str]: ...
     def drain(self) -> None: ...
-    async def list_connections(self, selector: Selector) -> list[dict[str, Any]]: ...
+    async def list_connections(
+        self, selector: Selector) -> tuple[list[dict[str, Any]], list[str]]: ...
     async def trace_connection(self, name: str) -> dict[str, Any] | None: ...
-    async def cut_connections(self, selector: Selector) -> int: ...
+    async def cut_connections(self, selector: Selector) -> tuple[int, list[str]]: ...
     def watch(self, queue: "asyncio.Queue[bytes]") -> None: ...
     def unwatch(self, queue: "asyncio.Queue[bytes]") -> None: ...
 
@@ -235,8 +236,8 @@ class Admin:
 
     async def connections(self, request: web.Request) -> web.StreamResponse:
         selector = Selector.of_query(request.query)
-        found = await self._do.list_connections(selector)
-        return web.json_response({"connections": found})
+        found, silent = await self._do.list_connections(selector)
+        return web.json_response({"connections": found, "unanswered": silent})
 
     async def trace(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["id"]
@@ -250,7 +251,8 @@ class Admin:
         if selector.is_empty():
             raise ValueError("which ones? Name a user, host, client, id or state; "
                              "all=true means all")
-        return web.json_response({"cut": await self._do.cut_connections(selector)})
+        count, silent = await self._do.cut_connections(selector)
+        return web.json_response({"cut": count, "unanswered": silent})
 
     async def reload(self, request: web.Request) -> web.StreamResponse:
         result, line = await self._do.reload()

@@ -140,6 +140,15 @@ Message = (Hello | Ready | Drain | Stop | Reopen | Swap | Swapped
            | List | Trace | Listed | Cut | WasCut | Watch | Give | Gave | Take | Took)
 
 
+def in_memory(found: list[dict[str, Any]]) -> int:
+    """Returns a descriptor of memory that holds these as JSON; the caller's."""
+    fd = os.memfd_create("cutthrough-connections", os.MFD_CLOEXEC)
+    left = msgspec.json.encode(found)
+    while left:
+        left = left[os.write(fd, left):]
+    return fd
+
+
 class Channel:
     """One end of the pair; owns its socket. An end of file is told once, by None."""
 

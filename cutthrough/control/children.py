@@ -82,6 +82,10 @@ class Child:
         """False: it has not read what it was told for long, and this is lost."""
         return self.channel.send(message, fds)
 
+    def take_fd(self) -> int:
+        """The descriptor of what it said last."""
+        return self.channel.take_fd()
+
     def reaped(self, status: int) -> int:
         """Takes the status of waitpid(2); returns it as `returncode` would be."""
         assert self.process is not None

@@ -49,6 +49,7 @@ class Listener:
     def __init__(self, where: str, token: str = "") -> None:
         self._where = where
         self._token = token
+        self.silent: list[str] = []          # who did not answer it
 
     def ask(self, method: str, path: str) -> str:
         connection = self._connect()
@@ -92,6 +93,7 @@ class Listener:
             found = None
         if not isinstance(found, dict) or wanted not in found:
             raise Unanswered(f"{self._where}: {STRANGER}")
+        self.silent += found.get("unanswered", ())
         return found
 
     def connections(self, query: str = "") -> list[dict[str, Any]]:
@@ -132,7 +134,9 @@ def run(given: argparse.Namespace) -> int:
         return 1
     except KeyboardInterrupt:
         pass
-    return 0
+    for name in dict.fromkeys(listener.silent):
+        print(f"cutthrough: {name} does not answer", file=sys.stderr)
+    return 1 if listener.silent else 0
 
 
 def find_listener(admin: str | None, token_file: str | None,

@@ -10,10 +10,8 @@ import os
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
-
 from cutthrough.control.accesslog import AccessLog
-from cutthrough.control.channel import Channel, Listed, WasCut
+from cutthrough.control.channel import Channel, Listed, WasCut, in_memory
 from cutthrough.control.selector import Selector
 from cutthrough.control.tee import Tee
 from cutthrough.control.worker import Worker
@@ -57,11 +55,8 @@ class Inspector:
         self._answer(query, [one for one in found if one is not None])
 
     def _answer(self, query: int, found: Any) -> None:
-        fd = os.memfd_create("cutthrough-connections", os.MFD_CLOEXEC)
+        fd = in_memory(found)
         try:
-            left = msgspec.json.encode(found)
-            while left:
-                left = left[os.write(fd, left):]
             self._channel.send(Listed(query), (fd,))
         finally:
             os.close(fd)

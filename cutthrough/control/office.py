@@ -15,14 +15,23 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cutthrough.config import Config, ConfigError
-from cutthrough.control.channel import Message
+from cutthrough.control.channel import (
+    Cut,
+    List,
+    Listed,
+    Message,
+    Trace,
+    WasCut,
+    in_memory,
+)
 from cutthrough.control.children import Child, Slot
 from cutthrough.control.doors import Doors
 from cutthrough.control.effective import of_doors, show_effective
 from cutthrough.control.generation import Generation
 from cutthrough.control.limits import Limits
-from cutthrough.control.operations import Inquiry
+from cutthrough.control.operations import Asked, Inquiry
 from cutthrough.control.selector import Selector
+from cutthrough.control.upgrade import Predecessor
 from cutthrough.control.voice import say, use_form
 from cutthrough.outcome import TABLE
 from cutthrough.settings import Setting, render
@@ -46,6 +55,7 @@ class Program(Protocol):
     limits: Limits
     doors: Doors
     generation: Generation
+    predecessor: Predecessor | None
 
     @property
     def state(self) -> Enum: ...
@@ -184,13 +194,13 @@ class Office:
         if in_force:
             self._committed_at = time.time()
 
-    def on_message(self, child: Child, message: Message) -> None:
+    def on_message(self, child: Asked, message: Message) -> None:
         self._inquiry.on_message(child, message)
 
     def on_ready(self, child: Child) -> None:
         self._inquiry.on_ready(child)
 
-    def on_death(self, child: Child) -> None:
+    def on_death(self, child: Asked) -> None:
         self._inquiry.on_death(child)
 
     # What the listener asks
@@ -249,14 +259,30 @@ class Office:
         groups = of_doors(self._program.doors.all())
         return render(settings) + show_effective(config, groups)
 
-    async def list_connections(self, selector: Selector) -> list[dict[str, Any]]:
+    async def list_connections(
+            self, selector: Selector) -> tuple[list[dict[str, Any]], list[str]]:
         return await self._inquiry.list_connections(selector)
 
     async def trace_connection(self, name: str) -> dict[str, Any] | None:
         return await self._inquiry.trace_connection(name)
 
-    async def cut_connections(self, selector: Selector) -> int:
+    async def cut_connections(self, selector: Selector) -> tuple[int, list[str]]:
         return await self._inquiry.cut_connections(selector)
+
+    async def answer(self, question: Message) -> tuple[Message, int]:
+        """What the program after us asks: the answer, and its descriptor, or -1."""
+        match question:
+            case Cut(number, selector):
+                count, _ = await self.cut_connections(selector)
+                return WasCut(number, count), -1
+            case List(number, selector):
+                found, _ = await self.list_connections(selector)
+            case Trace(number, name):
+                one = await self.trace_connection(name)
+                found = [one] if one is not None else []
+            case _:
+                raise ValueError(type(question).__name__)
+        return Listed(number), in_memory(found)
 
     def watch(self, queue: "asyncio.Queue[bytes]") -> None:
         self._inquiry.watch(queue)

@@ -2,15 +2,15 @@
 
 Connections are the workers' own: they are asked over their channels, answer with a
 descriptor of memory (a list may be long), and a worker that does not answer in time is
-left out. Endings come over one pipe, in which every line is whole, and only while
-somebody watches.
+named. The program before us is asked as well, while it drains: see upgrade. Endings
+come over one pipe, in which every line is whole, and only while somebody watches.
 """
 
 import asyncio
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -26,30 +26,50 @@ from cutthrough.control.channel import (
 from cutthrough.control.children import Child
 from cutthrough.control.selector import Selector
 
+if TYPE_CHECKING:
+    from cutthrough.control.upgrade import Predecessor
+
 # A worker answers within a turn of its loop; after this it hangs, or has just died.
 PATIENCE_S = 2.0
 READ_BYTES = 65536
 
 
 class Team(Protocol):
-    """The workers, as the supervisor has them."""
+    """The workers, as the supervisor has them, and the program before us."""
 
     @property
     def children(self) -> Mapping[int, Child]: ...
+    @property
+    def predecessor(self) -> "Predecessor | None": ...
+
+
+class Asked(Protocol):
+    """Who may be asked: a worker, or the program before us."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    def tell(self, message: Message) -> bool: ...
+    def take_fd(self) -> int: ...
 
 
 class Query:
     """One question to several workers: done when all have answered."""
 
-    def __init__(self, asked: set[int]) -> None:
-        self.left = asked
+    def __init__(self, asked: dict[int, str]) -> None:
+        self.left = asked                    # their names
         self.answers: list[Any] = []
         self.done = asyncio.Event()
+
+    @property
+    def silent(self) -> list[str]:
+        return list(self.left.values())
 
     def answered(self, pid: int, answer: Any) -> None:
         if answer is not None:
             self.answers.append(answer)
-        self.left.discard(pid)
+        self.left.pop(pid, None)
         if not self.left:
             self.done.set()
 
@@ -67,43 +87,47 @@ class Inquiry:
 
     # Questions
 
-    async def list_connections(self, selector: Selector) -> list[dict[str, Any]]:
-        """Returns the connections that `selector` means, of all workers."""
-        answers = await self._ask(lambda number: List(number, selector))
-        return [one for answer in answers for one in answer]
+    async def list_connections(
+            self, selector: Selector) -> tuple[list[dict[str, Any]], list[str]]:
+        """Returns the connections that `selector` means, and who did not answer."""
+        query = await self._ask(lambda number: List(number, selector))
+        return [one for found in query.answers for one in found], query.silent
 
     async def trace_connection(self, name: str) -> dict[str, Any] | None:
         """What happened last to the one with this id; None: there is none."""
-        answers = await self._ask(lambda number: Trace(number, name))
-        return next((one for answer in answers for one in answer), None)
+        query = await self._ask(lambda number: Trace(number, name))
+        return next((one for found in query.answers for one in found), None)
 
-    async def cut_connections(self, selector: Selector) -> int:
-        """Ends them now. Returns how many there were."""
-        answers: Sequence[int] = await self._ask(lambda number: Cut(number, selector))
-        return sum(answers)
+    async def cut_connections(self, selector: Selector) -> tuple[int, list[str]]:
+        """Ends them now. Returns how many there were, and who did not answer."""
+        query = await self._ask(lambda number: Cut(number, selector))
+        return sum(query.answers), query.silent
 
-    async def _ask(self, question: Any) -> list[Any]:
+    async def _ask(self, question: Callable[[int], List | Trace | Cut]) -> Query:
         self._number += 1
         number = self._number                # others ask while we wait
-        children = [c for c in self._team.children.values() if c.ready]
-        if not children:
-            return []
-        query = Query({child.pid for child in children})
+        asked: list[Asked] = [c for c in self._team.children.values() if c.ready]
+        before = self._team.predecessor
+        if before is not None and before.drains:
+            asked.append(before)
+        query = Query({one.pid: one.name for one in asked})
+        if not asked:
+            return query
         self._queries[number] = query
         try:
-            for child in children:
-                child.tell(question(number))
+            for one in asked:
+                one.tell(question(number))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(query.done.wait(), PATIENCE_S)
         finally:
             del self._queries[number]
-        return query.answers
+        return query
 
-    def on_message(self, child: Child, message: Message) -> None:
+    def on_message(self, child: Asked, message: Message) -> None:
         """Takes a worker's answer; one that nobody waits for any more is dropped."""
         match message:
             case Listed(number):
-                fd = child.channel.take_fd()
+                fd = child.take_fd()
                 try:
                     data = os.pread(fd, os.fstat(fd).st_size, 0)
                 finally:
@@ -116,7 +140,7 @@ class Inquiry:
         if number in self._queries:
             self._queries[number].answered(child.pid, answer)
 
-    def on_death(self, child: Child) -> None:
+    def on_death(self, child: Asked) -> None:
         for query in self._queries.values():
             query.answered(child.pid, None)
 

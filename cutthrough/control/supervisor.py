@@ -197,12 +197,18 @@ class Supervisor:
         self.office.on_serving()
         if self.predecessor is not None:
             self.predecessor.say_serving(
-                self.take_tunnels if self.config.handover else None)
+                self.take_tunnels if self.config.handover else None, self.on_told)
         notify("READY=1", f"MAINPID={os.getpid()}", f"STATUS={self.status_line()}")
         feed_watchdog(lambda: self.state in (State.SERVING, State.DRAINING))
 
     def take_tunnels(self, index: int, fd: int) -> None:
         relief.take([slot.current for slot in self.slots], index, fd)
+
+    def on_told(self, before: Predecessor, message: Message | None) -> None:
+        if message is None:
+            self.office.on_death(before)
+        else:
+            self.office.on_message(before, message)
 
     def status_line(self) -> str:
         return (f"generation {self.generation.number}, "
@@ -341,7 +347,7 @@ class Supervisor:
             try:
                 self.successor = Successor(
                     self.doors.all(), self.doors.activated, self.drain,
-                    self.on_no_successor)
+                    self.on_no_successor, self.office.answer)
             except OSError as error:
                 say(f"upgrade refused: {describe(error)}")
 

@@ -8,6 +8,8 @@ to the new one, so that no caller is refused and none is reset.
     old  sends a socket for each of its workers, which hands its tunnels over there
     new  gives each of these to a worker of its own: see relief
     old  stops accepting and drains; its sockets live on in the new one
+    new  passes an operator's question on: ASK, and a List, Trace or Cut
+    old  TOLD, and the answer, of what still drains with it
 
 Before SERVING the old program is untouched: whatever becomes of the new one, the old
 one serves on. Descriptors go some at a time, because a message takes 253 at most
@@ -20,8 +22,11 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
+import msgspec
+
+from cutthrough.control.channel import Message
 from cutthrough.control.systemd import environ_of_heir
 
 VARIABLE = "CUTTHROUGH_SUCCEEDS"
@@ -30,6 +35,9 @@ ACTIVATED = "CUTTHROUGH_ACTIVATED"
 TAKE, SERVING = b"take", b"serving"
 # With the number of a slot behind it, and a descriptor
 TUNNELS = b"tunnels"
+# With a message of channel's behind it
+ASK, TOLD = b"ask", b"told"
+MOST_BYTES = 4096
 # Of the new program's start, until it serves; a worker has 30 s for its own
 PATIENCE_S = 60.0
 FDS_AT_ONCE = 200
@@ -42,6 +50,9 @@ class Predecessor:
         self._socket = sock
         self._socket.settimeout(PATIENCE_S)
         self.activated = os.environ.pop(ACTIVATED, "") == "1"
+        self.drains = False                  # and can be asked
+        self._fd = -1
+        self._on_told: Callable[[Predecessor, Message | None], None] | None = None
 
     @classmethod
     def find(cls) -> "Predecessor | None":
@@ -72,45 +83,80 @@ class Predecessor:
             raise ConnectionAbortedError("the program before us has gone")
         return data
 
-    def say_serving(self, on_tunnels: Callable[[int, int], None] | None) -> None:
+    def say_serving(
+            self, on_tunnels: Callable[[int, int], None] | None,
+            on_told: "Callable[[Predecessor, Message | None], None]") -> None:
         """We serve: it may go. `on_tunnels` gets the slot of each of its workers, and
-        the socket over which that one's tunnels come; None: we take none."""
+        the socket over which that one's tunnels come; None: we take none. `on_told`
+        gets its answers, and None at its end."""
+        self._on_told = on_told
         try:
             self._socket.send(SERVING)
         except OSError:
-            on_tunnels = None               # it went without being told
-        if on_tunnels is None:
-            self._socket.close()
+            self._socket.close()            # it went without being told
             return
+        self.drains = True
         self._socket.setblocking(False)
         asyncio.get_running_loop().add_reader(
             self._socket.fileno(), self._on_readable, on_tunnels)
 
-    def _on_readable(self, on_tunnels: Callable[[int, int], None]) -> None:
+    def _on_readable(self, on_tunnels: Callable[[int, int], None] | None) -> None:
         try:
             data, fds, _, _ = socket.recv_fds(
-                self._socket, 64, 1, socket.MSG_CMSG_CLOEXEC)
+                self._socket, MOST_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             return
         except OSError:
             data, fds = b"", []
-        if data.startswith(TUNNELS) and fds:
-            on_tunnels(int.from_bytes(data[len(TUNNELS):], "big"), fds[0])
+        if data.startswith(TUNNELS) and fds and on_tunnels is not None:
+            on_tunnels(int.from_bytes(data[len(TUNNELS):], "big"), fds.pop())
+        elif data.startswith(TOLD):
+            self._fd = fds.pop() if fds else -1
+            self._tell(msgspec.json.decode(data[len(TOLD):], type=Message))
         elif not data:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
+            self.drains = False
+            self._tell(None)
+        for fd in fds:
+            os.close(fd)
+
+    def _tell(self, message: Message | None) -> None:
+        if self._on_told is not None:
+            self._on_told(self, message)
+
+    # As operations asks it, beside our workers
+
+    pid = 0                                  # no worker's
+    name = "the program before, which drains"
+
+    def tell(self, message: Message) -> bool:
+        try:
+            self._socket.send(ASK + msgspec.json.encode(message))
+        except OSError:
+            return False
+        return True
+
+    def take_fd(self) -> int:
+        """The descriptor of what it said last."""
+        return self._fd
 
 
 class Successor:
     """The old program's side: starts the new one, and hears of it through `on_serving`
-    and `on_failed`, one of which is called once. `listeners`: the sockets to give.
+    and `on_failed`, one of which is called once. `listeners`: the sockets to give. What
+    it asks for from then on is answered by `answer`.
 
     Raises OSError where it cannot be started.
     """
 
     def __init__(self, listeners: list[socket.socket], activated: bool,
                  on_serving: Callable[[], None],
-                 on_failed: Callable[[str], None]) -> None:
+                 on_failed: Callable[[str], None],
+                 answer: Callable[[Message], Awaitable[tuple[Message, int]]]) -> None:
+        self._answer = answer
+        self._answers: set[asyncio.Task[None]] = set()
+        self._serves = False
         self._listeners = listeners
         self._packets: list[tuple[bytes, list[int]]] = []    # not sent yet
         self._on_serving, self._on_failed = on_serving, on_failed
@@ -135,7 +181,7 @@ class Successor:
 
     def _on_readable(self) -> None:
         try:
-            said = self._socket.recv(64)
+            said = self._socket.recv(MOST_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -147,12 +193,29 @@ class Successor:
                 for start in range(0, len(fds), FDS_AT_ONCE))]
             self._loop.add_writer(self._socket.fileno(), self._send_listeners)
         elif said == SERVING:
-            self._stop_waiting()
+            self._timer.cancel()
+            self._serves = True
             self._on_serving()
-            self.close()
+        elif self._serves and said.startswith(ASK):
+            task = self._loop.create_task(self._tell(said[len(ASK):]))
+            self._answers.add(task)
+            task.add_done_callback(self._answers.discard)
+        elif self._serves:
+            self.close()                     # it has gone before us
         else:
             self.close()
             self._on_failed("it ended before it served")
+
+    async def _tell(self, question: bytes) -> None:
+        message, fd = await self._answer(msgspec.json.decode(question, type=Message))
+        try:
+            socket.send_fds(self._socket, [TOLD + msgspec.json.encode(message)],
+                            [fd] if fd >= 0 else [])
+        except OSError:
+            pass                             # who asked has gone, or asks too much
+        finally:
+            if fd >= 0:
+                os.close(fd)
 
     def _send_listeners(self) -> None:
         """As many as there is room for; the rest when it has read some."""

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import time
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cutthrough.control.admin import MOST_WATCHERS
+from tests.e2e.test_succession import end, successor_of
 from tests.support.admin import (
     AUTHORIZED,
     TOKEN,
@@ -247,6 +249,55 @@ def test_only_what_was_meant_is_cut(start, make_origin, dial):
     second.send(b"still")
     assert second.read_exact(5) == b"still"
     assert [one["id"] for one in operator.connections()] == [newest["id"]]
+
+
+def test_who_does_not_answer_is_named(start, make_origin, dial):
+    """Its tunnels ran on, and the answer said no more than how many others were cut."""
+    proxy, operator = start()
+    tunnel = some_tunnels(proxy, make_origin(echo), dial, 1)[0]
+    pid = proxy.worker.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        status, text = operator.ask("DELETE", f"/connections?user={USER}", **AUTHORIZED)
+        assert (status, json.loads(text)) == (
+            200, {"cut": 0, "unanswered": [f"worker 0 (pid {pid})"]})
+        assert json.loads(operator.get("/connections"))["unanswered"]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    with pytest.raises(ConnectionResetError):
+        tunnel.sock.recv(1)
+    assert json.loads(operator.get("/connections"))["unanswered"] == []
+
+
+def test_what_drains_in_the_program_before_is_listed_and_cut(start, make_origin, dial):
+    """Who had something big under way during an upgrade kept it until the drain's end:
+    nobody could see it any more, and nobody cut it."""
+    text = 'handover = false\nworkers = 2\n'
+    proxy, operator = start(text)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    proxy.reload(f'admin = "127.0.0.1:{port}"\nadmin_token = "{TOKEN}"\n{text}')
+    operator = Operator(port)
+    origin = make_origin(echo)
+    before = some_tunnels(proxy, origin, dial, 4)
+    new = successor_of(proxy)
+    try:
+        wait_until(lambda: operator.answers() and len(operator.connections()) == 4,
+                   "the new program knows of them")
+        after = some_tunnels(proxy, origin, dial, 2)
+        found = operator.connections("kind=tunnel")
+        assert len({one["id"] for one in found}) == len(found) == 6
+        name = max(found, key=lambda one: one["age"])["id"]
+        assert json.loads(operator.get(f"/connections/{name}/trace"))["id"] == name
+        assert operator.cut(f"user={USER}") == 6
+        for tunnel in (*before, *after):
+            with pytest.raises(ConnectionResetError):
+                tunnel.sock.recv(1)
+        assert proxy.wait_exit() == 0, "it has nothing left to wait for"
+        assert operator.connections() == []
+    finally:
+        end(new)
 
 
 def test_a_request_that_is_cut_is_told_so(start, make_origin, dial):

@@ -283,7 +283,7 @@ async def old() -> None:
     over = asyncio.get_running_loop().create_future()
     listeners = [socket.socket() for _ in range(3000)]
     successor = Successor(listeners, False, lambda: over.set_result("serves"),
-                          over.set_result)
+                          over.set_result, None)
     successor._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     print(await over, successor.process.wait())
 
@@ -293,7 +293,9 @@ if predecessor is None:
     asyncio.run(old())
 else:
     taken = predecessor.take_listeners()
-    predecessor.say_serving(None)
+    async def new() -> None:
+        predecessor.say_serving(None, print)
+    asyncio.run(new())
     sys.exit(len(taken) != 3000)
 """
 
