@@ -43,15 +43,18 @@ cdef class AccessLog(Journal):
     cdef object loop, told_at
     cdef size_t told
 
-    def __init__(self, loop, target, format, worker=0):
+    def __init__(self, loop, target, format, worker=0, must=True):
         """`target` as the option has it, or a descriptor, which is the log's from here
-        on; `format` is a preset or a format with %-codes. Raises OSError, and ValueError
-        for what cannot be read."""
+        on; `format` is a preset or a format with %-codes. Raises OSError where it `must` be
+        opened, and ValueError for what cannot be read."""
         self.loop = loop
         self.line = JsonLine(worker) if format == "json" else FormatLine(format, worker)
         self.wants_fields = self.line.wants_fields
         self.outlet = (FileOutlet(target) if isinstance(target, int)
-                       else open_outlet(read_target(target), worker))
+                       else open_outlet(read_target(target), worker, must))
+        if self.outlet.trouble is not None:
+            log.error("access log: %s cannot be opened, which is tried again: %s", target,
+                      self.outlet.trouble)
         self.told_at = -TELL_S
 
     @property
@@ -67,8 +70,8 @@ cdef class AccessLog(Journal):
         try:
             self.outlet.reopen()
         except OSError as error:
-            log.error("access log: cannot be opened anew, the old one goes on: %s",
-                      error.strerror or error)
+            log.error("access log: %s cannot be opened anew, the old one goes on: %s",
+                      error.filename, error.strerror or error)
         self.flush()
 
     def flush(self):

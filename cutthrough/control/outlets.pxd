@@ -18,5 +18,7 @@ cdef class Outlet:
 
     # Takes whole lines or messages, as many as it can now. How many bytes these were.
     cdef size_t send(self, const char *data, size_t n) except? 0
+    # Opens it anew. False: that failed, and `trouble` says why.
+    cdef bint try_reopen(self) except -1
     # What stands before the line.
     cdef char *put_head(self, char *p, Client c, int outcome) noexcept

@@ -91,6 +91,14 @@ cdef class Outlet:
         """Opens it anew: a file may have been moved away. Raises OSError, and then it
         goes on with what it had."""
 
+    cdef bint try_reopen(self) except -1:
+        try:
+            self.reopen()
+        except OSError as error:
+            self.trouble = error.strerror
+            return False
+        return True
+
     def wait(self, ms):
         """Until it takes more, for so long at most. Only for the very end."""
         cdef pollfd one
@@ -109,13 +117,22 @@ cdef class FileOutlet(Outlet):
     cdef object path
     cdef bint is_file, is_socket
     cdef bint torn              # the file ends in the middle of a line
+    cdef bint is_missing        # it could not be opened yet, and /dev/null stands for it
 
-    def __init__(self, path):
+    def __init__(self, path, must=True):
         """`path`, "-" for standard output, or a descriptor, which is ours from here on.
-        Raises OSError."""
+        Raises OSError where it `must` be opened."""
         self.path = path
         self.is_ended = True
-        self.reopen()
+        try:
+            self.reopen()
+        except OSError as error:
+            if must:
+                raise
+            self.trouble = error.strerror
+            self.fd = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+            self.most_line = ATOMIC
+            self.is_missing = True
 
     def reopen(self):
         if self.fd >= 0 and (isinstance(self.path, int) or self.path == "-"):
@@ -129,12 +146,14 @@ cdef class FileOutlet(Outlet):
         self.is_socket = stat.S_ISSOCK(mode)
         self.most_line = MOST_LINE if self.is_file else ATOMIC
         self.can_wait = not self.is_file and fd > 2
-        self.torn = False
+        self.torn = self.is_missing = False
 
     cdef size_t send(self, const char *data, size_t n) except? 0:
         cdef size_t done = 0
         cdef size_t piece
         cdef ssize_t r
+        if self.is_missing and not self.try_reopen():
+            return 0
         while done < n:
             piece = n - done
             if self.is_file:
@@ -190,8 +209,8 @@ cdef class DatagramOutlet(Outlet):
     """Messages over a socket that is connected; again, when who listens has restarted."""
     cdef object sock, family, address
 
-    def __init__(self, family, address):
-        """Raises OSError where nobody listens."""
+    def __init__(self, family, address, must):
+        """Raises OSError where nobody listens and somebody `must`."""
         self.frames = self.can_wait = True
         self.family = family
         self.address = address
@@ -199,9 +218,11 @@ cdef class DatagramOutlet(Outlet):
         self.fd = self.sock.fileno()
         try:
             self.reopen()
-        except OSError:
-            self.close()
-            raise
+        except OSError as error:
+            self.trouble = error.strerror
+            if must:
+                self.close()
+                raise
 
     def reopen(self):
         """The same socket again: the loop may be waiting for it."""
@@ -251,20 +272,10 @@ cdef class DatagramOutlet(Outlet):
                 # UDP: nobody took an earlier one. A local socket: who listened has gone,
                 # and is perhaps there again.
                 self.trouble = strerror(errno).decode()
-                if again or not self.try_reopen():
+                if again or (self.family == socket.AF_UNIX and not self.try_reopen()):
                     break
                 again = True
         return done
-
-    cdef bint try_reopen(self) except -1:
-        if self.family != socket.AF_UNIX:
-            return True
-        try:
-            self.reopen()
-        except OSError as error:
-            self.trouble = error.strerror
-            return False
-        return True
 
 
 cdef class SyslogOutlet(DatagramOutlet):
@@ -272,18 +283,18 @@ cdef class SyslogOutlet(DatagramOutlet):
     cdef time_t second
     cdef char second_text[16]   # Nov 21 04:25:36
 
-    def __init__(self, target):
-        """Raises OSError."""
+    def __init__(self, target, must=True):
+        """Raises OSError where somebody `must` listen."""
         self.most_line = ATOMIC
         self.priority = f"<{target.facility * 8 + target.severity}>".encode()
         if target.path:
             self.name = f" cutthrough[{os.getpid()}]: ".encode()
-            super().__init__(socket.AF_UNIX, target.path)
+            super().__init__(socket.AF_UNIX, target.path, must)
         else:
             host = socket.gethostname()[:255].encode("ascii", "replace") or b"-"
             self.name = b" " + host + f" cutthrough {os.getpid()} access - ".encode()
             family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
-            super().__init__(family, (target.host, target.port))
+            super().__init__(family, (target.host, target.port), must)
 
     cdef char *put_head(self, char *p, Client c, int outcome) noexcept:
         cdef timespec now
@@ -319,12 +330,12 @@ for _number, _row in enumerate(TABLE):
 cdef class JournalOutlet(DatagramOutlet):
     cdef int worker
 
-    def __init__(self, target, worker):
-        """Raises OSError."""
+    def __init__(self, target, worker, must=True):
+        """Raises OSError where somebody `must` listen."""
         self.worker = worker
         self.most_line = ATOMIC
         self.is_ended = True                # what has no end is left out
-        super().__init__(socket.AF_UNIX, target.path)
+        super().__init__(socket.AF_UNIX, target.path, must)
 
     cdef char *put_head(self, char *p, Client c, int outcome) noexcept:
         """No value holds a line's end: each is on a line of its own."""
@@ -368,10 +379,11 @@ cdef size_t whole_lines(const char *data, size_t n) noexcept:
     return i if i > 0 else end
 
 
-def open_outlet(target, worker):
-    """The outlet that a Target names. Raises OSError."""
+def open_outlet(target, worker, must=True):
+    """The outlet that a Target names. Raises OSError where it `must` be opened; else it is
+    tried again as long as there are lines for it."""
     if target.kind == "syslog":
-        return SyslogOutlet(target)
+        return SyslogOutlet(target, must)
     if target.kind == "journal":
-        return JournalOutlet(target, worker)
-    return FileOutlet("-" if target.kind == "stdout" else target.path)
+        return JournalOutlet(target, worker, must)
+    return FileOutlet("-" if target.kind == "stdout" else target.path, must)

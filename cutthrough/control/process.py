@@ -224,7 +224,8 @@ def make_worker(hello: Hello, generation: Generation,
     os.close(hello.limits)
     return Worker(generation.config, generation.policy, number=generation.number,
                   own=generation.own, slot=hello.slot, listeners=listeners,
-                  counters=memoryview(memory), ledger=ledger, helpers=True)
+                  counters=memoryview(memory), ledger=ledger, helpers=True,
+                  must_log=False)            # the supervisor has looked, at the start
 
 
 def make_inspector(worker: "Worker", channel: Channel) -> "Inspector":

@@ -63,7 +63,8 @@ class Worker:
 
     `counters` is PAGE_BYTES bytes of writable memory that others may read meanwhile,
     `ledger` its view of the page that all workers share; without it this one is alone.
-    `helpers`: password hashes may be computed in processes that it makes.
+    `helpers`: password hashes may be computed in processes that it makes. `must_log`:
+    it does not start without its access log; else that is opened once it can be.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Worker:
         counters: memoryview | None = None,
         ledger: Ledger | None = None,
         helpers: bool = False,
+        must_log: bool = True,
     ) -> None:
         self.generation = Generation(number, config, policy or Policy(), own)
         self.slot = slot
@@ -86,6 +88,7 @@ class Worker:
         self._counters = counters
         self._ledger = Ledger() if ledger is None else ledger
         self._helpers = helpers
+        self._must_log = must_log
         self._acceptors: list[Acceptor] = []
         self._log: AccessLog | None = None
         self._running = False
@@ -109,7 +112,11 @@ class Worker:
         self.page = Page(self._counters)
         if config.access_log != "off":
             self._log = AccessLog(
-                loop, config.access_log, config.access_log_format, self.slot
+                loop,
+                config.access_log,
+                config.access_log_format,
+                self.slot,
+                self._must_log,
             )
         self.resolver = Resolver(
             loop,

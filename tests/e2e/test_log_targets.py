@@ -277,6 +277,30 @@ def test_rotation_under_load_loses_no_line(start_proxy, make_origin, dial):
     assert sorted(found) == sorted(asked)
 
 
+@pytest.mark.parametrize("kind", ["file", "syslog"])
+def test_a_worker_serves_while_its_log_cannot_be_opened(
+        start_proxy, directory, make_origin, dial, opened, kind):
+    """It died at its start, again and again: nobody was served any more."""
+    folder = directory("logs")
+    path = folder / "log"
+    if kind == "syslog":
+        opened.callback(Receiver(path).close)
+    target = f"syslog@{path}" if kind == "syslog" else str(path)
+    proxy = start_proxy("--access-log", target)
+    folder.rename(folder.with_suffix(".gone"))
+    os.kill(proxy.worker.pid, signal.SIGKILL)
+    assert dial(proxy).get(make_origin().url("/meanwhile")).status == 200
+    assert f"{target} cannot be opened, which is tried again: No such" in proxy.stderr()
+    assert "died by status" not in proxy.stderr()
+    folder.mkdir()
+    if kind == "syslog":
+        taker = Receiver(path)
+        opened.callback(taker.close)
+        assert b"/meanwhile" in taker.wait(1)[0]
+    else:
+        wait_until(lambda: path.exists() and "/meanwhile" in path.read_text(), "a line")
+
+
 @pytest.mark.parametrize(("target", "reason"), [
     ("syslog@/nonexistent/log", "No such file or directory"),
     ("journal:/nonexistent/socket", "No such file or directory"),
