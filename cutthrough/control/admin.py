@@ -278,8 +278,8 @@ class Admin:
                 batch = await next_batch(queue)
                 async with asyncio.timeout(STALLED_S):
                     await response.write(batch)
-        except TimeoutError:
-            pass
+        except (TimeoutError, ConnectionError):
+            pass                             # stalled, or gone
         finally:
             self._do.unwatch(queue)
             self._watchers -= 1

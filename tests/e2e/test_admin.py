@@ -174,6 +174,7 @@ def test_nobody_is_told_after_the_last_watcher_has_gone(start, make_origin, dial
     wait_until(lambda: dial(proxy).get(url).status == 200
                and proxy.census()[proxy.worker.pid]["pipe"]
                <= pipes[proxy.worker.pid]["pipe"], "it has closed it")
+    assert "rror" not in proxy.stderr(), "who closes the page leaves no traceback"
 
 
 def test_a_watcher_that_reads_nothing_is_cut_off(
