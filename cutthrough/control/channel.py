@@ -96,10 +96,12 @@ class Cut(msgspec.Struct, frozen=True, tag="cut"):
 
 
 class WasCut(msgspec.Struct, frozen=True, tag="was_cut"):
-    """From a worker: how many they were."""
+    """From a worker: how many they were. `moves`: 2 where tunnels were on their way to
+    another one meanwhile, where nobody can look at them; 1 where some may be soon."""
 
     query: int
     count: int
+    moves: int = 0
 
 
 class Watch(msgspec.Struct, frozen=True, tag="watch"):

@@ -62,10 +62,13 @@ class Inspector:
             os.close(fd)
 
     async def _cut(self, query: int, selector: Selector) -> None:
-        count = 0
+        worker, count = self._worker, 0
+        on_their_way, given = worker.in_transit, worker.given_away
         async for client, _ in self._matching(selector):
             count += cut(client)
-        self._channel.send(WasCut(query, count))
+        moved = bool(on_their_way or worker.in_transit or worker.given_away != given)
+        may_move = worker.giver is not None or bool(worker.takers)
+        self._channel.send(WasCut(query, count, 2 if moved else int(may_move)))
 
     async def _matching(
             self, selector: Selector) -> AsyncIterator[tuple[Client, dict[str, Any]]]:

@@ -267,14 +267,15 @@ class Office:
         return await self._inquiry.trace_connection(name)
 
     async def cut_connections(self, selector: Selector) -> tuple[int, list[str]]:
-        return await self._inquiry.cut_connections(selector)
+        was = await self._inquiry.cut(selector)
+        return was.total, was.silent
 
     async def answer(self, question: Message) -> tuple[Message, int]:
         """What the program after us asks: the answer, and its descriptor, or -1."""
         match question:
             case Cut(number, selector):
-                count, _ = await self.cut_connections(selector)
-                return WasCut(number, count), -1
+                was = await self._inquiry.cut(selector)
+                return WasCut(number, was.total, was.moves), -1
             case List(number, selector):
                 found, _ = await self.list_connections(selector)
             case Trace(number, name):

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 # A worker answers within a turn of its loop; after this it hangs, or has just died.
 PATIENCE_S = 2.0
 READ_BYTES = 65536
+# A tunnel is on its way to another worker for some milliseconds; all are for a while
+ROUNDS, AGAIN_S = 10, 0.01
 
 
 class Team(Protocol):
@@ -52,6 +54,15 @@ class Asked(Protocol):
     def name(self) -> str: ...
     def tell(self, message: Message) -> bool: ...
     def take_fd(self) -> int: ...
+
+
+class Ended(NamedTuple):
+    """What became of a cut: how many there were, who did not answer, and whether some
+    changed their worker (see WasCut)."""
+
+    total: int
+    silent: list[str]
+    moves: int
 
 
 class Query:
@@ -98,10 +109,19 @@ class Inquiry:
         query = await self._ask(lambda number: Trace(number, name))
         return next((one for found in query.answers for one in found), None)
 
-    async def cut_connections(self, selector: Selector) -> tuple[int, list[str]]:
-        """Ends them now. Returns how many there were, and who did not answer."""
-        query = await self._ask(lambda number: Cut(number, selector))
-        return sum(query.answers), query.silent
+    async def cut(self, selector: Selector) -> Ended:
+        """Ends them now, and those that change their worker where they arrive."""
+        total, most = 0, 0
+        for number in range(ROUNDS):
+            query = await self._ask(lambda number: Cut(number, selector))
+            count = sum(was.count for was in query.answers)
+            moves = max((was.moves for was in query.answers), default=0)
+            total, most = total + count, max(most, moves)
+            # Once more at least where some may move: one came behind our question
+            if not moves or query.silent or (number and not count and moves < 2):
+                break
+            await asyncio.sleep(AGAIN_S)
+        return Ended(total, query.silent, most)
 
     async def _ask(self, question: Callable[[int], List | Trace | Cut]) -> Query:
         self._number += 1
@@ -133,8 +153,8 @@ class Inquiry:
                 finally:
                     os.close(fd)
                 answer: Any = msgspec.json.decode(data)
-            case WasCut(number, count):
-                answer = count
+            case WasCut(number):
+                answer = message
             case _:
                 return
         if number in self._queries:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import signal
+import socket
 import threading
 import time
 
@@ -19,7 +20,7 @@ from tests.e2e.test_succession import (
     find_successor,
     successor_of,
 )
-from tests.support.admin import TOLD, Operator
+from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.client import Client
 from tests.support.origin import echo
 from tests.support.proxy import Proxy
@@ -268,6 +269,31 @@ def test_one_of_them_is_killed_in_the_middle(start, make_origin, dial, limited, 
             more += 1
         assert more == n + 1 - len(alive)
     assert psutil.pid_exists(proxy.process.pid)
+
+
+@pytest.mark.parametrize("how", ["reload", "upgrade"])
+def test_a_cut_in_the_middle_misses_none(start, make_origin, dial, opened, how):
+    """Those that were just between two workers ran on."""
+    text = f'admin = "127.0.0.1:{free_port()}"\nadmin_token = "{TOKEN}"\n'
+    proxy, origin = start(text), make_origin(echo)
+    operator = Operator(int(wait_until(lambda: TOLD.findall(proxy.stderr()), "it")[-1]))
+    clients = [dial(proxy).tunnel(origin.authority) for _ in range(600)]
+    proxy.write_config(RENEW.format(1) + text)
+    (old,) = proxy.workers()
+    proxy.signal(signal.SIGHUP if how == "reload" else signal.SIGUSR2)
+    deadline = time.monotonic() + 15
+    while len(os.listdir(f"/proc/{old.pid}/fd")) > 1100:    # no pause: it takes 40 ms
+        assert time.monotonic() < deadline, proxy.stderr()
+    assert operator.cut("all=true") == 600
+    assert not any(map(is_alive, clients))
+    if how == "upgrade":
+        end(psutil.Process(int(re.findall(r"pid (\d+) serves", proxy.stderr())[-1])))
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
 
 
 def is_alive(client: Client) -> bool:

@@ -20,6 +20,7 @@ from cutthrough.control.worker import Worker
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.source import Policy, Rule
 from cutthrough.session.handover import pack, recount, tunnels
+from cutthrough.session.inspect import cut
 from cutthrough.session.record import Answer, Done, Tunnel
 from tests.support.origin import Origin
 from tests.support.workers import Pair, pair, talk, until
@@ -360,6 +361,21 @@ def test_what_is_frozen_is_not_packed_again(run):
         parcel.restore()
         assert workers.sum() == (1, 1, 2)
         await talk(client)
+
+    run(main)
+
+
+def test_a_cut_leaves_alone_what_is_frozen(run):
+    """It was ended there, and used once more when the taker had answered."""
+    async def main(workers: Pair, origin: Origin) -> None:
+        (client,) = await workers.open(origin)
+        (tunnel,) = tunnels(workers.old.context)
+        parcel = pack(tunnel, 0, 0, 1)
+        assert not cut(tunnel)
+        parcel.restore()
+        assert workers.sum() == (1, 1, 2)
+        await talk(client)
+        assert cut(tunnel) and not cut(tunnel)
 
     run(main)
 
