@@ -84,8 +84,8 @@ def test_a_request_and_an_idle_connection_are_told_apart(start, make_origin, dia
     busy.send(
         f"PATCH {origin.url('/x')} HTTP/1.1\r\nHost: a\r\n"
         f"Proxy-Authorization: Basic dXNlcjpwYXNzOndvcmQ=\r\n\r\n".encode())
-    (request,) = wait_until(lambda: operator.connections("kind=request"), "a request")
-    assert (request["method"], request["state"]) == ("PATCH", "response")
+    (request,) = wait_until(lambda: operator.connections("state=response"), "a request")
+    assert (request["method"], request["kind"]) == ("PATCH", "request")
     (other,) = operator.connections("kind=idle")
     assert (other["state"], other["user"], other["method"]) == ("idle", None, None)
 
