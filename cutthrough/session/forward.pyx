@@ -123,6 +123,7 @@ cdef int pump_up(Client c) except -1:
                 c.input = c.up_scan.surplus
                 c.up_scan.surplus = NULL
                 if c.up_scan.no_room:
+                    c.persistent = False        # what followed is lost (R6)
                     return c.refuse(OVERLOADED)
             if c.state == REQUEST:
                 return c._set_state(RESPONSE)

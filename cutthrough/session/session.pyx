@@ -170,6 +170,7 @@ cdef class Session(Client):
             self.context.journal.note_head(self, &head, data)
         if not self.take_head(data, n, head_len):
             outcome = OVERLOADED
+            self.persistent = False     # what follows is lost: its rest is no request (R6)
         if outcome != OK:
             return self.refuse(outcome)
         if self.account is None:

@@ -26,6 +26,7 @@ from tests.support.proxy import ADDRESS, ROOT, clean_environment, seen_labels
 from tests.support.stream import Stream
 from tests.support.wait import wait_until
 
+HEAD_BLOCK = 16384 + 1024        # of net.buffers
 SETTINGS = {"user": USER, "password": PASSWORD, "access_log_format": "json"}
 
 
@@ -252,6 +253,39 @@ def test_chunks_wait_for_memory_and_none_is_lost(loop_name):
     def read_body(client):
         body, _ = client._read_chunks()
         return len(body)
+
+    try:
+        serve_embedded(loop_name, journey, access_log="off")
+    finally:
+        buffers.set_bound(512 << 20)
+
+
+@pytest.mark.parametrize(("request_", "blocks"), [
+    (("GET",), 1),                              # of the head that goes up
+    (("POST", "Transfer-Encoding: chunked"), 2),        # and of what came behind it
+])
+def test_what_found_no_memory_is_not_the_beginning_of_a_request(
+    loop_name, request_, blocks
+):
+    """R6: bytes behind a request were lost for want of a block, the answer was a 503,
+    and their rest was read as the next request: here what stands in a body."""
+
+    def journey(proxy):
+        method, *fields = request_
+        with Origin() as origin, Client(proxy.port) as client:
+            inside = build_request("GET", origin.url("/smuggled"))
+            first = build_request(method, origin.url(), *fields,
+                                  body=b"0\r\n\r\n" if fields else b"")
+            length = f"Content-Length: {len(inside)}"
+            second = build_request("POST", origin.url(), length)
+            buffers.set_bound(buffers.stats()["held_bytes"] + blocks * HEAD_BLOCK)
+            client.send(first + second)
+            reply = client.read_response()
+            buffers.set_bound(512 << 20)
+            assert (reply.status, reply.get("Connection")) == (503, "close")
+            client.send(inside)
+            assert client.at_eof()
+            assert b"/smuggled" not in origin.received
 
     try:
         serve_embedded(loop_name, journey, access_log="off")
