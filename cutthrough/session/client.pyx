@@ -322,8 +322,9 @@ cdef class Client:
 
     cdef int close_idle(self) except -1:
         cdef char byte
-        if linux.recv(self.sock.fd, &byte, 1, linux.MSG_PEEK) > 0:
-            return 0                        # a loop that is late has not seen it yet
+        # A request that came behind another, or one that a late loop has not seen yet
+        if self.input != NULL or linux.recv(self.sock.fd, &byte, 1, linux.MSG_PEEK) > 0:
+            return 0
         self.context.counters.outcomes[<int>KEEPALIVE_TIMEOUT] += 1
         self.close()
         return 1
