@@ -23,7 +23,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
-    COPY_BYTES, Block, bytes_of, give_block, has_room, scratch, take_block)
+    COPY_BYTES, Block, bytes_of, give_block, has_room, make_room, scratch)
 from cutthrough.net.linux cimport (
     EAGAIN, MSG_PEEK, MSG_TRUNC, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, errno, recv, splice)
 from cutthrough.net.pipes cimport give_pipe, take_pipe
@@ -218,13 +218,9 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
         return True
     if p.pipe != NULL and p.pipe.held:
         return False                    # bytes in the pipe go first: nobody may push now
-    if p.kept == NULL:
-        p.kept = take_block(n + m - sent)
-        if p.kept == NULL:
-            return False
-    block = p.kept
-    if block.size - block.end < n + m - sent:
+    if not make_room(&p.kept, n + m - sent):
         return False
+    block = p.kept
     if <size_t>sent < n:
         memcpy(bytes_of(block) + block.end, a + sent, n - sent)
         block.end += <unsigned int>(n - sent)

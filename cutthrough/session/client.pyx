@@ -15,10 +15,10 @@ import logging
 cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
-    COPY_BLOCK, bytes_of, give_block, keep_bytes, scratch, take_block)
+    COPY_BLOCK, bytes_of, give_block, make_room, scratch)
 from cutthrough.net.connector cimport cancel
 from cutthrough.net.pipes cimport pipes_refused
 from cutthrough.net.relay cimport Pump, is_holding, stop_pump
@@ -211,31 +211,12 @@ cdef class Client:
         return 0
 
     cdef bint keep_input(self, const char *data, size_t n) noexcept nogil:
-        cdef Block *block = self.input
-        cdef size_t held
         if n == 0:
             return True
-        if block == NULL:
-            self.input = keep_bytes(data, n)
-            return self.input != NULL
-        held = block.end - block.start
-        if held + n > COPY_BLOCK:
+        if not make_room(&self.input, n):
             return False
-        if block.end + n > block.size:
-            if held + n > block.size:
-                self.input = take_block(held + n)
-                if self.input == NULL:
-                    self.input = block
-                    return False
-                memcpy(bytes_of(self.input), bytes_of(block) + block.start, held)
-                give_block(&block)
-                block = self.input
-            else:
-                memmove(bytes_of(block), bytes_of(block) + block.start, held)
-            block.start = 0
-            block.end = <uint32_t>held
-        memcpy(bytes_of(block) + block.end, data, n)
-        block.end += <uint32_t>n
+        memcpy(bytes_of(self.input) + self.input.end, data, n)
+        self.input.end += <uint32_t>n
         return True
 
     cdef int refuse(self, int outcome) except -1:
