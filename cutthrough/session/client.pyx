@@ -251,6 +251,9 @@ cdef class Client:
 
     cdef int complete(self) except -1:
         cdef bint goes_on = not self.closing
+        # Who did not say "close" itself may have sent its next request already: it would
+        # find a closed socket, and its reset cost what has not arrived of this response
+        cdef bint at_once = not self.up_open and not self.persistent
         cdef Stream stream
         self._record(OK)
         if self.origin is not None:
@@ -262,7 +265,7 @@ cdef class Client:
                 self.close_origin(False)
         self._clear_request()
         if not goes_on:
-            return self.linger(not self.up_open)
+            return self.linger(at_once)
         self._set_state(IDLE)
         if self.input != NULL or self.sock.ready & CAN_READ:
             self.poller.call_again(self)

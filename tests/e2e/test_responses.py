@@ -226,6 +226,21 @@ def test_an_early_answer_reaches_a_client_that_still_sends(proxy, make_origin, d
         sender.join()
 
 
+def test_a_request_that_comes_too_late_costs_nothing_of_a_response(
+    proxy, make_origin, dial
+):
+    """RFC 9112 section 9.6: the response ended the connection, its client could not
+    know yet and sent its next request, and the reset for that took the rest along."""
+    body = bytes(range(256)) * 4096
+    client = dial(receive_buffer=4096)
+    origin = make_origin(answer_and_close(b"HTTP/1.1 200 OK\r\n\r\n" + body))
+    client.send(build_request("GET", origin.url()))
+    proxy.wait_reason("ok")
+    client.send(build_request("GET", origin.url("/late")))
+    assert client.read_response().body == body
+    assert len(origin.requests) == 1
+
+
 def send_until_cut(client, size: int) -> None:
     with contextlib.suppress(OSError):
         for _ in range(size >> 16):
