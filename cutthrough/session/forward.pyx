@@ -358,9 +358,9 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
     outcome = admit_tunnel(c)
     if outcome != OK:
         return c.refuse(outcome)
-    c.status = 101
     if not pass_head(c, data, False, False, True):
         return 0
+    c.status = 101
     if n > <size_t>used and not push(&c.relay.down, data + used, n - used, NULL, 0):
         return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
     return start_tunnel(c, NULL, 0)
