@@ -404,7 +404,7 @@ cdef class Session(Client):
             if relieve(self.context, error):
                 return self.route(True)
             self.connector = connector      # it knows what was tried, for the log
-            return self.refuse(self.denied if error == 0 else outcome_of_errno(self, error))
+            return self.refuse(self.denied if error == 0 else outcome_of_errno(error))
         self.stamps.connect_us = clock_us() - self.stamps.start_us
         self.origin = stream
         note(self.context.recorder, <void *>self, self.poller.now_us, E_DIALLED, 0,

@@ -353,3 +353,14 @@ def test_no_address_to_come_from_is_no_overload(network, start_proxy, dial):
     reply = dial(proxy).connect("[2001:db8::1]:443")
     assert (reply.status, reply.error) == (502, "destination_ip_unroutable")
     proxy.wait_reason("unreachable")
+
+
+def test_no_address_to_come_from_is_no_overload_beside_another_family(
+    network, start_proxy, dial
+):
+    """It was one where the name had an IPv4 address too, however that failed."""
+    names = "two.test=2001:db8::1,two.test=192.0.2.1"
+    proxy = start_proxy("--dns-overrides", names)
+    (IPV6 / "disable_ipv6").write_text("1")
+    reply = dial(proxy).connect("two.test:443")
+    assert (reply.status, reply.error) == (502, "destination_ip_unroutable")
