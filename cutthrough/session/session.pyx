@@ -407,6 +407,8 @@ cdef class Session(Client):
             return self.refuse(self.denied if error == 0 else outcome_of_errno(error))
         self.stamps.connect_us = clock_us() - self.stamps.start_us
         self.origin = stream
+        if connector.i > 1:
+            self.may_dial(&stream.address)  # asked last of another one: whose rule it is
         note(self.context.recorder, <void *>self, self.poller.now_us, E_DIALLED, 0,
              self.stamps.connect_us - self.stamps.dns_us)
         count_dial(self.context.counters, stream.address.family,
