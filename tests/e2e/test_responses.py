@@ -1,6 +1,7 @@
 """Responses that the proxy must not believe, and connections that it must not reuse."""
 
 import contextlib
+import signal
 import socket
 import threading
 
@@ -127,6 +128,37 @@ def test_a_response_that_is_cut_is_not_ended_as_if_whole(
     passed = bytes(client.received).partition(b"\r\n\r\n")[2]
     assert body.startswith(passed) and b"0\r\n\r\n" not in passed
     proxy.wait_reason(label)
+
+
+@pytest.mark.parametrize("framing", [b"", b"Content-Length: 100\r\n"])
+def test_a_reset_that_the_upload_meets_first_is_a_reset(
+    proxy, make_origin, dial, framing
+):
+    """A send had the kernel's one word of it, the read behind it saw an end, and a
+    response that ends so looked whole. The worker is held up for both to be there."""
+    go, gone = threading.Event(), threading.Event()
+
+    def script(conn):
+        conn.read_head()
+        conn.send(b"HTTP/1.1 200 OK\r\n" + framing + b"\r\na beginning")
+        go.wait(10)
+        conn.reset()
+        gone.set()
+
+    client = dial()
+    url = make_origin(script).url()
+    client.send(build_request("POST", url, "Content-Length: 9999", body=b"x"))
+    client.read_until(b"a beginning")
+    proxy.worker.send_signal(signal.SIGSTOP)
+    try:
+        client.send(b"y")
+        go.set()
+        assert gone.wait(10)
+    finally:
+        proxy.worker.send_signal(signal.SIGCONT)
+    with pytest.raises(ConnectionResetError):
+        client.read_rest()
+    proxy.wait_reason("origin_reset")
 
 
 def test_a_bad_chunk_beside_the_head_is_a_502(proxy, make_origin, dial):
