@@ -278,9 +278,12 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
             r.up_shut = True
             if not r.down_shut:         # else it is closed now, which sends the FIN as well
                 linux.shutdown(r.up.sink.fd, linux.SHUT_WR)
+        elif up == PUMP_SINK_FAILED:
+            if not r.down_shut:             # the origin may have said why before it went
+                run_pump(&r.down)
+            return RELAY_UP_SINK_FAILED
         elif up >= PUMP_SOURCE_FAILED:
-            return RELAY_UP_SOURCE_FAILED if up == PUMP_SOURCE_FAILED else (
-                RELAY_UP_SINK_FAILED if up == PUMP_SINK_FAILED else RELAY_NO_ROOM)
+            return RELAY_UP_SOURCE_FAILED if up == PUMP_SOURCE_FAILED else RELAY_NO_ROOM
         else:
             again[0] = up == PUMP_AGAIN
     if not r.down_shut:
