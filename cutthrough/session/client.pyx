@@ -71,6 +71,7 @@ cdef class Context:
         self.counters = page.c
         self.resolver = resolver
         self.verifier = verifier
+        self.pipes_refused = pipes_refused()    # those of before are not ours
         self.recorder = recorder or Recorder()
         if origin:
             text = origin.encode()

@@ -18,7 +18,8 @@ import pytest
 
 import cutthrough
 from cutthrough.control import worker as worker_module
-from cutthrough.net import buffers
+from cutthrough.net import buffers, pipes
+from tests.net.test_relay import Way, descriptors, send_all_through
 from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.network import IPV4, IPV6, own_network
 from tests.support.origin import Origin, echo
@@ -151,6 +152,21 @@ def test_what_was_not_to_be_had_and_what_gave_way_is_counted(loop_name):
             assert counted["starved"] == 1
             assert counted["shed"] == 5  # four clients, and the one pooled connection
             assert late.get(origin.url()).status == 200
+
+    serve_embedded(loop_name, journey, access_log="off")
+
+
+def test_what_was_missing_before_a_proxy_began_is_not_counted_by_it(loop_name):
+    """The second one of a process counted the pipes that the first had not got."""
+    pipes.close_free()
+    with contextlib.closing(Way()) as way, descriptors(3):
+        send_all_through(way, bytes(4 << 20))
+    assert pipes.stats()["refused"]
+
+    def journey(proxy):
+        with Origin() as origin, Client(proxy.port) as client:
+            assert client.get(origin.url()).status == 200
+            assert proxy.worker.page.read()["starved"] == 0
 
     serve_embedded(loop_name, journey, access_log="off")
 
