@@ -152,7 +152,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         DURATION, "time a client connection waits for its next request",
         "nginx: 75 s, squid: 120 s")] = 60.0
     linger_timeout: Annotated[float, Option(
-        DURATION, "time that late bytes are read off after a refusal",
+        DURATION, "time that late bytes are read off after the last answer",
         "Apache httpd's SECONDS_TO_LINGER")] = 2.0
     min_rate: Annotated[int, Option(
         SIZE._replace(high=1 << 30), "bytes a second owed by who sends a request body, "

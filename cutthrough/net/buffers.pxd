@@ -31,5 +31,8 @@ cdef bint has_room() noexcept nogil
 cdef Block *take_block(size_t n) noexcept nogil
 # A block that holds a copy of these bytes.
 cdef Block *keep_bytes(const char *data, size_t n) noexcept nogil
+# Gives *block, or a larger one with the same bytes, room for `n` more behind them; an
+# empty one where there was none. False: not to be had, and nothing has changed.
+cdef bint make_room(Block **block, size_t n) noexcept nogil
 # Takes it back and clears the pointer; NULL is fine.
 cdef void give_block(Block **block) noexcept nogil

@@ -8,7 +8,7 @@ Pools are per process: one event loop drives them, and the GIL is never released
 """
 
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 
 cdef enum:
     KEPT_FREE = 256             # blocks of each size that wait for use: 4 and 20 MiB
@@ -76,6 +76,31 @@ cdef Block *keep_bytes(const char *data, size_t n) noexcept nogil:
         memcpy(bytes_of(block), data, n)
         block.end = <unsigned int>n
     return block
+
+
+cdef bint make_room(Block **where, size_t n) noexcept nogil:
+    cdef Block *block = where[0]
+    cdef Block *larger
+    cdef size_t held
+    if block == NULL:
+        where[0] = take_block(n)
+        return where[0] != NULL
+    if block.end + n <= block.size:
+        return True
+    held = block.end - block.start
+    if held + n <= block.size:
+        memmove(bytes_of(block), bytes_of(block) + block.start, held)
+        block.start = 0
+        block.end = <unsigned int>held
+        return True
+    larger = take_block(held + n)
+    if larger == NULL:
+        return False
+    memcpy(bytes_of(larger), bytes_of(block) + block.start, held)
+    larger.end = <unsigned int>held
+    give_block(where)
+    where[0] = larger
+    return True
 
 
 cdef void give_block(Block **where) noexcept nogil:

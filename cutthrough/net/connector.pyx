@@ -13,11 +13,11 @@ cimport cython
 from libc.stdint cimport int64_t
 from cutthrough.net cimport linux
 from cutthrough.net.inet cimport (
-    Address, Addresses, from_sockaddr, is_same_address, to_sockaddr)
+    Address, Addresses, from_sockaddr, has_source, is_same_address, to_sockaddr)
 from cutthrough.net.linux cimport (
-    ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, EMFILE, ENETUNREACH, ENFILE, ENOBUFS,
-    ENOMEM, ETIMEDOUT, IPPROTO_TCP, SO_ERROR, SOL_SOCKET, TCP_NODELAY, errno,
-    setsockopt, sockaddr, sockaddr_storage, socklen_t)
+    EADDRNOTAVAIL, EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, EMFILE,
+    ENETUNREACH, ENFILE, ENOBUFS, ENOMEM, ETIMEDOUT, IPPROTO_TCP, SO_ERROR, SOL_SOCKET,
+    TCP_NODELAY, errno, setsockopt, sockaddr, sockaddr_storage, socklen_t)
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.sysio cimport BROKEN, CAN_WRITE, sys_close
 
@@ -105,7 +105,7 @@ cdef int tells(int error) noexcept:
     """How much an errno says of why no address could be had. First our own shortage: the
     next try may well succeed. Then what a host answered; silence says less; and that
     there is no way to an address is usual on a host that has but one family."""
-    if error in (EMFILE, ENFILE, ENOBUFS, ENOMEM):
+    if error in (EMFILE, ENFILE, ENOBUFS, ENOMEM, EADDRNOTAVAIL):
         return 5
     if error in (ECONNREFUSED, ECONNRESET):
         return 4
@@ -114,6 +114,14 @@ cdef int tells(int error) noexcept:
     if error == ETIMEDOUT:
         return 2
     return 3 if error else 0
+
+
+cdef int meant_by(int error, const Address *address) noexcept:
+    """EADDRNOTAVAIL: every port of ours towards that address is taken. Or this host has
+    none of that family to come from (a container without IPv6), which is no way to it."""
+    if error == EAFNOSUPPORT or (error == EADDRNOTAVAIL and not has_source(address)):
+        return ENETUNREACH
+    return error
 
 
 cdef bint is_itself(Stream stream) noexcept:
@@ -159,12 +167,12 @@ cdef class Connector:
         stream.sock.fd = linux.socket(
             name.ss_family, linux.SOCK_STREAM | linux.SOCK_NONBLOCK | linux.SOCK_CLOEXEC, 0)
         if stream.sock.fd < 0:
-            return self._note(errno)
+            return self._note(meant_by(errno, &stream.address))
         # A proxy passes on what it gets when it gets it: Nagle would add a round trip
         setsockopt(stream.sock.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one))
         failed = linux.connect(stream.sock.fd, <sockaddr *>&name, name_len)
         if failed < 0 and errno != EINPROGRESS:
-            self._note(errno)
+            self._note(meant_by(errno, &stream.address))
             sys_close(&stream.sock)
             return False
         try:

@@ -133,6 +133,7 @@ cdef class Poller:
                 handle.cancel()
         linux.close(self.epfd)
         self.epfd = -1
+        self.again.clear()
         self.starved.clear()
         self.fresh.clear()
         self.soon = self.later = self.loop = self.on_fault_hook = None
@@ -147,9 +148,9 @@ cdef class Poller:
         cdef int n = self._take_events(BATCH)
         cdef int left = BATCH - n
         cdef Endpoint endpoint
-        cdef list again = self.again
-        if again:
-            self.again = []
+        cdef list again = None
+        if self.again:                      # not those who ask from here on
+            again, self.again = self.again, []
         self._handle(n)
         # Where there were several there are more by now, and asking costs less than coming
         # back through the loop, 2 us a turn
@@ -157,9 +158,10 @@ cdef class Poller:
             n = self._take_events(left)
             left -= n
             self._handle(n)
-        for endpoint in again:
-            endpoint.listed = False
-            wake(self, endpoint)
+        if again is not None:
+            for endpoint in again:
+                endpoint.listed = False
+                wake(self, endpoint)
         self.wheel.advance(self.now_us // 1000)
         if self.starved:
             self._wake_starved()

@@ -23,7 +23,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
-    COPY_BYTES, Block, bytes_of, give_block, has_room, scratch, take_block)
+    COPY_BYTES, Block, bytes_of, give_block, has_room, make_room, scratch)
 from cutthrough.net.linux cimport (
     EAGAIN, MSG_PEEK, MSG_TRUNC, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, errno, recv, splice)
 from cutthrough.net.pipes cimport give_pipe, take_pipe
@@ -218,13 +218,9 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
         return True
     if p.pipe != NULL and p.pipe.held:
         return False                    # bytes in the pipe go first: nobody may push now
-    if p.kept == NULL:
-        p.kept = take_block(n + m - sent)
-        if p.kept == NULL:
-            return False
-    block = p.kept
-    if block.size - block.end < n + m - sent:
+    if not make_room(&p.kept, n + m - sent):
         return False
+    block = p.kept
     if <size_t>sent < n:
         memcpy(bytes_of(block) + block.end, a + sent, n - sent)
         block.end += <unsigned int>(n - sent)
@@ -282,9 +278,12 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
             r.up_shut = True
             if not r.down_shut:         # else it is closed now, which sends the FIN as well
                 linux.shutdown(r.up.sink.fd, linux.SHUT_WR)
+        elif up == PUMP_SINK_FAILED:
+            if not r.down_shut:             # the origin may have said why before it went
+                run_pump(&r.down)
+            return RELAY_UP_SINK_FAILED
         elif up >= PUMP_SOURCE_FAILED:
-            return RELAY_UP_SOURCE_FAILED if up == PUMP_SOURCE_FAILED else (
-                RELAY_UP_SINK_FAILED if up == PUMP_SINK_FAILED else RELAY_NO_ROOM)
+            return RELAY_UP_SOURCE_FAILED if up == PUMP_SOURCE_FAILED else RELAY_NO_ROOM
         else:
             again[0] = up == PUMP_AGAIN
     if not r.down_shut:

@@ -15,10 +15,10 @@ import logging
 cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
-    COPY_BLOCK, bytes_of, give_block, keep_bytes, scratch, take_block)
+    COPY_BLOCK, bytes_of, give_block, make_room, scratch)
 from cutthrough.net.connector cimport cancel
 from cutthrough.net.pipes cimport pipes_refused
 from cutthrough.net.relay cimport Pump, is_holding, stop_pump
@@ -71,6 +71,7 @@ cdef class Context:
         self.counters = page.c
         self.resolver = resolver
         self.verifier = verifier
+        self.pipes_refused = pipes_refused()    # those of before are not ours
         self.recorder = recorder or Recorder()
         if origin:
             text = origin.encode()
@@ -211,31 +212,12 @@ cdef class Client:
         return 0
 
     cdef bint keep_input(self, const char *data, size_t n) noexcept nogil:
-        cdef Block *block = self.input
-        cdef size_t held
         if n == 0:
             return True
-        if block == NULL:
-            self.input = keep_bytes(data, n)
-            return self.input != NULL
-        held = block.end - block.start
-        if held + n > COPY_BLOCK:
+        if not make_room(&self.input, n):
             return False
-        if block.end + n > block.size:
-            if held + n > block.size:
-                self.input = take_block(held + n)
-                if self.input == NULL:
-                    self.input = block
-                    return False
-                memcpy(bytes_of(self.input), bytes_of(block) + block.start, held)
-                give_block(&block)
-                block = self.input
-            else:
-                memmove(bytes_of(block), bytes_of(block) + block.start, held)
-            block.start = 0
-            block.end = <uint32_t>held
-        memcpy(bytes_of(block) + block.end, data, n)
-        block.end += <uint32_t>n
+        memcpy(bytes_of(self.input) + self.input.end, data, n)
+        self.input.end += <uint32_t>n
         return True
 
     cdef int refuse(self, int outcome) except -1:
@@ -270,6 +252,9 @@ cdef class Client:
 
     cdef int complete(self) except -1:
         cdef bint goes_on = not self.closing
+        # Who did not say "close" itself may have sent its next request already: it would
+        # find a closed socket, and its reset cost what has not arrived of this response
+        cdef bint at_once = not self.up_open and not self.persistent
         cdef Stream stream
         self._record(OK)
         if self.origin is not None:
@@ -281,7 +266,7 @@ cdef class Client:
                 self.close_origin(False)
         self._clear_request()
         if not goes_on:
-            return self.linger(not self.up_open)
+            return self.linger(at_once)
         self._set_state(IDLE)
         if self.input != NULL or self.sock.ready & CAN_READ:
             self.poller.call_again(self)
@@ -322,8 +307,9 @@ cdef class Client:
 
     cdef int close_idle(self) except -1:
         cdef char byte
-        if linux.recv(self.sock.fd, &byte, 1, linux.MSG_PEEK) > 0:
-            return 0                        # a loop that is late has not seen it yet
+        # A request that came behind another, or one that a late loop has not seen yet
+        if self.input != NULL or linux.recv(self.sock.fd, &byte, 1, linux.MSG_PEEK) > 0:
+            return 0
         self.context.counters.outcomes[<int>KEEPALIVE_TIMEOUT] += 1
         self.close()
         return 1

@@ -13,7 +13,7 @@ from libc.stdlib cimport malloc
 from libc.string cimport memcpy
 from cutthrough.net.buffers cimport (
     COPY_BYTES, HEAD_BLOCK, Block, bytes_of, give_block, head_scratch, keep_bytes, scratch)
-from cutthrough.net.linux cimport EAGAIN
+from cutthrough.net.linux cimport EAGAIN, EPIPE
 from cutthrough.net.relay cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_PACED, PUMP_REFUSED, PUMP_SINK_FAILED,
     PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, Pump, Pumped, feed, is_holding, push,
@@ -123,6 +123,7 @@ cdef int pump_up(Client c) except -1:
                 c.input = c.up_scan.surplus
                 c.up_scan.surplus = NULL
                 if c.up_scan.no_room:
+                    c.persistent = False        # what followed is lost (R6)
                     return c.refuse(OVERLOADED)
             if c.state == REQUEST:
                 return c._set_state(RESPONSE)
@@ -165,6 +166,12 @@ cdef int on_sink_failed(Client c) except -1:
     return read_response(c)
 
 
+cdef bint was_reset(Client c) noexcept:
+    """The kernel tells of a reset once: where a send met it, a read sees an end. Only
+    behind a FIN the send is told EPIPE, and what had come until then is whole."""
+    return c.relay.up.error != 0 and c.relay.up.error != EPIPE
+
+
 cdef int read_response(Client c) except -1:
     """Reads until the head is whole or the socket is dry: behind half a head there may
     be an end of stream that no further event will tell. Bounded by the head's limits."""
@@ -186,7 +193,8 @@ cdef int read_some(Client c) except -1:
     give_block(&c.partial)
     if n <= 0:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_ORIGIN_ENDED, 0, -n)
-        return on_no_response(c, ORIGIN_CLOSED if n == 0 else ORIGIN_RESET, held)
+        return on_no_response(
+            c, ORIGIN_CLOSED if n == 0 and not was_reset(c) else ORIGIN_RESET, held)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_ANSWER, 0, n)
     if c.stamps.first_byte_us == 0:
         c.stamps.first_byte_us = clock_us() - c.stamps.start_us
@@ -309,12 +317,12 @@ cdef int pump_down(Client c) except -1:
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DOWN, 0, down.moved - before)
     if c.usage.meter != NULL:
         after_turn(c)
-    if how == PUMP_DONE or (how == PUMP_EOF and c.until_close):
+    if how == PUMP_DONE or (how == PUMP_EOF and c.until_close and not was_reset(c)):
         if down.filter != NULL and (c.down_scan.surplus != NULL or c.down_scan.no_room):
             c.origin_persistent = False
         return c.complete()
     if how == PUMP_EOF:
-        return c.abort(RESPONSE_TRUNCATED, True)
+        return c.abort(ORIGIN_RESET if was_reset(c) else RESPONSE_TRUNCATED, True)
     if how == PUMP_SOURCE_FAILED:
         return c.abort(ORIGIN_RESET, True)
     if how == PUMP_SINK_FAILED:
@@ -357,9 +365,9 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
     outcome = admit_tunnel(c)
     if outcome != OK:
         return c.refuse(outcome)
-    c.status = 101
     if not pass_head(c, data, False, False, True):
         return 0
+    c.status = 101
     if n > <size_t>used and not push(&c.relay.down, data + used, n - used, NULL, 0):
         return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
     return start_tunnel(c, NULL, 0)

@@ -170,6 +170,7 @@ cdef class Session(Client):
             self.context.journal.note_head(self, &head, data)
         if not self.take_head(data, n, head_len):
             outcome = OVERLOADED
+            self.persistent = False     # what follows is lost: its rest is no request (R6)
         if outcome != OK:
             return self.refuse(outcome)
         if self.account is None:
@@ -403,9 +404,11 @@ cdef class Session(Client):
             if relieve(self.context, error):
                 return self.route(True)
             self.connector = connector      # it knows what was tried, for the log
-            return self.refuse(self.denied if error == 0 else outcome_of_errno(self, error))
+            return self.refuse(self.denied if error == 0 else outcome_of_errno(error))
         self.stamps.connect_us = clock_us() - self.stamps.start_us
         self.origin = stream
+        if connector.i > 1:
+            self.may_dial(&stream.address)  # asked last of another one: whose rule it is
         note(self.context.recorder, <void *>self, self.poller.now_us, E_DIALLED, 0,
              self.stamps.connect_us - self.stamps.dns_us)
         count_dial(self.context.counters, stream.address.family,

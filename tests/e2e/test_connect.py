@@ -1,6 +1,8 @@
 """CONNECT: what it reaches, what it refuses, and how a tunnel ends."""
 
+import signal
 import socket
+import threading
 
 import pytest
 
@@ -148,6 +150,34 @@ def test_a_reset_by_the_origin_ends_the_tunnel(proxy, make_origin, dial):
     tunnel = dial().tunnel(make_origin(reset).authority)
     tunnel.send(b"x")
     assert tunnel.at_eof()
+    proxy.wait_reason("origin_reset")
+
+
+def test_what_came_before_a_reset_arrives_before_it(proxy, make_origin, dial):
+    """The send of an upload met the reset first, and what the origin had said before
+    it, perhaps why, was never read: without a proxy the client gets it. The worker is
+    held up for all of it to be there."""
+    go, gone = threading.Event(), threading.Event()
+
+    def script(conn):
+        conn.send(b"ready")
+        go.wait(10)
+        conn.send(b"too large")
+        conn.reset()
+        gone.set()
+
+    client = dial().tunnel(make_origin(script).authority)
+    assert client.read_exact(5) == b"ready"
+    proxy.worker.send_signal(signal.SIGSTOP)
+    try:
+        client.send(b"an upload")
+        go.set()
+        assert gone.wait(10)
+    finally:
+        proxy.worker.send_signal(signal.SIGCONT)
+    assert client.read_exact(9) == b"too large"
+    with pytest.raises(ConnectionResetError):
+        client.read_rest()
     proxy.wait_reason("origin_reset")
 
 

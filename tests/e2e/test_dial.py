@@ -104,6 +104,39 @@ def test_an_attempt_that_was_overtaken_may_still_win(racing, names, make_silent,
     assert "127.0.0.2" in racing.wait_log(1)[0]["peer"]
 
 
+RULES = """
+[[rules]]
+name = "slow"
+action = "allow"
+addresses = ["127.0.0.2"]
+[[rules]]
+name = "quick"
+action = "allow"
+addresses = ["127.0.0.3"]
+"""
+
+
+def test_the_rule_is_that_of_the_address_that_won(
+    start_proxy, names, make_silent, dial, tmp_path
+):
+    """It was that of the last one tried: in the log, and for what a reload cuts."""
+    (tmp_path / "policy.toml").write_text(RULES)
+    proxy = start_proxy("--resolvers", names.address, "--connect-ports", "any",
+                        "--policy", str(tmp_path / "policy.toml"))
+    first = make_silent("127.0.0.2")
+    port = first.getsockname()[1]
+    make_silent("127.0.0.3", port)
+    names.zone["two.test"] = Reply(("127.0.0.2", "127.0.0.3"))
+    client = dial(proxy)
+    client.send(build_request("CONNECT", f"two.test:{port}"))
+    wait_until(lambda: attempts(proxy, port) == ["SYN_SENT"] * 2, "two attempts")
+    first.accept()[0].close()           # room for its next SYN
+    assert client.read_response("CONNECT").status == 200
+    client.reset()
+    record = proxy.wait_log(1)[0]
+    assert (record["peer"], record["rule"]) == ("127.0.0.2", "slow")
+
+
 def test_one_deadline_for_all_addresses(start_proxy, names, make_silent, dial):
     proxy = start_proxy("--resolvers", names.address, "--connect-timeout", "700ms")
     port = make_silent("127.0.0.2").getsockname()[1]

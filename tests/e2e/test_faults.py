@@ -18,7 +18,8 @@ import pytest
 
 import cutthrough
 from cutthrough.control import worker as worker_module
-from cutthrough.net import buffers
+from cutthrough.net import buffers, pipes
+from tests.net.test_relay import Way, descriptors, send_all_through
 from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.network import IPV4, IPV6, own_network
 from tests.support.origin import Origin, echo
@@ -26,6 +27,7 @@ from tests.support.proxy import ADDRESS, ROOT, clean_environment, seen_labels
 from tests.support.stream import Stream
 from tests.support.wait import wait_until
 
+HEAD_BLOCK = 16384 + 1024        # of net.buffers
 SETTINGS = {"user": USER, "password": PASSWORD, "access_log_format": "json"}
 
 
@@ -154,6 +156,21 @@ def test_what_was_not_to_be_had_and_what_gave_way_is_counted(loop_name):
     serve_embedded(loop_name, journey, access_log="off")
 
 
+def test_what_was_missing_before_a_proxy_began_is_not_counted_by_it(loop_name):
+    """The second one of a process counted the pipes that the first had not got."""
+    pipes.close_free()
+    with contextlib.closing(Way()) as way, descriptors(3):
+        send_all_through(way, bytes(4 << 20))
+    assert pipes.stats()["refused"]
+
+    def journey(proxy):
+        with Origin() as origin, Client(proxy.port) as client:
+            assert client.get(origin.url()).status == 200
+            assert proxy.worker.page.read()["starved"] == 0
+
+    serve_embedded(loop_name, journey, access_log="off")
+
+
 HOSTILE = """
 # cython: language_level=3
 from cutthrough.net.connector cimport Stream
@@ -259,6 +276,39 @@ def test_chunks_wait_for_memory_and_none_is_lost(loop_name):
         buffers.set_bound(512 << 20)
 
 
+@pytest.mark.parametrize(("request_", "blocks"), [
+    (("GET",), 1),                              # of the head that goes up
+    (("POST", "Transfer-Encoding: chunked"), 2),        # and of what came behind it
+])
+def test_what_found_no_memory_is_not_the_beginning_of_a_request(
+    loop_name, request_, blocks
+):
+    """R6: bytes behind a request were lost for want of a block, the answer was a 503,
+    and their rest was read as the next request: here what stands in a body."""
+
+    def journey(proxy):
+        method, *fields = request_
+        with Origin() as origin, Client(proxy.port) as client:
+            inside = build_request("GET", origin.url("/smuggled"))
+            first = build_request(method, origin.url(), *fields,
+                                  body=b"0\r\n\r\n" if fields else b"")
+            length = f"Content-Length: {len(inside)}"
+            second = build_request("POST", origin.url(), length)
+            buffers.set_bound(buffers.stats()["held_bytes"] + blocks * HEAD_BLOCK)
+            client.send(first + second)
+            reply = client.read_response()
+            buffers.set_bound(512 << 20)
+            assert (reply.status, reply.get("Connection")) == (503, "close")
+            client.send(inside)
+            assert client.at_eof()
+            assert b"/smuggled" not in origin.received
+
+    try:
+        serve_embedded(loop_name, journey, access_log="off")
+    finally:
+        buffers.set_bound(512 << 20)
+
+
 def test_a_connection_reset_while_it_was_being_made_is_a_502(start_proxy, dial):
     """The handshake ends and the reset comes before we look: held up by a stopped
     worker, as by a busy one."""
@@ -319,3 +369,14 @@ def test_no_address_to_come_from_is_no_overload(network, start_proxy, dial):
     reply = dial(proxy).connect("[2001:db8::1]:443")
     assert (reply.status, reply.error) == (502, "destination_ip_unroutable")
     proxy.wait_reason("unreachable")
+
+
+def test_no_address_to_come_from_is_no_overload_beside_another_family(
+    network, start_proxy, dial
+):
+    """It was one where the name had an IPv4 address too, however that failed."""
+    names = "two.test=2001:db8::1,two.test=192.0.2.1"
+    proxy = start_proxy("--dns-overrides", names)
+    (IPV6 / "disable_ipv6").write_text("1")
+    reply = dial(proxy).connect("two.test:443")
+    assert (reply.status, reply.error) == (502, "destination_ip_unroutable")

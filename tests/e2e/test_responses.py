@@ -1,6 +1,7 @@
 """Responses that the proxy must not believe, and connections that it must not reuse."""
 
 import contextlib
+import signal
 import socket
 import threading
 
@@ -129,6 +130,37 @@ def test_a_response_that_is_cut_is_not_ended_as_if_whole(
     proxy.wait_reason(label)
 
 
+@pytest.mark.parametrize("framing", [b"", b"Content-Length: 100\r\n"])
+def test_a_reset_that_the_upload_meets_first_is_a_reset(
+    proxy, make_origin, dial, framing
+):
+    """A send had the kernel's one word of it, the read behind it saw an end, and a
+    response that ends so looked whole. The worker is held up for both to be there."""
+    go, gone = threading.Event(), threading.Event()
+
+    def script(conn):
+        conn.read_head()
+        conn.send(b"HTTP/1.1 200 OK\r\n" + framing + b"\r\na beginning")
+        go.wait(10)
+        conn.reset()
+        gone.set()
+
+    client = dial()
+    url = make_origin(script).url()
+    client.send(build_request("POST", url, "Content-Length: 9999", body=b"x"))
+    client.read_until(b"a beginning")
+    proxy.worker.send_signal(signal.SIGSTOP)
+    try:
+        client.send(b"y")
+        go.set()
+        assert gone.wait(10)
+    finally:
+        proxy.worker.send_signal(signal.SIGCONT)
+    with pytest.raises(ConnectionResetError):
+        client.read_rest()
+    proxy.wait_reason("origin_reset")
+
+
 def test_a_bad_chunk_beside_the_head_is_a_502(proxy, make_origin, dial):
     """R18: nothing was sent yet, so the client may be told."""
     raw = b"HTTP/1.1 200 OK\r\n" + CHUNKED + b"\r\n\r\nZ\r\n"
@@ -224,6 +256,21 @@ def test_an_early_answer_reaches_a_client_that_still_sends(proxy, make_origin, d
         with contextlib.suppress(OSError):
             client.sock.shutdown(socket.SHUT_RDWR)
         sender.join()
+
+
+def test_a_request_that_comes_too_late_costs_nothing_of_a_response(
+    proxy, make_origin, dial
+):
+    """RFC 9112 section 9.6: the response ended the connection, its client could not
+    know yet and sent its next request, and the reset for that took the rest along."""
+    body = bytes(range(256)) * 4096
+    client = dial(receive_buffer=4096)
+    origin = make_origin(answer_and_close(b"HTTP/1.1 200 OK\r\n\r\n" + body))
+    client.send(build_request("GET", origin.url()))
+    proxy.wait_reason("ok")
+    client.send(build_request("GET", origin.url("/late")))
+    assert client.read_response().body == body
+    assert len(origin.requests) == 1
 
 
 def send_until_cut(client, size: int) -> None:

@@ -88,6 +88,16 @@ def test_a_101_that_answers_no_offer_is_a_502(proxy, make_origin, dial, offer, s
     proxy.wait_reason("upgrade_failed")
 
 
+def test_a_101_that_cannot_be_read_is_a_502(proxy, make_origin, dial):
+    """R18: not a byte of it had gone out, and the client was reset."""
+    switch = SWITCH.replace(b"Connection: Upgrade", b"Connection: Upgrade, b@d")
+    assert switch != SWITCH
+    origin = make_origin(lambda conn: [conn.read_head(), conn.send(switch)])
+    reply = dial().get(origin.url(), *OFFER)
+    assert (reply.status, reply.error) == (502, "http_protocol_error")
+    proxy.wait_reason("bad_response")
+
+
 def test_an_offer_that_is_not_taken_is_a_request(proxy, make_origin, dial):
     """After a 200 the connection speaks HTTP on."""
     origin = make_origin()

@@ -303,6 +303,21 @@ def test_no_more_is_pushed_than_one_block_holds(make_way):
     assert pushed <= way.pump.held[0]
 
 
+def test_behind_a_small_piece_that_is_stuck_there_is_room_for_a_read(make_way):
+    """The block was as large as the first piece asked for: of a 103 and a 200 that came
+    together the second found no room, and the client was reset."""
+    way = make_way(splice=False)
+    way.pump.run(readable=False)
+    way.outlet.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    pushed, piece = bytearray(), os.urandom(1000)
+    while not way.pump.held[0]:
+        assert way.pump.push(piece, b"")
+        pushed += piece
+    head, body = os.urandom(500), os.urandom(FULL)
+    assert way.pump.push(head, body)
+    assert read_all(way, len(pushed) + len(head) + FULL) == pushed + head + body
+
+
 def test_nothing_is_pushed_past_bytes_in_a_pipe(way):
     fill(way)
     block, pipe = way.pump.held
