@@ -71,3 +71,14 @@ def test_what_only_the_program_has_is_refused(option, value):
     """An admin listener was asked for, and there was none."""
     with pytest.raises(cutthrough.ConfigError, match=f"^{option}: an embedded proxy "):
         cutthrough.serve(user="u", password="p", **{option: value})
+
+
+async def test_proxies_of_one_process_are_in_one_thread():
+    async def enter():
+        async with cutthrough.serve():
+            pass
+
+    async with cutthrough.serve(), cutthrough.serve():
+        with pytest.raises(RuntimeError, match="another thread"):
+            await asyncio.to_thread(asyncio.run, enter())
+    await asyncio.to_thread(asyncio.run, enter())

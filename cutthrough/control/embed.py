@@ -10,6 +10,7 @@ signal is caught, no limit raised, no process made, no thread pinned.
 import os
 import socket
 import sys
+import threading
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -24,12 +25,17 @@ from cutthrough.policy.source import Policy
 from cutthrough.settings import from_options
 from cutthrough.values import show_address
 
+# The data path keeps what it reads into, pools and pipes once for the process. So all
+# proxies of a process run in one thread: which, and how many there are.
+_thread, _running = 0, 0
+
 
 class Embedded:
     """A proxy in the caller's loop, from `async with` to its end.
 
     Entering raises OSError where an address cannot be listened on, PolicyError where a
-    file that is named cannot be used. Leaving cuts what is still open; `await
+    file that is named cannot be used, RuntimeError where another thread of the process
+    runs one. Leaving cuts what is still open; `await
     proxy.drain(seconds)` before that lets it finish.
     """
 
@@ -50,6 +56,7 @@ class Embedded:
 
     async def __aenter__(self) -> Self:
         policy = self._policy or load_policy(self.config)
+        _enter()
         try:
             for address in self.config.listen:
                 self._listeners += listen(address)
@@ -58,6 +65,7 @@ class Embedded:
             await self._worker.start()
         except BaseException:
             self._close_listeners()
+            _leave()
             raise
         return self
 
@@ -69,6 +77,7 @@ class Embedded:
         finally:
             self.worker.stop()
             self._close_listeners()
+            _leave()
 
     async def drain(self, seconds: float) -> int:
         """Accepts no more and ends within so many seconds.
@@ -107,6 +116,20 @@ class Embedded:
             return f"http://{show_address(self.address)}"
         return (f"http://{quote(user, safe='')}:{quote(password, safe='')}"
                 f"@{show_address(self.address)}")
+
+
+def _enter() -> None:
+    global _thread, _running
+    here = threading.get_ident()
+    if _running and _thread != here:
+        raise RuntimeError("another thread of this process runs a proxy, all of them have "
+                           "to be in one: `cutthrough serve` makes processes")
+    _thread, _running = here, _running + 1
+
+
+def _leave() -> None:
+    global _running
+    _running -= 1
 
 
 def serve(config: Config | None = None, *,
