@@ -122,8 +122,8 @@ def _enter() -> None:
     global _thread, _running
     here = threading.get_ident()
     if _running and _thread != here:
-        raise RuntimeError("another thread of this process runs a proxy, all of them have "
-                           "to be in one: `cutthrough serve` makes processes")
+        raise RuntimeError("another thread of this process runs one, and all have to "
+                           "be in one: `cutthrough serve` makes processes")
     _thread, _running = here, _running + 1
 
 
