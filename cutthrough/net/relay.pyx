@@ -7,7 +7,7 @@
 
 A direction is bulk after two reads in a row that filled the scratch buffer, and is not
 any more once splice brings small pieces. Measured with 1 MiB responses, CPU per MiB of the
-whole program (bench/results/field.json, bulk): copy 309 us, splice 182; for small messages
+whole program (bench/results/field.json, bulk): copy 308 us, splice 215; for small messages
 the copy wins, because a splice is two calls as well and each costs more.
 
 The sink's pace is the source's: nothing is read while bytes are held, so a direction
