@@ -302,7 +302,10 @@ def test_one_run_counts_costs_and_leaves_nothing(origin: Origin) -> None:
 
 def test_what_had_to_be_killed_has_not_ended() -> None:
     """Squid's "20 s to end" were the harness's patience."""
-    deaf = "import signal; signal.signal(15, signal.SIG_IGN); print(); signal.pause()"
+    deaf = (
+        "import signal; signal.signal(15, signal.SIG_IGN); print(flush=True);"
+        "signal.pause()"
+    )
     running = Running([sys.executable, "-c", deaf], Target(Site(), "127.0.0.1:1"))
     running.start(piped=True)
     assert running.process and running.process.stdout
