@@ -80,12 +80,13 @@ def count_ended(port: int) -> int:
 
 @pytest.mark.parametrize("name", [*KEEPING, FULL])
 def test_who_keeps_the_clients_connections_keeps_the_origins(name: str) -> None:
-    """Apache made one for each request, and nobody said so. 100 clients, 5 before."""
+    """Apache made one for each request, and nobody said so. 100 clients; Go's transport
+    dials for a request that then takes a connection that came free, up to one for each."""
     with Origin() as origin:
         row = run("plain-keepalive", name, origin, 0.5)
-        if row["requests"] < 200:
+        if row["requests"] < 300:
             pytest.skip("too slow here to tell")
-        assert count_ended(origin.port) <= 115
+        assert count_ended(origin.port) <= 215
 
 
 def test_siege_must_have_read_every_byte(
