@@ -173,6 +173,7 @@ cdef class Client(StreamOwner):
     # not, because a request waits to be read, and a close would be its reset.
     cdef int close_idle(self) except -1
     # Is a request or tunnel under way, and has it reached its greatest age?
+    cdef bint waits_for_100(self) noexcept
     cdef bint is_too_old(self) noexcept
     # Finds a way to the origin for the request in hand; `fresh`: not from the idle pool.
     cdef int route(self, bint fresh) except -1

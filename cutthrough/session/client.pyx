@@ -32,7 +32,7 @@ from cutthrough.session.pace cimport NOBODY
 from cutthrough.session.recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, Recorder, note)
 from cutthrough.session.state cimport (
-    CLOSED, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, TUNNEL, may_follow)
+    CLOSED, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESPONSE, TUNNEL, may_follow)
 from cutthrough.session.state import TABLE
 from cutthrough.wire.date cimport build_date
 from cutthrough.wire.http1 cimport Head, HeadLimits, M_CONNECT, M_HEAD
@@ -190,7 +190,8 @@ cdef class Client:
         return self.extend()
 
     cdef int extend(self) except -1:
-        cdef int64_t deadline_ms = self.poller.time_ms() + self.context.timeout_ms[self.state]
+        cdef int whose = RESPONSE if self.waits_for_100() else self.state
+        cdef int64_t deadline_ms = self.poller.time_ms() + self.context.timeout_ms[whose]
         cdef int64_t last_ms
         if self.context.lifetime_ms and REQUEST <= self.state <= HALF_CLOSED:
             # A time, not a while from now: what moves a deadline must not move this one
@@ -200,6 +201,11 @@ cdef class Client:
         if self.awaited != NOBODY:
             deadline_ms = min(deadline_ms, self.judged_ms)
         return self.poller.arm(self, deadline_ms)
+
+    cdef bint waits_for_100(self) noexcept:
+        """The client sends no body before the origin has asked for it, or refused it."""
+        return (self.state == REQUEST and self.awaits_100
+                and self.relay.up.moved <= self.head.end)
 
     cdef bint is_too_old(self) noexcept:
         return (self.context.lifetime_ms and REQUEST <= self.state <= HALF_CLOSED

@@ -144,7 +144,7 @@ cdef int pump_up(Client c) except -1:
         c.poller.call_when_room(c)
     if how == PUMP_STUCK:
         whom = TAKER
-    elif how == PUMP_PACED or (c.awaits_100 and up.moved <= c.head.end):
+    elif how == PUMP_PACED or c.waits_for_100():
         whom = NOBODY                       # who was told to wait owes nothing yet
     # Once the response has begun the two sides may be talking: no pace is owed then
     if (c.state == REQUEST and wait_for(c, whom)) or (

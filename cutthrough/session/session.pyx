@@ -104,9 +104,8 @@ cdef class Session(Client):
             return self.refuse(outcome) if outcome != OK else 0
         if self.state == RELAY and is_holding(&self.relay.down):
             outcome = WRITE_TIMEOUT
-        elif self.state == REQUEST and (
-                not self.origin.sock.ready & CAN_WRITE
-                or (self.awaits_100 and self.relay.up.moved <= self.head.end)):
+        elif self.waits_for_100() or (
+                self.state == REQUEST and not self.origin.sock.ready & CAN_WRITE):
             outcome = RESPONSE_TIMEOUT                      # it is not the client who stalls
         return self.refuse(outcome)
 

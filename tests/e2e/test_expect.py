@@ -105,7 +105,7 @@ def test_our_own_refusal_comes_instead_of_a_100(proxy, dial, auth, url, status):
 
 def test_a_100_that_never_comes_is_the_origins_timeout(start_proxy, make_origin, dial):
     """It was logged as the client's, who had been told to wait."""
-    proxy = start_proxy("--body-timeout", "200ms")
+    proxy = start_proxy("--response-timeout", "200ms")
     client = dial(proxy)
     client.send(build_request(
         "POST", make_origin(stall).url(), EXPECT, "Content-Length: 4"))

@@ -29,7 +29,9 @@ def users_file(tmp_path):
 @pytest.fixture
 def start(start_proxy, users_file):
     def begin(*flags, **more):
-        return start_proxy("--users-file", str(users_file), *flags, user=False, **more)
+        return start_proxy(
+            "--users-file", str(users_file), "--auth-timeout", "60s", *flags,
+            user=False, **more)
 
     return begin
 

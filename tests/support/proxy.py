@@ -196,12 +196,13 @@ class Proxy:
     # -- what it holds
 
     def workers(self) -> list[psutil.Process]:
+        found = []
         with contextlib.suppress(psutil.NoSuchProcess):
-            children = psutil.Process(self.process.pid).children()
-            return [
-                child for child in children if child.status() != psutil.STATUS_ZOMBIE
-            ]
-        return []
+            for child in psutil.Process(self.process.pid).children():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if child.status() != psutil.STATUS_ZOMBIE:
+                        found.append(child)
+        return found
 
     @property
     def worker(self) -> psutil.Process:
