@@ -20,8 +20,17 @@ serve: build/built.native ## build and serve on 127.0.0.1:8888; ARGS='--listen â
 
 build: build/built.native ## create .venv and build in place for this machine
 
+# They wait more than they compute, so the two event loops are tested side by side; what
+# measures has the machine to itself.
 test: .venv/ready.test build/built.native lint ## everything: build, lint, all tests
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(MAKE) --no-print-directory -j2 -Otarget test-uvloop test-asyncio test-rooms
+	$(PY) -m pytest tests/bench $(PYTEST_ARGS)
+test-uvloop:
+	$(PY) -m pytest -q tests/e2e -k 'not asyncio' $(PYTEST_ARGS)
+test-asyncio:
+	$(PY) -m pytest -q tests/e2e -k asyncio $(PYTEST_ARGS)
+test-rooms:
+	$(PY) -m pytest -q tests --ignore tests/e2e --ignore tests/bench $(PYTEST_ARGS)
 
 quick: .venv/ready.test build/built.native ## the tests that need no server and no second build
 	$(PY) -m pytest -q --ignore tests/e2e --ignore tests/bench --ignore tests/leaks --ignore tests/test_build.py $(PYTEST_ARGS)
@@ -116,4 +125,4 @@ build/built.%: .venv/ready.run $(SOURCES)
 
 .PRECIOUS: .venv/ready.% build/built.%
 .PHONY: help serve build test quick lint docs types arm64 bench bench-guard slowloris storm handover browser image-check unit-check debug trace asan fuzz coverage annotate wheel clean
-.PHONY: asan-e2e asan-rooms
+.PHONY: asan-e2e asan-rooms test-uvloop test-asyncio test-rooms

@@ -239,8 +239,8 @@ def impatient(
         usual = row.reason.removesuffix("_timeout").replace("_", "-")
         name = NOT_ITS_REASON.get(row.state, NOT_ITS_REASON.get(row.reason, usual))
         if name not in begun:
-            begun[name] = Proxy(
-                directory(f"impatient-{name}"), f"--{name}-timeout=700ms", loop=loop_name)
+            own = directory(f"impatient-{name}")
+            begun[name] = Proxy(own, f"--{name}-timeout=700ms", loop=loop_name)
         begun[name].mark()
         return begun[name]
 
