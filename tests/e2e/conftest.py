@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from cutthrough.policy.source import Limits
 from tests.support.client import Client
 from tests.support.nginx import PROGRAM, Nginx
 from tests.support.origin import Origin, Script, okay
 from tests.support.proxy import Proxy
 from tests.support.wait import wait_until
+from tests.support.with_policy import command_with
 
 #: The pseudonym in Via; and idle upstream connections that end soon, so that "nothing
 #: is left" can be seen soon.
@@ -126,3 +128,13 @@ def dial(request: pytest.FixtureRequest, opened: contextlib.ExitStack) -> Dial:
         return opened.enter_context(proxy.client(receive_buffer))
 
     return connect
+
+
+@pytest.fixture
+def limited(start_proxy: StartProxy) -> StartProxy:
+    """A program with these limits for everybody."""
+
+    def start(*flags: str, **limits: float) -> Proxy:
+        return start_proxy(*flags, command=command_with(Limits(**limits)))
+
+    return start

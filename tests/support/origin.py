@@ -84,6 +84,14 @@ def stall(conn: Connection) -> None:
     conn.stall()
 
 
+def flood(conn: Connection) -> None:
+    """After its first byte it sends for ever."""
+    conn.fill()
+    with contextlib.suppress(OSError):
+        while True:
+            conn.send(bytes(65536))
+
+
 class Origin:
     """Listens from construction until `close`."""
 
