@@ -68,9 +68,11 @@ cdef class Ledger(Rows):
                       uint32_t *retry_s) noexcept nogil
     # The connection turns into a tunnel without a further request (101).
     cdef Entry charge_tunnel(self, Holding *holding, const Dues *dues) noexcept nogil
-    # Books `used` bytes, gives back `unused` of those granted before, and asks for `want`.
+    # Books `used` bytes, gives back `unused` of those granted at `granted_us`, and asks
+    # for `want`.
     cdef Answer draw(self, Holding *holding, const Dues *dues, int64_t used, int64_t unused,
-                     int64_t want, int64_t now_us, int64_t now_s) noexcept nogil
+                     int64_t granted_us, int64_t want, int64_t now_us,
+                     int64_t now_s) noexcept nogil
     cdef void end_tunnel(self, Holding *holding) noexcept nogil
     # Idempotent: everything that the connection holds.
     cdef void leave(self, Holding *holding, int64_t now_us) noexcept nogil

@@ -109,7 +109,8 @@ cdef class Ledger(Rows):
         return answer
 
     cdef Answer draw(self, Holding *holding, const Dues *dues, int64_t used, int64_t unused,
-                     int64_t want, int64_t now_us, int64_t now_s) noexcept nogil:
+                     int64_t granted_us, int64_t want, int64_t now_us,
+                     int64_t now_s) noexcept nogil:
         cdef Answer answer
         cdef Row *row
         cdef double target
@@ -130,7 +131,14 @@ cdef class Ledger(Rows):
         if dues.bytes_per_second > 0:
             want = answer.granted
             row.bytes = tokens_of(row.bytes, &row.bytes_us, dues.bytes_per_second,
-                                  dues.depth, now_us) + unused
+                                  dues.depth, now_us)
+            # Of a bucket that has been full meanwhile they would have run over: many
+            # relays at rest must not store up what one bucket cannot hold
+            if unused < 0 or granted_us >= row.brim_us:
+                row.bytes += unused
+            if row.bytes >= dues.depth:
+                row.bytes = dues.depth
+                row.brim_us = now_us
             if answer.granted > row.bytes:
                 answer.granted = <int64_t>row.bytes if row.bytes > 0 else 0
             row.bytes -= answer.granted

@@ -5,12 +5,14 @@ from cutthrough.policy.ledger cimport Dues, Entry, Holding, Ledger
 
 cdef enum:
     SETTLE_US = 1000000         # a quota is looked at this often while a relay runs
+    FRESH_US = 31250            # so long is an allowance good: for a quantum at its rate
 
 # One direction of one relay. It is told how many bytes it may read, reads them, and comes
 # back for more.
 cdef struct Lane:
     int64_t given               # what it was told last
     int64_t drawn               # of the user's bytes: asked for and not used yet
+    int64_t asked_us            # when it was told
     double tokens               # of the tunnel's own rate
     int64_t tokens_us
     int64_t wait_us             # until there will be some: it was told 0
@@ -37,6 +39,13 @@ cdef class Terms:
     cdef int64_t quantum        # bytes asked for at a time
     cdef bint has_bytes
 
+# May it go on without asking? Early, so that no read is cut short by the end of an
+# allowance. But an old one stands beside a bucket that has filled up meanwhile: both
+# together are a burst of twice what it may be.
+cdef inline bint may_go_on(const Lane *lane, Terms terms, int64_t left,
+                           int64_t now_us) noexcept:
+    return left > terms.quantum // 4 and now_us - lane.asked_us < FRESH_US
+
 cdef class Limiter:
     """Which limits apply to whom, and the page on which it is kept count."""
     cdef readonly Ledger ledger
@@ -58,6 +67,8 @@ cdef class Limiter:
     # Books what both lanes used and gives back what they did not; they begin anew.
     cdef void settle(self, Usage *usage, Terms terms, int64_t *up_left, int64_t *down_left,
                      int64_t now_us) noexcept
+    cdef void _settle_lane(self, Usage *usage, Lane *lane, Terms terms, int64_t *left,
+                           int64_t now_us) noexcept
     # The request ends: the same, and its tunnel. No Terms: nothing to do.
     cdef void end_request(self, Usage *usage, Terms terms, int64_t *up_left,
                           int64_t *down_left, int64_t now_us) noexcept

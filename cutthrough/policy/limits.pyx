@@ -121,14 +121,12 @@ cdef class Limiter:
         cdef Answer answer
         lane.wait_us = 0
         if terms.dues.bytes_per_second > 0 or terms.dues.bytes_per_day:
-            lane.drawn -= used
-            answer = self.ledger.draw(&usage.holding, &terms.dues, used, 0,
-                                      max(0, terms.quantum - lane.drawn), now_us, time(NULL))
+            answer = self.ledger.draw(&usage.holding, &terms.dues, used, lane.drawn - used,
+                                      lane.asked_us, terms.quantum, now_us, time(NULL))
+            lane.drawn = may = answer.granted
             if answer.left_today == 0:
                 lane.given = left[0] = 0
                 return False
-            lane.drawn += answer.granted
-            may = lane.drawn
             if may < least and answer.wait_us:      # else it is the quota that ends
                 lane.wait_us = answer.wait_us
                 may = 0
@@ -144,16 +142,21 @@ cdef class Limiter:
                 may = 0
             may = min(may, <int64_t>lane.tokens)
         lane.given = left[0] = max(0, may)
+        lane.asked_us = now_us
         return True
 
     cdef void settle(self, Usage *usage, Terms terms, int64_t *up_left, int64_t *down_left,
                      int64_t now_us) noexcept:
-        cdef Meter *meter = usage.meter
-        cdef int64_t used = meter.up.given - up_left[0] + meter.down.given - down_left[0]
-        cdef int64_t unused = meter.up.drawn + meter.down.drawn - used
-        self.ledger.draw(&usage.holding, &terms.dues, used, unused, 0, now_us, time(NULL))
-        meter.up.given = meter.up.drawn = meter.down.given = meter.down.drawn = 0
-        up_left[0] = down_left[0] = 0
+        self._settle_lane(usage, &usage.meter.up, terms, up_left, now_us)
+        self._settle_lane(usage, &usage.meter.down, terms, down_left, now_us)
+
+    cdef void _settle_lane(self, Usage *usage, Lane *lane, Terms terms, int64_t *left,
+                           int64_t now_us) noexcept:
+        cdef int64_t used = lane.given - left[0]
+        if used or lane.drawn:
+            self.ledger.draw(&usage.holding, &terms.dues, used, lane.drawn - used,
+                             lane.asked_us, 0, now_us, time(NULL))
+        lane.given = lane.drawn = left[0] = 0
 
     cdef void end_request(self, Usage *usage, Terms terms, int64_t *up_left,
                           int64_t *down_left, int64_t now_us) noexcept:
@@ -220,7 +223,7 @@ cdef bint start_meter(Usage *usage, Terms terms, int64_t now_us) noexcept:
 
 
 cdef inline void start_lane(Lane *lane, Terms terms, int64_t now_us) noexcept nogil:
-    lane.given = lane.drawn = lane.wait_us = 0
+    lane.given = lane.drawn = lane.wait_us = lane.asked_us = 0
     lane.tokens = terms.tunnel_depth
     lane.tokens_us = now_us
 
@@ -265,8 +268,10 @@ cdef class Holder:
         cdef int64_t passed
         if self.usage.meter == NULL:
             return n
-        if not self.limiter.refill(&self.usage, &self.usage.meter.down, self.terms,
-                                   self.is_tunnel, &self.down_left, <int64_t>(now * 1e6)):
+        cdef int64_t now_us = <int64_t>(now * 1e6)
+        if not may_go_on(&self.usage.meter.down, self.terms, self.down_left, now_us) and (
+                not self.limiter.refill(&self.usage, &self.usage.meter.down, self.terms,
+                                        self.is_tunnel, &self.down_left, now_us)):
             return None
         passed = max(0, min(n, self.down_left))
         self.down_left -= passed

@@ -1,6 +1,6 @@
 """One page of memory, shared by all workers: rows with a number for each worker slot."""
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 cdef extern from "<pthread.h>" nogil:
     ctypedef struct pthread_mutex_t:
@@ -22,15 +22,16 @@ cdef struct Row:
     int64_t requests_us     # as of this time
     double bytes            # tokens
     int64_t bytes_us
+    int64_t brim_us         # when the bytes' was full last
     int64_t full_us         # both are full again: the row can be forgotten
-    int64_t day             # days of the epoch, UTC
+    int32_t day             # days of the epoch, UTC
+    int32_t away_day
     int64_t day_bytes       # moved on that day
     # For a fleet: what `away` tells others, and what it was told last
     int64_t spent           # tokens of requests, taken here
     double rate             # of the request that took the last one
     double burst
-    int64_t away_day        # of the day's bytes so many were moved elsewhere
-    int64_t away_bytes
+    int64_t away_bytes      # of the day's, moved elsewhere on `away_day`
     int64_t away_spent
     uint32_t away_base      # 0: never told
     # behind it: uint32_t held[N_COLUMNS][slots]

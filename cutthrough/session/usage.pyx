@@ -19,7 +19,7 @@ from cutthrough.outcome cimport (
     CLIENT_LIMIT, OK, OVERLOADED, QUOTA_EXCEEDED, RATE_LIMITED, USER_LIMIT)
 from cutthrough.policy.ledger cimport (
     ENTERED, OVER_CLIENT, OVER_CONNECTIONS, OVER_QUOTA, OVER_RATE, OVER_TUNNELS, Entry)
-from cutthrough.policy.limits cimport SETTLE_US, Lane, seconds_left_today
+from cutthrough.policy.limits cimport SETTLE_US, Lane, may_go_on, seconds_left_today
 from cutthrough.session.client cimport Client
 
 
@@ -83,7 +83,8 @@ cdef int admit_tunnel(Client c) noexcept:
 
 cdef bint before_turn(Client c) noexcept:
     cdef int64_t now_us = c.poller.now_us
-    cdef bint is_due = now_us - c.usage.meter.settled_us >= SETTLE_US
+    cdef bint is_due = c.terms.dues.bytes_per_day != 0 and (
+        now_us - c.usage.meter.settled_us >= SETTLE_US)
     if is_due:
         c.usage.meter.settled_us = now_us
     if (refill(c, &c.relay.up, &c.usage.meter.up, is_due)
@@ -94,8 +95,10 @@ cdef bint before_turn(Client c) noexcept:
 
 
 cdef bint refill(Client c, Pump *pump, Lane *lane, bint is_due) noexcept:
-    # Early, so that no read is cut short by the end of an allowance
-    if not is_due and pump.allowance > c.terms.quantum // 4:
+    # What has nothing to read takes nothing from the user's other relays
+    if not is_due and (
+            may_go_on(lane, c.terms, pump.allowance, c.poller.now_us)
+            or pump.source == NULL or not pump.source.ready & CAN_READ):
         return True
     return c.context.limiter.refill(&c.usage, lane, c.terms, c.is_tunnel, &pump.allowance,
                                     c.poller.now_us)

@@ -18,16 +18,16 @@ from tests.support.wait import wait_until
 PIECE = bytes(65536)
 
 
-def measure(read, total: int) -> float:
-    """Bytes a second, from the first byte to the last of `total`."""
-    first = read()
-    begin, seen = time.monotonic(), 0
-    while seen < total:
+def measure(read, rate: int, begin: float) -> float:
+    """Bytes a second of two seconds' worth, without what a full bucket lets through at
+    once. None was sent before `begin`: a clock that began with the first one read took
+    a reader that was kept waiting for a proxy that was too fast."""
+    seen = 0
+    while seen < 2 * rate:
         n = read()
         assert n
         seen += n
-    assert first
-    return seen / (time.monotonic() - begin)
+    return (seen - rate / 8) / (time.monotonic() - begin)
 
 
 @contextlib.contextmanager
@@ -73,8 +73,9 @@ def test_a_tunnel_comes_down_at_its_rate(
 ):
     proxy = limited("--splice", splice, **{limit: rate})
     client = dial(proxy).tunnel(make_origin(flood).authority)
+    begin = time.monotonic()
     client.send(b"!")
-    speed = measure(lambda: len(client.sock.recv(65536)), rate * 2)
+    speed = measure(lambda: len(client.sock.recv(65536)), rate, begin)
     assert speed == pytest.approx(rate, rel=0.1)
     client.close()
     record = proxy.wait_log(1, method="CONNECT")[0]
@@ -88,6 +89,7 @@ def test_a_tunnel_goes_up_at_its_rate(limited, make_origin, dial, limit, splice,
     client = dial(proxy).tunnel(origin.authority)
     origin.wait_connections(1)
     conn = origin.connections[0]
+    begin = time.monotonic()
     with sending(client.sock):
         received = conn.received  # its own thread reads all the time
 
@@ -95,9 +97,31 @@ def test_a_tunnel_goes_up_at_its_rate(limited, make_origin, dial, limit, splice,
             before = len(received)
             return wait_until(lambda: len(received) - before, "more bytes")
 
-        speed = measure(read, rate * 2)
+        speed = measure(read, rate, begin)
     assert speed == pytest.approx(rate, rel=0.1)
     client.close()
+
+
+def test_a_tunnel_does_not_catch_up_what_it_rested(limited, make_origin, dial):
+    """A bucket that had filled up stood beside what had been given before: 2 MB passed
+    at once of 8 MB/s, where 1 MB may."""
+
+    def script(conn) -> None:
+        conn.fill()
+        conn.send(b"!")
+        conn.fill()
+        with contextlib.suppress(OSError):
+            conn.send(bytes(4_000_000))
+
+    proxy = limited(tunnel_bytes_per_second=8_000_000)
+    client = dial(proxy).tunnel(make_origin(script).authority)
+    client.send(b"?")
+    assert client.read_exact(1) == b"!"
+    time.sleep(0.5)  # the rest, less than a quota's second
+    begin = time.monotonic()
+    client.send(b"?")
+    client.read_exact(2_000_000)
+    assert time.monotonic() - begin > 0.1
 
 
 def test_plain_responses_and_uploads_have_the_user_s_rate(limited, make_origin, dial):
@@ -153,12 +177,13 @@ def test_tunnels_of_two_workers_share_the_user_s_rate(limited, make_origin):
 def test_a_paced_tunnel_holds_the_sender_back_and_burns_no_time(
     limited, make_origin, dial
 ):
-    proxy = limited(tunnel_bytes_per_second=100_000)
+    rate = 100_000
+    proxy = limited(tunnel_bytes_per_second=rate)
     client = dial(proxy).tunnel(make_origin(flood).authority)
-    client.send(b"!")
     worker = proxy.worker
     before, memory = sum(worker.cpu_times()[:2]), proxy.private_kib()
-    measure(lambda: len(client.sock.recv(65536)), 200_000)
+    client.send(b"!")
+    measure(lambda: len(client.sock.recv(65536)), rate, time.monotonic())
     assert sum(worker.cpu_times()[:2]) - before < 0.2
     assert proxy.private_kib() - memory < 2048
 

@@ -177,6 +177,41 @@ def test_bytes_of_a_tunnel_pass_at_its_rate_and_each_has_its_own():
     assert passed == pytest.approx(2 * 10 * 100_000, rel=0.05)
 
 
+def all_at_once(one: Holder, now: float) -> int:
+    return sum(iter(lambda: one.move(1 << 30, now=now), 0))
+
+
+def test_no_more_than_a_bucket_passes_at_once_after_a_rest():
+    """What had been given before the rest passed beside what had filled up since."""
+    one = Holder(limiter(tunnel_bytes_per_second=800_000))
+    one.ask(b"u", True)
+    assert one.move(1) == 1
+    assert 99_999 <= all_at_once(one, 1.9) <= 100_000
+
+
+def test_relays_at_rest_store_up_nothing_of_a_user_s_rate():
+    """Each kept its quantum for as long as it rested: fifty had a bucket each four."""
+    each = limiter(bytes_per_second=800_000)
+    held = holders(each, 50)
+    for step, one in enumerate(held, 1):
+        one.ask(b"u", now=step)
+        assert one.move(1, now=step) == 1
+    assert 99_999 <= sum(all_at_once(one, 100) for one in held) <= 100_000
+
+
+def test_relays_that_trickle_leave_the_others_what_they_do_not_use():
+    each = limiter(bytes_per_second=800_000)
+    bulk, *trickles = holders(each, 9)
+    for one in (bulk, *trickles):
+        one.ask(b"u")
+    passed = 0
+    for step in range(250):
+        now = 1 + step * 0.04
+        passed += sum(one.move(10, now=now) for one in trickles)
+        passed += all_at_once(bulk, now)
+    assert passed == pytest.approx(10 * 800_000, rel=0.05)
+
+
 def test_a_plain_request_has_no_tunnel_s_rate():
     one = Holder(limiter(tunnel_bytes_per_second=1000))
     one.ask(b"u", False)
