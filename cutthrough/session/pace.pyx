@@ -12,7 +12,8 @@ have `idle_timeout` and `lifetime`.
 No byte is counted for it: when the grace is over, the pump's own count is compared with
 what it was. What a reader has taken is what its kernel has acknowledged: when the socket
 becomes writable again says nothing, as a third of its buffer, which may be megabytes, has
-to be free by then.
+to be free by then. For the same reason a tunnel is not silent while a kernel that has its
+bytes still hands them over.
 """
 
 from libc.stdint cimport int64_t
@@ -37,6 +38,13 @@ cdef int64_t taken(Client c) noexcept:
     if c.awaited == TAKER:
         return <int64_t>c.relay.up.moved - untaken(&c.origin.sock)
     return <int64_t>c.relay.down.moved - untaken(&c.sock)
+
+
+cdef bint is_handed_over(Client c) noexcept:
+    cdef int64_t held = untaken(&c.sock) + untaken(&c.origin.sock)
+    cdef int64_t before = c.judged_from
+    c.judged_from = <int64_t>(c.relay.up.moved + c.relay.down.moved) - held
+    return held > 0 and c.judged_from > before
 
 
 cdef int judge_pace(Client c) except -1:

@@ -40,6 +40,7 @@ cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
         c.status = 200
         sent = push(&relay.down, greeting, n, NULL, 0)
         relay.down.moved = 0                # counts what was relayed
+    c.judged_from = 0
     if sent and ahead != NULL:
         c.input = NULL
         sent = feed(&relay.up, NULL, 0, bytes_of(ahead) + ahead.start,

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import time
 
 import pytest
 
@@ -194,6 +195,31 @@ def test_a_half_closed_tunnel_is_not_kept_for_ever(
         tunnel.half_close()
         assert tunnel.at_eof()
     proxy.wait_reason("half_closed_timeout")
+
+
+@pytest.mark.parametrize(
+    ("option", "ends"), [("half-closed", True), ("idle", False)])
+def test_who_takes_what_the_kernel_holds_is_not_silent(
+    start_proxy, make_origin, dial, option, ends
+):
+    """A tunnel's bytes were past us at once and its deadline began, while a slow client
+    still had megabytes to come: they were lost with the reset."""
+    data = bytes(range(256)) * 4096
+
+    def pour(conn):
+        conn.send(data)
+        if ends:
+            conn.half_close()
+        conn.origin.closing.wait(TIMEOUT)
+
+    proxy = start_proxy(f"--{option}-timeout", "300ms")
+    client = dial(proxy, receive_buffer=4096)
+    client.tunnel(make_origin(pour).authority)
+    while len(client.pending) < len(data) and client.fill():
+        time.sleep(0.004)  # 1 s for all of it at least
+    assert client.take(len(client.pending)) == data
+    assert client.at_eof()
+    assert proxy.wait_reason(f"{option.replace('-', '_')}_timeout")
 
 
 def test_an_idle_client_connection_is_closed(start_proxy, make_origin, dial):
