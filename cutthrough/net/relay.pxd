@@ -69,5 +69,8 @@ cdef enum Relayed:
     RELAY_DOWN_SINK_FAILED
     RELAY_NO_ROOM
 
+# The origin has ended and takes no more: what the client sends is thrown away from now on.
+# run_relay sees to it itself where a send tells of it.
+cdef void lose_up(Relay *relay) noexcept nogil
 # One turn of both directions; *again: there is more to do without an event.
 cdef Relayed run_relay(Relay *relay, bint *again) noexcept nogil

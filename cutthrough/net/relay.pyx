@@ -35,6 +35,7 @@ cdef enum:
     BULK = 2                    # full reads in a row that prove it
     SMALL_SPLICE = 16384        # pieces below this count against it
     PATIENCE = 8                # so many small ones in a row, and it copies again
+    MOST_LATE = 1048576         # thrown away; who sends more is uploading, and is told
 
 
 cdef Pumped run_pump(Pump *p) noexcept nogil:
@@ -273,10 +274,15 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
     cdef Pumped up, down
     again[0] = False
     if not r.up_shut:
-        up = run_pump(&r.up)
+        up = run_pump(&r.up) if r.up.sink != NULL else throw_away(&r.up)
+        # Only behind an end of stream the send is told EPIPE: the origin has said all
+        if up == PUMP_SINK_FAILED and r.up.sink != NULL and r.up.error == linux.EPIPE:
+            lose_up(r)
+            up = throw_away(&r.up)
         if up == PUMP_EOF:
             r.up_shut = True
-            if not r.down_shut:         # else it is closed now, which sends the FIN as well
+            # Where both are, it is closed now, which sends the FIN as well
+            if not r.down_shut and r.up.sink != NULL:
                 linux.shutdown(r.up.sink.fd, linux.SHUT_WR)
         elif up == PUMP_SINK_FAILED:
             if not r.down_shut:             # the origin may have said why before it went
@@ -300,6 +306,29 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
     if r.up_shut and r.down_shut:
         return RELAY_CLOSED
     return RELAY_HALF_CLOSED if r.up_shut or r.down_shut else RELAY_OPEN
+
+
+cdef void lose_up(Relay *r) noexcept nogil:
+    stop_pump(&r.up)
+    r.up.sink = NULL
+    r.up.left = MOST_LATE
+
+
+cdef Pumped throw_away(Pump *p) noexcept nogil:
+    cdef ssize_t n
+    while p.source.ready & CAN_READ:
+        n = try_recv(p.source, scratch(), COPY_BYTES)
+        if n == 0:
+            p.eof = True
+            return PUMP_EOF
+        if n < 0 and n != -EAGAIN:
+            p.error = <int>-n
+            return PUMP_SOURCE_FAILED
+        if n > 0:
+            p.left -= n
+            if p.left < 0:
+                return PUMP_SINK_FAILED
+    return PUMP_DRY
 
 
 PUMPED = ("dry", "stuck", "again", "starved", "paced", "done", "eof", "source failed",

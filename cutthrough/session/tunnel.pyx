@@ -5,14 +5,19 @@ After CONNECT's 200 or a 101 only `net.relay` sees the bytes. This file says wha
 of the relay means. One side's end of stream is passed on and the other goes on, within
 HALF_CLOSED's deadline; a reset is passed on as a reset, because a cut stream must not
 look like one that ended.
+
+One reset is not: of an origin that has ended, and takes no more. Its stream is whole, and
+may be on its way to a slow client still, from whose socket a reset would take it. So what
+came before the end goes out first (RFC 9110 section 9.3.6), and what the client sends
+meanwhile, updates of a window perhaps, is thrown away.
 """
 
 from libc.stdint cimport uint64_t
 from cutthrough.net.buffers cimport Block, bytes_of, give_block
 from cutthrough.net.relay cimport (
     RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_HALF_CLOSED, RELAY_NO_ROOM,
-    RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, push, run_relay, start_pump)
-from cutthrough.net.sysio cimport BROKEN
+    RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, lose_up, push, run_relay, start_pump)
+from cutthrough.net.sysio cimport BROKEN, untaken
 from cutthrough.outcome cimport (
     CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED, QUOTA_EXCEEDED)
 from cutthrough.session.client cimport Client
@@ -35,12 +40,12 @@ cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
     relay.down.kept = kept
     relay.up_shut = relay.down_shut = False
     c.up_open = False
+    c.judged_from = 0
     c._set_state(TUNNEL)
     if n:
         c.status = 200
         sent = push(&relay.down, greeting, n, NULL, 0)
         relay.down.moved = 0                # counts what was relayed
-    c.judged_from = 0
     if sent and ahead != NULL:
         c.input = NULL
         sent = feed(&relay.up, NULL, 0, bytes_of(ahead) + ahead.start,
@@ -71,7 +76,7 @@ cdef int run_tunnel(Client c) except -1:
     if again:
         c.poller.call_again(c)
     if how == RELAY_CLOSED:
-        c._record(OK)
+        c._record(OK if c.relay.up.sink != NULL else ORIGIN_RESET)
         return c.close()
     if how <= RELAY_HALF_CLOSED and not again:
         # A reset that neither pump meets: one is stuck or done, the other has nothing to do.
@@ -79,7 +84,11 @@ cdef int run_tunnel(Client c) except -1:
         if c.sock.ready & BROKEN and not c.relay.down_shut:
             return c.abort(CLIENT_RESET, True)
         if c.origin.sock.ready & BROKEN and c.relay.down_shut and not c.relay.up_shut:
-            return c.abort(ORIGIN_RESET, True)
+            if untaken(&c.sock) == 0:       # the client has all of it, the end too
+                c._record(ORIGIN_RESET)
+                return c.close()
+            if c.relay.up.sink != NULL:
+                lose_up(&c.relay)
     if how == RELAY_HALF_CLOSED and c.state == TUNNEL:
         return c._set_state(HALF_CLOSED)
     if how <= RELAY_HALF_CLOSED:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.client import AUTH, CREDENTIALS
 from tests.support.origin import echo
+from tests.support.wait import wait_until
 
 
 @pytest.mark.parametrize(
@@ -179,6 +180,47 @@ def test_what_came_before_a_reset_arrives_before_it(proxy, make_origin, dial):
     with pytest.raises(ConnectionResetError):
         client.read_rest()
     proxy.wait_reason("origin_reset")
+
+
+@pytest.mark.parametrize("end", ["passed on", "in one turn", "unread"])
+def test_late_bytes_do_not_cost_what_came_before_the_end(
+    proxy, make_origin, dial, end
+):
+    """RFC 9110 section 9.3.6: what has come from a side that closed is sent out first.
+    An origin that has closed resets whatever comes then; passed on at once, that took
+    from a slow client what was still on its way. `end`: how far the origin's has come
+    when the late bytes do."""
+    # The kernel holds 2.5 MiB for a client; more waits in a pipe, the end behind it
+    data = bytes(range(256)) * 4096 * (3 if end == "unread" else 1)
+    go = threading.Event()
+
+    def pour(conn):
+        conn.send(data)
+        go.wait(10)  # and closes
+
+    def states() -> set[str]:
+        return {one.status for one in proxy.worker.net_connections()}
+
+    client = dial(receive_buffer=4096)
+    client.tunnel(make_origin(pour).authority)
+    client.read_exact(256)
+    if end == "in one turn":
+        proxy.worker.send_signal(signal.SIGSTOP)
+    go.set()
+    try:
+        state = "FIN_WAIT1" if end == "passed on" else "CLOSE_WAIT"
+        wait_until(lambda: state in states(), states)
+        client.send(b"late")
+        if end == "unread":
+            wait_until(lambda: state not in states(), states)
+            client.send(b"later")  # the send tells of it
+    finally:
+        proxy.worker.send_signal(signal.SIGCONT)
+    assert client.read_exact(len(data) - 256) == data[256:]
+    assert client.at_eof()
+    client.send(b"later still")
+    client.close()
+    assert proxy.wait_reason("origin_reset")["bytes_down"] == len(data)
 
 
 def test_a_reset_by_the_client_ends_the_tunnel(proxy, make_origin, dial):
