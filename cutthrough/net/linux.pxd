@@ -44,7 +44,7 @@ cdef extern from "<sys/socket.h>" nogil:
     int AF_INET, AF_INET6, SOCK_STREAM, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_CLOEXEC
     int SOL_SOCKET, SO_ERROR, SO_LINGER
     int MSG_NOSIGNAL, MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC
-    int SHUT_RD, SHUT_WR, SHUT_RDWR
+    int SHUT_WR
     int socket(int domain, int type, int protocol)
     int connect(int fd, const sockaddr *addr, socklen_t n)
     int accept4(int fd, sockaddr *addr, socklen_t *n, int flags)
@@ -93,7 +93,7 @@ cdef extern from *:
 
 cdef extern from "<fcntl.h>" nogil:
     int O_NONBLOCK, O_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ
-    unsigned int SPLICE_F_MOVE, SPLICE_F_NONBLOCK, SPLICE_F_MORE
+    unsigned int SPLICE_F_MOVE, SPLICE_F_NONBLOCK
     int fcntl(int fd, int command, ...)
     ssize_t splice(int fd_in, off_t *off_in, int fd_out, off_t *off_out,
                    size_t n, unsigned int flags)
