@@ -4,15 +4,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.proxy import ROOT
 
 # The limit of a file's size stands for a disk that is full. It is the process's, so the
 # process is one of its own; SIGXFSZ is ignored by Python.
 FILL = """
-import resource, sys
+import os, resource, sys
 from cutthrough.control.outlets import FileOutlet
 
 path, line = sys.argv[1], b"0123456789abcdef" * 6 + b"abc\\n"
+if sys.argv[2] == "shared":
+    path = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 outlet = FileOutlet(path)
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (450, hard))
@@ -28,15 +32,46 @@ print(outlet.trouble)
 """
 
 
-def test_a_line_that_was_half_written_is_written_again(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    done = subprocess.run([sys.executable, "-c", FILL, str(path)], cwd=ROOT,
+
+# What another one writes, before who wrote the half finds room
+TWO = """
+import resource, sys
+from cutthrough.control.outlets import FileOutlet
+
+path, line = sys.argv[1], b"0123456789abcdef" * 6 + b"abc\\n"
+one, other = FileOutlet(path), FileOutlet(path)
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (150, hard))
+print(one.offer(line * 2))
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+print(other.offer(line), one.offer(line))
+"""
+
+LINE = "0123456789abcdef" * 6 + "abc"
+
+
+def run(script: str, *args: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", script, *args], cwd=ROOT,
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["[400, 0] File too large", "None"]
-    line = "0123456789abcdef" * 6 + "abc"
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(("kind", "left"), [("own", 49), ("shared", 50)])
+def test_a_line_that_was_half_written_is_written_again(
+        tmp_path: Path, kind: str, left: int) -> None:
+    path = tmp_path / "log"
+    assert run(FILL, str(path), kind) == ["[400, 0] File too large", "None"]
     text = path.read_text()
     assert text.endswith("\n")
     whole, half = text.splitlines()[:4], text.splitlines()[4]
-    assert whole == [line] * 4 and line.startswith(half) and len(half) == 50
-    assert text.splitlines()[5:] == [line] * 6
+    assert whole == [LINE] * 4 and LINE.startswith(half) and len(half) == left
+    assert text.splitlines()[5:] == [LINE] * 6
+
+
+def test_a_half_line_is_not_the_begin_of_another_worker_s(tmp_path: Path) -> None:
+    """Only who had written the half knew of it: with two workers on one file the other
+    one's next line went on where the half ended."""
+    path = tmp_path / "log"
+    assert run(TWO, str(path)) == ["100", "100 100"]
+    assert path.read_text().splitlines() == [LINE, LINE[:49], LINE, LINE]

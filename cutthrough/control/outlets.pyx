@@ -14,14 +14,14 @@ import os
 import socket
 import stat
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy, memset, strerror
 from cutthrough.control.lines cimport put_method, put_url
 from cutthrough.control.put cimport (
     Q_URL, put_address, put_escaped, put_ms, put_number, put_padded, put_text, put_time)
 from cutthrough.net.linux cimport (
-    CLOCK_REALTIME, EAGAIN, ENOBUFS, ENOMEM, MSG_DONTWAIT, MSG_NOSIGNAL, clock_gettime,
-    errno, iovec, msghdr, timespec)
+    CLOCK_REALTIME, EAGAIN, ENOBUFS, ENOMEM, F_GETFL, F_SETFL, MSG_DONTWAIT, MSG_NOSIGNAL,
+    O_APPEND, SEEK_CUR, clock_gettime, errno, fcntl, iovec, lseek, msghdr, pwrite, timespec)
 from cutthrough.net.linux cimport send as sys_send
 from cutthrough.control.standard import open_anew
 from cutthrough.net.sysio cimport clock_us
@@ -116,6 +116,7 @@ cdef class Outlet:
 cdef class FileOutlet(Outlet):
     cdef object path
     cdef bint is_file, is_socket
+    cdef bint is_own            # nobody shares what is open: its offset is our last write's
     cdef bint torn              # the file ends in the middle of a line
     cdef bint is_missing        # it could not be opened yet, and /dev/null stands for it
 
@@ -146,6 +147,7 @@ cdef class FileOutlet(Outlet):
         self.is_socket = stat.S_ISSOCK(mode)
         self.most_line = MOST_LINE if self.is_file else ATOMIC
         self.can_wait = not self.is_file and fd > 2
+        self.is_own = isinstance(self.path, str) and self.path != "-"
         self.torn = self.is_missing = False
 
     cdef size_t send(self, const char *data, size_t n) except? 0:
@@ -193,10 +195,23 @@ cdef class FileOutlet(Outlet):
         self.torn = False
         if <size_t>r == n or (r and data[r - 1] == b"\n"):
             return r
-        self.torn = r != 0
+        self.torn = r != 0 and not self.end_half()
         while r and data[r - 1] != b"\n":
             r -= 1
         return r
+
+    cdef bint end_half(self) noexcept:
+        """Makes its last byte the line's end, at once: another worker may be the first to
+        find room. False: it could not be done, or nobody knows where that byte is."""
+        cdef int64_t end = lseek(self.fd, 0, SEEK_CUR) if self.is_own else 0
+        cdef int flags = fcntl(self.fd, F_GETFL)
+        cdef bint done
+        # With O_APPEND pwrite(2) would append
+        if end <= 0 or flags < 0 or fcntl(self.fd, F_SETFL, flags & ~O_APPEND) < 0:
+            return False
+        done = pwrite(self.fd, <const char *>b"\n", 1, end - 1) == 1
+        fcntl(self.fd, F_SETFL, flags)
+        return done
 
 
 def open_path(path):

@@ -92,14 +92,17 @@ cdef extern from *:
     """
 
 cdef extern from "<fcntl.h>" nogil:
-    int O_NONBLOCK, O_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ
+    int O_NONBLOCK, O_CLOEXEC, O_APPEND, F_GETFL, F_SETFL, F_SETPIPE_SZ, F_GETPIPE_SZ
     unsigned int SPLICE_F_MOVE, SPLICE_F_NONBLOCK
     int fcntl(int fd, int command, ...)
     ssize_t splice(int fd_in, off_t *off_in, int fd_out, off_t *off_out,
                    size_t n, unsigned int flags)
 
 cdef extern from "<unistd.h>" nogil:
+    int SEEK_CUR
     int close(int fd)
+    off_t lseek(int fd, off_t at, int whence)
+    ssize_t pwrite(int fd, const void *data, size_t n, off_t at)
     int pipe2(int fds[2], int flags)
 
 cdef extern from "<sys/ioctl.h>" nogil:
