@@ -62,6 +62,11 @@ cdef class AccessLog(Journal):
         """Lines that are nowhere."""
         return self.full_lines + self.outlet.lost
 
+    @property
+    def remembered(self):
+        """Heads of which something is kept until their line."""
+        return self.line.remembered
+
     def reopen(self):
         """Opens the target anew: a file may have been moved away. Where that fails, it
         goes on with the old one."""
@@ -173,7 +178,7 @@ cdef class AccessLog(Journal):
                 self.flush()
             if self.n > BUFFER - MOST_MESSAGE:
                 self.full_lines += 1
-                return 0
+                return self.line.skip(c)
         start = self.buffer + self.n
         end = start
         if self.outlet.frames:

@@ -122,16 +122,18 @@ cdef class FormatLine(Line):
     def __dealloc__(self):
         free(self.steps)
 
+    @property
+    def remembered(self):
+        return len(self.noted)
+
     cdef char *put(self, char *p, Client c, int outcome, const char *last) noexcept:
         cdef linux.timespec now
         cdef Step *step
         cdef char *end
-        cdef tuple fields = None
+        cdef tuple fields = self.take_noted(c)
         cdef int i
         linux.clock_gettime(linux.CLOCK_REALTIME, &now)
         self.sequence += 1
-        if self.noted and c.id_worker == 0:     # else it has another's number
-            fields = self.noted.pop(c.request_id, None)
         for i in range(self.n):
             step = &self.steps[i]
             if step.code == S_TEXT:
@@ -282,6 +284,15 @@ cdef class FormatLine(Line):
             return p
         key = c.key
         return put_escaped(p, key, len(c.key) - 2, step.quote, last - 3, True)
+
+    cdef int skip(self, Client c) except -1:
+        self.take_noted(c)
+        return 0
+
+    cdef tuple take_noted(self, Client c):
+        if self.noted and c.id_worker == 0:     # else it has another's number
+            return self.noted.pop(c.request_id, None)
+        return None
 
     cdef int note_head(self, Client c, const Head *head, const char *data) except -1:
         cdef const Field *field

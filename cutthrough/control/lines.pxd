@@ -11,6 +11,8 @@ cdef class Line:
     # Writes the line at `p`, without its end, and returns where that is: `last` at the
     # latest. What is too long is cut, and ends in "…".
     cdef char *put(self, char *p, Client c, int outcome, const char *last) noexcept
+    # The line is not to be written.
+    cdef int skip(self, Client c) except -1
     # A head that will not be there at the end, of a tunnel.
     cdef int note_head(self, Client c, const Head *head, const char *data) except -1
 

@@ -33,8 +33,16 @@ cdef const char *METHODS = (b"-\0\0\0\0\0\0\0" b"GET\0\0\0\0\0" b"HEAD\0\0\0\0"
 
 cdef class Line:
 
+    @property
+    def remembered(self):
+        """Heads of which something is kept until their line."""
+        return 0
+
     cdef char *put(self, char *p, Client c, int outcome, const char *last) noexcept:
         return p
+
+    cdef int skip(self, Client c) except -1:
+        return 0
 
     cdef int note_head(self, Client c, const Head *head, const char *data) except -1:
         return 0

@@ -297,6 +297,7 @@ class Worker:
             "pipes": pipes.stats()["in_use"],
             "timers": self.poller.timers - self.upstreams.idle,
             "limits": self._ledger.held(),
+            "heads": self._log.remembered if self._log is not None else 0,
         }
 
 

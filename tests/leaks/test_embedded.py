@@ -261,6 +261,39 @@ def quietly(journey, client: Client, origin: Origin) -> None:
         journey(client, origin)
 
 
+def test_a_line_that_is_dropped_is_forgotten(loop_name, tmp_path):
+    """The fields of its head were kept for ever, and of 65 536 tunnels at most: when so
+    many lines had been dropped the log had no more fields."""
+    pipe = tmp_path / "log"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    def tunnels(port: int, origin: Origin) -> None:
+        for _ in range(100):
+            with Client(port) as client:
+                client.send(build_request(
+                    "CONNECT", origin.authority, "X: " + '"' * 2000,
+                    host=origin.authority))
+                assert client.read_response("CONNECT").status == 200
+                client.half_close()
+                assert client.at_eof()
+
+    async def main() -> None:
+        async with cutthrough.serve(
+            user=USER, password=PASSWORD, access_log=str(pipe),
+            access_log_format="%{X}>h %[{X}>h %#{X}>h",
+        ) as proxy:
+            with Origin(echo) as origin:
+                while not proxy.worker._log.dropped:
+                    await asyncio.to_thread(tunnels, proxy.port, origin)
+            await settled(proxy)
+
+    try:
+        run(loop_name, main)
+    finally:
+        os.close(reader)
+
+
 def test_a_loop_that_served_serves_again(loop_name):
     """Nothing of the first worker stands in the way of the next in the same loop."""
 
