@@ -48,7 +48,8 @@ cdef class Upstreams(StreamOwner):
 
     cdef int park(self, Stream stream, object key) except -1:
         cdef Shelf shelf
-        if not is_clean(stream) or self.idle >= self.most or self.timeout_ms == 0:
+        if not is_clean(stream) or self.idle >= self.most or self.most_per_key == 0 or (
+                self.timeout_ms == 0):
             self.discarded += 1
             return stream.close()
         shelf = <Shelf>self.shelves.get(key)

@@ -7,6 +7,7 @@ timers (R31, R33, R36).
 
 import asyncio
 import contextlib
+import gc
 import os
 import socket
 import threading
@@ -292,6 +293,31 @@ def test_a_line_that_is_dropped_is_forgotten(loop_name, tmp_path):
         run(loop_name, main)
     finally:
         os.close(reader)
+
+
+def test_an_origin_whose_connections_are_not_kept_is_forgotten(loop_name):
+    """With none to be kept for an origin a place was kept for each, and never swept."""
+    def shelves() -> int:
+        gc.collect()
+        return sum(type(one).__name__ == "Shelf" for one in gc.get_objects())
+
+    async def main() -> None:
+        with Origin() as origin:
+            names = [f"{n}.test" for n in range(5)]
+            async with cutthrough.serve(
+                user=USER, password=PASSWORD, access_log="off",
+                upstream_idle_per_origin=0,
+                dns_overrides=[f"{name}=127.0.0.1" for name in names],
+            ) as proxy:
+                before = shelves()
+                for name in names:
+                    with Client(proxy.port) as client:
+                        url = f"http://{name}:{origin.port}/"
+                        reply = await asyncio.to_thread(client.get, url)
+                        assert reply.status == 200
+                assert shelves() == before
+
+    run(loop_name, main)
 
 
 def test_a_loop_that_served_serves_again(loop_name):
