@@ -108,6 +108,7 @@ cdef class Client(StreamOwner):
     cdef Client older, newer            # neighbours in the context's list
     cdef Address address                # the client's
     cdef int64_t since_ms               # it is in its state
+    # Where nobody is judged, of the last look: bytes moved by us, and past both peers
     cdef int64_t judged_ms              # the deadline without enough bytes
     cdef int64_t judged_from            # bytes that were past the peer when it began
 

@@ -16,9 +16,9 @@ cdef inline bint wait_for(Client c, int whom) noexcept:
     return begin_wait(c, whom)
 
 cdef bint begin_wait(Client c, int whom) noexcept
-# Has a side of a tunnel taken more of what the kernel holds for it, since this was asked
-# last? Once where it never was.
-cdef bint is_handed_over(Client c) noexcept
+# A deadline has come where nobody owes a pace. Was more taken of what the kernel holds than
+# at the look before, or is there something to be taken, at the first one? Then it begins anew.
+cdef bint extend_if_taken(Client c) except -1
 # The deadline has come: the Outcome that ends the exchange, or OK when the peer was fast
 # enough, and the next deadline is armed.
 cdef int judge_pace(Client c) except -1

@@ -12,8 +12,9 @@ have `idle_timeout` and `lifetime`.
 No byte is counted for it: when the grace is over, the pump's own count is compared with
 what it was. What a reader has taken is what its kernel has acknowledged: when the socket
 becomes writable again says nothing, as a third of its buffer, which may be megabytes, has
-to be free by then. For the same reason a tunnel is not silent while a kernel that has its
-bytes still hands them over.
+to be free by then. For the same reason a deadline of silence that is shorter than the grace
+asks for its part of what is owed; and where nothing is owed, as in a tunnel, nobody is silent
+to whom the kernel still hands over what it holds.
 """
 
 from libc.stdint cimport int64_t
@@ -40,19 +41,27 @@ cdef int64_t taken(Client c) noexcept:
     return <int64_t>c.relay.down.moved - untaken(&c.sock)
 
 
-cdef bint is_handed_over(Client c) noexcept:
+cdef bint extend_if_taken(Client c) except -1:
     cdef int64_t held = untaken(&c.sock) + untaken(&c.origin.sock)
-    cdef int64_t before = c.judged_from
-    c.judged_from = <int64_t>(c.relay.up.moved + c.relay.down.moved) - held
-    return held > 0 and c.judged_from > before
+    cdef int64_t moved = <int64_t>(c.relay.up.moved + c.relay.down.moved)
+    # The first look since a byte was moved knows of none before
+    if held == 0 if moved != c.judged_ms else moved - held <= c.judged_from:
+        return False
+    c.judged_ms = moved
+    c.judged_from = moved - held
+    c.extend()
+    return True
 
 
 cdef int judge_pace(Client c) except -1:
     cdef int64_t now_ms = c.poller.time_ms()
     cdef int64_t before = c.judged_from
+    cdef int64_t left_ms = max(0, c.judged_ms - now_ms)
+    cdef int64_t owed = c.context.least_bytes - (
+        c.context.least_bytes * left_ms // c.context.grace_ms)
     cdef bint silent = now_ms >= c.silent_ms and c.awaited == SENDER
     begin_wait(c, c.awaited)
-    if c.judged_from - before >= c.context.least_bytes and not silent:
+    if c.judged_from - before >= max(1, owed) and not silent:
         if c.awaited == SENDER:
             c.poller.arm(c, min(c.silent_ms, c.judged_ms))
         else:

@@ -31,7 +31,7 @@ from cutthrough.session.counters cimport count_dial
 from cutthrough.session.failures cimport outcome_of_errno, relieve
 from cutthrough.session.forward cimport expect_body, on_client, on_origin, send_request
 from cutthrough.session.identity cimport ask_verifier, identify, take_answer
-from cutthrough.session.pace cimport NOBODY, is_handed_over, judge_pace
+from cutthrough.session.pace cimport NOBODY, SENDER, extend_if_taken, judge_pace
 from cutthrough.session.recorder cimport (
     E_CLIENT_ENDED, E_DEADLINE, E_DIALLED, E_NOT_DIALLED, E_READ, E_RESOLVED, E_REUSED, note)
 from cutthrough.session.state cimport (
@@ -99,9 +99,10 @@ cdef class Session(Client):
             return 0 if self.close_idle() else self.extend()        # no request was begun
         if self.is_too_old():
             return self.refuse(LIFETIME)
-        if (self.state == TUNNEL or self.state == HALF_CLOSED) and is_handed_over(self):
-            return self.extend()
-        if self.awaited != NOBODY and self.poller.time_ms() >= self.judged_ms:
+        if self.awaited == NOBODY:
+            if REQUEST <= self.state <= HALF_CLOSED and extend_if_taken(self):
+                return 0
+        elif self.awaited != SENDER or self.poller.time_ms() >= self.judged_ms:
             outcome = judge_pace(self)
             return self.refuse(outcome) if outcome != OK else 0
         if self.state == RELAY and is_holding(&self.relay.down):

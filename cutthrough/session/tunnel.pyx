@@ -40,7 +40,6 @@ cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
     relay.down.kept = kept
     relay.up_shut = relay.down_shut = False
     c.up_open = False
-    c.judged_from = 0
     c._set_state(TUNNEL)
     if n:
         c.status = 200

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.support.client import build_request
-from tests.support.origin import OK, echo, stall
+from tests.support.origin import OK, answer, echo, stall
 from tests.support.stream import TIMEOUT
 from tests.support.wait import wait_until
 
@@ -212,14 +212,52 @@ def test_who_takes_what_the_kernel_holds_is_not_silent(
             conn.half_close()
         conn.origin.closing.wait(TIMEOUT)
 
-    proxy = start_proxy(f"--{option}-timeout", "300ms")
+    proxy = start_proxy(f"--{option}-timeout", "600ms")
     client = dial(proxy, receive_buffer=4096)
     client.tunnel(make_origin(pour).authority)
     while len(client.pending) < len(data) and client.fill():
-        time.sleep(0.004)  # 1 s for all of it at least
+        time.sleep(0.006)  # 2 s for all of it
     assert client.take(len(client.pending)) == data
     assert client.at_eof()
     assert proxy.wait_reason(f"{option.replace('-', '_')}_timeout")
+
+
+@pytest.mark.parametrize("rate", ["240", "0"])
+def test_who_takes_a_response_slowly_is_not_silent(
+    start_proxy, make_origin, dial, rate
+):
+    """A socket is writable again when a third of its buffer is free, here 0.8 MiB. A
+    client that needed longer for that than `idle_timeout` was cut in the middle."""
+    body = bytes(range(256)) * 16384  # 4 MiB, of which the kernel takes 2.5 at once
+
+    proxy = start_proxy("--idle-timeout", "500ms", "--min-rate", rate)
+    client = dial(proxy, receive_buffer=4096)
+    reply = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+    client.send(build_request("GET", make_origin(answer(reply + body)).url()))
+    assert client.read_head().status == 200
+    while len(client.pending) < len(body) and client.fill():
+        time.sleep(0.003)  # some 1 MiB a second
+    assert client.take(len(client.pending)) == body
+    proxy.wait_reason("ok")
+
+
+@pytest.mark.parametrize("rate", ["240", "0"])
+def test_who_takes_a_body_slowly_is_not_silent(start_proxy, make_origin, dial, rate):
+    """The same of an origin: while a body comes, and when the kernel has all of it."""
+    body = bytes(range(256)) * 16384
+
+    def take(conn):
+        conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
+        conn.read_head()
+        while len(conn.pending) < len(body) and conn.fill():
+            time.sleep(0.03)
+        conn.send(OK)
+
+    short = [f"--{name}-timeout=500ms" for name in ("body", "response")]
+    proxy = start_proxy(*short, "--min-rate", rate)
+    url = make_origin(take).url()
+    reply = dial(proxy).ask("POST", url, f"Content-Length: {len(body)}", body=body)
+    assert reply.status == 200
 
 
 def test_an_idle_client_connection_is_closed(start_proxy, make_origin, dial):
