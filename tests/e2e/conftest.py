@@ -7,6 +7,7 @@ everything that the test itself `opened` has been closed.
 
 import contextlib
 import itertools
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -109,6 +110,28 @@ def start_proxy(
     finally:
         for own in started:
             own.stop()
+
+
+@pytest.fixture
+def start_policy(
+    loop_name: str, directory: Callable[[str], Path], opened: contextlib.ExitStack
+) -> StartProxy:
+    """A proxy with this policy file, more configuration, and a hook's module."""
+    def make(policy: str, config: str = "", hook: str = "") -> Proxy:
+        folder = directory("proxy")
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "policy.toml"
+        path.write_text(textwrap.dedent(policy))
+        env = {}
+        if hook:
+            (folder / "decisions.py").write_text(textwrap.dedent(hook))
+            env["PYTHONPATH"] = str(folder)
+            config += 'policy_hook = "decisions:decide"\n'
+        proxy = Proxy(folder, loop=loop_name, env=env,
+                      config=config + f'policy = "{path}"\n')
+        proxy.policy = path
+        return opened.enter_context(proxy)
+    return make
 
 
 @pytest.fixture
