@@ -53,14 +53,14 @@ cdef class Upstreams(StreamOwner):
             self.discarded += 1
             return stream.close()
         shelf = <Shelf>self.shelves.get(key)
+        if (shelf.n if shelf is not None else 0) >= self.most_per_key:
+            self.discarded += 1
+            return stream.close()
         if shelf is None:
             shelf = Shelf.__new__(Shelf)
             shelf.key = key
             self.shelves[key] = shelf
             self.empty += 1
-        if shelf.n >= self.most_per_key:
-            self.discarded += 1
-            return stream.close()
         if shelf.newest is not None:
             shelf.newest.newer = stream
         else:

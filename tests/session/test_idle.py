@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 
 import pytest
 
@@ -64,3 +65,19 @@ async def test_a_new_deadline_does_not_end_the_grace(proxy, origin):
         longer = from_options(worker.config, keepalive_timeout="1h")
         worker.swap(Generation(2, longer, worker.generation.policy))
         assert close_idle(worker.context, 60) == 0
+
+
+async def test_an_origin_of_which_nothing_is_kept_costs_nothing():
+    """R31: with 0 connections kept for each origin its name was kept, and of all."""
+    def shelves():
+        return sum(type(one).__name__ == "Shelf" for one in gc.get_objects())
+
+    options = {"access_log": "off", "user": USER, "password": PASSWORD}
+    before = shelves()
+    async with cutthrough.serve(**options, upstream_idle_per_origin=0) as proxy:
+        with contextlib.ExitStack() as stack:
+            client = stack.enter_context(contextlib.closing(Client(proxy.port)))
+            for _ in range(3):
+                url = stack.enter_context(Origin()).url()
+                assert (await asyncio.to_thread(client.get, url)).status == 200
+            assert shelves() == before
