@@ -338,15 +338,16 @@ cdef class Session(Client):
             if stream is not None:
                 self.origin = stream
                 stream.owner = self
-                if not self.may_dial(&stream.address):
-                    return self.refuse(self.denied)
-                outcome = self.admit_late(&stream.address, 1)
-                if outcome:
-                    return self.refuse(outcome)
-                stream.set_deadline(0)
-                self.context.counters.reused += 1
-                note(self.context.recorder, <void *>self, self.poller.now_us, E_REUSED, 0, 0)
-                return send_request(self)
+                if self.may_dial(&stream.address):
+                    outcome = self.admit_late(&stream.address, 1)
+                    if outcome:
+                        return self.refuse(outcome)
+                    stream.set_deadline(0)
+                    self.context.counters.reused += 1
+                    note(self.context.recorder, <void *>self, self.poller.now_us, E_REUSED, 0,
+                         0)
+                    return send_request(self)
+                self.close_origin(False)    # it went elsewhere for somebody who may do so
         host = self.key[:len(self.key) - 2]
         if self.host_kind != HOST_NAME:
             parse_address(host, &literal)

@@ -82,6 +82,27 @@ def test_every_request_of_a_connection_is_judged_on_its_own(start, make_origin, 
     assert client.get(origin.url()).status == 200
 
 
+def test_an_idle_connection_to_an_address_that_is_refused_refuses_no_other(
+        start, make_origin, dial):
+    """It was a 403, though the name has an address that may be dialled: whether it was
+    hung on whom somebody else had been connected to."""
+    proxy = start("""
+        [[rules]]
+        action = "allow"
+        addresses = ["127.0.0.2/32"]
+        [[rules]]
+        action = "allow"
+        addresses = ["127.0.0.1/32"]
+        methods = ["GET"]
+    """, 'dns_overrides = ["two.test=127.0.0.1", "two.test=127.0.0.2"]\n')
+    origin = make_origin(host="0.0.0.0")
+    url = f"http://two.test:{origin.port}/"
+    client = dial(proxy)
+    assert client.get(url).status == 200
+    assert client.ask("HEAD", url).status == 200
+    assert [r["peer"] for r in proxy.wait_log(2)] == ["127.0.0.1", "127.0.0.2"]
+
+
 def test_the_user_of_the_configuration_is_in_the_groups_that_name_him(
         start, make_origin, dial):
     """He was in none: what denied a group let him pass, and hooks were told none."""
