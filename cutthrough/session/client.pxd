@@ -45,6 +45,7 @@ cdef class Context:
     cdef int64_t least_bytes            # so many bytes; 0: it owes none
     cdef int64_t most_body              # bytes; 0: no bound
     cdef int64_t most_clients
+    cdef Py_ssize_t turned_away         # refused as they came, and not gone yet
     cdef bint may_splice
     cdef bint has_origin                # where requests in origin form go
     cdef Target origin
@@ -131,6 +132,7 @@ cdef class Client(StreamOwner):
     cdef uint8_t marks_origin           # its credentials authenticate the connection itself
     cdef uint8_t hint                   # wire's Hint: what more can be said of the refusal
     cdef uint8_t closing                # the client was told that this response is the last
+    cdef uint8_t turned_away            # refused as it came; see door
     cdef uint16_t port
     cdef uint16_t status                # sent to the client; 0: none yet
     cdef uint16_t id_worker             # gave it its identifier: 0: this one, else one more

@@ -344,6 +344,7 @@ cdef class Client:
         context.limiter.leave(&self.usage, self.poller.now_us)
         give_block(&self.input)
         context.unlink(self)
+        context.turned_away -= self.turned_away
         context.counters.states[CLOSED] += 1
         self.state = CLOSED
         return StreamOwner.close(self)

@@ -14,8 +14,9 @@ from cutthrough.session.state cimport HEAD, IDLE, LINGER
 from cutthrough.session.usage cimport admit_connection
 
 cdef enum:
-    # Callers beyond max_connections that are told so, at once: each lingers for a while and
-    # holds a descriptor, and RESERVED_FDS leaves 256. The next ones are reset.
+    # Callers beyond a limit that are told so, at a time: each lingers for a while and holds
+    # a descriptor, and RESERVED_FDS leaves 256. The next ones are reset, whichever limit it
+    # is: who may have ten connections must not have thousands that linger.
     MOST_REFUSED = 64
 
 
@@ -54,8 +55,10 @@ cdef class Door(Sink):
         if outcome != OK:
             context.counters.refused += 1
             session.begin()
-            if context.counters.live > context.most_clients + MOST_REFUSED:
-                return session.abort(OVERLOADED, True)
+            if context.turned_away >= MOST_REFUSED:
+                return session.abort(outcome, True)
+            session.turned_away = True
+            context.turned_away += 1
             return session.refuse(outcome)
         return session.extend()
 

@@ -104,21 +104,31 @@ def test_accepting_goes_on_where_nothing_is_idle(
         assert client.read_response("CONNECT").status == 200
 
 
+@pytest.mark.parametrize(("option", "reason", "status"), [
+    ("--max-connections", "overloaded", 503),
+    ("--max-connections-total", "overloaded", 503),
+    ("--max-connections-per-client", "client_limit", 429),
+])
 def test_callers_far_beyond_the_limit_hold_no_descriptor(
-    start_proxy, make_origin, dial
+    start_proxy, make_origin, dial, option, reason, status
 ):
-    """Each one that was told 503 lingered for seconds: the limit was none."""
-    proxy = start_proxy("--max-connections", "1", "--linger-timeout", "20s")
+    """Each one that was told so lingered for seconds: the limit was none. That held for
+    max_connections first, then for the others: one client address filled the worker."""
+    proxy = start_proxy(option, "1", "--linger-timeout", "20s")
     dial(proxy).tunnel(make_origin(echo).authority)
     held = proxy.sockets()
     callers = []
     for _ in range(300):
         with contextlib.suppress(ConnectionResetError):  # at once, for most of them
             callers.append(dial(proxy))
-    records = proxy.wait_log(300, reason="overloaded")
+    records = proxy.wait_log(300, reason=reason)
     assert proxy.sockets() <= held + 64
-    assert sum(record["status"] == 503 for record in records) == 64
-    assert callers[0].read_response().status == 503
+    assert sum(record["status"] == status for record in records) == 64
+    assert callers[0].read_response().status == status
+    while callers:
+        callers.pop().close()
+    wait_until(lambda: proxy.sockets() <= held, "those gone")
+    assert dial(proxy).read_response().status == status, "told so again"
 
 
 def test_bytes_and_an_end_behind_a_refusal_do_not_undo_it(start_proxy, dial):
