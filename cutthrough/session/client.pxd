@@ -129,7 +129,7 @@ cdef class Client(StreamOwner):
     cdef uint8_t interim                # 1xx heads seen
     cdef uint8_t awaits_100             # it was told to wait for one, which has not come
     cdef uint8_t origin_persistent      # may be pooled after this response
-    cdef uint8_t marks_origin           # its credentials authenticate the connection itself
+    cdef uint8_t marks_origin           # what it leaves on its connection may be another's
     cdef uint8_t hint                   # wire's Hint: what more can be said of the refusal
     cdef uint8_t closing                # the client was told that this response is the last
     cdef uint8_t turned_away            # refused as it came; see door

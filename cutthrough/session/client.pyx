@@ -264,7 +264,7 @@ cdef class Client:
         cdef Stream stream
         self._record(OK)
         if self.origin is not None:
-            if self.origin_persistent and not self.up_open and self.relay.up.kept == NULL:
+            if self.origin_persistent:
                 stream = self.origin
                 self.origin = None
                 self.context.upstreams.park(stream, self.key)

@@ -299,9 +299,13 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     c.status = head.status
     if fed < 0:
         return c.abort(CLIENT_RESET if down.error else OVERLOADED, True)
-    # Bytes behind the end belong to no request of ours: never pool that connection (R18)
-    c.origin_persistent = (framing.persistent and not c.marks_origin
-                           and fed == <int64_t>(n - used) and c.relay.up.sink != NULL)
+    # Bytes behind the end belong to no request of ours: never pool that connection (R18).
+    # Nor one on which the answer did not wait for the request, or not for the 100 that the
+    # body was to wait for: an origin that takes the rest for its next request has two
+    # answers, and the second one would be somebody else's.
+    c.origin_persistent = (framing.persistent and not c.marks_origin and not c.awaits_100
+                           and fed == <int64_t>(n - used) and not c.up_open
+                           and c.relay.up.sink != NULL and not is_holding(&c.relay.up))
     c._set_state(RELAY)
     return pump_down(c)
 

@@ -42,8 +42,8 @@ from cutthrough.session.usage cimport admit_user
 from cutthrough.wire.framing cimport (
     BODY_NONE, Framing, read_request_framing)
 from cutthrough.wire.http1 cimport (
-    F_AUTHORIZATION, F_CONNECTION, F_EXPECT, F_UPGRADE, HTTP_11, M_CONNECT, M_OTHER,
-    M_POST, Field, Head, equals_lower, has_token, parse_request)
+    F_AUTHORIZATION, F_CONNECTION, F_EXPECT, F_UPGRADE, HTTP_11, M_CONNECT, M_GET, M_HEAD,
+    M_OTHER, M_POST, Field, Head, equals_lower, has_token, parse_request)
 from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport answer_as_last, build_request_head
 from cutthrough.wire.target cimport (
@@ -289,12 +289,18 @@ cdef class Session(Client):
         if n < 0:
             return -n
         self.head.end = <uint32_t>n
-        self.marks_origin = marks_connection(&head, data)
         self.can_retry = (framing.kind == BODY_NONE and self.method != M_POST
                           and self.method != M_OTHER and not self.has_upgrade)
         self.awaits_100 = (
             head.first[F_EXPECT] != 0 and self.minor == HTTP_11 and framing.kind != BODY_NONE
             and has_token(&head, data, F_EXPECT, b"100-continue", 12))
+        # Or a body that the origin may not look for, and then takes for its next request: a
+        # GET's means nothing (RFC 9110 section 9.3.1), and some read 100-continue where we
+        # do not
+        self.marks_origin = marks_connection(&head, data) or (
+            framing.kind != BODY_NONE and (
+                self.method == M_GET or self.method == M_HEAD
+                or (head.first[F_EXPECT] != 0 and not self.awaits_100)))
         # Only noted: decide() gives it, after the rules, which may refuse the request first
         self.last_answer = <unsigned char>answer_as_last(&head, data)
         return OK if expect_body(self, &framing) else OVERLOADED

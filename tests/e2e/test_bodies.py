@@ -180,6 +180,47 @@ def test_an_early_answer_leaves_no_body_behind(proxy, make_origin, dial):
     assert not smuggled.connections
 
 
+def test_an_answer_that_did_not_wait_for_the_body_is_its_connections_last(
+    proxy, make_origin, dial
+):
+    """R18: the rest of the body came while the response did, so both were whole in the
+    end, and the connection was kept: an origin that had given the body up reads that
+    rest as a request, and its answer was the next client's."""
+
+    def script(conn):
+        conn.note(conn.read_head())
+        conn.send(b"HTTP/1.1 408 Late\r\nContent-Length: 2\r\n\r\nn")
+        if conn.requests[0].method == "POST":
+            assert conn.read_exact(4) == b"body"
+        conn.send(b"o")
+        conn.stall()
+
+    origin = make_origin(script)
+    client = dial()
+    client.send(build_request("POST", origin.url(), "Content-Length: 4"))
+    client.read_until(b"\r\n\r\nn")
+    client.send(b"body")
+    assert client.read_rest() == b"o"
+    assert dial().get(origin.url()).body == b"no"
+    assert [len(conn.requests) for conn in origin.connections] == [1, 1]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_body_that_means_nothing_is_the_last_of_its_connection(
+    proxy, make_origin, dial, method
+):
+    """RFC 9110 section 9.3.1: an origin that does not look for it reads a request in
+    it, and that one's answer was the next client's."""
+    origin = make_origin()
+    inner = build_request("GET", origin.url("/inner"), auth=None)
+    length = f"Content-Length: {len(inner)}"
+    client = dial()
+    assert client.ask(method, origin.url(), length, body=inner).status == 200
+    assert client.get(origin.url()).status == 200
+    assert client.get(origin.url()).status == 200
+    assert [len(conn.requests) for conn in origin.connections] == [1, 2]
+
+
 def test_pipelined_requests_are_answered_in_order(proxy, make_origin, dial):
     origin = make_origin(
         lambda conn: [conn.send(numbered(conn.read_request())) for _ in range(20)]
