@@ -175,6 +175,8 @@ cdef class Session(Client):
             self.persistent = False     # what follows is lost: its rest is no request (R6)
         if outcome != OK:
             return self.refuse(outcome)
+        if self.sock.ready & BROKEN:            # the kernel tells of a reset once, and it has
+            return self.abort(CLIENT_RESET, True)
         if self.account is None:
             return ask_verifier(self, self.on_verified)
         return self.proceed()

@@ -1,5 +1,6 @@
 """Edges that a review found, each with what went wrong."""
 
+import signal
 import socket
 import threading
 import time
@@ -29,6 +30,24 @@ def test_a_reset_behind_an_end_of_stream_ends_a_tunnel_at_once(
     assert other.at_eof()
     one.reset()
     proxy.wait_reason(f"{side}_reset")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_reset_right_behind_a_request_ends_it(proxy, make_origin, dial, method):
+    """The kernel tells of it once, and that was while the request was still to be read:
+    it was sent on, and nobody was there for its answer until the origin's deadline."""
+    origin = make_origin(stall)
+    client = dial()
+    proxy.worker.send_signal(signal.SIGSTOP)
+    try:
+        body = b"" if method == "GET" else b"body"
+        client.send(build_request(
+            method, origin.url(), f"Content-Length: {len(body)}", body=body))
+        client.reset()
+    finally:
+        proxy.worker.send_signal(signal.SIGCONT)
+    proxy.wait_reason("client_reset")
+    assert not origin.received
 
 
 def test_a_connect_deadline_behind_an_answer_of_the_resolver_is_kept(
