@@ -60,6 +60,24 @@ async def takes_too_long(request):
     await asyncio.sleep(60)
 
 
+async def test_a_question_is_its_own_where_the_client_or_the_method_is_another():
+    """They joined the one under way, and its answer, which said no ttl, was theirs."""
+    async def decide(request):
+        await asyncio.sleep(0)
+        return Decision((request.client, request.method) == ("127.0.0.1", "CONNECT"))
+
+    hook = Hook(decide, 1)
+    loop = asyncio.get_running_loop()
+    answers = [loop.create_future() for _ in range(4)]
+    facts = [((), client, method) for client in ("127.0.0.1", "127.0.0.2")
+             for method in ("CONNECT", "POST")]
+    for fact, answer in zip(facts, answers, strict=True):
+        hook.ask(b"alice", KEY, *fact, answer.set_result)
+    decided = await asyncio.wait_for(asyncio.gather(*answers), 10)
+    assert [one.allow for one in decided] == [True, False, False, False]
+    assert hook.asked == 4
+
+
 @pytest.mark.parametrize("function", [
     fails, answers_something_else, names_limits_that_nobody_knows, exits,
     takes_too_long])

@@ -2,10 +2,10 @@
 
     async def decide(request: cutthrough.Request) -> cutthrough.Decision
 
-It is asked after the rules, and only about what they let pass; both must agree. One
-question at a time is asked about a user and a destination, however many requests wait
-for the answer, and so many in all. What it answers is kept for its time to live. A
-function that fails, answers something else or takes too long has refused: the door
+It is asked after the rules, and only about what they let pass; both must agree. A
+question that is under way is not asked again, however many requests wait for the
+answer, and so many are under way in all. What it answers is kept for its time to live.
+A function that fails, answers something else or takes too long has refused: the door
 fails closed.
 """
 
@@ -112,7 +112,8 @@ class Hook:
         self._function = function
         self._timeout = timeout
         self._limits = limits
-        self._waiting: dict[tuple[bytes, bytes], list[Callback]] = {}
+        # By all that the function is told: what it says of a GET is no answer to a POST
+        self._waiting: dict[Request, list[Callback]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.asked = 0
         self.failures = 0
@@ -124,7 +125,10 @@ class Hook:
         `key` is the canonical host and two bytes of port, most significant first.
         """
         loop = asyncio.get_running_loop()
-        waiting = self._waiting.get((user, key))
+        request = Request(
+            user=user.decode("utf-8", "replace"), groups=groups, client=client,
+            method=method, host=key[:-2].decode(), port=int.from_bytes(key[-2:], "big"))
+        waiting = self._waiting.get(request)
         if waiting is not None:
             waiting.append(callback)
             return
@@ -132,10 +136,7 @@ class Hook:
             self.failures += 1
             loop.call_soon(callback, None)
             return
-        self._waiting[user, key] = [callback]
-        request = Request(
-            user=user.decode("utf-8", "replace"), groups=groups, client=client,
-            method=method, host=key[:-2].decode(), port=int.from_bytes(key[-2:], "big"))
+        self._waiting[request] = [callback]
         task = loop.create_task(self._decide(user, key, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -155,7 +156,7 @@ class Hook:
         except Exception as error:      # the operator's code: it may raise anything
             self._tell(error)
         finally:
-            for callback in self._waiting.pop((user, key), ()):
+            for callback in self._waiting.pop(request, ()):
                 callback(decision)
 
     async def _call(self, request: Request) -> object:

@@ -103,6 +103,26 @@ def test_a_hook_whose_file_cannot_be_used_refuses_the_reload(
     assert dial(proxy).get(origin.url()).status == 200, "of its generation"
 
 
+def test_a_decision_under_way_is_no_answer_to_another_question(
+        start, make_origin, dial):
+    """Who asked for the same destination meanwhile got that answer, whatever his method
+    and address: a GET that waited let a POST pass that the hook refuses."""
+    proxy, origin = start(LOCAL, hook="""
+        import asyncio
+        from cutthrough import Decision
+
+        async def decide(request):
+            await asyncio.sleep(0.2)
+            return Decision(request.method == "GET")
+    """), make_origin()
+    first, second = dial(proxy), dial(proxy)
+    first.send(build_request("GET", origin.url()))
+    second.send(build_request("POST", origin.url(), "Content-Length: 0"))
+    assert first.read_response().status == 200
+    assert second.read_response().status == 403
+    assert [request.method for request in origin.requests] == ["GET"]
+
+
 def test_a_client_that_leaves_while_the_hook_decides_is_let_go(
         start, make_origin, dial):
     proxy = start(LOCAL, hook="""
