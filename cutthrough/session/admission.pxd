@@ -13,6 +13,8 @@ cdef bint must_ask(Client c) except -1
 cdef int ask_hook(Client c, on_decided) except -1
 # What it decided, None for nothing, as an Outcome.
 cdef int take_decision(Client c, decision) except -1
+# It turns into a tunnel: was there a reload meanwhile that would have cut it?
+cdef bint is_cut_meanwhile(Client c) except -1
 # A tunnel that another process let in: from here on it is the newest snapshot's. False:
 # that one cuts it. `asked_for`: the rule that let it in says what cuts it.
 cdef bint readmit(Client c, bint asked_for) except -1

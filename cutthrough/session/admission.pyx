@@ -143,6 +143,10 @@ def recheck(Context context):
     return count
 
 
+cdef bint is_cut_meanwhile(Client c) except -1:
+    return c.snapshot is not c.context.snapshot and must_cut(c, c.context.snapshot)
+
+
 cdef bint must_cut(Client c, Snapshot newest) except -1:
     cdef Verdict verdict
     cdef bint asked_for = c.snapshot.acl is not None and c.snapshot.acl.cuts(c.rule)

@@ -21,8 +21,9 @@ from cutthrough.net.relay cimport (
 from cutthrough.net.sysio cimport CAN_READ, clock_us, try_recv
 from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_RESPONSE, BAD_RESPONSE_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED,
-    CLIENT_RESET, OK, ORIGIN_CLOSED, ORIGIN_RESET, OVERLOADED, QUOTA_EXCEEDED,
-    RESPONSE_TRUNCATED, UPGRADE_FAILED)
+    CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_CLOSED, ORIGIN_RESET, OVERLOADED,
+    QUOTA_EXCEEDED, RESPONSE_TRUNCATED, UPGRADE_FAILED)
+from cutthrough.session.admission cimport is_cut_meanwhile
 from cutthrough.session.client cimport Client, Scan
 from cutthrough.session.pace cimport NOBODY, READER, SENDER, TAKER, wait_for
 from cutthrough.session.recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, E_UP, note
@@ -366,6 +367,8 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
         return c.refuse(UPGRADE_FAILED)
     if is_holding(&c.relay.up):
         return c.refuse(BAD_RESPONSE)       # an answer to a head that is not yet sent
+    if is_cut_meanwhile(c):
+        return c.refuse(DESTINATION_DENIED)
     outcome = admit_tunnel(c)
     if outcome != OK:
         return c.refuse(outcome)

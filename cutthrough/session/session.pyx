@@ -25,7 +25,7 @@ from cutthrough.outcome cimport (
     OK, OVERLOADED, RESPONSE_TIMEOUT, WRITE_TIMEOUT)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.admission cimport (
-    ask_hook, judge_address, judge_request, must_ask, take_decision)
+    ask_hook, is_cut_meanwhile, judge_address, judge_request, must_ask, take_decision)
 from cutthrough.session.client cimport Client
 from cutthrough.session.counters cimport count_dial
 from cutthrough.session.failures cimport outcome_of_errno, relieve
@@ -425,6 +425,8 @@ cdef class Session(Client):
         count_dial(self.context.counters, stream.address.family,
                    self.stamps.connect_us - self.stamps.dns_us)
         if self.is_tunnel:
+            if is_cut_meanwhile(self):
+                return self.refuse(DESTINATION_DENIED)
             return start_tunnel(self, ESTABLISHED, ESTABLISHED_BYTES)
         return send_request(self)
 

@@ -266,6 +266,46 @@ def test_running_tunnels_are_cut_where_the_rule_says_so(start, make_origin, dial
     assert {line["reason"] for line in proxy.wait_log(2)} == {"destination_denied"}
 
 
+@pytest.mark.parametrize("how", ["CONNECT", "Upgrade"])
+def test_what_becomes_a_tunnel_after_the_reload_is_cut_like_one(
+        start, make_origin, dial, tmp_path, how):
+    """It began under the old rules and was no tunnel when the new ones cut them: it
+    came to be one a moment later, for as long as a tunnel may live."""
+    asked, go = tmp_path / "asked", tmp_path / "go"
+
+    def switch(conn):
+        conn.read_request()
+        wait_until(go.exists, "the reload")
+        conn.send(b"HTTP/1.1 101 Now\r\nUpgrade: raw\r\nConnection: upgrade\r\n\r\n")
+        conn.stall()
+
+    proxy = start(LOCAL, hook=f"""
+        import asyncio, pathlib
+        from cutthrough import Decision
+
+        async def decide(request):
+            pathlib.Path("{asked}").touch()
+            while request.method == "CONNECT" and not pathlib.Path("{go}").exists():
+                await asyncio.sleep(0.01)
+            return Decision(True)
+    """)
+    client = dial(proxy)
+    if how == "CONNECT":
+        origin = make_origin(echo)
+        client.send(build_request("CONNECT", origin.authority, host=origin.authority))
+        wait_until(asked.exists, "the question")
+    else:
+        origin = make_origin(switch)
+        client.send(build_request(
+            "GET", origin.url(), "Connection: upgrade", "Upgrade: raw"))
+        origin.wait_requests(1)
+    proxy.policy.write_text("cut = true\n")
+    proxy.hup()
+    go.touch()
+    assert client.read_response("CONNECT").status == 403
+    proxy.wait_reason("destination_denied")
+
+
 def test_what_is_proposed_for_a_log_lets_the_refused_pass(
         start, make_origin, dial, capsys):
     proxy = start("", 'address_floor = "off"\ndns_overrides = ["a.test=127.0.0.1"]\n')
