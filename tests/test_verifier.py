@@ -128,6 +128,20 @@ async def test_a_right_password_of_the_configuration_forgives():
     assert asker.answers == ["auth_failed"] * 4 + [b"me"] + ["auth_failed"] * 4
 
 
+async def test_a_right_password_forgives_no_guesses_at_another_name():
+    """Who has an account of his own guessed without an end: four wrong ones for
+    somebody else, his own, in a spelling that nobody remembers yet, four more."""
+    asker = Asker(make_verifier(4), Authenticator({b"me": b"one", b"you": b"two"}))
+    for n in range(12):
+        asker.ask(basic(b"you:%d" % n))
+        if n % 4 == 3:
+            asker.ask(basic(b"me:one"))
+    expected = ["auth_failed"] * 4 + [b"me", "auth_failed"] + ["auth_throttled"] * 3
+    assert asker.answers == expected + [b"me"] + ["auth_throttled"] * 4 + [b"me"]
+    asker.ask(basic(b"you:two"), AWAY)
+    assert asker.answers[-1] == b"you", "from elsewhere"
+
+
 async def test_an_expired_user_is_told_so_and_is_not_a_wrong_password(user):
     over = User(name="ann", hash=user.hash, expires=time.time() - 1)
     asker = Asker(make_verifier(4), Authenticator({}, {"ann": over}))

@@ -30,6 +30,13 @@ EXPIRED = "auth_expired"
 THROTTLED = "auth_throttled"
 OVERLOADED = "overloaded"
 
+LONGEST_NAME = 64       # of a name that guesses are counted for; the table is bounded
+
+
+def guess_of(client: bytes, name: bytes | None) -> bytes:
+    """What stands for a client's guesses at one name, however long that is."""
+    return client + (name or b"")[:LONGEST_NAME]
+
 
 class Flight:
     """One credential under verification, and who waits for it."""
@@ -38,6 +45,7 @@ class Flight:
         self.authenticator = authenticator
         self.value = value
         self.tag = tag
+        self.name = authenticator.name_of(value)
         self.callbacks: list[tuple[bytes, Callback]] = []
         self.account: Account | None = None     # whose they are, if the hash says so
 
@@ -91,6 +99,9 @@ class Verifier:
         self._running = 0
         self._closed = False
         self.backoff = Backoff()
+        # Of an address and a name. Who is right for his own is forgiven, but not what
+        # he tried for others: else an account is all it takes to guess without an end.
+        self.guesses = Backoff()
         self.standing = Standing()
         self.verified = 0
         self.failed = 0
@@ -106,7 +117,7 @@ class Verifier:
         never answered.
         """
         now = self._loop.time()
-        if self.backoff.is_closed(client, now):
+        if self._is_closed(client, authenticator.name_of(value), now):
             self.throttled += 1
             callback(THROTTLED)
             return
@@ -131,6 +142,10 @@ class Verifier:
         self._lobby.put(flight, rank)
         self._dispatch()
 
+    def _is_closed(self, client: bytes, name: bytes | None, now: float) -> bool:
+        return (self.backoff.is_closed(client, now)
+                or self.guesses.is_closed(guess_of(client, name), now))
+
     def _has_room(self, new: bool, rank: Rank) -> bool:
         # More requests of one credential cost no hash: a browser opens dozens
         if self._callbacks >= 16 * self._most_waiting:
@@ -154,7 +169,8 @@ class Verifier:
                 return
             now = self._loop.time()
             # Wrong ones that were let in before the first of them was known to be wrong
-            if all(self.backoff.is_closed(one, now) for one, _ in flight.callbacks):
+            if all(self._is_closed(one, flight.name, now)
+                   for one, _ in flight.callbacks):
                 self.throttled += len(flight.callbacks)
                 self._answer(flight, THROTTLED)
                 continue
@@ -180,16 +196,19 @@ class Verifier:
     def _judge(self, authenticator: Authenticator, value: bytes,
                account: Account | None, clients: set[bytes]) -> Answer:
         """What is answered, and held against those who asked or forgiven them."""
+        name = authenticator.name_of(value)
         if account is None:
             self.failed += 1
             now = self._loop.time()
             for client in clients:
                 self.backoff.fail(client, now)
+                self.guesses.fail(guess_of(client, name), now)
                 self.standing.fail(client, now)
             return FAILED
         self.verified += 1
         for client in clients:
             self.backoff.succeed(client)
+            self.guesses.succeed(guess_of(client, name))
             self.standing.succeed(client)
         return account if authenticator.remember(value, account) else EXPIRED
 

@@ -132,6 +132,11 @@ cdef class Authenticator:
         keyed_hash(self.key, value, len(value), out)
         return (<char *>out)[:16]
 
+    def name_of(self, bytes value):
+        """The name in these credentials, of whomever; None: they cannot be read."""
+        pair = split_basic(value)
+        return None if pair is None else pair[0]
+
     def compare(self, bytes value):
         """The account of a user whose password the configuration gave, or None."""
         pair = split_basic(value)
