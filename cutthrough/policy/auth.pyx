@@ -2,10 +2,10 @@
 """Who is it? Basic authentication (RFC 7617), for each request anew (R21-R23).
 
 The scheme and the base64 are parsed exactly: one way only to write the same credentials.
-What was verified is remembered under a keyed hash of the field's value, so that the
-common request costs a hash and a look-up. The hash is SipHash-2-4 with 128 bits of output
-and a key made at start (Aumasson and Bernstein, 2012): without the key nobody can make two
-values meet, and time tells nothing about what is stored.
+What was verified is remembered under a keyed hash of it, so that the common request costs
+a hash and a look-up. The hash is SipHash-2-4 with 128 bits of output and a key made at
+start (Aumasson and Bernstein, 2012): without the key nobody can make two values meet, and
+time tells nothing about what is stored.
 
 Two sorts of users. One whose password the configuration gives is held as a salted SHA-256
 digest and compared here, in constant time. One of a table has a password hash, which takes
@@ -93,7 +93,8 @@ cdef class Authenticator:
         verdict[0] = MISSING if value == NULL else REFUSED
         if value == NULL or n > MOST_VALUE:
             return None
-        keyed_hash(self.key, <const unsigned char *>value, n, out)
+        if not hash_credentials(self.key, value, n, out):
+            return None
         tag = (<char *>out)[:16]
         known = self.verified.get(tag)
         if known is not None:
@@ -129,7 +130,8 @@ cdef class Authenticator:
     def tag(self, bytes value):
         """What stands for these credentials while they are verified: a keyed hash."""
         cdef uint64_t out[2]
-        keyed_hash(self.key, value, len(value), out)
+        if not hash_credentials(self.key, value, len(value), out):
+            raise ValueError("not Basic credentials")
         return (<char *>out)[:16]
 
     def name_of(self, bytes value):
@@ -200,6 +202,19 @@ cdef class Authenticator:
     def remembered(self):
         """How many credentials are."""
         return len(self.verified)
+
+
+cdef bint hash_credentials(const uint64_t *key, const char *value, size_t n,
+                           uint64_t *out) noexcept nogil:
+    """Of what stands behind the scheme: that may be spelt in many ways, and each would be
+    verified, and remembered, as if it were another's. False: another scheme."""
+    cdef size_t at = 6
+    if n < 7 or not equals_lower(value, b"basic ", 6):
+        return False
+    while at < n and value[at] == c' ':
+        at += 1
+    keyed_hash(key, <const unsigned char *>value + at, n - at, out)
+    return True
 
 
 cdef tuple split_basic(bytes value):
