@@ -27,7 +27,7 @@ from cutthrough.outcome cimport DESTINATION_DENIED, OK, OVERLOADED
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.limits cimport Lane
 from cutthrough.policy.verdicts cimport Decision
-from cutthrough.session.admission cimport readmit
+from cutthrough.session.admission cimport is_cut_meanwhile, readmit
 from cutthrough.session.client cimport Client, Context, worker_of_id
 from cutthrough.session.record import FORMAT, Tunnel, Way
 from cutthrough.session.recorder cimport E_TAKEN, note
@@ -147,7 +147,8 @@ cdef class Parcel:
         return 0
 
     def restore(self):
-        """The tunnel goes on here; one that cannot be watched any more is cut."""
+        """The tunnel goes on here; one that cannot be watched any more is cut, and one
+        that a reload would have cut meanwhile."""
         cdef Client c = self.client
         cdef bint watched = False
         self.client = None
@@ -167,6 +168,9 @@ cdef class Parcel:
             if not watched:
                 cut_unwatched(&c.sock)
             c.abort(OVERLOADED, True)
+            return
+        if is_cut_meanwhile(c):
+            c.abort(DESTINATION_DENIED, True)
             return
         c.poller.arm(c, c.silent_ms)
         c.poller.call_again(c)

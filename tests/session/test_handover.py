@@ -15,6 +15,7 @@ import threading
 import msgspec
 import pytest
 
+from cutthrough.control.generation import Generation
 from cutthrough.control.handover import WINDOW
 from cutthrough.control.worker import Worker
 from cutthrough.policy.ledger import Ledger
@@ -24,6 +25,8 @@ from cutthrough.session.inspect import cut
 from cutthrough.session.record import Answer, Done, Tunnel
 from tests.support.origin import Origin
 from tests.support.workers import Pair, pair, talk, until
+
+CUTTING = Policy(source="newer", default="deny", rules=(Rule(action="deny", cut=True),))
 
 
 def test_tunnels_move_and_are_counted_once(run):
@@ -282,9 +285,7 @@ def test_the_new_generation_judges(run):
         (line,) = workers.lines()
         assert line["reason"] == "destination_denied"
 
-    newer = Policy(source="newer", default="deny", rules=(
-        Rule(action="deny", cut=True),))
-    run(main, newer=newer)
+    run(main, newer=CUTTING)
 
 
 # Several at once: a worker is replaced, or its program, before all have moved
@@ -361,6 +362,20 @@ def test_what_is_frozen_is_not_packed_again(run):
         parcel.restore()
         assert workers.sum() == (1, 1, 2)
         await talk(client)
+
+    run(main)
+
+
+def test_a_reload_cuts_what_comes_back_after_it(run):
+    """It was in no list when the reload looked for what the new rules cut."""
+    async def main(workers: Pair, origin: Origin) -> None:
+        (client,) = await workers.open(origin)
+        (tunnel,) = tunnels(workers.old.context)
+        parcel = pack(tunnel, 0, 0, 1)
+        workers.old.swap(Generation(2, workers.old.config, CUTTING))
+        parcel.restore()
+        assert client.at_eof()
+        assert workers.sum() == (0, 0, 0)
 
     run(main)
 
