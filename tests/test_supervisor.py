@@ -338,6 +338,22 @@ def test_a_worker_that_hangs_is_killed_when_the_drain_is_over(tmp_path):
         assert f"(pid {pid}) ended by signal SIGKILL\n" in proxy.stderr()
 
 
+def test_a_worker_that_has_ended_as_it_is_to_be_killed_is_seen(tmp_path, origin):
+    """Who killed it reaped it, and the program waited for its end for ever."""
+    with Proxy(tmp_path, "--drain-timeout", "1s") as proxy:
+        client, far = open_tunnel(proxy, origin)
+        with client, far:
+            pid = proxy.worker.pid
+            proxy.signal(signal.SIGTERM)
+            wait_until(lambda: listening(proxy.port) == 0, "the drain's begin")
+            proxy.signal(signal.SIGSTOP)     # a host that stands still for a while
+            os.kill(pid, signal.SIGKILL)
+            time.sleep(3.3)                  # beyond the worker's deadline
+            proxy.signal(signal.SIGCONT)
+            assert proxy.wait_exit() == 1
+            assert f"(pid {pid}) ended by signal SIGKILL\n" in proxy.stderr()
+
+
 def test_the_terminals_interrupt_is_the_supervisors_alone(tmp_path):
     """Ctrl-C reaches the whole group; a worker's traceback would be all one sees."""
     with Proxy(tmp_path) as proxy:

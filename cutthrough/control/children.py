@@ -95,8 +95,9 @@ class Child:
         return self.process.returncode
 
     def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
+        # Not Popen's, which would reap one that has just ended: nobody would hear of it
+        if self.process is not None and self.process.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
 
 
 class Slot:
