@@ -7,6 +7,7 @@ one line on standard error.
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -269,13 +270,32 @@ class Sources:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
+    fill_standard()
     try:
         status = dispatch(argv)
         sys.stdout.flush()
-    except BrokenPipeError:                  # `| head`: nobody reads what is left
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):           # a full disk
+            print(f"cutthrough: {error.filename or 'standard output'}: "
+                  f"{error.strerror or error}", file=sys.stderr)
+        # `| head`: nobody reads what is left, and the interpreter would try once more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return status
+
+
+def fill_standard() -> None:
+    """Opens /dev/null for each of 0, 1 and 2 that whoever started us has closed.
+
+    A socket or the workers' counters had its number, and what we say was written there.
+    """
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)
 
 
 def dispatch(argv: Sequence[str] | None) -> int:
@@ -378,6 +398,7 @@ def demonstrate(argv: Sequence[str]) -> int:
 
     As `cutthrough serve` with these flags, but for `origin`, which has a default here.
     """
+    fill_standard()
     given = parse(["serve", *argv])
     try:
         return run(Sources(given, DEMONSTRATION_ORIGIN))

@@ -244,6 +244,38 @@ def test_version_loads_neither_the_loop_nor_the_data_plane():
     assert run(door=("-c", code)).stdout.splitlines()[-1] == "[]"
 
 
+def shell(redirected, *words):
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirected}', "sh", sys.executable, *DOORS[0],
+         *words], cwd=ROOT, timeout=30, text=True, capture_output=True,
+        stdin=subprocess.DEVNULL, env=clean_environment())
+
+
+@pytest.mark.parametrize("words", [
+    "version", "config", "check", "explain CONNECT 192.0.2.1:1"])
+def test_an_output_that_is_closed_is_no_traceback(words):
+    done = shell("1>&-", *words.split())
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_disk_that_is_full_is_one_line():
+    done = shell(">/dev/full", "config")
+    assert (done.returncode, done.stderr) == (
+        1, "cutthrough: standard output: No space left on device\n")
+
+
+def test_ctrl_c_is_no_traceback(tmp_path):
+    log = tmp_path / "log"
+    os.mkfifo(log)
+    with subprocess.Popen(
+            [sys.executable, *DOORS[0], "suggest", "--log", str(log)], cwd=ROOT,
+            stderr=subprocess.PIPE, text=True, env=clean_environment()) as process:
+        with open(log, "w"):                 # once it reads
+            process.send_signal(signal.SIGINT)
+            assert process.wait(15) == 130
+        assert process.stderr.read() == ""
+
+
 # The front door of the demonstration
 
 def test_importing_proxy_serves_until_it_is_told_to_stop(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 
 import cutthrough
 from cutthrough.net.listener import bound_address, listen
-from tests.support.client import CREDENTIALS, Client
+from tests.support.client import CREDENTIALS, PASSWORD, USER, Client
 from tests.support.proxy import ROOT, Proxy, clean_environment
 from tests.support.wait import wait_until
 
@@ -140,6 +140,28 @@ def test_ipv4_and_ipv6_wildcards_are_two_listeners():
     six = listen(("::", bound_address(four[0])[1]))
     for sock in four + six:
         sock.close()
+
+
+def test_standard_descriptors_that_are_closed_are_nobody_elses(tmp_path):
+    """What the program said was written into whatever had their numbers: a listening
+    socket, the workers' counters. And no worker began."""
+    log = tmp_path / "log"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        ["sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh", sys.executable, "-m",
+         "cutthrough", "serve", "--listen", f"127.0.0.1:{port}", "--workers", "2",
+         "--access-log", str(log), "--user", USER, "--password", PASSWORD],
+        cwd=ROOT, env=clean_environment())
+    try:
+        wait_until(lambda: listening(port) == 2 and answers(port), "an answer")
+        children = psutil.Process(process.pid).children()
+        for pid in (process.pid, *(child.pid for child in children)):
+            assert {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in range(3)} == {
+                "/dev/null"}
+    finally:
+        process.terminate()
+        assert process.wait(15) == 0
 
 
 # The children
