@@ -256,7 +256,7 @@ class Admin:
 
     async def reload(self, request: web.Request) -> web.StreamResponse:
         result, line = await self._do.reload()
-        status = {"ok": 200, "refused": 409, "late": 504}[result]
+        status = {"ok": 200, "passed": 202, "refused": 409, "late": 504}[result]
         return web.Response(status=status, text=f"{line}\n")
 
     async def drain(self, request: web.Request) -> web.StreamResponse:

@@ -19,6 +19,8 @@ from cutthrough.settings import variable_name
 # Blocked round a spawn; the child lets them in when its handlers stand.
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1,
            signal.SIGUSR2}
+# Of these, what would end a program that has no handler yet, and does not mean to
+EARLY = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 # A worker that lived this long died of something else than its start.
 YOUNG_S = 10.0
 # Between starts of a slot whose workers die young: 0, 0.1, 0.2, 0.4 … seconds.

@@ -7,6 +7,9 @@ Refused: nothing has changed. Told: running workers take the generation over, an
 an option is fixed when a worker begins, each slot gets a new one. In force: no process
 judges by an older one, those that drain counted. That is when `generation N` is said;
 who is late is named, and the last word follows.
+
+One that is asked for while the program begins or is being upgraded waits, and is done
+by whoever serves then.
 """
 
 import asyncio
@@ -29,6 +32,7 @@ from cutthrough.control.office import Office
 from cutthrough.control.process import choose_loop
 from cutthrough.control.start import check_log, describe, validate
 from cutthrough.control.systemd import notify_reloading
+from cutthrough.control.upgrade import Successor
 from cutthrough.control.voice import say
 from cutthrough.policy.source import PolicyError
 
@@ -49,11 +53,12 @@ class Program(Protocol):
     children: dict[int, Child]
     limits: Limits
     office: Office
+    successor: Successor | None
 
     @property
     def is_serving(self) -> bool: ...
     @property
-    def may_reload(self) -> bool: ...
+    def is_ending(self) -> bool: ...
     def open_doors(self, generation: Generation) -> None: ...
     def take(self, generation: Generation, memory: int) -> None: ...
     def replace(self, slot: Slot) -> None: ...
@@ -66,7 +71,7 @@ class Reload:
 
     def __init__(self) -> None:
         self.number, self.changes = 0, ""
-        self.result = ""                     # ok, refused, late
+        self.result = ""                     # ok, refused, late, passed
         self.line = ""
         self.over = asyncio.Event()
         self.timer: asyncio.TimerHandle | None = None
@@ -83,15 +88,33 @@ class Reloads:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._told: list[Reload] = []        # and not in force, the oldest first
+        self._waiting: Reload | None = None
 
     def ask(self) -> Reload:
         """Takes over what the files say now; on any error all stays as it is."""
-        asked = Reload()
+        asked = self._waiting or Reload()
         program = self._program
-        if not program.may_reload:
-            self._end(asked, "refused",
-                      "reload refused: not while starting, upgrading or ending")
+        if not program.is_ending and (program.successor or not program.is_serving):
+            if self._waiting is None:
+                say("the reload waits for the program that begins")
+            self._waiting = asked
             return asked
+        self._waiting = None
+        if not program.is_ending:
+            self._begin(asked)
+        elif program.successor is None:
+            self._end(asked, "refused", "reload refused: the program ends")
+        else:
+            asked.end("passed", program.successor.reload())
+        return asked
+
+    def resume(self) -> None:
+        """Something has changed for one that waits."""
+        if self._waiting is not None:
+            self.ask()
+
+    def _begin(self, asked: Reload) -> None:
+        program = self._program
         notify_reloading()
         try:
             generation, memory = self._read()
@@ -103,7 +126,6 @@ class Reloads:
             self._tell(asked, generation, memory)
         finally:
             self._tell_manager()
-        return asked
 
     def _read(self) -> tuple[Generation, int]:
         """Reads and checks all, and opens what lacks."""

@@ -35,7 +35,14 @@ from cutthrough.control.channel import (
     Took,
     WasCut,
 )
-from cutthrough.control.children import BACKOFF_MAX_S, Child, Slot, cause
+from cutthrough.control.children import (
+    BACKOFF_MAX_S,
+    EARLY,
+    SIGNALS,
+    Child,
+    Slot,
+    cause,
+)
 from cutthrough.control.cpus import count_workers
 from cutthrough.control.doors import Doors
 from cutthrough.control.generation import Generation, Reader, Sources, to_memory
@@ -87,6 +94,7 @@ class Supervisor:
         self.counters = -1
         self.limits = Limits()
         self.memory = -1                     # of the generation
+        self.was_told = False                # to end, by a signal or an operator
         self.over = asyncio.Event()
         self.office = Office(self, predecessor is not None)
         self.reloads = Reloads(self)
@@ -200,6 +208,7 @@ class Supervisor:
                 self.take_tunnels if self.config.handover else None, self.on_told)
         notify("READY=1", f"MAINPID={os.getpid()}", f"STATUS={self.status_line()}")
         feed_watchdog(lambda: self.state in (State.SERVING, State.DRAINING))
+        self.reloads.resume()
 
     def take_tunnels(self, index: int, fd: int) -> None:
         relief.take([slot.current for slot in self.slots], index, fd)
@@ -309,8 +318,8 @@ class Supervisor:
         return self.state is State.SERVING
 
     @property
-    def may_reload(self) -> bool:
-        return self.is_serving and self.successor is None
+    def is_ending(self) -> bool:
+        return self.state in (State.DRAINING, State.STOPPING)
 
     def take(self, generation: Generation, memory: int) -> None:
         """This generation, in this memory, is what workers begin with from now on."""
@@ -336,6 +345,8 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGUSR1, self.reopen)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
         loop.add_signal_handler(signal.SIGUSR2, self.upgrade)
+        # Whoever started us may have blocked others, too
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, signal.SIGCHLD})
 
     def upgrade(self) -> None:
         """Starts our successor; when it serves, we drain."""
@@ -346,7 +357,7 @@ class Supervisor:
         else:
             try:
                 self.successor = Successor(
-                    self.doors.all(), self.doors.activated, self.drain,
+                    self.doors.all(), self.doors.activated, self.give_way,
                     self.on_no_successor, self.office.answer)
             except OSError as error:
                 say(f"upgrade refused: {describe(error)}")
@@ -354,34 +365,50 @@ class Supervisor:
     def on_no_successor(self, reason: str) -> None:
         self.successor = None
         say(f"upgrade failed, we serve on: {reason}")
+        self.reloads.resume()
 
     def reopen(self) -> None:
         for child in self.children.values():
             child.tell(Reopen())
 
     def drain(self) -> None:
+        """We are told to end: the second time it means now."""
+        before, self.was_told = self.was_told, True
+        if self.state is State.DRAINING and not before:
+            return                           # for our successor, as it would be now
         if self.state is not State.SERVING:
             self.stop()
             return
-        if self.successor is not None and self.successor.abandon():
-            self.successor = None            # told to end, and not to be followed
+        self.abandon_successor()
+        notify("STOPPING=1", "STATUS=draining")
+        self.begin_drain()
+
+    def give_way(self) -> None:
+        """Our successor serves."""
+        assert self.successor is not None
+        say(f"pid {self.successor.process.pid} serves; we drain")
+        if self.config.handover:
+            relief.offer(self.children.values(), self.successor)
+        self.begin_drain()
+        self.office.on_successor()
+
+    def begin_drain(self) -> None:
         self.state = State.DRAINING
-        if self.successor is None:
-            notify("STOPPING=1", "STATUS=draining")
-        else:
-            say(f"pid {self.successor.process.pid} serves; we drain")
-            if self.config.handover:
-                relief.offer(self.children.values(), self.successor)
-            self.office.on_successor()
+        self.reloads.resume()
         self.end_all(Drain(self.config.drain_timeout),
                      self.config.drain_timeout + GRACE_S)
 
     def stop(self) -> None:
         if self.state is not State.STOPPING:
-            if self.successor is not None and self.successor.abandon():
-                self.successor = None
+            self.abandon_successor()
             self.state = State.STOPPING
+            self.reloads.resume()
             self.end_all(Stop(), GRACE_S)
+
+    def abandon_successor(self) -> None:
+        """Where it does not serve yet it is not to."""
+        if self.successor is not None and self.successor.abandon():
+            self.successor = None
 
     def end_all(self, message: Message, seconds: float) -> None:
         self.doors.close()                   # held open they would still take callers
@@ -405,6 +432,8 @@ class Supervisor:
 def run(sources: Sources) -> int:
     """Runs the program; returns its exit status. Raises ConfigError, PolicyError and
     OSError for what cannot be used or opened."""
+    # They wait for their handlers: sent to the whole service they come while one begins
+    signal.pthread_sigmask(signal.SIG_BLOCK, EARLY)
     predecessor = Predecessor.find()
     adopted = predecessor.take_listeners() if predecessor else take_listeners()
     activated = predecessor.activated if predecessor else bool(adopted)

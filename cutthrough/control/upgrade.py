@@ -19,6 +19,7 @@ one serves on. Descriptors go some at a time, because a message takes 253 at mos
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from cutthrough.control.channel import Message
+from cutthrough.control.children import EARLY
 from cutthrough.control.systemd import environ_of_heir
 
 VARIABLE = "CUTTHROUGH_SUCCEEDS"
@@ -165,6 +167,7 @@ class Successor:
         environ = {**environ_of_heir(), VARIABLE: str(theirs.fileno())}
         if activated:
             environ[ACTIVATED] = "1"
+        signal.pthread_sigmask(signal.SIG_BLOCK, EARLY)      # until it has handlers
         try:
             with theirs:
                 # The same command line; what it imports may be another version by now
@@ -174,6 +177,8 @@ class Successor:
         except BaseException:
             self._socket.close()
             raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, EARLY)
         self._loop = asyncio.get_running_loop()
         self._socket.setblocking(False)
         self._loop.add_reader(self._socket.fileno(), self._on_readable)
@@ -244,6 +249,11 @@ class Successor:
         self.close()
         self.process.terminate()
         return True
+
+    def reload(self) -> str:
+        """Has it reload, once it serves; returns what is to be said."""
+        self.process.send_signal(signal.SIGHUP)
+        return f"pid {self.process.pid} serves, and is told to reload"
 
     def give(self, slot: int, taker: socket.socket) -> None:
         """Has it take, over this socket, which is its own from here on, what the worker

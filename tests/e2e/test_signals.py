@@ -2,12 +2,15 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from tests.support.client import build_request
 from tests.support.origin import OK, echo, stall
+from tests.support.proxy import ROOT, clean_environment
 from tests.support.wait import wait_until
 
 
@@ -217,3 +220,41 @@ def test_a_worker_told_to_end_is_replaced(start_proxy, make_origin, dial):
     assert busy.read_exact(8) == b"halfhalf"
     wait_gone([first])
     assert dial(proxy).get(make_origin().url()).body == OK[-2:]
+
+
+def test_who_starts_us_may_have_blocked_signals(start_proxy):
+    """Of a worker's death nobody heard."""
+    code = ("import os, signal, sys; "
+            "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()); "
+            "os.execv(sys.executable, [sys.executable, '-m', 'cutthrough', 'serve', "
+            "*sys.argv[1:]])")
+    proxy = start_proxy(command=("-c", code))
+    pid = proxy.worker.pid
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: [one.pid for one in proxy.workers()] not in ([], [pid]),
+               "the next one")
+    proxy.signal(signal.SIGTERM)
+    assert proxy.wait_exit() == 0
+
+
+def test_signals_that_come_while_it_begins_wait(tmp_path):
+    """Sent to the whole service, or at boot, they ended it."""
+    file = tmp_path / "cutthrough.toml"
+    os.mkfifo(file)
+    with subprocess.Popen(
+            [sys.executable, "-m", "cutthrough", "serve", "-c", str(file)], cwd=ROOT,
+            stderr=subprocess.PIPE, text=True, env=clean_environment()) as process:
+        text = 'listen = ["127.0.0.1:0"]\nworkers = 1\naccess_log = "off"\n'
+        with open(file, "w") as begins:      # once it reads
+            for number in (signal.SIGHUP, signal.SIGUSR1):
+                process.send_signal(number)
+            file.unlink()
+            file.write_text(text + 'head_timeout = "3s"\n')
+            begins.write(text)
+        assert process.stderr.readline() == (
+            "cutthrough: the reload waits for the program that begins\n")
+        assert "listening on" in process.stderr.readline()
+        assert process.stderr.readline() == (
+            "cutthrough: generation 2: head_timeout 10s -> 3s\n")
+        process.terminate()
+        assert process.wait(15) == 0

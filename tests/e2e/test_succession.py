@@ -12,6 +12,7 @@ import threading
 import psutil
 import pytest
 
+from tests.support.admin import AUTHORIZED, TOKEN, Operator
 from tests.support.client import build_request
 from tests.support.origin import echo
 from tests.support.proxy import BANNER, ROOT, Proxy, clean_environment
@@ -146,6 +147,66 @@ def test_told_to_end_while_a_successor_starts_neither_stays(
                "the successor's end")
     assert "serves; we drain" not in proxy.stderr()
     assert "does not answer" not in proxy.stderr()
+
+
+@pytest.mark.parametrize("begins", ["", "nonsense"])
+def test_a_reload_that_is_asked_for_in_an_upgrade_is_done_by_who_serves_then(
+        start, directory, begins):
+    """It was refused, and nobody asked again."""
+    where = directory("admin") / "socket"
+    text = f'admin = "unix:{where}"\nadmin_token = "{TOKEN}"\n'
+    proxy = start(text)
+    wait_until(Operator(str(where)).answers, "the admin listener")
+    answers: list[tuple[int, str]] = []
+    asker = threading.Thread(target=lambda: answers.append(
+        Operator(str(where)).ask("POST", "/reload", **AUTHORIZED)))
+    old = proxy._config.read_text()
+    proxy._config.unlink()
+    os.mkfifo(proxy._config)
+    proxy.signal(signal.SIGUSR2)
+    with open(proxy._config, "w") as file:   # the successor reads
+        proxy._config.unlink()
+        proxy.write_config(text + 'head_timeout = "3s"\n')
+        # As may come to it from who sends to the whole service
+        (new,) = [child for child in psutil.Process(proxy.process.pid).children()
+                  if "serve" in child.cmdline()]
+        new.send_signal(signal.SIGUSR1)
+        asker.start()
+        wait_until(lambda: "the reload waits" in proxy.stderr(), proxy.stderr)
+        proxy.signal(signal.SIGHUP)
+        file.write(begins or old)
+    line = "generation 2: head_timeout 10s -> 3s"
+    wait_until(lambda: f"cutthrough: {line}\n" in proxy.stderr(), proxy.stderr)
+    asker.join()
+    assert proxy.stderr().count("the reload waits") == 1
+    if begins:
+        assert answers == [(200, f"{line}\n")]
+        assert "upgrade failed, we serve on" in proxy.stderr()
+    else:
+        assert answers == [(202, f"pid {new.pid} serves, and is told to reload\n")]
+        assert proxy.process.wait(15) == 0
+        end(new)
+
+
+def test_told_to_end_after_an_upgrade_the_old_program_drains(start, make_origin, dial):
+    """systemd tells all of a service: for the old program it was the second time, and
+    what it had under way was cut."""
+    proxy, origin = start("handover = false\n"), make_origin(echo)
+    tunnel = dial(proxy).tunnel(origin.authority)
+    new = successor_of(proxy)
+    proxy.write_config('handover = false\nhead_timeout = "3s"\n')
+    proxy.signal(signal.SIGHUP)
+    wait_until(lambda: "generation 2: head_timeout" in proxy.stderr(), proxy.stderr)
+    for process in (proxy.process, new):
+        process.send_signal(signal.SIGTERM)
+    wait_until(lambda: not new.is_running() or new.status() == psutil.STATUS_ZOMBIE,
+               "the new one's end")
+    tunnel.send(b"still here")
+    assert tunnel.read_exact(10) == b"still here"
+    proxy.signal(signal.SIGTERM)
+    assert proxy.wait_exit() == 0
+    with pytest.raises(ConnectionResetError):
+        tunnel.sock.recv(1)
 
 
 @pytest.fixture
