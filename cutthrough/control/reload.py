@@ -136,6 +136,7 @@ class Reloads:
         choose_loop(config.loop)
         check_log(config.access_log)
         validate(generation)
+        self._check_credentials(config)
         self._check_room(config)
         memory = to_memory(generation)
         try:
@@ -144,6 +145,14 @@ class Reloads:
             os.close(memory)
             raise
         return generation, memory
+
+    def _check_credentials(self, config: Config) -> None:
+        """A file that is empty, because the disk is full or it is being written, says
+        nothing of a user: that must not let everybody in whom the world knows (R29)."""
+        if config.demonstration and not self._program.generation.config.demonstration:
+            raise ConfigError("", "user", "none is configured any more, and the "
+                              "demonstration credentials come into force by a start "
+                              "alone")
 
     def _check_room(self, config: Config) -> None:
         """A slot beyond what the limits' page has places for would have a socket and

@@ -100,6 +100,14 @@ def test_a_mistake_changes_nothing(start, make_origin, dial, mistake, reason):
     assert pids(proxy) == before
 
 
+def test_a_file_that_is_empty_brings_no_demonstration_credentials(start, dial):
+    """R29: a disk that was full left it so, and the whole world knew the password."""
+    proxy = start()
+    proxy._config.write_text("")
+    assert proxy.hup().startswith("reload refused, generation 1 stays: user: none is")
+    assert dial(proxy).get("http://127.0.0.1:1/").status == 502
+
+
 def test_new_workers_come_before_the_old_ones_go(start, make_origin, dial):
     stays = "handover = false\n"
     proxy, origin = start(stays), make_origin(echo)
