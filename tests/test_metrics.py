@@ -63,11 +63,12 @@ def test_a_successor_goes_on_with_totals_and_begins_gauges_anew():
     page = bytearray(PAGE_BYTES)
     first = Page(page)
     first.add("dns_hit", 5)
-    for gauge in ("lag_us", "upstream_idle", "dns_entries"):
+    gauges = ("lag_us", "due_us", "upstream_idle", "dns_entries")
+    for gauge in gauges:
         first.set(gauge, 9)
     second = Page(page).read()
     assert second["dns_hit"] == 5
-    assert not any(second[name] for name in ("lag_us", "upstream_idle", "dns_entries"))
+    assert not any(second[name] for name in gauges)
 
 
 def test_a_page_that_is_too_small_is_refused():

@@ -47,7 +47,7 @@ HEARTBEAT_S = 15.0
 class Operations(Protocol):
     """What the supervisor does for the admin listener."""
 
-    def is_serving(self) -> bool: ...
+    def is_ready(self) -> bool: ...
     def read_counters(self) -> Reading: ...
     def show_config(self) -> str: ...
     async def reload(self) -> tuple[str, str]: ...
@@ -227,7 +227,7 @@ class Admin:
         return web.Response(text="ok\n")
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
-        if self._do.is_serving():
+        if self._do.is_ready():
             return web.Response(text="serving\n")
         return web.Response(status=503, text="not serving\n")
 

@@ -5,6 +5,7 @@ the hot path nothing.
 """
 
 import asyncio
+import time
 from typing import Protocol
 
 from cutthrough.net.resolver import Resolver
@@ -36,6 +37,8 @@ class Beat:
 
     def _again(self) -> None:
         self._due = self._loop.time() + EVERY_S
+        # For who reads the page: a loop that hangs cannot say how late it is
+        self._page.set("due_us", int((time.monotonic() + EVERY_S) * 1e6))
         self._timer = self._loop.call_later(EVERY_S, self._beat)
 
     def _beat(self) -> None:

@@ -5,6 +5,7 @@ up by a scrape. Labels come from our own tables, never from the wire (R38).
 """
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import psutil
@@ -67,6 +68,13 @@ class Reading:
                 if head == prefix and value:
                     found[label] = found.get(label, 0) + value
         return found
+
+    def lag(self, pid: int) -> float:
+        """How late this one's loop was, in seconds, or is: one that hangs says
+        nothing."""
+        page = self.living[pid]
+        overdue = time.monotonic() * 1e6 - page["due_us"] if page["due_us"] else 0
+        return max(page["lag_us"], overdue) / 1e6
 
     def listeners(self) -> dict[str, int]:
         """What was accepted, by address; those where nobody called, too."""
@@ -198,8 +206,9 @@ def _services(r: Reading) -> Iterator[Metric]:
                  [((), r.reloaded)])
     yield _gauge("config_last_reload_success_timestamp_seconds",
                  "When it came into force.", [((), r.reloaded_at)])
-    yield _gauge("loop_lag_seconds", "How late the event loop was, of its last second.",
-                 [((str(slot),), r.living[pid]["lag_us"] / 1e6)
+    yield _gauge("loop_lag_seconds", "How late the event loop was, in its last second, "
+                 "or is.",
+                 [((str(slot),), r.lag(pid))
                   for slot, pid in sorted(r.workers.items()) if pid in r.living],
                  ["worker"])
 

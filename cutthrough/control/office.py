@@ -208,6 +208,13 @@ class Office:
     def is_serving(self) -> bool:
         return self._program.state.name == "SERVING"
 
+    def is_ready(self) -> bool:
+        """Somebody takes callers: where every worker dies, again and again, they
+        wait."""
+        return self.is_serving() and any(
+            child.ready and not child.retired
+            for child in self._program.children.values())
+
     async def reload(self) -> tuple[str, str]:
         asked = self._program.reload()
         await asked.over.wait()

@@ -42,7 +42,7 @@ cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, 
     uint64_t next_id            # of the request begun last
     int64_t peak                # client connections at one time, the most there were
     uint64_t totals_above[8]     # written by the room above; see counters.FIELDS
-    int64_t gauges_above[3]
+    int64_t gauges_above[4]
     int64_t live                # client connections open now
     int64_t states[N_STATES]    # of these, in each state
     uint64_t outcomes[N_OUTCOMES]

@@ -27,7 +27,7 @@ CODES = (*range(100, 600), "OTHER")
 # What the room above knows: read from its objects now and then, not counted here
 TOTALS_ABOVE = ("log_dropped", "dns_answered", "dns_not_found", "dns_failed", "dns_hit",
                 "dns_stale", "dns_prefetched", "drain_finished")
-GAUGES_ABOVE = ("lag_us", "upstream_idle", "dns_entries")
+GAUGES_ABOVE = ("lag_us", "due_us", "upstream_idle", "dns_entries")
 
 
 def _of_histogram(name):

@@ -60,6 +60,27 @@ def test_it_is_not_ready_while_it_drains(start, make_origin, dial):
     assert proxy.wait_exit() == 0
 
 
+def test_it_is_not_ready_while_no_worker_is(start):
+    """A balancer sent callers, who waited for workers that died again and again."""
+    proxy, operator = start()
+    while operator.ask("GET", "/readyz")[0] == 200:
+        for worker in proxy.workers():
+            os.kill(worker.pid, signal.SIGKILL)
+    wait_until(lambda: operator.ask("GET", "/readyz")[0] == 200, "the next one")
+
+
+def test_a_loop_that_hangs_is_late(start):
+    """What it had said last was told for ever."""
+    proxy, operator = start()
+    name = 'loop_lag_seconds{worker="0"}'
+    os.kill(proxy.worker.pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: operator.metrics()[name] > 0.5, "it is seen")
+    finally:
+        os.kill(proxy.worker.pid, signal.SIGCONT)
+    wait_until(lambda: operator.metrics()[name] < 0.5, "it is well again")
+
+
 def test_a_tunnel_is_listed_as_the_log_will_have_it(start, make_origin, dial):
     proxy, operator = start()
     origin = make_origin(echo)
