@@ -197,7 +197,7 @@ def add_console(verb: argparse.ArgumentParser, name: str) -> None:
     if name == "top":
         verb.add_argument("--interval", type=seconds, default=1.0, metavar="SECONDS",
                           help="time between two looks [1]")
-        verb.add_argument("--count", type=int, default=0, metavar="N",
+        verb.add_argument("--count", type=looks, default=0, metavar="N",
                           help="looks, 0 for no end [0]; not on a terminal: 1")
         return
     for field, (metavar, text) in SELECTORS.items():
@@ -212,6 +212,13 @@ def seconds(text: str) -> float:
     """A time between two looks."""
     number = float(text)
     if not 0.01 <= number <= 86400:          # nor NaN
+        raise ValueError
+    return number
+
+
+def looks(text: str) -> int:
+    number = int(text)
+    if number < 0:                           # it would never come to nothing
         raise ValueError
     return number
 

@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import socket
 import sys
 import time
@@ -149,9 +150,11 @@ def find_listener(admin: str | None, token_file: str | None,
         where = parse_admin(where)
     except ValueError as error:
         raise ConfigError("command line", "--admin", str(error)) from None
-    file = token_file or environ.get(variable_name("admin_token_file"), "")
-    if file:
-        return where, read_secret_file(file, "command line", "--token-file")
+    if token_file:
+        return where, read_secret_file(token_file, "command line", "--token-file")
+    variable = variable_name("admin_token_file")
+    if environ.get(variable):
+        return where, read_secret_file(environ[variable], "environment", variable)
     return where, environ.get(variable_name("admin_token"), "")
 
 
@@ -217,6 +220,9 @@ def top(listener: Listener, interval: float, count: int) -> None:
         busiest = sorted(listener.connections(), reverse=True,
                          key=lambda one: one["bytes_up"] + one["bytes_down"])
         lines += ["", *show(busiest[:SHOWN])]
+        if live:                            # what wraps would push the first lines out
+            width, height = shutil.get_terminal_size()
+            lines = [line[:width] for line in lines[:height - 1]]
         print((CLEAR if live else "") + "\n".join(lines), flush=True)
         before, at = now, then
         looks -= 1

@@ -1,5 +1,8 @@
 """The admin listener's door: whom it refuses, where it stands, and its terminal."""
 
+import contextlib
+import os
+import pty
 import re
 import signal
 import socket
@@ -274,6 +277,27 @@ def test_top_shows_what_goes_on(start, make_origin, dial):
     assert done.returncode == 0, done.stderr
     assert "generation 1, 1 worker, 1 connection, 1 tunnel" in done.stdout
     assert "states: tunnel 1" in done.stdout
+
+
+def test_top_keeps_to_its_terminal(start, make_origin, dial):
+    """Lines that wrapped pushed the first ones out."""
+    proxy, operator = start()
+    some_tunnels(proxy, make_origin(echo), dial, 9)
+    ours, theirs = pty.openpty()
+    with open(ours, "rb", 0) as screen:
+        done = subprocess.Popen(
+            [sys.executable, "-m", "cutthrough", "top", "--interval", "0.1", "--count",
+             "1", "--admin", f"127.0.0.1:{operator.where}"], cwd=ROOT, stdout=theirs,
+            env=clean_environment(COLUMNS="30", LINES="8"))
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):   # its end
+            while data := screen.read(4096):
+                shown += data
+        assert done.wait(15) == 0
+    lines = shown.decode().removeprefix("\x1b[H\x1b[2J").splitlines()
+    assert len(lines) == 7 and max(map(len, lines)) == 30
+    assert command(operator, "top", "--count", "-1").returncode == 2
 
 
 def test_top_after_an_upgrade_counts_from_nothing():
