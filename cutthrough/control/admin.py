@@ -19,6 +19,7 @@ import contextlib
 import errno
 import hmac
 import ipaddress
+import logging
 import os
 import socket
 import stat
@@ -28,6 +29,7 @@ from typing import Any, Protocol
 
 import msgspec
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from cutthrough.control.metrics import CONTENT_TYPE, Reading, render
 from cutthrough.control.selector import Selector
@@ -42,6 +44,22 @@ MOST_WAITING = 256
 STALLED_S = 5.0
 # Comments that keep a stream through idle-closing middle boxes
 HEARTBEAT_S = 15.0
+
+# Connections: their descriptors and memory are the supervisor's (R31)
+MOST_CONNECTIONS = 512
+# For a request's head, and between two requests; a scraper comes back within a minute
+IDLE_S = 75.0
+
+
+log = logging.getLogger("cutthrough.admin")
+
+
+def is_ours(record: logging.LogRecord) -> bool:
+    """What is no request is the caller's fault, and nothing to be told."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+log.addFilter(is_ours)
 
 
 class Operations(Protocol):
@@ -70,6 +88,8 @@ class Admin:
         self._names: set[str] = set()
         self._socket: socket.socket | None = None
         self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
+        self._busy: set[object] = set()     # connections with a request in hand
         self._watchers = 0
         self._made = ""                     # of a unix socket, before it has its name
         self._inode = 0
@@ -144,10 +164,12 @@ class Admin:
             web.delete("/connections", self.cut),
             web.post("/reload", self.reload), web.post("/drain", self.drain),
         ])
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False,
-                                     shutdown_timeout=0.2)
+        self._runner = web.AppRunner(
+            app, access_log=None, logger=log, handle_signals=False,
+            shutdown_timeout=0.2, keepalive_timeout=IDLE_S)
         await self._runner.setup()
-        await web.SockSite(self._runner, self._socket).start()
+        self._server = await asyncio.get_running_loop().create_server(
+            self._on_connection, sock=self._socket)
         if self._made:
             self._inode = os.stat(self._made).st_ino
             os.replace(self._made, self._path)
@@ -155,6 +177,9 @@ class Admin:
 
     async def close(self) -> None:
         """Ends the listener; a successor's socket on the same path stays."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -173,10 +198,25 @@ class Admin:
 
     # Who may ask
 
+    def _on_connection(self) -> asyncio.BaseProtocol:
+        assert self._runner is not None and self._runner.server is not None
+        asyncio.get_running_loop().call_soon(self._shed, self._runner.server)
+        return self._runner.server()
+
+    def _shed(self, server: web.Server) -> None:
+        """Where they are too many the oldest that ask for nothing go."""
+        there = [one for one in server.connections if one.transport is not None]
+        idle = [one for one in there if one not in self._busy]
+        for one in idle[:max(0, len(there) - MOST_CONNECTIONS)]:
+            one.force_close()
+
     @web.middleware
     async def _guard(self, request: web.Request,
                      handler: Handler) -> web.StreamResponse:
-        if not self._where.startswith("unix:") and not self._is_own_name(request.host):
+        # request.host, where there is none, is a name that is asked for, and waited for
+        name = request.headers.get("Host")
+        if not self._where.startswith("unix:") and name is not None and (
+                not self._is_own_name(name)):
             return web.Response(status=421, text="this is not the name of the admin "
                                 "listener; see admin_names\n")
         if request.method not in ("GET", "HEAD") and not self._has_token(request):
@@ -186,12 +226,13 @@ class Admin:
                 else "no admin_token is configured: nothing can be changed here\n",
                 headers={"WWW-Authenticate": 'Bearer realm="cutthrough"'}
                 if self._token else {})
+        self._busy.add(request.protocol)
         try:
             response = await handler(request)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, ValueError) as error:
             return web.Response(status=400, text=f"{error}\n")
-        except ValueError as error:
-            return web.Response(status=400, text=f"{error}\n")
+        finally:
+            self._busy.discard(request.protocol)
         if not response.prepared:
             response.headers["Cache-Control"] = "no-store"
             response.headers["X-Content-Type-Options"] = "nosniff"

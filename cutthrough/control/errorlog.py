@@ -80,7 +80,7 @@ class ErrorLog(logging.Handler):
 
     def __init__(self, form: str, source: str, fd: int = 2) -> None:
         super().__init__()
-        self._form = form
+        self.form = form
         self._source = source
         self._out = Standard(fd)
         self._said: dict[tuple[int, str], list[float]] = {}    # since, said, left out
@@ -129,7 +129,7 @@ class ErrorLog(logging.Handler):
     def _write(self, level: str, message: str, fields: Mapping[str, Any],
                trouble: str = "") -> bool:
         return self._out.write(
-            make_line(self._form, self._source, level, message, fields, trouble))
+            make_line(self.form, self._source, level, message, fields, trouble))
 
     def close(self) -> None:
         self._out.close()

@@ -1,8 +1,9 @@
 """The one voice of the supervisor and what stands beside it: standard error."""
 
 import functools
+import logging
 
-from cutthrough.control.errorlog import make_line
+from cutthrough.control.errorlog import ErrorLog, make_line
 from cutthrough.control.standard import Standard
 
 _form = "text"
@@ -10,9 +11,17 @@ _left_out = 0                                # lines that found no room
 
 
 def use_form(form: str) -> None:
-    """What `say` says from now on is in this form: error_log_format."""
+    """What `say` says from now on is in this form: error_log_format. So is what the
+    libraries log, which without it would wait for who reads standard error."""
     global _form
-    _form = form
+    _form = _log().form = form
+
+
+@functools.cache
+def _log() -> ErrorLog:
+    log = ErrorLog(_form, "")
+    logging.basicConfig(handlers=[log])
+    return log
 
 
 @functools.cache

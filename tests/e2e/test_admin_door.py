@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from cutthrough.control.admin import MOST_CONNECTIONS
 from cutthrough.control.console import summary
 from tests.support.admin import (
     AUTHORIZED,
@@ -21,7 +22,7 @@ from tests.support.admin import (
 )
 from tests.support.client import USER
 from tests.support.origin import answer, echo
-from tests.support.proxy import ROOT, Proxy, clean_environment
+from tests.support.proxy import ROOT, Proxy, clean_environment, fd_kinds
 from tests.support.wait import wait_until
 
 
@@ -64,6 +65,51 @@ def test_a_name_that_was_rebound_to_us_is_refused(start):
             status, text = operator.ask("GET", path, Host=host)
             assert status == 421, (host, path, text)
         assert operator.ask("POST", "/drain", Host=host, **AUTHORIZED)[0] == 421
+
+
+def say(operator: Operator, data: bytes) -> bytes:
+    """Sends this; returns the first line of the answer."""
+    with socket.create_connection(("127.0.0.1", operator.where), 10) as sock:
+        sock.sendall(data)
+        return sock.makefile("rb").readline()
+
+
+def test_who_names_no_host_is_no_browser(start):
+    """The name of this host was looked up meanwhile, which nobody else was to wait
+    for."""
+    _, operator = start()
+    assert say(operator, b"GET /healthz HTTP/1.0\r\n\r\n") == b"HTTP/1.0 200 OK\r\n"
+
+
+@pytest.mark.parametrize("data", [
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    b"GET / HTTP/1.1\r\nb d: x\r\n\r\n", b"GET / HTTP/1.1\r\nnothing\r\n\r\n",
+    b"GET /" + b"x" * 20000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n"])
+def test_what_is_no_request_is_a_400_and_nothing_to_be_told(start, data):
+    """Each was a traceback on standard error, as many as anybody liked."""
+    proxy, operator = start()
+    assert say(operator, data).startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
+    assert "rror" not in proxy.stderr()
+
+
+def test_who_asks_nothing_gives_way(start, opened):
+    """Descriptors are the supervisor's: with the last one gone no worker began."""
+    proxy, operator = start()
+    watcher = opened.enter_context(contextlib.closing(operator.connection()))
+    watcher.request("GET", "/events")
+    stream = watcher.getresponse()
+    before = fd_kinds(proxy.process.pid)["socket"]
+    for _ in range(MOST_CONNECTIONS + 50):
+        slow = opened.enter_context(
+            socket.create_connection(("127.0.0.1", operator.where)))
+        slow.sendall(b"GET / HTTP/1.1\r\nX: ")
+    assert operator.get("/healthz")
+    wait_until(lambda: fd_kinds(proxy.process.pid)["socket"]
+               <= before + MOST_CONNECTIONS, "the oldest went")
+    with proxy.client() as client:
+        assert client.get("http://127.0.0.1:1/").status == 502
+    assert stream.readline().startswith(b"data: "), "a watcher stays"
 
 
 def test_addresses_and_configured_names_are_its_own(start):
