@@ -89,6 +89,10 @@ def make_parser() -> argparse.ArgumentParser:
             add_options(verb)
         if name == "config":
             add_config(verb)
+        if name == "check":
+            verb.add_argument("--without-secrets", action="store_true", help="do not "
+                              "read password_file and its like: they are elsewhere, or "
+                              "another's to read")
     return parser
 
 
@@ -247,7 +251,8 @@ class Sources:
 
     def settings(self) -> Settings:
         """Raises ConfigError."""
-        settings = gather(vars(self._given), os.environ, self.file)
+        settings = gather(vars(self._given), os.environ, self.file,
+                          not getattr(self._given, "without_secrets", False))
         if self._origin and settings["origin"].source == "default":
             settings["origin"] = settings["origin"]._replace(value=self._origin)
         if self.listen:

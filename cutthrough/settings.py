@@ -48,6 +48,9 @@ SECTIONS = {
     "fleet_url": "Limits over several programs",
 }
 
+# For what was not read: each may be one
+STAND_INS = {"password": "-", "admin_token": "-", "fleet_url": "redis://localhost"}
+
 # What Kubernetes makes for a service named cutthrough, or cutthrough-…; and one more,
 # …_PORT=tcp://…
 OF_KUBERNETES = re.compile(
@@ -80,27 +83,28 @@ def add_flags(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> N
 
 
 def gather(flags: Mapping[str, Any], environ: Mapping[str, str],
-           file: str | None = None) -> Settings:
+           file: str | None = None, secrets: bool = True) -> Settings:
     """Reads every source and returns the setting in force of each option.
 
     `flags` holds texts by option name, None where the flag was not given. An empty
     variable counts as absent (containers clear one so), and an unknown one is no error
-    unless it resembles an option: others make variables of that prefix, too.
+    unless it resembles an option: others make variables of that prefix, too. Without
+    `secrets` their files are not read.
     """
     settings = {name: Setting(value, "default", name)
                 for name, value in DEFAULTS.items()}
     if file is not None:
-        _apply(settings, file, str, _read_toml(file))
+        _apply(settings, file, str, _read_toml(file), secrets)
     given = {name: environ.get(variable_name(name)) or None for name in OPTIONS}
     _refuse_near_misses(environ)
-    _apply(settings, "environment", variable_name, given)
+    _apply(settings, "environment", variable_name, given, secrets)
     given = {name: flags.get(name) for name in OPTIONS}
-    _apply(settings, "command line", flag_name, given)
+    _apply(settings, "command line", flag_name, given, secrets)
     return settings
 
 
 def _apply(settings: Settings, source: str, key_of: Callable[[str], str],
-           given: Mapping[str, Any]) -> None:
+           given: Mapping[str, Any], secrets: bool = True) -> None:
     """Lays one source over the settings made so far."""
     for name, text in given.items():
         if text is None:
@@ -115,7 +119,9 @@ def _apply(settings: Settings, source: str, key_of: Callable[[str], str],
             if given.get(secret) is not None:
                 raise ConfigError(source, key_of(secret),
                                   f"given twice, here and by {key_of(by_file)}")
-            settings[secret] = _read_secret(settings[by_file])
+            settings[secret] = (
+                _read_secret(settings[by_file]) if secrets
+                else Setting(STAND_INS[secret], "not read", ""))
         elif given.get(secret) is not None:
             settings[by_file] = Setting(DEFAULTS[by_file], "default", by_file)
 
@@ -127,7 +133,7 @@ def _read_toml(path: str) -> dict[str, Any]:
             table = tomllib.load(file)
     except OSError as error:
         raise ConfigError(path, "", error.strerror or str(error)) from None
-    except ValueError as error:              # syntax, or bytes that are not UTF-8
+    except (ValueError, RecursionError) as error:   # syntax, bytes that are not UTF-8
         raise ConfigError(path, "", str(error)) from None
     texts = {}
     for key, value in table.items():

@@ -4,9 +4,9 @@
     deploy/check_image.py --work DIRECTORY --keep && deploy/check_unit.py DIRECTORY/last
 
 The root is the image's, to which systemd is added. Under the unit's whole confinement
-it shows: the first caller starts the program (socket activation), READY is told, a
-reload, upgrades that feed the watchdog, and restarts, all under load without a request
-that fails. A system call outside the filter kills the process here, where the unit only
+it shows: the first caller starts the program (socket activation), READY is told, a bad
+file fails a reload; a reload, upgrades that feed the watchdog, and restarts, all under
+load without a request that fails. A system call outside the filter kills the process here, where the unit only
 refuses it, so that none goes unseen.
 
 Needs root, systemd-nspawn and what check_image.py needs. The network is the host's.
@@ -182,6 +182,7 @@ def check(machine: Machine, load: Load) -> None:
     facts = dict(re.findall(r"^(\w+):\t(\S+)", status.read_text(), re.MULTILINE))
     assert facts["Seccomp"] == "2" and int(facts["CapBnd"], 16) == 0, facts
     assert facts["NoNewPrivs"] == "1" and int(facts["Uid"]) > 60000, facts
+    check_reload(machine, load, inside / "etc/cutthrough/cutthrough.toml")
     with load.running():
         machine.run("systemctl", "reload", "cutthrough.service")
         machine.upgrade()
@@ -203,6 +204,21 @@ def check(machine: Machine, load: Load) -> None:
     assert "SIGSYS" not in said and "died by" not in said, said
     print(machine.run("systemd-analyze", "security", "--offline=true", "--no-pager",
                       "/etc/systemd/system/cutthrough.service").splitlines()[-1])
+
+
+def check_reload(machine: Machine, load: Load, file: Path) -> None:
+    """A mistake in the file fails `systemctl reload`, and the service goes on."""
+    good = file.read_text()
+    file.write_text(good + 'head_timeut = "1s"\n')
+    try:
+        machine.run("systemctl", "reload", "cutthrough.service")
+        raise AssertionError("a reload of a bad file did not fail")
+    except subprocess.CalledProcessError as error:
+        print("a bad file:", error.stderr.splitlines()[0])
+    file.write_text(good)
+    said = machine.run("journalctl", "-b", "--no-pager", "-u", "cutthrough.service")
+    assert "head_timeut: no such option; did you mean head_timeout?" in said, said
+    assert machine.show("ActiveState") == "active" and load.ask() == "200"
 
 
 def main() -> int:

@@ -147,6 +147,27 @@ def test_check_refuses_what_serve_would_refuse(tmp_path, source, name, value, re
         assert done.stderr.startswith(f"cutthrough: {where}")
 
 
+def test_a_file_that_nests_without_end_is_one_line(tmp_path):
+    file = tmp_path / "cutthrough.toml"
+    file.write_text("listen = " + "[" * 5000)
+    done = run("check", "-c", str(file))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_check_may_leave_secrets_unread(tmp_path):
+    """systemd shows credentials to what starts alone, and not to ExecReload."""
+    file = tmp_path / "cutthrough.toml"
+    text = ('user = "ann"\npassword_file = "/nonexistent"\nadmin = "0.0.0.0:9090"\n'
+            'admin_token_file = "/nonexistent"\n')
+    file.write_text(text)
+    assert run("check", "-c", str(file)).returncode == 2
+    done = run("check", "--without-secrets", "-c", str(file),
+               CUTTHROUGH_FLEET_URL_FILE="/nonexistent")
+    assert (done.returncode, done.stderr) == (0, "")
+    file.write_text(text + 'head_timeut = "1s"\n')
+    assert run("check", "--without-secrets", "-c", str(file)).returncode == 2
+
+
 @pytest.mark.parametrize("verb", ["check", "config", "serve"])
 def test_every_verb_refuses_demonstration_credentials_beyond_loopback(verb):
     """R29."""
