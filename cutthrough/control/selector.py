@@ -52,6 +52,8 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise msgspec.ValidationError(
                 f"unknown parameter {min(unknown)}; there are "
                 f"{', '.join(cls.__struct_fields__)}")
+        if len(query) > len(set(query)):     # of a URL's: one of the two would count
+            raise msgspec.ValidationError("a parameter is given twice")
         return msgspec.convert(dict(query), cls, strict=False)
 
     def matches(self, one: Mapping[str, Any]) -> bool:

@@ -138,7 +138,7 @@ def test_many_may_ask_at_once(start, make_origin, dial):
 def test_a_selector_that_is_none_is_refused(start):
     _, operator = start()
     for query in ("usr=me", "older=soon", "bytes=1KiB", "state=tunnle", "kind=x",
-                  "client=ann", "older=-1", "older=nan"):
+                  "client=ann", "older=-1", "older=nan", "user=a&user=b"):
         status, text = operator.ask("GET", f"/connections?{query}")
         assert status == 400 and text
 
