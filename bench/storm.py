@@ -311,7 +311,7 @@ def run_storm(seconds: float, conns: int, kill_every: float) -> int:
     row: dict[str, object] = {
         "scenario": "storm", "seconds": seconds, "conns": conns,
         "reloads": len(re.findall(r"cutthrough: generation \d+: ", said)),
-        "reloads_refused": said.count("reload refused: not while"),
+        "reloads_waited": said.count("the reload waits"),
         "kills": len(storm.kills), "upgrades": storm.upgrades,
         "killed_connections": sum(len(kill.ports) for kill in storm.kills),
         "killed_connections_of_wrk": sum(len(kill.wrk_ports) for kill in storm.kills),
