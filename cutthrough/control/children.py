@@ -109,6 +109,7 @@ class Slot:
         self.index = index
         self.current: Child | None = None
         self.next: Child | None = None       # will take over when it is ready
+        self.needs = 0                       # the generation that its child begins with
         self.proven = False                  # some worker of this slot got ready
         self.died_young = 0                  # how many in a row
         self.deaths = 0                      # in all, of those that nobody told to end

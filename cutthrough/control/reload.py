@@ -191,6 +191,7 @@ class Reloads:
                     self._program.retire(child)
         del slots[count:]
         for slot in slots:
+            slot.needs = self._program.generation.number
             self._program.replace(slot)
 
     def _on_deaf(self, child: Child) -> None:
@@ -213,6 +214,7 @@ class Reloads:
         """A worker has said something, or is gone: what is in force everywhere?"""
         least = min((child.generation for child in self._program.children.values()),
                     default=self._program.generation.number)
+        least = min([least, *(slot.needs - 1 for slot in self._lacking())])
         while self._told and self._told[0].number <= least:
             one = self._told.pop(0)
             if one.timer is not None:
@@ -224,10 +226,17 @@ class Reloads:
                 self._end(one, "ok", f"generation {one.number}: {one.changes}")
                 self._tell_manager()
 
+    def _lacking(self) -> list[Slot]:
+        """Those with a worker that another one is to follow."""
+        return [slot for slot in self._program.slots
+                if slot.current is not None and slot.current.begun < slot.needs]
+
     def _on_late(self, one: Reload) -> None:
         late = [f"{child.name}, which {why_late(child, one.number)}"
                 for child in self._program.children.values()
                 if child.generation < one.number]
+        late += [f"worker {slot.index}, which cannot be started"
+                 for slot in self._lacking() if slot.next is None]
         if len(late) > MOST_NAMED:
             late[MOST_NAMED:] = [f"{len(late) - MOST_NAMED} more"]
         self._end(one, "late", f"generation {one.number} is not in force yet in "

@@ -275,6 +275,24 @@ def test_a_worker_without_a_descriptor_is_replaced(administer, make_origin):
     assert status(proxy, origin, "another") == 200
 
 
+def test_a_worker_that_cannot_be_started_is_not_in_force(start):
+    """The one before took over what it could, and that was told as done."""
+    proxy = start()
+    number = resource.RLIMIT_NOFILE
+    before = resource.prlimit(proxy.process.pid, number)
+    taken = {int(fd) for fd in os.listdir(f"/proc/{proxy.process.pid}/fd")}
+    # Enough to read the files; a new worker takes five
+    free = [fd for fd in range(1000) if fd not in taken][:3]
+    resource.prlimit(proxy.process.pid, number, (free[-1] + 1, before[1]))
+    assert proxy.reload("dns_cache_entries = 7\n") == (
+        "generation 2 is not in force yet in worker 0, which cannot be started: "
+        "dns_cache_entries 10000 -> 7")
+    assert "worker 0 cannot be started: [Errno 24]" in proxy.stderr()
+    resource.prlimit(proxy.process.pid, number, before)
+    wait_until(lambda: "generation 2 is in force in every worker now" in proxy.stderr(),
+               proxy.stderr)
+
+
 def test_a_worker_that_was_told_too_much_is_replaced(administer, make_origin):
     """What did not fit into its socket was lost: the old rules held for ever."""
     proxy, operator = administer()
