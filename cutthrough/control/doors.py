@@ -34,11 +34,12 @@ class Doors:
     def open(self, addresses: Iterable[Address], slots: int) -> None:
         """Opens what lacks, so that each slot has a socket on each address.
 
-        Addresses that are not named leave, at the next `drop_left`. Raises OSError with
-        the address as its file name; then nothing has changed.
+        Addresses that are not named leave, at the next `drop_left`; one that is named
+        before that comes back. Raises OSError with the address as its file name; then
+        nothing has changed.
         """
         wanted = list(addresses)
-        adopted = group_adopted(self._adopted, wanted)
+        adopted = group_adopted([*self._adopted, *self._leaving], wanted)
         with contextlib.ExitStack() as opened:
             groups = {}
             for i, address in enumerate(wanted):
@@ -53,13 +54,13 @@ class Doors:
                     opened.enter_context(sock)
                 groups[key] = group + more
             opened.pop_all()
-        for key, group in self._groups.items():
-            if key not in groups:
-                self._leaving += group
+        kept = [sock for group in groups.values() for sock in group]
         for sock in self._adopted:
-            if not any(sock in group for group in groups.values()):
+            if sock not in kept:
                 sock.close()
         self._adopted.clear()
+        self._leaving = [sock for sock in (*self._leaving, *self.all())
+                         if sock not in kept]
         self._groups = groups
 
     def of_slot(self, index: int, slots: int) -> list[socket.socket]:

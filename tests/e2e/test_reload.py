@@ -160,6 +160,40 @@ def free_port(host: str) -> int:
         return sock.getsockname()[1]
 
 
+def test_an_address_comes_back_before_it_has_gone(
+        loop_name, directory, opened, make_origin, dial):
+    """Who took a mistake back while new workers did not begin was refused: the address
+    was in use, by ourselves."""
+    folder = directory("slow")
+    (folder / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if ('cutthrough.control.process' in sys.orig_argv\n"
+        f"        and os.path.exists({str(folder / 'fifo')!r})):\n"
+        f"    open({str(folder / 'waits')!r}, 'w').close()\n"
+        f"    open({str(folder / 'fifo')!r}).close()\n")       # nobody writes
+    with socket.socket() as one, socket.socket() as other:
+        for sock in (one, other):
+            sock.bind(("127.0.0.1", 0))
+        listen, mistake = (f'listen = ["127.0.0.1:{sock.getsockname()[1]}"]\n'
+                           for sock in (one, other))
+    proxy = opened.enter_context(Proxy(
+        directory("proxy"), loop=loop_name, config=listen,
+        env={"PYTHONPATH": str(folder)}))
+    before, origin = pids(proxy), make_origin()
+    os.mkfifo(folder / "fifo")
+    proxy.write_config(mistake)
+    proxy.signal(signal.SIGHUP)
+    wait_until((folder / "waits").exists, "a worker that does not begin")
+    (folder / "fifo").rename(folder / "gone")
+    proxy.write_config(listen)
+    proxy.signal(signal.SIGHUP)
+    wait_until(lambda: len(pids(proxy)) == 3, proxy.stderr)
+    os.close(os.open(folder / "gone", os.O_RDWR))
+    wait_until(lambda: "generation 3: listen " in proxy.stderr(), proxy.stderr)
+    wait_until(lambda: not before & pids(proxy), "the first one's end")
+    assert dial(proxy).get(origin.url()).status == 200
+
+
 def test_a_worker_that_dies_after_a_reload_is_followed_by_one_of_its_generation(
         start, make_origin, dial):
     proxy = start()
