@@ -6,6 +6,7 @@ one line on standard error.
 """
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -308,6 +309,8 @@ def fill_standard() -> None:
     os.close(fd)
     sys.stdout = sys.stdout or open(1, "w", closefd=False)
     sys.stderr = sys.stderr or open(2, "w", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):             # in Latin-1 there is no …
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def dispatch(argv: Sequence[str] | None) -> int:

@@ -93,6 +93,12 @@ def test_help_of_kill_names_the_states():
     assert done.returncode == 0 and ", ".join(STATES) in done.stdout
 
 
+@pytest.mark.parametrize("words", ["serve --help", "config --markdown"])
+def test_a_terminal_without_an_ellipsis_is_no_traceback(words):
+    done = run(*words.split(), PYTHONIOENCODING="latin-1")
+    assert (done.returncode, done.stderr) == (0, "") and "\\u2026" in done.stdout
+
+
 def test_help_names_every_flag_with_its_default():
     done = run("serve", "--help", COLUMNS="200")
     assert done.returncode == 0
