@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -134,6 +135,18 @@ def test_of_one_message_so_many_are_said_and_then_how_many_more(
     assert said.lines() == ["cutthrough: worker 3: dial 99 failed"]
     said.handler.tell_suppressed(everything=True)
     assert said.lines() == []
+
+
+def test_without_a_descriptor_it_is_said_all_the_same() -> None:
+    """Of a message with a line's end was left a traceback of its own."""
+    code = ("import logging, os, resource\n"
+            "from cutthrough.control.errorlog import ErrorLog\n"
+            "log = logging.Logger('test'); log.addHandler(ErrorLog('text', ''))\n"
+            "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+            "resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))\n"
+            "log.error('out of\\nroom')\n")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "cutthrough: out of\\nroom\n")
 
 
 def test_a_reader_that_has_gone_is_no_trouble(said: Said) -> None:

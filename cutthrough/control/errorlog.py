@@ -7,6 +7,7 @@ by message: of each so many in a while, and then how many more there were, with 
 that found no room.
 """
 
+import codecs
 import json
 import logging
 import os
@@ -23,6 +24,9 @@ FORMS = ("text", "logfmt", "json")
 MOST_SAID = 10
 EVERY_S = 10.0
 MOST_KEYS = 256                              # messages that are told apart
+
+# The first use reads its file, for which there may be no descriptor by then
+codecs.lookup("unicode_escape")
 
 _BARE = re.compile(r"[!#-<>-\[\]-~]+")       # needs no quotes: no space, ", = or \
 _levels = {"WARNING": "warning", "ERROR": "error", "CRITICAL": "error",
