@@ -24,7 +24,7 @@ from cutthrough.control.tracer import Tracer
 from cutthrough.control.verifier import Verifier
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
-from cutthrough.net.listener import Address, bound_address
+from cutthrough.net.listener import Address, begin, bound_address
 from cutthrough.net.poller import Poller
 from cutthrough.net.resolver import Resolver
 from cutthrough.policy.acl import Acl
@@ -151,6 +151,8 @@ class Worker:
         )
         self._configure(self.generation)
         self.poller.attach(loop, self._on_fault)
+        for one in self._listeners:
+            begin(one)
         self._acceptors = [Acceptor(self.poller, one, self._make_door(one))
                            for one in self._listeners]
         self._beat = Beat(self.page, self.resolver, self.upstreams, self._log)

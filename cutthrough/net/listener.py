@@ -37,17 +37,23 @@ def listen(address: Address, sockets: int = 1) -> list[socket.socket]:
 
 
 def join(group: list[socket.socket], sockets: int) -> list[socket.socket]:
-    """Opens `sockets` more on the address of a group that `listen` made.
+    """Opens `sockets` more on the address of a group that `listen` made, which take
+    callers from `begin` on: until somebody accepts there, these go to the others.
 
     Returned apart, the group as it was. Raises OSError, and then leaves nothing open.
     """
     with contextlib.ExitStack() as opened:
         bound = bound_address(group[0])
         more = [opened.enter_context(_bind(bound, shared=True)) for _ in range(sockets)]
-        for member in more:
-            member.listen(BACKLOG)
         opened.pop_all()
         return more
+
+
+def begin(sock: socket.socket) -> None:
+    """Takes callers, where it does not yet: one that somebody else opened keeps its
+    backlog. Raises OSError."""
+    if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        sock.listen(BACKLOG)
 
 
 def _bind(address: Address, *, shared: bool) -> socket.socket:

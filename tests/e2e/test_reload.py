@@ -160,6 +160,30 @@ def free_port(host: str) -> int:
         return sock.getsockname()[1]
 
 
+def test_a_worker_that_does_not_begin_has_no_callers(
+        loop_name, directory, opened, make_origin, dial):
+    """Its socket took half of them in, and nobody there answered."""
+    folder = directory("bad")
+    (folder / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if ('cutthrough.control.process' in sys.orig_argv\n"
+        f"        and os.path.exists({str(folder / 'bad')!r})):\n"
+        "    os._exit(3)\n")
+    proxy = opened.enter_context(Proxy(
+        directory("proxy"), loop=loop_name, config="workers = 1\n",
+        env={"PYTHONPATH": str(folder)}))
+    (folder / "bad").touch()
+    proxy.write_config("workers = 2\n")
+    proxy.signal(signal.SIGHUP)
+    wait_until(lambda: "worker 1" in proxy.stderr(), proxy.stderr)
+    origin = make_origin()
+    for _ in range(20):
+        assert dial(proxy).get(origin.url()).status == 200
+    (folder / "bad").unlink()
+    wait_until(lambda: dial(proxy).get(origin.url()).status == 200
+               and proxy.log(worker=1), "it has callers once it begins")
+
+
 def test_an_address_comes_back_before_it_has_gone(
         loop_name, directory, opened, make_origin, dial):
     """Who took a mistake back while new workers did not begin was refused: the address
