@@ -150,8 +150,18 @@ class Admin:
             raise
         return sock
 
+    def listen(self) -> None:
+        """From here on who calls waits for `start`, and is not refused."""
+        assert self._socket is not None
+        self._socket.listen()
+        if self._made:
+            self._inode = os.stat(self._made).st_ino
+            os.replace(self._made, self._path)
+            self._made = ""
+
     async def start(self) -> None:
-        """Listens."""
+        """Listens, and answers."""
+        self.listen()
         assert self._socket is not None
         app = web.Application(middlewares=[self._guard], client_max_size=4096)
         app.add_routes([
@@ -170,16 +180,16 @@ class Admin:
         await self._runner.setup()
         self._server = await asyncio.get_running_loop().create_server(
             self._on_connection, sock=self._socket)
-        if self._made:
-            self._inode = os.stat(self._made).st_ino
-            os.replace(self._made, self._path)
-            self._made = ""
 
-    async def close(self) -> None:
-        """Ends the listener; a successor's socket on the same path stays."""
+    def leave(self) -> None:
+        """Answers who is there, and nobody who comes."""
         if self._server is not None:
             self._server.close()
             self._server = None
+
+    async def close(self) -> None:
+        """Ends the listener; a successor's socket on the same path stays."""
+        self.leave()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

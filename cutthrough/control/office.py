@@ -130,6 +130,7 @@ class Office:
     def on_serving(self) -> None:
         """We serve: whoever asks is to be answered by us."""
         if self._succeeds and self._admin is not None:
+            self._admin.listen()             # before the other one hears that we serve
             self._run(self._admin.start())
         self._succeeds, self._served = False, True
         self._tell()
@@ -139,7 +140,10 @@ class Office:
             say(f"admin listener on {self._admin.shown}")
 
     def on_successor(self) -> None:
-        """Another one serves, and answers in our place."""
+        """Another one serves, and answers in our place: it knows of our connections,
+        and we of none that we gave it."""
+        if self._admin is not None:
+            self._admin.leave()
         self._end(self._admin)
         self._admin = None
 

@@ -387,10 +387,10 @@ class Supervisor:
         """Our successor serves."""
         assert self.successor is not None
         say(f"pid {self.successor.process.pid} serves; we drain")
+        self.office.on_successor()
         if self.config.handover:
             relief.offer(self.children.values(), self.successor)
         self.begin_drain()
-        self.office.on_successor()
 
     def begin_drain(self) -> None:
         self.state = State.DRAINING
