@@ -288,6 +288,17 @@ def test_told_to_stop_it_exits_0_and_leaves_nobody(tmp_path, number):
         assert len(proxy.stderr().splitlines()) == 2, "the banner and the account"
 
 
+def test_workers_that_are_told_a_moment_before_it_are_not_replaced(tmp_path):
+    """systemd tells every process, in any order: these had died, the program said."""
+    with Proxy(tmp_path, "--workers", "2") as proxy:
+        for worker in proxy.workers():
+            worker.terminate()
+        wait_until(lambda: not proxy.workers(), "the workers gone")
+        proxy.signal(signal.SIGTERM)
+        assert proxy.wait_exit() == 0
+        assert deaths(proxy) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_stop_while_a_worker_imports_it_exits_0(tmp_path, number):
     """It said that the worker did not answer, killed it and exited 1."""

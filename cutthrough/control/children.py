@@ -23,6 +23,9 @@ SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.
 EARLY = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 # A worker that lived this long died of something else than its start.
 YOUNG_S = 10.0
+# A worker that ends well was told to, and not by us: with all of the service perhaps,
+# as systemd does it, and then our own signal is a moment away.
+TOLD_S = 0.25
 # Between starts of a slot whose workers die young: 0, 0.1, 0.2, 0.4 … seconds.
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
 

@@ -39,6 +39,7 @@ from cutthrough.control.children import (
     BACKOFF_MAX_S,
     EARLY,
     SIGNALS,
+    TOLD_S,
     Child,
     Slot,
     cause,
@@ -272,6 +273,9 @@ class Supervisor:
                 f"{cause(returncode)}")
             self.status = 2 if returncode == 2 else 1
             self.stop()
+        elif returncode == 0:
+            loop = asyncio.get_running_loop()
+            slot.set_timer(loop.call_later(TOLD_S, self.respawn, slot, child, 0))
         else:
             self.respawn(slot, child, returncode)
 
