@@ -110,8 +110,10 @@ cdef class Client(StreamOwner):
     cdef Address address                # the client's
     cdef int64_t since_ms               # it is in its state
     # Where nobody is judged, of the last look: bytes moved by us, and past both peers
-    cdef int64_t judged_ms              # the deadline without enough bytes
-    cdef int64_t judged_from            # bytes that were past the peer when it began
+    # The deadline without enough bytes, and how many were past the peer when it began;
+    # where nobody is awaited: at the last look, bytes moved and bytes past the kernel
+    cdef int64_t judged_ms
+    cdef int64_t judged_from
 
     # the request in hand
     cdef uint8_t method                 # wire's Method
