@@ -32,8 +32,9 @@ class BenchError(Exception):
     """The measurement cannot be made, or what it gave must not be believed."""
 
 
-def _die_with_parent() -> None:
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+# What ends the harness by an exception. One that is raised in a fork's callbacks is
+# ignored, and was: logging has one, and subprocess runs them for a preexec_fn.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
 
 def spawn(
@@ -46,11 +47,27 @@ def spawn(
     env: dict[str, str] | None = None,
 ) -> subprocess.Popen[str]:
     """Start a child that `end` is to be called with."""
-    return subprocess.Popen(
-        command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, text=True,
-        start_new_session=True, preexec_fn=_die_with_parent,
-        env={**os.environ, **env} if env else None,
-    )  # fmt: skip
+
+    def begin() -> None:
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        child = subprocess.Popen(
+            command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, text=True,
+            start_new_session=True, preexec_fn=begin,
+            env={**os.environ, **env} if env else None,
+        )  # fmt: skip
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    except BaseException:  # what came meanwhile: nobody else knows of the child yet
+        end(child)
+        raise
+    return child
 
 
 def tree_of(process: subprocess.Popen[str]) -> list[psutil.Process]:

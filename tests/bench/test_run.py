@@ -322,7 +322,7 @@ def test_an_interrupted_run_leaves_nothing_behind(
         below = process.children(recursive=True)
         client.send_signal(number)
         _, progress = client.communicate(timeout=30)
-        assert client.returncode == 130
+        assert client.returncode == 130, progress
         assert "interrupted" in progress
         _, left = psutil.wait_procs(below, timeout=5)
         assert not left
