@@ -48,6 +48,7 @@ PATIENCE_SECONDS = 60.0
 
 def echo(listener: socket.socket) -> None:
     """Give every byte back; ends with its parent."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent's raises
     listener.setblocking(False)
     poll = select.epoll()
     poll.register(listener, select.EPOLLIN)
