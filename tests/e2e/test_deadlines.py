@@ -250,7 +250,7 @@ def test_who_takes_a_body_slowly_is_not_silent(start_proxy, make_origin, dial, r
         conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
         conn.read_head()
         while len(conn.pending) < len(body) and conn.fill():
-            time.sleep(0.03)
+            time.sleep(0.03)  # slower than body_timeout for all of it
         conn.send(OK)
 
     short = [f"--{name}-timeout=500ms" for name in ("body", "response")]
