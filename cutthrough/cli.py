@@ -384,7 +384,7 @@ def check(config: Config, policy: Policy) -> None:
     """What `serve` does before it opens a listener; no log file is made. Raises
     ConfigError, PolicyError."""
     from cutthrough.control.generation import Generation
-    from cutthrough.control.process import choose_loop
+    from cutthrough.control.loops import choose_loop
     from cutthrough.control.start import check_log, validate
 
     choose_loop(config.loop)

@@ -12,14 +12,12 @@ operator may send to the whole service. SIGTERM and SIGQUIT drain this worker al
 import asyncio
 import faulthandler
 import gc
-import importlib.util
 import logging
 import mmap
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cutthrough.config import ConfigError
@@ -47,32 +45,11 @@ from cutthrough.control.cpus import pin
 from cutthrough.control.errorlog import EVERY_S, ErrorLog
 from cutthrough.control.generation import Generation, from_memory
 from cutthrough.control.limits import FIRST
+from cutthrough.control.loops import choose_loop, make_loop
 
 if TYPE_CHECKING:
     from cutthrough.control.inspector import Inspector
     from cutthrough.control.worker import Worker
-
-
-def choose_loop(choice: str) -> str:
-    """Returns which event loop is to be used: uvloop or asyncio.
-
-    Raises ConfigError where uvloop is asked for and not installed.
-    """
-    if choice != "asyncio" and importlib.util.find_spec("uvloop") is not None:
-        return "uvloop"
-    if choice == "uvloop":
-        raise ConfigError("", "loop", "uvloop is not installed")
-    return "asyncio"
-
-
-def make_loop(name: str) -> tuple[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Returns the loop's name with its version, and what makes it."""
-    if name == "uvloop":
-        import uvloop
-        # its stubs leave the attribute out
-        version: str = uvloop.__version__    # type: ignore[attr-defined]
-        return f"uvloop {version}", uvloop.new_event_loop
-    return "asyncio", asyncio.SelectorEventLoop
 
 
 class Process:

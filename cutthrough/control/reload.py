@@ -28,8 +28,8 @@ from cutthrough.control.generation import (
     to_memory,
 )
 from cutthrough.control.limits import Limits
+from cutthrough.control.loops import choose_loop
 from cutthrough.control.office import Office
-from cutthrough.control.process import choose_loop
 from cutthrough.control.start import check_log, describe, validate
 from cutthrough.control.systemd import notify_reloading
 from cutthrough.control.upgrade import Successor

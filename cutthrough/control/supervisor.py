@@ -48,8 +48,8 @@ from cutthrough.control.cpus import count_workers
 from cutthrough.control.doors import Doors
 from cutthrough.control.generation import Generation, Reader, Sources, to_memory
 from cutthrough.control.limits import Limits
+from cutthrough.control.loops import choose_loop
 from cutthrough.control.office import Office
-from cutthrough.control.process import choose_loop
 from cutthrough.control.reload import Reload, Reloads
 from cutthrough.control.start import (
     check_log,

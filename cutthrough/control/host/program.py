@@ -11,7 +11,7 @@ from cutthrough.config import SECRETS, ConfigError
 from cutthrough.control import built
 from cutthrough.control.effective import trial
 from cutthrough.control.host.finding import Case, Finding
-from cutthrough.control.process import choose_loop, make_loop
+from cutthrough.control.loops import choose_loop, make_loop
 from cutthrough.logtarget import read_target
 from cutthrough.net.options import SocketOption, read_options
 from cutthrough.settings import flag_name, variable_name
