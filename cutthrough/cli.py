@@ -363,8 +363,8 @@ def print_config(given: argparse.Namespace, sources: Sources) -> None:
     settings = sources.settings()
     print(render(settings), end="")
     if given.effective:
+        from cutthrough.control.descriptors import raise_nofile
         from cutthrough.control.effective import show_effective, trial
-        from cutthrough.control.start import raise_nofile
 
         raise_nofile()                       # as `serve` does
         config = build(settings)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cutthrough.config import Config, ConfigError
 from cutthrough.control.cpus import chosen, count_workers
+from cutthrough.control.descriptors import most_connections
 from cutthrough.control.loops import choose_loop
-from cutthrough.control.start import most_connections
 from cutthrough.net.listener import bound_address, listen
 from cutthrough.net.options import SocketOption, read_options
 from cutthrough.values import show_address, show_cpus

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import socket
 from collections.abc import Iterable
 
@@ -13,9 +12,6 @@ from cutthrough.control.generation import Generation
 from cutthrough.control.voice import announce
 from cutthrough.logtarget import read_target
 from cutthrough.values import show_address, show_count
-
-# Descriptors that are not connections: the interpreter's, logs, the set, free pipes
-RESERVED_FDS = 256
 
 
 def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
@@ -65,18 +61,6 @@ def describe(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename or 'cannot open'}: {error.strerror or error}"
     return str(error)
-
-
-def raise_nofile() -> None:
-    """Raises the limit of open files as far as we may: a tunnel needs two."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def most_connections() -> int:
-    """Client connections that the descriptor limit allows: each may need two."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max((soft - RESERVED_FDS) // 2, 16)
 
 
 def check_log(text: str, *, create: bool = True) -> None:

@@ -45,6 +45,7 @@ from cutthrough.control.children import (
     cause,
 )
 from cutthrough.control.cpus import count_workers
+from cutthrough.control.descriptors import raise_nofile
 from cutthrough.control.doors import Doors
 from cutthrough.control.generation import Generation, Reader, Sources, to_memory
 from cutthrough.control.limits import Limits
@@ -55,7 +56,6 @@ from cutthrough.control.start import (
     check_log,
     describe,
     print_banner,
-    raise_nofile,
     validate,
 )
 from cutthrough.control.systemd import feed_watchdog, notify, take_listeners

@@ -16,10 +16,10 @@ import psutil
 from cutthrough.config import Config
 from cutthrough.control.accesslog import AccessLog
 from cutthrough.control.beat import Beat
+from cutthrough.control.descriptors import most_connections
 from cutthrough.control.generation import Generation
 from cutthrough.control.hashers import Helpers, Threads
 from cutthrough.control.hook import Hook, find_function
-from cutthrough.control.start import most_connections
 from cutthrough.control.tracer import Tracer
 from cutthrough.control.verifier import Verifier
 from cutthrough.net import buffers, pipes

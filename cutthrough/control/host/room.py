@@ -11,10 +11,10 @@ from pathlib import PurePosixPath
 
 from cutthrough.config import ConfigError
 from cutthrough.control.cpus import chosen, online, usable
+from cutthrough.control.descriptors import RESERVED_FDS
 from cutthrough.control.effective import show_slots
 from cutthrough.control.host.finding import Case, Finding, Host, Verdict
 from cutthrough.control.host.wanted import NOFILE
-from cutthrough.control.start import RESERVED_FDS
 from cutthrough.values import show_cpus, show_size
 
 MIB = 1 << 20
