@@ -11,16 +11,9 @@ import signal
 import subprocess
 import sys
 
-import cutthrough
-from cutthrough.config import SECRETS
 from cutthrough.control.channel import Channel, Message
-from cutthrough.settings import variable_name
+from cutthrough.control.environment import SIGNALS, worker_environment
 
-# Blocked round a spawn; the child lets them in when its handlers stand.
-SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1,
-           signal.SIGUSR2}
-# Of these, what would end a program that has no handler yet, and does not mean to
-EARLY = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 # A worker that lived this long died of something else than its start.
 YOUNG_S = 10.0
 # A worker that ends well was told to, and not by us: with all of the service perhaps,
@@ -130,16 +123,6 @@ class Slot:
         if self.died_young < 2:
             return 0.0
         return min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** (self.died_young - 2))
-
-
-def worker_environment() -> dict[str, str]:
-    """Returns our environment, able to import this package, and without secrets."""
-    environ = {name: value for name, value in os.environ.items()
-               if name not in map(variable_name, SECRETS)}
-    package = os.path.dirname(os.path.dirname(os.path.abspath(cutthrough.__file__)))
-    before = environ.get("PYTHONPATH")
-    environ["PYTHONPATH"] = f"{package}{os.pathsep}{before}" if before else package
-    return environ
 
 
 def cause(returncode: int) -> str:

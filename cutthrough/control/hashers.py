@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from cutthrough.control.children import SIGNALS, worker_environment
+from cutthrough.control.environment import SIGNALS, worker_environment
 from cutthrough.control.hasher import FAULT, MOST_BYTES, RIGHT, WRONG
 
 log = logging.getLogger("cutthrough")

@@ -40,8 +40,8 @@ from cutthrough.control.channel import (
     Trace,
     Watch,
 )
-from cutthrough.control.children import SIGNALS
 from cutthrough.control.cpus import pin
+from cutthrough.control.environment import SIGNALS
 from cutthrough.control.errorlog import EVERY_S, ErrorLog
 from cutthrough.control.generation import Generation, from_memory
 from cutthrough.control.limits import FIRST

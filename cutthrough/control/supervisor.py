@@ -37,8 +37,6 @@ from cutthrough.control.channel import (
 )
 from cutthrough.control.children import (
     BACKOFF_MAX_S,
-    EARLY,
-    SIGNALS,
     TOLD_S,
     Child,
     Slot,
@@ -47,6 +45,7 @@ from cutthrough.control.children import (
 from cutthrough.control.cpus import count_workers
 from cutthrough.control.descriptors import raise_nofile
 from cutthrough.control.doors import Doors
+from cutthrough.control.environment import EARLY, SIGNALS
 from cutthrough.control.generation import Generation, Reader, Sources, to_memory
 from cutthrough.control.limits import Limits
 from cutthrough.control.loops import choose_loop

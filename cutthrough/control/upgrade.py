@@ -28,7 +28,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from cutthrough.control.channel import Message
-from cutthrough.control.children import EARLY
+from cutthrough.control.environment import EARLY
 from cutthrough.control.systemd import environ_of_heir
 
 VARIABLE = "CUTTHROUGH_SUCCEEDS"
