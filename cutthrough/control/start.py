@@ -3,26 +3,11 @@
 import errno
 import os
 import socket
-from collections.abc import Iterable
 
-import cutthrough
 from cutthrough.config import Config, ConfigError
-from cutthrough.control.cpus import chosen, show_pinning
+from cutthrough.control.cpus import chosen
 from cutthrough.control.generation import Generation
-from cutthrough.control.voice import announce
 from cutthrough.logtarget import read_target
-from cutthrough.values import show_address, show_count
-
-
-def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
-                 config: Config) -> None:
-    """The first line: where it listens, and what it is made of."""
-    addresses = " and ".join(map(show_address, bound))
-    line = (f"cutthrough {cutthrough.__version__} listening on {addresses}, "
-            f"{show_count(workers, 'worker')}, {loop}{show_pinning(config)}")
-    if config.demonstration:
-        line += ", demonstration credentials username:password"
-    announce(line)
 
 
 def validate(generation: Generation) -> None:

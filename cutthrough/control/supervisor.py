@@ -22,6 +22,7 @@ from enum import Enum
 
 from cutthrough.config import Config
 from cutthrough.control import relief
+from cutthrough.control.banner import print_banner
 from cutthrough.control.channel import (
     Drain,
     Gave,
@@ -54,7 +55,6 @@ from cutthrough.control.reload import Reload, Reloads
 from cutthrough.control.start import (
     check_log,
     describe,
-    print_banner,
     validate,
 )
 from cutthrough.control.systemd import feed_watchdog, notify, take_listeners

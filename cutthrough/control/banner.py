@@ -1,0 +1,20 @@
+"""The first line of a run: where the program listens, and what serves there."""
+
+from collections.abc import Iterable
+
+import cutthrough
+from cutthrough.config import Config
+from cutthrough.control.cpus import show_pinning
+from cutthrough.control.voice import announce
+from cutthrough.values import show_address, show_count
+
+
+def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
+                 config: Config) -> None:
+    """The first line: where it listens, and what it is made of."""
+    addresses = " and ".join(map(show_address, bound))
+    line = (f"cutthrough {cutthrough.__version__} listening on {addresses}, "
+            f"{show_count(workers, 'worker')}, {loop}{show_pinning(config)}")
+    if config.demonstration:
+        line += ", demonstration credentials username:password"
+    announce(line)
