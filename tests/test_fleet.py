@@ -10,8 +10,9 @@ from redis import exceptions
 
 import cutthrough
 from cutthrough.config import Config, ConfigError
-from cutthrough.control.fleet import BATCH, Fleet, explain, id_of, make_client
-from cutthrough.control.limits import FAILURES
+from cutthrough.control.fleet import BATCH, Fleet, id_of
+from cutthrough.control.fleet_state import FAILURES
+from cutthrough.control.redis_client import explain, make_client
 from cutthrough.policy.away import Away
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Holder, Limiter

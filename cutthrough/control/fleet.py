@@ -28,11 +28,10 @@ from typing import TYPE_CHECKING, Any
 
 from redis import exceptions
 from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
-from cutthrough.config import Config, ConfigError
-from cutthrough.control.limits import FAILURES, Standing
+from cutthrough.config import Config
+from cutthrough.control.fleet_state import FAILURES, FleetState
+from cutthrough.control.redis_client import PATIENCE_S, explain, make_client
 from cutthrough.control.voice import say
 
 if TYPE_CHECKING:
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
 # Users in one step, told and heard each: with 20 instances 2 ms of Redis' time
 BATCH = 128
-# For one step: Redis does it within a millisecond, or is not to be waited for
-PATIENCE_S = 1.0
 # Between attempts while it is away
 PAUSE_MAX_S = 2.0
 # A replica that takes over may lack the last writes, which nobody notices
@@ -176,8 +173,8 @@ class Fleet:
         self._heard_at = asyncio.get_running_loop().time()
         self._task = asyncio.create_task(self._run())
 
-    def standing(self) -> Standing:
-        return Standing(self._is_up, len(self._living), self._steps, self._failures)
+    def standing(self) -> FleetState:
+        return FleetState(self._is_up, len(self._living), self._steps, self._failures)
 
     async def leave(self) -> None:
         """Tells the last, and holds nothing any more; others need not wait for it."""
@@ -293,23 +290,6 @@ class Fleet:
                     await client.aclose()
 
 
-def make_client(config: Config) -> Redis:
-    """Raises ConfigError; its reason does not repeat the address (R37)."""
-    try:
-        client: Redis = Redis.from_url(
-            config.fleet_url, decode_responses=True, protocol=2, max_connections=1,
-            socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S,
-            retry=Retry(NoBackoff(), 0), client_name="cutthrough",
-            **({"ssl_check_hostname": True} if config.fleet_url.startswith("rediss:")
-               else {}))
-        pool: Any = client.connection_pool
-        pool.make_connection()
-    except (ValueError, TypeError, exceptions.RedisError):
-        raise ConfigError("", "fleet_url", "is not such as rediss://user:password@host:"
-                          "6379/0") from None
-    return client
-
-
 def id_of(name: str) -> str:
     return hashlib.blake2b(
         name.encode(), digest_size=16, person=b"cutthrough").hexdigest()
@@ -319,19 +299,3 @@ def told(now_s: int, connections: int, tunnels: int, moved: int, spent: int) -> 
     if not (connections or tunnels or moved or spent):
         return ""
     return f"{connections} {tunnels} {now_s // 86400} {moved} {spent}"
-
-
-def explain(error: Exception) -> tuple[str, str]:
-    """One of FAILURES, and for people. What Redis says is not repeated: it quotes the
-    commands that it does not understand, AUTH among them (R37)."""
-    if isinstance(error, TimeoutError | exceptions.TimeoutError):
-        return "timeout", "does not answer in time"
-    if isinstance(error, exceptions.AuthenticationError
-                  | exceptions.AuthorizationError | exceptions.NoPermissionError):
-        return "refused", "refuses our credentials"
-    if isinstance(error, exceptions.ConnectionError | OSError):
-        cause = error if isinstance(error, OSError) else error.__cause__
-        why = f" ({cause.strerror})" if isinstance(
-            cause, OSError) and cause.strerror else ""
-        return "connection", f"cannot be reached{why}"
-    return "error", f"answers with an error ({type(error).__name__})"

@@ -10,9 +10,9 @@ import asyncio
 import errno
 import os
 import secrets
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from cutthrough.control.fleet_state import FleetState
 from cutthrough.control.generation import Generation
 
 if TYPE_CHECKING:
@@ -24,19 +24,6 @@ if TYPE_CHECKING:
 HOLDERS, MORE_HOLDERS = 3, 16
 # Of the children; before it stands the fleet
 FIRST = 1
-# Why a step of the fleet's may fail
-FAILURES = ("timeout", "connection", "refused", "error")
-
-
-class Standing(NamedTuple):
-    """How it stands with the fleet. `failures`: steps that failed, by reason."""
-
-    is_up: bool
-    instances: int
-    steps: int
-    failures: Mapping[str, int]
-
-
 class Limits:
     """The page, from `open` to `close`."""
 
@@ -94,7 +81,7 @@ class Limits:
             self._leaving = asyncio.get_running_loop().create_task(
                 _change(before, old, self._fleet))
 
-    def standing(self) -> Standing | None:
+    def standing(self) -> FleetState | None:
         """How it stands with the fleet; None: there is none."""
         return self._fleet.standing() if self._fleet is not None else None
 

@@ -19,7 +19,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 import cutthrough
-from cutthrough.control.limits import FAILURES, Standing
+from cutthrough.control.fleet_state import FAILURES, FleetState
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.counters import BUCKETS
 
@@ -44,7 +44,7 @@ class Reading:
     def __init__(self, pages: Sequence[Page], living: Mapping[int, Page],
                  workers: Mapping[int, int], generation: int, reloaded_at: float,
                  reloads: Mapping[str, int] = NO_RELOADS,
-                 reloaded: bool = True, fleet: Standing | None = None,
+                 reloaded: bool = True, fleet: FleetState | None = None,
                  deaths: Mapping[int, int] = NO_DEATHS) -> None:
         self.living = living
         self.workers = workers

@@ -35,7 +35,7 @@ def check_fleet(config: Config) -> None:
     if not config.fleet_url:
         return
     try:
-        from cutthrough.control.fleet import make_client
+        from cutthrough.control.redis_client import make_client
     except ImportError as error:
         raise ConfigError("", "fleet_url", f"the package {error.name} is not "
                           "installed: pip install 'cutthrough[redis]'") from None

@@ -1,0 +1,46 @@
+"""The connection to Redis: how it is made, and what its errors mean."""
+
+from typing import Any
+
+from redis import exceptions
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from cutthrough.config import Config, ConfigError
+
+# For one step: Redis does it within a millisecond, or is not to be waited for
+PATIENCE_S = 1.0
+
+
+def make_client(config: Config) -> Redis:
+    """Raises ConfigError; its reason does not repeat the address (R37)."""
+    try:
+        client: Redis = Redis.from_url(
+            config.fleet_url, decode_responses=True, protocol=2, max_connections=1,
+            socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S,
+            retry=Retry(NoBackoff(), 0), client_name="cutthrough",
+            **({"ssl_check_hostname": True} if config.fleet_url.startswith("rediss:")
+               else {}))
+        pool: Any = client.connection_pool
+        pool.make_connection()
+    except (ValueError, TypeError, exceptions.RedisError):
+        raise ConfigError("", "fleet_url", "is not such as rediss://user:password@host:"
+                          "6379/0") from None
+    return client
+
+
+def explain(error: Exception) -> tuple[str, str]:
+    """One of FAILURES, and for people. What Redis says is not repeated: it quotes the
+    commands that it does not understand, AUTH among them (R37)."""
+    if isinstance(error, TimeoutError | exceptions.TimeoutError):
+        return "timeout", "does not answer in time"
+    if isinstance(error, exceptions.AuthenticationError
+                  | exceptions.AuthorizationError | exceptions.NoPermissionError):
+        return "refused", "refuses our credentials"
+    if isinstance(error, exceptions.ConnectionError | OSError):
+        cause = error if isinstance(error, OSError) else error.__cause__
+        why = f" ({cause.strerror})" if isinstance(
+            cause, OSError) and cause.strerror else ""
+        return "connection", f"cannot be reached{why}"
+    return "error", f"answers with an error ({type(error).__name__})"
