@@ -30,8 +30,8 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     listeners: tuple[int, ...]
     counters: int
     limits: int
-    page: int                                # its own of the counters' pages, its
-                                             # number among the limits' holders
+    page: int                                # number of its counters page
+    holder: int                              # its number on the limits' page
 
 
 class Swap(msgspec.Struct, frozen=True, tag="swap"):

@@ -57,6 +57,10 @@ class Limits:
             raise OSError(errno.ENOSPC, f"the limits' page has {self._holders} places; "
                           "restart the program for more workers")
 
+    def holder(self, page: int) -> int:
+        """The number on this page of the child with that counters page."""
+        return FIRST + page
+
     def reap(self, holder: int) -> None:
         """This child is gone: what it held is everybody's again."""
         if self._away is not None:

@@ -44,7 +44,6 @@ from cutthrough.control.cpus import pin
 from cutthrough.control.environment import SIGNALS
 from cutthrough.control.errorlog import EVERY_S, ErrorLog
 from cutthrough.control.generation import Generation, from_memory
-from cutthrough.control.limits import FIRST
 from cutthrough.control.loops import choose_loop, make_loop
 
 if TYPE_CHECKING:
@@ -197,7 +196,7 @@ def make_worker(hello: Hello, generation: Generation,
 
     memory = mmap.mmap(hello.counters, PAGE_BYTES, offset=hello.page * PAGE_BYTES)
     os.close(hello.counters)                 # the mapping stays
-    ledger = Ledger(mmap.mmap(hello.limits, 0), FIRST + hello.page)
+    ledger = Ledger(mmap.mmap(hello.limits, 0), hello.holder)
     os.close(hello.limits)
     return Worker(generation.config, generation.policy, number=generation.number,
                   own=generation.own, slot=hello.slot, listeners=listeners,

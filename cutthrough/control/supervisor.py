@@ -161,7 +161,8 @@ class Supervisor:
         self.children[child.pid] = child
         child.tell(Hello(
             slot=slot.index, generation=self.memory, listeners=listeners,
-            counters=self.counters, limits=self.limits.fd, page=child.page))
+            counters=self.counters, limits=self.limits.fd, page=child.page,
+            holder=self.limits.holder(child.page)))
         child.channel.attach(lambda message: self.on_message(child, message))
         loop = asyncio.get_running_loop()
         child.set_timer(loop.call_later(START_S, self.kill, child))
