@@ -2,7 +2,8 @@
 
     config, outcome <- wire, net <- policy <- session <- control <- cli <- proxy
 
-`wire` and `net` are strangers to each other. The tree's other standing rules are held
+`wire` and `net` are strangers to each other, and no modules import each other in a
+circle. The tree's other standing rules are held
 here too: absolute imports, the length of files, stubs, and nothing of one machine.
 """
 
@@ -112,6 +113,62 @@ def test_imports_run_one_way(path: Path) -> None:
         other = room_of(name)
         if other in MAY_IMPORT and other != room:
             assert other in MAY_IMPORT[room], f"{room} may not know {name}"
+
+
+def import_graph(paths: list[Path], top: Path) -> dict[str, set[str]]:
+    """The modules below `top`, and which of them each one imports: lazily, for types
+    only, or in its .pxd."""
+    files: dict[str, list[Path]] = {}
+    for path in paths:
+        dotted = ".".join(path.relative_to(top).with_suffix("").parts)
+        files.setdefault(dotted.removesuffix(".__init__"), []).append(path)
+    graph: dict[str, set[str]] = {module: set() for module in files}
+    for module, own in files.items():
+        for path in own:
+            for name in imports(path):
+                while name and name not in files:
+                    name = name.rpartition(".")[0]
+                if name and name != module:
+                    graph[module].add(name)
+    return graph
+
+
+def find_cycle(graph: dict[str, set[str]]) -> list[str]:
+    """The first cycle, as its modules in order and the first one again; or nothing."""
+    done: set[str] = set()
+
+    def follow(module: str, way: list[str]) -> list[str]:
+        if module in way:
+            return [*way[way.index(module):], module]
+        if module not in done:
+            for other in sorted(graph[module]):
+                if cycle := follow(other, [*way, module]):
+                    return cycle
+            done.add(module)
+        return []
+
+    for module in sorted(graph):
+        if cycle := follow(module, []):
+            return cycle
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert find_cycle(import_graph(sources(), TREE)) == []
+
+
+def test_a_circle_is_found_through_lazy_and_type_only_imports(tmp_path: Path) -> None:
+    room = tmp_path / "cutthrough" / "net"
+    room.mkdir(parents=True)
+    for name, text in {
+        "a.py": "def f():\n    from cutthrough.net import b\n",
+        "b.pyx": "from cutthrough.net.c cimport x\n",
+        "c.py": "if TYPE_CHECKING:\n    import cutthrough.net.a\n",
+        "d.py": "from cutthrough.net import a\n",
+    }.items():
+        (room / name).write_text(text)
+    found = find_cycle(import_graph(list(room.iterdir()), tmp_path))
+    assert found == [f"cutthrough.net.{name}" for name in "abca"]
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(TREE)))

@@ -29,7 +29,6 @@ from cutthrough.control.generation import (
 )
 from cutthrough.control.limits import Limits
 from cutthrough.control.loops import choose_loop
-from cutthrough.control.office import Office
 from cutthrough.control.start import check_log, describe, validate
 from cutthrough.control.systemd import notify_reloading
 from cutthrough.control.upgrade import Successor
@@ -43,6 +42,14 @@ LATE_S = 5.0
 MOST_NAMED = 8
 
 
+class AdminListener(Protocol):
+    """The listener for operators, which a reload opens anew and reports to."""
+
+    def open(self, config: Config) -> tuple[tuple[str, int], ...]: ...
+    def withdraw(self) -> None: ...
+    def on_reload(self, result: str, in_force: bool) -> None: ...
+
+
 class Program(Protocol):
     """The supervisor, as far as a reload concerns it."""
 
@@ -52,9 +59,10 @@ class Program(Protocol):
     slots: list[Slot]
     children: dict[int, Child]
     limits: Limits
-    office: Office
     successor: Successor | None
 
+    @property
+    def office(self) -> AdminListener: ...
     @property
     def is_serving(self) -> bool: ...
     @property

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import psutil
 
@@ -41,9 +41,6 @@ from cutthrough.session.recorder import Recorder
 from cutthrough.session.upstreams import Upstreams
 from cutthrough.values import show_address
 
-if TYPE_CHECKING:
-    from cutthrough.control.handover import Giver, Taker
-
 log = logging.getLogger("cutthrough")
 
 # While draining: how often to look whether the last connection has gone
@@ -55,6 +52,20 @@ LAST_REQUEST = 1.0
 
 # How often tunnels are looked over for users that have expired
 RECHECK = 0.5
+
+
+class Gives(Protocol):
+    """Gives this worker's tunnels to another one; see handover."""
+
+    def follow(self) -> None: ...
+
+
+class Takes(Protocol):
+    """Takes tunnels of another worker over; see handover."""
+
+    @property
+    def is_open(self) -> bool: ...
+    def on_readable(self) -> None: ...
 
 
 class Worker:
@@ -97,8 +108,8 @@ class Worker:
         # worker, and that are on their way there; who gives and takes: see handover
         self.at_end: list[Callable[[], None]] = []
         self.given_away = self.in_transit = 0
-        self.giver: Giver | None = None
-        self.takers: list[Taker] = []
+        self.giver: Gives | None = None
+        self.takers: list[Takes] = []
 
     @property
     def config(self) -> Config:

@@ -94,7 +94,7 @@ cdef class Client(StreamOwner):
     cdef Context context
     cdef Stream origin
     cdef uint8_t state
-    cdef uint8_t awaited                # whom the exchange waits for; see pace.pxd
+    cdef uint8_t awaited                # whom the exchange waits for; see awaited.pxd
     cdef uint8_t up_open                # the request body is not yet whole
     cdef uint8_t until_close            # the response ends where the origin closes
     cdef uint32_t input_seen            # of input: parsed before as an unfinished head

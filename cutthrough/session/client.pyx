@@ -27,8 +27,8 @@ from cutthrough.net.sysio cimport (
 from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_TARGET, KEEPALIVE_TIMEOUT, OK, status_of)
 from cutthrough.policy.acl cimport NOT_ASKED
+from cutthrough.session.awaited cimport NOBODY
 from cutthrough.session.counters cimport Counters, count_reply, observe
-from cutthrough.session.pace cimport NOBODY
 from cutthrough.session.recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, Recorder, note)
 from cutthrough.session.state cimport (

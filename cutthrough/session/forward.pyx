@@ -25,7 +25,8 @@ from cutthrough.outcome cimport (
     QUOTA_EXCEEDED, RESPONSE_TRUNCATED, UPGRADE_FAILED)
 from cutthrough.session.admission cimport is_cut_meanwhile
 from cutthrough.session.client cimport Client, Scan
-from cutthrough.session.pace cimport NOBODY, READER, SENDER, TAKER, wait_for
+from cutthrough.session.awaited cimport NOBODY, READER, SENDER, TAKER
+from cutthrough.session.pace cimport wait_for
 from cutthrough.session.recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, E_UP, note
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.tunnel cimport start_tunnel

@@ -2,12 +2,6 @@
 
 from cutthrough.session.client cimport Client
 
-cdef enum:                  # whom an exchange waits for; unnamed, as the states are
-    NOBODY = 0              # nobody who owes a pace
-    SENDER                  # the client, for more of its request's body
-    TAKER                   # the origin, to take what is here of that body
-    READER                  # the client, to take what is here of the response
-
 # The exchange waits for this peer from now on. True: it did not before, and the deadline
 # has to be armed anew.
 cdef inline bint wait_for(Client c, int whom) noexcept:

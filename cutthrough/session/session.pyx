@@ -31,7 +31,8 @@ from cutthrough.session.counters cimport count_dial
 from cutthrough.session.failures cimport outcome_of_errno, relieve
 from cutthrough.session.forward cimport expect_body, on_client, on_origin, send_request
 from cutthrough.session.identity cimport ask_verifier, identify, take_answer
-from cutthrough.session.pace cimport NOBODY, SENDER, extend_if_taken, judge_pace
+from cutthrough.session.awaited cimport NOBODY, SENDER
+from cutthrough.session.pace cimport extend_if_taken, judge_pace
 from cutthrough.session.recorder cimport (
     E_CLIENT_ENDED, E_DEADLINE, E_DIALLED, E_NOT_DIALLED, E_READ, E_RESOLVED, E_REUSED, note)
 from cutthrough.session.state cimport (
