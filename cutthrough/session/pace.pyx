@@ -20,7 +20,7 @@ to whom the kernel still hands over what it holds.
 from libc.stdint cimport int64_t
 from cutthrough.net.sysio cimport untaken
 from cutthrough.outcome cimport BODY_TIMEOUT, OK, RESPONSE_TIMEOUT, WRITE_TIMEOUT
-from cutthrough.session.awaited cimport NOBODY, READER, SENDER, TAKER
+from cutthrough.session.awaited cimport NOBODY, SENDER, TAKER
 from cutthrough.session.client cimport Client
 
 
