@@ -10,9 +10,9 @@ from cutthrough.net.timers cimport Timer, Wheel
 from cutthrough.outcome cimport OK
 from cutthrough.session.client cimport Client, Journal
 from cutthrough.session.recorder cimport E_UP, Recorder, note
-from cutthrough.wire.framing cimport Chunks, scan_chunks, start_chunks
-from cutthrough.wire.http1 cimport (
-    M_GET, Head, HeadLimits, parse_request, parse_response)
+from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
+from cutthrough.wire.http1 cimport Head, HeadLimits, parse_request, parse_response
+from cutthrough.wire.names cimport M_GET
 from cutthrough.wire.rewrite cimport (
     REWRITE_ROOM, build_request_head, build_response_head)
 from cutthrough.wire.target cimport Target, read_target

@@ -23,7 +23,9 @@ from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport OK, label_of, tag_of, token_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, Stamps, peer_of, worker_of_id
-from cutthrough.wire.http1 cimport M_CONNECT, Field, Head, equals_lower
+from cutthrough.wire.chars cimport equals_lower
+from cutthrough.wire.http1 cimport Field, Head
+from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.logformat import CODES, PRESETS, parse_format
 
 cdef extern from "<time.h>" nogil:

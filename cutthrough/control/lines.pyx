@@ -16,7 +16,8 @@ from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport label_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, peer_of, worker_of_id
-from cutthrough.wire.http1 cimport M_CONNECT, Head
+from cutthrough.wire.http1 cimport Head
+from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.target cimport HOST_IPV6
 
 cdef enum:

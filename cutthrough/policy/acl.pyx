@@ -22,7 +22,7 @@ from posix.time cimport CLOCK_THREAD_CPUTIME_ID, clock_gettime, timespec
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, label_of
 from cutthrough.policy.hosts cimport Candidate, HostIndex, Run
 from cutthrough.policy.networks cimport NetworkIndex, NetworkSets, key_of
-from cutthrough.wire.http1 cimport (
+from cutthrough.wire.names cimport (
     M_CONNECT, M_DELETE, M_GET, M_HEAD, M_OPTIONS, M_OTHER, M_POST, M_PUT, M_TRACE)
 from cutthrough.wire.target cimport HOST_NAME, Target, parse_authority
 

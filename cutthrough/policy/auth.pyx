@@ -25,7 +25,7 @@ import time
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
-from cutthrough.wire.http1 cimport equals_lower
+from cutthrough.wire.chars cimport equals_lower
 
 cdef enum:
     VERIFIED_BOUND = 4096       # credentials remembered, or two for each user (R31)

@@ -15,7 +15,7 @@ from cutthrough.session.counters cimport Counters, Page
 from cutthrough.session.recorder cimport Recorder
 from cutthrough.session.state cimport N_STATES
 from cutthrough.session.upstreams cimport Upstreams
-from cutthrough.wire.framing cimport Chunks
+from cutthrough.wire.chunks cimport Chunks
 from cutthrough.wire.http1 cimport Head, HeadLimits
 from cutthrough.wire.target cimport Target
 

@@ -35,7 +35,8 @@ from cutthrough.session.state cimport (
     CLOSED, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESPONSE, TUNNEL, may_follow)
 from cutthrough.session.state import TABLE
 from cutthrough.wire.date cimport build_date
-from cutthrough.wire.http1 cimport Head, HeadLimits, M_CONNECT, M_HEAD
+from cutthrough.wire.http1 cimport Head, HeadLimits
+from cutthrough.wire.names cimport M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport NO_HINT, reply_with_hint, reply_with_retry
 from cutthrough.wire.target cimport parse_authority
 

@@ -31,12 +31,13 @@ from cutthrough.session.recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, E_UP,
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.tunnel cimport start_tunnel
 from cutthrough.session.usage cimport admit_tunnel, after_turn, before_turn
+from cutthrough.wire.chunks cimport scan_chunks, start_chunks
 from cutthrough.wire.framing cimport (
-    BODY_CHUNKED, BODY_LENGTH, BODY_NONE, BODY_UNTIL_CLOSE, Framing,
-    read_response_framing, scan_chunks, start_chunks)
+    BODY_CHUNKED, BODY_LENGTH, BODY_NONE, BODY_UNTIL_CLOSE, Framing, read_response_framing)
 from cutthrough.wire.http1 cimport (
-    F_DATE, F_UPGRADE, HTTP_10, HTTP_11, MAX_FIELDS, Head, HeadLimits, has_token,
-    parse_request, parse_response)
+    HTTP_10, HTTP_11, MAX_FIELDS, Head, HeadLimits, has_token, parse_request,
+    parse_response)
+from cutthrough.wire.names cimport F_DATE, F_UPGRADE
 from cutthrough.wire.rewrite cimport build_response_head
 
 cdef enum:

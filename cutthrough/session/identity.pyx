@@ -16,7 +16,8 @@ from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.auth cimport PENDING, Account
 from cutthrough.session.client cimport Client
 from cutthrough.session.state cimport AUTH
-from cutthrough.wire.http1 cimport F_PROXY_AUTHORIZATION, Field, Head
+from cutthrough.wire.http1 cimport Field, Head
+from cutthrough.wire.names cimport F_PROXY_AUTHORIZATION
 
 
 cdef int identify(Client c, const Head *head, const char *data) except -1:

@@ -40,15 +40,16 @@ from cutthrough.session.state cimport (
     outcome_at_deadline)
 from cutthrough.session.tunnel cimport run_tunnel, start_tunnel
 from cutthrough.session.usage cimport admit_user
-from cutthrough.wire.framing cimport (
-    BODY_NONE, Framing, read_request_framing)
-from cutthrough.wire.http1 cimport (
-    F_AUTHORIZATION, F_CONNECTION, F_EXPECT, F_UPGRADE, HTTP_11, M_CONNECT, M_GET, M_HEAD,
-    M_OTHER, M_POST, Field, Head, equals_lower, has_token, parse_request)
+from cutthrough.wire.chars cimport equals_lower
+from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
+from cutthrough.wire.http1 cimport HTTP_11, Field, Head, has_token, parse_request
+from cutthrough.wire.names cimport (
+    F_AUTHORIZATION, F_CONNECTION, F_EXPECT, F_UPGRADE, M_CONNECT, M_GET, M_HEAD, M_OTHER,
+    M_POST)
+from cutthrough.wire.refused cimport hint_of, show_refused
 from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport answer_as_last, build_request_head
-from cutthrough.wire.target cimport (
-    FORM_ORIGIN, HOST_NAME, Target, hint_of, read_target, show_refused)
+from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
 
 cdef enum:
     ESTABLISHED_BYTES = 39

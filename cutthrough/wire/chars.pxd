@@ -134,6 +134,15 @@ cdef inline bint is_token(const char *p, size_t n) noexcept nogil:
     return n > 0
 
 
+# Case-insensitive comparison against a lower-case constant of the same length.
+cdef inline bint equals_lower(const char *text, const char *lower, size_t n) noexcept nogil:
+    cdef size_t i
+    for i in range(n):
+        if to_lower(text[i]) != lower[i]:
+            return False
+    return True
+
+
 # For the test entry points: bytes, or (address, length) for memory that ends at a guard page.
 cdef inline const char *text_of(object source, size_t *n) except NULL:
     if isinstance(source, tuple):

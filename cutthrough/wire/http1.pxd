@@ -4,6 +4,7 @@ Strict (R9, R11): one reading or none. Nothing is copied, allocated or changed.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from cutthrough.wire.names cimport N_FIELD_NAMES
 
 cdef enum:
     MAX_FIELDS = 128        # HAProxy's default is 101, Apache's 100, Go's none
@@ -11,40 +12,6 @@ cdef enum:
 cdef enum Version:
     HTTP_10 = 0             # the minor version
     HTTP_11 = 1
-
-cdef enum Method:           # those whose meaning changes how a message is handled
-    M_OTHER = 0
-    M_GET
-    M_HEAD
-    M_POST
-    M_PUT
-    M_DELETE
-    M_OPTIONS
-    M_TRACE
-    M_CONNECT
-
-# FieldName: fields that the proxy reads, drops or writes. The enum has no name in C, for
-# Cython takes only plain numbers as indices.
-cdef enum:
-    F_OTHER = 0
-    F_HOST
-    F_CONTENT_LENGTH
-    F_TRANSFER_ENCODING
-    F_CONNECTION
-    F_PROXY_CONNECTION
-    F_KEEP_ALIVE
-    F_TE
-    F_TRAILER
-    F_UPGRADE
-    F_VIA
-    F_EXPECT
-    F_PROXY_AUTHORIZATION
-    F_PROXY_AUTHENTICATE
-    F_PROXY_AUTHENTICATION_INFO
-    F_DATE
-    F_AUTHORIZATION
-    F_MAX_FORWARDS
-    N_FIELD_NAMES
 
 cdef struct Field:          # offsets from the start of the buffer
     uint32_t start          # first byte of the name
@@ -87,7 +54,3 @@ cdef int parse_response(Head *head, const char *buf, size_t n, size_t seen,
 # fields of this name make together? Case-insensitive (R10), list members are tokens.
 cdef bint has_token(const Head *head, const char *buf, int name,
                     const char *token, size_t token_len) noexcept nogil
-# Which FieldName is this token? F_OTHER for those that the proxy has no business with.
-cdef int field_name(const char *token, size_t n) noexcept nogil
-# Case-insensitive comparison against a lower-case constant of the same length.
-cdef bint equals_lower(const char *text, const char *lower, size_t n) noexcept nogil

@@ -17,8 +17,8 @@ from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_RESPONSE, HEAD_TOO_LARGE, RESPONSE_HEAD_TOO_LARGE,
     UNSUPPORTED_VERSION, URI_TOO_LONG, label_of)
 from cutthrough.wire.chars cimport (
-    CC_DIGIT, CC_TARGET, CC_TOKEN, find_control, is_class, is_name, next_member, text_of,
-    to_lower)
+    CC_DIGIT, CC_TARGET, CC_TOKEN, equals_lower, find_control, is_class, next_member, text_of)
+from cutthrough.wire.names cimport M_OTHER, field_name, method_of
 
 cdef extern from "<string.h>" nogil:
     void *memrchr(const void *text, int c, size_t n)
@@ -297,70 +297,6 @@ cdef int parse_fields(Head *head, const char *buf, const char *p, const char *en
         head.count[name] += 1
 
 
-# Methods are case-sensitive (RFC 9110 section 9.1): "get" is a method of its own.
-cdef int method_of(const char *p, size_t n) noexcept nogil:
-    if n == 3:
-        if memcmp(p, b"GET", 3) == 0:
-            return M_GET
-        if memcmp(p, b"PUT", 3) == 0:
-            return M_PUT
-    elif n == 4:
-        if memcmp(p, b"POST", 4) == 0:
-            return M_POST
-        if memcmp(p, b"HEAD", 4) == 0:
-            return M_HEAD
-    elif n == 5:
-        if memcmp(p, b"TRACE", 5) == 0:
-            return M_TRACE
-    elif n == 6:
-        if memcmp(p, b"DELETE", 6) == 0:
-            return M_DELETE
-    elif n == 7:
-        if memcmp(p, b"CONNECT", 7) == 0:
-            return M_CONNECT
-        if memcmp(p, b"OPTIONS", 7) == 0:
-            return M_OPTIONS
-    return M_OTHER
-
-
-cdef int field_name(const char *p, size_t n) noexcept nogil:
-    if n == 2:
-        return F_TE if is_name(p, b"te", 2) else F_OTHER
-    if n == 3:
-        return F_VIA if is_name(p, b"via", 3) else F_OTHER
-    if n == 4:
-        if is_name(p, b"host", 4):
-            return F_HOST
-        return F_DATE if is_name(p, b"date", 4) else F_OTHER
-    if n == 6:
-        return F_EXPECT if is_name(p, b"expect", 6) else F_OTHER
-    if n == 7:
-        if is_name(p, b"upgrade", 7):
-            return F_UPGRADE
-        return F_TRAILER if is_name(p, b"trailer", 7) else F_OTHER
-    if n == 10:
-        if is_name(p, b"connection", 10):
-            return F_CONNECTION
-        return F_KEEP_ALIVE if is_name(p, b"keep-alive", 10) else F_OTHER
-    if n == 12:
-        return F_MAX_FORWARDS if is_name(p, b"max-forwards", 12) else F_OTHER
-    if n == 13:
-        return F_AUTHORIZATION if is_name(p, b"authorization", 13) else F_OTHER
-    if n == 14:
-        return F_CONTENT_LENGTH if is_name(p, b"content-length", 14) else F_OTHER
-    if n == 16:
-        return F_PROXY_CONNECTION if is_name(p, b"proxy-connection", 16) else F_OTHER
-    if n == 17:
-        return F_TRANSFER_ENCODING if is_name(p, b"transfer-encoding", 17) else F_OTHER
-    if n == 18:
-        return F_PROXY_AUTHENTICATE if is_name(p, b"proxy-authenticate", 18) else F_OTHER
-    if n == 19:
-        return F_PROXY_AUTHORIZATION if is_name(p, b"proxy-authorization", 19) else F_OTHER
-    if n == 25 and is_name(p, b"proxy-authentication-info", 25):
-        return F_PROXY_AUTHENTICATION_INFO
-    return F_OTHER
-
-
 cdef bint has_token(const Head *head, const char *buf, int name,
                     const char *token, size_t token_len) noexcept nogil:
     cdef uint32_t left = head.count[name]
@@ -379,14 +315,6 @@ cdef bint has_token(const Head *head, const char *buf, int name,
                     return True
         field += 1
     return False
-
-
-cdef bint equals_lower(const char *text, const char *lower, size_t n) noexcept nogil:
-    cdef size_t i
-    for i in range(n):
-        if to_lower(text[i]) != lower[i]:
-            return False
-    return True
 
 
 # For tests and tools. A source is bytes, or (address, length).

@@ -12,15 +12,16 @@ from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_REQUEST, BAD_RESPONSE, BAD_RESPONSE_FRAMING, FINAL_RECIPIENT,
     HEAD_TOO_LARGE, LOOP_DETECTED, OK, RESPONSE_HEAD_TOO_LARGE, TRACE_REFUSED, label_of)
 from cutthrough.wire.chars cimport (
-    CC_DIGIT, is_class, is_token, next_member, text_of, to_lower)
+    CC_DIGIT, equals_lower, is_class, is_token, next_member, text_of, to_lower)
 from cutthrough.wire.date cimport DATE_BYTES
 from cutthrough.wire.framing cimport names_trailers
 from cutthrough.wire.http1 cimport (
+    Field, HTTP_10, HTTP_11, HeadLimits, MAX_FIELDS, parse_request, parse_response)
+from cutthrough.wire.names cimport (
     F_CONNECTION, F_CONTENT_LENGTH, F_EXPECT, F_HOST, F_KEEP_ALIVE, F_MAX_FORWARDS, F_OTHER,
     F_PROXY_AUTHENTICATE, F_PROXY_AUTHENTICATION_INFO, F_PROXY_AUTHORIZATION,
-    F_PROXY_CONNECTION, F_TE, F_TRAILER, F_TRANSFER_ENCODING, F_UPGRADE, F_VIA, Field,
-    HTTP_10, HTTP_11, HeadLimits, M_OPTIONS, M_TRACE, MAX_FIELDS, equals_lower, field_name,
-    parse_request, parse_response)
+    F_PROXY_CONNECTION, F_TE, F_TRAILER, F_TRANSFER_ENCODING, F_UPGRADE, F_VIA, M_OPTIONS,
+    M_TRACE, field_name)
 from cutthrough.wire.target cimport (
     FORM_ABSOLUTE, build_authority, put_number, read_target)
 

@@ -33,13 +33,6 @@ cdef struct Target:
 # more than one, a missing one in HTTP/1.1, or one that cannot be read is BAD_REQUEST; in
 # absolute and authority form its value is otherwise ignored (R16: the target wins).
 cdef int read_target(Target *target, const Head *head, const char *buf) noexcept nogil
-# Of a target that was BAD_TARGET: the Hint (see reply) at what is wrong with it.
-cdef int hint_of(const Head *head, const char *buf) noexcept nogil
-# Writes `METHOD TARGET` of a head whose target was refused, as a log may have it: without
-# what may be credentials (R37). `out` has room for the line and 3 more; returns bytes
-# written, the target is the last *n of them.
-cdef uint32_t show_refused(char *out, const Head *head, const char *buf,
-                           uint32_t *n) noexcept nogil
 # host[:port] -> host, host_kind, address, port (default_port 0: a port is required).
 # 0, or minus BAD_TARGET. No userinfo, no path, whole input.
 cdef int parse_authority(Target *target, const char *text, size_t n,

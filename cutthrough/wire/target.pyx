@@ -11,15 +11,9 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memset
 from cutthrough.outcome cimport BAD_REQUEST, BAD_TARGET, label_of
 from cutthrough.wire.chars cimport (
-    CC_DIGIT, CC_HEX, CC_HOST, is_class, text_of, to_lower)
-from cutthrough.wire.http1 cimport (
-    F_HOST, Field, HTTP_11, HeadLimits, M_CONNECT, M_OPTIONS, MAX_FIELDS, equals_lower,
-    parse_request)
-from cutthrough.wire.reply cimport (
-    HTTPS_TARGET, NO_HINT, NO_PORT, OTHER_SCHEME, USERINFO)
-
-cdef extern from "<string.h>" nogil:
-    void *memmem(const void *text, size_t n, const void *needle, size_t needle_len)
+    CC_DIGIT, CC_HEX, CC_HOST, equals_lower, is_class, text_of, to_lower)
+from cutthrough.wire.http1 cimport Field, HTTP_11, HeadLimits, MAX_FIELDS, parse_request
+from cutthrough.wire.names cimport F_HOST, M_CONNECT, M_OPTIONS
 
 cdef extern from "<arpa/inet.h>" nogil:
     int AF_INET6
@@ -102,63 +96,6 @@ cdef int check_host(const Field *host, const char *buf, const char *authority,
     if parse_authority(&ignored, buf + host.value, host.value_len, 80) != 0:
         return -BAD_REQUEST
     return 0
-
-
-cdef int hint_of(const Head *head, const char *buf) noexcept nogil:
-    cdef const char *text = buf + head.target
-    cdef size_t n = head.target_len
-    if memchr(text, c'@', n) != NULL:
-        return USERINFO
-    if head.method == M_CONNECT:
-        return NO_PORT if memchr(text, c':', n) == NULL else NO_HINT
-    if n > 8 and equals_lower(text, b"https://", 8):
-        return HTTPS_TARGET
-    if n > 7 and not equals_lower(text, b"http://", 7) and memmem(text, n, b"://", 3) != NULL:
-        return OTHER_SCHEME
-    return NO_HINT
-
-
-cdef uint32_t show_refused(char *out, const Head *head, const char *buf,
-                           uint32_t *n) noexcept nogil:
-    cdef const char *text = buf + head.target
-    cdef uint32_t scheme = 0
-    cdef uint32_t hidden = hide_userinfo(text, head.target_len, &scheme)
-    cdef char *p = out
-    memcpy(p, buf + head.start, head.method_len)
-    p += head.method_len
-    p[0] = c' '
-    p += 1
-    n[0] = head.target_len
-    if hidden:
-        memcpy(p, text, scheme)
-        memcpy(p + scheme, b"***@", 4)
-        p += scheme + 4
-        n[0] += scheme + 4 - hidden
-    memcpy(p, text + hidden, head.target_len - hidden)
-    return <uint32_t>(p - out) + head.target_len - hidden
-
-
-# How much of a target may be credentials, from the scheme on: all before the last "@", or
-# its %40, because where an authority ends is just what could not be read. 0: nothing.
-cdef uint32_t hide_userinfo(const char *text, uint32_t n, uint32_t *scheme) noexcept nogil:
-    cdef Target ignored
-    cdef uint32_t end = 0
-    cdef uint32_t behind = 0
-    cdef uint32_t i
-    if text[0] == c'/' and (n == 1 or text[1] != c'/'):
-        return 0                    # a path: there is no authority in it
-    while end < n and is_class(text[end], CC_HOST):
-        end += 1
-    if n - end > 3 and memcmp(text + end, b"://", 3) == 0:
-        scheme[0] = end = end + 3
-        while end < n and text[end] != c'/' and text[end] != c'?' and text[end] != c'#':
-            end += 1
-        if parse_authority(&ignored, text + scheme[0], end - scheme[0], 80) == 0:
-            return 0                # of another scheme, say, and without userinfo
-    for i in range(n):
-        if text[i] == c'@' or (i > 1 and memcmp(text + i - 2, b"%40", 3) == 0):
-            behind = i + 1
-    return behind if behind > scheme[0] else 0
 
 
 cdef int parse_authority(Target *target, const char *text, size_t n,
@@ -390,20 +327,6 @@ def read_request_target(source):
     return describe(&target, 80) | {
         "form": ("origin", "absolute", "authority", "asterisk")[target.form],
         "path": buf[target.path:target.path + target.path_len]}
-
-
-def show_refused_target(source):
-    """What a log has of the target of a whole, valid request head, if it is refused."""
-    cdef Head head
-    cdef HeadLimits limits = HeadLimits(16384, 16384, MAX_FIELDS)
-    cdef char[16384 + 3] out
-    cdef uint32_t length, shown = 0
-    cdef size_t n
-    cdef const char *buf = text_of(source, &n)
-    if parse_request(&head, buf, n, 0, &limits) <= 0:
-        raise ValueError("not a whole, valid request head")
-    length = show_refused(out, &head, buf, &shown)
-    return out[length - shown:length].decode("ascii")
 
 
 cdef dict describe(const Target *target, int default_port):

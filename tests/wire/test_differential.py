@@ -14,7 +14,8 @@ import httptools
 import pytest
 from hypothesis import given, settings
 
-from cutthrough.wire.framing import ChunkScanner, read_framing
+from cutthrough.wire.chunks import ChunkScanner
+from cutthrough.wire.framing import read_framing
 from cutthrough.wire.http1 import read_request, read_response
 from cutthrough.wire.rewrite import rewrite_request
 from cutthrough.wire.target import read_request_target

@@ -1,0 +1,3 @@
+from cutthrough.wire.http1 import Source
+
+def show_refused_target(source: Source) -> str: ...
