@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import cutthrough
 from cutthrough.config import OPTIONS, Config, ConfigError
+from cutthrough.files import stop_waiting
 from cutthrough.policy.source import Policy, PolicyError
 from cutthrough.settings import (
     Setting,
@@ -244,7 +245,7 @@ class Sources:
         self._origin = origin
         self.listen: tuple[tuple[str, int], ...] = ()
         self._via = ""
-        self._settings: Settings = {}
+        self.last: Settings = {}             # what `settings` returned last
 
     @property
     def file(self) -> str | None:
@@ -258,12 +259,12 @@ class Sources:
             settings["origin"] = settings["origin"]._replace(value=self._origin)
         if self.listen:
             settings["listen"] = Setting(self.listen, "LISTEN_FDS", "listen")
-        self._settings = settings
+        self.last = settings
         return settings
 
     def blame(self, error: ConfigError) -> ConfigError:
         """Says where the option was said that cannot be used on this host."""
-        setting = self._settings.get(error.key)
+        setting = self.last.get(error.key)
         if error.source or setting is None:
             return error
         return ConfigError(setting.source, setting.key, error.reason)
@@ -278,7 +279,9 @@ class Sources:
             settings["via"] = settings["via"]._replace(value=self._via)
         config = build(settings)
         self._via = config.via
-        return config, load_policy(config)
+        policy = load_policy(config)
+        stop_waiting()
+        return config, policy
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -375,9 +378,8 @@ def print_config(given: argparse.Namespace, sources: Sources) -> None:
 def examine_host(given: argparse.Namespace, sources: Sources) -> int:
     from cutthrough.control.host.report import run as run_report
 
-    config, policy = sources.read()
-    return run_report(config, policy, sources.settings(), sources.file or "",
-                      given.json)
+    config, policy = sources.read()          # once: a pipe has no second time
+    return run_report(config, policy, sources.last, sources.file or "", given.json)
 
 
 def check(config: Config, policy: Policy) -> None:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cutthrough.config import DEFAULTS, OPTIONS, SECRETS, Config, ConfigError
+from cutthrough.files import FileError, read_file
 from cutthrough.values import (
     FLAG,
-    MOST_CHARACTERS,
     parse_text,
     parse_value,
     show_toml,
@@ -129,8 +129,7 @@ def _apply(settings: Settings, source: str, key_of: Callable[[str], str],
 def _read_toml(path: str) -> dict[str, Any]:
     """Reads a file's keys; returns each value as the text a flag would have had."""
     try:
-        with open(path, "rb") as file:
-            table = tomllib.load(file)
+        table = tomllib.loads(read_file(path).decode())
     except OSError as error:
         raise ConfigError(path, "", error.strerror or str(error)) from None
     except (ValueError, RecursionError) as error:   # syntax, bytes that are not UTF-8
@@ -181,10 +180,12 @@ def _read_secret(named: Setting) -> Setting:
 def read_secret_file(path: str, source: str, key: str) -> str:
     """Returns a secret's one line, whose end is not part of it. Raises ConfigError."""
     try:
-        with open(path, encoding="utf-8") as file:
-            text = parse_text(file.read(MOST_CHARACTERS + 2).removesuffix("\n"))
+        text = parse_text(
+            read_file(path).decode().replace("\r\n", "\n").removesuffix("\n"))
     except OSError as error:
         raise ConfigError(source, key, f"{path}: {error.strerror or error}") from None
+    except FileError as error:
+        raise ConfigError(source, key, f"{path}: {error}") from None
     except ValueError:                       # not UTF-8, or a control character
         raise ConfigError(source, key, f"{path}: is not one line of text") from None
     if not text:

@@ -18,7 +18,7 @@ import pytest
 TREE = Path(__file__).resolve().parent.parent
 PACKAGE = TREE / "cutthrough"
 
-BASE = {"config", "logformat", "logtarget", "outcome", "settings", "values"}
+BASE = {"config", "files", "logformat", "logtarget", "outcome", "settings", "values"}
 # What each room may import beside itself. `values` and the two of the log read
 # the texts that config names.
 MAY_IMPORT = {
@@ -26,7 +26,8 @@ MAY_IMPORT = {
     "logformat": {"values"},
     "logtarget": {"values"},
     "config": {"logformat", "logtarget", "values"},
-    "settings": {"config", "values"},
+    "files": set(),
+    "settings": {"config", "files", "values"},
     "outcome": set(),
     "wire": BASE,
     "net": BASE,

@@ -10,10 +10,8 @@ import os
 import msgspec
 
 from cutthrough.config import Config
+from cutthrough.files import FileError, read_file
 from cutthrough.policy.source import Code, Policy, PolicyError, User
-
-# A hundred bytes a user: more than anybody lists so, and no /dev/zero
-MOST_BYTES = 16 << 20
 
 
 def load_policy(config: Config) -> Policy:
@@ -97,10 +95,8 @@ def read_text(path: str) -> str:
 def read_bytes(path: str) -> bytes:
     """Returns what a file holds. Raises PolicyError."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        return read_file(path)
     except OSError as error:
         raise PolicyError(path, "", error.strerror or str(error)) from None
-    if len(data) > MOST_BYTES:
-        raise PolicyError(path, "", f"is longer than {MOST_BYTES} bytes")
-    return data
+    except FileError as error:
+        raise PolicyError(path, "", str(error)) from None

@@ -37,6 +37,22 @@ def test_a_reload_is_told_in_one_line_with_what_differs(start):
         "generation 3: nothing differs")
 
 
+def test_a_configuration_that_is_a_pipe_refuses_the_reload(start, make_origin, dial):
+    """The supervisor waited in open(2), for ever: no reload, no signal, no worker."""
+    proxy = start()
+    text = proxy._config.read_text()
+    proxy._config.unlink()
+    os.mkfifo(proxy._config)
+    assert proxy.hup() == (
+        f"reload refused, generation 1 stays: {proxy._config}: is a pipe that nobody "
+        "has written to and closed; a start waits 10 s for it, a reload does not: give "
+        "a file")
+    assert dial(proxy).get(make_origin().url()).status == 200
+    proxy._config.unlink()
+    proxy._config.write_text(text)
+    assert proxy.hup() == "generation 2: nothing differs"
+
+
 def test_rules_are_counted_by_what_they_say_and_not_where(start, tmp_path):
     """A rule put in above made every rule below it one that went and one that came."""
     policy = tmp_path / "policy.toml"

@@ -1,0 +1,84 @@
+"""What is read from the disk never blocks: pipes have a bound, devices are refused."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from cutthrough import files
+from cutthrough.config import Config, ConfigError
+from cutthrough.control.load import load_policy
+from cutthrough.files import FileError, read_file
+from cutthrough.policy.source import PolicyError
+from cutthrough.settings import from_options, load
+from tests.support.proxy import ROOT, clean_environment
+
+
+@pytest.fixture
+def pipe(tmp_path, monkeypatch):
+    """A FIFO, and a program that began long ago."""
+    monkeypatch.setattr(files, "_deadline", 1e-9)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+@pytest.mark.parametrize("option", ["file", "users_file", "policy", "password_file"])
+def test_a_pipe_without_a_writer_is_refused_by_a_reload(pipe, option):
+    """open(2) waited for ever, and with it the supervisor."""
+    with pytest.raises((ConfigError, PolicyError), match="a pipe that nobody has writ"):
+        if option == "file":
+            load((), {}, str(pipe))
+        elif option == "password_file":
+            load(["--user", "me", "--password-file", str(pipe)])
+        else:
+            load_policy(from_options(**{option: str(pipe)}))
+
+
+def test_a_pipe_that_stays_open_is_refused(pipe):
+    keeper = os.open(pipe, os.O_RDWR)
+    try:
+        os.write(keeper, b"listen =")
+        with pytest.raises(FileError, match="a pipe that nobody has written to and cl"):
+            read_file(str(pipe))
+    finally:
+        os.close(keeper)
+
+
+def test_a_pipe_is_read_at_the_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_deadline", 0.0)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"x" * 200_000,))
+    writer.start()
+    assert read_file(str(pipe)) == b"x" * 200_000
+    writer.join()
+
+
+def test_a_substituted_process_is_a_configuration():
+    done = subprocess.run(
+        ["bash", "-c", '"$1" -m cutthrough check -c <(echo "max_fields = 5")', "bash",
+         sys.executable], cwd=ROOT, capture_output=True, text=True, timeout=30,
+        env=clean_environment())
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("path", "reason"), [
+    ("/dev/zero", "is a device"), ("/dev/tty", "device|No such"), ("/", "directory")])
+def test_what_is_no_file_is_refused(path, reason):
+    with pytest.raises(ConfigError, match=reason):
+        load((), {}, path)
+
+
+def test_dev_null_is_an_empty_file():
+    assert load((), {}, "/dev/null").max_fields == Config().max_fields
+
+
+def test_a_file_without_end_is_refused(tmp_path):
+    path = tmp_path / "long"
+    with path.open("wb") as file:
+        file.truncate(files.MOST_BYTES + 1)
+    with pytest.raises(FileError, match="longer than"):
+        read_file(str(path))
