@@ -10,7 +10,7 @@ import tomllib
 import pytest
 
 import cutthrough
-from cutthrough.cli import STATES
+from cutthrough.arguments import STATES
 from cutthrough.control import selector
 from cutthrough.session.state import TABLE
 from cutthrough.settings import SECTIONS

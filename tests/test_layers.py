@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "logtarget": {"values"},
     "config": {"logformat", "logtarget", "values"},
     "files": set(),
+    "arguments": {"config", "settings"},
     "settings": {"config", "files", "values"},
     "outcome": set(),
     "wire": BASE,
@@ -34,7 +35,7 @@ MAY_IMPORT = {
     "policy": BASE | {"wire"},
     "session": BASE | {"wire", "net", "policy"},
     "control": BASE | {"wire", "net", "policy", "session"},
-    "cli": BASE | {"wire", "net", "policy", "session", "control"},
+    "cli": BASE | {"arguments", "wire", "net", "policy", "session", "control"},
     "proxy": {"cli"},
 }
 
