@@ -151,6 +151,17 @@ def test_what_a_proxy_could_not_read_is_a_400(explain, method, target, outcome):
     assert (status, told["verdict"]) == (1, [f"refused 400  {outcome}"])
 
 
+@pytest.mark.parametrize(("target", "remark"), [
+    ("example.com", "the port is missing: CONNECT example.com:443"),
+    ("2001:db8::1", "the port is missing: CONNECT [2001:db8::1]:443"),
+    ("https://example.com/", "CONNECT takes host:port, without scheme and path")])
+def test_a_target_of_connect_that_cannot_be_read_is_told_why(explain, target, remark):
+    """`refused 400  bad_target` left a beginner with nothing to do."""
+    status, told = explain("CONNECT", target)
+    assert (status, told["target"]) == (1, [remark])
+    assert told["verdict"] == ["refused 400  bad_target"]
+
+
 @pytest.mark.parametrize("argv", [
     ("GET", "/path"), ("GET", "http://a/", "--client", "nowhere")])
 def test_what_is_no_question_exits_2(ask, argv):
@@ -359,6 +370,23 @@ def test_what_no_rule_can_open_is_told_and_not_proposed(log):
                  "private-use: an address in `hosts` opens the floor"):
         assert text in out
     assert out.count("\n# 1 ") == 7
+
+
+def test_what_a_deny_rule_refused_is_told_and_not_proposed(log):
+    """A rule to let it pass was proposed, to stand above the rule that forbids it."""
+    out = suggest(PastLog(log(
+        *[entry("destination_denied", host="evil.example", rule="never")] * 2,
+        entry("destination_denied", host="evil.example", rule="default"),
+        entry("destination_denied", host="old.example", rule="policy.toml:12"),
+        entry("destination_denied", host="new.example", rule="default"),
+        entry("destination_denied", host="role.example", rule="services that enforce"),
+        entry("destination_denied", host="asked.example", rule="all", hook="no"))))
+    assert "a deny rule\n# of the policy refused is not proposed" in out
+    rules = read_policy(out, "p", str).rules
+    assert [rule.hosts for rule in rules] == [("new.example", "role.example")]
+    assert ("# 3 destination_denied: alice CONNECT evil.example port 443\n"
+            '#     the rule "never" refuses it; ' in out)
+    assert 'the rule "policy.toml:12" refuses it; ' in out
 
 
 @pytest.mark.parametrize("user", ['q"', "b\\", "x\x7fy", "\xf0\x9f\x98\x80", "a\x1bb"])

@@ -47,6 +47,7 @@ class Explanation(msgspec.Struct, kw_only=True):
     client: str
     host: str = ""
     port: int = 0
+    remark: str = ""            # what is wrong with the target, where that is known
     port_rule: str = ""
     rule: str = ""              # by name
     by_name: str = ""           # the outcome of that
@@ -88,6 +89,7 @@ async def explain(judge: Judge, method: str, target: str, user: str = "",
     read = read_target(method, target)
     if isinstance(read, str):
         outcome = read
+        told.remark = remark(method, target)
     else:
         told.host, told.port = read
         if outcome == OK:
@@ -111,6 +113,19 @@ def read_target(method: str, target: str) -> tuple[str, int] | str:
         raise ConfigError("", "TARGET", f"{printable(target)!r} is neither host:port "
                           "of CONNECT nor http://…")
     return got["host"], got["port"]
+
+
+def remark(method: str, target: str) -> str:
+    """What is wrong with a target that could not be read; "" where it is something
+    else than the port of CONNECT."""
+    if method != "CONNECT":
+        return ""
+    if "://" in target:
+        return "CONNECT takes host:port, without scheme and path"
+    for host in (target, f"[{target}]"):     # an IPv6 address without brackets
+        if not isinstance(read_target(method, f"{host}:443"), str):
+            return f"the port is missing: CONNECT {host}:443"
+    return ""
 
 
 async def _decide(judge: Judge, caller: Caller, told: Explanation) -> str:
@@ -224,6 +239,8 @@ def show(told: Explanation, judge: Judge) -> list[str]:
              ("user", f"{told.user}{groups}"), ("client", told.client)]
     if told.host:
         lines.append(("name", f"{told.host} port {told.port}"))
+    if told.remark:
+        lines.append(("target", told.remark))
     if told.port_rule:
         lines.append(("ports", told.port_rule))
     if told.by_name:

@@ -2,8 +2,9 @@
 
 What is printed is a policy in itself, or goes into one, above the rule that refused.
 Each rule is as narrow as what was seen: one user, one port, the methods that were used.
-It proposes and does not judge; who adopts it reads it first. Nothing that leads to a
-cloud's metadata service is proposed, and no address that the floor is there for.
+It proposes and does not judge; who adopts it reads it first. Nothing that a rule of the
+policy refuses is proposed, nothing that leads to a cloud's metadata service, and no
+address that the floor is there for.
 """
 
 import json
@@ -18,9 +19,12 @@ from cutthrough.policy.patterns import host_patterns
 from cutthrough.policy.users import check_name
 
 HEADER = """\
-# Proposed from what was refused. To be read before it is believed; in a policy these
-# stand above the rules that refuse, because the first match decides.
+# Proposed from what no rule decided. To be read before it is believed. What a deny rule
+# of the policy refused is not proposed: the end of this file lists it.
 """
+# What the log names where no rule of the operator's own matched; the last one is
+# smokescreen's default for its services
+NO_RULE = ("", "default", "services that enforce")
 
 
 class Place(NamedTuple):
@@ -47,12 +51,16 @@ class Seen:
         self.reasons: Counter[str] = Counter()
         self.methods: set[str] = set()
         self.by_hook = 0
+        self.rules: dict[str, None] = {}     # those that refused it, in order
 
     def add(self, line: Line) -> None:
         self.count += 1
         self.reasons[line.reason] += 1
         self.methods.add(line.method if line.method in METHODS else "OTHER")
         self.by_hook += line.hook is not None
+        if line.reason == "destination_denied" and line.hook is None and (
+                line.rule not in NO_RULE):
+            self.rules[line.rule] = None
 
 
 def run(path: str) -> int:
@@ -95,6 +103,10 @@ def _why_not(place: Place, what: Seen) -> str:
     """Why no rule can be proposed; "" where one can."""
     if what.by_hook == what.count:
         return "the hook refused it, which no rule overrides"
+    if what.rules:
+        rules = ", ".join(map(_quoted, what.rules))
+        return (f"the rule {rules} refuses it; if that rule is for all the rest, write "
+                "`default = \"deny\"` instead")
     kind = _class_of(place.host)
     if "cloud-metadata" in kind:
         return f"{kind}: it hands out credentials"

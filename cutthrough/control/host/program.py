@@ -11,6 +11,7 @@ from cutthrough.config import SECRETS, ConfigError
 from cutthrough.control import built
 from cutthrough.control.effective import trial
 from cutthrough.control.host.finding import Case, Finding
+from cutthrough.control.load import load_users
 from cutthrough.control.loops import choose_loop, make_loop
 from cutthrough.logtarget import read_target
 from cutthrough.net.options import SocketOption, read_options
@@ -155,12 +156,15 @@ def check_files(case: Case) -> Iterator[Finding]:
                           f"the same user see it: {variable_name(secret)}_FILE=…")
     if case.config_file:
         inside = any(settings[name].source == case.config_file
-                     for name in SECRETS)
+                     for name in SECRETS
+                     if name != "fleet_url" or "@" in config.fleet_url)
         yield from judge_file(case.config_file, "configuration", inside)
     if config.users_file:
         yield from judge_file(config.users_file, "users_file", True)
     if config.policy:
-        yield from judge_file(config.policy, "policy", bool(case.policy.users))
+        # Those of users_file are in case.policy, too; no user is in both
+        own = case.policy.users.keys() - load_users(config).keys()
+        yield from judge_file(config.policy, "policy", bool(own))
     yield from check_log(config.access_log)
 
 
