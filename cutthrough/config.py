@@ -35,6 +35,7 @@ from cutthrough.values import (
     WORKERS,
     Kind,
     choice,
+    is_placeholder,
     parse_origin,
     parse_token,
     parse_user,
@@ -285,6 +286,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         if self.admin_exposed and not self.admin_token:
             raise ConfigError("", "admin", f"{self.admin} is not loopback: give "
                               "--admin-token-file")
+        if self.admin_exposed and is_placeholder(self.admin_token, token=True):
+            raise ConfigError("", "admin_token", "is a placeholder, which everybody "
+                              f"knows, and {self.admin} is not loopback: `openssl rand "
+                              "-hex 32` makes one")
+        if not self.loopback and is_placeholder(self.password):
+            raise ConfigError("", "password", "is a placeholder, which everybody "
+                              "knows, and not all of listen is loopback")
         if self.admin in [show_address(address) for address in fixed]:
             raise ConfigError("", "admin", f"{self.admin} is a proxy's address too")
         self._check_fleet()

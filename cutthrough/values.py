@@ -32,8 +32,12 @@ class Kind(NamedTuple):
     words: Mapping[str, Any] = {}            # texts with a meaning of their own
 
 
-_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_BYTES = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1, "": 1}
+_SECONDS = {"d": DAY, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_DURATION = re.compile("(?=.)" + "".join(
+    rf"(?:([0-9]{{1,12}}(?:\.[0-9]{{1,6}})?){unit})?" for unit in _SECONDS))
+_BYTES = {"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1, "": 1}
+# `10m`, `10MB` are 10 MiB, as nginx, HAProxy and squid read them
+_SIZE = re.compile(r"([0-9]{1,15}) ?(?:B|([KMGT])(?:i?B)?)?", re.I)
 _TRUTH = {"true": True, "on": True, "yes": True, "1": True,
           "false": False, "off": False, "no": False, "0": False}
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")      # RFC 9110 5.6.2
@@ -43,31 +47,36 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def parse_duration(text: str) -> float:
-    """Reads `100ms`, `10s`, `5m`, `1.5h` or `0`; returns seconds."""
+    """Reads `100ms`, `10s`, `1m30s`, `1.5h`, `1d` or `0`; returns seconds."""
     if text == "0":
         return 0.0
-    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h)", text)
+    match = _DURATION.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is not a duration such as 100ms, 10s, 5m or 1h")
+        unit = "" if re.fullmatch(r"[0-9]{1,9}", text) is None else (
+            f": {text}s is in seconds, {text}ms in milliseconds")
+        raise ValueError(
+            f"{text!r} is not a duration such as 100ms, 10s, 1m30s or 1h{unit}")
+    parts = zip(match.groups(), _SECONDS.values(), strict=True)
     # To the microsecond, so that 0.1s and 100ms are the same float.
-    return round(float(match[1]) * _SECONDS[match[2]], 6)
+    return round(sum(float(number) * unit for number, unit in parts if number), 6)
 
 
 def show_duration(seconds: float) -> str:
     if seconds == 0:
         return "0"
-    for unit in ("h", "m", "s"):
+    for unit in ("h", "m", "s"):             # 720h, as bounds were always shown
         if seconds % _SECONDS[unit] == 0:
             return f"{int(seconds / _SECONDS[unit])}{unit}"
     return f"{round(seconds * 1000, 3):.15g}ms"
 
 
 def parse_size(text: str) -> int:
-    """Reads `64KiB`, `1MiB`, `1GiB`, `512B` or a plain number of bytes."""
-    match = re.fullmatch(r"([0-9]{1,15})(B|KiB|MiB|GiB|)", text)
+    """Reads `64KiB`, `64K`, `64kB` (all the same), `1MiB`, `1GiB`, `512B` or a plain
+    number of bytes."""
+    match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a size such as 512B, 64KiB or 1MiB")
-    return int(match[1]) * _BYTES[match[2]]
+    return int(match[1]) * _BYTES[f"{match[2].upper()}iB" if match[2] else ""]
 
 
 def show_size(size: int) -> str:
@@ -111,7 +120,12 @@ def parse_user(text: str) -> str:
 def split_address(text: str) -> tuple[str, int]:
     """Splits `host:port` or `[v6]:port` without judging the host."""
     host, colon, port = text.rpartition(":")
-    if not colon or re.fullmatch(r"[0-9]{1,5}", port) is None or int(port) > 65535:
+    if "://" in text:
+        bare = text.partition("://")[2].partition("/")[0]
+        raise ValueError(f"{text!r} is not host:port; did you mean {bare}?")
+    if colon and re.fullmatch(r"[0-9]{5,9}", port) and int(port) > 65535:
+        raise ValueError(f"{text!r}: port {port} is above 65535")
+    if not colon or re.fullmatch(r"[0-9]{1,5}", port) is None:
         raise ValueError(f"{text!r} is not host:port")
     if host.startswith("[") and host.endswith("]"):
         return str(ipaddress.IPv6Address(host[1:-1])), int(port)
@@ -220,6 +234,25 @@ def show_cpus(cpus: Iterable[int]) -> str:
                     for run in runs)
 
 
+# What is written where a secret is to be put, compared without case and punctuation
+_PLACEHOLDERS = frozenset((
+    "replace this", "replace me", "replaceme", "replace it", "replace", "change this",
+    "changethis", "change me", "changeme", "change it", "changeit", "your password",
+    "yourpassword", "your token", "your secret", "my password", "placeholder",
+    "secret here", "password here", "token here", "example", "todo", "fixme", "tbd"))
+# These are no token of anybody; as a password they are weak, and somebody's choice
+_NO_TOKENS = frozenset(("token", "admin token", "secret", "password", "admin"))
+
+
+def is_placeholder(text: str, token: bool = False) -> bool:
+    """Whether this secret is what an example has in its place: `replace this`,
+    `<password>`, `${TOKEN}`, `xxxx`."""
+    words = " ".join(re.findall(r"[a-z0-9]+", text.lower()))
+    return (words in _PLACEHOLDERS or (token and words in _NO_TOKENS)
+            or re.fullmatch(r"<[^<>]*>|\$?\{+[^{}]*\}+|[xX]{3,}|\.{3}|…", text.strip())
+            is not None)
+
+
 def parse_token(text: str) -> str:
     if text and _TOKEN.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a token of RFC 9110")
@@ -234,7 +267,7 @@ def choice(*words: str) -> Kind:
 
 DURATION = Kind("TIME", parse_duration, show_duration, 0.001, 30 * DAY)
 DURATION_OR_0 = DURATION._replace(low=0.0)
-SIZE = Kind("SIZE", parse_size, show_size, low=0)
+SIZE = Kind("SIZE", parse_size, show_size, low=0, high=1 << 50)
 COUNT = Kind("N", parse_count, low=0, high=10_000_000, bare=True)
 TEXT = Kind("TEXT", parse_text)
 ADDRESSES = Kind("HOST:PORT", parse_listen, show_address, many=True)

@@ -19,7 +19,7 @@ from aiohttp import web
 from cloudcoil.models.prometheus_operator import v1 as operator
 
 import cutthrough
-from cutthrough.config import OPTIONS, Config
+from cutthrough.config import OPTIONS, Config, ConfigError
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.policy.users import read_htpasswd
 from cutthrough.settings import build, gather, variable_name
@@ -134,8 +134,12 @@ def test_the_pod_has_no_privilege() -> None:
 
 @pytest.fixture
 def cluster_config(tmp_path) -> Config:
-    """The configuration of the ConfigMap, with the Secret's files in place."""
-    secrets = of_kind("Secret")["stringData"]
+    """The configuration of the ConfigMap, with a Secret of one's own in place."""
+    return read_cluster(tmp_path, {"admin-token": "5f0c29"})
+
+
+def read_cluster(tmp_path: Path, own: dict[str, str]) -> Config:
+    secrets = of_kind("Secret")["stringData"] | own
     for name, text in secrets.items():
         (tmp_path / name).write_text(text)
     mounted = "/etc/cutthrough/secrets"
@@ -144,6 +148,12 @@ def cluster_config(tmp_path) -> Config:
     environ = {key: value.replace(mounted, str(tmp_path))
                for key, value in ENVIRON.items()}
     return build(gather({}, environ, str(tmp_path / "cutthrough.toml")))
+
+
+def test_the_example_as_it_is_starts_nowhere(tmp_path) -> None:
+    """`admin-token: replace this` on 0.0.0.0 was taken for a token."""
+    with pytest.raises(ConfigError, match="/admin-token: is a placeholder"):
+        read_cluster(tmp_path, {})
 
 
 def test_the_clusters_configuration_is_valid(cluster_config) -> None:

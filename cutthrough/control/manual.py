@@ -36,8 +36,9 @@ An unknown flag or key is an error, and so is a variable that resembles one of t
 Other variables that begin with `CUTTHROUGH_` are somebody else's (Kubernetes makes some
 for a service of that name). An empty variable counts as absent.
 
-- time: a number with its unit, `100ms`, `10s`, `5m`, `1.5h`; or `0`.
-- size: bytes, as `512B`, `64KiB`, `1MiB`, `1GiB` or a plain number.
+- time: numbers with units, `100ms`, `10s`, `1m30s`, `1.5h`, `1d`; or `0`.
+- size: bytes, as `512B`, `64KiB`, `1MiB`, `1GiB` or a plain number. `10M`, `10m` and
+  `10MB` are `10MiB`, as nginx, HAProxy and squid read them.
 - list: commas between, the flag repeated, or a TOML array.
 - secrets come from a file too, whose one line they are: `password_file` for `password`.
 - paths are taken from the working directory, wherever they are said.

@@ -339,8 +339,8 @@ MISTAKES = [
      "limits.slow: tunnels: takes a whole number"),
     ("[limits.slow]\nrequests_per_second = nan",
      "limits.slow: requests_per_second: takes a number"),
-    ("[limits.slow]\nbytes_per_day = '10 MB'",
-     "limits.slow: bytes_per_day: '10 MB' is not a size such as 512B, 64KiB or 1MiB"),
+    ("[limits.slow]\nbytes_per_day = '10 MBit'",
+     "limits.slow: bytes_per_day: '10 MBit' is not a size such as 512B, 64KiB or 1MiB"),
     ("[limits.slow]\nbytes_per_day = 1.5",
      'limits.slow: bytes_per_day: takes a size such as "10MiB"'),
     # It was "no limit": tunnels = 0 let all of them pass
