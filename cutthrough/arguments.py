@@ -82,6 +82,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Reads the command line; ends with status 2 where it cannot be understood."""
     parser = make_parser()
     words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["help"]:                # as git, apt and go have it
+        words = [*(word for word in words[1:] if word in VERBS), "--help"]
+    first = words[0].partition("=")[0] if words else ""
+    if first in ("-c", "--config", *map(flag_name, OPTIONS)):
+        parser.error(f"{first} stands behind a verb: cutthrough serve {first} …")
     if words[:1] == ["doctor"] and not {*words[1:2]} & {*KINDS, "-h", "--help"}:
         words.insert(1, KINDS[0])
     given, left = parser.parse_known_args(words)
@@ -103,6 +108,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def refuse(flag: str, verb: str | None, own: argparse.ArgumentParser) -> str:
     """Why this verb, whose flags `own` has, cannot take it."""
+    if verb and not flag.startswith("-"):
+        if "-c" in own._option_string_actions:
+            return f"{verb} takes its file behind -c: cutthrough {verb} -c {flag}"
+        return f"{verb} takes no such argument"
     if verb and flag in map(flag_name, OPTIONS):
         return f"is no option of {verb}"
     return no_such_option(flag, own._option_string_actions.keys() - {flag})

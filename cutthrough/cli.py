@@ -18,6 +18,7 @@ from cutthrough.config import Config, ConfigError
 from cutthrough.files import stop_waiting
 from cutthrough.policy.source import Policy, PolicyError
 from cutthrough.settings import Setting, Settings, build, gather, render
+from cutthrough.values import show_address
 
 # What `import proxy` forwards requests in origin form to, unless told otherwise: the
 # web server of this machine, so that the usual benchmark command works as it stands.
@@ -35,6 +36,7 @@ class Sources:
         self._given = given
         self._origin = origin
         self.listen: tuple[tuple[str, int], ...] = ()
+        self._ignored: Setting | None = None     # `listen`, beside theirs
         self._via = ""
         self.last: Settings = {}             # what `settings` returned last
 
@@ -49,9 +51,19 @@ class Sources:
         if self._origin and settings["origin"].source == "default":
             settings["origin"] = settings["origin"]._replace(value=self._origin)
         if self.listen:
+            self._tell_ignored(settings["listen"])
             settings["listen"] = Setting(self.listen, "LISTEN_FDS", "listen")
         self.last = settings
         return settings
+
+    def _tell_ignored(self, setting: Setting) -> None:
+        """Says, once for each value, that `listen` of the operator is not used."""
+        from cutthrough.control.voice import say
+
+        if setting.source != "default" and setting != self._ignored:
+            say(f"{setting.source}: {setting.key} is ignored: the service manager has "
+                f"opened {' and '.join(map(show_address, self.listen))}")
+        self._ignored = setting
 
     def blame(self, error: ConfigError) -> ConfigError:
         """Says where the option was said that cannot be used on this host."""
@@ -83,6 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    except ModuleNotFoundError as error:
+        return tell_unbuilt(error)
     except OSError as error:
         if not isinstance(error, BrokenPipeError):           # a full disk
             print(f"cutthrough: {error.filename or 'standard output'}: "
@@ -91,6 +105,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return status
+
+
+def tell_unbuilt(error: ModuleNotFoundError) -> int:
+    """Says what to do where a module of ours is not compiled; returns the status."""
+    text = cutthrough.why_unbuilt(error)
+    if not text:
+        raise error
+    print(f"cutthrough: {text}", file=sys.stderr)
+    return 1
 
 
 def fill_standard() -> None:
@@ -210,6 +233,8 @@ def demonstrate(argv: Sequence[str]) -> int:
     given = parse(["serve", *argv])
     try:
         return run(Sources(given, DEMONSTRATION_ORIGIN))
+    except ModuleNotFoundError as error:
+        return tell_unbuilt(error)
     except (ConfigError, PolicyError) as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 2

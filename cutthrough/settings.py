@@ -51,6 +51,9 @@ SECTIONS = {
 # For what was not read: each may be one
 STAND_INS = {"password": "-", "admin_token": "-", "fleet_url": "redis://localhost"}
 
+# Tables of a policy file
+OF_POLICY = ("rules", "users", "groups", "lists", "limits")
+
 # What Kubernetes makes for a service named cutthrough, or cutthrough-…; and one more,
 # …_PORT=tcp://…
 OF_KUBERNETES = re.compile(
@@ -136,6 +139,11 @@ def _read_toml(path: str) -> dict[str, Any]:
         raise ConfigError(path, "", str(error)) from None
     texts = {}
     for key, value in table.items():
+        if key in OF_POLICY:
+            raise ConfigError(path, key, "stands in the file of `policy`, not here")
+        if isinstance(value, dict) and key not in OPTIONS:
+            raise ConfigError(path, key, "there are no tables: options stand at the "
+                              f"file's top, without [{key}]")
         _known(path, key)
         try:
             texts[key] = text_of_toml(OPTIONS[key].kind, value)

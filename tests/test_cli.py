@@ -80,6 +80,42 @@ def test_what_a_verb_does_not_take_is_not_suggested(words, reason):
     assert done.stderr.endswith(f"command line: {reason}\n")
 
 
+@pytest.mark.parametrize(("words", "remedy"), [
+    (("check", "proxy.toml"), "check takes its file behind -c: cutthrough check -c "
+                              "proxy.toml"),
+    (("-c", "proxy.toml", "serve"), "-c stands behind a verb: cutthrough serve -c …"),
+    (("--listen=1.2.3.4:5",), "--listen stands behind a verb: cutthrough serve --lis"),
+    (("serve", "--listen", "127.0.0.1:99999"), "port 99999 is above 65535"),
+    (("conns", "--admin", "http://127.0.0.1:9090/x"),
+     "is not host:port; did you mean 127.0.0.1:9090?"),
+    (("serve", "--admin", "http://127.0.0.1:9090"),
+     "is not host:port; did you mean 127.0.0.1:9090?"),
+    (("serve", "--head-timeout", "90"), "1h: 90s is in seconds, 90ms in millisec"),
+])
+def test_a_beginners_mistake_is_answered_by_its_remedy(words, remedy):
+    """It was told that something is wrong, and not what to type instead."""
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert remedy in done.stderr
+
+
+def test_help_is_a_verb_too():
+    done = run("help")
+    assert (done.returncode, done.stderr) == (0, "") and "VERB" in done.stdout
+    done = run("help", "explain")
+    assert done.returncode == 0 and "usage: cutthrough explain " in done.stdout
+
+
+@pytest.mark.parametrize(("text", "remedy"), [
+    ("[server]\nlisten = '127.0.0.1:1'\n", "server: there are no tables: options "
+     "stand at the file's top, without [server]"),
+    ("[[rules]]\naction = 'deny'\n", "rules: stands in the file of `policy`")])
+def test_a_table_in_the_configuration_is_answered_by_its_remedy(tmp_path, text, remedy):
+    (tmp_path / "proxy.toml").write_text(text)
+    done = run("check", "-c", str(tmp_path / "proxy.toml"))
+    assert done.returncode == 2 and remedy in done.stderr
+
+
 def test_a_kill_of_nobody_in_particular_is_refused():
     done = run("kill", CUTTHROUGH_ADMIN="127.0.0.1:1")
     assert (done.returncode, done.stdout) == (2, "")
@@ -320,6 +356,26 @@ def test_only_the_demonstration_has_an_origin_by_default(tmp_path, command, stat
     with Proxy(tmp_path, "--connect-timeout", "1s", command=command) as proxy, \
             Client(proxy.port) as client:
         assert client.get("/", host="a").status in status
+
+
+@pytest.mark.parametrize("code", [
+    "from cutthrough.cli import main; sys.exit(main(['serve', '--listen', 'x']))",
+    "from cutthrough.cli import demonstrate; sys.exit(demonstrate(['--workers', '1']))",
+    "cutthrough.serve"])
+def test_a_tree_that_is_not_built_names_the_remedy(tmp_path, code):
+    """It hid an installed package: No module named 'cutthrough.outcome'."""
+    for path in (ROOT / "cutthrough").rglob("*"):
+        if path.suffix in (".py", ".pyx") and "__pycache__" not in path.parts:
+            copy = tmp_path / path.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys, cutthrough; {code}"], cwd=tmp_path,
+        capture_output=True, text=True, timeout=30, env=clean_environment())
+    assert done.returncode in (1, 2)
+    assert (f"{tmp_path} is a source tree that is not built for this Python, and hides "
+            "a cutthrough that is installed: `make build` builds it; from another "
+            "directory, or with `python -P`, the installed one runs") in done.stderr
 
 
 def test_importing_proxy_with_a_bad_flag_exits_2():

@@ -291,9 +291,14 @@ def test_sockets_of_the_service_manager_are_the_listeners(
         with open(tmp_path / "err", "wb") as err:
             process = subprocess.Popen(
                 [sys.executable, "-c", code], cwd=ROOT, stderr=err,
-                pass_fds=(listening.fileno(),), env=clean_environment())
+                pass_fds=(listening.fileno(),),
+                env=clean_environment(CUTTHROUGH_LISTEN="127.0.0.1:1"))
     try:
         wait_until(lambda: BANNER.search((tmp_path / "err").read_text()), "a banner")
+        # It was ignored without a word
+        assert (tmp_path / "err").read_text().count(
+            "environment: CUTTHROUGH_LISTEN is ignored: the service manager has opened "
+            f"127.0.0.1:{port}\n") == 1
         assert f"listening on 127.0.0.1:{port}," in (tmp_path / "err").read_text()
         origin = make_origin()
         for _ in range(10):
