@@ -15,6 +15,7 @@ It knows the supervisor through `Operations` only.
 """
 
 import asyncio
+import collections
 import contextlib
 import errno
 import hmac
@@ -27,19 +28,27 @@ from collections.abc import Awaitable, Callable, Iterable
 from importlib import resources
 from typing import Any, Protocol
 
-import msgspec
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from cutthrough.control.metrics import CONTENT_TYPE, Reading, render
 from cutthrough.control.selector import Selector
+from cutthrough.control.sites import (
+    FOREIGN,
+    PAGE_POLICY,
+    PROTECTED,
+    is_foreign,
+    watcher_of,
+)
 from cutthrough.values import show_address, split_address
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 # What watchers may cost (R31): a batch is up to 64 KiB, the same one for all of them.
 # One that reads slower than so many come, or nothing for so long, is cut off.
-MOST_WATCHERS = 16
+# Of one address a share: eight tabs, since a browser opens no more than six to one.
+MOST_WATCHERS = 32
+MOST_WATCHERS_EACH = 8
 MOST_WAITING = 256
 STALLED_S = 5.0
 # Comments that keep a stream through idle-closing middle boxes
@@ -90,7 +99,7 @@ class Admin:
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
         self._busy: set[object] = set()     # connections with a request in hand
-        self._watchers = 0
+        self._watchers: collections.Counter[str] = collections.Counter()
         self._made = ""                     # of a unix socket, before it has its name
         self._inode = 0
 
@@ -223,12 +232,37 @@ class Admin:
     @web.middleware
     async def _guard(self, request: web.Request,
                      handler: Handler) -> web.StreamResponse:
+        response = self._refuse(request) or await self._answer(request, handler)
+        if not response.prepared:
+            for name, value in PROTECTED.items():
+                response.headers.setdefault(name, value)
+        return response
+
+    async def _answer(self, request: web.Request,
+                      handler: Handler) -> web.StreamResponse:
+        self._busy.add(request.protocol)
+        try:
+            return await handler(request)
+        except web.HTTPException as error:   # no such path, no such method
+            response = web.Response(status=error.status, text=f"{error.reason}\n")
+            if "Allow" in error.headers:
+                response.headers["Allow"] = error.headers["Allow"]
+            return response
+        except ValueError as error:
+            return web.Response(status=400, text=f"{error}\n")
+        finally:
+            self._busy.discard(request.protocol)
+
+    def _refuse(self, request: web.Request) -> web.Response | None:
+        """The answer to who may not ask this; None: it may be asked."""
         # request.host, where there is none, is a name that is asked for, and waited for
         name = request.headers.get("Host")
         if not self._where.startswith("unix:") and name is not None and (
                 not self._is_own_name(name)):
             return web.Response(status=421, text="this is not the name of the admin "
                                 "listener; see admin_names\n")
+        if is_foreign(request):
+            return web.Response(status=403, text=FOREIGN)
         if request.method not in ("GET", "HEAD") and not self._has_token(request):
             return web.Response(
                 status=403 if not self._token else 401,
@@ -236,17 +270,7 @@ class Admin:
                 else "no admin_token is configured: nothing can be changed here\n",
                 headers={"WWW-Authenticate": 'Bearer realm="cutthrough"'}
                 if self._token else {})
-        self._busy.add(request.protocol)
-        try:
-            response = await handler(request)
-        except (msgspec.ValidationError, ValueError) as error:
-            return web.Response(status=400, text=f"{error}\n")
-        finally:
-            self._busy.discard(request.protocol)
-        if not response.prepared:
-            response.headers["Cache-Control"] = "no-store"
-            response.headers["X-Content-Type-Options"] = "nosniff"
-        return response
+        return None
 
     def _is_own_name(self, host: str) -> bool:
         name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
@@ -265,10 +289,8 @@ class Admin:
 
     async def page(self, request: web.Request) -> web.StreamResponse:
         text = resources.files("cutthrough.control").joinpath("live.html").read_text()
-        return web.Response(text=text, content_type="text/html", headers={
-            "Content-Security-Policy":
-                "default-src 'none'; style-src 'unsafe-inline'; "
-                "script-src 'unsafe-inline'; connect-src 'self'; img-src data:"})
+        return web.Response(text=text, content_type="text/html",
+                            headers={"Content-Security-Policy": PAGE_POLICY})
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
         body = render(self._do.read_counters())
@@ -291,7 +313,7 @@ class Admin:
         return web.json_response({"connections": found, "unanswered": silent})
 
     async def trace(self, request: web.Request) -> web.StreamResponse:
-        name = request.match_info["id"]
+        name = Selector(id=request.match_info["id"]).id
         found = await self._do.trace_connection(name)
         if found is None:
             return web.Response(status=404, text="no open connection has this id\n")
@@ -316,12 +338,16 @@ class Admin:
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Endings as they are logged, one JSON object each, as server-sent events."""
-        if self._watchers >= MOST_WATCHERS:
-            return web.Response(status=503, text=f"{self._watchers} watch already\n")
-        response = web.StreamResponse(headers={
-            "Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+        whose, kind = watcher_of(request)
+        if self._watchers[whose] >= MOST_WATCHERS_EACH:
+            return web.Response(status=503, text=f"{MOST_WATCHERS_EACH} watch already "
+                                                 f"from this {kind}\n")
+        if self._watchers.total() >= MOST_WATCHERS:
+            return web.Response(status=503, text=f"{MOST_WATCHERS} watch already\n")
+        response = web.StreamResponse(
+            headers={**PROTECTED, "Content-Type": "text/event-stream"})
         queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
-        self._watchers += 1
+        self._watchers[whose] += 1
         self._do.watch(queue)
         try:
             await response.prepare(request)
@@ -333,7 +359,8 @@ class Admin:
             pass                             # stalled, or gone
         finally:
             self._do.unwatch(queue)
-            self._watchers -= 1
+            self._watchers[whose] -= 1
+            self._watchers += collections.Counter()      # without those that are 0
         # It does not keep up, and may come again. A proper end would wait for it too.
         if request.transport is not None:
             request.transport.abort()

@@ -7,6 +7,7 @@ a message, and is then the receiver's.
 
 import asyncio
 import errno
+import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ from cutthrough.control.selector import Selector
 # Hello where a few workers have taken over the sockets of many.
 MESSAGE_BYTES = 65536
 MOST_FDS = 1
+
+log = logging.getLogger("cutthrough")
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -142,6 +145,22 @@ Message = (Hello | Ready | Drain | Stop | Reopen | Swap | Swapped
            | List | Trace | Listed | Cut | WasCut | Watch | Give | Gave | Take | Took)
 
 
+class Unreadable(ValueError):
+    """What is no message of ours, with its reason."""
+
+
+_decode: Callable[[bytes], Message] = msgspec.json.Decoder(Message).decode
+
+
+def read_message(packet: bytes) -> Message:
+    """Raises Unreadable with the place of what is wrong."""
+    try:
+        return _decode(packet)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"a message of {len(packet)} bytes cannot be read, and is "
+                         f"dropped: {error}") from None
+
+
 def in_memory(found: list[dict[str, Any]]) -> int:
     """Returns a descriptor of memory that holds these as JSON; the caller's."""
     fd = os.memfd_create("cutthrough-connections", os.MFD_CLOEXEC)
@@ -157,7 +176,6 @@ class Channel:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._fds: list[int] = []
-        self._decode: Any = msgspec.json.Decoder(Message).decode
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @classmethod
@@ -182,16 +200,24 @@ class Channel:
         """Returns the next message, or None at the end of file.
 
         Blocks until `attach`, and then raises BlockingIOError where nothing is there.
-        Raises msgspec.DecodeError for what is no message of ours. A descriptor that
-        came with it is kept for `take_fd`.
+        Raises Unreadable for what is no message of ours, whose descriptor is closed. A
+        descriptor that came with a message is kept for `take_fd`.
         """
         try:
             packet, fds, _, _ = socket.recv_fds(
                 self._socket, MESSAGE_BYTES, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
-            self._fds += fds
         except ConnectionResetError:         # it died with our messages unread
             return None
-        return self._decode(packet) if packet else None
+        if not packet:
+            return None
+        try:
+            message = read_message(packet)
+        except Unreadable:
+            for fd in fds:
+                os.close(fd)
+            raise
+        self._fds += fds
+        return message
 
     def take_fd(self) -> int:
         """Returns the descriptor of the message just received; the caller's now.
@@ -212,6 +238,9 @@ class Channel:
         try:
             message = self.receive()
         except BlockingIOError:
+            return
+        except Unreadable as error:          # its sender hears nothing, which it bounds
+            log.error("%s", error)
             return
         if message is None:
             self._detach()

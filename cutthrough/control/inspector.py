@@ -6,8 +6,9 @@ between two of them the loop serves.
 """
 
 import asyncio
+import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 from cutthrough.control.accesslog import AccessLog
@@ -17,6 +18,8 @@ from cutthrough.control.tee import Tee
 from cutthrough.control.worker import Worker
 from cutthrough.session.client import Client
 from cutthrough.session.inspect import clients, cut, describe, trace
+
+log = logging.getLogger("cutthrough")
 
 # Some 0.5 ms of work
 PIECE = 100
@@ -41,10 +44,16 @@ class Inspector:
     def cut(self, query: int, selector: Selector) -> None:
         self._run(self._cut(query, selector))
 
-    def _run(self, answer: Any) -> None:
+    def _run(self, answer: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(answer)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_answered)
+
+    def _on_answered(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Whoever asked is told after a while that we are silent
+            log.error("an operator's question is not answered", exc_info=error)
 
     async def _list(self, query: int, selector: Selector) -> None:
         self._answer(query, [about async for _, about in self._matching(selector)])

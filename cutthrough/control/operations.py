@@ -8,6 +8,7 @@ come over one pipe, in which every line is whole, and only while somebody watche
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -28,6 +29,8 @@ from cutthrough.control.selector import Selector
 
 if TYPE_CHECKING:
     from cutthrough.control.upgrade import Predecessor
+
+log = logging.getLogger("cutthrough")
 
 # A worker answers within a turn of its loop; after this it hangs, or has just died.
 PATIENCE_S = 2.0
@@ -147,12 +150,12 @@ class Inquiry:
         """Takes a worker's answer; one that nobody waits for any more is dropped."""
         match message:
             case Listed(number):
-                fd = child.take_fd()
                 try:
-                    data = os.pread(fd, os.fstat(fd).st_size, 0)
-                finally:
-                    os.close(fd)
-                answer: Any = msgspec.json.decode(data)
+                    answer: Any = read_list(child.take_fd())
+                except (OSError, ValueError) as error:
+                    # It counts as unanswered: we had no descriptor for it, perhaps
+                    log.error("the answer of %s cannot be read: %s", child.name, error)
+                    return
             case WasCut(number):
                 answer = message
             case _:
@@ -206,3 +209,11 @@ class Inquiry:
         for fd in self._pipe:
             os.close(fd)
         self._pipe, self._rest = None, b""
+
+
+def read_list(fd: int) -> Any:
+    """Returns what this memory holds, and closes it."""
+    try:
+        return msgspec.json.decode(os.pread(fd, os.fstat(fd).st_size, 0))
+    finally:
+        os.close(fd)

@@ -1,6 +1,12 @@
-"""Which connections? The one way to say it, for the admin listener and the workers."""
+"""Which connections? The one way to say it, for the admin listener and the workers.
+
+A selector is validated when it is made, at the border: by the admin listener and by the
+command line. A selector that passes can be encoded, and a worker decodes the same.
+"""
 
 import ipaddress
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +16,12 @@ import msgspec
 STATES = ("head", "idle", "auth", "decide", "resolve", "dial", "request", "response",
           "relay", "tunnel", "half_closed", "linger")
 KINDS = ("tunnel", "request", "idle")
+
+MOST_OLDER = 10 * 366 * 86400.0     # seconds; longer than any program runs
+MOST_BYTES = 2**63 - 1              # as the workers count them
+MOST_TEXT = 1024                    # characters; Basic credentials leave a name no more
+                                    # than 3 KiB, and a host name has 253
+_ID = re.compile(r"[0-9]{1,10}-[0-9]{1,20}")
 
 
 class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -35,14 +47,20 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             word = getattr(self, name)
             if word and word not in words:
                 raise ValueError(f"{name}: {word!r} is none of {', '.join(words)}")
+        for name in ("user", "host"):
+            text = getattr(self, name)
+            if len(text) > MOST_TEXT:
+                raise ValueError(f"{name}: longer than {MOST_TEXT} characters")
+            if any("\ud800" <= ch <= "\udfff" for ch in text):
+                raise ValueError(f"{name}: not UTF-8")
+        if self.id and not _ID.fullmatch(self.id):
+            raise ValueError(f"id: {self.id[:64]!r} is none; they look like 0-1234")
         if self.client:
-            try:
-                client = str(ipaddress.ip_address(self.client))
-            except ValueError:
-                raise ValueError(f"client: {self.client!r} is no address") from None
-            msgspec.structs.force_setattr(self, "client", client)
-        if not (self.older >= 0 and self.bytes >= 0):        # nor NaN
-            raise ValueError("older and bytes are not below 0")
+            msgspec.structs.force_setattr(self, "client", _read_address(self.client))
+        if not (math.isfinite(self.older) and 0 <= self.older <= MOST_OLDER):
+            raise ValueError(f"older: not from 0 to {MOST_OLDER:.0f} seconds")
+        if not 0 <= self.bytes <= MOST_BYTES:
+            raise ValueError(f"bytes: not from 0 to {MOST_BYTES}")
 
     @classmethod
     def of_query(cls, query: Mapping[str, str]) -> "Selector":
@@ -54,6 +72,9 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 f"{', '.join(cls.__struct_fields__)}")
         if len(query) > len(set(query)):     # of a URL's: one of the two would count
             raise msgspec.ValidationError("a parameter is given twice")
+        for name in ("older", "bytes"):      # no value of these is long
+            if len(query.get(name, "")) > 64:
+                raise msgspec.ValidationError(f"{name}: too long for a number")
         return msgspec.convert(dict(query), cls, strict=False)
 
     def matches(self, one: Mapping[str, Any]) -> bool:
@@ -74,3 +95,17 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def is_empty(self) -> bool:
         return self == Selector()
+
+
+def _read_address(text: str) -> str:
+    """Returns the address as the workers spell it. Raises ValueError."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise ValueError(f"client: {text[:64]!r} is no address") from None
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id is not None:
+            raise ValueError("client: an address without a zone is asked for")
+        if address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+    return str(address)

@@ -18,6 +18,7 @@ one serves on. Descriptors go some at a time, because a message takes 253 at mos
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -27,9 +28,11 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from cutthrough.control.channel import Message
+from cutthrough.control.channel import Message, Unreadable, read_message
 from cutthrough.control.environment import EARLY
 from cutthrough.control.systemd import environ_of_heir
+
+log = logging.getLogger("cutthrough")
 
 VARIABLE = "CUTTHROUGH_SUCCEEDS"
 # Set where the service manager opened the sockets: they stand for `listen`
@@ -113,8 +116,13 @@ class Predecessor:
         if data.startswith(TUNNELS) and fds and on_tunnels is not None:
             on_tunnels(int.from_bytes(data[len(TUNNELS):], "big"), fds.pop())
         elif data.startswith(TOLD):
-            self._fd = fds.pop() if fds else -1
-            self._tell(msgspec.json.decode(data[len(TOLD):], type=Message))
+            try:
+                message = read_message(data[len(TOLD):])
+            except Unreadable as error:      # it may be of another version
+                log.error("%s: %s", self.name, error)
+            else:
+                self._fd = fds.pop() if fds else -1
+                self._tell(message)
         elif not data:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
@@ -212,7 +220,11 @@ class Successor:
             self._on_failed("it ended before it served")
 
     async def _tell(self, question: bytes) -> None:
-        message, fd = await self._answer(msgspec.json.decode(question, type=Message))
+        try:
+            message, fd = await self._answer(read_message(question))
+        except ValueError as error:          # who asks may be of another version
+            log.error("the program after us: %s", error)
+            return
         try:
             socket.send_fds(self._socket, [TOLD + msgspec.json.encode(message)],
                             [fd] if fd >= 0 else [])

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cutthrough.control.admin import MOST_WATCHERS
+from cutthrough.control.admin import MOST_WATCHERS, MOST_WATCHERS_EACH
 from tests.e2e.test_succession import end, successor_of
 from tests.support.admin import (
     AUTHORIZED,
@@ -225,8 +225,9 @@ def test_watchers_are_bounded(start):
     _proxy, operator = start()
     watching = []
     try:
-        for _ in range(MOST_WATCHERS):
-            watching.append(operator.connection())
+        for number in range(MOST_WATCHERS):      # of an address no more than a share
+            some = Operator(operator.where, f"127.0.1.{number // MOST_WATCHERS_EACH}")
+            watching.append(some.connection())
             watching[-1].request("GET", "/events")
             assert watching[-1].getresponse().status == 200
         assert operator.ask("GET", "/events") == (

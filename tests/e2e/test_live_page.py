@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cutthrough.control.admin import MOST_WATCHERS
+from cutthrough.control.admin import MOST_WATCHERS_EACH
 from tests.support.admin import TOKEN, administered
 from tests.support.browser import PROGRAM, Browser
 from tests.support.client import USER
@@ -186,7 +186,7 @@ def test_endings_come_again_by_themselves(page, make_origin, dial):
         return None
 
     with contextlib.ExitStack() as watching:
-        for _ in range(MOST_WATCHERS):
+        for _ in range(MOST_WATCHERS_EACH):
             watching.callback(wait_until(watcher, "a place").close)
         browser.open(address)
         wait_until(lambda: "trying again" in browser.text("#watching"), "a word of it")

@@ -19,14 +19,17 @@ SAMPLE = re.compile(r"^(cutthrough_\w+)(?:\{(.*)\})? (\S+)$", re.M)
 
 
 class Operator:
-    """Asks the admin listener at `where`: a port of 127.0.0.1, or a path."""
+    """Asks the admin listener at `where`: a port of 127.0.0.1, or a path. `source`: the
+    address that it asks from."""
 
-    def __init__(self, where: int | str) -> None:
+    def __init__(self, where: int | str, source: str = "127.0.0.1") -> None:
         self.where = where
+        self.source = source
 
     def connection(self) -> http.client.HTTPConnection:
         port = self.where if isinstance(self.where, int) else 80
-        made = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        made = http.client.HTTPConnection(
+            "127.0.0.1", port, timeout=10, source_address=(self.source, 0))
         if isinstance(self.where, str):
             made.sock = socket.socket(socket.AF_UNIX)
             made.sock.settimeout(10)

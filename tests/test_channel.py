@@ -1,0 +1,43 @@
+"""Supervisor and workers talk: a message that cannot be read ends nothing."""
+
+import asyncio
+import logging
+import os
+import socket
+
+import pytest
+
+from cutthrough.control.channel import Channel, Drain, Reopen, Watch
+
+BROKEN = (b"?", b"{}", b'{"type":"nothing"}', b'{"type":"drain","timeout":null}',
+          b'{"type":"list","query":1,"selector":{"older":null}}', b"\xff\xfe",
+          b"[" * 5000)
+
+
+@pytest.mark.parametrize("packet", BROKEN, ids=lambda packet: ascii(packet)[:30])
+async def test_a_message_that_cannot_be_read_is_logged_and_dropped(packet, caplog):
+    """It was a traceback in the loop; a descriptor that came with it was then taken for
+    the next message's."""
+    channel, theirs = Channel.pair()
+    heard = asyncio.Queue()
+    inside, outside = os.pipe()
+    channel.attach(heard.put_nowait)
+    try:
+        with theirs, caplog.at_level(logging.ERROR, "cutthrough"):
+            socket.send_fds(theirs, [packet], [inside])
+            socket.send_fds(theirs, [b'{"type":"watch","on":true}'], [outside])
+            theirs.send(b'{"type":"drain","timeout":2.5}')
+            theirs.send(b'{"type":"reopen"}')
+            for message in (Watch(True), Drain(2.5), Reopen()):
+                assert await heard.get() == message
+            fd = channel.take_fd()
+            assert os.fstat(fd).st_ino == os.fstat(outside).st_ino
+            os.close(fd)
+            with pytest.raises(OSError):
+                channel.take_fd()
+    finally:
+        channel.close()
+        os.close(inside)
+        os.close(outside)
+    (record,) = caplog.records
+    assert "cannot be read" in record.getMessage() and record.exc_info is None
