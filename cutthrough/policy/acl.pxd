@@ -1,11 +1,13 @@
 """May this request go there? The rules of a policy, compiled (R25, R26)."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from cutthrough.policy.address cimport MOST_CARRIED
 from cutthrough.policy.hosts cimport HostIndex, MAX_LABELS, Candidate, Run
 from cutthrough.policy.networks cimport MAX_NESTED, Key, NetworkIndex, NetworkSets
 
 cdef enum:
-    MAX_RUNS = MAX_LABELS + MAX_NESTED + 2
+    # Round each carried IPv4 address there are 33 networks at most
+    MAX_RUNS = MAX_LABELS + MAX_NESTED + 2 + 33 * MOST_CARRIED
     NOT_ASKED = -2          # for a rule: none was, something before the rules decided
 
 cdef struct Question:
@@ -17,6 +19,11 @@ cdef struct Question:
     const uint8_t *address  # 16 bytes; NULL: not known yet
     int port
     int method              # M_* of wire.http1
+
+# IPv4 addresses that the one that is dialled carries; only rules that deny ask for them.
+cdef struct Inner:
+    int n
+    Key keys[MOST_CARRIED]
 
 cdef struct Verdict:
     int outcome             # OK or DESTINATION_DENIED
@@ -84,7 +91,9 @@ cdef class Acl:
     # What logs call a rule: its name, else where it stands; "default" for -1.
     cdef bytes label(self, int rule)
 
-    cdef int gather(self, const Question *q, Run *runs) noexcept nogil
-    cdef int mismatch(self, const Question *q, const Candidate *c) noexcept nogil
+    cdef int gather(self, const Question *q, const Inner *inner, Run *runs) noexcept nogil
+    cdef int mismatch(self, const Question *q, const Inner *inner,
+                      const Candidate *c) noexcept nogil
+    cdef bint has_inner(self, uint32_t number, const Inner *inner) noexcept nogil
     cdef int add(self, uint32_t index, rule, dict who, list ports, dict ports_at,
                  list plain, list hanging, dict limits) except -1

@@ -10,6 +10,9 @@ read beyond what another one has found already.
 Before the name is resolved the address is missing. A rule that hangs on it is a "maybe": a
 maybe that denies is passed over, a maybe that allows lets the request go on. Each address
 is judged again, by all rules, before it is connected to.
+
+An IPv6 address may carry an IPv4 one (NAT64, 6to4 and others): a rule that denies matches
+either, a rule that lets pass only the address that is dialled.
 """
 
 import ipaddress
@@ -20,8 +23,9 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from posix.time cimport CLOCK_THREAD_CPUTIME_ID, clock_gettime, timespec
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, label_of
+from cutthrough.policy.address cimport Carried, find_carried
 from cutthrough.policy.hosts cimport Candidate, HostIndex, Run
-from cutthrough.policy.networks cimport NetworkIndex, NetworkSets, key_of
+from cutthrough.policy.networks cimport NetworkIndex, NetworkSets, key_of, key_of_v4
 from cutthrough.wire.names cimport (
     M_CONNECT, M_DELETE, M_GET, M_HEAD, M_OPTIONS, M_OTHER, M_POST, M_PUT, M_TRACE)
 from cutthrough.wire.target cimport HOST_NAME, Target, parse_authority
@@ -37,6 +41,7 @@ cdef dict ACTIONS = {"allow": ALLOW, "deny": DENY, "report": REPORT}
 cdef enum:
     BY_HOST = 0
     BY_ADDRESS
+    BY_CARRIED              # an IPv4 address within the one that is dialled
     HANGING
     PLAIN
 
@@ -176,18 +181,24 @@ cdef class Acl:
 
     cdef void judge(self, const Question *q, Verdict *v) noexcept nogil:
         cdef Run runs[MAX_RUNS]
-        cdef int n = self.gather(q, runs)
+        cdef Inner inner
+        cdef int n
         cdef uint32_t best = UINT32_MAX
         cdef const Candidate *c
         cdef const Candidate *end
         cdef const Row *row
         cdef bint maybe = False, hangs
         cdef int i
+        look_inside(q.address, &inner)
+        n = self.gather(q, &inner, runs)
         for i in range(n):
             c = runs[i].at
             end = c + runs[i].n
             while c < end and c.rule < best:
-                if self.mismatch(q, c) == MATCHES:
+                if runs[i].kind == BY_CARRIED and self.rows[c.rule].action != DENY:
+                    c += 1
+                    continue
+                if self.mismatch(q, &inner, c) == MATCHES:
                     row = &self.rows[c.rule]
                     hangs = q.address == NULL and (runs[i].kind == HANGING or row.addresses)
                     if not hangs or row.action != DENY:
@@ -219,8 +230,8 @@ cdef class Acl:
                 c if c.isascii() and c.isprintable() else "?" for c in text).encode()
         return <bytes>found
 
-    cdef int gather(self, const Question *q, Run *runs) noexcept nogil:
-        cdef int n = 0, found
+    cdef int gather(self, const Question *q, const Inner *inner, Run *runs) noexcept nogil:
+        cdef int n = 0, found, i
         if q.is_name:
             n = self.hosts.find(q.host, q.host_len, runs)
         found = n
@@ -228,6 +239,12 @@ cdef class Acl:
             n += self.networks.find(key_of(q.address), runs + n)
         for i in range(n):
             runs[i].kind = BY_HOST if i < found else BY_ADDRESS
+        for i in range(inner.n):
+            found = n
+            n += self.networks.find(inner.keys[i], runs + n)
+            while found < n:
+                runs[found].kind = BY_CARRIED
+                found += 1
         runs[n] = Run(self.plain, self.n_plain, PLAIN)
         n += 1
         if q.address == NULL:
@@ -236,7 +253,8 @@ cdef class Acl:
         return n
 
     # The question by which the candidate was found is answered already.
-    cdef int mismatch(self, const Question *q, const Candidate *c) noexcept nogil:
+    cdef int mismatch(self, const Question *q, const Inner *inner,
+                      const Candidate *c) noexcept nogil:
         cdef const Row *row
         cdef const PortRange *ports
         cdef uint32_t i
@@ -255,9 +273,17 @@ cdef class Acl:
         if row.clients and not self.sets.contains(row.clients, key_of(q.client)):
             return OTHER_CLIENT
         if row.addresses and q.address != NULL and (
-                not self.sets.contains(row.addresses, key_of(q.address))):
+                not self.sets.contains(row.addresses, key_of(q.address))) and (
+                row.action != DENY or not self.has_inner(row.addresses, inner)):
             return OTHER_ADDRESS
         return MATCHES
+
+    cdef bint has_inner(self, uint32_t number, const Inner *inner) noexcept nogil:
+        cdef int i
+        for i in range(inner.n):
+            if self.sets.contains(number, inner.keys[i]):
+                return True
+        return False
 
     # For explain and tests.
 
@@ -270,6 +296,7 @@ cdef class Acl:
         cdef Verdict v
         cdef Target target
         cdef Run runs[MAX_RUNS]
+        cdef Inner inner
         cdef const Candidate *c
         cdef bytes text = host.encode()
         cdef bytes bits = self.who(user, groups)
@@ -294,13 +321,16 @@ cdef class Acl:
             q.address = <const uint8_t *>to_packed
         self.judge(&q, &v)
         looked = {}
-        n = self.gather(&q, runs)
+        look_inside(q.address, &inner)
+        n = self.gather(&q, &inner, runs)
         for i in range(n):
             for j in range(runs[i].n):
                 c = runs[i].at + j
                 if v.rule >= 0 and c.rule > <uint32_t>v.rule:
                     break
-                why = MISMATCHES[self.mismatch(&q, c)]
+                why = MISMATCHES[self.mismatch(&q, &inner, c)]
+                if runs[i].kind == BY_CARRIED and self.rows[c.rule].action != DENY:
+                    why = "address"
                 if not why and c.rule != <uint32_t>v.rule:
                     why = "address not known yet"
                 looked.setdefault(c.rule, why)
@@ -361,6 +391,16 @@ cdef class Acl:
 
 # By Mismatch.
 MISMATCHES = ("", "user", "port", "method", "client", "address")
+
+
+cdef inline void look_inside(const uint8_t *address, Inner *inner) noexcept nogil:
+    cdef Carried found
+    cdef int i
+    inner.n = 0
+    if address != NULL:
+        inner.n = find_carried(address, &found)
+        for i in range(inner.n):
+            inner.keys[i] = key_of_v4(found.v4[i])
 
 
 # A canonical host whose last label is a number is an IPv4 address (wire.target).

@@ -51,7 +51,7 @@ SPECIAL_V4 = (
     ("255.255.255.255/32", "broadcast"),    # RFC 919
 )
 
-# Those that carry an IPv4 address are looked into first: see classify.
+# Those that carry an IPv4 address are looked into first: see find_carrier.
 SPECIAL_V6 = (
     ("::/0", "reserved"),                   # all but 2000::/3 (RFC 4291)
     ("2000::/3", "public"),
@@ -167,44 +167,90 @@ cdef int classify_v4(const uint8_t *data) noexcept nogil:
     return PUBLIC
 
 
-cdef int classify(int family, const uint8_t *data) noexcept nogil:
-    cdef uint8_t turned[4]
-    cdef int i, number = PUBLIC
-    if family == 4:
-        return classify_v4(data)
-    # All of these but NAT64 are outside 2000::/3: never public as such. ::1 and :: look
-    # compatible and are not.
+cdef inline void add(Carried *found, uint8_t a, uint8_t b, uint8_t c, uint8_t d) noexcept nogil:
+    found.v4[found.n][0] = a
+    found.v4[found.n][1] = b
+    found.v4[found.n][2] = c
+    found.v4[found.n][3] = d
+    found.n += 1
+
+
+cdef int find_carrier(const uint8_t *data, Carried *found) noexcept nogil:
+    """How the prefix says that IPv4 is carried, and what; 0: it does not."""
+    found.n = 0
     if memcmp(data, b"\0\0\0\0\0\0\0\0", 8) == 0:
         if memcmp(data + 8, b"\0\0\xff\xff", 4) == 0:       # ::ffff:0:0/96, RFC 4291
-            return MAPPED + CARRIED * classify_v4(data + 12)
+            add(found, data[12], data[13], data[14], data[15])
+            return MAPPED
         if memcmp(data + 8, b"\xff\xff\0\0", 4) == 0:       # ::ffff:0:0:0/96, RFC 2765
-            return TRANSLATED + CARRIED * classify_v4(data + 12)
+            add(found, data[12], data[13], data[14], data[15])
+            return TRANSLATED
+        # ::/96, RFC 4291; ::1 and :: look compatible and are not
         if memcmp(data + 8, b"\0\0\0\0", 4) == 0 and (
                 data[12] or data[13] or data[14] or data[15] > 1):
-            return COMPATIBLE + CARRIED * classify_v4(data + 12)    # ::/96, RFC 4291
-    # 64:ff9b::/96 (NAT64, RFC 6052): as public as the IPv4 inside
-    if memcmp(data, b"\x00\x64\xff\x9b\0\0\0\0\0\0\0\0", 12) == 0:
-        number = classify_v4(data + 12)
-        return NAT64 + CARRIED * number if number else PUBLIC
+            add(found, data[12], data[13], data[14], data[15])
+            return COMPATIBLE
+    # 64:ff9b::/96 (NAT64, RFC 6052)
+    elif memcmp(data, b"\x00\x64\xff\x9b\0\0\0\0\0\0\0\0", 12) == 0:
+        add(found, data[12], data[13], data[14], data[15])
+        return NAT64
     # 2002::/16 (6to4, RFC 3056): the router's IPv4 in bits 16 to 47
-    if data[0] == 0x20 and data[1] == 0x02:
-        number = classify_v4(data + 2)
-        return SIX_TO_FOUR + CARRIED * number if number else PUBLIC
-    # 2001::/32 (Teredo, RFC 4380): server, and client with all bits turned
-    if memcmp(data, b"\x20\x01\0\0", 4) == 0:
-        for i in range(4):
-            turned[i] = ~data[12 + i]
-        number = classify_v4(turned)
-        if not number:
-            number = classify_v4(data + 4)
-        return TEREDO + CARRIED * number if number else PUBLIC
-    for i in range(n6):
-        if is_in(data, &nets6[i]):
-            number = nets6[i].number
+    elif data[0] == 0x20 and data[1] == 0x02:
+        add(found, data[2], data[3], data[4], data[5])
+        return SIX_TO_FOUR
+    # 2001::/32 (Teredo, RFC 4380): client with all bits turned, and server
+    elif memcmp(data, b"\x20\x01\0\0", 4) == 0:
+        add(found, ~data[12], ~data[13], ~data[14], ~data[15])
+        add(found, data[4], data[5], data[6], data[7])
+        return TEREDO
+    return 0
+
+
+cdef inline bint is_isatap(const uint8_t *data) noexcept nogil:
+    """...:[02]00:5efe:a.b.c.d (RFC 5214), within any prefix"""
+    return (data[8] & 0xfd) == 0 and data[9] == 0 and data[10] == 0x5e and data[11] == 0xfe
+
+
+cdef int find_carried(const uint8_t *data, Carried *found) noexcept nogil:
+    if find_carrier(data, found) == MAPPED:
+        found.n = 0
+    elif is_isatap(data):
+        add(found, data[12], data[13], data[14], data[15])
+    elif memcmp(data, b"\x00\x64\xff\x9b\x00\x01", 6) == 0:
+        # 64:ff9b:1::/48 (RFC 8215): an operator's prefix in it has 48, 56, 64 or 96 bits,
+        # and the IPv4 stands behind it, around byte 8 (RFC 6052 section 2.2). What would
+        # begin with 0 is no destination but the zeros of another length.
+        if data[6]:
+            add(found, data[6], data[7], data[9], data[10])
+        if data[7]:
+            add(found, data[7], data[9], data[10], data[11])
+        if data[9]:
+            add(found, data[9], data[10], data[11], data[12])
+        if data[12]:
+            add(found, data[12], data[13], data[14], data[15])
+    return found.n
+
+
+cdef int classify(int family, const uint8_t *data) noexcept nogil:
+    cdef Carried found
+    cdef int carrier, i, number = PUBLIC
+    if family == 4:
+        return classify_v4(data)
+    carrier = find_carrier(data, &found)
+    for i in range(found.n):
+        number = classify_v4(found.v4[i])
+        if number:
             break
-    # ...:[02]00:5efe:a.b.c.d (ISATAP, RFC 5214), within any prefix
-    if number == PUBLIC and (data[8] & 0xfd) == 0 and data[9] == 0 and (
-            data[10] == 0x5e and data[11] == 0xfe):
+    # Outside of 2000::/3, and so never public as such. Of the others but NAT64 the same
+    # would be said by 2000::/3: as public as the IPv4 inside.
+    if carrier and (number or carrier <= TRANSLATED):
+        return carrier + CARRIED * number
+    if not carrier:
+        for i in range(n6):
+            if is_in(data, &nets6[i]):
+                number = nets6[i].number
+                break
+    if number == PUBLIC and is_isatap(data):
         number = classify_v4(data + 12)
         return ISATAP + CARRIED * number if number else PUBLIC
     return number

@@ -64,3 +64,7 @@ cdef extern from *:
 
 cdef inline Key key_of(const uint8_t *address) noexcept nogil:
     return Key(load_big8(address), load_big8(address + 8))
+
+cdef inline Key key_of_v4(const uint8_t *address) noexcept nogil:
+    return Key(0, <uint64_t>0xffff << 32 | <uint64_t>address[0] << 24
+               | <uint64_t>address[1] << 16 | <uint64_t>address[2] << 8 | address[3])

@@ -14,6 +14,7 @@ from cutthrough.policy.hosts cimport Candidate, Run
 
 cdef object FIRST_V4 = int(ipaddress.ip_address("::ffff:0:0"))
 cdef object LAST_V4 = int(ipaddress.ip_address("::ffff:ffff:ffff"))
+cdef int V4_BITS = 96
 cdef object LAST = (1 << 128) - 1
 cdef object HALF = (1 << 64) - 1
 
@@ -30,7 +31,7 @@ def parse_network(str text):
     """First address and prefix length in 128 bits of a network, or of an address."""
     network = ipaddress.ip_network(text)
     number, bits = int(network.network_address), network.prefixlen
-    return (number, bits) if network.version == 6 else (number + FIRST_V4, bits + 96)
+    return (number, bits) if network.version == 6 else (number + FIRST_V4, bits + V4_BITS)
 
 
 cdef class NetworkSets:
@@ -88,8 +89,11 @@ cdef list spans_of(tuple texts):
     for text in texts:
         first, bits = parse_network(text)
         last = first | (LAST >> bits)
-        if first < FIRST_V4 and last > LAST_V4:
-            parts += ((first, FIRST_V4 - 1), (LAST_V4 + 1, last))
+        # Wider than all of IPv4, and so of IPv6: it may begin or end where IPv4 does
+        if bits < V4_BITS and first < FIRST_V4 <= last:
+            parts.append((first, FIRST_V4 - 1))
+            if last > LAST_V4:
+                parts.append((LAST_V4 + 1, last))
         else:
             parts.append((first, last))
     parts.sort()
@@ -107,7 +111,7 @@ cdef class NetworkIndex:
 
     def __cinit__(self):
         # All of IPv4, with no rule and no parent: where the way out from one ends.
-        self.gathered = {(FIRST_V4, 96): []}
+        self.gathered = {(FIRST_V4, V4_BITS): []}
 
     def __dealloc__(self):
         free(self.edges)
@@ -136,7 +140,7 @@ cdef class NetworkIndex:
         for i, ((first, bits), rules) in enumerate(ordered):
             while round_it and round_it[-1][1] < first:
                 self.leave(round_it)
-            is_v4_root = first == FIRST_V4 and bits == 96
+            is_v4_root = first == FIRST_V4 and bits == V4_BITS
             self.nets[i].parent = round_it[-1][0] if round_it and not is_v4_root else 0
             self.nets[i].at = at
             self.nets[i].n = len(rules)

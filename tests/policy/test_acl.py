@@ -104,7 +104,8 @@ ADDRESSES = st.sampled_from((
 NETWORKS = st.sampled_from((
     "0.0.0.0/0", "10.0.0.0/8", "10.0.0.0/16", "10.0.0.0/24", "10.0.0.1/32",
     "10.0.0.2/32", "10.0.1.0/24", "10.1.0.0/16", "255.255.255.255/32", "0.0.0.0/32",
-    "::/0", "::/1", "8000::/1", "::/64", "::/96", "fd00::/8", "2001:db8::/32",
+    "::/0", "::/1", "8000::/1", "::/64", "::/80", "::8000:0:0/81", "::fffe:0:0/95",
+    "::/96", "fd00::/8", "2001:db8::/32",
     "2001:db8::/64", "2001:db8::1/128", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128"))
 LITERALS = st.sampled_from(("10.0.0.1", "10.0.0.2", "::1", "2001:db8::1"))
 PATTERNS = st.one_of(HOSTS, HOSTS.map("*.".__add__), LITERALS)
@@ -275,6 +276,67 @@ def test_a_network_of_one_family_says_nothing_of_the_other():
     acl = acl_of(allow(clients=("0.0.0.0/0",)))
     assert acl.ask(host="a.b", port=1, client="::ffff:10.0.0.1").outcome == "ok"
     assert acl.ask(host="a.b", port=1, client="::1").outcome != "ok"
+
+
+@pytest.mark.parametrize("network", [
+    "::/0", "::/1", "::/79", "::/80", "::8000:0:0/81", "::f000:0:0/84",
+    "::fffe:0:0/95", "::ffff:0:0:0/80"])
+def test_an_ipv6_network_holds_no_ipv4_whatever_its_length(network):
+    """`::/80` ends where the mapped addresses end, and held all of IPv4 with them."""
+    for rule in (allow(clients=(network,)), allow(addresses=(network,)),
+                 allow(hosts=("a.b",), addresses=(network,))):
+        acl = acl_of(rule)
+        for text in ("0.0.0.0", "10.0.0.1", "255.255.255.255", "::ffff:10.0.0.1"):
+            answer = acl.ask(host="a.b", port=1, client=text, address=text)
+            assert answer.outcome == "destination_denied", (rule, text)
+    inside = str(ipaddress.ip_network(network)[0])
+    answer = acl_of(allow(clients=(network,))).ask(host="a.b", port=1, client=inside)
+    assert answer.outcome == "ok"
+
+
+# IPv4 within IPv6 (R27).
+
+CARRYING = [            # 8.8.8.8, as it may be written in IPv6
+    "64:ff9b::808:808", "2002:808:808::1", "2001:0:1:2:3:4:f7f7:f7f7",
+    "2001:0:808:808::1", "::808:808", "::ffff:0:808:808", "::ffff:8.8.8.8",
+    "2a00::5efe:808:808", "fe80::200:5efe:808:808", "64:ff9b:1::808:808",
+    "64:ff9b:1:808:8:800::", "64:ff9b:1:8:8:808::", "64:ff9b:1:0:8:808:800:0"]
+
+
+@pytest.mark.parametrize("address", CARRYING)
+def test_a_deny_matches_the_ipv4_address_that_an_ipv6_one_carries(address):
+    """`deny 8.8.8.0/24` let 64:ff9b::808:808 pass, which a NAT64 turns into 8.8.8.8."""
+    for rule in (deny(addresses=("8.8.8.0/24",)), deny(hosts=("8.8.8.8",)),
+                 deny(hosts=("a.b",), addresses=("8.8.8.0/24",))):
+        acl = acl_of(rule, default="allow")
+        asked = acl.ask(host="a.b", port=443, address=address)
+        assert (asked.outcome, asked.rule) == ("destination_denied", 0)
+        assert asked.looked == ((0, ""),)
+    for rule in (deny(addresses=("8.8.8.0/24",)), deny(hosts=("8.8.8.8",))):
+        asked = acl_of(rule, default="allow").ask(host=f"[{address}]", port=443)
+        assert asked.outcome == "destination_denied"
+    other = acl_of(deny(addresses=("8.8.9.0/24",)), default="allow")
+    assert other.ask(host="a.b", port=443, address=address).outcome == "ok"
+
+
+@pytest.mark.parametrize("address", CARRYING)
+def test_an_allow_must_match_the_address_that_is_dialled(address):
+    acl = acl_of(allow(addresses=("8.8.8.0/24",)), report(addresses=("8.8.8.0/24",)))
+    asked = acl.ask(host="a.b", port=443, address=address)
+    if "8.8.8.8" in address:            # mapped: another way to write the same address
+        assert (asked.rule, asked.opens_floor) == (0, True)
+        return
+    assert (asked.outcome, asked.rule) == ("destination_denied", -1)
+    assert asked.looked == ((0, "address"), (1, "address"))
+    network = str(ipaddress.ip_network(f"{address}/32", strict=False))
+    acl = acl_of(allow(addresses=(network,)), deny(addresses=("8.8.8.0/24",)))
+    assert acl.ask(host="a.b", port=443, address=address).opens_floor
+
+
+def test_a_client_is_judged_by_the_address_that_it_comes_from():
+    acl = acl_of(deny(clients=("10.0.0.0/8",)), default="allow")
+    assert acl.ask(host="a.b", port=1, client="::ffff:10.0.0.1").outcome != "ok"
+    assert acl.ask(host="a.b", port=1, client="2002:a00:1::1").outcome == "ok"
 
 
 # The rest of a verdict.
