@@ -26,7 +26,7 @@ from cutthrough.control.embed import Embedded
 from cutthrough.control.explain import read_target
 from cutthrough.control.judge import OK, Caller, Judge, printable
 from cutthrough.control.nameserver import NameServer
-from cutthrough.control.worker import own_hosts
+from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.resolver import MIN_TTL
 from cutthrough.policy.source import Limits, Policy
 

@@ -13,8 +13,8 @@ import msgspec
 from cutthrough.config import Config, ConfigError
 from cutthrough.control.hook import Hook
 from cutthrough.control.judge import OK, Caller, Finding, Judge, printable
-from cutthrough.control.worker import own_hosts
 from cutthrough.net.inet import Addresses
+from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.resolver import Answer, Resolver
 from cutthrough.outcome import TABLE
 from cutthrough.policy.address import class_of

@@ -11,8 +11,6 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import psutil
-
 from cutthrough.config import Config
 from cutthrough.control.accesslog import AccessLog
 from cutthrough.control.beat import Beat
@@ -24,6 +22,7 @@ from cutthrough.control.tracer import Tracer
 from cutthrough.control.verifier import Verifier
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
+from cutthrough.net.interfaces import Interfaces, own_hosts
 from cutthrough.net.listener import Address, begin, bound_address
 from cutthrough.net.poller import Poller
 from cutthrough.net.resolver import Resolver
@@ -31,7 +30,7 @@ from cutthrough.policy.acl import Acl
 from cutthrough.policy.auth import Authenticator
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Limiter
-from cutthrough.policy.snapshot import Snapshot
+from cutthrough.policy.snapshot import OwnHosts, Snapshot
 from cutthrough.policy.source import Policy
 from cutthrough.session.admission import recheck
 from cutthrough.session.client import Context, Journal
@@ -160,12 +159,14 @@ class Worker:
             verifier=self.verifier,
             recorder=Recorder(config.flight_recorder),
         )
+        self._hosts = OwnHosts(own_hosts())
         self._configure(self.generation)
         self.poller.attach(loop, self._on_fault)
         for one in self._listeners:
             begin(one)
         self._acceptors = [Acceptor(self.poller, one, self._make_door(one))
                            for one in self._listeners]
+        self._interfaces = Interfaces(loop, self._hosts.set, own_hosts)
         self._beat = Beat(self.page, self.resolver, self.upstreams, self._log)
         self._running = True
         self._recheck()
@@ -197,7 +198,8 @@ class Worker:
 
     def _configure(self, generation: Generation) -> None:
         config = generation.config
-        snapshot = make_snapshot(generation, [*self._bound, *generation.own])
+        snapshot = make_snapshot(generation, [*self._bound, *generation.own],
+                                 self._hosts)
         limiter = Limiter(
             self._ledger,
             generation.policy,
@@ -287,6 +289,7 @@ class Worker:
         if self._log is not None:
             self._log.close()
         self._beat.stop()
+        self._interfaces.close()
         self.verifier.close()
         self.upstreams.clear()
         pipes.close_free()
@@ -314,19 +317,14 @@ class Worker:
         }
 
 
-def make_snapshot(generation: Generation, bound: Sequence[Address]) -> Snapshot:
-    """What decides in this generation; `bound` are the addresses of our listeners.
+def make_snapshot(generation: Generation, bound: Sequence[Address],
+                  hosts: OwnHosts | None = None) -> Snapshot:
+    """What decides in this generation; `bound` are the addresses of our listeners,
+    `hosts` those of this host; None: as they are now.
 
     Raises PolicyError where a hook cannot be used.
     """
     config = generation.config
-    hosts = own_hosts()
-    own = list(bound) + [
-        (address, port)
-        for host, port in bound
-        if host in ("0.0.0.0", "::")
-        for address in hosts
-    ]
     name = config.user.encode()
     inline = {name: config.password.encode()} if name else {}
     hook = None
@@ -338,19 +336,9 @@ def make_snapshot(generation: Generation, bound: Sequence[Address]) -> Snapshot:
                       {name: generation.policy.groups_of(config.user)}),
         address_floor=config.floor,
         connect_ports=config.allowed_ports or None,
-        own_addresses=own,
-        own_hosts=hosts,
+        own_addresses=bound,
+        own_hosts=OwnHosts(own_hosts()) if hosts is None else hosts,
         generation=generation.number,
         acl=Acl(generation.policy) if generation.policy.source else None,
         hook=hook,
     )
-
-
-def own_hosts() -> list[str]:
-    """Every address of this host, now."""
-    return [
-        address.address.partition("%")[0]
-        for addresses in psutil.net_if_addrs().values()
-        for address in addresses
-        if address.family in (socket.AF_INET, socket.AF_INET6)
-    ]

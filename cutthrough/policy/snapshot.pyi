@@ -4,6 +4,11 @@ from typing import Any
 from cutthrough.policy.acl import Acl
 from cutthrough.policy.auth import Authenticator
 
+class OwnHosts:
+    def __init__(self, texts: Iterable[str] = ()) -> None: ...
+    def set(self, texts: Iterable[str]) -> None: ...
+    def __contains__(self, text: str) -> bool: ...
+
 class Snapshot:
     users: Authenticator
     generation: int
@@ -18,7 +23,7 @@ class Snapshot:
         address_floor: bool,
         connect_ports: Iterable[int] | None,
         own_addresses: Iterable[tuple[str, int]] = (),
-        own_hosts: Iterable[str] = (),
+        own_hosts: OwnHosts | Iterable[str] = (),
         generation: int = 1,
         acl: Acl | None = None,
         hook: Any = None,

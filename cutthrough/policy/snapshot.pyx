@@ -2,6 +2,7 @@
 """Everything that decides whether a request may pass, as of one generation.
 
 Immutable once made: a reload makes another, and a session keeps the one it began with.
+Only this host's addresses change, which `OwnHosts` holds for all snapshots of a worker.
 Who it is (`users`), what the rules say (`acl`), what an operator's function said (`hook`,
 `verdicts`), and here what needs no rule: the ports of CONNECT, our own addresses and the
 floor under them all.
@@ -10,9 +11,23 @@ floor under them all.
 import ipaddress
 
 from libc.stdint cimport uint8_t
+from libc.string cimport memcmp
 from cutthrough.outcome cimport ADDRESS_DENIED, LOOP_DETECTED, OK, PORT_DENIED, label_of
-from cutthrough.policy.address cimport is_public
+from cutthrough.policy.address cimport Carried, find_carried, is_public
 from cutthrough.policy.auth cimport Authenticator
+
+
+cdef class OwnHosts:
+
+    def __init__(self, texts=()):
+        self.set(texts)
+
+    def set(self, texts):
+        """Takes these addresses for the ones that it held."""
+        self.packed = frozenset([unmapped(ipaddress.ip_address(text)) for text in texts])
+
+    def __contains__(self, text):
+        return unmapped(ipaddress.ip_address(text)) in self.packed
 
 
 cdef class Snapshot:
@@ -22,7 +37,8 @@ cdef class Snapshot:
         """`users`: an Authenticator, or {name: password} in bytes. `connect_ports`: the
         ports that CONNECT may reach, None for all. `own_addresses`: (address, port) of
         our own listeners, an unspecified address standing for every one of this host's.
-        `own_hosts`: this host's addresses, which the floor closes on every port."""
+        `own_hosts`: this host's addresses, which the floor closes on every port: an
+        OwnHosts, which may change, or their texts."""
         cdef int port
         self.users = users if isinstance(users, Authenticator) else Authenticator(users)
         self.generation = generation
@@ -34,11 +50,10 @@ cdef class Snapshot:
         for port in connect_ports or ():
             self.ports[port >> 3] |= <uint8_t>(1 << (port & 7))
         self.own = {}
-        self.own_hosts = frozenset(
-            ipaddress.ip_address(text).packed for text in own_hosts)
+        self.own_hosts = own_hosts if isinstance(own_hosts, OwnHosts) else OwnHosts(own_hosts)
         for text, number in own_addresses:
             address = ipaddress.ip_address(text)
-            self.own.setdefault(address.packed, set()).add(number)
+            self.own.setdefault(unmapped(address), set()).add(number)
             self.own_ports[number >> 3] |= <uint8_t>(1 << (number & 7))
 
     cdef int judge_port(self, bint is_connect, int port) noexcept:
@@ -47,29 +62,41 @@ cdef class Snapshot:
         return OK
 
     cdef int judge_own(self, int family, const uint8_t *data, int port) except -1:
-        if has_bit(self.own_ports, port):
-            if self._is_own((<char *>data)[:4 if family == 4 else 16], port):
-                return LOOP_DETECTED
+        cdef Carried found
+        cdef int i
+        if not has_bit(self.own_ports, port):
+            return OK
+        if self._is_own(family, data, port):
+            return LOOP_DETECTED
+        if family == 6:
+            for i in range(find_carried(data, &found)):
+                if self._is_own(4, found.v4[i], port):
+                    return LOOP_DETECTED
         return OK
 
     cdef int judge_floor(self, int family, const uint8_t *data) except -1:
+        cdef Carried found
+        cdef int i
         if self.address_floor:
-            if not is_public(family, data):
+            if not is_public(family, data) or is_among(self.own_hosts, family, data):
                 return ADDRESS_DENIED
-            if (<char *>data)[:4 if family == 4 else 16] in self.own_hosts:
-                return ADDRESS_DENIED
+            if family == 6:
+                for i in range(find_carried(data, &found)):
+                    if is_among(self.own_hosts, 4, found.v4[i]):
+                        return ADDRESS_DENIED
         return OK
 
-    def _is_own(self, bytes packed, int port):
-        address = ipaddress.ip_address(packed)
-        address = getattr(address, "ipv4_mapped", None) or address
-        if port in self.own.get(address.packed, ()):
+    cdef bint _is_own(self, int family, const uint8_t *data, int port) except -1:
+        known = ipaddress.ip_address((<char *>data)[:4 if family == 4 else 16])
+        packed = unmapped(known)
+        if port in self.own.get(packed, ()):
             return True
-        # Connecting to the unspecified address reaches this host, and a listener on
-        # it is reached by every loopback address
-        return address.is_unspecified or (
-            address.is_loopback and any(
-                port in ports and not any(own) for own, ports in self.own.items()))
+        # Connecting to the unspecified address reaches this host, and a listener on it is
+        # reached by each of the host's addresses, and by every loopback address
+        known = ipaddress.ip_address(packed)
+        return known.is_unspecified or (
+            (known.is_loopback or packed in self.own_hosts.packed)
+            and any([port in self.own.get(bytes(n), ()) for n in (4, 16)]))
 
     # For explain and the doctor: the label of an outcome.
 
@@ -89,3 +116,13 @@ cdef class Snapshot:
 
 cdef inline bint has_bit(const uint8_t *bits, int i) noexcept nogil:
     return bits[i >> 3] >> (i & 7) & 1
+
+
+cdef inline bint is_among(OwnHosts hosts, int family, const uint8_t *data) except -1:
+    if family == 6 and memcmp(data, b"\0\0\0\0\0\0\0\0\0\0\xff\xff", 12) == 0:
+        family, data = 4, data + 12
+    return (<char *>data)[:4 if family == 4 else 16] in hosts.packed
+
+
+cdef bytes unmapped(address):
+    return (getattr(address, "ipv4_mapped", None) or address).packed
