@@ -2,13 +2,14 @@
 
 Importing this package has no effect and loads nothing else. What it offers is loaded
 when it is first named (PEP 562), so that `cutthrough.__version__` costs a millisecond
-and does not need the compiled modules.
+and does not need the compiled modules. Type checkers read __init__.pyi beside it.
 """
 
 import importlib
 import os
 
-__all__ = ["Config", "ConfigError", "Decision", "Request", "__version__", "serve"]
+__all__ = ["Config", "ConfigError", "Decision", "Embedded", "Options", "Request",
+           "__version__", "serve"]
 
 # The one place of the version: pyproject.toml and the banner read it here. A manifest
 # cannot: deploy/kubernetes/deployment.yaml names the image by it.
@@ -18,6 +19,8 @@ _ROOM_OF = {
     "Config": "cutthrough.config",
     "ConfigError": "cutthrough.config",
     "Decision": "cutthrough.policy.verdicts",
+    "Embedded": "cutthrough.control.embed",
+    "Options": "cutthrough.options",
     "Request": "cutthrough.control.hook",
     "serve": "cutthrough.control.embed",
 }

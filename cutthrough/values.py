@@ -11,7 +11,7 @@ Every `parse_*` raises ValueError with the reason, and no reason of `parse_text`
 import ipaddress
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 DAY = 86400.0
@@ -346,7 +346,7 @@ def text_of_value(kind: Kind, value: Any) -> str | list[str] | None:
     """Turns a value in Python into its text. Raises TypeError where it has none."""
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, list | tuple):
+    if isinstance(value, Sequence):
         return [item if isinstance(item, str) else kind.show(item) for item in value]
     return kind.show(value)
 

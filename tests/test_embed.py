@@ -2,10 +2,13 @@
 
 import asyncio
 import base64
+import functools
+import gc
 
 import pytest
 
 import cutthrough
+from cutthrough.control import hook
 from cutthrough.policy.source import Policy, Rule
 
 DENY = """
@@ -56,12 +59,53 @@ async def test_a_hook_is_the_function_itself():
         assert b" 403 " not in await ask(proxy, "127.0.0.1:1")
 
 
-def test_a_hook_without_a_name_to_be_found_by_is_refused():
-    async def inner(request):
-        return cutthrough.Decision(True)
+class Gate:
+    def __init__(self, closed: str) -> None:
+        self.closed = closed
 
-    for function in (inner, lambda request: None, asyncio.Lock().acquire):
-        with pytest.raises(cutthrough.ConfigError, match=r"hook: .* a module's own"):
+    async def decide(self, request: cutthrough.Request) -> cutthrough.Decision:
+        return cutthrough.Decision(request.host != self.closed)
+
+    async def __call__(self, request: cutthrough.Request) -> cutthrough.Decision:
+        return await self.decide(request)
+
+
+def closure(closed: str):
+    async def inner(request: cutthrough.Request) -> cutthrough.Decision:
+        return cutthrough.Decision(request.host != closed)
+    return inner
+
+
+async def of_two(closed: str, request: cutthrough.Request) -> cutthrough.Decision:
+    return cutthrough.Decision(request.host != closed)
+
+
+@pytest.mark.parametrize("make", [
+    closure, Gate, lambda closed: Gate(closed).decide,
+    lambda closed: functools.partial(of_two, closed)], ids=lambda make: make.__name__)
+async def test_a_hook_may_be_a_closure(make):
+    """Without a name in a module it was refused; two of one name are two."""
+    one, other = (cutthrough.serve(user="u", password="p", policy_hook=make(closed))
+                  for closed in ("a.b", "127.0.0.1"))
+    async with one, other:
+        gc.collect()
+        assert b"403 destination_denied" in await ask(one, "a.b:443")
+        assert b" 403 " not in await ask(one, "127.0.0.1:1")
+        assert b"403 destination_denied" in await ask(other, "127.0.0.1:1")
+
+
+def test_a_hook_goes_with_its_proxy():
+    before = len(hook._given)
+    proxy = cutthrough.serve(user="u", password="p", policy_hook=closure("a.b"))
+    assert len(hook._given) == before + 1
+    del proxy
+    gc.collect()
+    assert len(hook._given) == before
+
+
+def test_a_hook_that_is_not_async_is_refused():
+    for function in (lambda request: None, dict.get, Gate("x").__init__):
+        with pytest.raises(cutthrough.ConfigError, match="is not an async function"):
             cutthrough.serve(user="u", password="p", policy_hook=function)
 
 

@@ -18,7 +18,8 @@ import pytest
 TREE = Path(__file__).resolve().parent.parent
 PACKAGE = TREE / "cutthrough"
 
-BASE = {"config", "files", "logformat", "logtarget", "outcome", "settings", "values"}
+BASE = {"config", "files", "logformat", "logtarget", "options", "outcome", "settings",
+        "values"}
 # What each room may import beside itself. `values` and the two of the log read
 # the texts that config names.
 MAY_IMPORT = {
@@ -27,6 +28,7 @@ MAY_IMPORT = {
     "logtarget": {"values"},
     "config": {"logformat", "logtarget", "values"},
     "files": set(),
+    "options": set(),
     "arguments": {"config", "settings"},
     "settings": {"config", "files", "values"},
     "outcome": set(),

@@ -4,9 +4,13 @@ import re
 import subprocess
 import sys
 
-from cutthrough.config import OPTIONS
+import pytest
+
+import cutthrough
+from cutthrough.config import DEFAULTS, OPTIONS
 from cutthrough.control.generation import SWAPPED
-from cutthrough.control.manual import render
+from cutthrough.control.manual import OF_PROGRAM, render, render_types
+from cutthrough.options import Options
 from cutthrough.settings import SECTIONS, flag_name, variable_name
 from tests.support.proxy import ROOT, clean_environment
 
@@ -18,6 +22,22 @@ ROWS = {row[0].strip("`"): row for row in (
 
 def test_the_committed_page_is_up_to_date():
     assert PAGE.read_text() == render(), "`make docs`, and commit docs/config.md"
+
+
+def test_the_types_of_the_options_are_up_to_date():
+    text = (ROOT / "cutthrough" / "options.py").read_text()
+    assert text == render_types(), "`make docs`, and commit cutthrough/options.py"
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_serve_takes_every_option_that_is_typed(name):
+    if name not in Options.__annotations__:
+        assert name.partition("_")[0] in OF_PROGRAM or name in OF_PROGRAM
+    elif not name.endswith("_file"):
+        options = {"user": "u", "password": "p", name: DEFAULTS[name] or "1"}
+        if name in ("resolvers", "dns_overrides", "origin"):
+            options[name] = DEFAULTS[name]
+        assert isinstance(cutthrough.serve(**options), cutthrough.Embedded)
 
 
 def test_the_verb_prints_it():

@@ -9,19 +9,20 @@ signal is caught, no limit raised, no process made, no thread pinned.
 
 import os
 import socket
-import sys
 import threading
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 from urllib.parse import quote
 
 import msgspec
 
 from cutthrough.config import Config, ConfigError
+from cutthrough.control.hook import Function, lend_function
 from cutthrough.control.load import load_policy
 from cutthrough.control.worker import Worker
 from cutthrough.net.listener import Address, bound_address, listen
-from cutthrough.policy.source import Policy
+from cutthrough.options import Options
+from cutthrough.policy.source import Policy, PolicyError
 from cutthrough.settings import from_options
 from cutthrough.values import show_address
 
@@ -39,8 +40,10 @@ class Embedded:
     proxy.drain(seconds)` before that lets it finish.
     """
 
-    def __init__(self, config: Config, policy: Policy | None = None) -> None:
-        """`policy` stands for the files that the configuration names."""
+    def __init__(self, config: Config, policy: Policy | None = None,
+                 hook: Function | None = None) -> None:
+        """`policy` stands for the files that the configuration names; `hook`: the
+        function whose name it has, kept for as long as this proxy is."""
         if config.fleet_url:
             raise ConfigError("", "fleet_url", "an embedded proxy shares no limits")
         if config.admin != "off":
@@ -51,6 +54,7 @@ class Embedded:
             policy = msgspec.structs.replace(policy, source="policy")
         self.config = config
         self._policy = policy
+        self._hook = hook
         self._listeners: list[socket.socket] = []
         self._worker: Worker | None = None
 
@@ -134,31 +138,29 @@ def _leave() -> None:
 
 def serve(config: Config | None = None, *,
           policy: Policy | str | os.PathLike[str] | None = None,
-          **options: Any) -> Embedded:
+          policy_hook: Function | str | None = None,
+          **options: Unpack[Options]) -> Embedded:
     """Makes a proxy for `async with`; on a free loopback port where none is named.
 
     Options are those of Config, as values or as text (`head_timeout="200ms"`), laid
     over `config`. `policy` is one of them, a file's path; or a Policy, which stands for
-    the files that they name. `policy_hook` may be the function itself, of a module's
-    own. The access log and the flight recorder are off unless asked for: what is said
-    is the caller's. Raises ConfigError.
+    the files that they name. `policy_hook` may be the function itself: any async one,
+    closures and methods too. The access log and the flight recorder are off unless
+    asked for: what is said is the caller's. Raises ConfigError.
     """
-    if isinstance(policy, str | os.PathLike):
-        options["policy"] = os.fspath(policy)
-        policy = None
-    if callable(options.get("policy_hook")):
-        options["policy_hook"] = name_of(options["policy_hook"])
+    given: dict[str, Any] = {**options}
     if config is None:
-        options = {"listen": "127.0.0.1:0", "access_log": "off",
-                   "flight_recorder": "0"} | options
-    return Embedded(from_options(config, **options), policy)
-
-
-def name_of(function: Any) -> str:
-    """The `module:function` of the option. Raises ConfigError where there is none."""
-    module, name = (getattr(function, at, "") for at in ("__module__", "__qualname__"))
-    if getattr(sys.modules.get(module), name, None) is not function:
-        raise ConfigError("options", "policy_hook", f"{name or function!r} is no "
-                          "function of a module's own: one in a class or in a function "
-                          "has no name to be found by")
-    return f"{module}:{name}"
+        given = {"listen": "127.0.0.1:0", "access_log": "off",
+                 "flight_recorder": "0"} | given
+    if isinstance(policy, str | os.PathLike):
+        given["policy"] = os.fspath(policy)
+        policy = None
+    function = policy_hook if callable(policy_hook) else None
+    if function is not None:
+        try:
+            policy_hook = lend_function(function)
+        except PolicyError as error:
+            raise ConfigError("options", error.where, error.reason) from None
+    if policy_hook is not None:
+        given["policy_hook"] = policy_hook
+    return Embedded(from_options(config, **given), policy, function)

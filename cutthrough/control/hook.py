@@ -13,10 +13,12 @@ import asyncio
 import importlib
 import importlib.util
 import inspect
+import itertools
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Container
 from types import ModuleType
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -25,8 +27,15 @@ from cutthrough.policy.verdicts import Decision, Verdicts
 
 log = logging.getLogger("cutthrough")
 
+Function = Callable[["Request"], Awaitable[Decision]]
+
 # Questions under way: a hook that hangs must not gather tasks without end (R31).
 MOST_QUESTIONS = 1024
+
+# Functions of the embedding program, by the name that stands in the configuration; each
+# is its proxy's to keep
+_given: "WeakValueDictionary[str, Function]" = WeakValueDictionary()
+_numbers = itertools.count(1)
 
 # What the modules said that were run here, by name
 _run: dict[str, Code] = {}
@@ -44,13 +53,31 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     port: int
 
 
-Function = Callable[[Request], Awaitable[Decision]]
 Callback = Callable[[Decision | None], None]
+
+
+def lend_function(function: Function) -> str:
+    """Returns a name by which `find_function` finds it as long as somebody keeps it.
+
+    A closure, a method, an object that can be called: anything async. Raises
+    PolicyError for what is not.
+    """
+    called = getattr(function, "__call__", function)         # noqa: B004
+    name = getattr(function, "__qualname__", type(function).__name__)
+    if not (inspect.iscoroutinefunction(function)
+            or inspect.iscoroutinefunction(called)):
+        raise PolicyError("", "policy_hook", f"{name} is not an async function")
+    name = f"embedded-{next(_numbers)}:{name}"
+    _given[name] = function
+    return name
 
 
 def find_function(name: str, code: Code | None = None) -> Function:
     """Imports `module:function`, as its code was when the generation was read; None:
     as it is now. Raises PolicyError."""
+    given = _given.get(name)
+    if given is not None:
+        return given
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
         raise PolicyError("", "policy_hook", f"{name!r} is not module:function")

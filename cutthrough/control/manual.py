@@ -1,22 +1,24 @@
-"""docs/config.md, made from the one definition of the options.
+"""docs/config.md and options.py, made from the one definition of the options.
 
 One row for each option: its three names, what it takes, its default and where that
-comes from, and what a reload does about it. A test holds the committed file to this.
+comes from, and what a reload does about it. A test holds the committed files to this.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_type_hints
 
-from cutthrough.config import DEFAULTS, OPTIONS, SECRETS
+from cutthrough.config import DEFAULTS, OPTIONS, SECRETS, Config
 from cutthrough.control.generation import SWAPPED
 from cutthrough.settings import SECTIONS, flag_name, variable_name
 from cutthrough.values import (
+    FLAG,
     Kind,
     parse_admin,
     parse_count,
     parse_duration,
     parse_flag,
     parse_listen,
+    parse_override,
     parse_size,
     show_value,
 )
@@ -112,3 +114,53 @@ def default(name: str, kind: Kind, why: str) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", r"\|")
+
+
+# cutthrough/options.py, made of the same definition
+
+TYPES = """\
+\"\"\"The options of `cutthrough.serve`, for type checkers.
+
+Made by `make docs` from cutthrough/config.py; change it there. docs/config.md says what
+each of them means. Left out are those that only the program has; `policy` and
+`policy_hook` are parameters of their own, because they take objects too.
+\"\"\"
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Literal, TypedDict
+
+
+class Options(TypedDict, total=False):
+"""
+# Of the program alone: it makes processes and has an admin listener
+OF_PROGRAM = ("workers", "pin", "loop", "admin", "fleet", "policy", "policy_hook")
+ITEMS: dict[Callable[[str], Any], str] = {
+    parse_count: "int | str",
+    parse_listen: "str | tuple[str, int]",
+    parse_override: "str | tuple[str, str]",
+}
+
+
+def render_types() -> str:
+    """Returns the whole module."""
+    hints = get_type_hints(Config)
+    return TYPES + "".join(
+        f"    {name}: {type_of(kind, hints[name])}\n"
+        for name, (kind, _, _) in OPTIONS.items()
+        if name not in OF_PROGRAM and name.partition("_")[0] not in OF_PROGRAM[:5])
+
+
+def type_of(kind: Kind, hint: Any) -> str:
+    """What an option takes from Python: its value, or a text."""
+    if kind.many:
+        return f"str | Sequence[{ITEMS.get(kind.parse, 'str')}]"
+    if kind is FLAG:
+        return "bool | str"
+    if kind.parse is parse_duration:
+        return "float | str"
+    if hint is int:
+        return "int | str"
+    if kind.metavar == "FILE":
+        return "str | PathLike[str]"
+    return "str" if hint is str else str(hint).removeprefix("typing.").replace("'", '"')

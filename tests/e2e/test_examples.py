@@ -114,3 +114,39 @@ def test_the_watcher_of_the_page_is_told(make_origin, tmp_path):
             assert running.stdout.readline() == "username 127.0.0.1 ok\n"
         finally:
             running.terminate()
+
+
+def test_the_embedding_tells_what_its_command_asked_for(make_origin):
+    origin = make_origin()
+    ask = f"import urllib.request as r; print(r.urlopen({origin.url()!r}).status)"
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs/examples/embedded.py", sys.executable, "-c", ask],
+        capture_output=True, text=True, timeout=30,
+        env=clean_environment(PYTHONPATH=str(ROOT)))
+    assert (done.returncode, done.stdout) == (0, "200\n"), done.stderr
+    assert done.stderr == f"GET 127.0.0.1 {origin.port} ok\n"
+
+
+def test_the_fixture_serves_a_test(tmp_path, make_origin):
+    origin = make_origin()
+    (tmp_path / "conftest.py").write_text(
+        (ROOT / "docs/examples/pytest_proxy.py").read_text())
+    (tmp_path / "test_it.py").write_text(f"""
+import pytest
+import urllib.request
+from urllib.error import HTTPError
+
+def test_it(proxy):
+    handler = urllib.request.ProxyHandler({{"http": proxy.url}})
+    opener = urllib.request.build_opener(handler)
+    assert opener.open({origin.url()!r}).status == 200
+    proxy.closed.add("127.0.0.1")
+    with pytest.raises(HTTPError, match="403"):
+        opener.open({origin.url()!r})
+    assert proxy.asked == [("127.0.0.1", {origin.port})] * 2
+""")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        env=clean_environment(PYTHONPATH=str(ROOT)))
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,66 @@
+"""py.typed is true: the package, its examples and what the pages show pass mypy."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.proxy import ROOT
+
+PAGES = ("README.md", "docs/python.md", "docs/policy.md")
+WRONG = '''
+import cutthrough
+cutthrough.serve(head_timout="1s")
+cutthrough.serve(head_timeout=[1])
+cutthrough.serve(workers=2)
+async def decide(request: cutthrough.Request) -> bool:
+    return request.hostname == ""
+cutthrough.serve(policy_hook=decide)
+'''
+
+
+def mypy(*files) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", *map(str, files)], cwd=ROOT,
+        capture_output=True, text=True, timeout=300)
+    assert done.stderr == ""
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("name", [
+    path.name for path in sorted((ROOT / "docs/examples").glob("*.py"))])
+def test_an_example_is_typed(name):
+    """`Request` was no type and `serve` not callable: nine errors."""
+    status, said = mypy(ROOT / "docs/examples" / name)
+    assert status == 0, said
+
+
+def test_what_the_pages_show_is_typed(tmp_path):
+    shown = [(page, block) for page in PAGES for block in re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)]
+    assert len(shown) >= 3
+    files = []
+    for number, (_, block) in enumerate(shown):
+        files.append(tmp_path / f"shown_{number}.py")
+        files[-1].write_text(block)
+    status, said = mypy(*files)
+    assert status == 0, said
+
+
+def test_the_package_is_typed():
+    done = subprocess.run([sys.executable, "-m", "mypy"], cwd=ROOT, timeout=300,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_mistake_is_found_by_its_type(tmp_path):
+    (tmp_path / "wrong.py").write_text(WRONG)
+    status, said = mypy(tmp_path / "wrong.py")
+    assert status == 1
+    for text in ('keyword argument "head_timout" for "serve"; did you mean "head_tim',
+                 'Argument "head_timeout" to "serve" has incompatible type',
+                 'Unexpected keyword argument "workers"',
+                 '"Request" has no attribute "hostname"',
+                 'Argument "policy_hook" to "serve" has incompatible type'):
+        assert text in said, said
