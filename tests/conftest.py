@@ -1,4 +1,10 @@
-"""After every test: no descriptor is left in this process. No test runs for ever."""
+"""After every test: no descriptor is left in this process, and nobody was dialled but
+this machine. No test runs for ever.
+
+All tests, and the proxies that they start, live in a network with `lo` alone. A test
+that names other addresses as something to dial is marked `dials_out`: there they have
+no route. Without such a network it is skipped.
+"""
 
 import collections
 import contextlib
@@ -10,6 +16,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support import network
 from tests.support.proxy import fd_kinds
 from tests.support.wait import wait_until
 
@@ -18,6 +25,22 @@ LONGEST_TEST = 120
 
 # Sockets, pipes, epoll sets, event fds. Plain files are pytest's own, and its plugins'.
 OURS = ("socket", "pipe", "anon_inode")
+
+#: Why the tests have no network of their own; "" where they have.
+shared_network = ""
+
+
+def pytest_configure() -> None:
+    global shared_network
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:   # a shell's background job:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # children inherit it
+    shared_network = network.enter_alone()
+    if shared_network:
+        network.refuse_elsewhere()
+
+
+def pytest_report_header() -> str:
+    return f"network: {shared_network or 'lo alone'}"
 
 
 def open_fds() -> collections.Counter[str]:
@@ -58,3 +81,16 @@ def nothing_is_left() -> Iterator[None]:
     signal.alarm(0)
     signal.signal(signal.SIGALRM, previous)
     assert not left, f"left open by the test: {dict(left)}"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_sent_off(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Also by a subprocess: the count is the network's."""
+    dials_out = request.node.get_closest_marker("dials_out")
+    if dials_out and shared_network:
+        pytest.skip(f"no network with lo alone: {shared_network}")
+    before = network.strays()
+    yield
+    if not dials_out and not shared_network:
+        sent = network.strays() - before
+        assert not sent, f"{sent} packets for addresses that are not loopback"

@@ -16,6 +16,8 @@ from cutthrough.control.disguises import ZONE, Disguise
 from cutthrough.control.embed import Embedded
 from tests.support.proxy import ROOT, clean_environment
 
+pytestmark = pytest.mark.dials_out
+
 ALICE = """
 [users.alice]
 password = "$2b$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW"

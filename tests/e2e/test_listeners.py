@@ -2,6 +2,7 @@
 
 import socket
 
+import psutil
 import pytest
 
 from tests.support.client import Client
@@ -26,16 +27,8 @@ def test_a_listener_of_its_own_is_a_loop_from_any_other(start_proxy, dial):
 
 
 def own_addresses() -> set[str]:
-    found = {
-        info[4][0] for info in socket.getaddrinfo("localhost", None, socket.AF_INET)
-    }
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        try:
-            sock.connect(("192.0.2.1", 9))  # sends nothing: asks for a route only
-            found.add(sock.getsockname()[0])
-        except OSError:
-            pass
-    return found | {"127.0.0.1"}
+    return {one.address for found in psutil.net_if_addrs().values()
+            for one in found if one.family == socket.AF_INET}
 
 
 def test_a_wildcard_listener_is_a_loop_by_every_address(start_proxy, dial):

@@ -17,7 +17,10 @@ from tests.support.client import USER
 from tests.support.origin import echo
 from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")
+pytestmark = [
+    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
+    pytest.mark.dials_out,                  # a browser asks its maker for this and that
+]
 
 WIDE, PHONE = (1280, 900), (390, 844)
 PICTURES = os.environ.get("LIVE_PAGE_PICTURES")

@@ -53,6 +53,7 @@ def test_a_rule_that_names_only_the_host_leaves_the_floor_closed(
     assert (reply.status, reply.error) == (403, "destination_ip_prohibited")
 
 
+@pytest.mark.dials_out                      # the other name: a name server is asked
 def test_a_refused_name_is_not_resolved(start, dial):
     proxy = start("""
         [[rules]]
@@ -306,6 +307,7 @@ def test_what_becomes_a_tunnel_after_the_reload_is_cut_like_one(
     proxy.wait_reason("destination_denied")
 
 
+@pytest.mark.dials_out                      # other.test: a name server is asked
 def test_what_is_proposed_for_a_log_lets_the_refused_pass(
         start, make_origin, dial, capsys):
     proxy = start("", 'address_floor = "off"\ndns_overrides = ["a.test=127.0.0.1"]\n')
