@@ -173,6 +173,8 @@ def add_doctor(verb: argparse.ArgumentParser) -> None:
                             epilog=SOURCES, usage=usage_of("doctor ssrf"))
     ssrf.set_defaults(own=ssrf)
     add_who(ssrf)
+    ssrf.add_argument("--host-network", action="store_true", help="try it in the "
+                      "network of this host: packets leave it [loopback alone]")
     add_options(ssrf, WITHOUT)
 
 

@@ -213,7 +213,7 @@ def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
     if given.verb == "doctor":
         from cutthrough.control.doctor import run as run_doctor
 
-        return run_doctor(config, policy, given.who)
+        return run_doctor(config, policy, given.who, given.host_network)
     if given.log:
         from cutthrough.control.replay import run as run_replay
 

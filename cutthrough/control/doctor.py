@@ -6,6 +6,10 @@ answered by a name server of our own, which changes its answers: the first leads
 public address that nobody has, the next to a forbidden one. What the rules open on
 purpose is counted, and not tried: it would be reached.
 
+What is not refused is dialled, and so is the first address of a name that changes its
+answers. Therefore this process moves into a network with loopback alone, where neither
+has a route; the host's own addresses go with it.
+
 Exit status 0: all refused, for the right reason; 1: something was not.
 """
 
@@ -26,6 +30,7 @@ from cutthrough.control.embed import Embedded
 from cutthrough.control.explain import read_target
 from cutthrough.control.judge import OK, Caller, Judge, printable
 from cutthrough.control.nameserver import NameServer
+from cutthrough.net import alone
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.resolver import MIN_TTL
 from cutthrough.policy.source import Limits, Policy
@@ -53,8 +58,11 @@ class Result(NamedTuple):
     reply: Reply | None = None
 
 
-def run(config: Config, policy: Policy, user: str) -> int:
-    """Prints the table; returns the exit status. Raises ConfigError, PolicyError."""
+def run(config: Config, policy: Policy, user: str, host_network: bool = False) -> int:
+    """Prints the table; returns the exit status. Raises ConfigError, PolicyError.
+
+    Unless `host_network` is asked for, this process leaves the network of the host.
+    """
     floor = config.floor
     if not floor and config.address_floor == "off":
         print("the floor is off (address_floor = off): nothing of this is refused; "
@@ -63,6 +71,13 @@ def run(config: Config, policy: Policy, user: str) -> int:
     if not floor:
         print("the floor is off: loopback listeners only, and no policy. Tried as with "
               "address_floor = on")
+    if not host_network and not alone.is_alone():
+        try:
+            alone.enter(own_hosts())
+        except OSError as error:
+            raise ConfigError("", "--host-network", "not given, and this user gets no "
+                              f"network with loopback alone ({error}): what passes "
+                              "would be dialled from this host") from None
     results, rebound = asyncio.run(examine(config, policy, user))
     print("\n".join(show(results)))
     print(f"rebinding, first answer: {rebound or 'only what was checked was dialled'}")

@@ -1,6 +1,7 @@
 """The doctor asks a real proxy for what must not be reached, and sees holes (R27).
 
-Loopback only where something is meant to pass: nothing else of the network is touched.
+The first answer for a name that changes its answers is dialled: the network of these
+tests has no route to it.
 """
 
 import re
@@ -14,6 +15,7 @@ from cutthrough.cli import main
 from cutthrough.control import doctor
 from cutthrough.control.disguises import ZONE, Disguise
 from cutthrough.control.embed import Embedded
+from cutthrough.net import alone
 from tests.support.proxy import ROOT, clean_environment
 
 pytestmark = pytest.mark.dials_out
@@ -112,6 +114,33 @@ def test_the_user_must_be_one_that_can_come_in(tmp_path, capsys):
     assert main(["doctor", "ssrf", "--policy", path]) == 2
     assert main(["doctor", "ssrf", "--policy", path, "--user", "bob"]) == 2
     assert capsys.readouterr().err.endswith("--user: 'bob': auth_failed\n")
+
+
+def test_without_a_network_of_its_own_nothing_is_tried(monkeypatch, capsys):
+    """It dialled what passed, and an address of the public internet, from anywhere."""
+    def refuse(addresses):
+        raise PermissionError(1, "Operation not permitted")
+
+    async def examine(*_):
+        pytest.fail("it was tried")
+
+    monkeypatch.setattr(alone, "is_alone", lambda: False)
+    monkeypatch.setattr(alone, "enter", refuse)
+    monkeypatch.setattr(doctor, "examine", examine)
+    assert main(["doctor", "ssrf"]) == 2
+    said = capsys.readouterr().err
+    assert "--host-network: not given" in said and "Operation not permitted" in said
+
+
+def test_the_network_of_the_host_is_used_when_it_is_asked_for(monkeypatch, capsys):
+    """As a hook needs that asks a service on another host."""
+    async def examine(*_):
+        return [doctor.Result(Disguise("unreadable", "?", ""), "GET", "400")], ""
+
+    monkeypatch.setattr(alone, "is_alone", lambda: False)
+    monkeypatch.setattr(alone, "enter", lambda addresses: pytest.fail("it moved"))
+    monkeypatch.setattr(doctor, "examine", examine)
+    assert main(["doctor", "ssrf", "--host-network"]) == 0
 
 
 @pytest.fixture

@@ -1,0 +1,93 @@
+"""A network with loopback alone, for this process: no packet leaves the machine there.
+
+network_namespaces(7). A process without privilege cannot come back.
+"""
+
+import ctypes
+import errno
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterable
+from ipaddress import ip_address
+from pathlib import Path
+
+import psutil
+
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+# rtnetlink(7): lengths and numbers of <linux/rtnetlink.h>, <linux/if_addr.h>
+RTM_NEWLINK, RTM_NEWADDR = 16, 20
+NLM_F_REQUEST, NLM_F_ACK, NLM_F_CREATE = 0x1, 0x4, 0x400
+IFF_UP, IFA_F_NODAD = 0x1, 0x2
+IFA_ADDRESS, IFA_LOCAL = 1, 2
+HEAD = struct.Struct("=IHHII")          # length, type, flags, sequence, port
+LINK = struct.Struct("=BxHiII")         # family, type, index, flags, which of them
+ADDRESS = struct.Struct("=BBBBI")       # family, prefix, flags, scope, index
+ATTRIBUTE = struct.Struct("=HH")
+
+
+def is_alone() -> bool:
+    """Is loopback up, and nothing else?"""
+    return [name for name, one in psutil.net_if_stats().items() if one.isup] == ["lo"]
+
+
+def enter(addresses: Iterable[str]) -> None:
+    """Moves this process there, with these addresses on `lo`. It has one thread.
+
+    Raises OSError where the kernel does not allow it; the process is to end then, for
+    it may have left its network.
+    """
+    user, group = os.geteuid(), os.getegid()
+    try:
+        _unshare(CLONE_NEWNET)
+    except PermissionError:
+        _unshare(CLONE_NEWUSER | CLONE_NEWNET)
+        process = Path("/proc/self")
+        (process / "uid_map").write_text(f"{user} {user} 1")
+        (process / "setgroups").write_text("deny")      # user_namespaces(7)
+        (process / "gid_map").write_text(f"{group} {group} 1")
+    index = socket.if_nametoindex("lo")
+    with socket.socket(
+        socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE
+    ) as kernel:
+        _ask(kernel, RTM_NEWLINK, LINK.pack(0, 0, index, IFF_UP, IFF_UP))
+        added = [text for text in addresses if _add(kernel, index, text)]
+    deadline = time.monotonic() + 5
+    while not all(map(_is_reached, added)) and time.monotonic() < deadline:
+        time.sleep(0.005)           # the kernel adds a route for IPv6 a moment later
+
+
+def _is_reached(text: str) -> bool:
+    family = socket.AF_INET6 if ":" in text else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as sock:
+        return sock.connect_ex((text, 9)) != errno.ENETUNREACH      # sends nothing
+
+
+def _unshare(flags: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)        # os.unshare: Python 3.12
+    if libc.unshare(flags):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _add(kernel: socket.socket, index: int, text: str) -> bool:
+    """False for what came with `lo`."""
+    address = ip_address(text)
+    if address.is_loopback:
+        return False
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    data = ADDRESS.pack(family, address.max_prefixlen, IFA_F_NODAD, 0, index)
+    for kind in (IFA_LOCAL, IFA_ADDRESS):
+        data += ATTRIBUTE.pack(ATTRIBUTE.size + len(address.packed), kind)
+        data += address.packed
+    _ask(kernel, RTM_NEWADDR, data)
+    return True
+
+
+def _ask(kernel: socket.socket, kind: int, data: bytes) -> None:
+    flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE
+    kernel.send(HEAD.pack(HEAD.size + len(data), kind, flags, 1, 0) + data)
+    (error,) = struct.unpack_from("=i", kernel.recv(4096), HEAD.size)
+    if error:
+        raise OSError(-error, os.strerror(-error))
