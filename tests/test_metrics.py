@@ -285,7 +285,7 @@ def test_the_beat_tells_of_names_and_idle_connections(proxy):
         now = operator.metrics()
         assert now["dns_cache_entries"] == 1
         assert now['upstream_pool{state="idle"}'] == 1
-        assert now['loop_lag_seconds{worker="0"}'] < 1
+        assert 0 <= now['loop_lag_seconds{worker="0"}'] < 15, "in seconds"
 
 
 def test_a_worker_that_died_leaves_its_totals(proxy):

@@ -309,13 +309,12 @@ def test_told_to_stop_while_a_worker_imports_it_exits_0(tmp_path, number):
         f"    open({str(tmp_path / 'fifo')!r}).close()\n")       # nobody writes
     with subprocess.Popen(
             [sys.executable, "-m", "cutthrough", "serve", "--listen", "127.0.0.1:0",
-             "--workers", "1"], cwd=ROOT, stderr=subprocess.PIPE, text=True,
+             "--workers", "1", "--drain-timeout", "1h"], cwd=ROOT, text=True,
+            stderr=subprocess.PIPE,
             env=clean_environment(PYTHONPATH=str(tmp_path))) as process:
         wait_until((tmp_path / "fifo").exists, "a worker on its way")
-        began = time.monotonic()
         process.send_signal(number)
-        assert process.wait(15) == 0
-        assert time.monotonic() - began < 1.5, "it has nobody to finish with"
+        assert process.wait(15) == 0, "it has nobody to finish with"
         assert process.stderr.read() == ""
 
 
@@ -366,7 +365,7 @@ def test_a_worker_that_hangs_is_killed_when_the_drain_is_over(tmp_path):
         began = time.monotonic()
         proxy.signal(signal.SIGTERM)
         assert proxy.wait_exit() == 1
-        assert 2 < time.monotonic() - began < 10
+        assert time.monotonic() - began > 2
         assert f"(pid {pid}) does not answer: killed\n" in proxy.stderr()
         assert f"(pid {pid}) ended by signal SIGKILL\n" in proxy.stderr()
 

@@ -22,7 +22,7 @@ from tests.support.origin import echo
 from tests.support.proxy import Proxy
 from tests.support.redis import PASSWORD, PROGRAM, Redis
 from tests.support.stream import Closed
-from tests.support.wait import wait_until
+from tests.support.wait import takes_less, wait_until
 from tests.support.with_policy import command_with
 
 PIECE = bytes(16384)
@@ -254,9 +254,12 @@ def test_a_redis_that_does_not_answer_holds_nobody_up(pair, redis, make_origin, 
     a, _ = pair(tunnels=2)
     authority = make_origin(echo).authority
     redis.pause()
-    client = dial(a.proxy)
-    client.sock.settimeout(0.5)
-    assert client.connect(authority).status == 200
+
+    def connect() -> None:
+        with dial(a.proxy) as client:
+            assert client.connect(authority).status == 200
+
+    takes_less(0.5, connect)
     a.wait_said("does not answer in time")
     assert a.metric('steps_total{result="timeout"}') >= 1
     redis.resume()
@@ -295,7 +298,7 @@ def test_the_share_of_one_that_was_killed_expires(pair, make_origin, dial):
     a.kill()
     killed_at = time.monotonic()
     wait_until(lambda: held_tunnel(dial, b, authority), "its share")
-    assert 0.3 < time.monotonic() - killed_at < 5
+    assert time.monotonic() - killed_at > 0.3
     b.wait_instances(1)
 
 

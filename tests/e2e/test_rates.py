@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,21 +14,32 @@ from tests.e2e.test_limits import attempt
 from tests.support.client import Client
 from tests.support.origin import answer_and_close, flood, stall
 from tests.support.stream import chunked
-from tests.support.wait import wait_until
+from tests.support.wait import TRIES, takes_less, wait_until
 
 PIECE = bytes(65536)
 
 
-def measure(read, rate: int, begin: float) -> float:
-    """Bytes a second of two seconds' worth, without what a full bucket lets through at
-    once. None was sent before `begin`: a clock that began with the first one read took
-    a reader that was kept waiting for a proxy that was too fast."""
-    seen = 0
-    while seen < 2 * rate:
-        n = read()
-        assert n
-        seen += n
-    return (seen - rate / 8) / (time.monotonic() - begin)
+def is_kept(read, rate: int, begin: float) -> bool:
+    """Is it as many bytes a second, of two seconds' worth, without what a full bucket
+    lets through at once? Never more; and less only where the machine is busy, and then
+    not always.
+
+    None was sent before `begin`: a clock that began with the first one read took a
+    reader that was kept waiting for a proxy that was too fast.
+    """
+    for _ in range(TRIES):
+        seen = 0
+        while seen < 2 * rate:
+            n = read()
+            assert n
+            seen += n
+        end = time.monotonic()
+        speed = (seen - rate / 8) / (end - begin)
+        assert speed < 1.1 * rate
+        if speed > 0.9 * rate:
+            return True
+        begin = end
+    return False
 
 
 @contextlib.contextmanager
@@ -75,8 +87,7 @@ def test_a_tunnel_comes_down_at_its_rate(
     client = dial(proxy).tunnel(make_origin(flood).authority)
     begin = time.monotonic()
     client.send(b"!")
-    speed = measure(lambda: len(client.sock.recv(65536)), rate, begin)
-    assert speed == pytest.approx(rate, rel=0.1)
+    assert is_kept(lambda: len(client.sock.recv(65536)), rate, begin)
     client.close()
     record = proxy.wait_log(1, method="CONNECT")[0]
     assert record["path"] == ("splice" if splice == "true" else "copy")
@@ -97,8 +108,7 @@ def test_a_tunnel_goes_up_at_its_rate(limited, make_origin, dial, limit, splice,
             before = len(received)
             return wait_until(lambda: len(received) - before, "more bytes")
 
-        speed = measure(read, rate, begin)
-    assert speed == pytest.approx(rate, rel=0.1)
+        assert is_kept(read, rate, begin)
     client.close()
 
 
@@ -133,15 +143,23 @@ def test_plain_responses_and_uploads_have_the_user_s_rate(limited, make_origin, 
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked([body]),
     ):
         origin = make_origin(answer_and_close(reply))
+
+        def download(origin=origin) -> None:
+            begin = time.monotonic()
+            assert dial(proxy).get(origin.url()).body == body
+            assert time.monotonic() - begin > 1.7
+
+        takes_less(2.3, download)
+
+    def upload() -> None:
         begin = time.monotonic()
-        assert dial(proxy).get(origin.url()).body == body
-        assert 1.7 < time.monotonic() - begin < 2.3
-    begin = time.monotonic()
-    reply = dial(proxy).ask(
-        "POST", make_origin().url(), f"Content-Length: {len(body)}", body=body
-    )
-    assert reply.status == 200
-    assert 1.7 < time.monotonic() - begin < 2.3
+        reply = dial(proxy).ask(
+            "POST", make_origin().url(), f"Content-Length: {len(body)}", body=body
+        )
+        assert reply.status == 200
+        assert time.monotonic() - begin > 1.7
+
+    takes_less(2.3, upload)
 
 
 def test_tunnels_of_two_workers_share_the_user_s_rate(limited, make_origin):
@@ -153,8 +171,8 @@ def test_tunnels_of_two_workers_share_the_user_s_rate(limited, make_origin):
         attempt(proxy, origin.authority, 8, held)
         for client in held:
             client.send(b"!")
-        end = time.monotonic() + 3
         seen = [0] * len(held)
+        end = 0.0
 
         def read(n: int) -> None:
             with contextlib.suppress(TimeoutError):
@@ -162,13 +180,18 @@ def test_tunnels_of_two_workers_share_the_user_s_rate(limited, make_origin):
                     held[n].sock.settimeout(left)
                     seen[n] += len(held[n].sock.recv(65536))
 
-        threads = [threading.Thread(target=read, args=(n,)) for n in range(len(held))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert sum(seen) / 3 == pytest.approx(rate, rel=0.1)
-        assert min(seen) > 0, "nobody starves"
+        for _ in range(TRIES):              # a busy machine is slow now and then
+            seen[:] = [0] * len(held)
+            end = time.monotonic() + 3
+            with ThreadPoolExecutor(len(held)) as readers:
+                list(readers.map(read, range(len(held))))
+            speed = sum(seen) / 3
+            assert speed < 1.1 * rate
+            assert min(seen) > 0, "nobody starves"
+            if speed > 0.9 * rate:
+                break
+        else:
+            pytest.fail(f"{speed:.0f} bytes a second of {rate}")
     finally:
         for client in held:
             client.close()
@@ -183,7 +206,7 @@ def test_a_paced_tunnel_holds_the_sender_back_and_burns_no_time(
     worker = proxy.worker
     before, memory = sum(worker.cpu_times()[:2]), proxy.private_kib()
     client.send(b"!")
-    measure(lambda: len(client.sock.recv(65536)), rate, time.monotonic())
+    client.read_exact(2 * rate)
     assert sum(worker.cpu_times()[:2]) - before < 0.2
     assert proxy.private_kib() - memory < 2048
 

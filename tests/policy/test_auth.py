@@ -140,10 +140,10 @@ def test_a_table_lets_nobody_else_in(table, pair):
 def test_what_was_verified_costs_no_second_hash(table):
     value = basic(b"ann:one")
     assert table.check(value) == b"ann"
-    started = time.perf_counter()
+    started = time.thread_time()
     for _ in range(1000):
         assert table.check(value) == b"ann"
-    assert (time.perf_counter() - started) / 1000 < 0.0005      # a hash: 1 ms
+    assert (time.thread_time() - started) / 1000 < 0.0005       # a hash: 1 ms
 
 
 def test_a_verified_credential_is_believed_for_its_time_only():
