@@ -64,3 +64,18 @@ def test_a_mistake_is_found_by_its_type(tmp_path):
                  '"Request" has no attribute "hostname"',
                  'Argument "policy_hook" to "serve" has incompatible type'):
         assert text in said, said
+
+
+def test_a_stub_says_what_its_compiled_module_has(tmp_path):
+    stubs = [path for path in (ROOT / "cutthrough").rglob("*.pyi")
+             if path.stem != "__init__"]
+    modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in stubs]
+    allowed = tmp_path / "allowed"
+    allowed.write_text(                      # what Cython makes, and a name of a type
+        r".*\.(__reduce_cython__|__setstate_cython__|__test__)" "\n"
+        r"cutthrough\.wire\.http1\.Source" "\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy.stubtest", "--concise", "--ignore-missing-stub",
+         "--ignore-disjoint-bases", "--ignore-unused-allowlist", "--allowlist",
+         str(allowed), *modules], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
