@@ -107,8 +107,16 @@ coverage: .venv/ready.test build/built.trace ## line coverage of wire/ and net/r
 annotate: build/built.native ## Cython's annotated HTML in build/annotate: yellow is Python
 	mkdir -p build/annotate && for f in $$(find cutthrough -name '*.pyx'); do .venv/bin/cython -3 --annotate -o "build/annotate/$$(basename "$$f" .pyx).c" "$$f"; done
 
-wheel: .venv/ready.run ## a portable wheel in dist/
-	CUTTHROUGH_BUILD=release $(PY) -m pip wheel --no-deps --wheel-dir dist .
+wheel: .venv/ready.run ## a portable wheel in dist/, built with the locked Cython and setuptools
+	CUTTHROUGH_BUILD=release $(PY) -m pip wheel --no-deps --no-build-isolation --wheel-dir dist .
+
+lock: build/tools/ready ## requirements/*.txt anew: the newest versions, with hashes
+	scripts/lock.sh build/tools/bin/uv
+
+sbom: build/tools/ready ## dist/*.cdx.json: what a release is made of, as CycloneDX
+	$(PY) scripts/sbom.py build/tools/bin/cyclonedx-py
+
+release: wheel sbom ## a wheel and its bill of materials in dist/
 
 clean: ## remove what was built; .venv stays
 	rm -rf build dist *.egg-info .coverage* htmlcov bench/bin
@@ -117,13 +125,18 @@ clean: ## remove what was built; .venv stays
 
 # Stamps: a second `make serve` compares times and starts. One mode is in place at a time,
 # so that building one takes the stamps of the others away.
-.venv/ready.%: pyproject.toml scripts/bootstrap.sh
+.venv/ready.%: requirements/%.txt requirements/build.txt scripts/bootstrap.sh
 	scripts/bootstrap.sh $*
 
 build/built.%: .venv/ready.run $(SOURCES)
 	CUTTHROUGH_BUILD=$* $(PY) -W 'ignore:Support for' setup.py -q build_ext --inplace
 	rm -f build/built.* && touch $@
 
+build/tools/ready: requirements/tools.txt .venv/ready.run
+	$(PY) -m venv build/tools
+	build/tools/bin/python -m pip install --quiet --require-hashes -r $<
+	touch $@
+
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint docs types arm64 bench bench-guard slowloris storm handover browser image-check unit-check debug trace asan fuzz coverage annotate wheel clean
+.PHONY: help serve build test quick lint docs types arm64 bench bench-guard slowloris storm handover browser image-check unit-check debug trace asan fuzz coverage annotate wheel lock sbom release clean
 .PHONY: asan-e2e asan-rooms test-uvloop test-asyncio test-rooms

@@ -152,24 +152,12 @@ if ! { [ -x .venv/bin/python ] && complete .venv/bin/python; }; then
     "$python" -m venv .venv
 fi
 
-# pyproject.toml is the one list of requirements.
-requirements() {
-    .venv/bin/python - "$what" <<'LIST'
-import sys, tomllib
-
-with open("pyproject.toml", "rb") as file:
-    tables = tomllib.load(file)
-print(*tables["build-system"]["requires"], sep="\n")
-print(*tables["project"]["dependencies"], sep="\n")
-if sys.argv[1] == "test":
-    print(*tables["project"]["optional-dependencies"]["test"], sep="\n")
-LIST
-}
-
-mapfile -t packages < <(requirements)
+# What pyproject.toml lists, as `make lock` has pinned it: versions and hashes.
+lists=(-r requirements/build.txt -r requirements/run.txt)
+[ "$what" = run ] || lists=(-r requirements/test.txt)
 say "Python packages into .venv"
 # No cache: with an empty HOME pip would make one in the working directory.
-.venv/bin/python -m pip install --quiet --no-cache-dir "${packages[@]}"
+.venv/bin/python -m pip install --quiet --no-cache-dir --require-hashes "${lists[@]}"
 
 # The same for every tree that shares a .venv by a link: it looks where it was called. -P: no
 # module of the directory that somebody happens to be in.

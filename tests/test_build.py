@@ -190,10 +190,11 @@ def test_bootstrap_needs_no_network_when_nothing_is_missing(tmp_path: Path) -> N
     trap.write_text("#!/bin/sh\necho called >&2\nexit 9\n")
     trap.chmod(0o755)
     shutil.copytree(TREE / "scripts", tmp_path / "tree/scripts")
-    shutil.copy(PYPROJECT, tmp_path / "tree")
+    shutil.copytree(TREE / "requirements", tmp_path / "tree/requirements")
     (tmp_path / "tree/.venv").symlink_to(TREE / ".venv")
     ready = TREE / ".venv/ready.test"
-    if not ready.exists() or ready.stat().st_mtime < PYPROJECT.stat().st_mtime:
+    lock = TREE / "requirements/test.txt"
+    if not ready.exists() or ready.stat().st_mtime < lock.stat().st_mtime:
         pytest.skip("not the .venv that bootstrap made for these requirements")
     stamps = {s: s.stat().st_mtime_ns for s in (TREE / ".venv").glob("ready.*")}
     launcher = (TREE / ".venv/bin/cutthrough").stat().st_ino
