@@ -32,6 +32,7 @@ cdef enum Outcome:
     USER_LIMIT
     RATE_LIMITED
     QUOTA_EXCEEDED
+    QUESTION_LIMIT
     # the way to the origin
     DNS_ERROR
     DNS_NOT_FOUND

@@ -82,6 +82,8 @@ ROWS = (
         "too many requests of one user in a short time"),
     ("quota_exceeded", 429, "http_request_denied", "TCP_DENIED", "policy",
         "the user's bytes of today are used up"),
+    ("question_limit", 429, "http_request_denied", "TCP_DENIED", "policy",
+        "too many open questions of one user, to name servers or to the policy's hook"),
 
     ("dns_error", 502, "dns_error", "TCP_MISS", "network",
         "the resolver failed or answered with an error"),

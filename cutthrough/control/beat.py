@@ -50,6 +50,7 @@ class Beat:
     def write(self) -> None:
         dns = self._resolver.stats()
         self._page.set("dns_entries", dns["entries"])
+        self._page.set("dns_open", dns["open"])
         self._page.set("upstream_idle", self._upstreams.idle)
         totals = {
             "dns_answered": dns["answered"],
@@ -58,6 +59,8 @@ class Beat:
             "dns_hit": dns["hits"],
             "dns_stale": dns["stale"],
             "dns_prefetched": dns["prefetches"],
+            "dns_dropped": dns["dropped"],
+            "dns_refused": dns["refused"],
             "log_dropped": self._log.dropped if self._log is not None else 0,
         }
         # By what they grew: the page has the totals of the workers before us, too

@@ -183,7 +183,9 @@ def _services(r: Reading) -> Iterator[Metric]:
     yield _labelled("dns_queries", "Names that were resolved.", "result",
                     {name: r.total(f"dns_{name}") for name in (
                         "answered", "not_found", "failed", "hit", "stale",
-                        "prefetched")})
+                        "prefetched", "dropped", "refused")})
+    yield _gauge("dns_open_questions", "Questions to name servers that are open.",
+                 [((), r.gauge("dns_open"))])
     yield _gauge("dns_cache_entries", "Names in the caches.",
                  [((), r.gauge("dns_entries"))])
     yield _gauge("upstream_pool", "Connections to origins.",

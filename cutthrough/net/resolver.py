@@ -7,18 +7,30 @@ nothing else.
 
 An answer that is used often is asked for again before it ends, and outlives its time
 while no name server answers (RFC 8767). See docs/dns.md.
+
+A question is open until c-ares lets go of it, which may be long after nobody waits for
+it. So open questions are bounded in all and for each asker, and those that nobody waits
+for are dropped, a channel at a time:
+
+    resolve -> waited for -> answered, timed out -> told to all who wait
+                  |  ^
+          abandon v  | resolve
+                 lost -> answered: cached | timed out | its channel cancelled: dropped
 """
 
 import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import aiodns
 import pycares
 
 from cutthrough.net.cache import Cache
+from cutthrough.net.cares import Names
 from cutthrough.net.inet import Addresses
+from cutthrough.net.shares import Shares
 
 log = logging.getLogger("cutthrough")
 
@@ -41,6 +53,13 @@ PREFETCH = 10.0
 # Questions to one c-ares channel, at least: its cache has a time for each answer, and
 # no bound, so it goes when it has been asked as often as our own cache is large.
 MOST_ASKED = 1000
+# Questions that are open at a time, each of two queries. c-ares tries 16-bit numbers at
+# random until one is free: near 65 536 queries it does not return. Unbound: 1024 for a
+# thread
+MOST_OPEN = 2048
+# So many questions that nobody waits for have a channel cancelled, or replaced while
+# somebody waits for others of it
+MOST_LOST = 128
 
 NOT_FOUND = "dns_not_found"
 TIMEOUT = "dns_timeout"
@@ -68,7 +87,26 @@ class _Channel:
     def __init__(self, dns: aiodns.DNSResolver) -> None:
         self.dns = dns
         self.asked = 0
-        self.open = 0
+        self.waited_for = 0
+        # Nobody waits for these any more, but c-ares cannot drop a single question
+        self.lost: set[_Question] = set()
+
+
+class _Question:
+    """A name that is asked for: open until c-ares has let go of it."""
+
+    __slots__ = ("asker", "channel", "host", "is_refresh", "patience", "timer", "turn",
+                 "waiting")
+
+    def __init__(self, host: bytes, asker: bytes, turn: int) -> None:
+        self.host = host
+        self.asker = asker              # whose place it has
+        self.turn = turn
+        self.waiting: dict[object, Callback] = {}       # by token
+        self.is_refresh = False         # for the cache: nobody need wait for it
+        self.channel: _Channel | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.patience: asyncio.TimerHandle | None = None
 
 
 class Resolver(Cache):
@@ -78,7 +116,7 @@ class Resolver(Cache):
     /etc/resolv.conf), `timeout` is in seconds for the whole answer, `entries` bounds
     the cache, `stale` is how many seconds an answer may outlive its time, `overrides`
     are (name, address): such a name is never asked for. `recheck` and `prefetch`: see
-    Cache.
+    Cache. `most_open` bounds the questions that are open at a time.
     """
 
     def __init__(
@@ -92,6 +130,7 @@ class Resolver(Cache):
         *,
         recheck: float = RECHECK,
         prefetch: float = PREFETCH,
+        most_open: int = MOST_OPEN,
     ) -> None:
         super().__init__(entries, stale=stale, recheck=recheck, prefetch=prefetch)
         self._loop = loop
@@ -101,10 +140,15 @@ class Resolver(Cache):
         # Two, because c-ares' own cache would answer a prefetch with what is about to
         # expire: each is asked by the channel that did not give the answer at hand.
         self._channels: list[_Channel | None] = [None, None]
-        self._waiting: dict[bytes, list[Callback]] = {}
+        self._retired: set[_Channel] = set()    # replaced, and not closed yet
+        self._questions: dict[bytes, _Question] = {}
+        self._tokens: dict[object, _Question] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self.shares = Shares(most_open)
         self.queries = 0
         self.answered = 0  # of these, with addresses
+        self.dropped = 0  # of these, those that whoever waited has given up
         self.outages = 0  # times that a stale answer stood in
         self.failures = dict.fromkeys((NOT_FOUND, TIMEOUT, ERROR), 0)
         fixed: dict[str, list[str]] = {}
@@ -113,69 +157,78 @@ class Resolver(Cache):
         for name, addresses in fixed.items():
             self.pin(name.encode(), Addresses(addresses))
 
-    def resolve(self, host: bytes, callback: Callback) -> None:
-        """Calls `callback(answer)` later; one query for all who wait for a name."""
-        self.refresh(host)
-        self._waiting[host].append(callback)
+    def resolve(self, host: bytes, callback: Callback, asker: bytes = b"",
+                token: object = None) -> None:
+        """Calls `callback(answer)` later; one question for all who wait for a name.
+
+        The question takes a place in the share of `asker`. `token` is unique, and given
+        to `abandon` by a caller that does not wait any longer.
+        """
+        question = self._questions.get(host) or self._begin(host, asker)
+        if isinstance(question, str):
+            answer = self.revive(host) if self.has_outlived(host) else None
+            if answer is not None:
+                self.stale += 1
+            self._loop.call_soon(callback, question if answer is None else answer)
+            return
+        self._hold(question)
+        token = callback if token is None else token
+        question.waiting[token] = callback
+        self._tokens[token] = question
+
+    def abandon(self, token: object) -> None:
+        """Whoever asked with this token is not called any more. Idempotent."""
+        question = self._tokens.pop(token, None)
+        if question is None:
+            return
+        del question.waiting[token]
+        if not question.waiting and not question.is_refresh:
+            self.dropped += 1
+            self._lose(question)
 
     def refresh(self, host: bytes) -> None:
-        """Has `host` asked for, unless that is under way."""
-        if host in self._waiting:
-            return
-        self._waiting[host] = []
-        task = self._loop.create_task(self._query(host))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        """Has `host` asked for, unless that is under way or there is no place."""
+        question = self._questions.get(host) or self._begin(host, b"")
+        if not isinstance(question, str):
+            self._hold(question)
+            question.is_refresh = True
 
-    async def _query(self, host: bytes) -> None:
-        answer: Answer = ERROR
-        keep = FAILURE_TTL
-        turn = self.next_turn(host)
-        patience = None
+    def _begin(self, host: bytes, asker: bytes) -> "_Question | str":
+        """Asks for a name. Returns the question, or the label of its refusal."""
+        label = self.shares.take(asker)
+        if label:
+            return label
+        question = _Question(host, asker, self.next_turn(host))
+        self._questions[host] = question
+        self.queries += 1
+        question.timer = self._loop.call_later(self._timeout, self._expire, question)
         if self.has_outlived(host):
-            patience = self._loop.call_later(STALE_AFTER, self._stand_in, host)
+            question.patience = self._loop.call_later(STALE_AFTER, self._stand_in, host)
         try:
-            self.queries += 1
-            result = await asyncio.wait_for(self._ask(host, turn), self._timeout)
-            answer = Addresses(_interleave(result.nodes))
-            keep = min(max(_ttl(result), MIN_TTL), MAX_TTL)
-            if not answer:
-                answer, keep = NOT_FOUND, NOT_FOUND_TTL
-        except aiodns.error.DNSError as error:
-            answer = _LABELS.get(error.args[0], ERROR)
-            if answer == NOT_FOUND:
-                keep = NOT_FOUND_TTL
-        except TimeoutError:
-            answer = TIMEOUT
-        except (OSError, UnicodeError):
-            answer = ERROR
-        finally:
-            if patience is not None:
-                patience.cancel()
-            self._settle(host, answer, keep, turn)
-
-    async def _ask(self, host: bytes, turn: int) -> pycares.AddrInfoResult:
-        channel = self._channels[turn]
-        if channel is None or channel.asked >= self._most_asked:
-            if channel is not None and not channel.open:
-                await channel.dns.close()
-            channel = self._channels[turn] = _Channel(self._open())
-        channel.asked += 1
-        channel.open += 1
-        try:
-            return await channel.dns.getaddrinfo(
+            channel = question.channel = self._channel_of(question.turn)
+            channel.asked += 1
+            channel.waited_for += 1
+            channel.dns.getaddrinfo(
                 host.decode(), family=socket.AF_UNSPEC, type=socket.SOCK_STREAM
-            )
-        finally:
-            channel.open -= 1
-            if channel is not self._channels[turn] and not channel.open:
-                await channel.dns.close()
+            ).add_done_callback(partial(self._on_answer, question))
+        except (OSError, UnicodeError, pycares.AresError):
+            self._loop.call_soon(self._give_up, question)
+        return question
+
+    def _channel_of(self, turn: int) -> _Channel:
+        channel = self._channels[turn]
+        if channel is not None and channel.asked >= self._most_asked:
+            self._retire(channel)
+            channel = None
+        if channel is None:
+            channel = self._channels[turn] = _Channel(self._open())
+        return channel
 
     def _open(self) -> aiodns.DNSResolver:
         # So short a time for one server that the last of them is asked, too;
         # resolv.conf has three at most (MAXNS).
         turns = max(3, len(self._servers or ()))
-        return aiodns.DNSResolver(
+        return Names(
             nameservers=self._servers,
             loop=self._loop,
             flags=_FLAGS,
@@ -183,20 +236,117 @@ class Resolver(Cache):
             tries=3,
         )
 
-    def _settle(self, host: bytes, answer: Answer, keep: float, turn: int) -> None:
-        if host not in self._waiting:
-            return  # closed meanwhile
+    # --- places: a question has one until c-ares lets go of it
+
+    def _hold(self, question: _Question) -> None:
+        """Somebody waits for it, again if nobody did."""
+        channel = question.channel
+        if channel is not None and question in channel.lost:
+            channel.lost.remove(question)
+            channel.waited_for += 1
+
+    def _lose(self, question: _Question) -> None:
+        """Nobody waits for it any more. Its answer is welcome, if there is one."""
+        channel = question.channel
+        if channel is not None and question not in channel.lost:
+            channel.lost.add(question)
+            channel.waited_for -= 1
+            self._tidy(channel)
+
+    def _release(self, question: _Question) -> None:
+        """c-ares has let go of it."""
+        channel, question.channel = question.channel, None
+        self.shares.give(question.asker)
+        if channel is not None:
+            if question in channel.lost:
+                channel.lost.remove(question)
+            else:
+                channel.waited_for -= 1
+            self._tidy(channel)
+
+    def _tidy(self, channel: _Channel) -> None:
+        """Drops lost questions, which c-ares does for a whole channel only."""
+        is_used = channel in self._channels
+        if channel.waited_for:
+            if is_used and len(channel.lost) >= MOST_LOST:
+                self._retire(channel)
+        elif not is_used:
+            self._retired.discard(channel)
+            self._forget_lost(channel)
+            task = self._loop.create_task(channel.dns.close())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif len(channel.lost) >= MOST_LOST:
+            self._forget_lost(channel)
+            channel.dns.cancel()
+
+    def _retire(self, channel: _Channel) -> None:
+        """It is asked nothing more, and closed when nobody waits for it."""
+        self._channels[self._channels.index(channel)] = None
+        self._retired.add(channel)
+        if not channel.waited_for:
+            self._tidy(channel)
+
+    def _forget_lost(self, channel: _Channel) -> None:
+        lost, channel.lost = channel.lost, set()
+        for question in lost:
+            question.channel = None
+            self.shares.give(question.asker)
+            self._end(question)
+
+    # --- answers
+
+    def _on_answer(self, question: _Question,
+                   future: "asyncio.Future[pycares.AddrInfoResult]") -> None:
+        if future.cancelled():
+            return
+        answer, keep = _read(future)        # read always: else asyncio reports it
+        if question.channel is None or self._closed:
+            return                          # dropped
+        self._release(question)
+        if self._questions.get(question.host) is question:
+            self._settle(question, answer, keep)
+
+    def _expire(self, question: _Question) -> None:
+        """Its time is over, though c-ares may go on."""
+        self._settle(question, TIMEOUT, FAILURE_TTL)
+        self._lose(question)
+
+    def _give_up(self, question: _Question) -> None:
+        """There is no channel to ask by."""
+        if self._questions.get(question.host) is question:
+            self._release(question)
+            self._settle(question, ERROR, FAILURE_TTL)
+
+    def _end(self, question: _Question) -> None:
+        if self._questions.get(question.host) is question:
+            del self._questions[question.host]
+        for timer in (question.timer, question.patience):
+            if timer is not None:
+                timer.cancel()
+
+    def _settle(self, question: _Question, answer: Answer, keep: float) -> None:
+        host = question.host
         if isinstance(answer, str):
             self.failures[answer] += 1
             # RFC 8767 section 4: "no such name" is an answer, and replaces the old one
             if answer != NOT_FOUND and self._stand_in(host):
-                del self._waiting[host]
+                self._end(question)
                 return
         else:
             self.answered += 1
-        self.put(host, answer, keep, turn)
-        for callback in self._waiting.pop(host):
+        self._end(question)
+        self.put(host, answer, keep, question.turn)
+        self._tell(question, answer)
+
+    def _tell(self, question: _Question, answer: Answer) -> int:
+        """Calls those who wait; how many."""
+        waiting, question.waiting = question.waiting, {}
+        for token in waiting:
+            del self._tokens[token]
+        for callback in waiting.values():
             callback(answer)
+        return len(waiting)
 
     def _stand_in(self, host: bytes) -> bool:
         """Gives those who wait what is there already. False: there is nothing."""
@@ -204,11 +354,11 @@ class Resolver(Cache):
         answer = self.revive(host)
         if answer is None:
             return False
-        waiting, self._waiting[host] = self._waiting[host], []
+        question = self._questions[host]
+        question.is_refresh = True
         if outlived:
-            self._note_outage(len(waiting))
-        for callback in waiting:
-            callback(answer)
+            self._note_outage(len(question.waiting))
+        self._tell(question, answer)
         return True
 
     def _note_outage(self, waiting: int) -> None:
@@ -231,21 +381,40 @@ class Resolver(Cache):
             "prefetches": self.prefetches,
             "evicted": self.evicted,
             "entries": len(self),
+            "open": self.shares.taken,
+            "dropped": self.dropped,
+            "refused": self.shares.refused,
             **self.failures,
         }
 
     async def close(self) -> None:
         """Ends what is under way; its callers are not called any more."""
-        self._waiting.clear()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for channel in self._channels:
+        self._closed = True
+        for question in list(self._questions.values()):
+            self._end(question)
+        self._tokens.clear()
+        for channel in (*self._channels, *self._retired):
             if channel is not None:
                 await channel.dns.close()
         self._channels = [None, None]
+        self._retired.clear()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         self.clear()
+
+
+def _read(future: "asyncio.Future[pycares.AddrInfoResult]") -> tuple[Answer, float]:
+    """What c-ares answered, and for how many seconds to keep it."""
+    error = future.exception()
+    if isinstance(error, aiodns.error.DNSError):
+        label = _LABELS.get(error.args[0], ERROR)
+        return label, NOT_FOUND_TTL if label == NOT_FOUND else FAILURE_TTL
+    if error is not None:
+        return ERROR, FAILURE_TTL
+    result = future.result()
+    addresses = Addresses(_interleave(result.nodes))
+    if not addresses:
+        return NOT_FOUND, NOT_FOUND_TTL
+    return addresses, min(max(_ttl(result), MIN_TTL), MAX_TTL)
 
 
 def _ttl(result: pycares.AddrInfoResult) -> float:

@@ -7,6 +7,8 @@ from cutthrough.session.client cimport Client
 cdef int judge_request(Client c) except -1
 # Asked of each address before it is connected to (R26). An Outcome.
 cdef int judge_address(Client c, const Address *address) except -1
+# In whose share its questions are, to name servers and to the hook.
+cdef bytes asker_of(Client c)
 # Has an operator's function to be asked, whose verdict is not known?
 cdef bint must_ask(Client c) except -1
 # Asks it, and waits in DECIDE; `on_decided(request_id, decision)` goes on.

@@ -88,6 +88,13 @@ cdef void map_address(const Address *address, unsigned char *out) noexcept nogil
     memcpy(out + 12, address.bytes, 4)
 
 
+cdef bytes asker_of(Client c):
+    """The user; a client that is nobody's is one address, of IPv6 one network."""
+    if c.user is not None:
+        return c.user
+    return (<char *>c.address.bytes)[:4 if c.address.family == 4 else 8]
+
+
 # --- the hook ----------------------------------------------------------------------
 
 cdef bint must_ask(Client c) except -1:

@@ -41,8 +41,8 @@ cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, 
     uint64_t shed               # idle connections closed for that
     uint64_t next_id            # of the request begun last
     int64_t peak                # client connections at one time, the most there were
-    uint64_t totals_above[8]     # written by the room above; see counters.FIELDS
-    int64_t gauges_above[4]
+    uint64_t totals_above[14]    # written by the room above; see counters.FIELDS
+    int64_t gauges_above[6]
     int64_t live                # client connections open now
     int64_t states[N_STATES]    # of these, in each state
     uint64_t outcomes[N_OUTCOMES]

@@ -25,7 +25,7 @@ from cutthrough.outcome cimport (
     OK, OVERLOADED, RESPONSE_TIMEOUT, WRITE_TIMEOUT)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.admission cimport (
-    ask_hook, is_cut_meanwhile, judge_address, judge_request, must_ask, take_decision)
+    ask_hook, asker_of, is_cut_meanwhile, judge_address, judge_request, must_ask, take_decision)
 from cutthrough.session.client cimport Client
 from cutthrough.session.counters cimport count_dial
 from cutthrough.session.failures cimport outcome_of_errno, relieve
@@ -366,7 +366,8 @@ cdef class Session(Client):
         if found is not None:
             return self.dial_all(found)
         self._set_state(RESOLVE)
-        self.context.resolver.resolve(host, partial(self.on_resolved, self.request_id))
+        self.context.resolver.resolve(host, partial(self.on_resolved, self.request_id),
+                                      asker_of(self), self.request_id)
         return 0
 
     def on_resolved(self, request_id, answer):

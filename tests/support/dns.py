@@ -40,6 +40,13 @@ class Reply(NamedTuple):
 Zone = dict[str, "str | int | Reply | None"]
 
 
+class Silence(dict[str, "str | int | Reply | None"]):
+    """A zone in which a name that is not there gets no answer."""
+
+    def get(self, name: str, default: object = None) -> "str | int | Reply | None":
+        return super().get(name)
+
+
 def read_question(query: bytes) -> tuple[str, int, bytes]:
     """The name, the type and the raw question of a query (RFC 1035 section 4.1.2)."""
     labels, at = [], 12
@@ -79,12 +86,14 @@ def build_records(
 
 
 class NameServer:
-    """Listens from construction until its end; `asked` names the A queries in order."""
+    """Listens from construction until its end; `asked` names the A queries in order,
+    `ports` are those that datagrams came from."""
 
     def __init__(self, zone: Zone) -> None:
         self.zone = zone
         self.asked: list[str] = []
         self.asked_over_tcp: list[str] = []
+        self.ports: set[int] = set()
         self.address = "127.{}.{}.{}".format(
             *(secrets.randbelow(250) + 2 for _ in range(3))
         )
@@ -122,6 +131,7 @@ class NameServer:
 
     def _on_datagram(self, sock: socket.socket) -> None:
         query, peer = sock.recvfrom(4096)
+        self.ports.add(peer[1])
         if reply := self._answer(query, MOST_UDP):
             sock.sendto(reply, peer)
 

@@ -1,0 +1,65 @@
+"""A channel of c-ares whose questions come from many source ports.
+
+c-ares keeps a UDP socket as long as one of its questions is open, so a name that nobody
+answers pinned the source port, which an attacker has to guess (RFC 5452 section 4.5).
+`udp_max_queries` opens another socket after so many; pycares 5.2 knows the field of
+`ares_options` and has no argument for it, so `ares_init_options` is called here. With a
+pycares whose inside is another one, ports are as they were: a test notices.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import aiodns
+import pycares
+
+log = logging.getLogger("cutthrough")
+
+# c-ares' ares.h: part of its ABI
+ARES_OPT_UDP_MAX_QUERIES = 1 << 19
+# Queries through one port: a name takes two. Open names that are 2048 at most have 256
+# sockets then, and an idle channel has none.
+PORT_QUERIES = 16
+
+
+class ManyPorts(pycares.Channel):
+    """As pycares makes one with its own event thread, and `udp_max_queries`."""
+
+    def __init__(self, *, flags: int, timeout: float, tries: int) -> None:
+        ffi, lib = (getattr(pycares, name) for name in ("_ffi", "_lib"))
+        self._channel: Any = None           # for __del__, if this fails
+        self._lock = threading.RLock()
+        self._flags = flags
+        self._sock_state_cb_handle = None
+        options = ffi.new("struct ares_options *")
+        options.flags = flags
+        options.timeout = int(timeout * 1000)
+        options.tries = tries
+        options.udp_max_queries = PORT_QUERIES
+        options.evsys = lib.ARES_EVSYS_DEFAULT
+        channel = ffi.new("ares_channel *")
+        if lib.ares_init_options(
+                channel, options,
+                lib.ARES_OPT_FLAGS | lib.ARES_OPT_TIMEOUTMS | lib.ARES_OPT_TRIES
+                | lib.ARES_OPT_EVENT_THREAD | ARES_OPT_UDP_MAX_QUERIES
+                ) != lib.ARES_SUCCESS:
+            raise pycares.AresError("Failed to initialize c-ares channel")
+        self._channel = channel
+        pycares._shutdown_manager.start()
+
+
+class Names(aiodns.DNSResolver):
+    """aiodns' resolver over such a channel, or over pycares' own if there is none."""
+
+    def _make_channel(self, **options: Any) -> tuple[bool, pycares.Channel]:
+        make: Callable[..., tuple[bool, pycares.Channel]] = super()._make_channel
+        try:
+            return True, ManyPorts(timeout=self._timeout, **options)
+        except (AttributeError, TypeError) as error:
+            log.warning("pycares %s: questions to name servers keep their source port "
+                        "(%s)", pycares.__version__, error)
+        except pycares.AresError:
+            pass                            # no thread, no inotify: aiodns does without
+        return make(**options)

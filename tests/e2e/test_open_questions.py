@@ -1,0 +1,103 @@
+"""Floods of questions, to name servers and to the hook, of clients that do not wait.
+
+Nobody else is refused for them, and nothing of them is left (R31, R32).
+"""
+
+import base64
+import contextlib
+import socket
+import struct
+
+import bcrypt
+import pytest
+
+from cutthrough.net.resolver import MOST_OPEN
+from tests.e2e.test_limits import retry_after
+from tests.e2e.test_policy import LOCAL
+from tests.support.admin import Operator
+from tests.support.client import build_request
+from tests.support.dns import NameServer, Silence
+from tests.support.wait import wait_until
+
+RESET = struct.pack("ii", 1, 0)
+BOB = "Basic " + base64.b64encode(b"bob:one").decode()
+USERS = LOCAL + f"""
+    [users.bob]
+    password = "{bcrypt.hashpw(b"one", bcrypt.gensalt(4)).decode()}"
+"""
+
+
+@pytest.fixture
+def names(opened):
+    try:
+        server = NameServer(Silence({"near.test": "127.0.0.1"}))
+    except PermissionError:
+        pytest.skip("port 53 of a loopback address may not be bound")
+    return opened.enter_context(server)
+
+
+@pytest.fixture
+def start(start_policy, tmp_path):
+    """A proxy, and who reads its metrics."""
+    def make(policy, config="", **more):
+        path = tmp_path / "admin"
+        proxy = start_policy(policy, f'admin = "unix:{path}"\n' + config, **more)
+        wait_until(path.exists, "the socket")
+        return proxy, Operator(str(path))
+    return make
+
+
+@contextlib.contextmanager
+def callers(proxy, n, target="n%d.test:443"):
+    """So many that have asked and wait; they are closed by a reset."""
+    with contextlib.ExitStack() as stack:
+        found = []
+        for i in range(n):
+            sock = stack.enter_context(
+                socket.create_connection(("127.0.0.1", proxy.port)))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            authority = target % i if "%" in target else target
+            sock.sendall(build_request("CONNECT", authority, host=authority))
+            found.append(sock)
+        yield found
+
+
+def waiting(operator, state, n):
+    wait_until(lambda: operator.metrics()[f'connections{{state="{state}"}}'] == n,
+               f"{n} connections in {state}")
+
+
+def test_names_that_nobody_answers_of_clients_that_reset_are_dropped(
+        start, names, make_origin, dial):
+    """45 000 such questions in 15 s stayed open, took 300 MB and hung the worker."""
+    origin = make_origin()
+    proxy, operator = start(
+        USERS, f'resolvers = ["{names.address}"]\ndns_timeout = "20s"\n'
+        "dns_cache_entries = 100000\n")
+    for turn in range(5):
+        with callers(proxy, 300, f"n{turn}-%d.test:443"):
+            waiting(operator, "resolve", 300)
+            reply = dial(proxy).get(f"http://near.test:{origin.port}/", auth=BOB)
+            assert reply.status == 200
+    dropped = 'dns_queries_total{result="dropped"}'
+    wait_until(lambda: operator.metrics()[dropped] == 1500, "1500 dropped")
+    wait_until(lambda: operator.metrics()["dns_open_questions"] < 300, "places free")
+    assert operator.metrics()['dns_queries_total{result="refused"}'] == 0
+
+
+def test_names_that_nobody_answers_take_the_share_of_one_user(
+        start, names, make_origin, dial):
+    origin = make_origin()
+    proxy, operator = start(
+        USERS, f'resolvers = ["{names.address}"]\ndns_timeout = "20s"\n')
+    with callers(proxy, MOST_OPEN // 2):
+        waiting(operator, "resolve", MOST_OPEN // 2)
+        client = dial(proxy)
+        refused = client.get("http://one.more.test/")
+        assert (refused.status, retry_after(refused)) == (429, 1)
+        reply = dial(proxy).get(f"http://near.test:{origin.port}/", auth=BOB)
+        assert reply.status == 200
+        proxy.wait_reason("question_limit")
+        wait_until(lambda: operator.metrics()["dns_open_questions"] == MOST_OPEN // 2,
+                   "the gauge")
+        assert operator.metrics()['dns_queries_total{result="refused"}'] == 1
