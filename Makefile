@@ -66,6 +66,9 @@ slowloris: .venv/ready.test build/built.native ## wrk beside 10 000 slow clients
 storm: .venv/ready.test build/built.native ## reloads, kills and upgrades under wrk: every failed request is explained
 	$(PY) -m bench storm $(ARGS)
 
+attack: .venv/ready.test build/built.native ## are others served beside each of six attacks? nine minutes
+	$(PY) -m bench attack $(ARGS)
+
 handover: .venv/ready.test build/built.native ## 2 000 tunnels across ten replacements of their workers and two upgrades
 	$(PY) -m bench handover $(ARGS)
 
@@ -138,5 +141,5 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint docs types arm64 bench bench-guard slowloris storm handover browser image-check unit-check debug trace asan fuzz coverage annotate wheel lock sbom release clean
+.PHONY: help serve build test quick lint docs types arm64 bench bench-guard slowloris storm attack handover browser image-check unit-check debug trace asan fuzz coverage annotate wheel lock sbom release clean
 .PHONY: asan-e2e asan-rooms test-uvloop test-asyncio test-rooms

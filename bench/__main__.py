@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from bench import (
+    attack,
     compare,
     handover,
     install,
@@ -103,6 +104,12 @@ def _scrape(options: argparse.Namespace) -> int:
     if most_files() < options.conns + 2000:
         raise BenchError(f"needs {options.conns + 2000} descriptors")
     return scrape.run_scrape(options.conns, options.seconds)
+
+
+def _attack(options: argparse.Namespace) -> int:
+    most_files()
+    return attack.run_attack(options.only, options.seconds, options.settle,
+                             options.cost, options.name)
 
 
 def _storm(options: argparse.Namespace) -> int:
@@ -212,6 +219,16 @@ def main() -> int:
     known = verbs.add_parser("users", help="wrong passwords: p99 of those known")
     known.set_defaults(act=_users)
     users.add_options(known)
+
+    struck = verbs.add_parser("attack", help="is everybody else served beside it?")
+    struck.set_defaults(act=_attack)
+    struck.add_argument("--only", type=_names, default=(),
+                        help=f"of {', '.join(attack.ATTACKS)} [all]")
+    struck.add_argument("--seconds", type=float, default=20, help="of peace, of each "
+                        "attack [20]")
+    struck.add_argument("--settle", type=float, default=30, help="then, seconds [30]")
+    struck.add_argument("--cost", type=int, default=12, help="of a hash, bcrypt's [12]")
+    struck.add_argument("--name", default="", help="keep the result under this name")
 
     blown = verbs.add_parser("storm", help="reloads, kills and upgrades: who notices?")
     blown.set_defaults(act=_storm)

@@ -65,11 +65,13 @@ class Connection:
         self.used_at = 0.0  # when the last answer was whole; 0: none yet
 
     @classmethod
-    async def open(cls, address: tuple[str, int]) -> Connection:
+    async def open(cls, address: tuple[str, int], source: str = "") -> Connection:
         opened_at = time.monotonic()
         sock = socket.socket()
         sock.setblocking(False)
         try:
+            if source:
+                sock.bind((source, 0))
             await asyncio.get_running_loop().sock_connect(sock, address)
         except BaseException:
             sock.close()

@@ -113,6 +113,10 @@ class Program:
         self.generation = 1
         self.coming = False  # a successor that does not serve yet
 
+    @property
+    def port(self) -> int:
+        return self._running.port
+
     def said(self) -> str:
         return (self._config.parent / "said").read_text(errors="replace")
 

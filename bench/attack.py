@@ -1,0 +1,340 @@
+"""Under attack: is everybody else served? `python -m bench attack`.
+
+Regular visitors (regulars.py) ask through two workers with a policy and bcrypt users,
+at a fixed rate, in a network with `lo` alone. They are watched in peace, beside one
+attack and for half a minute after it. Of their requests 99 % must be served in time,
+their p99 may be twice that in peace, and memory must come back to 1.1 times what it
+was.
+
+Prints a line for each attack, and keeps it in bench/results/attack.json under --name;
+exit status 1 where a goal was missed.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+import psutil
+
+from bench import lone
+from bench.children import BenchError, Site, end, spawn
+from bench.collect import describe_environment, resident_kib
+from bench.origin import FILES, Origin
+from bench.proxies import TREE
+from bench.regulars import Record
+from bench.rows import Row, format_row
+from bench.running import Running, Target
+from bench.storm import Program
+
+WORKERS, SECRET = 2, "a secret of theirs"
+#: A request is served in time within so many seconds of being due; the first one of a
+#: user has to wait for a hash.
+IN_TIME, FIRST_IN_TIME = 2.0, 5.0
+LEAST_SHARE, MOST_RATIO, MOST_MEMORY = 0.99, 2.0, 1.1
+#: A p99 of a few milliseconds is what else the machine does. Below this it is no delay.
+NO_DELAY = 0.05
+RESULT = Path(__file__).parent / "results" / "attack.json"
+
+POLICY = """
+default = "deny"
+[[rules]]
+action = "deny"
+hosts = ["*.blocked.test", ".ads.test"]
+[[rules]]
+action = "allow"
+hosts = [".drop.test", ".hook.test"]
+[[rules]]
+action = "allow"
+addresses = ["127.0.0.1"]
+"""
+HOOK = """
+import asyncio
+from cutthrough import Decision
+
+async def decide(request):
+    if request.host.endswith("hook.test"):
+        await asyncio.sleep(30)
+    return Decision(True)
+"""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One row: what is done, by whom, and how the proxy is set up for it."""
+
+    about: str
+    attacker: str = ""  # of bench.attackers; without one the operator does it
+    users: int = 20
+    rate: int = 100
+    options: tuple[str, ...] = ()
+    hook: bool = False
+    names: bool = False  # the regulars ask for names, not for an address
+    newcomers: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+ATTACKS = {
+    "reload": Attack("reloads, a killed worker, an upgrade; 60 users of bcrypt 12",
+                     users=60),
+    "guess": Attack("50 wrong passwords a second from the same address", "guess",
+                    users=6, options=('auth_cache_ttl = "10s"',), newcomers=True,
+                    more={"pace": 50}),
+    "idle": Attack("9 900 connections without credentials, which stay", "idle",
+                   options=("max_connections = 4800",),
+                   more={"conns": 9900, "again": 500}),
+    "heads": Attack("13 200 connections with an unfinished head behind a request",
+                    "heads", more={"conns": 13200, "again": 500}),
+    "names": Attack("names that nobody answers, from clients that reset", "leave",
+                    names=True, more={"pace": 3000, "target": "n{turn}.drop.test"}),
+    "hook": Attack("questions to the hook by reset clients of one user", "leave",
+                   hook=True, names=True,
+                   more={"pace": 300, "target": "n{turn}.hook.test"}),
+}  # fmt: skip
+
+
+def prepare(attack: Attack, directory: Path, cost: int) -> None:
+    """Write the proxy's files."""
+    made = bcrypt.hashpw(SECRET.encode(), bcrypt.gensalt(cost)).decode()
+    users = [f"user{n}" for n in range(attack.users)] + ["guest"]
+    users += [f"new{n}" for n in range(500)]
+    (directory / "users").write_text("".join(f"{name}:{made}\n" for name in users))
+    (directory / "policy.toml").write_text(POLICY)
+    (directory / "decisions.py").write_text(HOOK)
+    lines = [f'listen = ["{lone.PROXY}:0"]', f"workers = {WORKERS}",
+             f'users_file = "{directory}/users"', f'policy = "{directory}/policy.toml"',
+             f'resolvers = ["{lone.NAMES}"]', 'access_log = "off"',
+             'connect_ports = "any"', "dns_cache_entries = 10000",
+             *attack.options]  # fmt: skip
+    if attack.hook:
+        lines.append('policy_hook = "decisions:decide"')
+    (directory / "proxy.toml").write_text("".join(f"{line}\n" for line in lines))
+
+
+@contextlib.contextmanager
+def proxy_for(attack: Attack, authority: str, cost: int) -> Iterator[Program]:
+    running = Running([], Target(Site(), authority))
+    directory = running.make_directory()
+    prepare(attack, directory, cost)
+    config = directory / "proxy.toml"
+    running.command = [sys.executable, "-m", "cutthrough", "serve", "-c", str(config)]
+    with closing(running):
+        running.start(cwd=TREE, env={"PYTHONPATH": str(directory)})
+        running.port = int(running.await_line(r"listening on [^ ,]*:(\d+)"))
+        with closing(Program(running, config)) as program:
+            yield program
+
+
+class Watched:
+    """The regulars at work, from `with` to its end; then `records` is what they saw."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.records: list[Record] = []
+        self._out = tempfile.TemporaryFile("w+")
+        command = [sys.executable, "-m", "bench.regulars"]
+        self._child = spawn(command, stdin=subprocess.PIPE, stdout=self._out, cwd=TREE)
+        assert self._child.stdin is not None
+        self._child.stdin.write(json.dumps(spec) + "\n")
+        self._child.stdin.flush()
+
+    def __enter__(self) -> Watched:
+        while not self._said().startswith("warm"):
+            if self._child.poll() is not None:
+                raise BenchError("the regulars are not served in peace")
+            time.sleep(0.1)  # between looks
+        return self
+
+    def _said(self) -> str:
+        self._out.seek(0)
+        return self._out.read()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                assert self._child.stdin is not None
+                self._child.stdin.close()
+                self._child.wait(30)
+                lines = self._said().splitlines()[1:]
+                self.records = [tuple(json.loads(line)) for line in lines]
+        finally:
+            end(self._child)
+            self._out.close()
+
+
+def operate(program: Program, seconds: float) -> Row:
+    """Reload nothing, then what takes new workers; kill one; upgrade. In even steps."""
+    done = 0
+    began = time.monotonic()
+    program.generation = 4  # the next one changes dns_cache_entries
+    acts: list[Callable[[], object]] = [
+        lambda: program.process.send_signal(signal.SIGHUP),
+        program.reload,
+        lambda: program.workers()[0].kill(),
+        lambda: program.process.send_signal(signal.SIGUSR2),
+    ]  # fmt: skip
+    for turn, act in enumerate(acts):
+        time.sleep(max(0.0, began + turn * seconds / len(acts) - time.monotonic()))
+        program.look()
+        with contextlib.suppress(psutil.NoSuchProcess, IndexError):
+            act()
+            done += 1
+    time.sleep(max(0.0, began + seconds - time.monotonic()))
+    program.look()
+    return {"done": done}
+
+
+def strike(attack: Attack, spec: dict[str, Any], program: Program,
+           seconds: float) -> Row:  # fmt: skip
+    """Do it for so long; return what those who did it say."""
+    if not attack.attacker:
+        return operate(program, seconds)
+    command = [sys.executable, "-m", "bench.attackers", attack.attacker,
+               json.dumps(spec | attack.more), str(seconds)]  # fmt: skip
+    child = spawn(command, stdout=subprocess.PIPE, cwd=TREE)
+    try:
+        said, _ = child.communicate(timeout=seconds + 60)
+        return dict(json.loads(said))
+    except (ValueError, subprocess.TimeoutExpired):
+        raise BenchError(f"the attacker of {attack.about} failed") from None
+    finally:
+        end(child)
+
+
+def memory_of(program: Program) -> int:
+    program.look()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        tree = [program.process, *program.process.children(recursive=True)]
+        return resident_kib(tree)
+    return 0
+
+
+def p99(records: list[Record]) -> float:
+    """Of all that were answered by the origin, first logins apart."""
+    served = sorted(took for _, kind, seen, took in records
+                    if seen == "ok" and kind != "first")  # fmt: skip
+    return served[min(len(served) - 1, int(len(served) * 0.99))] if served else 0.0
+
+
+def in_time(record: Record) -> bool:
+    _, kind, seen, took = record
+    return seen == "ok" and took <= (FIRST_IN_TIME if kind == "first" else IN_TIME)
+
+
+def share(records: list[Record]) -> float:
+    return sum(map(in_time, records)) / len(records) if records else 0.0
+
+
+def judge(
+    quiet: list[Record], beside: list[Record], before: int, after: int
+) -> list[str]:
+    """Name the goals that were missed."""
+    missed = []
+    if share(quiet) < LEAST_SHARE:
+        missed.append("in_peace")
+    if share(beside) < LEAST_SHARE:
+        missed.append("share")
+    if p99(beside) > max(MOST_RATIO * p99(quiet), NO_DELAY):
+        missed.append("p99")
+    if after > MOST_MEMORY * before:
+        missed.append("memory")
+    return missed
+
+
+def outcomes(records: list[Record]) -> dict[str, int]:
+    counted = collections.Counter(
+        seen if seen != "ok" or in_time(record) else "late"
+        for record in records for seen in (record[2],)
+    )  # fmt: skip
+    return dict(counted.most_common())
+
+
+def run_one(
+    name: str, seconds: float, settle: float, cost: int, authority: str
+) -> Row:
+    """One attack. Its row, in which `missed` names the goals that were missed."""
+    attack = ATTACKS[name]
+    with contextlib.ExitStack() as stack:
+        names = stack.enter_context(lone.NameServer())
+        program = stack.enter_context(proxy_for(attack, authority, cost))
+        port = authority.rpartition(":")[2]
+        hosts = [f"ok{{turn}}.test:{port}"] if attack.names else [authority]
+        spec: dict[str, Any] = {
+            "host": lone.PROXY, "port": program.port, "source": lone.REGULARS,
+            "attacker": lone.ATTACKER, "hosts": hosts, "bytes": FILES["1k"],
+            "users": [f"user{n}" for n in range(attack.users)], "secret": SECRET,
+            "guest": "guest", "rate": attack.rate, "newcomers": attack.newcomers,
+        }  # fmt: skip
+        with Watched(spec) as watched:
+            time.sleep(1)  # connections and names are known
+            began = time.monotonic()
+            time.sleep(seconds)  # in peace
+            before = memory_of(program)
+            struck = time.monotonic()
+            did = strike(attack, spec, program, seconds)
+            peak = memory_of(program)
+            ended = time.monotonic()
+            time.sleep(settle)  # what came of it afterwards counts as well
+            after = memory_of(program)
+    quiet = [record for record in watched.records if began <= record[0] < struck]
+    beside = [record for record in watched.records if struck <= record[0]]
+    missed = judge(quiet, beside, before, after)
+    return {
+        "scenario": name, "requests": len(beside),
+        "share_quiet": share(quiet), "share": share(beside),
+        "p99_quiet_ms": 1e3 * p99(quiet), "p99_ms": 1e3 * p99(beside),
+        "p99_ratio": p99(beside) / (p99(quiet) or 1.0),
+        "longest_s": max((record[3] for record in beside), default=0.0),
+        "rss_before_kib": before, "rss_end_kib": peak, "rss_after_kib": after,
+        "rss_ratio": after / (before or 1), "attack_seconds": ended - struck,
+        "questions": names.unanswered, "question_ports": len(names.ports),
+        "outcomes": outcomes(beside), "attacker": did,
+        "missed": ",".join(missed) or "nothing",
+    }  # fmt: skip
+
+
+def flat(row: Row) -> Row:
+    """The tables in a row, as they are printed: name:count,…"""
+    return {key: ",".join(f"{name}:{count}" for name, count in value.items())
+            for key, value in row.items() if isinstance(value, dict)}  # fmt: skip
+
+
+def keep(name: str, rows: list[Row]) -> None:
+    """Add the rows to the file, in place of those of the same name and attack."""
+    kept = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    old = kept.get(name, {}).get("rows", [])
+    new = {str(row["scenario"]) for row in rows}
+    kept[name] = {"environment": describe_environment(Site()),
+                  "rows": [row for row in old if row["scenario"] not in new] + rows}
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def run_attack(
+    only: tuple[str, ...], seconds: float, settle: float, cost: int, name: str
+) -> int:
+    """Print a line for each attack; return 0 when no goal was missed."""
+    unknown = set(only) - ATTACKS.keys()
+    if unknown:
+        raise BenchError(f"no such attack: {', '.join(unknown)}; {', '.join(ATTACKS)}")
+    lone.enter()
+    rows = []
+    with Origin() as origin:
+        for attack in only or tuple(ATTACKS):
+            row = run_one(attack, seconds, settle, cost, origin.authority)
+            print(format_row("perf_attack", {**row, **flat(row)}), flush=True)
+            rows.append(row)
+            if name:
+                keep(name, rows)
+    return int(any(row["missed"] != "nothing" for row in rows))

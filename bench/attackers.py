@@ -1,0 +1,209 @@
+"""What attackers do to a proxy: each is a program, bounded in count and in time.
+
+`python -m bench.attackers NAME SPEC SECONDS`: does it for so long to the proxy that the
+JSON of SPEC names, then closes everything and prints what it saw. It runs at the lowest
+priority: attackers have machines of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import json
+import os
+import resource
+import select
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from bench.regulars import credentials
+
+IP_BIND_ADDRESS_NO_PORT = 24  # <linux/in.h>
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close() sends RST
+Spec = dict[str, Any]
+Seen = dict[str, float]
+
+
+def connect(spec: Spec, source: str, seconds: float = 1.0) -> socket.socket:
+    sock = socket.socket()
+    try:
+        sock.settimeout(seconds)
+        sock.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
+        sock.bind((source, 0))
+        sock.connect((spec["host"], spec["port"]))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class Crowd:
+    """Up to `most` connections that all begin with `opening` and then say nothing.
+
+    Those that are ended are opened again, at most `again` a second.
+    """
+
+    def __init__(self, spec: Spec, opening: bytes, most: int, again: int) -> None:
+        self.spec, self.opening, self.most, self.again = spec, opening, most, again
+        self.open: dict[int, socket.socket] = {}
+        self.poll = select.epoll()
+        self.ended = self.failed = self.peak = 0
+        self.answers: collections.Counter[str] = collections.Counter()
+
+    def add(self) -> None:
+        try:
+            sock = connect(self.spec, self.spec["attacker"])
+            sock.sendall(self.opening)
+        except OSError:
+            self.failed += 1
+            return
+        sock.setblocking(False)
+        self.open[sock.fileno()] = sock
+        self.peak = max(self.peak, len(self.open))
+        self.poll.register(sock, select.EPOLLIN)
+
+    def listen(self, seconds: float) -> None:
+        for fd, _ in self.poll.poll(seconds, 1024):
+            try:
+                data = self.open[fd].recv(65536)
+            except OSError:
+                data = b""
+            if data:
+                self.answers[data[9:12].decode("latin-1")] += 1
+                continue
+            self.ended += 1
+            self.open.pop(fd).close()
+
+    def stay(self, until: float) -> None:
+        budget, at = float(self.most), time.monotonic()  # the first ones come at once
+        while (now := time.monotonic()) < until:
+            budget = min(budget + self.again * (now - at), self.most)
+            at = now
+            for _ in range(min(64, int(budget), self.most - len(self.open))):
+                self.add()
+                budget -= 1
+            self.listen(0.002 if len(self.open) < self.most and budget >= 1 else 0.05)
+
+    def close(self) -> None:
+        for sock in self.open.values():
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            sock.close()
+        self.poll.close()
+
+    def seen(self) -> Seen:
+        return {"peak": self.peak, "ended": self.ended, "failed": self.failed,
+                **{f"answered_{code}": n for code, n in self.answers.items()}}
+
+
+def crowd(spec: Spec, until: float, opening: bytes) -> Seen:
+    them = Crowd(spec, opening, spec["conns"], spec["again"])
+    try:
+        them.stay(until)
+        return them.seen()
+    finally:
+        them.close()
+
+
+def idle(spec: Spec, until: float) -> Seen:
+    """One request without credentials on each connection, then silence."""
+    return crowd(spec, until, b"GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n")
+
+
+def heads(spec: Spec, until: float) -> Seen:
+    """The same, and behind it a head that never ends."""
+    return crowd(spec, until, b"GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n"
+                              b"GET http://x/ HTTP/1.1\r\nHost: x\r\nX: ")
+
+
+def leave(spec: Spec, until: float) -> Seen:
+    """CONNECT to one host after the other, each left by a reset at once."""
+    word = credentials(spec["guest"], spec["secret"])
+    began, turn, failed = time.monotonic(), 0, 0
+    waiting: collections.deque[tuple[float, socket.socket]] = collections.deque()
+
+    def reset(seconds: float) -> None:
+        while waiting and time.monotonic() - waiting[0][0] >= seconds:
+            _, sock = waiting.popleft()
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            sock.close()
+
+    try:
+        while time.monotonic() < until:
+            for _ in range(int((time.monotonic() - began) * spec["pace"]) - turn):
+                turn += 1
+                host = spec["target"].format(turn=turn)
+                head = (f"CONNECT {host}:443 HTTP/1.1\r\nHost: {host}\r\n"
+                        f"Proxy-Authorization: Basic {word}\r\n\r\n")  # fmt: skip
+                with contextlib.suppress(OSError):
+                    sock = connect(spec, spec["attacker"])
+                    waiting.append((time.monotonic(), sock))
+                    sock.sendall(head.encode())
+                    continue
+                failed += 1
+                if time.monotonic() > until:
+                    break
+            reset(0.05)  # the head has been read
+            time.sleep(0.005)  # between two bursts
+        return {"asked": turn, "failed": failed}
+    finally:
+        reset(0)
+
+
+async def guess_for(spec: Spec, until: float) -> Seen:
+    """Wrong passwords, from the address of the regulars: for a user that nobody is, for
+    one who stays away, and for the regulars themselves."""
+    seen: collections.Counter[str] = collections.Counter()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def guess(turn: int) -> None:
+        regular = spec["users"][turn % len(spec["users"])]
+        name = (f"nobody{turn}", spec["guest"], regular)[turn % 3]
+        word = credentials(name, f"guess{turn}")
+        try:
+            async with asyncio.timeout(15):
+                reader, writer = await asyncio.open_connection(
+                    spec["host"], spec["port"], local_addr=(spec["source"], 0))
+                with contextlib.closing(writer):
+                    writer.write((f"GET http://{spec['hosts'][0]}/1k HTTP/1.1\r\n"
+                                  f"Host: x\r\nProxy-Authorization: Basic {word}\r\n"
+                                  "Connection: close\r\n\r\n").encode())  # fmt: skip
+                    head = await reader.readuntil(b"\r\n\r\n")
+        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            seen[type(error).__name__] += 1
+            return
+        seen[f"answered_{head[9:12].decode()}"] += 1
+
+    began, turn = time.monotonic(), 0
+    while time.monotonic() < until:
+        turn += 1
+        tasks.add(asyncio.create_task(guess(turn)))
+        await asyncio.sleep(max(0.0, began + turn / spec["pace"] - time.monotonic()))
+    await asyncio.gather(*tasks)
+    return {"tried": turn, **seen}
+
+
+def guess(spec: Spec, until: float) -> Seen:
+    return asyncio.run(guess_for(spec, until))
+
+
+ATTACKERS: dict[str, Callable[[Spec, float], Seen]] = {
+    "guess": guess, "idle": idle, "heads": heads, "leave": leave,
+}  # fmt: skip
+
+
+def main() -> None:
+    name, spec, seconds = sys.argv[1:]
+    os.nice(19)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    until = time.monotonic() + float(seconds)
+    print(json.dumps(ATTACKERS[name](json.loads(spec), until)))
+
+
+if __name__ == "__main__":
+    main()
