@@ -30,7 +30,7 @@ WITHOUT = ("user", "password", "password_file")
 CONSOLE = ("top", "conns", "kill")
 # Those of connections; the states as session.state has them, which is not loaded here.
 STATES = ("head", "idle", "auth", "decide", "resolve", "dial", "request", "response",
-          "relay", "tunnel", "half_closed", "linger")
+          "relay", "tunnel", "half_closed", "deliver", "linger")
 SELECTORS = {
     "user": ("NAME", "of this user"), "client": ("ADDRESS", "from this address"),
     "id": ("ID", "the one of this id"),

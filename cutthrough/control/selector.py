@@ -14,7 +14,7 @@ import msgspec
 
 # As session.state has them, which is not loaded here
 STATES = ("head", "idle", "auth", "decide", "resolve", "dial", "request", "response",
-          "relay", "tunnel", "half_closed", "linger")
+          "relay", "tunnel", "half_closed", "deliver", "linger")
 KINDS = ("tunnel", "request", "idle")
 
 MOST_OLDER = 10 * 366 * 86400.0     # seconds; longer than any program runs

@@ -69,8 +69,10 @@ cdef enum Relayed:
     RELAY_DOWN_SINK_FAILED
     RELAY_NO_ROOM
 
-# The origin has ended and takes no more: what the client sends is thrown away from now on.
-# run_relay sees to it itself where a send tells of it.
-cdef void lose_up(Relay *relay) noexcept nogil
+# The sink takes no more: what the source sends is thrown away from now on, as far as `left`
+# goes. run_relay sees to it itself where a send tells that an origin has ended.
+cdef void lose(Pump *pump) noexcept nogil
+# One turn of that. PUMP_SINK_FAILED: more has come than is thrown away.
+cdef Pumped throw_away(Pump *pump) noexcept nogil
 # One turn of both directions; *again: there is more to do without an event.
 cdef Relayed run_relay(Relay *relay, bint *again) noexcept nogil

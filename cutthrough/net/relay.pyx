@@ -277,7 +277,7 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
         up = run_pump(&r.up) if r.up.sink != NULL else throw_away(&r.up)
         # Only behind an end of stream the send is told EPIPE: the origin has said all
         if up == PUMP_SINK_FAILED and r.up.sink != NULL and r.up.error == linux.EPIPE:
-            lose_up(r)
+            lose(&r.up)
             up = throw_away(&r.up)
         if up == PUMP_EOF:
             r.up_shut = True
@@ -285,8 +285,6 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
             if not r.down_shut and r.up.sink != NULL:
                 linux.shutdown(r.up.sink.fd, linux.SHUT_WR)
         elif up == PUMP_SINK_FAILED:
-            if not r.down_shut:             # the origin may have said why before it went
-                run_pump(&r.down)
             return RELAY_UP_SINK_FAILED
         elif up >= PUMP_SOURCE_FAILED:
             return RELAY_UP_SOURCE_FAILED if up == PUMP_SOURCE_FAILED else RELAY_NO_ROOM
@@ -308,10 +306,10 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
     return RELAY_HALF_CLOSED if r.up_shut or r.down_shut else RELAY_OPEN
 
 
-cdef void lose_up(Relay *r) noexcept nogil:
-    stop_pump(&r.up)
-    r.up.sink = NULL
-    r.up.left = MOST_LATE
+cdef void lose(Pump *p) noexcept nogil:
+    stop_pump(p)
+    p.sink = NULL
+    p.left = MOST_LATE
 
 
 cdef Pumped throw_away(Pump *p) noexcept nogil:

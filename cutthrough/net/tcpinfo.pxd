@@ -1,12 +1,13 @@
 """What the kernel knows of a TCP connection's path: one getsockopt, 0.4 µs."""
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memset
 from cutthrough.net.linux cimport IPPROTO_TCP, getsockopt, socklen_t
 
 cdef extern from "<netinet/tcp.h>" nogil:
-    int TCP_INFO
+    int TCP_INFO, TCP_CLOSE
     struct tcp_info:
+        uint8_t tcpi_state
         uint32_t tcpi_rtt               # smoothed, microseconds
         uint32_t tcpi_total_retrans     # segments sent again, since the connection began
 
@@ -25,3 +26,12 @@ cdef inline bint read_path(int fd, PathInfo *out) noexcept nogil:
     out.rtt_us = info.tcpi_rtt
     out.retransmits = info.tcpi_total_retrans
     return True
+
+
+cdef inline bint is_closed(int fd) noexcept nogil:
+    """Has the connection ended, by a reset or otherwise? Both its ends may be shut before."""
+    cdef tcp_info info
+    cdef socklen_t n = sizeof(info)
+    memset(&info, 0, sizeof(info))
+    return (fd < 0 or getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0
+            or info.tcpi_state == TCP_CLOSE)

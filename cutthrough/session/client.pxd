@@ -72,6 +72,7 @@ cdef struct Scan:
     Pump *pump
     Block *surplus
     uint64_t most           # data bytes; 0: no bound
+    size_t valid            # bytes before the one that was refused, in what came with it
     uint8_t no_room
     uint8_t too_large
 
@@ -135,6 +136,8 @@ cdef class Client(StreamOwner):
     cdef uint8_t hint                   # wire's Hint: what more can be said of the refusal
     cdef uint8_t closing                # the client was told that this response is the last
     cdef uint8_t turned_away            # refused as it came; see door
+    cdef uint8_t ending                 # Outcome, where DELIVER comes before it
+    cdef uint8_t sides                  # whose bytes are on their way then; see delivery
     cdef uint16_t port
     cdef uint16_t status                # sent to the client; 0: none yet
     cdef uint16_t id_worker             # gave it its identifier: 0: this one, else one more
@@ -166,6 +169,8 @@ cdef class Client(StreamOwner):
     cdef bint keep_input(self, const char *data, size_t n) noexcept nogil
     # Ends the request with an outcome: replies where a reply can be made.
     cdef int refuse(self, int outcome) except -1
+    # Ends it when a part of the response is out already, or of a tunnel: see delivery.
+    cdef int cut_short(self, int outcome) except -1
     # The exchange ran to its end: logs it, and goes on to the next request or closes.
     cdef int complete(self) except -1
     # Ends request and connection without a reply. `abortive`: RST, because what was

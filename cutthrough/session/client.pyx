@@ -32,7 +32,8 @@ from cutthrough.session.counters cimport Counters, count_reply, observe
 from cutthrough.session.recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, Recorder, note)
 from cutthrough.session.state cimport (
-    CLOSED, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESOLVE, RESPONSE, TUNNEL, may_follow)
+    CLOSED, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESOLVE, RESPONSE, TUNNEL,
+    may_follow)
 from cutthrough.session.state import TABLE
 from cutthrough.wire.date cimport build_date
 from cutthrough.wire.http1 cimport Head, HeadLimits
@@ -234,8 +235,10 @@ cdef class Client:
             not self.persistent or self.up_open or self.method == M_CONNECT
             or self.context.draining)
         cdef const char *reply
-        if self.status != 0 or status_of(outcome) == 0:
-            return self.abort(outcome, self.status != 0)
+        if self.status != 0:
+            return self.cut_short(outcome)
+        if status_of(outcome) == 0:
+            return self.abort(outcome, False)
         if self.hint != NO_HINT and (outcome == BAD_REQUEST or outcome == BAD_TARGET):
             reply = reply_with_hint(self.hint, close, self.method != M_HEAD, known, &n)
         else:
@@ -324,6 +327,9 @@ cdef class Client:
     cdef int route(self, bint fresh) except -1:
         return 0
 
+    cdef int cut_short(self, int outcome) except -1:
+        return self.abort(outcome, True)
+
     cdef int close_origin(self, bint abortive) except -1:
         if self.connector is not None:
             cancel(self.connector)
@@ -374,7 +380,8 @@ cdef class Client:
         count_reply(context.counters, self.method, self.status)
         if self.stamps.first_byte_us:
             observe(&context.counters.first_byte, self.stamps.first_byte_us)
-        if self.state == TUNNEL or self.state == HALF_CLOSED:
+        if self.state == TUNNEL or self.state == HALF_CLOSED or (
+                self.state == DELIVER and self.is_tunnel):
             context.counters.tunnels += 1
             context.counters.tunnel_ends[outcome] += 1
             observe(&context.counters.tunnel, clock_us() - self.stamps.start_us)

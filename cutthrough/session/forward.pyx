@@ -329,15 +329,18 @@ cdef int pump_down(Client c) except -1:
             c.origin_persistent = False
         return c.complete()
     if how == PUMP_EOF:
-        return c.abort(ORIGIN_RESET if was_reset(c) else RESPONSE_TRUNCATED, True)
+        return c.cut_short(ORIGIN_RESET if was_reset(c) else RESPONSE_TRUNCATED)
     if how == PUMP_SOURCE_FAILED:
-        return c.abort(ORIGIN_RESET, True)
+        return c.cut_short(ORIGIN_RESET)
     if how == PUMP_SINK_FAILED:
         return c.abort(CLIENT_RESET, True)
     if how == PUMP_REFUSED:
-        return c.abort(BAD_RESPONSE_FRAMING, True)
+        # What stands before the fault has come, and is still in the scratch buffer
+        if c.down_scan.valid and not push(down, scratch(), c.down_scan.valid, NULL, 0):
+            return c.abort(CLIENT_RESET if down.error else OVERLOADED, True)
+        return c.cut_short(BAD_RESPONSE_FRAMING)
     if how == PUMP_NO_ROOM:
-        return c.abort(OVERLOADED, True)
+        return c.cut_short(OVERLOADED)
     if how == PUMP_AGAIN:
         c.poller.call_again(c)
     elif how == PUMP_STARVED:
@@ -393,6 +396,7 @@ cdef bint scan_through(Pump *pump, Scan **made, bint decode, bint trailers,
     scan.pump = pump
     scan.surplus = NULL
     scan.no_room = scan.too_large = False
+    scan.valid = 0
     scan.most = most
     pump.left = -1
     pump.filter = scan_filter
@@ -406,7 +410,9 @@ cdef int64_t scan_filter(void *context, char *data, size_t n, size_t *out_len) n
     if scan.most and scan.chunks.announced > scan.most:
         scan.too_large = True
         return -1
-    if used >= 0 and scan.chunks.done:
+    if used < 0:
+        scan.valid = out_len[0]
+    elif scan.chunks.done:
         scan.pump.left = 0
         if used < <int64_t>n:
             scan.surplus = keep_bytes(data + used, n - used)

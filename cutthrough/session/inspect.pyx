@@ -13,7 +13,8 @@ from cutthrough.outcome cimport CUT
 from cutthrough.session.client cimport Client, Context, peer_of, worker_of_id
 from cutthrough.session.counters import METHODS
 from cutthrough.session.recorder cimport told
-from cutthrough.session.state cimport CLOSED, HALF_CLOSED, HEAD, IDLE, LINGER, TUNNEL
+from cutthrough.session.state cimport (
+    CLOSED, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, TUNNEL)
 from cutthrough.session.state import TABLE
 
 _states = [row.name.lower() for row in TABLE]
@@ -50,7 +51,8 @@ def describe(Client client, int worker):
         "host": client.key[:key_len].decode("ascii", "replace") if known else None,
         "port": client.port if known else None,
         "state": _states[client.state],
-        "kind": "tunnel" if client.state == TUNNEL or client.state == HALF_CLOSED
+        "kind": "tunnel" if client.state == TUNNEL or client.state == HALF_CLOSED or (
+                    client.state == DELIVER and client.is_tunnel)
                 else "request" if busy else "idle",
         "age": (clock_us() - client.stamps.start_us) / 1e6 if busy else 0.0,
         "bytes_up": client.relay.up.moved if busy else 0,

@@ -28,6 +28,7 @@ from cutthrough.session.admission cimport (
     ask_hook, asker_of, is_cut_meanwhile, judge_address, judge_request, must_ask, take_decision)
 from cutthrough.session.client cimport Client
 from cutthrough.session.counters cimport count_dial
+from cutthrough.session.delivery cimport cut_exchange, go_on, look_again
 from cutthrough.session.failures cimport outcome_of_errno, relieve
 from cutthrough.session.forward cimport expect_body, on_client, on_origin, send_request
 from cutthrough.session.identity cimport ask_verifier, identify, take_answer
@@ -35,17 +36,15 @@ from cutthrough.session.awaited cimport NOBODY, SENDER
 from cutthrough.session.pace cimport extend_if_taken, judge_pace
 from cutthrough.session.recorder cimport (
     E_CLIENT_ENDED, E_DEADLINE, E_DIALLED, E_NOT_DIALLED, E_READ, E_RESOLVED, E_REUSED, note)
+from cutthrough.session.reuse cimport judge_reuse
 from cutthrough.session.state cimport (
-    AUTH, DECIDE, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, RESOLVE, TUNNEL,
-    outcome_at_deadline)
+    AUTH, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, RESOLVE,
+    TUNNEL, outcome_at_deadline)
 from cutthrough.session.tunnel cimport run_tunnel, start_tunnel
 from cutthrough.session.usage cimport admit_user
-from cutthrough.wire.chars cimport equals_lower
 from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
-from cutthrough.wire.http1 cimport HTTP_11, Field, Head, has_token, parse_request
-from cutthrough.wire.names cimport (
-    F_AUTHORIZATION, F_CONNECTION, F_EXPECT, F_UPGRADE, M_CONNECT, M_GET, M_HEAD, M_OTHER,
-    M_POST)
+from cutthrough.wire.http1 cimport HTTP_11, Head, has_token, parse_request
+from cutthrough.wire.names cimport F_CONNECTION, F_UPGRADE, M_CONNECT
 from cutthrough.wire.refused cimport hint_of, show_refused
 from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport answer_as_last, build_request_head
@@ -75,6 +74,8 @@ cdef class Session(Client):
             return 0
         if self.state == TUNNEL or self.state == HALF_CLOSED:
             return run_tunnel(self)
+        if self.state == DELIVER:
+            return go_on(self)
         if self.state == LINGER:            # broken or not: unread bytes at a close would
             return self.discard_input()     # be a reset, and undo the reply (R1, R6)
         if self.sock.ready & BROKEN:
@@ -86,7 +87,7 @@ cdef class Session(Client):
     cdef int on_stream(self, Stream stream) except -1:
         if self.state == TUNNEL or self.state == HALF_CLOSED:
             return run_tunnel(self)
-        return on_origin(self)
+        return go_on(self) if self.state == DELIVER else on_origin(self)
 
     cdef int on_stream_deadline(self, Stream stream) except -1:
         return self.on_stream(stream)       # a relay that was paced: see usage
@@ -97,6 +98,8 @@ cdef class Session(Client):
              self.state, 0)
         if self.state == LINGER:
             return self.close()
+        if self.state == DELIVER:
+            return look_again(self)
         if self.state == IDLE or (self.state == HEAD and self.input == NULL):
             return 0 if self.close_idle() else self.extend()        # no request was begun
         if self.is_too_old():
@@ -118,6 +121,9 @@ cdef class Session(Client):
         self.context.counters.faults += 1
         self.persistent = False
         return self.refuse(INTERNAL_ERROR)
+
+    cdef int cut_short(self, int outcome) except -1:
+        return cut_exchange(self, outcome)
 
     # --- the head ------------------------------------------------------------------
 
@@ -293,18 +299,7 @@ cdef class Session(Client):
         if n < 0:
             return -n
         self.head.end = <uint32_t>n
-        self.can_retry = (framing.kind == BODY_NONE and self.method != M_POST
-                          and self.method != M_OTHER and not self.has_upgrade)
-        self.awaits_100 = (
-            head.first[F_EXPECT] != 0 and self.minor == HTTP_11 and framing.kind != BODY_NONE
-            and has_token(&head, data, F_EXPECT, b"100-continue", 12))
-        # Or a body that the origin may not look for, and then takes for its next request: a
-        # GET's means nothing (RFC 9110 section 9.3.1), and some read 100-continue where we
-        # do not
-        self.marks_origin = marks_connection(&head, data) or (
-            framing.kind != BODY_NONE and (
-                self.method == M_GET or self.method == M_HEAD
-                or (head.first[F_EXPECT] != 0 and not self.awaits_100)))
+        judge_reuse(self, &head, data, &framing)
         # Only noted: decide() gives it, after the rules, which may refuse the request first
         self.last_answer = <unsigned char>answer_as_last(&head, data)
         return OK if expect_body(self, &framing) else OVERLOADED
@@ -432,17 +427,3 @@ cdef class Session(Client):
                 return self.refuse(DESTINATION_DENIED)
             return start_tunnel(self, ESTABLISHED, ESTABLISHED_BYTES)
         return send_request(self)
-
-
-cdef bint marks_connection(const Head *head, const char *data) noexcept nogil:
-    """NTLM and Negotiate authenticate the connection, not the request: what comes after on
-    it is that user's (R23). Such a connection is never another client's."""
-    cdef const Field *field
-    cdef const char *value
-    if head.first[F_AUTHORIZATION] == 0:
-        return False
-    field = &head.fields[head.first[F_AUTHORIZATION] - 1]
-    value = data + field.value
-    return (field.value_len >= 4 and equals_lower(value, b"ntlm", 4)) or (
-        field.value_len >= 9 and equals_lower(value, b"negotiate", 9)) or (
-        head.count[F_AUTHORIZATION] > 1)

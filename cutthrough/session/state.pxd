@@ -12,6 +12,7 @@ cdef enum:                  # State; unnamed, because Cython indexes by plain in
     RELAY                   # the response body comes down
     TUNNEL                  # bytes both ways, unread
     HALF_CLOSED             # a tunnel of which one side has ended
+    DELIVER                 # cut short: what had come goes out before the reset
     LINGER                  # the last reply is out; what still comes is thrown away
     CLOSED
     N_STATES

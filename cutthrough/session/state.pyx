@@ -39,9 +39,11 @@ TABLE = (
         "body_timeout", "body_timeout"),
     Row("RESPONSE", ("RELAY", "TUNNEL", "RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),
         "response_timeout", "response_timeout"),
-    Row("RELAY", ("IDLE", "LINGER", "CLOSED"), "idle_timeout", "idle_timeout"),
-    Row("TUNNEL", ("HALF_CLOSED", "CLOSED"), "idle_timeout", "idle_timeout"),
-    Row("HALF_CLOSED", ("CLOSED",), "half_closed_timeout", "half_closed_timeout"),
+    Row("RELAY", ("IDLE", "DELIVER", "LINGER", "CLOSED"), "idle_timeout", "idle_timeout"),
+    Row("TUNNEL", ("HALF_CLOSED", "DELIVER", "CLOSED"), "idle_timeout", "idle_timeout"),
+    Row("HALF_CLOSED", ("DELIVER", "CLOSED"), "half_closed_timeout", "half_closed_timeout"),
+    # Its outcome is the one that the exchange was cut short for, and not this one
+    Row("DELIVER", ("LINGER", "CLOSED"), "half_closed_timeout", "half_closed_timeout"),
     Row("LINGER", ("CLOSED",), "linger_timeout", "ok"),
     Row("CLOSED", (), "", "ok"),
 )

@@ -4,7 +4,7 @@
 After CONNECT's 200 or a 101 only `net.relay` sees the bytes. This file says what an end
 of the relay means. One side's end of stream is passed on and the other goes on, within
 HALF_CLOSED's deadline; a reset is passed on as a reset, because a cut stream must not
-look like one that ended.
+look like one that ended, but not before what had come from that side: see delivery.
 
 One reset is not: of an origin that has ended, and takes no more. Its stream is whole, and
 may be on its way to a slow client still, from whose socket a reset would take it. So what
@@ -16,11 +16,12 @@ from libc.stdint cimport uint64_t
 from cutthrough.net.buffers cimport Block, bytes_of, give_block
 from cutthrough.net.relay cimport (
     RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_HALF_CLOSED, RELAY_NO_ROOM,
-    RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, lose_up, push, run_relay, start_pump)
+    RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, lose, push, run_relay, start_pump)
 from cutthrough.net.sysio cimport BROKEN, untaken
 from cutthrough.outcome cimport (
     CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED, QUOTA_EXCEEDED)
 from cutthrough.session.client cimport Client
+from cutthrough.session.delivery cimport TO_CLIENT, TO_ORIGIN, deliver
 from cutthrough.session.recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.state cimport HALF_CLOSED, TUNNEL
 from cutthrough.session.usage cimport after_turn, before_turn
@@ -65,7 +66,7 @@ cdef int run_tunnel(Client c) except -1:
     cdef bint again
     cdef Relayed how
     if c.usage.meter != NULL and not before_turn(c):
-        return c.abort(QUOTA_EXCEEDED, True)
+        return c.cut_short(QUOTA_EXCEEDED)
     how = run_relay(&c.relay, &again)
     c.count_moved()
     if c.usage.meter != NULL:
@@ -81,13 +82,13 @@ cdef int run_tunnel(Client c) except -1:
         # A reset that neither pump meets: one is stuck or done, the other has nothing to do.
         # HUP without it means no more than that both ends were shut.
         if c.sock.ready & BROKEN and not c.relay.down_shut:
-            return c.abort(CLIENT_RESET, True)
+            return deliver(c, CLIENT_RESET, TO_ORIGIN)
         if c.origin.sock.ready & BROKEN and c.relay.down_shut and not c.relay.up_shut:
             if untaken(&c.sock) == 0:       # the client has all of it, the end too
                 c._record(ORIGIN_RESET)
                 return c.close()
             if c.relay.up.sink != NULL:
-                lose_up(&c.relay)
+                lose(&c.relay.up)
     if how == RELAY_HALF_CLOSED and c.state == TUNNEL:
         return c._set_state(HALF_CLOSED)
     if how <= RELAY_HALF_CLOSED:
@@ -95,7 +96,7 @@ cdef int run_tunnel(Client c) except -1:
             return c.extend()
         return 0
     if how == RELAY_NO_ROOM:
-        return c.abort(OVERLOADED, True)
+        return c.cut_short(OVERLOADED)
     if how == RELAY_UP_SOURCE_FAILED or how == RELAY_DOWN_SINK_FAILED:
-        return c.abort(CLIENT_RESET, True)
-    return c.abort(ORIGIN_RESET, True)
+        return deliver(c, CLIENT_RESET, TO_ORIGIN)
+    return deliver(c, ORIGIN_RESET, TO_CLIENT)

@@ -28,7 +28,8 @@ cdef enum:
 
 cdef void start_chunks(Chunks *chunks, bint decode, bint trailers) noexcept nogil
 # Scans buf[0:n]. Returns bytes consumed (all n, or fewer when `done`), or minus
-# the Outcome BAD_FRAMING; *out_len is how many bytes at buf are to be sent on.
+# the Outcome BAD_FRAMING; *out_len is how many bytes at buf are to be sent on, also
+# before the octet that was refused.
 cdef int64_t scan_chunks(Chunks *chunks, char *buf, size_t n, size_t *out_len) noexcept nogil
 
 # Must the field whose name has this hash (FNV-1a) not come in trailers?

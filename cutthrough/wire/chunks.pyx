@@ -78,10 +78,12 @@ cdef int64_t scan_chunks(Chunks *chunks, char *buf, size_t n, size_t *out_len) n
                 continue
             chunks.line_bytes += 1
             if not is_class(c, CC_VALUE) or chunks.line_bytes > MAX_CHUNK_LINE:
+                out_len[0] = out - buf
                 return -BAD_FRAMING
             continue
         before = chunks.state
         if not try_step(chunks, c):
+            out_len[0] = out - buf
             return -BAD_FRAMING
         # Nothing of a chunk line but its digits and its line end is sent on, and of
         # trailers that stay here not even the first octet.

@@ -1,6 +1,7 @@
 """Responses that the proxy must not believe, and connections that it must not reuse."""
 
 import contextlib
+import re
 import signal
 import socket
 import threading
@@ -123,10 +124,9 @@ def test_a_response_that_is_cut_is_not_ended_as_if_whole(
     client.send(build_request("GET", make_origin(script).url()))
     assert client.read_head().status == 200
     seen.set()
-    with contextlib.suppress(ConnectionResetError):
-        client.read_rest()
+    client.read_rest()
     passed = bytes(client.received).partition(b"\r\n\r\n")[2]
-    assert body.startswith(passed) and b"0\r\n\r\n" not in passed
+    assert re.sub(b";x+", b"", body).startswith(passed) and b"0\r\n\r\n" not in passed
     proxy.wait_reason(label)
 
 
@@ -135,7 +135,8 @@ def test_a_reset_that_the_upload_meets_first_is_a_reset(
     proxy, make_origin, dial, framing
 ):
     """A send had the kernel's one word of it, the read behind it saw an end, and a
-    response that ends so looked whole. The worker is held up for both to be there."""
+    response that ends so looked whole. The worker is held up for both to be there.
+    Behind a length that is not met the end may be a FIN."""
     go, gone = threading.Event(), threading.Event()
 
     def script(conn):
@@ -156,8 +157,8 @@ def test_a_reset_that_the_upload_meets_first_is_a_reset(
         assert gone.wait(10)
     finally:
         proxy.worker.send_signal(signal.SIGCONT)
-    with pytest.raises(ConnectionResetError):
-        client.read_rest()
+    with contextlib.nullcontext() if framing else pytest.raises(ConnectionResetError):
+        assert client.read_rest() == b""
     proxy.wait_reason("origin_reset")
 
 
