@@ -1,6 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Which connections to origins a request may take, and leave behind.
 
+A pooled connection may die the moment it is used. What can be sent once more takes one and
+is retried (R19). What cannot (POST, PATCH, an upgrade, any body) gets a connection of its
+own making: no look at a socket says whether its origin will read one more request.
+
 A connection that this request may have changed is never the next request's (R18, R23).
 """
 

@@ -338,8 +338,8 @@ cdef class Session(Client):
         cdef Address literal
         cdef bytes host
         cdef int outcome
-        if not fresh and not self.is_tunnel:
-            stream = self.context.upstreams.take(self.key, not self.can_retry)
+        if not fresh and self.can_retry:
+            stream = self.context.upstreams.take(self.key)
             if stream is not None:
                 self.origin = stream
                 stream.owner = self

@@ -17,10 +17,10 @@ cdef class Upstreams(StreamOwner):
     cdef int64_t timeout_ms
     cdef readonly unsigned long discarded   # died, timed out, or found no place
 
-    # A clean idle connection for this key, the caller's now; or None. With `sure` the
-    # kernel is asked first whether it has died: for a request that cannot be sent twice.
-    cdef Stream take(self, object key, bint sure)
-    # Keeps it, or closes it when it is not clean or there is no place.
+    # A clean idle connection for this key, the caller's now; or None. It may have died since
+    # the kernel was last heard: only for what can be sent twice.
+    cdef Stream take(self, object key)
+    # Keeps it, or ends it when it is not clean or there is no place.
     cdef int park(self, Stream stream, object key) except -1
     cdef int _unlink(self, Stream stream) except -1
     cdef int _sweep(self) except -1

@@ -272,4 +272,5 @@ def test_trailers_that_connection_names_stay_here(
     for request in origin.requests:
         assert (request.body, request.trailers) == (b"hello", trailers)
         assert request.get("Trailer") == ("X-T" if trailers else None)
-    assert len(origin.connections) == 1
+    assert client.get(origin.url()).body == b"hello"
+    assert len(origin.connections) == 2         # one of the uploads' was kept
