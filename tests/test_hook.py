@@ -8,6 +8,7 @@ import pytest
 from cutthrough import Decision, Request
 from cutthrough.control.hook import MOST_QUESTIONS, Hook, find_function
 from cutthrough.control.load import load_code
+from cutthrough.net.shares import ALL_TAKEN, SHARE_TAKEN
 from cutthrough.policy.source import PolicyError
 
 KEY = b"example.com\x01\xbb"
@@ -75,7 +76,7 @@ async def test_a_question_is_its_own_where_the_client_or_the_method_is_another()
         hook.ask(b"alice", KEY, *fact, answer.set_result)
     decided = await asyncio.wait_for(asyncio.gather(*answers), 10)
     assert [one.allow for one in decided] == [True, False, False, False]
-    assert hook.asked == 4
+    assert hook.tally.asked == 4
 
 
 @pytest.mark.parametrize("function", [
@@ -84,7 +85,7 @@ async def test_a_question_is_its_own_where_the_client_or_the_method_is_another()
 async def test_a_hook_that_fails_has_refused(function, caplog):
     hook = Hook(function, 0.01)
     assert await ask(hook) == [None]
-    assert hook.failures == 1 and len(hook.verdicts) == 0
+    assert hook.tally.failures == 1 and len(hook.verdicts) == 0
     assert "the policy hook failed" in caplog.text
 
 
@@ -99,8 +100,107 @@ async def test_questions_under_way_are_bounded():
     hook = Hook(takes_too_long, 60)
     for number in range(MOST_QUESTIONS):
         hook.ask(b"%d" % number, KEY, *FACTS, lambda answer: None)
-    assert await ask(hook) == [None]
+    assert await ask(hook) == [ALL_TAKEN]
     await hook.close()
+    assert hook.tally.stats()["open"] == 0
+
+
+async def ended(hook: Hook) -> None:
+    """Until no function runs."""
+    while hook.tally.stats()["open"]:       # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+def key_of(number: int) -> bytes:
+    return b"n%d.test\x01\xbb" % number
+
+
+async def test_one_user_has_a_share_of_the_questions():
+    """1 056 questions of one user: everybody else was 503 while they lasted."""
+    hook = Hook(takes_too_long, 60)
+    heard: list[object] = []
+    for number in range(MOST_QUESTIONS):
+        hook.ask(b"alice", key_of(number), *FACTS, heard.append)
+    await asyncio.sleep(0)
+    assert heard == [SHARE_TAKEN] * (MOST_QUESTIONS // 2)
+    assert hook.tally.stats()["open"] == MOST_QUESTIONS // 2
+    others: list[object] = []
+    hook.ask(b"bob", KEY, *FACTS, others.append)
+    await asyncio.sleep(0)
+    assert others == [] and hook.tally.asked == MOST_QUESTIONS // 2 + 1
+    await hook.close()
+
+
+async def test_a_question_that_nobody_waits_for_is_cancelled():
+    """The questions of clients that had reset stayed until they had their answer."""
+    cancelled = []
+
+    async def decide(request):
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append(request.host)
+            raise
+
+    hook = Hook(decide, 60)
+    for token in range(3):
+        hook.ask(b"alice", key_of(token // 2), *FACTS, pytest.fail, token)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)                  # into the function
+    hook.abandon(0)
+    hook.abandon(0)
+    assert hook.tally.stats()["dropped"] == 0, "one more waits for it"
+    hook.abandon(1)
+    hook.abandon(2)
+    hook.ask(b"alice", key_of(9), *FACTS, pytest.fail, 3)
+    hook.abandon(3)                         # before its first step
+    await ended(hook)
+    assert cancelled == ["n0.test", "n1.test"]
+    assert hook.tally.stats() == {
+        "open": 0, "asked": 2, "failed": 0, "dropped": 3, "refused": 0}
+
+
+async def test_who_asks_behind_a_dropped_question_asks_anew():
+    answers = [asyncio.get_running_loop().create_future() for _ in range(2)]
+    asked = []
+
+    async def decide(request):
+        asked.append(request)
+        return await asyncio.shield(answers[len(asked) - 1])
+
+    hook = Hook(decide, 60)
+    hook.ask(b"alice", KEY, *FACTS, pytest.fail, 1)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    hook.abandon(1)
+    second = asyncio.get_running_loop().create_future()
+    hook.ask(b"alice", KEY, *FACTS, second.set_result, 2)
+    answers[1].set_result(Decision(True))
+    assert (await asyncio.wait_for(second, 10)).allow
+    assert len(asked) == 2
+
+
+async def test_a_function_that_goes_on_has_its_place_until_its_end():
+    """One that takes no cancellation costs what it did before."""
+    leave = asyncio.Event()
+
+    async def decide(request):
+        while not leave.is_set():
+            try:
+                await leave.wait()
+            except asyncio.CancelledError:
+                continue
+
+    hook = Hook(decide, 60)
+    hook.ask(b"alice", KEY, *FACTS, pytest.fail, 1)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    hook.abandon(1)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert hook.tally.stats()["open"] == 1
+    leave.set()
+    await ended(hook)
 
 
 async def test_nobody_is_called_after_the_end():

@@ -8,6 +8,7 @@ import asyncio
 import time
 from typing import Protocol
 
+from cutthrough.control.hook import Tally
 from cutthrough.net.resolver import Resolver
 from cutthrough.session.counters import Page
 from cutthrough.session.upstreams import Upstreams
@@ -24,11 +25,12 @@ class Beat:
     """Beats from its making until `stop`, which writes a last time."""
 
     def __init__(self, page: Page, resolver: Resolver, upstreams: Upstreams,
-                 log: Log | None) -> None:
+                 log: Log | None, hooks: Tally) -> None:
         self._page = page
         self._resolver = resolver
         self._upstreams = upstreams
         self._log = log
+        self._hooks = hooks
         self._told: dict[str, int] = {}
         self._loop = asyncio.get_running_loop()
         self._due = 0.0
@@ -51,6 +53,8 @@ class Beat:
         dns = self._resolver.stats()
         self._page.set("dns_entries", dns["entries"])
         self._page.set("dns_open", dns["open"])
+        hooks = self._hooks.stats()
+        self._page.set("hook_open", hooks["open"])
         self._page.set("upstream_idle", self._upstreams.idle)
         totals = {
             "dns_answered": dns["answered"],
@@ -61,6 +65,10 @@ class Beat:
             "dns_prefetched": dns["prefetches"],
             "dns_dropped": dns["dropped"],
             "dns_refused": dns["refused"],
+            "hook_asked": hooks["asked"],
+            "hook_failed": hooks["failed"],
+            "hook_dropped": hooks["dropped"],
+            "hook_refused": hooks["refused"],
             "log_dropped": self._log.dropped if self._log is not None else 0,
         }
         # By what they grew: the page has the totals of the workers before us, too

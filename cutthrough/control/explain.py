@@ -11,6 +11,7 @@ import time
 import msgspec
 
 from cutthrough.config import Config, ConfigError
+from cutthrough.control.hook import Answer as HookAnswer
 from cutthrough.control.hook import Hook
 from cutthrough.control.judge import OK, Caller, Finding, Judge, printable
 from cutthrough.net.inet import Addresses
@@ -173,11 +174,12 @@ def _port_rule(config: Config, method: str) -> str:
 async def _ask_hook(hook: Hook,
                     asked: tuple[Caller, str, str, int]) -> Decision | None:
     caller, method, host, port = asked
-    answer: asyncio.Future[Decision | None] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[HookAnswer] = asyncio.get_running_loop().create_future()
     hook.ask(caller.user.encode(), host.encode() + port.to_bytes(2, "big"),
              caller.groups, caller.client, method, answer.set_result)
     try:
-        return await answer
+        decision = await answer
+        return None if isinstance(decision, str) else decision
     finally:
         await hook.close()
 

@@ -4,9 +4,10 @@
 
 It is asked after the rules, and only about what they let pass; both must agree. A
 question that is under way is not asked again, however many requests wait for the
-answer, and so many are under way in all. What it answers is kept for its time to live.
-A function that fails, answers something else or takes too long has refused: the door
-fails closed.
+answer. Questions that are under way are bounded, in all and for each user; one that no
+request waits for any more is cancelled, and has its place until the function has ended.
+What it answers is kept for its time to live. A function that fails, answers something
+else or takes too long has refused: the door fails closed.
 """
 
 import asyncio
@@ -17,11 +18,13 @@ import itertools
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Container
+from functools import partial
 from types import ModuleType
 from weakref import WeakValueDictionary
 
 import msgspec
 
+from cutthrough.net.shares import Shares
 from cutthrough.policy.source import Code, PolicyError
 from cutthrough.policy.verdicts import Decision, Verdicts
 
@@ -53,7 +56,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     port: int
 
 
-Callback = Callable[[Decision | None], None]
+# The decision, None where there is none, or the label of an outcome: it was not asked
+Answer = Decision | str | None
+Callback = Callable[[Answer], None]
 
 
 def lend_function(function: Function) -> str:
@@ -127,52 +132,100 @@ def import_code(name: str, code: Code | None) -> ModuleType:
     return module
 
 
+class Tally:
+    """The places, and what is counted, of all hooks that a worker has one after the
+    other."""
+
+    def __init__(self) -> None:
+        self.shares = Shares(MOST_QUESTIONS)
+        self.asked = 0
+        self.failures = 0
+        self.dropped = 0
+
+    def stats(self) -> dict[str, int]:
+        """Counters since the start, and how many questions are under way."""
+        return {"open": self.shares.taken, "asked": self.asked,
+                "failed": self.failures, "dropped": self.dropped,
+                "refused": self.shares.refused}
+
+
+class _Question:
+    """A question that is under way, and who waits for its answer, by token."""
+
+    __slots__ = ("request", "task", "waiting")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.waiting: dict[object, Callback] = {}
+        self.task: asyncio.Task[None] | None = None
+
+
 class Hook:
     """Asks `function`, and keeps what it answers; of one worker and one generation."""
 
     def __init__(
         self, function: Function, timeout: float, limits: Container[str] = (),
-        entries: int = 10_000
+        entries: int = 10_000, tally: Tally | None = None
     ) -> None:
-        """`timeout` in seconds; `limits`: the names that a decision may use."""
+        """`timeout` in seconds; `limits`: the names that a decision may use; `tally`:
+        the worker's."""
         self.verdicts = Verdicts(entries)
+        self.tally = tally or Tally()
         self._function = function
         self._timeout = timeout
         self._limits = limits
         # By all that the function is told: what it says of a GET is no answer to a POST
-        self._waiting: dict[Request, list[Callback]] = {}
+        self._questions: dict[Request, _Question] = {}
+        self._tokens: dict[object, _Question] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.asked = 0
-        self.failures = 0
 
     def ask(self, user: bytes, key: bytes, groups: tuple[str, ...], client: str,
-            method: str, callback: Callback) -> None:
-        """Calls `callback` later: with the decision, or None where there is none.
+            method: str, callback: Callback, token: object = None) -> None:
+        """Calls `callback` later, with an Answer.
 
         `key` is the canonical host and two bytes of port, most significant first.
+        `token` is unique, and given to `abandon` by a caller that does not wait any
+        longer.
         """
-        loop = asyncio.get_running_loop()
         request = Request(
             user=user.decode("utf-8", "replace"), groups=groups, client=client,
             method=method, host=key[:-2].decode(), port=int.from_bytes(key[-2:], "big"))
-        waiting = self._waiting.get(request)
-        if waiting is not None:
-            waiting.append(callback)
-            return
-        if len(self._waiting) >= MOST_QUESTIONS:
-            self.failures += 1
-            loop.call_soon(callback, None)
-            return
-        self._waiting[request] = [callback]
-        task = loop.create_task(self._decide(user, key, request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        question = self._questions.get(request)
+        if question is None:
+            loop = asyncio.get_running_loop()
+            label = self.tally.shares.take(user)
+            if label:
+                loop.call_soon(callback, label)
+                return
+            question = self._questions[request] = _Question(request)
+            task = question.task = loop.create_task(self._decide(user, key, question))
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._on_end, user))
+        token = callback if token is None else token
+        question.waiting[token] = callback
+        self._tokens[token] = question
 
-    async def _decide(self, user: bytes, key: bytes, request: Request) -> None:
+    def abandon(self, token: object) -> None:
+        """Whoever asked with this token is not called any more. Idempotent."""
+        question = self._tokens.pop(token, None)
+        if question is None:
+            return
+        del question.waiting[token]
+        if not question.waiting and question.task is not None:
+            self.tally.dropped += 1
+            del self._questions[question.request]
+            question.task.cancel()
+
+    def _on_end(self, user: bytes, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self.tally.shares.give(user)
+
+    async def _decide(self, user: bytes, key: bytes, question: _Question) -> None:
         decision = None
         try:
-            self.asked += 1
-            answer = await asyncio.wait_for(self._call(request), self._timeout)
+            self.tally.asked += 1
+            answer = await asyncio.wait_for(
+                self._call(question.request), self._timeout)
             if not isinstance(answer, Decision):
                 raise TypeError(f"a Decision is asked for, not {type(answer).__name__}")
             if answer.limits and answer.limits not in self._limits:
@@ -183,7 +236,12 @@ class Hook:
         except Exception as error:      # the operator's code: it may raise anything
             self._tell(error)
         finally:
-            for callback in self._waiting.pop(request, ()):
+            if self._questions.get(question.request) is question:
+                del self._questions[question.request]
+            waiting, question.waiting = question.waiting, {}
+            for token in waiting:
+                del self._tokens[token]
+            for callback in waiting.values():
                 callback(decision)
 
     async def _call(self, request: Request) -> object:
@@ -193,14 +251,17 @@ class Hook:
             raise RuntimeError(f"exits (status {error})") from error
 
     def _tell(self, error: Exception) -> None:
-        self.failures += 1
-        if self.failures & (self.failures - 1) == 0:     # the 1st, 2nd, 4th, 8th …
-            log.error("the policy hook failed (%d so far): %s: %s", self.failures,
+        self.tally.failures += 1
+        failures = self.tally.failures
+        if failures & (failures - 1) == 0:      # the 1st, 2nd, 4th, 8th …
+            log.error("the policy hook failed (%d so far): %s: %s", failures,
                       type(error).__name__, error or "no answer in time")
 
     async def close(self) -> None:
         """Ends what is under way; those who wait are not called any more."""
-        self._waiting.clear()
+        for question in self._questions.values():
+            question.waiting.clear()
+        self._tokens.clear()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

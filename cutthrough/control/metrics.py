@@ -186,6 +186,11 @@ def _services(r: Reading) -> Iterator[Metric]:
                         "prefetched", "dropped", "refused")})
     yield _gauge("dns_open_questions", "Questions to name servers that are open.",
                  [((), r.gauge("dns_open"))])
+    yield _labelled("hook_questions", "Questions to the policy's hook.", "result",
+                    {name: r.total(f"hook_{name}") for name in (
+                        "asked", "failed", "dropped", "refused")})
+    yield _gauge("hook_open_questions", "Of these, the ones that are under way.",
+                 [((), r.gauge("hook_open"))])
     yield _gauge("dns_cache_entries", "Names in the caches.",
                  [((), r.gauge("dns_entries"))])
     yield _gauge("upstream_pool", "Connections to origins.",

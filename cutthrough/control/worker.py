@@ -17,7 +17,7 @@ from cutthrough.control.beat import Beat
 from cutthrough.control.descriptors import most_connections
 from cutthrough.control.generation import Generation
 from cutthrough.control.hashers import Helpers, Threads
-from cutthrough.control.hook import Hook, find_function
+from cutthrough.control.hook import Hook, Tally, find_function
 from cutthrough.control.tracer import Tracer
 from cutthrough.control.verifier import Verifier
 from cutthrough.net import buffers, pipes
@@ -160,6 +160,7 @@ class Worker:
             recorder=Recorder(config.flight_recorder),
         )
         self._hosts = OwnHosts(own_hosts())
+        self._tally = Tally()
         self._configure(self.generation)
         self.poller.attach(loop, self._on_fault)
         for one in self._listeners:
@@ -167,7 +168,8 @@ class Worker:
         self._acceptors = [Acceptor(self.poller, one, self._make_door(one))
                            for one in self._listeners]
         self._interfaces = Interfaces(loop, self._hosts.set, own_hosts)
-        self._beat = Beat(self.page, self.resolver, self.upstreams, self._log)
+        self._beat = Beat(self.page, self.resolver, self.upstreams, self._log,
+                          self._tally)
         self._running = True
         self._recheck()
 
@@ -199,7 +201,7 @@ class Worker:
     def _configure(self, generation: Generation) -> None:
         config = generation.config
         snapshot = make_snapshot(generation, [*self._bound, *generation.own],
-                                 self._hosts)
+                                 self._hosts, self._tally)
         limiter = Limiter(
             self._ledger,
             generation.policy,
@@ -318,9 +320,10 @@ class Worker:
 
 
 def make_snapshot(generation: Generation, bound: Sequence[Address],
-                  hosts: OwnHosts | None = None) -> Snapshot:
+                  hosts: OwnHosts | None = None,
+                  tally: Tally | None = None) -> Snapshot:
     """What decides in this generation; `bound` are the addresses of our listeners,
-    `hosts` those of this host; None: as they are now.
+    `hosts` those of this host; None: as they are now. `tally`: see Hook.
 
     Raises PolicyError where a hook cannot be used.
     """
@@ -330,7 +333,8 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
     hook = None
     if config.policy_hook:
         function = find_function(config.policy_hook, generation.policy.hook)
-        hook = Hook(function, config.policy_hook_timeout, generation.policy.limits)
+        hook = Hook(function, config.policy_hook_timeout, generation.policy.limits,
+                    tally=tally)
     return Snapshot(
         Authenticator(inline, generation.policy.users, config.auth_cache_ttl,
                       {name: generation.policy.groups_of(config.user)}),

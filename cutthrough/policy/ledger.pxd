@@ -66,6 +66,8 @@ cdef class Ledger(Rows):
     cdef Entry charge(self, Holding *holding, const uint64_t *user, const Dues *dues,
                       bint is_tunnel, int64_t now_us, int64_t now_s,
                       uint32_t *retry_s) noexcept nogil
+    # Undoes that, with the connection: another charge follows.
+    cdef void uncharge(self, Holding *holding, const Dues *dues, int64_t now_us) noexcept nogil
     # The connection turns into a tunnel without a further request (101).
     cdef Entry charge_tunnel(self, Holding *holding, const Dues *dues) noexcept nogil
     # Books `used` bytes, gives back `unused` of those granted at `granted_us`, and asks

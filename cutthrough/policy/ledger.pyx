@@ -93,6 +93,18 @@ cdef class Ledger(Rows):
         self._unlock()
         return answer
 
+    cdef void uncharge(self, Holding *holding, const Dues *dues, int64_t now_us) noexcept nogil:
+        cdef Row *row
+        if holding.user_row == 0:
+            return
+        self._lock()
+        if dues.requests_per_second > 0:
+            row = self._row(&self.page.users, holding.user_row)
+            row.requests += 1                       # no more than fit: see tokens_of
+            row.spent -= 1
+        self._leave_user(holding, now_us)
+        self._unlock()
+
     cdef Entry charge_tunnel(self, Holding *holding, const Dues *dues) noexcept nogil:
         cdef uint32_t *tunnels
         cdef Entry answer = ENTERED

@@ -60,6 +60,9 @@ cdef class Limiter:
     # An Entry. ENTERED: the usage is the request's until end_request.
     cdef Entry charge(self, Usage *usage, Terms terms, bytes user, bint is_tunnel,
                       int64_t now_us, uint32_t *retry_s) noexcept
+    # Undoes a charge of this request, which other limits turn out to bind.
+    cdef void uncharge(self, Usage *usage, Terms terms, int64_t *up_left, int64_t *down_left,
+                       int64_t now_us) noexcept
     # What the lane may read now, given what is left of what it was told: a number of
     # bytes, <= 0: none before lane.wait_us has passed. False: the quota is used up.
     cdef bint refill(self, Usage *usage, Lane *lane, Terms terms, bint is_tunnel,

@@ -113,6 +113,11 @@ cdef class Limiter:
             return NO_ROW
         return entry
 
+    cdef void uncharge(self, Usage *usage, Terms terms, int64_t *up_left, int64_t *down_left,
+                       int64_t now_us) noexcept:
+        self.end_request(usage, terms, up_left, down_left, now_us)
+        self.ledger.uncharge(&usage.holding, &terms.dues, now_us)
+
     cdef bint refill(self, Usage *usage, Lane *lane, Terms terms, bint is_tunnel,
                      int64_t *left, int64_t now_us) noexcept:
         cdef int64_t used = lane.given - left[0]
@@ -262,6 +267,14 @@ cdef class Holder:
         self.is_tunnel = is_tunnel and entry == ENTERED
         self.up_left = self.down_left = 0
         return ENTRIES[entry], retry_s
+
+    def ask_again(self, bytes user, bint is_tunnel=False, limits=None, now=1.0):
+        """The same request under other limits: the first charge is undone."""
+        if self.terms is not None:
+            self.limiter.uncharge(&self.usage, self.terms, &self.up_left, &self.down_left,
+                                  <int64_t>(now * 1e6))
+            self.terms = None
+        return self.ask(user, is_tunnel, limits, now)
 
     def move(self, int64_t n, now=1.0):
         """Bytes that come down: how many of them pass now; None: the quota is used up."""

@@ -13,7 +13,7 @@ cdef bytes asker_of(Client c)
 cdef bint must_ask(Client c) except -1
 # Asks it, and waits in DECIDE; `on_decided(request_id, decision)` goes on.
 cdef int ask_hook(Client c, on_decided) except -1
-# What it decided, None for nothing, as an Outcome.
+# What it decided, None for nothing, a label where it was not asked, as an Outcome.
 cdef int take_decision(Client c, decision) except -1
 # It turns into a tunnel: was there a reload meanwhile that would have cut it?
 cdef bint is_cut_meanwhile(Client c) except -1

@@ -15,6 +15,7 @@ from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.inet cimport ADDRESS_TEXT, Address, parse_address, print_address
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, POLICY_UNAVAILABLE
+from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.acl cimport NOT_ASKED, Question, Verdict
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.client cimport Client, Context
@@ -109,7 +110,7 @@ cdef int ask_hook(Client c, on_decided) except -1:
     cdef int n = print_address(&c.address, text)
     c._set_state(DECIDE)
     c.snapshot.hook.ask(c.user, c.key, c.account.groups, text[:n].decode(), method_of(c),
-                        partial(on_decided, c.request_id))
+                        partial(on_decided, c.request_id), c.request_id)
     return 0
 
 
@@ -128,6 +129,8 @@ cdef object method_of(Client c):
 cdef int take_decision(Client c, decision) except -1:
     if decision is None:
         return POLICY_UNAVAILABLE           # it failed: the door stays closed
+    if isinstance(decision, str):
+        return OUTCOMES[decision]           # it was not asked
     c.decision = decision
     return OK if c.decision.allow else DESTINATION_DENIED
 

@@ -32,8 +32,8 @@ from cutthrough.session.counters cimport Counters, count_reply, observe
 from cutthrough.session.recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, Recorder, note)
 from cutthrough.session.state cimport (
-    CLOSED, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESOLVE, RESPONSE, TUNNEL,
-    may_follow)
+    CLOSED, DECIDE, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESOLVE, RESPONSE,
+    TUNNEL, may_follow)
 from cutthrough.session.state import TABLE
 from cutthrough.wire.date cimport build_date
 from cutthrough.wire.http1 cimport Head, HeadLimits
@@ -394,6 +394,8 @@ cdef class Client:
     cdef int _clear_request(self) except -1:
         if self.state == RESOLVE:           # nobody waits for the answer any more
             self.context.resolver.abandon(self.request_id)
+        elif self.state == DECIDE:
+            self.snapshot.hook.abandon(self.request_id)
         self.context.limiter.end_request(
             &self.usage, self.terms, &self.relay.up.allowance, &self.relay.down.allowance,
             self.poller.now_us)

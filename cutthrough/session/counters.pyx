@@ -27,7 +27,7 @@ CODES = (*range(100, 600), "OTHER")
 # What the room above knows: read from its objects now and then, not counted here
 TOTALS_ABOVE = ("log_dropped", "dns_answered", "dns_not_found", "dns_failed", "dns_hit",
                 "dns_stale", "dns_prefetched", "drain_finished", "dns_dropped", "dns_refused",
-                "hook_answered", "hook_failed", "hook_dropped", "hook_refused")
+                "hook_asked", "hook_failed", "hook_dropped", "hook_refused")
 GAUGES_ABOVE = ("lag_us", "due_us", "upstream_idle", "dns_entries", "dns_open", "hook_open")
 
 

@@ -248,8 +248,10 @@ cdef class Session(Client):
         return outcome if outcome != OK else self.last_answer
 
     cdef int proceed(self) except -1:
+        cdef int outcome
         if must_ask(self):
-            return ask_hook(self, self.on_decided)
+            outcome = admit_user(self)      # limits guard the hook
+            return self.refuse(outcome) if outcome else ask_hook(self, self.on_decided)
         if self.decision is not None and not self.decision.allow:
             return self.refuse(DESTINATION_DENIED)
         return self.set_out()

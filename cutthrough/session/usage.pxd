@@ -6,7 +6,8 @@ from cutthrough.session.client cimport Client
 # It was accepted.
 cdef int admit_connection(Client client) noexcept
 # client.user is known and may go there. For each request anew; what it takes,
-# _clear_request and close give back.
+# _clear_request and close give back. Called again, it changes what was charged where other
+# limits bind.
 cdef int admit_user(Client client) except -1
 # A tunnel that another process let in, and of which client.usage holds a part or nothing.
 cdef int readmit_user(Client client) except -1

@@ -2,7 +2,8 @@
 """How much a client may use: asked at each door that a connection goes through.
 
     accept -> connections in all, of its address
-    request -> connections, requests and quota of its user; a CONNECT also its tunnels
+    request -> connections, requests and quota of its user; a CONNECT also its tunnels;
+               before the hook is asked, and again if it names other limits
     turn of a relay -> bytes of the user, of the tunnel
 
 What was taken is in client.usage and given back by Client._clear_request and close, once
@@ -19,7 +20,7 @@ from cutthrough.outcome cimport (
     CLIENT_LIMIT, OK, OVERLOADED, QUOTA_EXCEEDED, RATE_LIMITED, USER_LIMIT)
 from cutthrough.policy.ledger cimport (
     ENTERED, OVER_CLIENT, OVER_CONNECTIONS, OVER_QUOTA, OVER_RATE, OVER_TUNNELS, Entry)
-from cutthrough.policy.limits cimport SETTLE_US, Lane, may_go_on, seconds_left_today
+from cutthrough.policy.limits cimport SETTLE_US, Lane, Terms, may_go_on, seconds_left_today
 from cutthrough.session.client cimport Client
 
 
@@ -43,7 +44,13 @@ cdef int admit_connection(Client c) noexcept:
 
 
 cdef int admit_user(Client c) except -1:
-    c.terms = c.context.limiter.terms_of(c.user, named_limits(c))
+    cdef Terms terms = c.context.limiter.terms_of(c.user, named_limits(c))
+    if c.terms is not None:             # charged before the hook was asked
+        if terms is c.terms:
+            return OK
+        c.context.limiter.uncharge(&c.usage, c.terms, &c.relay.up.allowance,
+                                   &c.relay.down.allowance, c.poller.now_us)
+    c.terms = terms
     if c.terms is None and c.usage.holding.user_row == 0:
         return OK                       # the usual case: no limits, and none before
     cdef uint32_t retry_s = 0
@@ -66,10 +73,11 @@ cdef int readmit_user(Client c) except -1:
 
 
 cdef object named_limits(Client c):
-    """Those that the hook named, else those of the rule; None: the user's own."""
+    """Those that the hook named, else those of the rule, where it is known which one that
+    is; None: the user's own."""
     if c.decision is not None and c.decision.limits:
         return c.decision.limits
-    if c.limits >= 0 and c.snapshot.acl is not None:
+    if c.limits >= 0 and not c.hangs and c.snapshot.acl is not None:
         return c.snapshot.acl.limits[c.limits]
     return None
 

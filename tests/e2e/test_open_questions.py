@@ -11,6 +11,7 @@ import struct
 import bcrypt
 import pytest
 
+from cutthrough.control.hook import MOST_QUESTIONS
 from cutthrough.net.resolver import MOST_OPEN
 from tests.e2e.test_limits import retry_after
 from tests.e2e.test_policy import LOCAL
@@ -64,7 +65,7 @@ def callers(proxy, n, target="n%d.test:443"):
 
 def waiting(operator, state, n):
     wait_until(lambda: operator.metrics()[f'connections{{state="{state}"}}'] == n,
-               f"{n} connections in {state}")
+               lambda: f"{n} connections in {state}: {operator.metrics()}")
 
 
 def test_names_that_nobody_answers_of_clients_that_reset_are_dropped(
@@ -100,4 +101,85 @@ def test_names_that_nobody_answers_take_the_share_of_one_user(
         proxy.wait_reason("question_limit")
         wait_until(lambda: operator.metrics()["dns_open_questions"] == MOST_OPEN // 2,
                    "the gauge")
-        assert operator.metrics()['dns_queries_total{result="refused"}'] == 1
+        refusals = 'dns_queries_total{result="refused"}'
+        wait_until(lambda: operator.metrics()[refusals] == 1, "one refusal")
+
+
+HANGS = """
+    import asyncio
+    from cutthrough import Decision
+
+    async def decide(request):
+        if request.port == 9:
+            await asyncio.sleep(60)
+        return Decision(request.port != 8, "by port", limits="wide" if request.port == 7
+                        else "")
+"""
+
+
+def test_questions_to_the_hook_of_clients_that_reset_refuse_nobody(
+        start, make_origin, dial):
+    """1 056 of them, of one user: everybody was 503 until they had been answered."""
+    origin = make_origin()
+    proxy, operator = start(
+        USERS, 'policy_hook_timeout = "60s"\n', hook=HANGS)
+    dropped = 'hook_questions_total{result="dropped"}'
+    for turn in range(3):
+        with callers(proxy, 400, f"n{turn}-%d.test:9"):
+            waiting(operator, "decide", 400)
+            assert dial(proxy).get(origin.url(), auth=BOB).status == 200
+        wait_until(lambda n=turn: operator.metrics()[dropped] == 400 * n + 400,
+                   "these dropped")
+        wait_until(lambda: operator.metrics()["hook_open_questions"] == 0, "none left")
+    assert operator.metrics()['hook_questions_total{result="refused"}'] == 0
+
+
+def test_questions_to_the_hook_take_the_share_of_one_user(start, make_origin, dial):
+    origin = make_origin()
+    proxy, operator = start(
+        USERS, 'policy_hook_timeout = "60s"\n', hook=HANGS)
+    with callers(proxy, MOST_QUESTIONS // 2, "n%d.test:9"):
+        waiting(operator, "decide", MOST_QUESTIONS // 2)
+        refused = dial(proxy).connect("one.more.test:9")
+        assert (refused.status, retry_after(refused)) == (429, 1)
+        assert dial(proxy).get(origin.url(), auth=BOB).status == 200
+        assert proxy.wait_reason("question_limit")["host"] == "one.more.test"
+
+
+LIMITS = """
+    [limits.default]
+    requests_per_second = 0.01
+    burst = 3
+    [limits.wide]
+    requests_per_second = 0.01
+    burst = 3
+    tunnels = 1
+"""
+
+
+def test_the_limits_of_a_user_are_asked_before_the_hook(start, dial):
+    """They came last, so a user beyond all of them had the hook asked all the same."""
+    proxy, operator = start(USERS + LIMITS, hook=HANGS)
+    for expected in (403, 403, 403, 429, 429):
+        assert dial(proxy).get("http://127.0.0.1:8/").status == expected
+    assert [line["reason"] for line in proxy.wait_log(5)] == [
+        *["destination_denied"] * 3, *["rate_limited"] * 2]
+    asked = 'hook_questions_total{result="asked"}'
+    wait_until(lambda: operator.metrics()[asked] == 3, "3 questions")
+
+
+def test_limits_that_the_hook_names_are_charged_in_place_of_the_first(start, dial):
+    """The request counts once, and the connection is counted under the named ones."""
+    proxy, operator = start(USERS + LIMITS, hook=HANGS)
+    with callers(proxy, 1, "n%d.test:9"):       # one token, for as long as it is asked
+        waiting(operator, "decide", 1)
+        statuses = [dial(proxy).get("http://127.0.0.1:7/").status for _ in range(4)]
+    assert statuses == [502, 502, 429, 429]
+
+
+def test_a_request_that_its_rules_refuse_takes_no_token(start, dial):
+    proxy, operator = start(USERS + LIMITS, hook=HANGS)
+    for _ in range(5):
+        assert dial(proxy).get("http://192.0.2.1:8/").status == 403
+    assert dial(proxy).get("http://127.0.0.1:8/").status == 403
+    assert operator.metrics()['ended_total{reason="rate_limited"}'] == 0
