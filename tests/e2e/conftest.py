@@ -1,4 +1,5 @@
-"""The real program, real servers and raw clients; once per event loop.
+"""The real program, real servers and raw clients; once per event loop, unless a test is
+marked `any_loop`: what it asks is decided elsewhere, and the other loop says it again.
 
 `proxy` is shared by the tests of a session, `start_proxy` makes one of a test's own.
 Both check at their end that the workers hold no more descriptors than before, after
@@ -30,6 +31,18 @@ StartProxy = Callable[..., Proxy]
 Dial = Callable[..., Client]
 
 _numbers = itertools.count()
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    config.hook.pytest_deselected(items=[one for one in items if is_repetition(one)])
+    items[:] = [one for one in items if not is_repetition(one)]
+
+
+def is_repetition(item: pytest.Item) -> bool:
+    loop = getattr(item, "callspec", None) and item.callspec.params.get("loop_name")
+    return loop == "asyncio" and item.get_closest_marker("any_loop") is not None
 
 
 @pytest.fixture(scope="session", params=["uvloop", "asyncio"])

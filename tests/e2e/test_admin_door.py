@@ -25,6 +25,8 @@ from tests.support.origin import answer, echo
 from tests.support.proxy import ROOT, Proxy, clean_environment, fd_kinds
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 
 @pytest.fixture
 def start(loop_name, directory, opened):

@@ -12,6 +12,8 @@ from tests.support.origin import echo
 from tests.support.proxy import Proxy
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 ASKED = ("/", "/metrics", "/config", "/connections", "/connections/0-1/trace",
          "/events", "/healthz", "/nothing")
 

@@ -13,6 +13,8 @@ import pytest
 
 from tests.support.client import USER
 
+pytestmark = pytest.mark.any_loop
+
 PAGE = b"<!doctype html><title>origin</title>\n"
 
 

@@ -8,6 +8,8 @@ import pytest
 from tests.support.client import Client
 from tests.support.origin import echo
 
+pytestmark = pytest.mark.any_loop
+
 
 def test_every_listener_serves(start_proxy, make_origin, dial, opened):
     proxy = start_proxy("--listen", "[::1]:0", "--listen", "127.0.0.2:0")

@@ -13,6 +13,8 @@ from tests.support.client import CREDENTIALS, build_request
 from tests.support.origin import echo
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 COMBINED = re.compile(
     r'^(?P<client>\S+) - (?P<user>\S+) \[(?P<time>[^]]+)\] '
     r'"(?P<method>\S+) (?P<url>\S+) HTTP/(?P<version>\S+)" (?P<status>\d{3}) '

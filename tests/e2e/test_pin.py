@@ -16,6 +16,8 @@ from tests.e2e.test_succession import end, end_all, successor_of
 from tests.support.proxy import ROOT, Proxy, clean_environment
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 OURS = sorted(os.sched_getaffinity(0))
 TWO = pytest.mark.skipif(len(OURS) < 2, reason="takes two CPUs")
 EACH = [[cpu] for cpu in OURS[:2]]
