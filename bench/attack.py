@@ -82,7 +82,7 @@ class Attack:
     options: tuple[str, ...] = ()
     hook: bool = False
     names: bool = False  # the regulars ask for names, not for an address
-    newcomers: bool = False
+    newcomers: int = 0  # seconds between two users who come for the first time
     more: dict[str, Any] = field(default_factory=dict)
 
 
@@ -90,7 +90,7 @@ ATTACKS = {
     "reload": Attack("reloads, a killed worker, an upgrade; 60 users of bcrypt 12",
                      users=60),
     "guess": Attack("50 wrong passwords a second from the same address", "guess",
-                    users=6, options=('auth_cache_ttl = "10s"',), newcomers=True,
+                    users=4, options=('auth_cache_ttl = "15s"',), newcomers=4,
                     more={"pace": 50}),
     "idle": Attack("9 900 connections without credentials, which stay", "idle",
                    options=("max_connections = 4800",),
@@ -101,7 +101,7 @@ ATTACKS = {
                     names=True, more={"pace": 3000, "target": "n{turn}.drop.test"}),
     "hook": Attack("questions to the hook by reset clients of one user", "leave",
                    hook=True, names=True,
-                   more={"pace": 300, "target": "n{turn}.hook.test"}),
+                   more={"pace": 1000, "target": "n{turn}.hook.test"}),
 }  # fmt: skip
 
 

@@ -73,7 +73,7 @@ class Regulars:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             user = spec["users"][turn // len(KINDS) % len(spec["users"])]
             self._begin(due, KINDS[turn % len(KINDS)], user, turn)
-            if spec["newcomers"] and turn % spec["rate"] == 0:
+            if spec["newcomers"] and turn % (spec["newcomers"] * spec["rate"]) == 0:
                 self._begin(due, "first", f"new{turn // spec['rate']}", turn)
             turn += 1
         await asyncio.gather(*self._tasks)
