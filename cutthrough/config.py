@@ -179,11 +179,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         SIZE._replace(low=256, high=16384), "longest request line",
         "RFC 9112 section 3 asks for 8000 at least")] = 8192
     max_head: Annotated[int, Option(
-        SIZE._replace(low=512, high=16384), "longest head; 16KiB is also the bound, "
-        "one pooled block", "h11's; nginx allows 4 of 8 KiB")] = 16384
+        SIZE._replace(low=512, high=16384), "longest head of a request; 16KiB is also "
+        "the bound, one pooled block", "h11's; nginx allows 4 of 8 KiB")] = 16384
     max_fields: Annotated[int, Option(
-        COUNT._replace(low=1, high=128), "most fields of a head",
+        COUNT._replace(low=1, high=128), "most fields of a request's head",
         "Apache httpd's LimitRequestFields")] = 100
+    max_response_head: Annotated[int, Option(
+        SIZE._replace(low=512, high=65536), "longest head of a response; 64KiB is also "
+        "the bound", "squid's reply_header_max_size")] = 65536
     max_body: Annotated[int, Option(
         SIZE, "longest request body; 0: no limit",
         "a forward proxy is no judge of it; squid: none")] = 0

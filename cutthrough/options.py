@@ -44,6 +44,7 @@ class Options(TypedDict, total=False):
     max_line: int | str
     max_head: int | str
     max_fields: int | str
+    max_response_head: int | str
     max_body: int | str
     max_connections: int | str
     max_connections_total: int | str

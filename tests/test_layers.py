@@ -251,7 +251,9 @@ def test_no_file_is_over_450_lines() -> None:
     }
     long = []
     for path in tree_files():
-        if path.suffix in texts and path.name not in {"LICENSE", ".coverage"}:
+        # A changelog grows with every release, and is read from its top.
+        others = {"LICENSE", ".coverage", "CHANGELOG.md"}
+        if path.suffix in texts and path.name not in others:
             lines = path.read_bytes().count(b"\n")
             if lines > 450:
                 long.append(f"{path.relative_to(TREE)}: {lines}")

@@ -23,7 +23,7 @@ cdef HeadLimits LIMITS = HeadLimits(8192, 16384, 100)
 
 def parse_requests(bytes text, long n):
     cdef Head head
-    cdef const char *buf = text
+    cdef char *buf = text
     cdef size_t length = len(text)
     cdef long _i
     cdef int got = 1
@@ -37,7 +37,7 @@ def parse_requests(bytes text, long n):
 
 def parse_responses(bytes text, long n):
     cdef Head head
-    cdef const char *buf = text
+    cdef char *buf = text
     cdef size_t length = len(text)
     cdef long _i
     cdef int got = 1
@@ -53,7 +53,7 @@ def rewrite_requests(bytes text, long n):
     """Target and rewritten head, of a head that was parsed once."""
     cdef Head head
     cdef Target target
-    cdef const char *buf = text
+    cdef char *buf = text
     cdef char out[16384 + REWRITE_ROOM]
     cdef unsigned int path_at, path_len
     cdef long _i
@@ -71,7 +71,7 @@ def rewrite_requests(bytes text, long n):
 
 def rewrite_responses(bytes text, long n):
     cdef Head head
-    cdef const char *buf = text
+    cdef char *buf = text
     cdef char out[16384 + REWRITE_ROOM]
     cdef long _i
     cdef int got = 1
@@ -98,7 +98,7 @@ def scan_bodies(bytes text, long n):
     began = perf_counter()
     for _i in range(n):
         memcpy(buf, whole, length)
-        start_chunks(&chunks, False, True)
+        start_chunks(&chunks, False, True, False)
         got = scan_chunks(&chunks, buf, length, &out)
     took = perf_counter() - began
     assert got == <int64_t>length and chunks.done

@@ -225,6 +225,7 @@ class Worker:
             max_line=config.max_line,
             max_head=config.max_head,
             max_fields=config.max_fields,
+            max_response_head=config.max_response_head,
             max_body=config.max_body,
             max_connections=config.max_connections or most_connections(),
             splice=config.splice,

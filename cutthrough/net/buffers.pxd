@@ -8,6 +8,8 @@ cdef enum:
     # One read of the copying relay: 64 KiB; a rewritten head may stand before it
     COPY_BYTES = 65536
     COPY_BLOCK = COPY_BYTES + HEAD_BLOCK
+    # The longest head of a response, written anew: an octet more for each of 1024 fields
+    ANSWER_BLOCK = 65536 + 2048
 
 cdef struct Block:
     Block *next
@@ -20,7 +22,7 @@ cdef inline char *bytes_of(Block *block) noexcept nogil:
 
 # COPY_BLOCK bytes that every endpoint may use between two events and none may keep.
 cdef char *scratch() noexcept nogil
-# A second one, of HEAD_BLOCK bytes, for heads written in front of what is in scratch.
+# A second one, of ANSWER_BLOCK bytes, for heads written in front of what is in scratch.
 cdef char *head_scratch() noexcept nogil
 
 # Is there a block of COPY_BLOCK bytes to be had? Asked before bytes are read that may need

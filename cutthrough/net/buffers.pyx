@@ -25,7 +25,7 @@ cdef size_t most_bytes = 512 * 1024 * 1024
 cdef size_t refused = 0
 
 cdef char *the_scratch = <char *>malloc(COPY_BLOCK)
-cdef char *the_head_scratch = <char *>malloc(HEAD_BLOCK)
+cdef char *the_head_scratch = <char *>malloc(ANSWER_BLOCK)
 if the_scratch == NULL or the_head_scratch == NULL:
     raise MemoryError
 

@@ -20,8 +20,10 @@ cdef enum Pumped:
     PUMP_NO_ROOM            # no memory for what has been read already
 
 # Reads, and may shorten in place, what has come: bytes consumed (fewer than n only when
-# the last one of the message was among them: then it has set pump.left = 0), or < 0.
-ctypedef int64_t (*filter_t)(void *context, char *data, size_t n, size_t *out_len) noexcept nogil
+# the last one of the message was among them: then it has set pump.left = 0), or < 0. What it
+# held back of earlier bytes, and lets go now, it names in *before: that goes before `data`.
+ctypedef int64_t (*filter_t)(void *context, char *data, size_t n, size_t *out_len,
+                             const char **before, size_t *before_len) noexcept nogil
 
 cdef struct Pump:
     Socket *source
@@ -47,7 +49,7 @@ cdef Pumped run_pump(Pump *pump) noexcept nogil
 # Two pieces, because a rewritten head stands before a body. False: failed (`error`), or no room (0).
 cdef bint push(Pump *pump, const char *a, size_t n, const char *b, size_t m) noexcept nogil
 # Runs the bytes through the filter, or counts them off `left`, then pushes them behind
-# `head`. Returns bytes of `data` consumed, or < 0: -1 failed as push does, -2 refused.
+# `head`, which only the first bytes of a message have. Returns bytes of `data` consumed, or < 0: -1 failed as push does, -2 refused.
 cdef int64_t feed(Pump *pump, const char *head, size_t head_len, char *data, size_t n) noexcept nogil
 cdef bint is_holding(const Pump *pump) noexcept nogil
 # Gives back what it holds.

@@ -237,7 +237,7 @@ cdef int64_t feed(Pump *p, const char *head, size_t head_len, char *data,
     cdef int64_t used = n
     p.error = 0
     if p.filter != NULL:
-        used = p.filter(p.context, data, n, &out_len)
+        used = p.filter(p.context, data, n, &out_len, &head, &head_len)
         if used < 0:
             return -2
     elif p.left >= 0:

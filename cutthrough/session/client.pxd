@@ -39,6 +39,7 @@ cdef class Context:
     cdef Recorder recorder
     cdef object verifier                # see control.verifier; None: nothing needs one
     cdef HeadLimits limits
+    cdef HeadLimits answer_limits       # of responses
     cdef int64_t timeout_ms[N_STATES]
     cdef int64_t lifetime_ms
     cdef int64_t grace_ms               # within which a peer owes

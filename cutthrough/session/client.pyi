@@ -40,6 +40,7 @@ class Context:
         max_line: int,
         max_head: int,
         max_fields: int,
+        max_response_head: int,
         max_body: int,
         max_connections: int,
         splice: bool,

@@ -36,7 +36,7 @@ from cutthrough.session.state cimport (
     TUNNEL, may_follow)
 from cutthrough.session.state import TABLE
 from cutthrough.wire.date cimport build_date
-from cutthrough.wire.http1 cimport Head, HeadLimits
+from cutthrough.wire.http1 cimport Head, HeadLimits, MAX_FIELDS
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport NO_HINT, reply_with_hint, reply_with_retry
 from cutthrough.wire.target cimport parse_authority
@@ -87,8 +87,8 @@ cdef class Context:
         self.pseudonym_len = len(text)
 
     def configure(self, Snapshot snapshot, Limiter limiter, *, timeouts, lifetime, max_line,
-                  max_head, max_fields, max_body, max_connections, splice, min_rate,
-                  min_rate_grace):
+                  max_head, max_fields, max_response_head, max_body, max_connections, splice,
+                  min_rate, min_rate_grace):
         """Takes over what a reload may change; a request keeps the snapshot it has.
 
         `timeouts`: seconds by the names in the table of states. Deadlines that are
@@ -101,6 +101,7 @@ cdef class Context:
         self.grace_ms = int(min_rate_grace * 1000)
         self.least_bytes = int(min_rate * min_rate_grace)
         self.limits = HeadLimits(max_line, max_head, max_fields)
+        self.answer_limits = HeadLimits(max_response_head, max_response_head, MAX_FIELDS)
         self.most_body = max_body
         self.most_clients = max_connections
         self.may_splice = splice

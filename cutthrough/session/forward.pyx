@@ -12,7 +12,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport malloc
 from libc.string cimport memcpy
 from cutthrough.net.buffers cimport (
-    COPY_BYTES, HEAD_BLOCK, Block, bytes_of, give_block, head_scratch, keep_bytes, scratch)
+    ANSWER_BLOCK, COPY_BLOCK, COPY_BYTES, HEAD_BLOCK, Block, bytes_of, give_block,
+    head_scratch, keep_bytes, scratch)
 from cutthrough.net.linux cimport EAGAIN, EPIPE
 from cutthrough.net.relay cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_PACED, PUMP_REFUSED, PUMP_SINK_FAILED,
@@ -38,10 +39,12 @@ from cutthrough.wire.http1 cimport (
     HTTP_10, HTTP_11, MAX_FIELDS, Head, HeadLimits, has_token, parse_request,
     parse_response)
 from cutthrough.wire.names cimport F_DATE, F_UPGRADE
-from cutthrough.wire.rewrite cimport build_response_head
+from cutthrough.wire.rewrite cimport REWRITE_ROOM, build_response_head
 
 cdef enum:
     MOST_INTERIM = 32           # 1xx heads before the final one; none is ever needed twice
+    # What is read beside a part of a head: both, written anew, may have to be kept
+    MOST_READ = COPY_BLOCK - MAX_FIELDS - REWRITE_ROOM
 
 cdef Head head                  # of the response being read; used within one call only
 
@@ -52,7 +55,7 @@ cdef bint expect_body(Client c, const Framing *framing) noexcept:
     start_pump(up, &c.sock, NULL, framing.length if framing.kind == BODY_LENGTH else 0)
     c.up_open = framing.kind != BODY_NONE
     return framing.kind != BODY_CHUNKED or scan_through(
-        up, &c.up_scan, False, framing.trailers, c.context.most_body)
+        up, &c.up_scan, False, framing.trailers, False, c.context.most_body)
 
 
 cdef int send_request(Client c) except -1:
@@ -190,7 +193,7 @@ cdef int read_some(Client c) except -1:
     if c.partial != NULL:
         held = c.partial.end
         memcpy(data, bytes_of(c.partial), held)
-    n = try_recv(&c.origin.sock, data + held, COPY_BYTES)
+    n = try_recv(&c.origin.sock, data + held, min(<size_t>COPY_BYTES, MOST_READ - held))
     if n == -EAGAIN:
         return 0
     give_block(&c.partial)
@@ -223,7 +226,7 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
     cdef Framing framing
     cdef int used
     while True:
-        used = parse_response(&head, data, n, seen, &c.context.limits)
+        used = parse_response(&head, data, n, seen, &c.context.answer_limits)
         if used < 0:
             return c.refuse(-used)
         if used == 0:
@@ -255,7 +258,7 @@ cdef bint pass_head(Client c, const char *data, bint close, bint chunked,
                     bint upgrade) except -1:
     """Pushes the head alone. False: the exchange has been ended."""
     cdef char *out = head_scratch()
-    cdef int n = build_response_head(out, HEAD_BLOCK, &head, data, c.context.pseudonym,
+    cdef int n = build_response_head(out, ANSWER_BLOCK, &head, data, c.context.pseudonym,
                                      c.context.pseudonym_len, close, chunked, upgrade, NULL)
     if n < 0:
         c.refuse(-n)
@@ -273,7 +276,7 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     cdef Framing framing
     cdef int64_t fed
     cdef uint64_t moved
-    cdef bint chunked
+    cdef bint chunked, says_close
     cdef int out_len = read_response_framing(&head, data, c.method, &framing)
     if out_len < 0:
         return c.refuse(-out_len)
@@ -281,18 +284,21 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     c.until_close = framing.kind == BODY_UNTIL_CLOSE
     c.closing = (not c.persistent or c.up_open or c.until_close or c.context.draining
                  or c.minor == HTTP_10)
+    # 417 to an expectation: curl tries again without it, if no `close` tells it not to. The
+    # connection ends all the same, by a FIN: what follows is a body or a request (R6).
+    says_close = c.closing and not (head.status == 417 and c.awaits_100 and c.persistent
+                                    and not c.until_close and not c.context.draining)
     if not head.count[F_DATE]:
         date = c.context.date()
     out_len = build_response_head(
-        out, HEAD_BLOCK, &head, data, c.context.pseudonym, c.context.pseudonym_len,
-        c.closing, chunked and c.minor == HTTP_11, False,
-        date)
+        out, ANSWER_BLOCK, &head, data, c.context.pseudonym, c.context.pseudonym_len,
+        says_close, chunked and c.minor == HTTP_11, False, date)
     if out_len < 0:
         return c.refuse(-out_len)
     down.left = framing.length if framing.kind == BODY_LENGTH else (
         -1 if c.until_close else 0)
     if chunked and not scan_through(
-            down, &c.down_scan, c.minor == HTTP_10, framing.trailers, 0):
+            down, &c.down_scan, c.minor == HTTP_10, framing.trailers, True, 0):
         return c.refuse(OVERLOADED)
     moved = down.moved
     fed = feed(down, out, out_len, data + used, n - used)
@@ -325,7 +331,8 @@ cdef int pump_down(Client c) except -1:
     if c.usage.meter != NULL:
         after_turn(c)
     if how == PUMP_DONE or (how == PUMP_EOF and c.until_close and not was_reset(c)):
-        if down.filter != NULL and (c.down_scan.surplus != NULL or c.down_scan.no_room):
+        if down.filter != NULL and (c.down_scan.surplus != NULL or c.down_scan.no_room
+                                    or c.down_scan.chunks.odd):
             c.origin_persistent = False
         return c.complete()
     if how == PUMP_EOF:
@@ -385,14 +392,14 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
     return start_tunnel(c, NULL, 0)
 
 
-cdef bint scan_through(Pump *pump, Scan **made, bint decode, bint trailers,
+cdef bint scan_through(Pump *pump, Scan **made, bint decode, bint trailers, bint lenient,
                        uint64_t most) noexcept nogil:
     """False: no memory."""
     cdef Scan *scan = <Scan *>malloc(sizeof(Scan))
     if scan == NULL:
         return False
     made[0] = scan                      # of this request; there was none before
-    start_chunks(&scan.chunks, decode, trailers)
+    start_chunks(&scan.chunks, decode, trailers, lenient)
     scan.pump = pump
     scan.surplus = NULL
     scan.no_room = scan.too_large = False
@@ -404,14 +411,19 @@ cdef bint scan_through(Pump *pump, Scan **made, bint decode, bint trailers,
     return True
 
 
-cdef int64_t scan_filter(void *context, char *data, size_t n, size_t *out_len) noexcept nogil:
+cdef int64_t scan_filter(void *context, char *data, size_t n, size_t *out_len,
+                         const char **before, size_t *before_len) noexcept nogil:
     cdef Scan *scan = <Scan *>context
     cdef int64_t used = scan_chunks(&scan.chunks, data, n, out_len)
+    if scan.chunks.before_len:
+        before[0] = scan.chunks.before
+        before_len[0] = scan.chunks.before_len
     if scan.most and scan.chunks.announced > scan.most:
         scan.too_large = True
         return -1
     if used < 0:
-        scan.valid = out_len[0]
+        # Not where it begins in the middle of a trailer's name, which would stay here
+        scan.valid = 0 if scan.chunks.before_len else out_len[0]
     elif scan.chunks.done:
         scan.pump.left = 0
         if used < <int64_t>n:

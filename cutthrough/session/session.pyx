@@ -43,11 +43,13 @@ from cutthrough.session.state cimport (
 from cutthrough.session.tunnel cimport run_tunnel, start_tunnel
 from cutthrough.session.usage cimport admit_user
 from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
-from cutthrough.wire.http1 cimport HTTP_11, Head, has_token, parse_request
-from cutthrough.wire.names cimport F_CONNECTION, F_UPGRADE, M_CONNECT
+from cutthrough.wire.hops cimport answer_as_last
+from cutthrough.wire.http1 cimport (
+    HTTP_11, Head, begins_with_head, has_token, parse_request)
+from cutthrough.wire.names cimport F_CONNECTION, F_UPGRADE, M_CONNECT, M_HEAD, M_OTHER
 from cutthrough.wire.refused cimport hint_of, show_refused
 from cutthrough.wire.reply cimport TLS_HERE
-from cutthrough.wire.rewrite cimport answer_as_last, build_request_head
+from cutthrough.wire.rewrite cimport build_request_head, offers_upgrade
 from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
 
 cdef enum:
@@ -151,6 +153,8 @@ cdef class Session(Client):
         if self.stamps.start_us == 0:
             self.begin()
         head_len = parse_request(&head, data, n, self.input_seen, &self.context.limits)
+        if head_len <= 0:                       # should it be refused: without content
+            self.method = M_HEAD if begins_with_head(data, n) else M_OTHER
         if head_len == 0:
             if self.input == NULL and not self.keep_input(data, n):
                 return self.refuse(OVERLOADED)
@@ -294,7 +298,8 @@ cdef class Session(Client):
             return OVERLOADED
         self.has_upgrade = (
             head.first[F_UPGRADE] != 0 and self.minor == HTTP_11
-            and framing.kind == BODY_NONE and has_token(&head, data, F_CONNECTION, b"upgrade", 7))
+            and framing.kind == BODY_NONE and has_token(&head, data, F_CONNECTION, b"upgrade", 7)
+            and offers_upgrade(&head, data))
         n = build_request_head(
             bytes_of(self.head), HEAD_BLOCK, &head, data, &target, self.context.pseudonym,
             self.context.pseudonym_len, self.has_upgrade, &self.path_at, &self.path_len)

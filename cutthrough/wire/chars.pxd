@@ -143,6 +143,15 @@ cdef inline bint equals_lower(const char *text, const char *lower, size_t n) noe
     return True
 
 
+# The same but for case.
+cdef inline bint is_same(const char *a, const char *b, size_t n) noexcept nogil:
+    cdef size_t i
+    for i in range(n):
+        if to_lower(a[i]) != to_lower(b[i]):
+            return False
+    return True
+
+
 # For the test entry points: bytes, or (address, length) for memory that ends at a guard page.
 cdef inline const char *text_of(object source, size_t *n) except NULL:
     if isinstance(source, tuple):

@@ -1,24 +1,28 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The chunk scanner: RFC 9112 section 7.1, octet by octet (R8, R11, R15, R31).
 
-`left` counts through DATA.
+`left` counts through DATA. Nothing of a chunk line goes on but its digits and its line end,
+so that the next reader finds no white space, extension or row of zeros to read in its own
+way. A trailer's name is held until the colon shows whether the field goes on.
 
-    SIZE -> EXTENSION -> SIZE_LF -> DATA -> DATA_CR -> DATA_LF -> SIZE
-                            | last chunk
-                            v
-                         LINE_START -> NAME -> VALUE -> VALUE_LF -> LINE_START
+    SIZE -> (SPACE) -> (EXTENSION) -> SIZE_LF -> DATA -> DATA_CR -> DATA_LF -> SIZE
+                                         | last chunk
+                                         v
+              VALUE_LF -> LINE_START -> NAME -> (LONG_NAME) -> VALUE -> VALUE_LF
                             | CR
                             v
                          END_LF -> done
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memmove
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memmove
 from cutthrough.outcome cimport BAD_FRAMING, label_of
-from cutthrough.wire.chars cimport CC_HEX, CC_TOKEN, CC_VALUE, is_class, to_lower
+from cutthrough.wire.chars cimport CC_HEX, CC_TOKEN, CC_VALUE, is_class
+from cutthrough.wire.names cimport field_name
 
 cdef enum State:
     SIZE = 0
+    SPACE
     EXTENSION
     SIZE_LF
     DATA
@@ -26,21 +30,28 @@ cdef enum State:
     DATA_LF
     LINE_START
     NAME
+    LONG_NAME
     VALUE
     VALUE_LF
     END_LF
 
-cdef enum:
-    MAX_SIZE_DIGITS = 15        # of a chunk: below 2^60, so that sums of two never overflow
+# What becomes of an octet of the frame.
+cdef enum Step:
+    REFUSED = 0
+    DROPPED
+    SENT
+    SENT_WITH_NAME          # what is held of a trailer's name goes before it
 
 
-cdef void start_chunks(Chunks *chunks, bint decode, bint trailers) noexcept nogil:
+cdef void start_chunks(Chunks *chunks, bint decode, bint trailers, bint lenient) noexcept nogil:
     chunks.state = SIZE
     chunks.decode = decode
     chunks.trailers = trailers
-    chunks.done = False
+    chunks.lenient = lenient
+    chunks.done = chunks.odd = chunks.dropping = False
+    chunks.name_len = chunks.before_len = 0
     chunks.left = chunks.announced = 0
-    chunks.name_hash = chunks.excess = 0
+    chunks.excess = 0
     chunks.line_bytes = 0
     chunks.trailer_bytes = 0
 
@@ -50,10 +61,13 @@ cdef int64_t scan_chunks(Chunks *chunks, char *buf, size_t n, size_t *out_len) n
     cdef char *end = buf + n
     cdef char *out = buf        # never ahead of p
     cdef bint frame = not chunks.decode
+    # Of the name being read; what earlier calls consumed is not this one's to overwrite
+    cdef size_t carried = chunks.name_len if chunks.state == NAME else 0
     cdef size_t run
-    cdef int before
+    cdef Step step
     cdef char c
     out_len[0] = 0
+    chunks.before_len = 0
     while p < end and not chunks.done:
         if chunks.state == DATA:
             run = min(<uint64_t>(end - p), chunks.left)
@@ -67,136 +81,144 @@ cdef int64_t scan_chunks(Chunks *chunks, char *buf, size_t n, size_t *out_len) n
             continue
         c = p[0]
         p += 1
-        if chunks.state == EXTENSION:
-            # chunk-ext is hop-by-hop (RFC 9112 section 7.1.1): read to the line's end and
-            # dropped. What it says is nobody's business, where it ends is.
-            if c == c'\r':
-                chunks.state = SIZE_LF
-                if frame:
-                    out[0] = c
-                    out += 1
-                continue
-            chunks.line_bytes += 1
-            if not is_class(c, CC_VALUE) or chunks.line_bytes > MAX_CHUNK_LINE:
-                out_len[0] = out - buf
-                return -BAD_FRAMING
-            continue
-        before = chunks.state
-        if not try_step(chunks, c):
+        step = try_step(chunks, c)
+        if step == REFUSED:
             out_len[0] = out - buf
             return -BAD_FRAMING
-        # Nothing of a chunk line but its digits and its line end is sent on, and of
-        # trailers that stay here not even the first octet.
-        if frame and chunks.state != EXTENSION and (
-                chunks.trailers or not (NAME <= before <= VALUE_LF or chunks.state == NAME)):
-            out[0] = c
-            out += 1
+        if step == SENT_WITH_NAME and frame:
+            if carried:                 # it is the first name that ends in this call
+                memcpy(chunks.before, chunks.name, carried)
+                chunks.before_len = carried
+            memcpy(out, chunks.name + carried, chunks.name_len - carried)
+            out += chunks.name_len - carried
+        if chunks.state != NAME:
+            carried = 0
+        if not frame or step == DROPPED:
+            continue
+        out[0] = c
+        out += 1
     out_len[0] = out - buf
     return p - buf
 
 
-# One octet outside of chunk data and extensions; False: it must not stand here.
-cdef bint try_step(Chunks *chunks, char c) noexcept nogil:
+# One octet outside of chunk data.
+cdef Step try_step(Chunks *chunks, char c) noexcept nogil:
     cdef int state = chunks.state
     cdef uint64_t free
     if state == SIZE:
         if is_class(c, CC_HEX):
             chunks.line_bytes += 1
+            # Below 2^60, so that sums of two never overflow (R11)
+            if chunks.left >> 56 or chunks.line_bytes > MAX_CHUNK_LINE:
+                return REFUSED
             chunks.left = chunks.left << 4 | hex_value(c)
-            return chunks.line_bytes <= MAX_SIZE_DIGITS
+            # One zero may stand in front of the others: not every reader takes 17 digits
+            return SENT if chunks.left or chunks.line_bytes == 1 else DROPPED
         if chunks.line_bytes == 0:
-            return False
-        if c == c';':
-            chunks.state = EXTENSION
-            return True
-        # Not even the white space that the grammar has before ";" (nobody sends it, and
-        # without ";" it is the padding that two readers take two ways).
-        chunks.state = SIZE_LF
-        return c == c'\r'
+            return REFUSED
+        return end_size(chunks, c)
+    if state == SPACE:
+        return end_size(chunks, c)
+    if state == EXTENSION:
+        # chunk-ext is hop-by-hop (RFC 9112 section 7.1.1): read to the line's end and
+        # dropped. What it says is nobody's business, where it ends is.
+        if c == c'\r':
+            chunks.state = SIZE_LF
+            return SENT
+        chunks.line_bytes += 1
+        if not is_class(c, CC_VALUE) or chunks.line_bytes > MAX_CHUNK_LINE:
+            return REFUSED
+        return DROPPED
     if state == SIZE_LF:
         free = 16 + 2 * chunks.left
         chunks.excess += chunks.line_bytes + 2
         chunks.excess = 0 if chunks.excess <= free else <uint32_t>(chunks.excess - free)
         if chunks.excess > MAX_CHUNK_EXCESS:
-            return False
+            return REFUSED
         chunks.line_bytes = 0
         chunks.announced += chunks.left
         chunks.state = DATA if chunks.left else LINE_START
-        return c == c'\n'
+        return SENT if c == c'\n' else REFUSED
     if state == DATA_CR:
         chunks.state = DATA_LF
-        return c == c'\r'
+        return SENT if c == c'\r' else REFUSED
     if state == DATA_LF:
         chunks.state = SIZE
-        return c == c'\n'
+        return SENT if c == c'\n' else REFUSED
     if state == END_LF:
         chunks.done = True
-        return c == c'\n'
+        return SENT if c == c'\n' else REFUSED
+    return step_trailers(chunks, c)
 
-    # The trailer section: field lines as strict as those of a head (R9).
+
+# Behind the digits of a size: RFC 9112 section 7.1.1 has white space before ";" (BWS, which
+# RFC 9110 section 5.6.3 says a recipient must parse). Without ";" it is padding, which two
+# readers take in two ways: of a request it is refused.
+cdef Step end_size(Chunks *chunks, char c) noexcept nogil:
+    if c == c';':
+        chunks.state = EXTENSION
+        return DROPPED
+    if c == c' ' or c == c'\t':
+        chunks.state = SPACE
+        chunks.line_bytes += 1
+        return DROPPED if chunks.line_bytes <= MAX_CHUNK_LINE else REFUSED
+    if c != c'\r' or (chunks.state == SPACE and not chunks.lenient):
+        return REFUSED
+    chunks.odd |= chunks.state == SPACE
+    chunks.state = SIZE_LF
+    return SENT
+
+
+# The trailer section: field lines as strict as those of a request's head (R9).
+cdef Step step_trailers(Chunks *chunks, char c) noexcept nogil:
+    cdef int state = chunks.state
     chunks.trailer_bytes += 1
     if chunks.trailer_bytes > MAX_TRAILER_BYTES:
-        return False
+        return REFUSED
     if state == LINE_START:
         if c == c'\r':
             chunks.state = END_LF
-            return True
+            return SENT
+        if not is_class(c, CC_TOKEN):
+            return REFUSED
         chunks.state = NAME
-        chunks.name_hash = add_to_hash(HASH_START, c)
-        return is_class(c, CC_TOKEN)
+        chunks.name[0] = c
+        chunks.name_len = 1
+        chunks.dropping = not chunks.trailers
+        return DROPPED
     if state == NAME:
         if c == c':':
             chunks.state = VALUE
-            return not is_forbidden(chunks.name_hash)
-        chunks.name_hash = add_to_hash(chunks.name_hash, c)
-        return is_class(c, CC_TOKEN)
-    if state == VALUE:
+            if NOT_IN_TRAILERS >> field_name(chunks.name, chunks.name_len) & 1:
+                chunks.dropping = True
+            return DROPPED if chunks.dropping else SENT_WITH_NAME
+        if not is_class(c, CC_TOKEN):
+            return REFUSED
+        if chunks.name_len < MOST_NAME:
+            chunks.name[chunks.name_len] = c
+            chunks.name_len += 1
+            return DROPPED
+        chunks.state = LONG_NAME        # none of those that must not come
+        return DROPPED if chunks.dropping else SENT_WITH_NAME
+    if state == LONG_NAME:
+        if c == c':':
+            chunks.state = VALUE
+        elif not is_class(c, CC_TOKEN):
+            return REFUSED
+    elif state == VALUE:
         if c == c'\r':
             chunks.state = VALUE_LF
-            return True
-        return is_class(c, CC_VALUE)
-    chunks.state = LINE_START
-    return c == c'\n'
+        elif not is_class(c, CC_VALUE):
+            return REFUSED
+    else:
+        chunks.state = LINE_START
+        if c != c'\n':
+            return REFUSED
+    return DROPPED if chunks.dropping else SENT
 
 
 cdef uint32_t hex_value(char c) noexcept nogil:
     return c - c'0' if c <= c'9' else (c | 0x20) - c'a' + 10
-
-
-# Fields that frame, route, authenticate or steer must not come in trailers (RFC 9110
-# section 6.5.1); here these are all that we obey in a head. A reader that merges trailers
-# into the head would obey them too, and credentials for us would reach the origin (R15).
-# Names come octet by octet, so their hash is compared (FNV-1a): another name of equal hash
-# is refused too, one of these never passes.
-cdef enum:
-    N_FORBIDDEN = 16
-
-cdef uint32_t forbidden[N_FORBIDDEN]
-
-
-cdef uint32_t add_to_hash(uint32_t hash_, char c) noexcept nogil:
-    return (hash_ ^ <uint8_t>to_lower(c)) * <uint32_t>0x01000193
-
-
-cdef bint is_forbidden(uint32_t hash_) noexcept nogil:
-    cdef int i
-    for i in range(N_FORBIDDEN):
-        if forbidden[i] == hash_:
-            return True
-    return False
-
-
-cdef int number
-cdef char octet
-for number, name in enumerate((
-        b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive",
-        b"proxy-connection", b"te", b"trailer", b"upgrade", b"via", b"proxy-authorization",
-        b"proxy-authenticate", b"proxy-authentication-info", b"authorization", b"expect",
-        b"max-forwards")):
-    forbidden[number] = HASH_START
-    for octet in name:
-        forbidden[number] = add_to_hash(forbidden[number], octet)
-assert number == N_FORBIDDEN - 1
 
 
 # For tests and tools.
@@ -205,12 +227,16 @@ cdef class ChunkScanner:
     """The chunk scanner as an object: feed(bytes) -> (consumed, bytes to send on)."""
     cdef Chunks chunks
 
-    def __init__(self, decode=False, trailers=True):
-        start_chunks(&self.chunks, decode, trailers)
+    def __init__(self, decode=False, trailers=True, lenient=False):
+        start_chunks(&self.chunks, decode, trailers, lenient)
 
     @property
     def done(self):
         return bool(self.chunks.done)
+
+    @property
+    def odd(self):
+        return bool(self.chunks.odd)
 
     def feed(self, bytes data):
         """Returns (consumed, output), or the refusal's label. Nothing may follow one."""
@@ -219,12 +245,16 @@ cdef class ChunkScanner:
         cdef int64_t got = scan_chunks(&self.chunks, copy, len(data), &out_len)
         if got < 0:
             return label_of(<int>-got).decode()
-        return got, bytes(copy[:out_len])
+        return got, self.before() + bytes(copy[:out_len])
 
     def feed_at(self, address, n):
-        """The same in place, on n bytes at this address. Returns (consumed, out_len)."""
+        """The same in place, on n bytes at this address. Returns (consumed, out_len, and
+        the bytes that go before those)."""
         cdef size_t out_len
         cdef int64_t got = scan_chunks(&self.chunks, <char *><size_t>address, n, &out_len)
         if got < 0:
             return label_of(<int>-got).decode()
-        return got, out_len
+        return got, out_len, self.before()
+
+    def before(self):
+        return self.chunks.before[:self.chunks.before_len]

@@ -3,7 +3,8 @@
 
 Two ways to read a length mean two readers that disagree, so whatever leaves a choice is
 refused: both length fields, either of them twice, a coding beside chunked, a length where
-none may stand. How chunks are read is chunks.pyx.
+none may stand. Of a response equal lengths are one, and a coding on a 204 or 304 is dropped
+and ends the connection (R18). How chunks are read is chunks.pyx.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t
@@ -11,13 +12,13 @@ from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_RESPONSE_FRAMING, UNSUPPORTED_CODING, label_of)
 from cutthrough.wire.chars cimport (
     CC_DIGIT, equals_lower, is_class, is_name, is_token, next_member, text_of)
-from cutthrough.wire.chunks cimport HASH_START, add_to_hash, is_forbidden
+from cutthrough.wire.chunks cimport NOT_IN_TRAILERS
 from cutthrough.wire.http1 cimport (
     HTTP_10, HTTP_11, Field, HeadLimits, MAX_FIELDS, has_token, parse_request,
     parse_response)
 from cutthrough.wire.names cimport (
     F_CONNECTION, F_CONTENT_LENGTH, F_PROXY_CONNECTION, F_TRANSFER_ENCODING, M_CONNECT,
-    M_HEAD, M_TRACE)
+    M_HEAD, M_TRACE, field_name)
 
 
 cdef int read_request_framing(const Head *head, const char *buf, Framing *out) noexcept nogil:
@@ -29,7 +30,7 @@ cdef int read_request_framing(const Head *head, const char *buf, Framing *out) n
     # The common request has neither field, and so no body (rule 7).
     if head.count[F_CONTENT_LENGTH] + head.count[F_TRANSFER_ENCODING] == 0:
         return 0
-    refused = read_length_fields(head, buf, out)
+    refused = read_length_fields(head, buf, out, False)
     if refused:
         return refused
     # The content of CONNECT has no meaning, and the tunnel begins here (R2); that of TRACE
@@ -45,12 +46,17 @@ cdef int read_response_framing(const Head *head, const char *buf, int request_me
     out.kind = BODY_NONE
     out.length = 0
     out.trailers = False
-    out.persistent = head.minor == HTTP_11 and not says_close(head, buf)
+    out.persistent = head.minor == HTTP_11 and not head.lenient and not says_close(head, buf)
     # RFC 9112 section 6.3, rule 2: such a response ends with its head, and both fields
     # are ignored in it.
     if request_method == M_CONNECT and 200 <= head.status <= 299:
         return 0
-    if fields and read_length_fields(head, buf, out) != 0:
+    # Rule 1 and RFC 9110 section 15.4.5: no content, whatever the field says. What stands
+    # there was meant as something else, and so may be what follows.
+    if (head.status == 204 or head.status == 304) and head.count[F_TRANSFER_ENCODING] == fields:
+        out.persistent = out.persistent and fields == 0
+        return 0
+    if fields and read_length_fields(head, buf, out, True) != 0:
         return -BAD_RESPONSE_FRAMING
 
     if head.status < 200 or head.status == 204:
@@ -76,7 +82,8 @@ cdef bint says_close(const Head *head, const char *buf) noexcept nogil:
 
 
 # 0 with kind and length set, or minus the Outcome in the words for requests.
-cdef int read_length_fields(const Head *head, const char *buf, Framing *out) noexcept nogil:
+cdef int read_length_fields(const Head *head, const char *buf, Framing *out,
+                            bint response) noexcept nogil:
     cdef int at = head.first[F_TRANSFER_ENCODING]
     cdef const Field *field
     if at:
@@ -86,10 +93,13 @@ cdef int read_length_fields(const Head *head, const char *buf, Framing *out) noe
             return -BAD_FRAMING
         out.trailers = not names_trailers(head, buf)
         return read_codings(head, buf, out)
-    if head.count[F_CONTENT_LENGTH] != 1:
+    if response:
+        out.length = read_equal_lengths(head, buf)
+    elif head.count[F_CONTENT_LENGTH] != 1:
         return -BAD_FRAMING
-    field = &head.fields[head.first[F_CONTENT_LENGTH] - 1]
-    out.length = parse_length(buf + field.value, field.value_len)
+    else:
+        field = &head.fields[head.first[F_CONTENT_LENGTH] - 1]
+        out.length = parse_length(buf + field.value, field.value_len)
     if out.length < 0:
         return -BAD_FRAMING
     out.kind = BODY_LENGTH if out.length else BODY_NONE
@@ -126,11 +136,37 @@ cdef int read_codings(const Head *head, const char *buf, Framing *out) noexcept 
     return -UNSUPPORTED_CODING if chunked and others else -BAD_FRAMING
 
 
-# 1*DIGIT, at most INT64_MAX; -1 if it is anything else (R11).
+# RFC 9112 section 6.3, rule 5: of a response, a length that is said several times, in one
+# field or several, is that length, for all readers take it from one of them. Else -1.
+cdef int64_t read_equal_lengths(const Head *head, const char *buf) noexcept nogil:
+    cdef uint32_t left = head.count[F_CONTENT_LENGTH]
+    cdef const Field *field = head.fields + head.first[F_CONTENT_LENGTH] - 1
+    cdef const char *at
+    cdef const char *end
+    cdef const char *member
+    cdef size_t n
+    cdef int64_t length = -1, found
+    while left:
+        if field.name == F_CONTENT_LENGTH:
+            left -= 1
+            at = buf + field.value
+            end = at + field.value_len
+            if field.value_len == 0 or (end - 1)[0] == c',' or at[0] == c',':
+                return -1
+            while next_member(&at, end, &member, &n):
+                found = parse_length(member, n)
+                if found < 0 or (length >= 0 and found != length):
+                    return -1
+                length = found
+        field += 1
+    return length
+
+
+# 1*DIGIT, at most INT64_MAX, with zeros in front or not; -1 if it is anything else (R11).
 cdef int64_t parse_length(const char *p, size_t n) noexcept nogil:
     cdef int64_t length = 0
     cdef size_t i
-    if n < 1 or n > 19:         # INT64_MAX has 19 digits
+    if n < 1:
         return -1
     for i in range(n):
         if not is_class(p[i], CC_DIGIT):
@@ -141,17 +177,16 @@ cdef int64_t parse_length(const char *p, size_t n) noexcept nogil:
     return length
 
 
-# A trailer's name has gone on before its last octet shows whether Connection names it. So
-# if it names any, all go: trailers may be discarded on the way (RFC 9110 section 6.5.1).
-# What never comes in trailers does not count: "keep-alive" and "TE" are in many a list.
+# If Connection names a trailer, all of them go: trailers may be discarded on the way (RFC
+# 9110 section 6.5.1). What never goes on in trailers does not count ("keep-alive" and "TE"
+# are in many a list), nor what is no token and so names no field.
 cdef bint names_trailers(const Head *head, const char *buf) noexcept nogil:
     cdef uint32_t left = head.count[F_CONNECTION] + head.count[F_PROXY_CONNECTION]
     cdef const Field *field = &head.fields[0]
     cdef const char *at
     cdef const char *end
     cdef const char *member
-    cdef size_t n, i
-    cdef uint32_t hash_
+    cdef size_t n
     while left:
         if field.name == F_CONNECTION or field.name == F_PROXY_CONNECTION:
             left -= 1
@@ -160,10 +195,8 @@ cdef bint names_trailers(const Head *head, const char *buf) noexcept nogil:
             while next_member(&at, end, &member, &n):
                 if n == 5 and equals_lower(member, b"close", 5):
                     continue
-                hash_ = HASH_START
-                for i in range(n):
-                    hash_ = add_to_hash(hash_, member[i])
-                if not is_forbidden(hash_):
+                if is_token(member, n) and not (
+                        NOT_IN_TRAILERS >> field_name(member, n) & 1):
                     return True
         field += 1
     return False
@@ -195,11 +228,14 @@ cdef int frame(Framing *out, source, request_method) except 1:
     cdef HeadLimits limits = HeadLimits(65536, 65536, MAX_FIELDS)
     cdef size_t n
     cdef const char *buf = text_of(source, &n)
+    cdef bytearray copy
     cdef int got
     if request_method is None:
         got = parse_request(&head, buf, n, 0, &limits)
     else:
-        got = parse_response(&head, buf, n, 0, &limits)
+        copy = bytearray(buf[:n])
+        buf = copy
+        got = parse_response(&head, <char *>buf, n, 0, &limits)
     if got <= 0:
         raise ValueError("not a whole, valid head")
     if request_method is None:

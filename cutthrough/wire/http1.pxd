@@ -1,13 +1,14 @@
 """Heads of HTTP/1.x messages: bytes -> spans into the caller's buffer.
 
-Strict (R9, R11): one reading or none. Nothing is copied, allocated or changed.
+Requests are read strictly (R9, R11): one reading or none. Nothing is copied or allocated.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 from cutthrough.wire.names cimport N_FIELD_NAMES
 
 cdef enum:
-    MAX_FIELDS = 128        # HAProxy's default is 101, Apache's 100, Go's none
+    # HAProxy's default is 101, Apache's 100 for requests; curl takes 5000 in a response
+    MAX_FIELDS = 1024
 
 cdef enum Version:
     HTTP_10 = 0             # the minor version
@@ -19,16 +20,17 @@ cdef struct Field:          # offsets from the start of the buffer
     uint8_t name            # FieldName
     uint32_t value          # first byte of the value, white space trimmed on both sides
     uint32_t value_len
-    uint32_t end            # one past the line's CRLF
+    uint32_t end            # one past the line's end
 
 cdef struct Head:
     uint8_t minor           # Version
-    uint8_t method          # Method; requests
+    uint8_t method          # Method; requests. M_OTHER where its line was refused
+    uint8_t lenient         # responses: read, though not as the grammar has it
     uint16_t status         # responses
     uint32_t method_len     # the method starts at offset `start`
     uint32_t target         # requests: request-target. responses: reason phrase
     uint32_t target_len
-    uint32_t start          # offset of the start line (1 CRLF before a request is skipped)
+    uint32_t start          # offset of the start line (one empty line before it is skipped)
     uint32_t fields_start   # offset of the first field line
     uint32_t length         # of the whole head, skipped CRLF and blank line included
     uint16_t n_fields
@@ -47,8 +49,14 @@ cdef struct HeadLimits:
 # as soon as its bytes show it, not when the head is whole. *head is whole only at > 0.
 cdef int parse_request(Head *head, const char *buf, size_t n, size_t seen,
                        const HeadLimits *limits) noexcept nogil
-cdef int parse_response(Head *head, const char *buf, size_t n, size_t seen,
+# What origins in the field send and every peer passes is read too, and makes the head
+# `lenient`: an empty line before the status line, a bare LF as line end (RFC 9112 section
+# 2.2), and obs-fold, whose line end is replaced in buf by spaces (section 5.2).
+cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
                         const HeadLimits *limits) noexcept nogil
+# Is the method of what begins here HEAD, as far as these bytes show? For a request that is
+# refused before its head is whole: its answer has no content (RFC 9110 section 9.3.2).
+cdef bint begins_with_head(const char *buf, size_t n) noexcept nogil
 
 # Is `token` (lower case, a C string of `token_len`) a member of the comma list that all
 # fields of this name make together? Case-insensitive (R10), list members are tokens.

@@ -3,7 +3,9 @@
 
 Knows RFC 9112 sections 2 to 5 and nothing else: what a target means is target.pyx, how
 long a body is is framing.pyx. One pass, one reading or none (R9): what the grammar does
-not allow is refused, nothing is repaired.
+not allow is refused, and nothing of a request is repaired. Of a response three things are
+read that RFC 9112 lets a recipient read; such a head is marked `lenient`, and its
+connection carries no other message (R18).
 
 A head that is not whole is read again from its start once a new line end has come: the
 number of fields bounds that. Between line ends only the new bytes are looked at. No
@@ -39,6 +41,8 @@ cdef int parse_request(Head *head, const char *buf, size_t n, size_t seen,
     cdef int got
     if seen and not changes_anything(buf, n, seen, most):
         return 0
+    head.method = M_OTHER
+    head.lenient = False
     # RFC 9112 section 2.2: one CRLF before the request line is ignored, for robustness.
     if p < end and p[0] == c'\r':
         if p + 1 < end and p[1] != c'\n':
@@ -51,25 +55,37 @@ cdef int parse_request(Head *head, const char *buf, size_t n, size_t seen,
     if got == 0 and line_end <= end:
         return -URI_TOO_LONG
     if got > 0:
-        got = parse_fields(head, buf, buf + got, end, limits, BAD_REQUEST, HEAD_TOO_LARGE)
+        got = parse_fields(
+            head, <char *>buf, buf + got, end, limits, False, BAD_REQUEST, HEAD_TOO_LARGE)
     if got == 0 and n >= most:
         return -HEAD_TOO_LARGE
     return got
 
 
-cdef int parse_response(Head *head, const char *buf, size_t n, size_t seen,
+cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
                         const HeadLimits *limits) noexcept nogil:
     cdef size_t most = min(<size_t>limits.head_bytes, <size_t>MAX_HEAD)
+    cdef const char *p = buf
     cdef const char *end = buf + min(n, most)
-    cdef const char *line_end = buf + limits.line_bytes + 2
+    cdef const char *line_end
     cdef int got
     if seen and not changes_anything(buf, n, seen, most):
         return 0
-    got = parse_status_line(head, buf, min(line_end, end))
+    head.lenient = False
+    # One stray empty line, as Apache's mod_proxy_http skips it.
+    if p < end and p[0] == c'\r':
+        p += 1
+        if p < end and p[0] != c'\n':
+            return -BAD_RESPONSE
+    if p < end and p[0] == c'\n':
+        head.lenient = True
+        p += 1
+    line_end = p + limits.line_bytes + 2
+    got = parse_status_line(head, buf, p, min(line_end, end)) if p < end else 0
     if got == 0 and line_end <= end:
         return -RESPONSE_HEAD_TOO_LARGE
     if got > 0:
-        got = parse_fields(head, buf, buf + got, end, limits, BAD_RESPONSE,
+        got = parse_fields(head, buf, buf + got, end, limits, True, BAD_RESPONSE,
                            RESPONSE_HEAD_TOO_LARGE)
     if got == 0 and n >= most:
         return -RESPONSE_HEAD_TOO_LARGE
@@ -154,11 +170,11 @@ cdef int parse_request_line(Head *head, const char *buf, const char *p,
     return p + 10 - buf
 
 
-cdef int parse_status_line(Head *head, const char *buf, const char *end) noexcept nogil:
-    cdef const char *p = buf
+cdef int parse_status_line(Head *head, const char *buf, const char *p,
+                           const char *end) noexcept nogil:
     cdef int version = parse_version(p, end)
     cdef int _i
-    head.start = 0
+    head.start = p - buf
     head.method = M_OTHER
     head.method_len = 0
     if version == 0:
@@ -189,7 +205,7 @@ cdef int parse_status_line(Head *head, const char *buf, const char *end) noexcep
     # leaves one reading only, and llhttp and Go take it too.
     if p[0] == c' ':
         p += 1
-    elif p[0] != c'\r':
+    elif p[0] != c'\r' and p[0] != c'\n':
         return -BAD_RESPONSE
     head.target = p - buf
     while True:
@@ -200,6 +216,9 @@ cdef int parse_status_line(Head *head, const char *buf, const char *end) noexcep
             break
         p += 1
     head.target_len = p - buf - head.target
+    if p[0] == c'\n':
+        head.lenient = True
+        return p + 1 - buf
     if p[0] != c'\r':
         return -BAD_RESPONSE
     if p + 1 == end:
@@ -224,16 +243,15 @@ cdef int parse_version(const char *p, const char *end) noexcept nogil:
     return 0x100 | (p[5] - c'0') << 4 | (p[7] - c'0')
 
 
-# The length of the head, 0, or minus the Outcome.
-cdef int parse_fields(Head *head, const char *buf, const char *p, const char *end,
-                      const HeadLimits *limits, int bad, int too_large) noexcept nogil:
+# The length of the head, 0, or minus the Outcome. Only a lenient reader writes into buf.
+cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
+                      const HeadLimits *limits, bint lenient, int bad,
+                      int too_large) noexcept nogil:
     cdef uint32_t most = min(limits.n_fields, <uint32_t>MAX_FIELDS)
     cdef uint32_t n = 0
     cdef const char *line
-    cdef const char *value
-    cdef const char *last
     cdef Field *field
-    cdef int name
+    cdef int name, got
     head.fields_start = p - buf
     memset(head.first, 0, sizeof(head.first))
     memset(head.count, 0, sizeof(head.count))
@@ -248,6 +266,17 @@ cdef int parse_fields(Head *head, const char *buf, const char *p, const char *en
             head.n_fields = n
             head.length = p + 2 - buf
             return head.length
+        if lenient and (p[0] == c'\n' or (n and (p[0] == c' ' or p[0] == c'\t'))):
+            head.lenient = True
+            if p[0] == c'\n':
+                head.n_fields = n
+                head.length = p + 1 - buf
+                return head.length
+            got = unfold(&head.fields[n - 1], buf, p, end)
+            if got <= 0:
+                return -bad if got else 0
+            p = buf + got
+            continue
         if n == most:
             return -too_large
 
@@ -267,34 +296,68 @@ cdef int parse_fields(Head *head, const char *buf, const char *p, const char *en
         name = field_name(line, p - line)
         field.name = name
         p += 1
-
         while p < end and (p[0] == c' ' or p[0] == c'\t'):
             p += 1
-        value = p
-        while True:
-            p = find_control(p, end)
-            if p == end:
-                return 0
-            if p[0] != c'\t':
-                break
-            p += 1
-        if p[0] != c'\r':
-            return -bad
-        if p + 1 == end:
-            return 0
-        if p[1] != c'\n':
-            return -bad
-        last = p - 1            # at worst the colon: a value may be empty
-        while last >= value and (last[0] == c' ' or last[0] == c'\t'):
-            last -= 1
-        p += 2
-        field.value = value - buf
-        field.value_len = last + 1 - value
-        field.end = p - buf
+        got = take_value(field, buf, p, p, end, lenient)
+        if got <= 0:
+            return -bad if got else 0
+        p = buf + got
+        if lenient and (p - 2)[0] != c'\r':
+            head.lenient = True
         n += 1
         if head.count[name] == 0:
             head.first[name] = n
         head.count[name] += 1
+
+
+# A value that begins at `value`, read from p to the end of its line. The offset of the
+# next line, 0, or -1: bad.
+cdef inline int take_value(Field *field, const char *buf, const char *value, const char *p,
+                           const char *end, bint lenient) noexcept nogil:
+    cdef const char *last
+    while True:
+        p = find_control(p, end)
+        if p == end:
+            return 0
+        if p[0] != c'\t':
+            break
+        p += 1
+    last = p - 1            # at worst the colon: a value may be empty
+    if p[0] == c'\r':
+        p += 1
+        if p == end:
+            return 0
+    elif not lenient:
+        return -1
+    if p[0] != c'\n':
+        return -1
+    while last >= value and (last[0] == c' ' or last[0] == c'\t'):
+        last -= 1
+    field.value = value - buf
+    field.value_len = last + 1 - value
+    field.end = p + 1 - buf
+    return field.end
+
+
+# obs-fold: the line at p goes on with the field before it, whose line end becomes spaces.
+# Read again after that, it is one line. Returned as by take_value.
+cdef int unfold(Field *field, char *buf, const char *p, const char *end) noexcept nogil:
+    cdef const char *value = buf + field.value
+    buf[field.end - 1] = c' '
+    if buf[field.end - 2] == c'\r':
+        buf[field.end - 2] = c' '
+    if field.value_len == 0:
+        while p < end and (p[0] == c' ' or p[0] == c'\t'):
+            p += 1
+        value = p
+    return take_value(field, buf, value, p, end, True)
+
+
+cdef bint begins_with_head(const char *buf, size_t n) noexcept nogil:
+    if n >= 2 and buf[0] == c'\r' and buf[1] == c'\n':
+        buf += 2
+        n -= 2
+    return n >= 4 and memcmp(buf, b"HEAD", 4) == 0 and (n == 4 or not is_class(buf[4], CC_TOKEN))
 
 
 cdef bint has_token(const Head *head, const char *buf, int name,
@@ -345,16 +408,25 @@ cdef object read_head(source, size_t seen, dict limits, bint response):
     cdef HeadLimits most
     cdef size_t n
     cdef const char *buf = text_of(source, &n)
+    cdef bytearray copy
     cdef int got
     cdef Field field
     most.line_bytes = limits.get("line_bytes", 8192)
     most.head_bytes = limits.get("head_bytes", 16384)
     most.n_fields = limits.get("n_fields", MAX_FIELDS)
-    got = (parse_response if response else parse_request)(&head, buf, n, seen, &most)
+    if response and not isinstance(source, tuple):
+        copy = bytearray(source)            # obs-fold is replaced where it stands
+        buf = copy
+    if response:
+        got = parse_response(&head, <char *>buf, n, seen, &most)
+    else:
+        got = parse_request(&head, buf, n, seen, &most)
     if got <= 0:
         return label_of(-got).decode() if got else None
     target = buf[head.target:head.target + head.target_len]
     said = {"minor": head.minor, "length": head.length, "fields": []}
+    if head.lenient:
+        said["lenient"] = True
     if response:
         said |= {"status": head.status, "reason": target}
     else:

@@ -38,7 +38,9 @@ cdef enum:
     F_DATE
     F_AUTHORIZATION
     F_MAX_FORWARDS
+    F_HTTP2_SETTINGS
     N_FIELD_NAMES
+    MOST_NAME = 25          # octets of the longest of them
 
 
 # Methods are case-sensitive (RFC 9110 section 9.1): "get" is a method of its own.
@@ -92,7 +94,9 @@ cdef inline int field_name(const char *p, size_t n) noexcept nogil:
     if n == 13:
         return F_AUTHORIZATION if is_name(p, b"authorization", 13) else F_OTHER
     if n == 14:
-        return F_CONTENT_LENGTH if is_name(p, b"content-length", 14) else F_OTHER
+        if is_name(p, b"content-length", 14):
+            return F_CONTENT_LENGTH
+        return F_HTTP2_SETTINGS if is_name(p, b"http2-settings", 14) else F_OTHER
     if n == 16:
         return F_PROXY_CONNECTION if is_name(p, b"proxy-connection", 16) else F_OTHER
     if n == 17:

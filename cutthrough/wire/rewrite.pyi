@@ -6,7 +6,6 @@ def rewrite_request(
     upgrade: bool = False,
     cap: int | None = None,
 ) -> tuple[bytes, bytes] | str: ...
-def last_answer(source: Source) -> str: ...
 def rewrite_response(
     source: Source,
     pseudonym: bytes = b"cutthrough",

@@ -7,21 +7,22 @@ has had the framing accepted (framing.pyx) and the target read (target.pyx).
 """
 
 from libc.stdint cimport int64_t, uint32_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy
 from cutthrough.outcome cimport (
-    BAD_FRAMING, BAD_REQUEST, BAD_RESPONSE, BAD_RESPONSE_FRAMING, FINAL_RECIPIENT,
-    HEAD_TOO_LARGE, LOOP_DETECTED, OK, RESPONSE_HEAD_TOO_LARGE, TRACE_REFUSED, label_of)
+    BAD_FRAMING, BAD_REQUEST, BAD_RESPONSE, BAD_RESPONSE_FRAMING, HEAD_TOO_LARGE,
+    RESPONSE_HEAD_TOO_LARGE, label_of)
 from cutthrough.wire.chars cimport (
-    CC_DIGIT, equals_lower, is_class, is_token, next_member, text_of, to_lower)
+    CC_DIGIT, equals_lower, is_class, is_same, is_token, next_member, text_of)
 from cutthrough.wire.date cimport DATE_BYTES
 from cutthrough.wire.framing cimport names_trailers
+from cutthrough.wire.hops cimport UNCOUNTED, find_loop, read_hops
 from cutthrough.wire.http1 cimport (
     Field, HTTP_10, HTTP_11, HeadLimits, MAX_FIELDS, parse_request, parse_response)
 from cutthrough.wire.names cimport (
-    F_CONNECTION, F_CONTENT_LENGTH, F_EXPECT, F_HOST, F_KEEP_ALIVE, F_MAX_FORWARDS, F_OTHER,
-    F_PROXY_AUTHENTICATE, F_PROXY_AUTHENTICATION_INFO, F_PROXY_AUTHORIZATION,
-    F_PROXY_CONNECTION, F_TE, F_TRAILER, F_TRANSFER_ENCODING, F_UPGRADE, F_VIA, M_OPTIONS,
-    M_TRACE, field_name)
+    F_CONNECTION, F_CONTENT_LENGTH, F_EXPECT, F_HOST, F_HTTP2_SETTINGS, F_KEEP_ALIVE,
+    F_MAX_FORWARDS, F_OTHER, F_PROXY_AUTHENTICATE, F_PROXY_AUTHENTICATION_INFO,
+    F_PROXY_AUTHORIZATION, F_PROXY_CONNECTION, F_TE, F_TRAILER, F_TRANSFER_ENCODING,
+    F_UPGRADE, F_VIA, M_OPTIONS, field_name)
 from cutthrough.wire.target cimport (
     FORM_ABSOLUTE, build_authority, put_number, read_target)
 
@@ -29,16 +30,13 @@ cdef enum:
     # RFC 9110 section 7.6.1, and what belongs to this hop's authentication (R15).
     HOP_BY_HOP = (1 << F_CONNECTION | 1 << F_PROXY_CONNECTION | 1 << F_KEEP_ALIVE
                   | 1 << F_TE | 1 << F_UPGRADE | 1 << F_PROXY_AUTHORIZATION
-                  | 1 << F_PROXY_AUTHENTICATE | 1 << F_PROXY_AUTHENTICATION_INFO)
+                  | 1 << F_PROXY_AUTHENTICATE | 1 << F_PROXY_AUTHENTICATION_INFO
+                  | 1 << F_HTTP2_SETTINGS)
     # What no Connection field can have removed (R14): where the message goes and ends.
     PROTECTED = (1 << F_HOST | 1 << F_CONTENT_LENGTH | 1 << F_TRANSFER_ENCODING
                  | 1 << F_VIA | 1 << F_UPGRADE | 1 << F_MAX_FORWARDS)
-    MAX_LISTED = 32         # unknown names in Connection; honest messages have one or two
+    MAX_LISTED = 1024       # unknown names in Connection; honest messages have one or two
     MAX_PSEUDONYM = 64
-    # Of Max-Forwards: "the recipient's maximum supported value". Nine digits are what
-    # put_number writes; what says more goes on as this (R11).
-    MAX_HOPS = 999999999
-    UNCOUNTED = -1          # no Max-Forwards, or a method that does not count
 
 cdef struct Listed:         # what the Connection fields name
     uint32_t known          # bit set of FieldName
@@ -58,9 +56,9 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
     # Nothing below can write more than this, so nothing below has to ask again.
     if pseudonym_len > MAX_PSEUDONYM or cap < <size_t>head.length + REWRITE_ROOM:
         return -HEAD_TOO_LARGE
-    if has_two_lengths(head):
-        return -BAD_FRAMING
-    refused = read_connection(&listed, head, buf)
+    if head.count[F_CONTENT_LENGTH] + head.count[F_TRANSFER_ENCODING] > 1:
+        return -BAD_FRAMING     # refused already; here they never get out (R7)
+    refused = 0 if read_connection(&listed, head, buf) else -BAD_REQUEST
     if refused == 0 and head.count[F_VIA]:
         refused = find_loop(head, buf, pseudonym, pseudonym_len)
     if refused == 0:
@@ -92,8 +90,10 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
     if head.count[F_TRAILER] and (
             not head.count[F_TRANSFER_ENCODING] or names_trailers(head, buf)):
         dropped |= 1 << F_TRAILER       # it would announce what does not come
-    return finish(out, o, head, buf, &listed, dropped, pseudonym, pseudonym_len,
-                  False, upgrade, NULL, hops - 1 if hops > 0 else hops)
+    o = copy_fields(o, head, buf, &listed, dropped, hops - 1 if hops > 0 else hops)
+    if upgrade:
+        o = put_offer(o, head, buf)
+    return finish(out, o, head, pseudonym, pseudonym_len, upgrade, False, NULL)
 
 
 cdef int build_response_head(char *out, size_t cap, const Head *head, const char *buf,
@@ -103,11 +103,14 @@ cdef int build_response_head(char *out, size_t cap, const Head *head, const char
     cdef char *o = out
     cdef Listed listed
     cdef uint32_t dropped = HOP_BY_HOP
-    if pseudonym_len > MAX_PSEUDONYM or cap < <size_t>head.length + REWRITE_ROOM:
+    if pseudonym_len > MAX_PSEUDONYM or (
+            cap < <size_t>head.length + head.n_fields + REWRITE_ROOM):
         return -RESPONSE_HEAD_TOO_LARGE
-    if has_two_lengths(head):
+    # Framing refuses them before it comes to this; here they never get out (R18)
+    if head.count[F_TRANSFER_ENCODING] > 1 or (
+            head.count[F_CONTENT_LENGTH] and head.count[F_TRANSFER_ENCODING]):
         return -BAD_RESPONSE_FRAMING
-    if read_connection(&listed, head, buf) != 0:
+    if not read_connection(&listed, head, buf):
         return -BAD_RESPONSE
     # Our own version, whatever the origin's was (RFC 9110 section 2.5).
     o = put(o, b"HTTP/1.1 ", 9)
@@ -121,29 +124,35 @@ cdef int build_response_head(char *out, size_t cap, const Head *head, const char
         dropped |= 1 << F_TRANSFER_ENCODING | 1 << F_TRAILER
     elif head.count[F_TRAILER] and names_trailers(head, buf):
         dropped |= 1 << F_TRAILER
-    return finish(out, o, head, buf, &listed, dropped, pseudonym, pseudonym_len,
-                  close, upgrade, date, UNCOUNTED)
-
-
-# The fields that stay, ours behind them, the blank line. Bytes written in all.
-cdef int finish(char *out, char *o, const Head *head, const char *buf, const Listed *listed,
-                uint32_t dropped, const char *pseudonym, size_t pseudonym_len,
-                bint close, bint upgrade, const char *date, int64_t hops) noexcept nogil:
-    cdef const Field *field
-    cdef uint32_t run = head.fields_start       # start of the lines not yet copied
-    cdef int i
-    dropped |= listed.known & ~<uint32_t>PROTECTED
     if upgrade:
         dropped &= ~<uint32_t>(1 << F_UPGRADE)
+    o = copy_fields(o, head, buf, &listed, dropped, UNCOUNTED)
+    return finish(out, o, head, pseudonym, pseudonym_len, upgrade, close, date)
+
+
+# The fields that stay.
+cdef char *copy_fields(char *o, const Head *head, const char *buf, const Listed *listed,
+                       uint32_t dropped, int64_t hops) noexcept nogil:
+    cdef const Field *field
+    cdef uint32_t run = head.fields_start       # start of the lines not yet copied
+    cdef uint32_t i
+    dropped |= listed.known & ~<uint32_t>PROTECTED
     for i in range(head.n_fields):
         field = &head.fields[i]
         if (dropped >> field.name) & 1:
             pass
         elif field.name == F_OTHER:
             if listed.n == 0 or not is_listed(listed, buf, field):
+                if head.lenient:
+                    o = put_line(o, buf, field)
+                    run = field.end
                 continue
         elif field.name == F_CONTENT_LENGTH or field.name == F_TRANSFER_ENCODING:
-            if is_canonical(buf, field):
+            if i + 1 != head.first[field.name]:
+                o = put(o, buf + run, field.start - run)
+                run = field.end         # the same length again
+                continue
+            if is_canonical(buf, field) and not head.lenient:
                 continue
             o = put(o, buf + run, field.start - run)
             o = put_canonical(o, buf, field)
@@ -157,10 +166,24 @@ cdef int finish(char *out, char *o, const Head *head, const char *buf, const Lis
             run = field.end
             continue
         else:
+            if head.lenient:
+                o = put_line(o, buf, field)
+                run = field.end
             continue
         o = put(o, buf + run, field.start - run)
         run = field.end
-    o = put(o, buf + run, head.length - 2 - run)
+    return o if head.lenient else put(o, buf + run, head.length - 2 - run)
+
+
+# A field as it came, but for its line end, which may have been a bare LF.
+cdef char *put_line(char *o, const char *buf, const Field *field) noexcept nogil:
+    o = put(o, buf + field.start, field.value + field.value_len - field.start)
+    return put(o, b"\r\n", 2)
+
+
+# Ours behind them, and the blank line. Bytes written in all.
+cdef int finish(char *out, char *o, const Head *head, const char *pseudonym,
+                size_t pseudonym_len, bint upgrade, bint close, const char *date) noexcept nogil:
     if upgrade:
         o = put(o, b"Connection: Upgrade\r\n", 21)
     elif close:
@@ -175,18 +198,14 @@ cdef int finish(char *out, char *o, const Head *head, const char *buf, const Lis
     return put(o, b"\r\n\r\n", 4) - out
 
 
-# Framing refuses them before it comes to this; here they never get out (R7, R18).
-cdef inline bint has_two_lengths(const Head *head) noexcept nogil:
-    return head.count[F_CONTENT_LENGTH] + head.count[F_TRANSFER_ENCODING] > 1
-
-
 cdef inline char *put(char *o, const char *text, size_t n) noexcept nogil:
     memcpy(o, text, n)
     return o + n
 
 
-# Merges all Connection and Proxy-Connection fields (R14): 0, or -BAD_REQUEST.
-cdef int read_connection(Listed *listed, const Head *head, const char *buf) noexcept nogil:
+# Merges all Connection and Proxy-Connection fields (R14). What is no token names no field,
+# and is read over; False: they name more than can be remembered.
+cdef bint read_connection(Listed *listed, const Head *head, const char *buf) noexcept nogil:
     cdef uint32_t left = head.count[F_CONNECTION] + head.count[F_PROXY_CONNECTION]
     cdef const Field *field = &head.fields[0]
     cdef const char *at
@@ -203,18 +222,18 @@ cdef int read_connection(Listed *listed, const Head *head, const char *buf) noex
             end = at + field.value_len
             while next_member(&at, end, &member, &n):
                 if not is_token(member, n):
-                    return -BAD_REQUEST
+                    continue
                 name = field_name(member, n)
                 if name != F_OTHER:
                     listed.known |= 1 << name
                 elif n != 5 or not equals_lower(member, b"close", 5):
                     if listed.n == MAX_LISTED:
-                        return -BAD_REQUEST
+                        return False
                     listed.at[listed.n] = member - buf
                     listed.length[listed.n] = n
                     listed.n += 1
         field += 1
-    return 0
+    return True
 
 
 cdef bint is_listed(const Listed *listed, const char *buf, const Field *field) noexcept nogil:
@@ -226,14 +245,6 @@ cdef bint is_listed(const Listed *listed, const char *buf, const Field *field) n
     return False
 
 
-cdef bint is_same(const char *a, const char *b, size_t n) noexcept nogil:
-    cdef size_t i
-    for i in range(n):
-        if to_lower(a[i]) != to_lower(b[i]):
-            return False
-    return True
-
-
 # Written as we would write it? A length or coding in odd dress ("\tchunked", "007") is one
 # that the next reader may not recognise, and then it sees another message than we did.
 cdef bint is_canonical(const char *buf, const Field *field) noexcept nogil:
@@ -243,14 +254,19 @@ cdef bint is_canonical(const char *buf, const Field *field) noexcept nogil:
         return False
     if field.name == F_TRANSFER_ENCODING:
         return memcmp(value, b"chunked", 7) == 0
-    return value[0] != c'0' or field.value_len == 1
+    return (value[0] != c'0' or field.value_len == 1) and (
+        memchr(value, c',', field.value_len) == NULL)
 
 
 cdef char *put_canonical(char *o, const char *buf, const Field *field) noexcept nogil:
     cdef const char *value = buf + field.value
     cdef uint32_t n = field.value_len
+    cdef uint32_t i = 0
     if field.name == F_TRANSFER_ENCODING:
         return put(o, b"Transfer-Encoding: chunked\r\n", 28)
+    while i < n and is_class(value[i], CC_DIGIT):   # of "5, 5", which only responses have
+        i += 1
+    n = i
     while n > 1 and value[0] == c'0':
         value += 1
         n -= 1
@@ -259,89 +275,45 @@ cdef char *put_canonical(char *o, const char *buf, const Field *field) noexcept 
     return put(o, b"\r\n", 2)
 
 
-# RFC 9110 section 7.6.2: OPTIONS and TRACE count the proxies that they may still pass; to
-# other methods the field means nothing. 0, with *hops, or -BAD_REQUEST: of two fields, or
-# of what is no number, each proxy on the way would make something else.
-cdef int read_hops(const Head *head, const char *buf, int64_t *hops) noexcept nogil:
+cdef bint offers_upgrade(const Head *head, const char *buf) noexcept nogil:
+    cdef uint32_t at = 0
+    cdef const char *member
+    cdef size_t n
+    return next_offer(head, buf, &at, &member, &n)
+
+
+# One line, without h2c: what may be left of several is no longer than they were.
+cdef char *put_offer(char *o, const Head *head, const char *buf) noexcept nogil:
+    cdef const char *start = o
+    cdef uint32_t at = 0
+    cdef const char *member
+    cdef size_t n
+    while next_offer(head, buf, &at, &member, &n):
+        o = put(o, b"Upgrade: ", 9) if o == start else put(o, b",", 1)
+        o = put(o, member, n)
+    return o if o == start else put(o, b"\r\n", 2)
+
+
+# The next protocol of the Upgrade fields that may be offered on. `*at`: where in buf the
+# last one ended; 0: none was found yet.
+cdef bint next_offer(const Head *head, const char *buf, uint32_t *at, const char **member,
+                     size_t *n) noexcept nogil:
     cdef const Field *field
-    cdef int64_t number = 0
-    cdef uint32_t i
-    cdef char c
-    hops[0] = UNCOUNTED
-    if head.count[F_MAX_FORWARDS] == 0 or not (
-            head.method == M_OPTIONS or head.method == M_TRACE):
-        return 0
-    field = &head.fields[head.first[F_MAX_FORWARDS] - 1]
-    if head.count[F_MAX_FORWARDS] > 1 or field.value_len == 0:
-        return -BAD_REQUEST
-    for i in range(field.value_len):
-        c = buf[field.value + i]
-        if not is_class(c, CC_DIGIT):
-            return -BAD_REQUEST
-        number = min(number * 10 + (c - c'0'), <int64_t>MAX_HOPS + 1)
-    hops[0] = number
-    return 0
-
-
-# The one who receives 0 answers as if it were the origin. TRACE is not echoed although
-# RFC 9110 section 9.3.8 would have it: its head holds what other hops added, credentials
-# and cookies among them, and nothing of a request is ever sent back (R13). Servers that
-# refuse TRACE say 405 too.
-cdef int answer_as_last(const Head *head, const char *buf) noexcept nogil:
-    cdef int64_t hops
-    if read_hops(head, buf, &hops) != 0 or hops != 0:
-        return OK
-    return FINAL_RECIPIENT if head.method == M_OPTIONS else TRACE_REFUSED
-
-
-# Via = #( received-protocol RWS received-by [ RWS comment ] ), RFC 9110 section 7.6.3.
-# LOOP_DETECTED if a received-by is our pseudonym (R20), BAD_REQUEST if a comment does not
-# end, for then nobody knows where the members do.
-cdef int find_loop(const Head *head, const char *buf, const char *pseudonym,
-                   size_t pseudonym_len) noexcept nogil:
-    cdef uint32_t left = head.count[F_VIA]
-    cdef const Field *field = head.fields + head.first[F_VIA] - 1
     cdef const char *p
     cdef const char *end
-    cdef const char *word
-    cdef int words, depth
-    while left:
-        if field.name == F_VIA:
-            left -= 1
-            p = buf + field.value
-            end = p + field.value_len
-            words = 0
-            while p < end:
-                if p[0] == c',':
-                    words = 0
-                    p += 1
-                elif p[0] == c' ' or p[0] == c'\t':
-                    p += 1
-                elif p[0] == c'(':
-                    depth = 0
-                    while p < end:
-                        if p[0] == c'\\':
-                            p += 1
-                        elif p[0] == c'(':
-                            depth += 1
-                        elif p[0] == c')':
-                            depth -= 1
-                        p += 1
-                        if depth == 0:
-                            break
-                    if depth:
-                        return -BAD_REQUEST
-                else:
-                    word = p
-                    while p < end and not (p[0] == c',' or p[0] == c' ' or p[0] == c'\t'
-                                           or p[0] == c'('):
-                        p += 1
-                    words += 1
-                    if (words == 2 and <size_t>(p - word) == pseudonym_len
-                            and is_same(word, pseudonym, pseudonym_len)):
-                        return -LOOP_DETECTED
-        field += 1
-    return 0
+    cdef uint32_t i
+    for i in range(head.first[F_UPGRADE] - 1, head.n_fields):
+        field = &head.fields[i]
+        if field.name != F_UPGRADE or field.value + field.value_len <= at[0]:
+            continue
+        p = buf + max(field.value, at[0])
+        end = buf + field.value + field.value_len
+        while next_member(&p, end, member, n):
+            at[0] = p - buf
+            if not (n[0] >= 3 and equals_lower(member[0], b"h2c", 3) and (
+                    n[0] == 3 or member[0][3] == c'/')):
+                return True
+    return False
 
 
 # For tests and tools.
@@ -367,27 +339,18 @@ def rewrite_request(source, pseudonym=b"cutthrough", upgrade=False, cap=None):
     return bytes(out[:got]), bytes(out[path_at:path_at + path_len])
 
 
-def last_answer(source):
-    """Returns the label of what answers this head because it may go no further, or "ok"."""
-    cdef Head head
-    cdef HeadLimits limits = HeadLimits(65536, 65536, MAX_FIELDS)
-    cdef size_t n
-    cdef const char *buf = text_of(source, &n)
-    if parse_request(&head, buf, n, 0, &limits) <= 0:
-        raise ValueError("not a whole, valid request head")
-    return label_of(answer_as_last(&head, buf)).decode()
-
-
 def rewrite_response(source, pseudonym=b"cutthrough", close=False, chunked=True,
                      upgrade=False, cap=None):
     """Returns the head as bytes, or a refusal's label, for a whole, valid head."""
     cdef Head head
     cdef HeadLimits limits = HeadLimits(65536, 65536, MAX_FIELDS)
     cdef size_t n
-    cdef const char *buf = text_of(source, &n)
-    if parse_response(&head, buf, n, 0, &limits) <= 0:
+    cdef const char *text = text_of(source, &n)
+    cdef bytearray buf = bytearray(text[:n])
+    if parse_response(&head, buf, len(buf), 0, &limits) <= 0:
         raise ValueError("not a whole, valid response head")
-    cdef bytearray out = bytearray(head.length + REWRITE_ROOM if cap is None else cap)
+    cdef bytearray out = bytearray(
+        head.length + head.n_fields + REWRITE_ROOM if cap is None else cap)
     cdef int got = build_response_head(out, len(out), &head, buf, pseudonym, len(pseudonym),
                                        close, chunked, upgrade, NULL)
     return label_of(-got).decode() if got < 0 else bytes(out[:got])

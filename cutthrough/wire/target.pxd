@@ -30,8 +30,9 @@ cdef struct Target:
     uint32_t path_len       # 0: the empty path of an absolute form
 
 # Reads head.target by the method: 0, or minus the Outcome. The Host field is checked too:
-# more than one, a missing one in HTTP/1.1, or one that cannot be read is BAD_REQUEST; in
-# absolute and authority form its value is otherwise ignored (R16: the target wins).
+# more than one, a missing one in HTTP/1.1, or one that is not uri-host [":" port] is
+# BAD_REQUEST; in absolute and authority form its value is otherwise ignored (R16: the target
+# wins), in the others it must be a destination.
 cdef int read_target(Target *target, const Head *head, const char *buf) noexcept nogil
 # host[:port] -> host, host_kind, address, port (default_port 0: a port is required).
 # 0, or minus BAD_TARGET. No userinfo, no path, whole input.

@@ -8,7 +8,7 @@ be read as either a name or an address is refused.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memset, strchr
 from cutthrough.outcome cimport BAD_REQUEST, BAD_TARGET, label_of
 from cutthrough.wire.chars cimport (
     CC_DIGIT, CC_HEX, CC_HOST, equals_lower, is_class, text_of, to_lower)
@@ -86,16 +86,68 @@ cdef int read_target(Target *target, const Head *head, const char *buf) noexcept
     return 0
 
 
-# Its value is overridden by the target (R16), but it must be one: 0 or -BAD_REQUEST.
+# The target wins, and the received Host is ignored (RFC 9112 section 3.2.2), so that it need
+# not be one that could be reached; but section 3.2 has an invalid one refused: uri-host
+# [ ":" port ] as RFC 3986 has it. 0 or -BAD_REQUEST.
 cdef int check_host(const Field *host, const char *buf, const char *authority,
                     size_t n) noexcept nogil:
-    cdef Target ignored
     # Nearly every client repeats the authority, which has been read already.
     if host == NULL or (host.value_len == n and memcmp(buf + host.value, authority, n) == 0):
         return 0
-    if parse_authority(&ignored, buf + host.value, host.value_len, 80) != 0:
-        return -BAD_REQUEST
-    return 0
+    return 0 if is_uri_host(buf + host.value, host.value_len) else -BAD_REQUEST
+
+
+cdef bint is_uri_host(const char *p, size_t n) noexcept nogil:
+    cdef const char *end = p + n
+    cdef const char *close
+    if n and p[0] == c'[':
+        close = <const char *>memchr(p, c']', n)
+        if close == NULL or not is_ip_literal(p + 1, close):
+            return False
+        p = close + 1
+    else:
+        p = skip_reg_name(p, end)       # it may be empty
+    if p < end:
+        if p[0] != c':':
+            return False
+        p += 1
+        while p < end and is_class(p[0], CC_DIGIT):
+            p += 1
+    return p == end
+
+
+cdef bint is_ip_literal(const char *p, const char *end) noexcept nogil:
+    cdef Target ignored
+    cdef const char *from_
+    if p == end or to_lower(p[0]) != c'v':
+        return read_ipv6(&ignored, p, end - p)
+    p += 1                              # IPvFuture: "v" 1*HEXDIG "." 1*( … / ":" )
+    from_ = p
+    while p < end and is_class(p[0], CC_HEX):
+        p += 1
+    if p == from_ or p == end or p[0] != c'.' or p + 1 == end:
+        return False
+    p += 1
+    while p < end and (p[0] == c':' or is_reg_char(p[0])):
+        p += 1
+    return p == end
+
+
+# unreserved and sub-delims of RFC 3986.
+cdef bint is_reg_char(char c) noexcept nogil:
+    return is_class(c, CC_HOST) or (c and strchr(b".~!$&'()*+,;=", c) != NULL)
+
+
+# *( unreserved / pct-encoded / sub-delims ): where it ends.
+cdef const char *skip_reg_name(const char *p, const char *end) noexcept nogil:
+    while p < end:
+        if is_reg_char(p[0]):
+            p += 1
+        elif p[0] == c'%' and end - p >= 3 and is_class(p[1], CC_HEX) and is_class(p[2], CC_HEX):
+            p += 3
+        else:
+            break
+    return p
 
 
 cdef int parse_authority(Target *target, const char *text, size_t n,
@@ -248,11 +300,18 @@ cdef bint read_ipv4(Target *target) noexcept nogil:
     return True
 
 
-# Between the brackets: RFC 4291 in, RFC 5952 out. No zone (RFC 6874 is for local use), no
-# IPvFuture. IPv4-mapped stays IPv6: what it means is the policy's business.
+# Between the brackets: RFC 4291 in, RFC 5952 out. No IPvFuture. IPv4-mapped stays IPv6: what
+# it means is the policy's business. A zone ("%25eth0") names an interface of the client's
+# host and means nothing here: it is read and dropped (RFC 6874 section 4), so that one
+# address has one spelling. Without it a link-local address leads nowhere.
 cdef bint read_ipv6(Target *target, const char *text, size_t n) noexcept nogil:
     cdef char copy[MAX_IPV6 + 1]
+    cdef const char *zone = <const char *>memchr(text, c'%', n)
     cdef size_t i
+    if zone != NULL:
+        if not is_zone(zone, text + n):
+            return False
+        n = zone - text
     if n > MAX_IPV6:
         return False
     for i in range(n):
@@ -267,6 +326,21 @@ cdef bint read_ipv6(Target *target, const char *text, size_t n) noexcept nogil:
     target.host_len = 0
     while target.host[target.host_len]:
         target.host_len += 1
+    return True
+
+
+# "%25" ZoneID, which is 1*( unreserved / pct-encoded ) (RFC 6874 section 2).
+cdef bint is_zone(const char *p, const char *end) noexcept nogil:
+    if end - p < 4 or p[1] != c'2' or p[2] != c'5':
+        return False
+    p += 3
+    while p < end:
+        if is_class(p[0], CC_HOST) or p[0] == c'.' or p[0] == c'~':
+            p += 1
+        elif p[0] == c'%' and end - p >= 3 and is_class(p[1], CC_HEX) and is_class(p[2], CC_HEX):
+            p += 3
+        else:
+            return False
     return True
 
 

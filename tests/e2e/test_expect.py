@@ -1,9 +1,13 @@
 """Expectations: RFC 9110 section 10.1.1, on both sides of the proxy."""
 
+import shutil
+import subprocess
+
 import pytest
 
 from tests.support.client import build_request
 from tests.support.origin import OK, answer, okay, stall
+from tests.support.proxy import clean_environment
 
 EXPECT = "Expect: 100-continue"
 
@@ -49,7 +53,54 @@ def test_expect_that_is_refused_reads_no_body(proxy, make_origin, dial):
         )
     )
     reply = client.read_response(interim=True)
-    assert (reply.status, reply.get("Connection")) == (417, "close")
+    assert (reply.status, reply.get("Connection")) == (417, None)
+    # R6: what follows may be the body or a request, and nobody could say which.
+    client.send(build_request("GET", make_origin().url("/hidden")))
+    assert client.at_eof()
+
+
+def test_any_other_answer_instead_of_100_says_that_it_is_the_last(
+    proxy, make_origin, dial
+):
+    raw = b"HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n"
+
+    def script(conn):
+        conn.read_head()
+        conn.send(raw)
+        conn.stall()
+
+    client = dial()
+    client.send(build_request(
+        "POST", make_origin(script).url(), "Content-Length: 4", EXPECT))
+    reply = client.read_response(interim=True)
+    assert (reply.status, reply.get("Connection")) == (413, "close")
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
+def test_curl_tries_again_without_the_expectation_that_was_refused(
+    proxy, make_origin, tmp_path
+):
+    """The 417 said `close`, with which curl does not try again."""
+
+    def script(conn):
+        head = conn.read_head()
+        conn.note(head)
+        if head.get("Expect"):
+            conn.send(b"HTTP/1.1 417 No\r\nContent-Length: 0\r\n\r\n")
+        else:
+            assert conn.read_exact(2_000_000) == b"x" * 2_000_000
+            conn.send(OK)
+        conn.stall()
+
+    origin = make_origin(script)
+    (tmp_path / "file").write_bytes(b"x" * 2_000_000)
+    done = subprocess.run(
+        ["curl", "-sS", "-x", proxy.url, "-T", tmp_path / "file",
+         "--expect100-timeout", "60", origin.url("/put")],
+        capture_output=True, timeout=60, check=True, env=clean_environment())
+    assert done.stdout == b"ok"
+    assert [bool(request.get("Expect")) for request in origin.requests] == [True, False]
+    assert [line["status"] for line in proxy.wait_log(2)] == [417, 200]
 
 
 def test_expect_without_a_100_the_body_goes_all_the_same(proxy, make_origin, dial):

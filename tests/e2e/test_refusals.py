@@ -323,3 +323,44 @@ def test_tls_towards_the_proxy_is_told_so_at_its_first_bytes(proxy, dial):
     reply = client.read_response()
     assert (reply.status, reply.body.decode()) == (
         400, "400 bad_request: this is TLS, and the proxy takes plain HTTP\n")
+
+
+HEAD_LINE = b"HEAD http://a/ HTTP/1.1\r\n"
+
+
+@pytest.mark.parametrize(("head", "status"), [
+    (b"HEAD http://a/ HTTP/2.0\r\n", 505),
+    (b"\r\nHEAD http://a/ HTTP/2.0\r\n", 505),
+    (b"HEAD http://a/" + b"u" * 9000, 414),
+    (b"HEAD  /", 400),
+    (HEAD_LINE + b"X : v\r\n", 400),
+    (HEAD_LINE + b"X: " + b"v" * 17_000, 431),
+    (HEAD_LINE + b"Host: a\r\nHost: b\r\n\r\n", 400),
+])
+def test_a_head_that_is_refused_before_it_is_whole_gets_no_content(
+    proxy, dial, head, status
+):
+    """RFC 9110 section 9.3.2, MUST NOT: and they had content."""
+    client = dial()
+    client.send(head)
+    reply = client.read_response("HEAD")
+    assert (reply.status, reply.get("Connection")) == (status, "close")
+    assert int(reply.get("Content-Length")) > 0
+    assert client.read_rest() == b""
+
+
+@pytest.mark.parametrize("head", [HEAD_LINE + b"Host", b"HEAD", b"\r\nHEAD http"])
+def test_a_head_that_stays_unfinished_gets_no_content(start_proxy, dial, head):
+    client = dial(start_proxy("--head-timeout", "200ms"))
+    client.send(head)
+    assert client.read_response("HEAD").status == 408
+    assert client.read_rest() == b""
+
+
+@pytest.mark.parametrize("head", [
+    b"HEADS http://a/ HTTP/2.0\r\n", b"HEA\x01", b"head \x01"])
+def test_another_method_gets_its_content(proxy, dial, head):
+    client = dial()
+    client.send(head)
+    reply = client.read_response("HEAD")
+    assert client.read_rest().startswith(f"{reply.status} ".encode())

@@ -259,6 +259,7 @@ def check_client(client: Peer) -> None:
         if head is None:
             return
         assert isinstance(head, twin.Head), (head, rest)
+        assert not head.lenient, rest
         method = methods[answers] if answers < len(methods) else b"GET"
         status = head.first[0]
         if status == 101 or (method == b"CONNECT" and status < 300):

@@ -21,6 +21,7 @@ def same_head(ours: dict | str | None, theirs: twin.Head | str | None) -> bool:
     assert tuple(ours[name] for name in first) == theirs.first
     assert (ours["minor"], ours["length"]) == (theirs.minor, theirs.length)
     assert [field[:2] for field in ours["fields"]] == theirs.fields
+    assert ours.get("lenient", False) == theirs.lenient
     return True
 
 
@@ -48,10 +49,10 @@ def same_reply_body(data: bytes, theirs: twin.Head, method: bytes) -> None:
 
 
 def scan(
-    pieces: list[bytes], decode: bool, trailers: bool = True
+    pieces: list[bytes], decode: bool, trailers: bool = True, lenient: bool = False
 ) -> tuple[bytes, int] | str | None:
     """(what goes on, bytes consumed), the refusal's label, or None: not whole."""
-    chunks, out, used = ChunkScanner(decode, trailers), b"", 0
+    chunks, out, used = ChunkScanner(decode, trailers, lenient), b"", 0
     for piece in pieces:
         got = chunks.feed(piece)
         if isinstance(got, str):
@@ -62,11 +63,12 @@ def scan(
 
 
 def same_chunks(data: bytes) -> None:
-    theirs = twin.read_chunks(data)
-    for decode, trailers in ((False, True), (False, False), (True, True)):
-        expected = theirs
+    for decode, trailers, lenient in (
+            (False, True, False), (False, False, False), (True, True, False),
+            (False, True, True), (True, True, True)):
+        expected = theirs = twin.read_chunks(data, lenient)
         if isinstance(theirs, twin.Chunked):
             out = theirs.frame if trailers else theirs.bare
             expected = (theirs.data if decode else out, theirs.length)
-        assert scan([data], decode, trailers) == expected
-        assert scan(octets(data), decode, trailers) == expected
+        assert scan([data], decode, trailers, lenient) == expected
+        assert scan(octets(data), decode, trailers, lenient) == expected

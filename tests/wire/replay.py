@@ -96,7 +96,7 @@ def scan(scanner: type, pieces: list[bytes], decode: bool) -> tuple[bytes, int] 
         got = chunks.feed_at(address, n)
         if isinstance(got, str):
             return got
-        out += guarded().read(address, got[1])
+        out += got[2] + guarded().read(address, got[1])
         consumed += got[0]
         assert got[1] <= got[0], "more is sent on than has come"
         assert got[0] == n or chunks.done

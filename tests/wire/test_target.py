@@ -207,3 +207,42 @@ def test_a_refused_target_is_shown_without_credentials(line: str, shown: str) ->
 def test_what_stands_before_a_host_is_never_shown(scheme, userinfo, host) -> None:
     head = f"GET {scheme}Q7{userinfo}Q7@{host} HTTP/1.1\r\nHost: h\r\n\r\n".encode()
     assert "Q7" not in show_refused_target(head)
+
+
+VALID_HOSTS = [
+    "", ":", ":80", "a", "a:", "a:0", "a:00000000080", "a:99999", "example.com:",
+    "a..b", ".", "a.", "a~b", "a%20b", "%41", "0.0.0.0=5000", "a;b", "a,b",
+    "a!$&'()*+,;=b", "*", "x" * 300, "[::1]", "[::1]:", "[::1]:0",
+    "[::ffff:1.2.3.4]:80", "[fe80::1%25lo]", "[v1.x:y]", "[vF.a!]:80", "256.1.1.1",
+    "-", "_"]
+INVALID_HOSTS = [
+    "a b", "a, b", "u@a", "u:p@a", "@", "a/b", "http://a", "a?b", "a#b", "a:b", "a:1:2",
+    "::1", "a:+80", "a: 80", "a%", "a%2", "a%zz", "\"a\"", "a\\b", "a|b", "a^b", "a`b",
+    "<a>", "{a}", "[", "[]", "[::1", "[::1]a", "::1]", "[::1%lo]", "[::1%25]", "[v.a]",
+    "[v1]", "[v1.]", "[vg.a]", "[1.2.3.4]", "[a]", "a[b]", "\xe4", "a\tb"]
+
+
+@pytest.mark.parametrize("host", VALID_HOSTS)
+def test_a_host_beside_a_target_need_not_be_one_that_leads_anywhere(host: str) -> None:
+    # R16; RFC 9112 section 3.2.2: it MUST be ignored. These were a 400.
+    for line in ("GET http://a/ HTTP/1.1", "GET http://a/ HTTP/1.0",
+                 "CONNECT a:443 HTTP/1.1"):
+        got = ask(line, host)
+        assert (got["host"], got["port"]) == ("a", 443 if "443" in line else 80)
+
+
+@pytest.mark.parametrize("host", INVALID_HOSTS)
+def test_a_host_that_is_none_is_refused_beside_a_target_too(host: str) -> None:
+    # RFC 9112 section 3.2: an invalid field value is a 400.
+    for line in ("GET http://a/ HTTP/1.1", "CONNECT a:443 HTTP/1.1", "GET / HTTP/1.1"):
+        head = unescape(line) + b"\r\nHost: " + host.encode("latin-1") + b"\r\n\r\n"
+        assert read_request_target(at_guard(head)) == "bad_request"
+
+
+@pytest.mark.parametrize("host", [
+    "", ":80", "a:", "a:0", "a:99999", "a..b", ".", "a~b", "a%20b", "0.0.0.0=5000",
+    "a;b", "a,b", "*", "[v1.x]", "256.1.1.1", "x" * 300])
+def test_a_host_that_is_the_destination_must_be_one(host: str) -> None:
+    # In origin form nothing else says where to: R16 holds as it does for a target.
+    assert ask("GET / HTTP/1.1", host) == "bad_request"
+    assert ask("OPTIONS * HTTP/1.1", host) == "bad_request"

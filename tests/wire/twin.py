@@ -9,8 +9,11 @@ Every reader answers None for "more bytes, please", a refusal's label, or what i
 """
 
 import re
-import socket
 from typing import NamedTuple
+
+from tests.wire.twin_target import Target as Target
+from tests.wire.twin_target import read_authority as read_authority
+from tests.wire.twin_target import read_target as read_target
 
 TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789"
                   b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -22,7 +25,7 @@ VALUE = frozenset(range(256)) - frozenset(range(32)) - {127} | {9}
 # in some client's habit. None of them can end a request line.
 TARGET = frozenset(range(33, 127)) - frozenset(b'"<>')
 
-MOST_FIELDS = 128
+MOST_FIELDS = 1024
 MOST_NAME = 0xFFFF
 MOST_CHUNK_DIGITS = 15
 MOST_CHUNK_LINE = 4096
@@ -30,12 +33,13 @@ MOST_CHUNK_EXCESS = 16384
 MOST_TRAILERS = 8192
 LONGEST_BODY = 2**63 - 1
 
-# RFC 9110 section 6.5.1: fields that frame, route or authenticate are no trailers.
+# RFC 9110 section 6.5.1: fields that frame, route or authenticate are no trailers: they
+# are dropped.
 NOT_IN_TRAILERS = frozenset((
     b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive",
     b"proxy-connection", b"te", b"trailer", b"upgrade", b"via", b"proxy-authorization",
     b"proxy-authenticate", b"proxy-authentication-info", b"authorization", b"expect",
-    b"max-forwards"))
+    b"max-forwards", b"http2-settings"))
 
 
 class Head(NamedTuple):
@@ -45,6 +49,7 @@ class Head(NamedTuple):
     minor: int
     fields: list[tuple[bytes, bytes]]
     length: int
+    lenient: bool = False           # read, though the grammar has it otherwise
 
     def values(self, *names: bytes) -> list[bytes]:
         return [value for name, value in self.fields if name.lower() in names]
@@ -59,14 +64,6 @@ class Framing(NamedTuple):
     kind: str                       # none, length, chunked, until-close
     length: int
     persistent: bool
-
-
-class Target(NamedTuple):
-    form: str                       # origin, absolute, authority, asterisk
-    host: str
-    kind: str                       # name, ipv4, ipv6
-    port: int
-    path: bytes
 
 
 class More(Exception):
@@ -183,7 +180,10 @@ def request(text: Text, line_bytes: int, n_fields: int) -> Head:
 
 
 def response(text: Text, line_bytes: int, n_fields: int) -> Head:
-    text.limits.append((line_bytes + 2, "response_head_too_large"))
+    # One empty line before it, which many recipients skip.
+    ends = [line_end(text)] if text.peek() in b"\r\n" else []
+    lenient = bool(ends)
+    text.limits.append((text.at + line_bytes + 2, "response_head_too_large"))
     text.exactly(b"HTTP/")
     major = text.one(DIGIT)
     text.exactly(b".")
@@ -195,13 +195,32 @@ def response(text: Text, line_bytes: int, n_fields: int) -> Head:
     if status < 100:
         raise Refused(text.bad)
     reason = b""
-    if text.peek() != 13:           # the SP before no reason is often left out
+    if text.peek() not in b"\r\n":  # the SP before no reason is often left out
         text.exactly(b" ")
         reason = text.all_of(VALUE)
-    text.exactly(b"\r\n")
+    ends.append(line_end(text))
     text.limits.pop()
-    fields = field_lines(text, n_fields, "response_head_too_large")
-    return Head((status, reason), minor - ord("0"), fields, text.at)
+    lines: list[list[bytes]] = []
+    while text.peek() not in b"\r\n":
+        if text.peek() in b" \t" and lines:      # section 5.2: obs-fold becomes spaces
+            lines[-1][1] += len(ends[-1]) * b" " + text.all_of(VALUE)
+            lenient = True
+        else:
+            if len(lines) == min(n_fields, MOST_FIELDS):
+                raise Refused("response_head_too_large")
+            lines.append(field_line(text, "response_head_too_large"))
+        ends.append(line_end(text))
+    ends.append(line_end(text))
+    fields = [(name, value.strip(b" \t")) for name, value in lines]
+    return Head((status, reason), minor - ord("0"), fields, text.at,
+                lenient or b"\n" in ends)
+
+
+def line_end(text: Text) -> bytes:
+    """CRLF, or the LF alone that section 2.2 lets a recipient take for one."""
+    end = b"\r\n" if text.peek() == 13 else b"\n"
+    text.exactly(end)
+    return end
 
 
 def field_lines(text: Text, n_fields: int, too_many: str) -> list[tuple[bytes, bytes]]:
@@ -210,14 +229,19 @@ def field_lines(text: Text, n_fields: int, too_many: str) -> list[tuple[bytes, b
     while text.peek() != 13:
         if len(fields) == min(n_fields, MOST_FIELDS):
             raise Refused(too_many)
-        name = text.some_of(TOKEN)
-        if text.peek() == ord(":") and len(name) > MOST_NAME:
-            raise Refused(too_many)
-        text.exactly(b":")
-        fields.append((name, text.all_of(VALUE).strip(b" \t")))
+        name, value = field_line(text, too_many)
+        fields.append((name, value.strip(b" \t")))
         text.exactly(b"\r\n")
     text.exactly(b"\r\n")
     return fields
+
+
+def field_line(text: Text, too_long: str) -> list[bytes]:
+    name = text.some_of(TOKEN)
+    if text.peek() == ord(":") and len(name) > MOST_NAME:
+        raise Refused(too_long)
+    text.exactly(b":")
+    return [name, text.all_of(VALUE)]
 
 
 # --- how long the body is: RFC 9112 section 6.3 ---------------------------------------
@@ -237,6 +261,11 @@ def read_response_framing(head: Head, method: bytes) -> Framing | str:
     persistent = persists(head)
     if method == b"CONNECT" and 200 <= status < 300:
         return Framing("none", 0, persistent)
+    if status in (204, 304) and head.values(b"transfer-encoding"):
+        # No content, whatever it says: the field is dropped, the connection ends.
+        if head.values(b"content-length"):
+            return "bad_response_framing"
+        return Framing("none", 0, False)
     kind = length_fields(head)
     if isinstance(kind, str):
         return "bad_response_framing"
@@ -269,12 +298,18 @@ def length_fields(head: Head) -> tuple[str, int] | str:
         return "bad_framing"        # a "chunked" in an odd dress, too: ", chunked"
     if not lengths:
         return "none", 0
-    # Not even two equal ones, although section 6.3 would let us: the next reader may
-    # not. At most 19 digits: what has more is either too large or oddly dressed.
-    if len(lengths) > 1 or not re.fullmatch(rb"[0-9]{1,19}", lengths[0]):
+    # Of a request not even two equal ones, although section 6.3 would let us: the next
+    # reader may not.
+    if isinstance(head.first[0], int):
+        if any(not one or one[:1] == b"," or one[-1:] == b"," for one in lengths):
+            return "bad_framing"
+        lengths = head.members(b"content-length")
+    elif len(lengths) > 1:
+        return "bad_framing"
+    if not all(re.fullmatch(rb"[0-9]+", one) for one in lengths):
         return "bad_framing"
     length = int(lengths[0])
-    if length > LONGEST_BODY:
+    if length > LONGEST_BODY or any(int(one) != length for one in lengths):
         return "bad_framing"
     return ("length" if length else "none"), length
 
@@ -286,7 +321,7 @@ def is_token(text: bytes) -> bool:
 def persists(head: Head) -> bool:
     """Section 9.3; a 1.0 peer's keep-alive is not honoured by a proxy."""
     said = [one.lower() for one in head.members(b"connection", b"proxy-connection")]
-    return head.minor == 1 and b"close" not in said
+    return head.minor == 1 and b"close" not in said and not head.lenient
 
 
 # --- chunks: RFC 9112 section 7.1 -----------------------------------------------------
@@ -302,34 +337,37 @@ class Chunked(NamedTuple):
 def passes_trailers(head: Head) -> bool:
     """RFC 9110 section 7.6.1: not those that Connection names. If it names any that
     could be there, we drop them all."""
-    named = {one.lower() for one in head.members(b"connection", b"proxy-connection")}
+    named = {one.lower() for one in head.members(b"connection", b"proxy-connection")
+             if is_token(one)}
     return not named - {b"close"} - NOT_IN_TRAILERS
 
 
-def read_chunks(data: bytes) -> Chunked | str | None:
-    return answer(chunked_body, Text(data, "bad_framing"))
+def read_chunks(data: bytes, lenient: bool = False) -> Chunked | str | None:
+    """`lenient`: of a response, where white space alone may follow a size."""
+    return answer(chunked_body, Text(data, "bad_framing"), lenient)
 
 
-def chunked_body(text: Text) -> Chunked:
+def chunked_body(text: Text, lenient: bool) -> Chunked:
     content = frame = b""
     size, excess = -1, 0
     while size:
         line = text.at
-        digits = chunk_size(text)
+        digits = chunk_size(text, lenient)
         size = int(digits, 16)
         # The framing must not be much more than the data, over the whole message.
         excess = max(0, excess + length_of(text.data[line:text.at]) - 16 - 2 * size)
         if excess > MOST_CHUNK_EXCESS:
             raise Refused(text.bad)
-        frame += digits + b"\r\n"
+        # Of many zeros in front one goes on.
+        frame += digits[:1] + digits[1:].lstrip(b"0" if digits[:1] == b"0" else b" ")
+        frame += b"\r\n"
         if size:
             text.skip(size)
             content += text.data[text.at - size:text.at]
             frame += text.data[text.at - size:text.at] + b"\r\n"
             text.exactly(b"\r\n")
-    start = text.at
-    trailer_section(text)
-    return Chunked(content, frame + text.data[start:text.at], frame + b"\r\n", text.at)
+    trailers = trailer_section(text)
+    return Chunked(content, frame + trailers + b"\r\n", frame + b"\r\n", text.at)
 
 
 def length_of(line: bytes) -> int:
@@ -337,104 +375,39 @@ def length_of(line: bytes) -> int:
     return len(line) - (b";" in line)
 
 
-def chunk_size(text: Text) -> bytes:
-    """1*HEXDIG [ ";" anything ] CRLF; no white space before the ";", which is BWS."""
-    digits = text.at_most(MOST_CHUNK_DIGITS, HEXDIG)
+def chunk_size(text: Text, lenient: bool) -> bytes:
+    """1*HEXDIG [ BWS ";" anything ] CRLF (RFC 9112 section 7.1.1)."""
+    digits = b""
+    while text.peek() in HEXDIG:
+        digits += bytes([text.one(HEXDIG)])
+        significant = len(digits.lstrip(b"0"))
+        if significant > MOST_CHUNK_DIGITS or len(digits) > MOST_CHUNK_LINE:
+            raise Refused(text.bad)
     if not digits:
         raise Refused(text.bad)
+    space = text.at_most(MOST_CHUNK_LINE - len(digits), frozenset(b" \t"))
     if text.peek() == ord(";"):
         text.exactly(b";")
-        text.at_most(MOST_CHUNK_LINE - len(digits), VALUE)
+        text.at_most(MOST_CHUNK_LINE - len(digits) - len(space), VALUE)
+    elif space and not lenient:
+        raise Refused(text.bad)
     text.exactly(b"\r\n")
     return digits
 
 
-def trailer_section(text: Text) -> None:
+def trailer_section(text: Text) -> bytes:
+    """The field lines that go on."""
+    kept = b""
     text.last = text.at + MOST_TRAILERS
     while text.peek() != 13:
+        start = text.at
         name = text.some_of(TOKEN)
-        if text.peek() == ord(":") and name.lower() in NOT_IN_TRAILERS:
-            raise Refused(text.bad)
         text.exactly(b":")
         text.all_of(VALUE)
         text.exactly(b"\r\n")
+        if name.lower() not in NOT_IN_TRAILERS:
+            kept += text.data[start:text.at]
     text.exactly(b"\r")
     text.last = -1                  # the last LF is not counted
     text.exactly(b"\n")
-
-
-# --- targets: RFC 9112 section 3.2, RFC 3986 section 3.2 ------------------------------
-
-
-def read_target(head: Head) -> Target | str:
-    method, target = head.first
-    hosts = head.values(b"host")
-    if len(hosts) > 1 or (not hosts and head.minor == 1):
-        return "bad_request"        # section 3.2: exactly one; HTTP/1.0 may have none
-    if b"#" in target:
-        return "bad_target"         # RFC 9110 section 7.1: a fragment is not sent
-    if target == b"*" and method == b"OPTIONS" and not hosts:
-        return "bad_target"         # HTTP/1.0, and nothing says of which server
-    host = read_authority(hosts[0], 80) if hosts else ("", "name", 80)
-    absolute = re.fullmatch(rb"(?i:http)://([^/?]*)(.*)", target)
-    if method == b"CONNECT":
-        form, place, path = "authority", read_authority(target), b""
-    elif absolute:
-        form, place, path = "absolute", read_authority(absolute[1], 80), absolute[2]
-    elif target[:1] == b"/" or (target == b"*" and method == b"OPTIONS"):
-        form, place = "origin" if target[:1] == b"/" else "asterisk", host
-        path = target
-    else:
-        return "bad_target"         # another scheme, or no form at all
-    if form in ("authority", "absolute") and place is None:
-        return "bad_target"
-    # The target wins (section 3.2.2), but what it overrides must be readable too.
-    if host is None:
-        return "bad_request"
-    return Target(form, *place, path)
-
-
-def read_authority(text: bytes, port: int = 0) -> tuple[str, str, int] | None:
-    """uri-host [ ":" port ] without userinfo, as (host, kind, port)."""
-    found = re.fullmatch(rb"(\[[^]]*\]|[^:]*)(?::([0-9]{1,5}))?", text, re.S)
-    if not found or not (found[2] or port):
-        return None
-    host = read_host(found[1])
-    port = int(found[2] or port)
-    return (*host, port) if host and 1 <= port <= 65535 else None
-
-
-def read_host(text: bytes) -> tuple[str, str] | None:
-    if text[:1] == b"[":
-        inside = text[1:-1]
-        if not re.fullmatch(rb"[0-9a-fA-F:.]*", inside):
-            return None             # no zone, no IPvFuture
-        try:
-            packed = socket.inet_pton(socket.AF_INET6, inside.decode())
-        except OSError:
-            return None
-        return socket.inet_ntop(socket.AF_INET6, packed), "ipv6"
-    name = text.lower().removesuffix(b".")
-    labels = name.split(b".")
-    if len(name) > 253 or not all(
-            re.fullmatch(rb"[a-z0-9_-]{1,63}", label) for label in labels):
-        return None
-    # As in the URL standard: if the last label is a number, all of it is an address.
-    if not re.fullmatch(rb"[0-9]+|0x[0-9a-f]*", labels[-1]):
-        return name.decode(), "name"
-    numbers = [read_number(label) for label in labels]
-    if None in numbers or len(numbers) > 4:
-        return None
-    *octets, last = numbers
-    if any(octet > 255 for octet in octets) or last >= 256 ** (4 - len(octets)):
-        return None
-    packed = bytes(octets) + last.to_bytes(4 - len(octets), "big")
-    return socket.inet_ntop(socket.AF_INET, packed), "ipv4"
-
-
-def read_number(label: bytes) -> int | None:
-    """Decimal, 0octal or 0xhex, as inet_aton reads it."""
-    for form, base in ((rb"0x[0-9a-f]+", 16), (rb"0[0-7]*", 8), (rb"[1-9][0-9]*", 10)):
-        if re.fullmatch(form, label):
-            return int(label, base)
-    return None
+    return kept

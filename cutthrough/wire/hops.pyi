@@ -1,0 +1,3 @@
+from cutthrough.wire.http1 import Source
+
+def last_answer(source: Source) -> str: ...

@@ -1,0 +1,112 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Who else is on the way: Max-Forwards and Via (R20)."""
+
+from libc.stdint cimport int64_t, uint32_t
+from cutthrough.outcome cimport (
+    BAD_REQUEST, FINAL_RECIPIENT, LOOP_DETECTED, OK, TRACE_REFUSED, label_of)
+from cutthrough.wire.chars cimport CC_DIGIT, is_class, is_same, text_of
+from cutthrough.wire.http1 cimport Field, Head, HeadLimits, MAX_FIELDS, parse_request
+from cutthrough.wire.names cimport F_MAX_FORWARDS, F_VIA, M_OPTIONS, M_TRACE
+
+cdef enum:
+    # Of Max-Forwards: "the recipient's maximum supported value". Nine digits are what
+    # put_number writes; what says more goes on as this (R11).
+    MAX_HOPS = 999999999
+
+
+# RFC 9110 section 7.6.2: OPTIONS and TRACE count the proxies that they may still pass; to
+# other methods the field means nothing. 0, with *hops, or -BAD_REQUEST: of two fields, or
+# of what is no number, each proxy on the way would make something else.
+cdef int read_hops(const Head *head, const char *buf, int64_t *hops) noexcept nogil:
+    cdef const Field *field
+    cdef int64_t number = 0
+    cdef uint32_t i
+    cdef char c
+    hops[0] = UNCOUNTED
+    if head.count[F_MAX_FORWARDS] == 0 or not (
+            head.method == M_OPTIONS or head.method == M_TRACE):
+        return 0
+    field = &head.fields[head.first[F_MAX_FORWARDS] - 1]
+    if head.count[F_MAX_FORWARDS] > 1 or field.value_len == 0:
+        return -BAD_REQUEST
+    for i in range(field.value_len):
+        c = buf[field.value + i]
+        if not is_class(c, CC_DIGIT):
+            return -BAD_REQUEST
+        number = min(number * 10 + (c - c'0'), <int64_t>MAX_HOPS + 1)
+    hops[0] = number
+    return 0
+
+
+# The one who receives 0 answers as if it were the origin. TRACE is not echoed although
+# RFC 9110 section 9.3.8 would have it: its head holds what other hops added, credentials
+# and cookies among them, and nothing of a request is ever sent back (R13). Servers that
+# refuse TRACE say 405 too.
+cdef int answer_as_last(const Head *head, const char *buf) noexcept nogil:
+    cdef int64_t hops
+    if read_hops(head, buf, &hops) != 0 or hops != 0:
+        return OK
+    return FINAL_RECIPIENT if head.method == M_OPTIONS else TRACE_REFUSED
+
+
+# Via = #( received-protocol RWS received-by [ RWS comment ] ), RFC 9110 section 7.6.3.
+# LOOP_DETECTED if a received-by is our pseudonym (R20), BAD_REQUEST if a comment does not
+# end, for then nobody knows where the members do.
+cdef int find_loop(const Head *head, const char *buf, const char *pseudonym,
+                   size_t pseudonym_len) noexcept nogil:
+    cdef uint32_t left = head.count[F_VIA]
+    cdef const Field *field = head.fields + head.first[F_VIA] - 1
+    cdef const char *p
+    cdef const char *end
+    cdef const char *word
+    cdef int words, depth
+    while left:
+        if field.name == F_VIA:
+            left -= 1
+            p = buf + field.value
+            end = p + field.value_len
+            words = 0
+            while p < end:
+                if p[0] == c',':
+                    words = 0
+                    p += 1
+                elif p[0] == c' ' or p[0] == c'\t':
+                    p += 1
+                elif p[0] == c'(':
+                    depth = 0
+                    while p < end:
+                        if p[0] == c'\\':
+                            p += 1
+                        elif p[0] == c'(':
+                            depth += 1
+                        elif p[0] == c')':
+                            depth -= 1
+                        p += 1
+                        if depth == 0:
+                            break
+                    if depth:
+                        return -BAD_REQUEST
+                else:
+                    word = p
+                    while p < end and not (p[0] == c',' or p[0] == c' ' or p[0] == c'\t'
+                                           or p[0] == c'('):
+                        p += 1
+                    words += 1
+                    if (words == 2 and <size_t>(p - word) == pseudonym_len
+                            and is_same(word, pseudonym, pseudonym_len)):
+                        return -LOOP_DETECTED
+        field += 1
+    return 0
+
+
+# For tests and tools.
+
+def last_answer(source):
+    """Returns the label of what answers this head because it may go no further, or "ok"."""
+    cdef Head head
+    cdef HeadLimits limits = HeadLimits(65536, 65536, MAX_FIELDS)
+    cdef size_t n
+    cdef const char *buf = text_of(source, &n)
+    if parse_request(&head, buf, n, 0, &limits) <= 0:
+        raise ValueError("not a whole, valid request head")
+    return label_of(answer_as_last(&head, buf)).decode()
