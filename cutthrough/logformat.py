@@ -40,14 +40,15 @@ CODES = {
     "<la": 46, "<lp": 5,
     "ts": NUMBER, "tu": 3, "tl": MOST_TIME, "tg": MOST_TIME, "tr": NUMBER,
     "tS": NUMBER + 4, "dt": NUMBER, "<pt": NUMBER,
-    "un": LEAST_LONG, "ui": 1,
+    "un": LEAST_LONG, "ul": LEAST_LONG, "ui": 1,
     "rm": 32, "ru": LEAST_LONG, "rp": LEAST_LONG, ">rs": 8, ">rd": LEAST_LONG,
     ">rP": 5, "rv": 3, ">h": LEAST_LONG, ">Hs": 3, "mt": 1,
     "st": NUMBER, ">st": NUMBER, "<st": NUMBER,
     "Ss": 24, "Sh": 12,
     "ct::id": 2 * NUMBER, "ct::reason": 24, "ct::worker": NUMBER, "ct::path": 6,
-    "ct::rule": LEAST_LONG, "ct::hook": LEAST_LONG,
-    "ct::head_ms": NUMBER + 4, "ct::auth_ms": NUMBER + 4, "ct::dns_ms": NUMBER + 4,
+    "ct::rule": LEAST_LONG, "ct::hook": LEAST_LONG, "ct::kind": 7,
+    "ct::tried_user": LEAST_LONG, "ct::head_ms": NUMBER + 4, "ct::auth_ms": NUMBER + 4,
+    "ct::hook_ms": NUMBER + 4, "ct::dns_ms": NUMBER + 4,
     "ct::connect_ms": NUMBER + 4, "ct::first_byte_ms": NUMBER + 4,
     "ct::total_ms": NUMBER + 4,
     "ct::client_rtt_ms": NUMBER + 4, "ct::client_retransmits": NUMBER,
@@ -56,7 +57,7 @@ CODES = {
 # Of these the most that a line has room for is written
 LONG = frozenset(code for code, most in CODES.items() if most == LEAST_LONG)
 # Other names of the same; `http::` may stand before any of squid's
-ALIASES = {"ul": "un", ">rm": "rm", "<rm": "rm", ">ru": "ru", "<ru": "ru", ">rp": "rp",
+ALIASES = {">rm": "rm", "<rm": "rm", ">ru": "ru", "<ru": "ru", ">rp": "rp",
            "<rp": "rp", ">rv": "rv", "<rv": "rv", ">la": "la", ">lp": "lp",
            "<rd": ">rd", "<rs": ">rs", "<rP": ">rP"}
 # Fields of a request that are never written down (R37)

@@ -203,6 +203,7 @@ def test_what_happened_is_counted_once(proxy):
     assert now['auth_total{result="ok"}'] == 7
     assert now['auth_total{result="auth_failed"}'] == 1
     assert now["first_byte_seconds_count"] == 3
+    assert now["request_duration_seconds_count"] == 3, "no tunnel, nothing refused"
     assert now['connect_seconds_count{family="ipv4"}'] == (
         now['upstream_total{how="dialled"}']) == 5
     assert now['upstream_total{how="reused"}'] == 2

@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcpy, memmove, memset
 from libc.time cimport time_t, tm
-from cutthrough.control.lines cimport Line, put_method, put_url
+from cutthrough.control.lines cimport Line, kind_of, put_method, put_url
 from cutthrough.control.put cimport (
     Q_MIME, Q_PERCENT, Q_STRING, Q_URL, Quote, put_address, put_escaped, put_ms, put_number,
     put_padded, put_text)
@@ -22,7 +22,8 @@ from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport OK, label_of, tag_of, token_of
 from cutthrough.policy.acl cimport NOT_ASKED
-from cutthrough.session.client cimport Client, Stamps, peer_of, worker_of_id
+from cutthrough.session.client cimport Client, peer_of, worker_of_id
+from cutthrough.session.phases cimport Stamps
 from cutthrough.wire.chars cimport equals_lower
 from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.wire.names cimport M_CONNECT
@@ -44,21 +45,21 @@ cdef enum:
     S_CLIENT, S_CLIENT_PORT, S_LOCAL, S_LOCAL_PORT, S_PEER, S_PEER_NAME, S_PEER_PORT
     S_SOURCE, S_SOURCE_PORT
     S_SECONDS, S_MS, S_LOCALTIME, S_GMT, S_TOTAL, S_BEGAN, S_DNS, S_PEER_TIME
-    S_USER, S_IDENT, S_METHOD, S_URL, S_PATH, S_SCHEME, S_HOST, S_PORT, S_VERSION
+    S_USER, S_LOGIN, S_IDENT, S_METHOD, S_URL, S_PATH, S_SCHEME, S_HOST, S_PORT, S_VERSION
     S_FIELD, S_STATUS, S_TYPE, S_BYTES, S_BYTES_UP, S_BYTES_DOWN, S_TAG, S_HIERARCHY
-    S_ID, S_REASON, S_WORKER, S_RELAY, S_RULE, S_HOOK
-    S_HEAD_MS, S_AUTH_MS, S_DNS_MS, S_CONNECT_MS, S_FIRST_MS, S_TOTAL_MS
+    S_ID, S_REASON, S_WORKER, S_RELAY, S_RULE, S_HOOK, S_KIND, S_TRIED
+    S_HEAD_MS, S_AUTH_MS, S_HOOK_MS, S_DNS_MS, S_CONNECT_MS, S_FIRST_MS, S_TOTAL_MS
     S_CLIENT_RTT, S_CLIENT_LOST, S_ORIGIN_RTT, S_ORIGIN_LOST
     N_STEPS
 
 NUMBERS = {code: number for number, code in enumerate((
     "", "sn", "err_code", "err_detail", ">a", ">p", "la", "lp", "<a", "<A", "<p",
-    "<la", "<lp", "ts", "tu", "tl", "tg", "tr", "tS", "dt", "<pt", "un", "ui", "rm", "ru",
-    "rp", ">rs", ">rd", ">rP", "rv", ">h", ">Hs", "mt", "st", ">st", "<st", "Ss", "Sh",
-    "ct::id", "ct::reason", "ct::worker", "ct::path", "ct::rule", "ct::hook",
-    "ct::head_ms", "ct::auth_ms", "ct::dns_ms", "ct::connect_ms", "ct::first_byte_ms",
-    "ct::total_ms", "ct::client_rtt_ms", "ct::client_retransmits", "ct::origin_rtt_ms",
-    "ct::origin_retransmits"))}
+    "<la", "<lp", "ts", "tu", "tl", "tg", "tr", "tS", "dt", "<pt", "un", "ul", "ui", "rm",
+    "ru", "rp", ">rs", ">rd", ">rP", "rv", ">h", ">Hs", "mt", "st", ">st", "<st", "Ss", "Sh",
+    "ct::id", "ct::reason", "ct::worker", "ct::path", "ct::rule", "ct::hook", "ct::kind",
+    "ct::tried_user", "ct::head_ms", "ct::auth_ms", "ct::hook_ms", "ct::dns_ms",
+    "ct::connect_ms", "ct::first_byte_ms", "ct::total_ms", "ct::client_rtt_ms",
+    "ct::client_retransmits", "ct::origin_rtt_ms", "ct::origin_retransmits"))}
 assert set(NUMBERS) == {"", *CODES} and len(NUMBERS) == <int>N_STEPS
 
 cdef struct Step:
@@ -178,6 +179,8 @@ cdef class FormatLine(Line):
         if code == S_URL:
             return self.put_long(p, step, c, last)
         if code == S_USER:
+            return put_value(p, step, c.user if c.user is not None else c.tried, last)
+        if code == S_LOGIN:
             return put_value(p, step, c.user, last)
         if code == S_HIERARCHY:
             return put_text(p, b"HIER_NONE" if peer_of(c) == NULL else b"HIER_DIRECT")
@@ -218,11 +221,9 @@ cdef class FormatLine(Line):
         if code == S_BEGAN:
             return put_seconds(p, now, clock_us() - at.start_us)
         if code == S_DNS:
-            return p if at.dns_us == 0 else put_number(
-                p, (at.dns_us - max(at.auth_us, at.head_us)) // 1000)
+            return p if at.dns_us == 0 else put_number(p, at.dns_us // 1000)
         if code == S_PEER_TIME:
-            return p if at.first_byte_us == 0 else put_number(
-                p, (at.first_byte_us - max(at.connect_us, at.dns_us, at.auth_us)) // 1000)
+            return p if at.first_byte_us == 0 else put_number(p, at.first_byte_us // 1000)
         if code == S_LOCAL or code == S_LOCAL_PORT:
             if not own_address(c.sock.fd, &address):
                 return p
@@ -240,6 +241,7 @@ cdef class FormatLine(Line):
         """What squid has no code for."""
         cdef int code = step.code
         cdef Stamps *at = &c.stamps
+        cdef int64_t us
         cdef PathInfo info
         if code == S_ID:
             p = put_number(p, worker_of_id(c, self.worker))
@@ -258,13 +260,19 @@ cdef class FormatLine(Line):
         if code == S_HOOK:
             return p if c.decision is None else (
                 put_value(p, step, c.decision.reason.encode(), last))
+        if code == S_KIND:
+            return put_text(p, kind_of(c))
+        if code == S_TRIED:
+            return put_value(p, step, c.tried, last)
         if code == S_TOTAL_MS:
             return put_ms(p, clock_us() - at.start_us)
         if S_HEAD_MS <= code < S_TOTAL_MS:
-            return put_ms(p, (at.head_us if code == S_HEAD_MS else
-                              at.auth_us if code == S_AUTH_MS else
-                              at.dns_us if code == S_DNS_MS else
-                              at.connect_us if code == S_CONNECT_MS else at.first_byte_us))
+            us = (at.head_us if code == S_HEAD_MS else
+                  at.auth_us if code == S_AUTH_MS else
+                  at.hook_us if code == S_HOOK_MS else
+                  at.dns_us if code == S_DNS_MS else
+                  at.connect_us if code == S_CONNECT_MS else at.first_byte_us)
+            return put_ms(p, us) if us else p
         if code >= S_ORIGIN_RTT and c.origin is None:
             return p
         if not read_path(c.sock.fd if code < S_ORIGIN_RTT else c.origin.sock.fd, &info):

@@ -16,6 +16,8 @@ cdef class Line:
     # A head that will not be there at the end, of a tunnel.
     cdef int note_head(self, Client c, const Head *head, const char *data) except -1
 
+# tunnel or request.
+cdef const char *kind_of(Client c) noexcept
 cdef char *put_method(char *p, Client c) noexcept
 # Up to `last`, what was cut marked.
 cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept

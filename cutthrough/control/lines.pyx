@@ -5,7 +5,7 @@ In JSON every octet from the wire that is not plain ASCII is an escape of its ow
 a line is one line and one object, whatever stands in it (R37).
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 from cutthrough.control.put cimport (
     Q_JSON, Quote, put_address, put_escaped, put_ms, put_number, put_string, put_text,
@@ -15,14 +15,14 @@ from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport label_of
 from cutthrough.policy.acl cimport NOT_ASKED
-from cutthrough.session.client cimport Client, peer_of, worker_of_id
+from cutthrough.session.client cimport Client, carries_tunnel, peer_of, worker_of_id
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.target cimport HOST_IPV6
 
 cdef enum:
     MOST_METHOD = 32
-    # What follows the url in JSON: 23 fields of numbers and words, some 700 bytes, and the
+    # What follows the url in JSON: 24 fields of numbers and words, some 700 bytes, and the
     # words of a rule and a hook, cut to what is left of this
     MOST_BEHIND = 1300
 
@@ -63,7 +63,10 @@ cdef class JsonLine(Line):
         p = put_address(put_text(p, b'","client":"'), &c.address)
         p = put_text(p, b'","user":')
         p = put_string(p, c.user)
-        p = put_method(put_text(p, b',"method":"'), c)
+        if c.tried is not None:
+            p = put_string(put_text(p, b',"tried_user":'), c.tried)
+        p = put_text(put_text(p, b',"kind":"'), kind_of(c))
+        p = put_method(put_text(p, b'","method":"'), c)
         p = put_text(p, b'","host":')
         p = put_string(p, c.key[:len(c.key) - 2] if c.port else None)
         p = put_number(put_text(p, b',"port":'), c.port)
@@ -80,11 +83,11 @@ cdef class JsonLine(Line):
             p = put_text(p, b"null")
         p = put_number(put_text(p, b',"bytes_up":'), c.relay.up.moved)
         p = put_number(put_text(p, b',"bytes_down":'), c.relay.down.moved)
-        p = put_ms(put_text(p, b',"head_ms":'), c.stamps.head_us)
-        p = put_ms(put_text(p, b',"auth_ms":'), c.stamps.auth_us)
-        p = put_ms(put_text(p, b',"dns_ms":'), c.stamps.dns_us)
-        p = put_ms(put_text(p, b',"connect_ms":'), c.stamps.connect_us)
-        p = put_ms(put_text(p, b',"first_byte_ms":'), c.stamps.first_byte_us)
+        p = put_phase(put_text(p, b',"head_ms":'), c.stamps.head_us)
+        p = put_phase(put_text(p, b',"auth_ms":'), c.stamps.auth_us)
+        p = put_phase(put_text(p, b',"dns_ms":'), c.stamps.dns_us)
+        p = put_phase(put_text(p, b',"connect_ms":'), c.stamps.connect_us)
+        p = put_phase(put_text(p, b',"first_byte_ms":'), c.stamps.first_byte_us)
         p = put_ms(put_text(p, b',"total_ms":'), total_us)
         p = put_text(p, b',"path":"')
         p = put_text(p, b"splice" if c.relay.up.spliced or c.relay.down.spliced else b"copy")
@@ -97,9 +100,20 @@ cdef class JsonLine(Line):
             if c.reported:
                 p = put_text(p, b',"report":true')
         if c.decision is not None:
-            p = put_word(put_text(p, b',"hook":'), c.decision.reason.encode(), last)
+            p = put_word(put_text(p, b',"hook":'), c.decision.reason.encode(), last - 32)
+        if c.stamps.hook_us:
+            p = put_ms(put_text(p, b',"hook_ms":'), c.stamps.hook_us)
         p[0] = b"}"
         return p + 1
+
+
+cdef const char *kind_of(Client c) noexcept:
+    return b"tunnel" if carries_tunnel(c) else b"request"
+
+
+cdef char *put_phase(char *p, uint64_t us) noexcept:
+    """Milliseconds; null for a phase that was not begun."""
+    return put_ms(p, us) if us else put_text(p, b"null")
 
 
 cdef char *put_path(char *p, Client c) noexcept:

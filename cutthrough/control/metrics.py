@@ -148,8 +148,10 @@ def _requests(r: Reading) -> Iterator[Metric]:
     for family in ("ipv4", "ipv6"):
         connects.add_metric([family], *_buckets(r, f"connect_{family}_ms"))
     yield connects
-    yield _histogram("first_byte_seconds", "Time to the first byte of a response.",
-                     r, "first_byte_ms")
+    yield _histogram("first_byte_seconds", "Time from the connection to the first byte "
+                     "of a response.", r, "first_byte_ms")
+    yield _histogram("request_duration_seconds", "How long plain requests took that an "
+                     "origin answered; no tunnels.", r, "request_ms")
 
 
 def _outcomes(r: Reading) -> Iterator[Metric]:

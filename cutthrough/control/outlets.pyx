@@ -364,6 +364,8 @@ cdef class JournalOutlet(DatagramOutlet):
         p = put_address(put_text(p, b"\nCUTTHROUGH_CLIENT="), &c.address)
         if c.user is not None:
             p = put_bytes(put_text(p, b"\nCUTTHROUGH_USER="), c.user, 1024)
+        elif c.tried is not None:
+            p = put_bytes(put_text(p, b"\nCUTTHROUGH_TRIED_USER="), c.tried, 1024)
         p = put_method(put_text(p, b"\nCUTTHROUGH_METHOD="), c)
         if c.port:
             p = put_bytes(put_text(p, b"\nCUTTHROUGH_HOST="), c.key[:len(c.key) - 2], 1024)

@@ -12,8 +12,9 @@ from cutthrough.policy.limits cimport Limiter, Terms, Usage
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.policy.verdicts cimport Decision
 from cutthrough.session.counters cimport Counters, Page
+from cutthrough.session.phases cimport Stamps
 from cutthrough.session.recorder cimport Recorder
-from cutthrough.session.state cimport N_STATES
+from cutthrough.session.state cimport DELIVER, HALF_CLOSED, N_STATES, TUNNEL
 from cutthrough.session.upstreams cimport Upstreams
 from cutthrough.wire.chunks cimport Chunks
 from cutthrough.wire.http1 cimport Head, HeadLimits
@@ -77,16 +78,6 @@ cdef struct Scan:
     uint8_t no_room
     uint8_t too_large
 
-# Microseconds from `start_us` to each stage of the request in hand; 0: not reached. Not
-# 32 bits: these are over after 72 minutes, and a response may take longer to begin.
-cdef struct Stamps:
-    int64_t start_us
-    int64_t head_us
-    int64_t auth_us
-    int64_t dns_us
-    int64_t connect_us
-    int64_t first_byte_us
-
 
 # There are thousands of them at rest: small fields stand together, and what few of them
 # need is made when it is needed. What each turn of a relay touches stands first, in five
@@ -148,7 +139,7 @@ cdef class Client(StreamOwner):
     cdef Decision decision              # of the hook
     cdef Account account                # None: not authenticated
     cdef bytes user                     # its name, as logs have it
-    cdef bytes credentials              # a field's value, until somebody verifies it
+    cdef bytes tried                    # the name in credentials that are not verified
     cdef bytes key                      # canonical host and two bytes of port
     cdef uint64_t request_id
     cdef Block *head                    # the rewritten head, kept to the end of the exchange
@@ -194,6 +185,13 @@ cdef class Client(StreamOwner):
     cdef void count_moved(self) noexcept
     cdef int _record(self, int outcome) except -1
     cdef int _clear_request(self) except -1
+
+
+# Bytes go both ways unread, or did until what is left is delivered. A CONNECT that came to
+# no tunnel is a request.
+cdef inline bint carries_tunnel(Client client) noexcept:
+    return client.state == TUNNEL or client.state == HALF_CLOSED or (
+        client.state == DELIVER and client.is_tunnel)
 
 
 # The worker in a connection's identifier: the one where it began.

@@ -29,11 +29,11 @@ from cutthrough.outcome cimport (
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.awaited cimport NOBODY
 from cutthrough.session.counters cimport Counters, count_reply, observe
+from cutthrough.session.phases cimport end_last_phase
 from cutthrough.session.recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, Recorder, note)
 from cutthrough.session.state cimport (
-    CLOSED, DECIDE, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESOLVE, RESPONSE,
-    TUNNEL, may_follow)
+    CLOSED, DECIDE, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESOLVE, RESPONSE, may_follow)
 from cutthrough.session.state import TABLE
 from cutthrough.wire.date cimport build_date
 from cutthrough.wire.http1 cimport Head, HeadLimits, MAX_FIELDS
@@ -381,8 +381,10 @@ cdef class Client:
         count_reply(context.counters, self.method, self.status)
         if self.stamps.first_byte_us:
             observe(&context.counters.first_byte, self.stamps.first_byte_us)
-        if self.state == TUNNEL or self.state == HALF_CLOSED or (
-                self.state == DELIVER and self.is_tunnel):
+            if not carries_tunnel(self):
+                observe(&context.counters.request, clock_us() - self.stamps.start_us)
+        end_last_phase(&self.stamps, self.state)
+        if carries_tunnel(self):
             context.counters.tunnels += 1
             context.counters.tunnel_ends[outcome] += 1
             observe(&context.counters.tunnel, clock_us() - self.stamps.start_us)
@@ -411,7 +413,7 @@ cdef class Client:
         give_block(&self.partial)
         memset(&self.stamps, 0, sizeof(self.stamps))
         self.account = None
-        self.user = self.credentials = None
+        self.user = self.tried = None
         self.snapshot = None
         self.decision = None
         self.rule = NOT_ASKED
@@ -421,8 +423,7 @@ cdef class Client:
         self.status = 0
         self.denied = self.last_answer = OK
         self.is_tunnel = self.has_upgrade = self.retried = self.can_retry = False
-        self.persistent = False
-        self.until_close = self.origin_persistent = self.closing = False
+        self.persistent = self.until_close = self.origin_persistent = self.closing = False
         self.marks_origin = False
         drop_scan(&self.relay.up, &self.up_scan)
         drop_scan(&self.relay.down, &self.down_scan)

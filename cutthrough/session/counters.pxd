@@ -50,7 +50,8 @@ cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, 
     uint64_t replies[N_METHODS][N_CODES]
     Histogram tunnel
     Histogram connects[2]       # IPv4, IPv6
-    Histogram first_byte
+    Histogram first_byte        # the wait for it
+    Histogram request           # of a plain one that an origin answered
     Listener listeners[N_LISTENERS]
 
 cdef class Page:

@@ -16,7 +16,7 @@ from cutthrough.session.state import TABLE as STATES
 # those of arm64 may have 64 KiB
 PAGE_BYTES = 65536
 
-# Upper bounds in milliseconds: of a dial, of a first byte, of a tunnel's life
+# Upper bounds in milliseconds: of a dial, a first byte, a request, a tunnel's life
 BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 60_000, 600_000,
            3_600_000, 36_000_000)
 
@@ -45,6 +45,7 @@ FIELDS = (
     *(f"reply:{method} {code}" for method in METHODS for code in CODES),
     *_of_histogram("tunnel_ms"), *_of_histogram("connect_ipv4_ms"),
     *_of_histogram("connect_ipv6_ms"), *_of_histogram("first_byte_ms"),
+    *_of_histogram("request_ms"),
 )
 
 assert len(BUCKETS) == N_BUCKETS and len(METHODS) == N_METHODS and len(CODES) == N_CODES

@@ -19,7 +19,7 @@ from cutthrough.net.relay cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_PACED, PUMP_REFUSED, PUMP_SINK_FAILED,
     PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, Pump, Pumped, feed, is_holding, push,
     run_pump, start_pump, stop_pump)
-from cutthrough.net.sysio cimport CAN_READ, clock_us, try_recv
+from cutthrough.net.sysio cimport CAN_READ, try_recv
 from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_RESPONSE, BAD_RESPONSE_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED,
     CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_CLOSED, ORIGIN_RESET, OVERLOADED,
@@ -28,6 +28,7 @@ from cutthrough.session.admission cimport is_cut_meanwhile
 from cutthrough.session.client cimport Client, Scan
 from cutthrough.session.awaited cimport NOBODY, READER, SENDER, TAKER
 from cutthrough.session.pace cimport wait_for
+from cutthrough.session.phases cimport end_phase
 from cutthrough.session.recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, E_UP, note
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.tunnel cimport start_tunnel
@@ -203,7 +204,7 @@ cdef int read_some(Client c) except -1:
             c, ORIGIN_CLOSED if n == 0 and not was_reset(c) else ORIGIN_RESET, held)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_ANSWER, 0, n)
     if c.stamps.first_byte_us == 0:
-        c.stamps.first_byte_us = clock_us() - c.stamps.start_us
+        c.stamps.first_byte_us = end_phase(&c.stamps)
     return on_response(c, data, held + n, held)
 
 
@@ -213,6 +214,7 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
     if c.origin.reused and c.can_retry and not c.retried and held == 0 and c.interim == 0:
         c.retried = True
         c.context.counters.retried += 1
+        end_phase(&c.stamps)                # what the dead one took is no look-up's
         c.close_origin(False)
         stop_pump(&c.relay.up)
         c.count_moved()

@@ -83,8 +83,9 @@ cdef object describe(Client c, int number, int worker, bint same_page):
         client=address_of(&c.address), origin=address_of(&c.origin.address),
         key=c.key, host_kind=c.host_kind, port=c.port, method=c.method, minor=c.minor,
         status=c.status,
-        stamps=(c.stamps.start_us, c.stamps.head_us, c.stamps.auth_us, c.stamps.dns_us,
-                c.stamps.connect_us, c.stamps.first_byte_us),
+        stamps=(c.stamps.start_us, c.stamps.mark_us, c.stamps.first_byte_us,
+                c.stamps.head_us, c.stamps.auth_us, c.stamps.hook_us, c.stamps.dns_us,
+                c.stamps.connect_us),
         half_closed=c.state == HALF_CLOSED, deadline_ms=c.silent_ms,
         user=c.user, groups=c.account.groups, expires=c.account.expires,
         reported=bool(c.reported), cuts=has_rules and c.snapshot.acl.cuts(c.rule),
@@ -261,8 +262,9 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     c.method = record.method
     c.minor = record.minor
     c.status = record.status
-    (c.stamps.start_us, c.stamps.head_us, c.stamps.auth_us, c.stamps.dns_us,
-     c.stamps.connect_us, c.stamps.first_byte_us) = record.stamps
+    (c.stamps.start_us, c.stamps.mark_us, c.stamps.first_byte_us, c.stamps.head_us,
+     c.stamps.auth_us, c.stamps.hook_us, c.stamps.dns_us,
+     c.stamps.connect_us) = record.stamps
     c.is_tunnel = True
     if record.decision is not None:
         reason, limits = record.decision

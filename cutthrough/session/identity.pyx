@@ -9,18 +9,26 @@ stands in the Client.
 
 from functools import partial
 
-from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport (
     AUTH_FAILED, AUTH_REQUIRED, BAD_CREDENTIALS_FIELD, OK)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.auth cimport PENDING, Account
 from cutthrough.session.client cimport Client
+from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.state cimport AUTH
 from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.wire.names cimport F_PROXY_AUTHORIZATION
 
 
+cdef enum:
+    MOST_TRIED = 256            # octets of a name that is not verified; R31
+
+# The credentials of the request being read; used within one call of parse() only
+cdef bytes pending = None
+
+
 cdef int identify(Client c, const Head *head, const char *data) except -1:
+    global pending
     cdef const Field *field
     cdef int verdict
     cdef int index = head.first[F_PROXY_AUTHORIZATION]
@@ -30,32 +38,42 @@ cdef int identify(Client c, const Head *head, const char *data) except -1:
         return AUTH_REQUIRED
     field = &head.fields[index - 1]
     c.account = c.snapshot.users.identify(
-        data + field.value, field.value_len, c.stamps.start_us + c.stamps.head_us, &verdict)
-    if verdict == PENDING and c.context.verifier is not None:
-        c.credentials = data[field.value:field.value + field.value_len]
-        return OK
-    if verdict == PENDING:              # without a verifier only what compares is right
+        data + field.value, field.value_len, c.stamps.start_us + c.stamps.mark_us, &verdict)
+    if verdict == PENDING:
         value = data[field.value:field.value + field.value_len]
-        c.account = c.snapshot.users.compare(value)
+        c.tried = name_of(c, value)
+        if c.context.verifier is not None:
+            pending = value
+            return OK
+        c.account = c.snapshot.users.compare(value)     # nothing else can be right
         if c.account is not None:
             c.snapshot.users.remember(value, c.account)
+    c.stamps.auth_us = end_brief_phase(&c.stamps)
     if c.account is None:
         return AUTH_FAILED
     return on_known(c)
 
 
+cdef bytes name_of(Client c, value):
+    """For the log: the name alone, never what stands behind it (R37), and not all of it if
+    it is long."""
+    name = c.snapshot.users.name_of(value)
+    return None if name is None else name[:MOST_TRIED]
+
+
 cdef int on_known(Client c) except -1:
     c.user = c.account.name
+    c.tried = None
     c.context.counters.identified += 1
-    c.stamps.auth_us = clock_us() - c.stamps.start_us
     return OK
 
 
 cdef int ask_verifier(Client c, on_verified) except -1:
-    cdef bytes credentials = c.credentials
+    global pending
+    cdef bytes credentials = pending
     # Of IPv6 the network: a host may take any address in it (RFC 4291 section 2.5.1)
     cdef bytes client = (<char *>c.address.bytes)[:4 if c.address.family == 4 else 8]
-    c.credentials = None
+    pending = None
     c._set_state(AUTH)
     c.context.verifier.verify(
         c.snapshot.users, credentials, client, partial(on_verified, c.request_id))
@@ -63,6 +81,7 @@ cdef int ask_verifier(Client c, on_verified) except -1:
 
 
 cdef int take_answer(Client c, answer) except -1:
+    c.stamps.auth_us = end_brief_phase(&c.stamps)
     if not isinstance(answer, Account):
         return OUTCOMES[answer]
     c.account = answer

@@ -8,7 +8,7 @@ what a name of the policy stood for is looked up anew by whoever takes it.
 import msgspec
 
 # Of the record: two versions of the program may follow each other
-FORMAT = 1
+FORMAT = 2
 
 # Family, bytes in network order, port
 Address = tuple[int, bytes, int]
@@ -47,7 +47,7 @@ class Tunnel(msgspec.Struct, tag="tunnel"):
     method: int
     minor: int
     status: int
-    stamps: tuple[int, int, int, int, int, int]
+    stamps: tuple[int, int, int, int, int, int, int, int]     # as client.pxd has them
     half_closed: bool
     deadline_ms: int                         # without one more byte
 

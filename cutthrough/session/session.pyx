@@ -18,7 +18,7 @@ from cutthrough.net.connector cimport Connector, Stream, dial
 from cutthrough.net.inet cimport Address, Addresses, one_address, parse_address
 from cutthrough.net.relay cimport is_holding
 from cutthrough.net.sysio cimport (
-    BROKEN, CAN_READ, CAN_WRITE, clock_us, try_recv)
+    BROKEN, CAN_READ, CAN_WRITE, try_recv)
 from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_TARGET, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET,
     DESTINATION_DENIED, DNS_NOT_FOUND, INTERNAL_ERROR, LIFETIME, LOOP_DETECTED, NO_ORIGIN,
@@ -34,6 +34,7 @@ from cutthrough.session.forward cimport expect_body, on_client, on_origin, send_
 from cutthrough.session.identity cimport ask_verifier, identify, take_answer
 from cutthrough.session.awaited cimport NOBODY, SENDER
 from cutthrough.session.pace cimport extend_if_taken, judge_pace
+from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.recorder cimport (
     E_CLIENT_ENDED, E_DEADLINE, E_DIALLED, E_NOT_DIALLED, E_READ, E_RESOLVED, E_REUSED, note)
 from cutthrough.session.reuse cimport judge_reuse
@@ -172,7 +173,7 @@ cdef class Session(Client):
         self.method = head.method
         self.minor = head.minor
         self.snapshot = self.context.snapshot
-        self.stamps.head_us = clock_us() - self.stamps.start_us
+        self.stamps.head_us = end_brief_phase(&self.stamps)
         outcome = self.read_request(data)
         if outcome == OK:
             outcome = self.prepare(data)
@@ -280,6 +281,7 @@ cdef class Session(Client):
             return                          # it has ended meanwhile
         try:
             self.poller.take_time()
+            self.stamps.hook_us = end_brief_phase(&self.stamps)
             outcome = take_decision(self, decision)
             if outcome != OK:
                 self.refuse(outcome)
@@ -385,7 +387,8 @@ cdef class Session(Client):
     cdef int dial_all(self, answer) except -1:
         cdef Addresses addresses
         cdef int i, outcome
-        self.stamps.dns_us = clock_us() - self.stamps.start_us
+        if self.host_kind == HOST_NAME:
+            self.stamps.dns_us = end_brief_phase(&self.stamps)
         if not isinstance(answer, Addresses):
             return self.refuse(OUTCOMES[answer])
         addresses = answer
@@ -421,14 +424,13 @@ cdef class Session(Client):
                 return self.route(True)
             self.connector = connector      # it knows what was tried, for the log
             return self.refuse(self.denied if error == 0 else outcome_of_errno(error))
-        self.stamps.connect_us = clock_us() - self.stamps.start_us
+        self.stamps.connect_us = end_brief_phase(&self.stamps)
         self.origin = stream
         if connector.i > 1:
             self.may_dial(&stream.address)  # asked last of another one: whose rule it is
         note(self.context.recorder, <void *>self, self.poller.now_us, E_DIALLED, 0,
-             self.stamps.connect_us - self.stamps.dns_us)
-        count_dial(self.context.counters, stream.address.family,
-                   self.stamps.connect_us - self.stamps.dns_us)
+             self.stamps.connect_us)
+        count_dial(self.context.counters, stream.address.family, self.stamps.connect_us)
         if self.is_tunnel:
             if is_cut_meanwhile(self):
                 return self.refuse(DESTINATION_DENIED)

@@ -23,6 +23,7 @@ from tests.support.admin import (
     some_tunnels,
 )
 from tests.support.client import USER
+from tests.support.lines import read_line
 from tests.support.origin import echo, stall
 from tests.support.proxy import Proxy
 from tests.support.wait import TRIES, wait_until
@@ -175,7 +176,7 @@ def test_endings_come_as_they_are_logged(start, make_origin, dial):
         while len(records) < 4:
             line = stream.readline()
             if line.startswith(b"data: "):
-                records.append(json.loads(line[6:]))
+                records.append(read_line(line[6:]))
         assert {record["url"] for record in records} == {url}
         logged = proxy.wait_log(4)
         assert sorted(r["id"] for r in records) == sorted(r["id"] for r in logged)

@@ -63,7 +63,7 @@ def test_a_dead_ipv6_address_costs_the_stagger(
         assert "SYN_SENT" not in attempts(racing, origin.port)
         client.close()
         record = racing.wait_log(1)[0]
-        assert record["connect_ms"] - record["dns_ms"] >= STAGGER * 1000
+        assert record["connect_ms"] >= STAGGER * 1000
         assert "127.0.0.1" in record["peer"]
 
     takes_less(2 * STAGGER, ask)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import resource
 import shutil
@@ -21,6 +20,7 @@ from cutthrough.control import worker as worker_module
 from cutthrough.net import buffers, pipes
 from tests.net.test_relay import Way, descriptors, send_all_through
 from tests.support.client import PASSWORD, USER, Client, build_request
+from tests.support.lines import read_line
 from tests.support.network import IPV4, IPV6, own_network
 from tests.support.origin import Origin, echo
 from tests.support.proxy import ADDRESS, ROOT, clean_environment, seen_labels
@@ -106,7 +106,7 @@ def test_a_fault_of_ours_is_a_500_and_ends_nothing_else(loop_name, tmp_path):
             assert proxy.worker.page.read()["faults"] == 1
 
     serve_embedded(loop_name, journey, access_log=str(log))
-    labels = [json.loads(line)["reason"] for line in log.read_text().splitlines()]
+    labels = [read_line(line)["reason"] for line in log.read_text().splitlines()]
     assert "internal_error" in labels
     seen_labels.update(labels)
 

@@ -1,13 +1,13 @@
 """A policy in force: rules by name and by address, and what runs already."""
 
 import base64
-import json
 import textwrap
 
 import pytest
 
 from cutthrough.cli import main
 from tests.support.client import USER, build_request
+from tests.support.lines import read_line
 from tests.support.origin import echo
 from tests.support.wait import wait_until
 
@@ -176,7 +176,7 @@ def test_what_was_refused_before_the_rules_blames_none(start, dial, form, reason
     assert dial(proxy).get("http://other.test/").status == 403
     lines = wait_until(lambda: len(proxy.lines()) == 4 and proxy.lines(), "four lines")
     if form == "json":
-        lines = [json.loads(line) for line in lines]
+        lines = [read_line(line) for line in lines]
         told = [(line["reason"], line.get("rule", "-")) for line in lines]
         assert "rule" not in lines[1]
     else:

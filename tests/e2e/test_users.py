@@ -5,7 +5,6 @@ Cost 4 of bcrypt is 1 ms and cost 12 is 0.2 s: time to see a request wait for it
 
 import asyncio
 import base64
-import json
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from cutthrough.control.worker import Worker
 from cutthrough.policy.source import Policy, User
 from tests.leaks.test_embedded import run, settled
 from tests.support.client import Client, build_request
+from tests.support.lines import read_line
 from tests.support.origin import Origin, echo, stall
 from tests.support.proxy import ROOT, clean_environment, seen_labels
 from tests.support.wait import wait_until
@@ -270,7 +270,7 @@ def test_a_users_time_ends_in_the_middle_of_a_connection(loop_name, tmp_path):
             await settled(proxy)
 
     run(loop_name, main)
-    records = [json.loads(line) for line in log.read_text().splitlines()]
+    records = [read_line(line) for line in log.read_text().splitlines()]
     assert {r["reason"] for r in records} == {"ok", "auth_expired"}
     assert records[-1]["user"] is None
     seen_labels.add("auth_expired")

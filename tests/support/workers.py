@@ -1,7 +1,6 @@
 """Workers in one loop, of which one gives its tunnels to the others."""
 
 import asyncio
-import json
 import socket
 from collections.abc import Callable
 
@@ -14,6 +13,7 @@ from cutthrough.policy.rows import create
 from cutthrough.policy.source import Limits, Policy
 from cutthrough.settings import from_options
 from tests.support.client import PASSWORD, USER, Client
+from tests.support.lines import read_line
 from tests.support.origin import Origin
 
 LIMITED = Policy(limits={"default": Limits(
@@ -92,7 +92,7 @@ class Pair:
         return read["connections"], read["of_clients"], read["of_users"]
 
     def lines(self) -> list[dict]:
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        return [read_line(line) for line in self.log.read_text().splitlines()]
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
