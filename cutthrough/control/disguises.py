@@ -31,6 +31,11 @@ class Disguise(NamedTuple):
     address: str                # where it leads to; "" for what nobody should read
     zone: tuple[tuple[str, ...], ...] = ()      # answers, one after the other
 
+    @property
+    def first(self) -> tuple[str, ...]:
+        """What a name leads to before that. It is not refused, and so dialled."""
+        return self.zone[0] if len(self.zone) > 1 else ()
+
 
 def disguises() -> list[Disguise]:
     """All of them."""

@@ -18,6 +18,7 @@ import base64
 import contextlib
 import re
 import secrets
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
@@ -78,23 +79,45 @@ def run(config: Config, policy: Policy, user: str, host_network: bool = False) -
             raise ConfigError("", "--host-network", "not given, and this user gets no "
                               f"network with loopback alone ({error}): what passes "
                               "would be dialled from this host") from None
-    results, rebound = asyncio.run(examine(config, policy, user))
+    routed = routed_answers()
+    results, rebound = asyncio.run(examine(config, policy, user, routed))
     print("\n".join(show(results)))
-    print(f"rebinding, first answer: {rebound or 'only what was checked was dialled'}")
+    told = (f"not tried: {', '.join(routed)} would be dialled, and has a route"
+            if routed else rebound or "only what was checked was dialled")
+    print(f"rebinding, first answer: {told}")
     return int(bool(rebound) or any(one.column == "passed" for one in results))
 
 
-async def examine(config: Config, policy: Policy,
-                  user: str) -> tuple[list[Result], str]:
-    """All results; and what rebinding while a name is dialled achieved, if anything."""
+def routed_answers() -> list[str]:
+    """Of the addresses that a name leads to at first, those that this network has a
+    route to. None of them may be answered."""
+    found = []
+    for text in {text for one in disguises() for text in one.first}:
+        family = socket.AF_INET6 if ":" in text else socket.AF_INET
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as (
+                probe):
+            probe.connect((text, 9))        # of UDP: asks for the route, sends nothing
+            found.append(text)
+    return sorted(found)
+
+
+async def examine(config: Config, policy: Policy, user: str,
+                  routed: list[str]) -> tuple[list[Result], str]:
+    """All results; and what rebinding while a name is dialled achieved, if anything.
+
+    Where first answers are `routed`, such names lead to the forbidden address at once.
+    """
     tried = [*disguises(), *_own()]
+    if routed:
+        tried = [one._replace(zone=one.zone[-1:]) for one in tried]
     zone = {str(_host_of(one)): one.zone for one in tried if one.zone}
     async with _name_server(zone) as names, _canary() as canary:
         config, policy, caller, password = _prepare(config, policy, user, names)
         async with Embedded(config, policy) as proxy:
             doctor = _Doctor(Judge(config, policy), caller, password, proxy.port)
             rebound = await doctor.rebind(
-                [one for one in tried if one.kind == "rebinding"], canary)
+                [one for one in tried if one.kind == "rebinding" and not routed],
+                canary)
             # Its answers were for no time, and are kept for the least
             await asyncio.sleep(MIN_TTL + 0.1)
             results = await asyncio.gather(*(

@@ -16,6 +16,7 @@ from cutthrough.control import doctor
 from cutthrough.control.disguises import ZONE, Disguise
 from cutthrough.control.embed import Embedded
 from cutthrough.net import alone
+from tests.support.network import own_network
 from tests.support.proxy import ROOT, clean_environment
 
 pytestmark = pytest.mark.dials_out
@@ -173,3 +174,14 @@ def test_a_refusal_for_another_reason_is_none(holes, capsys):
     holes(Disguise("name", f"gone.{ZONE}", "127.0.0.1"))
     assert main(["doctor", "ssrf"]) == 1
     assert ": 502 dns_not_found\n" in capsys.readouterr().out
+
+
+def test_rebinding_is_not_answered_with_an_address_that_has_a_route(capsys):
+    """On a host with IPv6 its first answer was dialled: SYNs to the public internet."""
+    with own_network():
+        route = ["ip", "-6", "route", "add", "3ffe:ffff::/32", "dev", "lo"]
+        subprocess.run(route, check=True)
+        assert main(["doctor", "ssrf", "--host-network"]) == 0
+        out = capsys.readouterr().out
+        assert "rebinding, first answer: not tried: 3ffe:ffff::d0c would be" in out
+        assert table_of(out)["rebinding"] == [12, 12, 0, 0, 0]
