@@ -45,6 +45,7 @@ def disguises() -> list[Disguise]:
              for kind, host in numbers(text)]
     made += [Disguise(kind, f"[{host}]", host.lower()) for text in V4
              for kind, host in embeddings(text)]
+    made.append(Disguise("zone", "[::1%25lo]", "::1"))       # RFC 6874
     made += names()
     made += [Disguise("unreadable", host, "") for host in UNREADABLE]
     return made
@@ -105,6 +106,6 @@ UNREADABLE = (
     "127.0.0.1.1", "4294967296", "127.0.0.256", "127.1.65536", "0x7f.0x", "0x100000000",
     "08.0.0.1", "127..1", ".127.0.0.1", "127.0.0.1..", "%31%32%37.0.0.1",
     "127.0.0.1%00", "127.0.0.1%2f", "example.com@127.0.0.1", "[127.0.0.1]",
-    "[::1%25lo]", "[::1", "[::ffff:127.0.0.1", "[v1.a]", "[::ffff:0x7f.1]",
+    "[::1%lo]", "[::1", "[::ffff:127.0.0.1", "[v1.a]", "[::ffff:0x7f.1]",
     "①②⑦.⓪.⓪.①", "127。0。0。1", "１２７.0.0.1", "127.0.0.1\\a", "127.0.0.1,10.0.0.1",
     "127.0.0.1;a")

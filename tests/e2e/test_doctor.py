@@ -55,7 +55,7 @@ def policy_file(folder, text):
 
 KINDS = {"plain", "plain IPv6", "decimal", "octal", "hex", "mixed", "short",
          "trailing dot", "mapped", "compatible", "translated", "nat64", "6to4",
-         "teredo", "isatap", "localhost", "name", "rebinding", "own address"}
+         "teredo", "isatap", "zone", "localhost", "name", "rebinding", "own address"}
 
 
 def test_every_disguise_is_refused_by_the_floor():
