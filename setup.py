@@ -19,7 +19,9 @@ import os
 import re
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,7 +89,71 @@ def extensions() -> list[Extension]:
     ]
 
 
-def translate(modules: list[Extension], force: bool) -> None:
+class Progress:
+    """What `setup.py -q` shows on standard error: one line that changes on a terminal,
+    elsewhere a line for each quarter. Without -q the commands themselves are shown."""
+
+    def __init__(self, what: str, total: int, shown: bool) -> None:
+        self.what, self.total, self.shown = what, total, shown and total > 0
+        self.fd = os.dup(2)                  # while 2 is being read back
+        self.live = os.isatty(self.fd)
+        self.done, self.quarter = 0, 0
+        self.lock = threading.Lock()
+        self.over = threading.Event()
+        if self.shown:
+            self.tell()
+
+    def tell(self) -> None:
+        line = f"{self.what} {self.done} of {self.total}"
+        os.write(self.fd, (f"\r\x1b[K{line}" if self.live else f"{line}\n").encode())
+
+    def step(self, done: int | None = None) -> None:
+        """One more is done, or so many are."""
+        with self.lock:
+            before, self.done = self.done, self.done + 1 if done is None else done
+            quarter = 4 * self.done // max(1, self.total)
+            if self.shown and self.done != before and (
+                    self.live or quarter != self.quarter):
+                self.quarter = quarter
+                self.tell()
+
+    def watch(self, count: Callable[[], int]) -> None:
+        """Tells in a thread what `count` comes to, until `end`."""
+        def look() -> None:
+            while not self.over.wait(0.2):
+                self.step(min(count(), self.total))
+
+        if self.shown:
+            threading.Thread(target=look, daemon=True).start()
+
+    def end(self) -> None:
+        self.over.set()
+        with self.lock:
+            if self.shown and self.live:
+                os.write(self.fd, b"\r\x1b[K")
+            self.shown = False
+            os.close(self.fd)
+
+
+def c_of(module: Extension) -> Path:
+    source = Path(module.sources[0]).with_suffix(".c")
+    return source if MODE.beside else "build/c" / source
+
+
+def count_newer(modules: list[Extension], when: float) -> int:
+    """How many have C that was made since."""
+    return sum(path.exists() and path.stat().st_mtime >= when
+               for path in map(c_of, modules))
+
+
+def count_stale(modules: list[Extension]) -> int:
+    """How many have no C, or C older than their source; those that another's change
+    makes stale are told as they come."""
+    return sum(not c_of(module).exists() or c_of(module).stat().st_mtime
+               < Path(module.sources[0]).stat().st_mtime for module in modules)
+
+
+def translate(modules: list[Extension], force: bool, quiet: bool = False) -> None:
     """Pyx to C; a warning or a performance hint is an error.
 
     Cython has no switch that makes a hint one, and prints from several processes:
@@ -96,20 +162,25 @@ def translate(modules: list[Extension], force: bool) -> None:
     """
     before = time.time() - 1  # file systems round time stamps down
     build_dir = None if MODE.beside else "build/c"
+    force = force or MODE.beside
+    progress = Progress("translating to C:", len(modules) if force
+                        else count_stale(modules), quiet)
     with tempfile.TemporaryFile() as said:
         sys.stderr.flush()
         stderr = os.dup(2)
         os.dup2(said.fileno(), 2)
+        progress.watch(lambda: count_newer(modules, before))
         try:
             translated = cythonize(
                 modules,
-                force=force or MODE.beside,
+                force=force,
                 nthreads=CPUS,
+                quiet=quiet,
                 build_dir=build_dir,
                 compiler_directives={"language_level": 3, **MODE.directives},
             )
         finally:
-            sys.stderr.flush()
+            progress.end()
             os.dup2(stderr, 2)
             os.close(stderr)
             said.seek(0)
@@ -136,8 +207,19 @@ class Build(build_ext):
     def build_extensions(self) -> None:
         # Here rather than in setup(): no other command needs the C.
         self.force = self.force or MODE.beside
-        translate(self.extensions, self.force)
-        super().build_extensions()
+        quiet = not self.distribution.verbose
+        translate(self.extensions, self.force, quiet)
+        # The longest first: at the end no compiler waits for another
+        self.extensions.sort(key=lambda one: -Path(one.sources[0]).stat().st_size)
+        self.progress = Progress("compiling C:", len(self.extensions), quiet)
+        try:
+            super().build_extensions()
+        finally:
+            self.progress.end()
+
+    def build_extension(self, ext: Extension) -> None:
+        super().build_extension(ext)
+        self.progress.step()
 
     def copy_extensions_to_source(self) -> None:
         # distutils copies only what is newer, and another mode's module may be.

@@ -133,6 +133,26 @@ def test_trace_leaves_the_c_beside_its_source(small: Path) -> None:
     assert (small / "cutthrough/room.c").exists()
 
 
+def test_a_quiet_build_tells_how_far_it_is(small: Path) -> None:
+    """`make serve` said a hundred lines, and then nothing for most of a minute."""
+    def quiet() -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore:Support for", "setup.py", "-q", "build_ext",
+             "--inplace"], cwd=small, capture_output=True, text=True, timeout=120,
+            check=False, env={**os.environ, "CUTTHROUGH_BUILD": "debug"})
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+        return done.stderr.splitlines()
+
+    said = quiet()
+    assert said[0] == "translating to C: 0 of 2" and said[-1] == "compiling C: 2 of 2"
+    assert all(re.fullmatch(r"(translating to|compiling) C: [0-2] of 2", line)
+               for line in said)
+    assert quiet() == [line for line in said if line.startswith("compiling")]
+    (small / "cutthrough/other.pyx").write_text(WITH_WARNING)
+    with pytest.raises(AssertionError, match=r"warning: cutthrough/other\.pyx"):
+        quiet()
+
+
 def test_an_unknown_mode_is_refused_by_name(small: Path) -> None:
     done = build(small, "fast")
     assert done.returncode != 0
