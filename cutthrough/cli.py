@@ -16,7 +16,8 @@ import cutthrough
 from cutthrough.arguments import ASKING, CONSOLE, parse, version
 from cutthrough.config import Config, ConfigError
 from cutthrough.files import stop_waiting
-from cutthrough.policy.source import Policy, PolicyError
+from cutthrough.mistake import Mistake, noting, raise_all, show_all
+from cutthrough.policy.source import Policy
 from cutthrough.settings import Setting, Settings, build, gather, render
 from cutthrough.values import show_address
 
@@ -44,10 +45,10 @@ class Sources:
     def file(self) -> str | None:
         return self._given.config_file or os.environ.get("CUTTHROUGH_CONFIG") or None
 
-    def settings(self) -> Settings:
-        """Raises ConfigError."""
+    def settings(self, mistakes: list[Mistake] | None = None) -> Settings:
+        """Raises ConfigError, or puts what is wrong into `mistakes`."""
         settings = gather(vars(self._given), os.environ, self.file,
-                          not getattr(self._given, "without_secrets", False))
+                          not getattr(self._given, "without_secrets", False), mistakes)
         if self._origin and settings["origin"].source == "default":
             settings["origin"] = settings["origin"]._replace(value=self._origin)
         if self.listen:
@@ -65,22 +66,29 @@ class Sources:
                 f"opened {' and '.join(map(show_address, self.listen))}")
         self._ignored = setting
 
-    def blame(self, error: ConfigError) -> ConfigError:
+    def blame(self, error: Mistake) -> Mistake:
         """Says where the option was said that cannot be used on this host."""
         setting = self.last.get(error.key)
-        if error.source or setting is None:
+        if error.source or setting is None or not isinstance(error, ConfigError):
             return error
-        return ConfigError(setting.source, setting.key, error.reason)
+        return setting.blame(error.reason)
 
     def read(self) -> tuple[Config, Policy]:
         """Raises ConfigError, PolicyError or OSError. What is made anew at each start
         (our name in Via) stays for the life of the program."""
-        from cutthrough.control.load import load_policy
+        from cutthrough.control.load import load_files, load_policy
 
-        settings = self.settings()
+        mistakes: list[Mistake] = []
+        settings = self.settings(mistakes)
         if not settings["via"].value:
             settings["via"] = settings["via"]._replace(value=self._via)
-        config = build(settings)
+        if not mistakes:
+            with noting(mistakes):
+                config = build(settings)
+        if mistakes:                         # those of the other files, too
+            with noting(mistakes):
+                load_files(settings["policy"].value, settings["users_file"].value)
+            raise_all(mistakes)
         self._via = config.via
         policy = load_policy(config)
         stop_waiting()
@@ -162,13 +170,17 @@ def dispatch(argv: Sequence[str] | None) -> int:
             return ask(given, *sources.read())
         else:
             return run(sources)
-    except ConfigError as error:
-        print(f"cutthrough: {sources.blame(error)}", file=sys.stderr)
-        return 2
-    except PolicyError as error:
-        print(f"cutthrough: {error}", file=sys.stderr)
-        return 2
+    except Mistake as error:
+        return tell(error, sources)
     return 0
+
+
+def tell(error: Mistake, sources: Sources) -> int:
+    """Prints all that is wrong; returns the exit status."""
+    first, *others = [sources.blame(one) for one in error.all]
+    for text in show_all(first.with_others(others)):
+        print(f"cutthrough: {text}", file=sys.stderr)
+    return 2
 
 
 def print_config(given: argparse.Namespace, sources: Sources) -> None:
@@ -203,9 +215,14 @@ def check(config: Config, policy: Policy) -> None:
     from cutthrough.control.loops import choose_loop
     from cutthrough.control.start import check_log, validate
 
-    choose_loop(config.loop)
-    check_log(config.access_log, create=False)
-    validate(Generation(1, config, policy))
+    mistakes: list[Mistake] = []
+    with noting(mistakes):
+        choose_loop(config.loop)
+    with noting(mistakes):
+        check_log(config.access_log, create=False)
+    with noting(mistakes):
+        validate(Generation(1, config, policy))
+    raise_all(mistakes)
 
 
 def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
@@ -230,14 +247,13 @@ def demonstrate(argv: Sequence[str]) -> int:
     As `cutthrough serve` with these flags, but for `origin`, which has a default here.
     """
     fill_standard()
-    given = parse(["serve", *argv])
+    sources = Sources(parse(["serve", *argv]), DEMONSTRATION_ORIGIN)
     try:
-        return run(Sources(given, DEMONSTRATION_ORIGIN))
+        return run(sources)
     except ModuleNotFoundError as error:
         return tell_unbuilt(error)
-    except (ConfigError, PolicyError) as error:
-        print(f"cutthrough: {error}", file=sys.stderr)
-        return 2
+    except Mistake as error:
+        return tell(error, sources)
 
 
 def run(sources: Sources) -> int:

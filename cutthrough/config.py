@@ -11,12 +11,14 @@ read a `Config`; their numbers are copied when the object is made.
 
 import ipaddress
 import secrets
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
 from cutthrough.logformat import parse_log_format
 from cutthrough.logtarget import parse_log_target
+from cutthrough.mistake import Mistake, raise_all
 from cutthrough.values import (
     ADDRESSES,
     ADMIN,
@@ -46,15 +48,8 @@ from cutthrough.values import (
 DEMONSTRATION = ("username", "password")
 
 
-class ConfigError(ValueError):
+class ConfigError(Mistake):
     """A configuration that cannot be used: where it was said, which key, and why."""
-
-    def __init__(self, source: str, key: str, reason: str) -> None:
-        super().__init__(source, key, reason)
-        self.source, self.key, self.reason = source, key, reason
-
-    def __str__(self) -> str:
-        return ": ".join(part for part in (self.source, self.key, self.reason) if part)
 
 
 class Option(NamedTuple):
@@ -266,52 +261,54 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         "heard of holds nothing", "our choice: 25 exchanges that failed")] = 5.0
 
     def __post_init__(self) -> None:
-        if not self.listen:
-            raise ConfigError("", "listen", "at least one address is needed")
-        fixed = [address for address in self.listen if address[1]]
-        for address in fixed:
-            if fixed.count(address) > 1:
-                raise ConfigError("", "listen", f"{show_address(address)} twice")
-        if not self.user and not self.password:
+        if not (self.user or self.password or self.users_file or self.policy):
             for name, value in zip(("user", "password"), DEMONSTRATION, strict=True):
-                if not (self.users_file or self.policy):
-                    msgspec.structs.force_setattr(self, name, value)
-        elif not self.password:
-            raise ConfigError("", "user", "a user without a password: give "
-                              "--password-file, or CUTTHROUGH_PASSWORD")
-        elif not self.user:
-            raise ConfigError("", "password", "a password without a user: give --user")
-        if self.demonstration and not self.loopback:
-            outside = next(a for a in self.listen if not _is_loopback(a[0]))
-            raise ConfigError("", "listen", f"{show_address(outside)} is not loopback, "
-                              "and the demonstration credentials username:password "
-                              "serve loopback only: give --user and --password-file")
-        if self.admin_exposed and not self.admin_token:
-            raise ConfigError("", "admin", f"{self.admin} is not loopback: give "
-                              "--admin-token-file")
-        if self.admin_exposed and is_placeholder(self.admin_token, token=True):
-            raise ConfigError("", "admin_token", "is a placeholder, which everybody "
-                              f"knows, and {self.admin} is not loopback: `openssl rand "
-                              "-hex 32` makes one")
-        if not self.loopback and is_placeholder(self.password):
-            raise ConfigError("", "password", "is a placeholder, which everybody "
-                              "knows, and not all of listen is loopback")
-        if self.admin in [show_address(address) for address in fixed]:
-            raise ConfigError("", "admin", f"{self.admin} is a proxy's address too")
-        self._check_fleet()
+                msgspec.structs.force_setattr(self, name, value)
+        raise_all([*self._contradictions()])
         if not self.via:
             pseudonym = f"cutthrough-{secrets.token_hex(4)}"
             msgspec.structs.force_setattr(self, "via", pseudonym)
 
-    def _check_fleet(self) -> None:
+    def _contradictions(self) -> Iterator[ConfigError]:
+        if not self.listen:
+            yield ConfigError("", "listen", "at least one address is needed")
+        fixed = [address for address in self.listen if address[1]]
+        for address in dict.fromkeys(fixed):
+            if fixed.count(address) > 1:
+                yield ConfigError("", "listen", f"{show_address(address)} twice")
+        if self.user and not self.password:
+            yield ConfigError("", "user", "a user without a password: give "
+                              "--password-file, or CUTTHROUGH_PASSWORD")
+        elif self.password and not self.user:
+            yield ConfigError("", "password", "a password without a user: give --user")
+        if self.demonstration and not self.loopback:
+            outside = next(a for a in self.listen if not _is_loopback(a[0]))
+            yield ConfigError("", "listen", f"{show_address(outside)} is not loopback, "
+                              "and the demonstration credentials username:password "
+                              "serve loopback only: give --user and --password-file")
+        if self.admin_exposed and not self.admin_token:
+            yield ConfigError("", "admin", f"{self.admin} is not loopback: give "
+                              "--admin-token-file")
+        if self.admin_exposed and is_placeholder(self.admin_token, token=True):
+            yield ConfigError("", "admin_token", "is a placeholder, which everybody "
+                              f"knows, and {self.admin} is not loopback: `openssl rand "
+                              "-hex 32` makes one")
+        if not self.loopback and is_placeholder(self.password):
+            yield ConfigError("", "password", "is a placeholder, which everybody "
+                              "knows, and not all of listen is loopback")
+        if self.admin in [show_address(address) for address in fixed]:
+            yield ConfigError("", "admin", f"{self.admin} is a proxy's address too")
+        yield from self._contradictions_of_fleet()
+
+    def _contradictions_of_fleet(self) -> Iterator[ConfigError]:
         if self.fleet_url and not self.fleet_url.startswith(
                 ("redis://", "rediss://", "unix://")):
-            raise ConfigError("", "fleet_url", "is none of redis://host:port/db, the "
+            yield ConfigError("", "fleet_url", "is none of redis://host:port/db, the "
                               "same by TLS with rediss://, and unix:///path")
         if not self.fleet_prefix:
-            raise ConfigError("", "fleet_prefix", "is empty")
+            yield ConfigError("", "fleet_prefix", "is empty")
         if self.fleet_expiry < 5 * self.fleet_interval:
-            raise ConfigError("", "fleet_expiry", "is less than five times "
+            yield ConfigError("", "fleet_expiry", "is less than five times "
                               "fleet_interval: one slow answer would be an end")
 
     @property

@@ -7,14 +7,15 @@ last, and each setting remembers where it came from, so that a mistake is told t
 import argparse
 import difflib
 import re
-import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from cutthrough.config import DEFAULTS, OPTIONS, SECRETS, Config, ConfigError
 from cutthrough.files import FileError, read_file
+from cutthrough.mistake import Mistake, noting, raise_all
+from cutthrough.toml import Path, Places, TomlError, read_toml
 from cutthrough.values import (
     FLAG,
     parse_text,
@@ -30,6 +31,12 @@ class Setting(NamedTuple):
     value: Any
     source: str                              # "default", "environment", a file …
     key: str                                 # its name there
+    places: Places | None = None             # of a file's keys
+
+    def blame(self, reason: str) -> ConfigError:
+        """The mistake that this setting is."""
+        place = self.places.value(self.key) if self.places else None
+        return ConfigError(self.source, self.key, reason, place)
 
 
 Settings = dict[str, Setting]
@@ -86,75 +93,105 @@ def add_flags(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> N
 
 
 def gather(flags: Mapping[str, Any], environ: Mapping[str, str],
-           file: str | None = None, secrets: bool = True) -> Settings:
+           file: str | None = None, secrets: bool = True,
+           mistakes: list[Mistake] | None = None) -> Settings:
     """Reads every source and returns the setting in force of each option.
 
     `flags` holds texts by option name, None where the flag was not given. An empty
     variable counts as absent (containers clear one so), and an unknown one is no error
     unless it resembles an option: others make variables of that prefix, too. Without
-    `secrets` their files are not read.
+    `secrets` their files are not read. Raises ConfigError, with all that is wrong;
+    where `mistakes` is given they go there, and what is right is returned.
     """
+    found: list[Mistake] = []
     settings = {name: Setting(value, "default", name)
                 for name, value in DEFAULTS.items()}
     if file is not None:
-        _apply(settings, file, str, _read_toml(file), secrets)
+        with noting(found):
+            texts, places = _read_toml(file, found)
+            found += _apply(settings, file, str, texts, secrets, places)
     given = {name: environ.get(variable_name(name)) or None for name in OPTIONS}
-    _refuse_near_misses(environ)
-    _apply(settings, "environment", variable_name, given, secrets)
+    found += _near_misses(environ)
+    found += _apply(settings, "environment", variable_name, given, secrets)
     given = {name: flags.get(name) for name in OPTIONS}
-    _apply(settings, "command line", flag_name, given, secrets)
+    found += _apply(settings, "command line", flag_name, given, secrets)
+    if mistakes is None:
+        raise_all(found)
+    else:
+        mistakes += found
     return settings
 
 
 def _apply(settings: Settings, source: str, key_of: Callable[[str], str],
-           given: Mapping[str, Any], secrets: bool = True) -> None:
-    """Lays one source over the settings made so far."""
+           given: Mapping[str, Any], secrets: bool = True,
+           places: Places | None = None) -> list[Mistake]:
+    """Lays one source over the settings made so far; returns what is wrong with it."""
+    mistakes: list[Mistake] = []
     for name, text in given.items():
         if text is None:
             continue
+        setting = Setting(None, source, key_of(name), places)
         try:
-            value = parse_value(OPTIONS[name].kind, text)
+            settings[name] = setting._replace(
+                value=parse_value(OPTIONS[name].kind, text))
         except ValueError as error:
-            raise ConfigError(source, key_of(name), str(error)) from None
-        settings[name] = Setting(value, source, key_of(name))
+            mistakes.append(setting.blame(str(error)))
     for secret, by_file in SECRETS.items():
         if given.get(by_file) is not None:
             if given.get(secret) is not None:
-                raise ConfigError(source, key_of(secret),
-                                  f"given twice, here and by {key_of(by_file)}")
-            settings[secret] = (
-                _read_secret(settings[by_file]) if secrets
-                else Setting(STAND_INS[secret], "not read", ""))
+                mistakes.append(settings[secret].blame(
+                    f"given twice, here and by {key_of(by_file)}"))
+            with noting(mistakes):
+                settings[secret] = (
+                    _read_secret(settings[by_file]) if secrets
+                    else Setting(STAND_INS[secret], "not read", ""))
         elif given.get(secret) is not None:
             settings[by_file] = Setting(DEFAULTS[by_file], "default", by_file)
+    return mistakes
 
 
-def _read_toml(path: str) -> dict[str, Any]:
-    """Reads a file's keys; returns each value as the text a flag would have had."""
+def _read_toml(path: str,
+               mistakes: list[Mistake]) -> tuple[dict[str, Any], Places]:
+    """Reads a file's keys; returns each value as the text a flag would have had.
+
+    What is wrong with a key goes to `mistakes`; raises ConfigError for a file of which
+    nothing can be read.
+    """
     try:
-        table = tomllib.loads(read_file(path).decode())
+        text = read_file(path).decode()
+        table = read_toml(text, _is_secret)
     except OSError as error:
         raise ConfigError(path, "", error.strerror or str(error)) from None
-    except (ValueError, RecursionError) as error:   # syntax, bytes that are not UTF-8
+    except TomlError as error:
+        raise ConfigError(path, "", error.reason, error.place) from None
+    except (ValueError, RecursionError) as error:   # no file, or bytes not of UTF-8
         raise ConfigError(path, "", str(error)) from None
-    texts = {}
+    texts, places = {}, Places(text, _is_secret)
     for key, value in table.items():
-        if key in OF_POLICY:
-            raise ConfigError(path, key, "stands in the file of `policy`, not here")
-        if isinstance(value, dict) and key not in OPTIONS:
-            raise ConfigError(path, key, "there are no tables: options stand at the "
-                              f"file's top, without [{key}]")
-        _known(path, key)
+        reason = _no_option(key, value)
+        if reason:
+            mistakes.append(ConfigError(path, key, reason, places.key(key)))
+            continue
         try:
             texts[key] = text_of_toml(OPTIONS[key].kind, value)
         except ValueError as error:
-            raise ConfigError(path, key, str(error)) from None
-    return texts
+            mistakes.append(ConfigError(path, key, str(error), places.value(key)))
+    return texts, places
 
 
-def _known(source: str, key: str) -> None:
-    if key not in OPTIONS:
-        raise ConfigError(source, key, no_such_option(key, OPTIONS))
+def _is_secret(path: Path) -> bool:
+    return path[0] not in OPTIONS or path[0] in SECRETS
+
+
+def _no_option(key: str, value: Any) -> str:
+    """Why this key of a file is none; "" where it is one."""
+    if key in OPTIONS:
+        return ""
+    if key in OF_POLICY:
+        return "stands in the file of `policy`, not here"
+    if isinstance(value, dict):
+        return f"there are no tables: options stand at the file's top, without [{key}]"
+    return no_such_option(key, OPTIONS)
 
 
 def no_such_option(key: str, known: Iterable[str]) -> str:
@@ -164,7 +201,7 @@ def no_such_option(key: str, known: Iterable[str]) -> str:
     return "no such option" + (f"; did you mean {near[0]}?" if near else "")
 
 
-def _refuse_near_misses(environ: Mapping[str, str]) -> None:
+def _near_misses(environ: Mapping[str, str]) -> Iterator[ConfigError]:
     for key in environ.keys() - {"CUTTHROUGH_CONFIG"}:
         name = key.removeprefix("CUTTHROUGH_")
         if name == key or name.lower() in OPTIONS or not environ[key]:
@@ -174,14 +211,17 @@ def _refuse_near_misses(environ: Mapping[str, str]) -> None:
             continue
         near = difflib.get_close_matches(name.lower(), OPTIONS, 1)
         if near:
-            raise ConfigError("environment", key, "no such option; did you mean "
+            yield ConfigError("environment", key, "no such option; did you mean "
                               f"{variable_name(near[0])}?")
 
 
 def _read_secret(named: Setting) -> Setting:
     if not named.value:
-        raise ConfigError(named.source, named.key, "names no file")
-    text = read_secret_file(named.value, named.source, named.key)
+        raise named.blame("names no file")
+    try:
+        text = read_secret_file(named.value, named.source, named.key)
+    except ConfigError as error:
+        raise named.blame(error.reason) from None
     return Setting(text, named.value, "")
 
 
@@ -206,8 +246,9 @@ def build(settings: Settings) -> Config:
     try:
         return Config(**{name: setting.value for name, setting in settings.items()})
     except ConfigError as error:
-        blamed = settings[error.key]
-        raise ConfigError(blamed.source, blamed.key, error.reason) from None
+        found = error.all
+    first, *others = [settings[one.key].blame(one.reason) for one in found]
+    raise first.with_others(others)
 
 
 def load(argv: Sequence[str] = (), environ: Mapping[str, str] | None = None,
@@ -227,13 +268,17 @@ def from_options(base: Config | None = None, **options: Any) -> Config:
     settings = {name: Setting(value, "options", name)
                 for name, value in (DEFAULTS | values).items()}
     texts = {}
+    mistakes: list[Mistake] = []
     for name, value in options.items():
-        _known("options", name)
         try:
-            texts[name] = text_of_value(OPTIONS[name].kind, value)
+            if name in OPTIONS:
+                texts[name] = text_of_value(OPTIONS[name].kind, value)
+            else:
+                mistakes.append(ConfigError(
+                    "options", name, no_such_option(name, OPTIONS)))
         except TypeError as error:
-            raise ConfigError("options", name, str(error)) from None
-    _apply(settings, "options", str, texts)
+            mistakes.append(ConfigError("options", name, str(error)))
+    raise_all(mistakes + _apply(settings, "options", str, texts))
     return build(settings)
 
 

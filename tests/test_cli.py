@@ -162,8 +162,9 @@ def test_check_names_file_key_and_reason(tmp_path):
     file.write_text("hed_timeout = 1\n")
     done = run("check", "-c", str(file))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (f"cutthrough: {file}: hed_timeout: no such option; "
-                           "did you mean head_timeout?\n")
+    assert done.stderr == (f"cutthrough: {file}:1: hed_timeout: no such option; "
+                           "did you mean head_timeout?\n"
+                           "    hed_timeout = …\n    ^^^^^^^^^^^\n")
 
 
 @pytest.mark.parametrize("source", ["flag", "variable", "key"])
@@ -185,7 +186,7 @@ def test_check_refuses_what_serve_would_refuse(tmp_path, source, name, value, re
     if name in ("password_file", "admin"):
         where = {"flag": f"command line: --{name.replace('_', '-')}: ",
                  "variable": f"environment: CUTTHROUGH_{name.upper()}: ",
-                 "key": f"{file}: {name}: "}[source]
+                 "key": f"{file}:1: {name}: "}[source]
         assert done.stderr.startswith(f"cutthrough: {where}")
 
 
@@ -416,7 +417,8 @@ def test_a_list_whose_file_is_not_there_is_named(tmp_path):
     path.write_text('[lists]\nx = { file = "x.txt" }\n'
                     '[[rules]]\naction = "deny"\nhosts = ["@x"]\n')
     assert run("check", "--policy", str(path)).stderr == (
-        f"cutthrough: {path}: lists.x: {tmp_path}/x.txt: No such file or directory\n")
+        f"cutthrough: {path}:2: lists.x: {tmp_path}/x.txt: No such file or directory\n"
+        '    x = { file = "x.txt" }\n        ^^^^^^^^^^^^^^^^^^\n')
 
 
 def test_an_acl_of_smokescreen_is_not_told_to_hold_users(tmp_path):

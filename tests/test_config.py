@@ -283,8 +283,8 @@ def test_a_bad_value_is_refused_with_source_key_and_reason(name, text, reason):
     ("password = 1234", "password", "as a string"),
     ("listen = [1]", "listen", "HOST:PORT is asked for"),
     ("connect_ports = []", "connect_ports", "say auto or any"),
-    ("a b", "", "line 1"),
-    ('user = "\\ud800"', "", "line 1"),
+    ("a b", "", "Expected '=' after a key"),
+    ('user = "\\ud800"', "", "not a Unicode scalar"),
 ])
 def test_a_bad_file_is_refused_with_file_key_and_reason(tmp_path, text, key, reason):
     file = toml(tmp_path, text)
@@ -292,6 +292,7 @@ def test_a_bad_file_is_refused_with_file_key_and_reason(tmp_path, text, key, rea
         load((), {}, file)
     assert (caught.value.source, caught.value.key) == (file, key)
     assert reason in caught.value.reason
+    assert caught.value.place.line == 1
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):

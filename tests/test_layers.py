@@ -18,19 +18,21 @@ import pytest
 TREE = Path(__file__).resolve().parent.parent
 PACKAGE = TREE / "cutthrough"
 
-BASE = {"config", "files", "logformat", "logtarget", "options", "outcome", "settings",
-        "values"}
+BASE = {"config", "files", "logformat", "logtarget", "mistake", "options", "outcome",
+        "settings", "toml", "values"}
 # What each room may import beside itself. `values` and the two of the log read
 # the texts that config names.
 MAY_IMPORT = {
     "values": set(),
     "logformat": {"values"},
     "logtarget": {"values"},
-    "config": {"logformat", "logtarget", "values"},
+    "config": {"logformat", "logtarget", "mistake", "values"},
     "files": set(),
+    "mistake": set(),
+    "toml": {"mistake"},
     "options": set(),
     "arguments": {"config", "settings"},
-    "settings": {"config", "files", "values"},
+    "settings": {"config", "files", "mistake", "toml", "values"},
     "outcome": set(),
     "wire": BASE,
     "net": BASE,

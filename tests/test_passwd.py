@@ -87,7 +87,7 @@ def test_a_file_that_is_none_of_users_is_left_alone(tmp_path):
     file.write_text("my notes\n")
     done = passwd("ann", "--file", file)
     assert done.returncode == 2
-    assert f"{file}: line 1: not name:hash".encode() in done.stderr
+    assert f"{file}:1: not name:hash".encode() in done.stderr
     assert file.read_text() == "my notes\n"
     assert passwd("ann", "--file", tmp_path / "none" / "users").returncode == 1
 
@@ -103,7 +103,7 @@ def test_htpasswd_reads_what_is_written(tmp_path, algorithm):
 
 
 @pytest.mark.parametrize(("text", "reason"), [
-    (f"ann:{APR1}\nbob\n", "line 2: not name:hash"),
+    (f"ann:{APR1}\nbob\n", ":2: not name:hash"),
     ("\n", "lists nobody"),
     (None, "No such file or directory"),
     (b"ann:\xff", "is not UTF-8"),
@@ -114,7 +114,7 @@ def test_check_names_what_is_wrong_with_a_file(tmp_path, text, reason):
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
     done = check(file)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"cutthrough: {file}: ") and reason in done.stderr
+    assert done.stderr.startswith(f"cutthrough: {file}:") and reason in done.stderr
 
 
 def test_a_user_of_both_places_is_an_error(tmp_path):

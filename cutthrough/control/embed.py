@@ -160,7 +160,7 @@ def serve(config: Config | None = None, *,
         try:
             policy_hook = lend_function(function)
         except PolicyError as error:
-            raise ConfigError("options", error.where, error.reason) from None
+            raise ConfigError("options", error.key, error.reason) from None
     if policy_hook is not None:
         given["policy_hook"] = policy_hook
     return Embedded(from_options(config, **given), policy, function)

@@ -1,7 +1,7 @@
 """Reads the files that a configuration names into one Policy.
 
 The only place where policy meets the file system. Nothing of a file that cannot be used
-is used: the first thing wrong with it is raised, with file, line and reason.
+is used: what is wrong with it is raised, all of it, with file, line and reason.
 """
 
 import importlib.util
@@ -11,15 +11,13 @@ import msgspec
 
 from cutthrough.config import Config
 from cutthrough.files import FileError, read_file
+from cutthrough.mistake import Mistake, noting, raise_all
 from cutthrough.policy.source import Code, Policy, PolicyError, User
 
 
 def load_policy(config: Config) -> Policy:
     """Reads the policy's files. Raises PolicyError."""
-    policy = Policy(default="allow")
-    if config.policy:
-        policy = load_rules(config.policy)
-    users = load_users(config)
+    policy, users = load_files(config.policy, config.users_file)
     if users:
         # Here: without such files nothing of them is loaded
         from cutthrough.policy.rules import add_users
@@ -38,6 +36,20 @@ def load_policy(config: Config) -> Policy:
     if config.policy_hook:
         policy = msgspec.structs.replace(policy, hook=load_code(config.policy_hook))
     return policy
+
+
+def load_files(policy_file: str, users_file: str) -> tuple[Policy, dict[str, User]]:
+    """Reads both, "" for none. Raises PolicyError with what is wrong in either."""
+    policy, users = Policy(default="allow"), dict[str, User]()
+    mistakes: list[Mistake] = []
+    with noting(mistakes):
+        if policy_file:
+            policy = load_rules(policy_file)
+    with noting(mistakes):
+        if users_file:
+            users = load_users(users_file)
+    raise_all(mistakes)
+    return policy, users
 
 
 def load_rules(path: str) -> Policy:
@@ -59,14 +71,12 @@ def is_smokescreen(path: str) -> bool:
     return path.endswith((".yaml", ".yml"))
 
 
-def load_users(config: Config) -> dict[str, User]:
-    """Reads the file of users, {} where none is named. Raises PolicyError."""
-    if not config.users_file:
-        return {}
+def load_users(path: str) -> dict[str, User]:
+    """Reads a file of users. Raises PolicyError."""
     # Here: without such a file nothing of it is loaded
     from cutthrough.policy.users import read_htpasswd
 
-    return read_htpasswd(read_text(config.users_file), config.users_file)
+    return read_htpasswd(read_text(path), path)
 
 
 def load_code(name: str) -> Code | None:

@@ -30,9 +30,10 @@ Made by `make docs` from `cutthrough/config.py`; change it there.
 
 One option is one flag, one variable and one key of the TOML file of `-c` (or
 `CUTTHROUGH_CONFIG`). A flag goes before the variable, that before the file, that before
-the default. `cutthrough check` says what is wrong with them, with source, key and
-reason, and exits 2; `cutthrough config` prints what is in force and where it was said,
-secrets left out; `cutthrough config --effective` adds what comes of it on this host.
+the default. `cutthrough check` says all that is wrong with them and with the files that
+they name, each with source, line, key and reason, and exits 2; `cutthrough config`
+prints what is in force and where it was said, secrets left out; `cutthrough config
+--effective` adds what comes of it on this host.
 
 An unknown flag or key is an error, and so is a variable that resembles one of these.
 Other variables that begin with `CUTTHROUGH_` are somebody else's (Kubernetes makes some

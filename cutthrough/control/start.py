@@ -8,6 +8,8 @@ from cutthrough.config import Config, ConfigError
 from cutthrough.control.cpus import chosen
 from cutthrough.control.generation import Generation
 from cutthrough.logtarget import read_target
+from cutthrough.mistake import Mistake
+from cutthrough.values import show_count
 
 
 def validate(generation: Generation) -> None:
@@ -45,7 +47,9 @@ def check_fleet(config: Config) -> None:
 def describe(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename or 'cannot open'}: {error.strerror or error}"
-    return str(error)
+    others = len(error.others) if isinstance(error, Mistake) else 0
+    return str(error) + (f" (and {show_count(others, 'mistake')} more, which "
+                         "`cutthrough check` tells)" if others else "")
 
 
 def check_log(text: str, *, create: bool = True) -> None:

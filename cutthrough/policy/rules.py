@@ -9,21 +9,21 @@ nothing of a request, so that none is made here by mistake.
 import difflib
 import math
 import re
-import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, NoReturn, TypeVar, get_args
+from typing import Any, get_args
 
 import msgspec
 
-from cutthrough.config import OPTIONS
+from cutthrough.mistake import Place, noting, raise_all
 from cutthrough.policy.acl import METHODS
 from cutthrough.policy.patterns import canonical_network, host_patterns
+from cutthrough.policy.reader import Reader, unknown_key
 from cutthrough.policy.source import Action, Limits, Policy, PolicyError, Rule, User
 from cutthrough.policy.users import check_name, kind_of
+from cutthrough.toml import Path, Places, TomlError, read_toml
 from cutthrough.values import parse_size
 
-T = TypeVar("T")
 ReadFile = Callable[[str], str]
 
 ACTIONS = get_args(Action)
@@ -44,10 +44,17 @@ def read_policy(text: str, source: str, read_file: ReadFile) -> Policy:
     it may raise OSError or UnicodeError. Raises PolicyError.
     """
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise PolicyError(source, "", str(error)) from None
+        table = read_toml(text, is_secret)
+    except TomlError as error:
+        raise PolicyError(source, "", error.reason, error.place) from None
     return _Reader(table, text, source, read_file).read()
+
+
+def is_secret(path: Path) -> bool:
+    """A password stands in `users`, or where somebody has misspelt that."""
+    if path[0] == "users":
+        return path[2:3] not in (("groups",), ("expires",))
+    return path[0] not in (*_TOP, *_LIMITS, *_RULE)
 
 
 def add_users(policy: Policy, users: Mapping[str, User], source: str) -> Policy:
@@ -55,9 +62,8 @@ def add_users(policy: Policy, users: Mapping[str, User], source: str) -> Policy:
 
     Raises PolicyError where both know a name: which password counts?
     """
-    for name in users:
-        if name in policy.users:
-            raise PolicyError(source, name, f"{policy.source} has this user already")
+    raise_all([PolicyError(source, name, f"{policy.source} has this user already")
+               for name in users if name in policy.users])
     return msgspec.structs.replace(
         policy, users={**policy.users, **_in_groups(users, policy.groups)})
 
@@ -75,126 +81,88 @@ def _in_groups(users: Mapping[str, User],
         for name, user in users.items()}
 
 
-def unknown_key(key: str, known: Iterable[str], what: str = "key") -> str:
-    """The reason for a name that is not known, with the nearest one that is; of keys,
-    which the program names, else with all of them."""
-    near = difflib.get_close_matches(key, list(known), 1)
-    if what == "key" and key in OPTIONS and not (near and near[0].startswith(key)):
-        return "is an option: it stands in the file of `serve -c`"
-    if what == "key" and not near:
-        return f"no such key; there are {', '.join(known)}"
-    return f"no such {what}{f'; did you mean {near[0]}?' if near else ''}"
-
-
-class _Reader:
-    """One policy file while it is read; `where` is what the next error is about."""
+class _Reader(Reader):
+    """One policy file while it is read."""
 
     def __init__(self, table: dict[str, Any], text: str, source: str,
                  read_file: ReadFile) -> None:
-        self.table, self.text, self.source = table, text, source
-        self.read_file = read_file
-        self.where = ""
+        super().__init__(table, source, Places(text, is_secret))
+        self.text, self.read_file = text, read_file
         self.files: dict[str, list[tuple[int, str]]] = {}
         self.expanded: dict[tuple[str, str], tuple[str, ...]] = {}
 
-    def fail(self, key: str, reason: str) -> NoReturn:
-        where = ": ".join(part for part in (self.where, key) if part)
-        raise PolicyError(self.source, where, reason) from None
-
     def read(self) -> Policy:
         self.check_keys(self.table, _TOP)
-        default = self.choice(self.table, "default", ACTIONS, "deny")
-        cut = self.read_flag(self.table, "cut")
+        default: Action = "deny"
+        cut = False
+        with noting(self.mistakes):
+            default = self.choice(self.table, "default", ACTIONS, "deny")
+        with noting(self.mistakes):
+            cut = self.read_flag(self.table, "cut")
         groups = self.read_groups()
         users = self.read_users(groups)
-        self.known_groups = {*groups, *(g for u in users.values() for g in u.groups)}
         self.lists = self.sub("lists")
         self.check_lists()
+        self.known_limits = self.sub("limits")
         limits, user_limits, group_limits = self.read_limits()
-        self.known_limits = limits
+        rules = self.read_rules()
+        raise_all(self.mistakes)
         return Policy(
-            rules=self.read_rules(), default=default, cut=cut, users=users,
+            rules=rules, default=default, cut=cut, users=users,
             groups=groups, limits=limits, user_limits=user_limits,
             group_limits=group_limits, source=self.source)
-
-    # Values, of their types.
-
-    def sub(self, key: str) -> dict[str, Any]:
-        return self.value(self.table, key, dict, "a table", {})
-
-    def value(self, table: dict[str, Any], key: str, kind: type[T], what: str,
-              default: T) -> T:
-        if key not in table:
-            return default
-        found = table[key]
-        if not isinstance(found, kind):
-            self.fail(key, f"takes {what}")
-        return found
-
-    def choice(self, table: dict[str, Any], key: str, words: Iterable[str],
-               default: str) -> Any:
-        found = table.get(key, default)
-        if found not in words:
-            self.fail(key, f"{found!r} is none of {', '.join(words)}")
-        return found
-
-    def texts(self, table: dict[str, Any], key: str) -> list[str]:
-        """A list of strings; [] only where the key is absent."""
-        if key not in table:
-            return []
-        found = table[key]
-        if not isinstance(found, list) or not all(isinstance(t, str) for t in found):
-            self.fail(key, "takes a list of strings")
-        if not found:
-            self.fail(key, "an empty list asks nothing: for that, leave the key out")
-        return found
-
-    def check_keys(self, table: dict[str, Any], known: Iterable[str]) -> None:
-        for key in table:
-            if key not in known:
-                self.fail(key, unknown_key(key, known))
 
     # Who.
 
     def read_groups(self) -> dict[str, tuple[str, ...]]:
-        groups = self.sub("groups")
-        self.where = "groups"
-        for name, members in groups.items():
-            if not isinstance(members, list) or not all(
-                    isinstance(member, str) for member in members):
-                self.fail(name, "takes a list of user names")
-            for member in members:
-                self.check_user(name, member)
-        self.where = ""
-        return {name: tuple(dict.fromkeys(got)) for name, got in groups.items()}
+        groups: dict[str, tuple[str, ...]] = {}
+        for name, members in self.sub("groups").items():
+            groups[name] = ()                # known, whatever is wrong with it
+            with self.table_at("groups"):
+                if not isinstance(members, list) or not all(
+                        isinstance(member, str) for member in members):
+                    self.fail(name, "takes a list of user names")
+                groups[name] = tuple(dict.fromkeys(members))
+                for i, member in enumerate(members):
+                    with noting(self.mistakes):
+                        self.check_user(name, member, i)
+        return groups
 
-    def check_user(self, key: str, name: str) -> None:
+    def check_user(self, key: str, name: str, item: int | None = None) -> None:
         try:
             check_name(name)
         except ValueError as error:
-            self.fail(key, str(error))
+            self.fail(key, str(error), item)
 
     def read_users(self, groups: dict[str, tuple[str, ...]]) -> dict[str, User]:
         users = {}
+        self.known_groups = {*groups}
         for name, table in self.sub("users").items():
-            self.where = f"users.{name}"
-            if not isinstance(table, dict):
-                self.fail("", "takes a table")
-            self.check_user("", name)
-            self.check_keys(table, _USER)
-            password = self.value(table, "password", str, "a string", "")
-            if not password:
-                self.fail("password", f"is missing: `cutthrough passwd {name}` prints "
-                                      "it, behind the name")
-            try:
-                kind_of(password)
-            except ValueError as error:
-                self.fail("password", str(error))
-            users[name] = User(
-                name=name, hash=password, expires=self.read_expiry(table),
-                groups=tuple(self.texts(table, "groups")))
-        self.where = ""
+            with self.table_at("users", name):
+                if not isinstance(table, dict):
+                    self.fail("", "takes a table")
+                self.check_user("", name)
+                self.check_keys(table, _USER)
+                expires, member = 0.0, list[str]()
+                with noting(self.mistakes):
+                    expires = self.read_expiry(table)
+                with noting(self.mistakes):
+                    member = self.texts(table, "groups")
+                self.known_groups.update(member)
+                users[name] = User(name=name, hash=self.read_hash(name, table),
+                                   expires=expires, groups=tuple(member))
         return _in_groups(users, groups)
+
+    def read_hash(self, name: str, table: dict[str, Any]) -> str:
+        password = self.value(table, "password", str, "a string", "")
+        if not password:
+            self.fail("password", f"is missing: `cutthrough passwd {name}` prints "
+                                  "it, behind the name")
+        try:
+            kind_of(password)
+        except ValueError as error:
+            self.fail("password", str(error))
+        return password
 
     def read_expiry(self, table: dict[str, Any]) -> float:
         if "expires" not in table:
@@ -208,24 +176,31 @@ class _Reader:
         limits = {}
         of_users: dict[str, str] = {}
         of_groups: dict[str, str] = {}
-        for name, table in self.sub("limits").items():
-            self.where = f"limits.{name}"
-            if not isinstance(table, dict):
-                self.fail("", "takes a table")
-            self.check_keys(table, (*_LIMITS, "users", "groups"))
-            if name == "default" and ("users" in table or "groups" in table):
-                self.fail("", "is for all whom no other limits name: no users, groups")
-            for key, taken in (("users", of_users), ("groups", of_groups)):
-                for who in self.texts(table, key):
-                    if key == "groups":
-                        self.check_group(who)
-                    if taken.setdefault(who, name) != name:
-                        self.fail(key, f"{who!r} has limits.{taken[who]} already")
-            limits[name] = Limits(**{
-                key: self.amount(key, value) for key, value in table.items()
-                if key in _LIMITS})
-        self.where = ""
+        for name, table in self.known_limits.items():
+            with self.table_at("limits", name):
+                if not isinstance(table, dict):
+                    self.fail("", "takes a table")
+                self.check_keys(table, (*_LIMITS, "users", "groups"))
+                if name == "default" and ("users" in table or "groups" in table):
+                    self.fail("", "is for all whom no other limits name: no users, "
+                                  "groups")
+                for key, taken in (("users", of_users), ("groups", of_groups)):
+                    with noting(self.mistakes):
+                        self.assign(table, key, taken, name)
+                amounts = {}
+                for key in table.keys() & {*_LIMITS}:
+                    with noting(self.mistakes):
+                        amounts[key] = self.amount(key, table[key])
+                limits[name] = Limits(**amounts)
         return limits, of_users, of_groups
+
+    def assign(self, table: dict[str, Any], key: str, taken: dict[str, str],
+               name: str) -> None:
+        for i, who in enumerate(self.texts(table, key)):
+            if key == "groups":
+                self.check_group(who, i)
+            if taken.setdefault(who, name) != name:
+                self.fail(key, f"{who!r} has limits.{taken[who]} already", i)
 
     def amount(self, key: str, value: Any) -> Any:
         if key in _SIZES:
@@ -245,18 +220,20 @@ class _Reader:
             self.fail(key, "0: leave it out for " + _ABSENT.get(key, "no limit"))
         return value
 
-    def check_group(self, group: str) -> None:
+    def check_group(self, group: str, item: int) -> None:
         if group not in self.known_groups:
             reason = unknown_key(group, self.known_groups, "group")
-            if reason.startswith("no such group;"):
-                self.fail("groups", f"{group!r}: {reason}")
-            self.fail("groups", f"{group!r}: {reason}: say who is in it, in [groups] "
-                                "or by the groups of a user in [users]")
+            if not reason.startswith("no such group;"):
+                reason += (": say who is in it, in [groups] or by the groups of a user "
+                           "in [users]")
+            self.fail("groups", f"{group!r}: {reason}", item)
 
     # What and where to.
 
     def read_rules(self) -> tuple[Rule, ...]:
-        tables = self.value(self.table, "rules", list, "[[rules]] tables", [])
+        tables: list[Any] = []
+        with noting(self.mistakes):
+            tables = self.value(self.table, "rules", list, "[[rules]] tables", [])
         lines = []
         at, line = 0, 1
         for match in _HEADER.finditer(self.text):
@@ -267,13 +244,13 @@ class _Reader:
         told = len(lines) == len(tables)
         rules = []
         for i, table in enumerate(tables):
-            self.where = f"line {lines[i]}" if told else f"rules[{i}]"
-            if not isinstance(table, dict):
-                self.fail("", "takes a table")
-            rule = self.read_rule(table, f"{self.source}:{lines[i]}" if told else
-                                  f"{self.source}: rules[{i}]")
-            if rule is not None:
-                rules.append(rule)
+            with self.table_at("rules", i):
+                if not isinstance(table, dict):
+                    self.fail("", "takes a table")
+                rule = self.read_rule(table, f"{self.source}:{lines[i]}" if told else
+                                      f"{self.source}: rules[{i}]")
+                if rule is not None:
+                    rules.append(rule)
         return tuple(rules)
 
     def read_rule(self, table: dict[str, Any], place: str) -> Rule | None:
@@ -282,10 +259,15 @@ class _Reader:
         for key in table:
             read = _RULE.get(key)
             if read is None:
-                self.fail(key, unknown_key(key, _RULE))
-            fields[key] = read(self, table, key)
-        if "action" not in fields:
+                self.no_key(key, _RULE)
+                continue
+            with noting(self.mistakes):
+                fields[key] = read(self, table, key)
+        # A misspelt one has been told
+        if "action" not in table and not difflib.get_close_matches("action", table):
             self.fail("action", "is missing")
+        if "action" not in fields:
+            return None
         if any(fields.get(key) == () for key in ("hosts", "addresses", "clients")):
             return None
         return Rule(source=place, **fields)
@@ -301,11 +283,12 @@ class _Reader:
 
     def read_who(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
         names = self.texts(table, key)
-        for name in names:
-            if key == "groups":
-                self.check_group(name)
-            else:
-                self.check_user(key, name)
+        for i, name in enumerate(names):
+            with noting(self.mistakes):
+                if key == "groups":
+                    self.check_group(name, i)
+                else:
+                    self.check_user(key, name, i)
         return tuple(names)
 
     def read_hosts(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
@@ -326,73 +309,79 @@ class _Reader:
         if not found:
             self.texts(table, key)
         ranges = []
-        for item in found:
-            match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", str(item))
-            if match is None or isinstance(item, bool):
-                self.fail(key, f"{item!r} is neither 443 nor \"8000-8999\"")
-            first, last = int(match[1]), int(match[2] or match[1])
-            if not 1 <= first <= last <= 65535:
-                self.fail(key, f"{item!r} is not between 1 and 65535, low to high")
-            ranges.append((first, last))
+        for i, item in enumerate(found):
+            with noting(self.mistakes):
+                match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", str(item))
+                if match is None or isinstance(item, bool):
+                    self.fail(key, f"{item!r} is neither 443 nor \"8000-8999\"", i)
+                first, last = int(match[1]), int(match[2] or match[1])
+                if not 1 <= first <= last <= 65535:
+                    self.fail(key, f"{item!r} is not between 1 and 65535, low to high",
+                              i)
+                ranges.append((first, last))
         return tuple(sorted(set(ranges)))
 
     def read_methods(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
         methods = self.texts(table, key)
-        for method in methods:
-            if method not in METHODS:
-                self.fail(key, f"{method!r} is none of {', '.join(METHODS)} "
-                                     "(OTHER is every method not named here)")
+        for i, method in enumerate(methods):
+            with noting(self.mistakes):
+                if method not in METHODS:
+                    self.fail(key, f"{method!r} is none of {', '.join(METHODS)} "
+                                   "(OTHER is every method not named here)", i)
         return tuple(dict.fromkeys(methods))
 
     # Lists.
 
     def check_lists(self) -> None:
-        self.where = "lists"
-        for name, found in self.lists.items():
-            if isinstance(found, dict):
-                if set(found) != {"file"} or not isinstance(found["file"], str):
+        for name, found in [*self.lists.items()]:
+            texts = [*found.values()] if isinstance(found, dict) else found
+            if not isinstance(texts, list) or not all(
+                    isinstance(text, str) for text in texts) or (
+                    isinstance(found, dict) and found.keys() != {"file"}):
+                self.lists[name] = []        # known, whatever is wrong with it
+                with self.table_at("lists"):
                     self.fail(name, "takes a list of strings, or { file = \"name\" }")
-            elif not isinstance(found, list) or not all(
-                    isinstance(item, str) for item in found):
-                self.fail(name, "takes a list of strings, or { file = \"name\" }")
-        self.where = ""
 
     def entries(self, table: dict[str, Any], key: str,
                 parse: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
         """The entries of a key, lists put in; each once."""
         texts = self.texts(table, key)
         if len(texts) == 1 and texts[0].startswith("@"):
-            return self.entries_of_list(texts[0], key, parse)
+            return self.entries_of_list(texts[0], key, parse, 0)
         found: dict[str, None] = {}
-        for text in texts:
-            if text.startswith("@"):
-                found.update(dict.fromkeys(self.entries_of_list(text, key, parse)))
-            else:
-                try:
-                    found.update(dict.fromkeys(parse(text)))
-                except ValueError as error:
-                    self.fail(key, str(error))
+        for i, text in enumerate(texts):
+            with noting(self.mistakes):
+                if text.startswith("@"):
+                    more = self.entries_of_list(text, key, parse, i)
+                else:
+                    try:
+                        more = parse(text)
+                    except ValueError as error:
+                        self.fail(key, str(error), i)
+                found.update(dict.fromkeys(more))
         return tuple(found)
 
     def entries_of_list(self, text: str, key: str,
-                        parse: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
+                        parse: Callable[[str], tuple[str, ...]],
+                        item: int) -> tuple[str, ...]:
         name = text[1:]
         if name not in self.lists:
-            self.fail(key, f"{text}: {unknown_key(name, self.lists, 'list')}")
+            self.fail(key, f"{text}: {unknown_key(name, self.lists, 'list')}", item)
         kind = "hosts" if key == "hosts" else "networks"
         if (name, kind) not in self.expanded:
             found: dict[str, None] = {}
             listed = self.lists[name]
             in_file = isinstance(listed, dict)
-            for line, item in self.lines_of(name) if in_file else enumerate(listed):
+            for line, entry in self.lines_of(name) if in_file else enumerate(listed):
                 try:
-                    found.update(dict.fromkeys(parse(item)))
+                    found.update(dict.fromkeys(parse(entry)))
                 except ValueError as error:
-                    if in_file:
-                        raise PolicyError(
-                            listed["file"], f"line {line}", str(error)) from None
-                    raise PolicyError(
-                        self.source, f"lists.{name}", str(error)) from None
+                    self.mistakes.append(
+                        PolicyError(listed["file"], "", str(error),
+                                    Place(line, entry, 0, len(entry)))
+                        if in_file else
+                        PolicyError(self.source, f"lists.{name}", str(error),
+                                    self.places.value("lists", name, line)))
             self.expanded[name, kind] = tuple(found)
         return self.expanded[name, kind]
 
@@ -403,12 +392,13 @@ class _Reader:
             try:
                 text = self.read_file(file)
             except PolicyError as error:        # of whoever reads for us
-                raise PolicyError(
-                    self.source, f"lists.{name}", str(error)) from None
+                raise PolicyError(self.source, f"lists.{name}", str(error),
+                                  self.places.value("lists", name)) from None
             except (OSError, UnicodeError) as error:
                 reason = getattr(error, "strerror", None) or str(error)
                 raise PolicyError(
-                    self.source, f"lists.{name}", f"{file}: {reason}") from None
+                    self.source, f"lists.{name}", f"{file}: {reason}",
+                    self.places.value("lists", name)) from None
             lines = enumerate(text.splitlines(), 1)
             stripped = ((n, line.partition("#")[0].strip()) for n, line in lines)
             self.files[file] = [(n, line) for n, line in stripped if line]

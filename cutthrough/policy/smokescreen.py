@@ -18,19 +18,22 @@ Where somebody is in several services, their domains add up and the strictest ac
 holds; smokescreen's roles cannot meet so.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import yaml
 
+from cutthrough.mistake import Mistake, Place, noting, raise_all
 from cutthrough.policy.patterns import canonical_host
-from cutthrough.policy.rules import unknown_key
+from cutthrough.policy.reader import unknown_key
 from cutthrough.policy.source import Action, Policy, PolicyError, Rule
 
 _ACTIONS: dict[str, Action] = {"enforce": "deny", "report": "report", "open": "allow"}
 _TOP = ("version", "services", "default", "global_allow_list", "global_deny_list")
 _SERVICE = ("name", "project", "action", "allowed_domains", "allowed_external_proxies",
             "mitm_domains")
+_AT_LINE = re.compile(r"line ([0-9]+)(?:: )?")
 _LINE = "\n"                                 # a key that no file can hold so
 
 
@@ -57,8 +60,24 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping
 
 def read_smokescreen(text: str, source: str) -> Policy:
     """Reads the text of an ACL file named `source`. Raises PolicyError."""
+    lines = text.split("\n")
+
     def fail(where: str, reason: str) -> NoReturn:
-        raise PolicyError(source, where, reason) from None
+        said = _AT_LINE.match(where)
+        if said is None:
+            raise PolicyError(source, where, reason) from None
+        number = int(said[1])
+        shown = lines[number - 1] if number <= len(lines) else ""
+        key = where[said.end():]
+        # The line is that of the mapping; the key stands in it, or below
+        column = shown.find(key) if key else -1
+        width = len(key)
+        if column < 0:
+            column, width = len(shown) - len(shown.lstrip()), len(shown.strip())
+        raise PolicyError(source, key, reason,
+                          Place(number, shown, column, width)) from None
+
+    mistakes: list[Mistake] = []
 
     try:
         table = yaml.load(text, _Loader)
@@ -80,23 +99,28 @@ def read_smokescreen(text: str, source: str) -> Policy:
     by_action: dict[Action, list[str]] = {"deny": [], "report": [], "allow": []}
     rules = []
     for service in services:
-        if not isinstance(service, dict):
-            fail("services", "takes mappings")
-        where = f"line {service[_LINE]}"
-        name = service.get("name")
-        if not isinstance(name, str) or not name:
-            fail(f"{where}: name", "takes a string")
-        if name in names:
-            fail(f"{where}: name", f"{name!r} is there twice")
-        names.append(name)
-        action, hosts = _read_service(service, where, fail)
-        by_action[action].append(name)
-        if hosts:
-            rules.append(_rule("allow", [name], hosts, name,
-                               f"{source}:{service[_LINE]}"))
+        with noting(mistakes):
+            if not isinstance(service, dict):
+                fail("services", "takes mappings")
+            where = f"line {service[_LINE]}"
+            name = service.get("name")
+            if not isinstance(name, str) or not name:
+                fail(f"{where}: name", "takes a string")
+            if name in names:
+                fail(f"{where}: name", f"{name!r} is there twice")
+            names.append(name)
+            action, hosts = _read_service(service, where, fail)
+            by_action[action].append(name)
+            if hosts:
+                rules.append(_rule("allow", [name], hosts, name,
+                                   f"{source}:{service[_LINE]}"))
 
-    denied = _read_hosts(table, "global_deny_list", "", fail)
-    allowed = _read_hosts(table, "global_allow_list", "", fail)
+    denied: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    with noting(mistakes):
+        denied = _read_hosts(table, "global_deny_list", "", fail)
+    with noting(mistakes):
+        allowed = _read_hosts(table, "global_allow_list", "", fail)
     shared = []
     if denied:
         key = "global_deny_list"
@@ -112,6 +136,7 @@ def read_smokescreen(text: str, source: str) -> Policy:
 
     default: Action = "deny"
     fallback = table.get("default")
+    raise_all(mistakes)
     if fallback is not None:
         if not isinstance(fallback, dict):
             fail("default", "takes a mapping")

@@ -10,19 +10,13 @@ from typing import Literal
 
 import msgspec
 
+from cutthrough.mistake import Mistake
+
 Action = Literal["allow", "deny", "report"]
 
 
-class PolicyError(ValueError):
-    """A policy that cannot be used: which file, which line or key, and why."""
-
-    def __init__(self, source: str, where: str, reason: str) -> None:
-        super().__init__(source, where, reason)
-        self.source, self.where, self.reason = source, where, reason
-
-    def __str__(self) -> str:
-        parts = (self.source, self.where, self.reason)
-        return ": ".join(part for part in parts if part)
+class PolicyError(Mistake):
+    """A policy that cannot be used: which file, which key, and why."""
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):

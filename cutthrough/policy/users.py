@@ -15,6 +15,7 @@ import secrets
 import string
 from typing import Any, NamedTuple
 
+from cutthrough.mistake import Mistake, Place, raise_all
 from cutthrough.policy.source import PolicyError, User
 
 MOST_NAME = 255             # bytes; htpasswd(1) itself takes no longer one
@@ -96,8 +97,10 @@ def read_htpasswd(text: str, source: str) -> dict[str, User]:
     """Reads `name:hash` lines; returns the users by name.
 
     Empty lines and those that begin with # are skipped; a third field, which nginx
-    allows as a comment, is too. Raises PolicyError with the line's number.
+    allows as a comment, is too. Raises PolicyError with the line's number, and never
+    with the line itself, which may hold a password.
     """
+    mistakes: list[Mistake] = []
     users: dict[str, User] = {}
     lines: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), 1):
@@ -109,9 +112,11 @@ def read_htpasswd(text: str, source: str) -> dict[str, User]:
             if user.name in users:
                 raise ValueError(f"{user.name!r} stands in line {lines[user.name]} too")
         except ValueError as error:
-            raise PolicyError(source, f"line {number}", str(error)) from None
+            mistakes.append(PolicyError(source, "", str(error), Place(number)))
+            continue
         users[user.name] = user
         lines[user.name] = number
+    raise_all(mistakes)
     return users
 
 

@@ -291,7 +291,7 @@ def test_a_refused_reload_is_answered_with_its_reason(administer):
     proxy, operator = administer()
     proxy._config.write_text("head_timeut = 1\n")
     assert operator.ask("POST", "/reload", **AUTHORIZED) == (
-        409, f"reload refused, generation 1 stays: {proxy._config}: head_timeut: "
+        409, f"reload refused, generation 1 stays: {proxy._config}:1: head_timeut: "
              "no such option; did you mean head_timeout?\n")
 
 

@@ -217,7 +217,7 @@ def test_a_reload_forgets_who_was_verified(start_proxy, users_file, make_origin,
     wait_until(lambda: dial(proxy).get(origin.url(), auth=WRONG).status == 200, "two")
     assert dial(proxy).get(origin.url(), auth=RIGHT).status == 407
     users_file.write_text("ann:plain\n")
-    assert f"{users_file}: line 1: neither bcrypt" in proxy.reload(text)
+    assert f"{users_file}:1: neither bcrypt" in proxy.reload(text)
     assert dial(proxy).get(origin.url(), auth=WRONG).status == 200
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from passlib.hash import sha512_crypt
 
+from cutthrough.mistake import Place
 from cutthrough.policy import users
 from cutthrough.policy.source import PolicyError
 from cutthrough.policy.users import (
@@ -90,7 +91,7 @@ def test_a_bad_line_is_named_with_its_number_and_reason(line, reason):
     line = line.format(apr1=HASHES["apr1"], bcrypt_short=HASHES["bcrypt"][:-1])
     with pytest.raises(PolicyError) as told:
         read(f"# first\nok:{HASHES['apr1']}\n{line}\n")
-    assert (told.value.source, told.value.where) == ("users", "line 3")
+    assert (told.value.source, told.value.place) == ("users", Place(3))
     assert reason in told.value.reason
     secret = line.partition(":")[2].strip()
     assert not secret or secret not in str(told.value), "a hash is no public text (R37)"
@@ -98,7 +99,7 @@ def test_a_bad_line_is_named_with_its_number_and_reason(line, reason):
 
 def test_a_user_that_is_listed_twice_is_an_error():
     line = f"ann:{HASHES['apr1']}\n"
-    with pytest.raises(PolicyError, match="line 3: 'ann' stands in line 1 too"):
+    with pytest.raises(PolicyError, match=r"^users:3: 'ann' stands in line 1 too"):
         read(f"{line}bob:{HASHES['apr1']}\n{line}")
 
 
@@ -109,7 +110,7 @@ def test_any_text_is_read_or_refused_with_a_line(text):
         for name in read(text):
             check_name(name)
     except PolicyError as error:
-        assert error.where.startswith("line ")
+        assert all(one.place and not one.place.text for one in error.all)
 
 
 # Hashes

@@ -163,7 +163,8 @@ def check_files(case: Case) -> Iterator[Finding]:
         yield from judge_file(config.users_file, "users_file", True)
     if config.policy:
         # Those of users_file are in case.policy, too; no user is in both
-        own = case.policy.users.keys() - load_users(config).keys()
+        others = load_users(config.users_file) if config.users_file else {}
+        own = case.policy.users.keys() - others.keys()
         yield from judge_file(config.policy, "policy", bool(own))
     yield from check_log(config.access_log)
 

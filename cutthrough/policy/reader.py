@@ -1,0 +1,105 @@
+"""Typed values of a policy's tables, and the mistakes in them with their places.
+
+What the tables mean stands in `rules`. A mistake is raised and noted, and the reader
+goes on behind the value that it is about.
+"""
+
+import contextlib
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn, TypeVar
+
+from cutthrough.config import OPTIONS
+from cutthrough.mistake import Mistake, Place, noting
+from cutthrough.policy.source import PolicyError
+from cutthrough.toml import Path, Places
+
+T = TypeVar("T")
+
+
+def unknown_key(key: str, known: Iterable[str], what: str = "key") -> str:
+    """The reason for a name that is not known, with the nearest one that is; of keys,
+    which the program names, else with all of them."""
+    near = difflib.get_close_matches(key, list(known), 1)
+    if what == "key" and key in OPTIONS and not (near and near[0].startswith(key)):
+        return "is an option: it stands in the file of `serve -c`"
+    if what == "key" and not near:
+        return f"no such key; there are {', '.join(known)}"
+    return f"no such {what}{f'; did you mean {near[0]}?' if near else ''}"
+
+
+class Reader:
+    """One policy file while it is read; `path` is the table that is looked at.
+
+    `fail` raises, and each `noting` goes on behind what it failed at.
+    """
+
+    def __init__(self, table: dict[str, Any], source: str, places: Places) -> None:
+        self.table, self.source, self.places = table, source, places
+        self.path: Path = ()
+        self.mistakes: list[Mistake] = []
+
+    def fail(self, key: str, reason: str, item: int | None = None) -> NoReturn:
+        """About the value of a key of the table, or one item of it; "": the table."""
+        path = (*self.path, *([key] if key else []), *([] if item is None else [item]))
+        raise self.mistake(key, reason, self.places.value(*path)) from None
+
+    def mistake(self, key: str, reason: str, place: Place | None) -> PolicyError:
+        # The line says which rule it is
+        table = [] if self.path[:1] == ("rules",) else map(str, self.path)
+        where = ": ".join(part for part in (".".join(table), key) if part)
+        return PolicyError(self.source, where, reason, place)
+
+    @contextlib.contextmanager
+    def table_at(self, *path: str | int) -> Iterator[None]:
+        """Looks at this table; a mistake about it ends only that."""
+        before, self.path = self.path, path
+        try:
+            with noting(self.mistakes):
+                yield
+        finally:
+            self.path = before
+
+    def sub(self, key: str) -> dict[str, Any]:
+        found = self.table.get(key, {})
+        if isinstance(found, dict):
+            return found
+        self.mistakes.append(
+            self.mistake(key, "takes a table", self.places.value(key)))
+        return {}
+
+    def value(self, table: dict[str, Any], key: str, kind: type[T], what: str,
+              default: T) -> T:
+        if key not in table:
+            return default
+        found = table[key]
+        if not isinstance(found, kind):
+            self.fail(key, f"takes {what}")
+        return found
+
+    def choice(self, table: dict[str, Any], key: str, words: Iterable[str],
+               default: str) -> Any:
+        found = table.get(key, default)
+        if found not in words:
+            self.fail(key, f"{found!r} is none of {', '.join(words)}")
+        return found
+
+    def texts(self, table: dict[str, Any], key: str) -> list[str]:
+        """A list of strings; [] only where the key is absent."""
+        if key not in table:
+            return []
+        found = table[key]
+        if not isinstance(found, list) or not all(isinstance(t, str) for t in found):
+            self.fail(key, "takes a list of strings")
+        if not found:
+            self.fail(key, "an empty list asks nothing: for that, leave the key out")
+        return found
+
+    def check_keys(self, table: dict[str, Any], known: Iterable[str]) -> None:
+        for key in table:
+            if key not in known:
+                self.no_key(key, known)
+
+    def no_key(self, key: str, known: Iterable[str]) -> None:
+        self.mistakes.append(self.mistake(
+            key, unknown_key(key, known), self.places.key(*self.path, key)))

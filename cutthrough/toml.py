@@ -1,0 +1,216 @@
+"""TOML with the place of each key and value, which tomllib does not tell.
+
+tomllib reads the text; only when something is wrong with what it found, the text is
+scanned once more for the place. No library that is kept tells places: tomlkit, which
+keeps comments, has none either. The scanner never judges: what it sees is TOML already.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from cutthrough.mistake import Place
+
+Path = tuple[str | int, ...]
+
+_BLANK = re.compile(r"(?:[ \t\n]|#[^\n]*)*")
+_SPACE = re.compile(r"[ \t]*")
+_KEY = re.compile(r"""[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*'""")
+_VALUE = re.compile(
+    r'''"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?'{3,5}|"(?:[^"\\]|\\.)*"|'[^']*\''''
+    r"|[^\s,\]}#]+(?: [0-9]{2}:[^\s,\]}#]+)?", re.S)
+_AT = re.compile(r" \(at (?:line ([0-9]+), column ([0-9]+)|end of document)\)$")
+_PAIR = re.compile(r"""[ \t]*(["']?)([\w-]+)\1[ \t]*=[ \t]*""")
+_BARE = re.compile(r"[^\s#\"'\[{][^\s#\"']*")
+
+
+class TomlError(ValueError):
+    """A text that is no TOML."""
+
+    def __init__(self, reason: str, place: Place) -> None:
+        super().__init__(reason)
+        self.reason, self.place = reason, place
+
+
+class Span(NamedTuple):
+    """Offsets of a key, and of its value; of a table's header both are the same."""
+
+    key: tuple[int, int]
+    value: tuple[int, int]
+    is_leaf: bool
+
+
+class Places:
+    """Where the keys and values of a text stand.
+
+    `is_secret`: whether the value of this path is never to be shown; all values whose
+    key is not known are such, since a misspelt `password` holds one too.
+    """
+
+    def __init__(self, text: str, is_secret: Callable[[Path], bool]) -> None:
+        self._text = text.replace("\r\n", "\n")
+        self._is_secret = is_secret
+
+    @cached_property
+    def _spans(self) -> dict[Path, Span]:
+        try:
+            return _Scanner(self._text).scan()
+        except RecursionError:
+            return {}
+
+    def key(self, *path: str | int) -> Place | None:
+        """The place of a key; of the table that it is to stand in where it is not."""
+        return self._find(path, False)
+
+    def value(self, *path: str | int) -> Place | None:
+        """The place of a value; of its key's table where there is none."""
+        return self._find(path, True)
+
+    def _find(self, path: Path, value: bool) -> Place | None:
+        while path and path not in self._spans:
+            path, value = path[:-1], False
+        if not path:
+            return None
+        span = self._spans[path]
+        begin, end = span.value if value else span.key
+        return self._place(begin, end)
+
+    def _place(self, begin: int, end: int) -> Place:
+        first = self._text.rfind("\n", 0, begin) + 1
+        last = self._text.find("\n", first)
+        last = len(self._text) if last < 0 else last
+        shown, column, width = "", begin - first, min(end, last) - begin
+        at = first
+        for start, stop in self._secrets(first, last):
+            shown += self._text[at:max(at, start)] + "…"
+            at = min(stop, last)
+            if start <= begin < stop:
+                column, width = len(shown) - 1, 1
+            elif stop <= begin:
+                column = len(shown) + begin - at
+        shown += self._text[at:last]
+        return Place(self._text.count("\n", 0, first) + 1, shown, column, width)
+
+    def _secrets(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        for path, span in self._spans.items():
+            begin, end = span.value
+            if span.is_leaf and begin < last and end > first and self._is_secret(path):
+                yield begin, end
+
+
+def read_toml(text: str, is_secret: Callable[[Path], bool]) -> dict[str, Any]:
+    """Returns the table. Raises TomlError, and RecursionError where it nests without
+    end."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        reason = str(error)
+    lines = text.replace("\r\n", "\n").split("\n")
+    found = _AT.search(reason)
+    line = int(found[1]) if found and found[1] else len(lines)
+    column = int(found[2]) - 1 if found and found[2] else len(lines[line - 1])
+    told = lines[line - 1]
+    pair = _PAIR.match(told)
+    if pair is None and told.lstrip()[:1] not in ("[", ""):
+        told, column = "", 0                 # in the middle of some value
+    elif pair is not None:
+        bare = _BARE.match(told, pair.end())
+        secret = is_secret((pair[2],))
+        if bare and found and column >= pair.end():
+            shown = "…" if secret else bare[0]
+            reason += f"; a text stands in quotes: {pair[2]} = \"{shown}\""
+        if secret:
+            told, column = told[:pair.end()] + "…", min(column, pair.end())
+    place = Place(line, told, column, 1)
+    raise TomlError(_AT.sub("", reason.partition(";")[0]) + "".join(
+        reason.partition(";")[1:]), place) from None
+
+
+class _Scanner:
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self.found: dict[Path, Span] = {}
+        self.counts: dict[Path, int] = {}    # tables of an array so far
+
+    def scan(self) -> dict[Path, Span]:
+        path: Path = ()
+        while self.skip(_BLANK) < len(self.text):
+            if self.text[self.at] == "[":
+                path = self.header()
+            else:
+                self.pair(path)
+        return self.found
+
+    def skip(self, what: re.Pattern[str]) -> int:
+        found = what.match(self.text, self.at)
+        assert found is not None
+        self.at = found.end()
+        return self.at
+
+    def header(self) -> Path:
+        begin = self.at
+        many = self.text.startswith("[[", self.at)
+        self.at += 1 + many
+        keys = self.keys()
+        self.at += 1 + many
+        path: Path = ()
+        for i, key in enumerate(keys):
+            path = (*path, key)
+            if i == len(keys) - 1 and many:
+                self.counts[path] = self.counts.get(path, 0) + 1
+            if path in self.counts:
+                path = (*path, self.counts[path] - 1)
+        span = (begin, self.at)
+        self.found.setdefault(path, Span(span, span, False))
+        return path
+
+    def keys(self) -> list[str]:
+        found = []
+        while True:
+            self.skip(_SPACE)
+            begin = self.at
+            raw = self.text[begin:self.skip(_KEY)]
+            found.append(tomllib.loads(f"k = {raw}")["k"] if raw[0] in "\"'" else raw)
+            self.skip(_SPACE)
+            if self.text[self.at] != ".":
+                return found
+            self.at += 1
+
+    def pair(self, path: Path) -> None:
+        begin = self.at
+        keys = self.keys()
+        key = (begin, begin + len(self.text[begin:self.at].rstrip()))
+        self.at += 1                         # =
+        self.skip(_SPACE)
+        start = self.at
+        whole = (*path, *keys)
+        is_leaf = self.value(whole)
+        value = (start, self.at)
+        for i in range(1, len(keys)):
+            self.found.setdefault((*path, *keys[:i]), Span(key, value, False))
+        self.found[whole] = Span(key, value, is_leaf)
+
+    def value(self, path: Path) -> bool:
+        """Goes behind a value; whether it is one that holds no others."""
+        opening = self.text[self.at]
+        if opening not in "[{":
+            self.skip(_VALUE)
+            return True
+        self.at += 1
+        number = 0
+        while self.text[self.skip(_BLANK)] not in "]}":
+            if opening == "{":
+                self.pair(path)
+            else:
+                begin = self.at
+                is_leaf = self.value((*path, number))
+                span = (begin, self.at)
+                self.found[(*path, number)] = Span(span, span, is_leaf)
+            number += 1
+            self.skip(_BLANK)
+            if self.text[self.at] == ",":
+                self.at += 1
+        self.at += 1
+        return False

@@ -1,0 +1,164 @@
+"""`check` tells all that is wrong, each with file, line and a caret."""
+
+import pytest
+
+from cutthrough.cli import main
+from cutthrough.control.start import describe
+from cutthrough.mistake import Mistake, Place, show, show_all
+from cutthrough.settings import gather
+from tests.policy.test_rules import HASH
+
+CONFIG = '''\
+listen = ["127.0.0.1:99999"]
+head_timout = "5s"
+[server]
+'''
+FIXED = '''\
+listen = ["0.0.0.0:0", "0.0.0.0:3128"]
+head_timeout = 10                 # of what?
+max_body = "1GBit"
+pasword = "hunter2"
+user = "ann"
+password_file = "nowhere"
+users_file = "{users}"
+policy = "{policy}"
+'''
+USERS = f"ann:hunter2\nbob:{HASH}\nbob:{HASH}\n"
+POLICY = f'''\
+defualt = "deny"
+users.carl = {{ password = "hunter2", groups = ["ci", 1] }}
+[users.dora]
+password = "{HASH}"
+expires = 2027-01-01
+[groups]
+ci = ["a:b"]
+[limits.slow]
+bytes_per_second = "10MBit"
+tunels = 5
+[[rules]]
+name = "first"
+action = "alow"
+groups = ["ci", "cj"]
+hosts = [
+    "ok.example",
+    "http://bad.example/",      # a URL
+    "*",
+]
+[[rules]]
+hosts = ["a.b"]
+ports = [443, 70000]
+limits = "slow"
+'''
+
+
+def told(capsys) -> list[str]:
+    out, err = capsys.readouterr()
+    assert out == "" and "hunter2" not in err and HASH not in err
+    return err.split("cutthrough: ")[1:]
+
+
+def test_every_mistake_of_every_file_is_told_with_its_line(tmp_path, capsys):
+    """It told one at a time, and of a key in TOML not the line."""
+    file, users, policy = (tmp_path / name for name in ("c.toml", "users", "p.toml"))
+    file.write_text(FIXED.format(users=users, policy=policy))
+    users.write_text(USERS)
+    policy.write_text(POLICY)
+    assert main(["check", "-c", str(file), "--idle-timeout", "9"]) == 2
+    at = [text.partition(": ")[0].replace(f"{tmp_path}/", "") for text in told(capsys)]
+    assert at == [
+        "c.toml:2", "c.toml:3", "c.toml:4", "c.toml:6", "command line",
+        "p.toml:1", "p.toml:2", "p.toml:2", "p.toml:5", "p.toml:7", "p.toml:9",
+        "p.toml:10", "p.toml:13", "p.toml:14", "p.toml:17", "p.toml:18", "p.toml:20",
+        "p.toml:22", "users:1", "users:3", "20 mistakes\n"]
+
+
+def test_a_mistake_shows_its_line_and_a_caret(tmp_path, capsys):
+    policy = tmp_path / "p.toml"
+    policy.write_text(POLICY)
+    assert main(["check", "--policy", str(policy), "--listen", "127.0.0.1:0"]) == 2
+    texts = {text.partition(": ")[2] for text in told(capsys)}
+    assert {
+        """defualt: no such key; did you mean default?
+    defualt = …
+    ^^^^^^^
+""", """users.carl: groups: takes a list of strings
+    users.carl = { password = …, groups = ["ci", 1] }
+                                          ^^^^^^^^^
+""", """hosts: 'http://bad.example/' is no host name or address: it stands without a \
+scheme and a path
+        "http://bad.example/",      # a URL
+        ^^^^^^^^^^^^^^^^^^^^^
+""", """ports: 70000 is not between 1 and 65535, low to high
+    ports = [443, 70000]
+                  ^^^^^
+""", """action: is missing
+    [[rules]]
+    ^^^^^^^^^
+"""} <= texts
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("head_timeout = 10s\n", """1: Expected newline or end of document after a \
+statement; a text stands in quotes: head_timeout = "10s"
+    head_timeout = 10s
+                     ^
+"""),
+    ("user = 'ann'\npassword = hunter2", """2: Invalid value; a text stands in quotes: \
+password = "…"
+    password = …
+               ^
+"""),
+    ("listen = ['127.0.0.1:80', '127.0.0.1:80']\n", """1: listen: 127.0.0.1:80 twice
+    listen = ['127.0.0.1:80', '127.0.0.1:80']
+             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+"""),
+    ("\nuser = 'ann'", """2: user: a user without a password: give --password-file, or \
+CUTTHROUGH_PASSWORD
+    user = 'ann'
+           ^^^^^
+""")])
+def test_a_configuration_shows_its_line_and_a_caret(tmp_path, capsys, text, said):
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+    assert main(["check", "-c", str(file)]) == 2
+    assert told(capsys) == [f"{file}:{said}"]
+
+
+def test_contradictions_are_told_together(capsys):
+    assert main(["check", "--listen", "0.0.0.0:1", "--admin", "0.0.0.0:2",
+                 "--fleet-prefix", ""]) == 2
+    assert [text.partition(":")[2][:12] for text in told(capsys)] == [
+        " --listen: 0", " --admin: 0.", " --fleet-pre", ""]
+
+
+def test_what_is_right_goes_on(tmp_path):
+    mistakes = []
+    settings = gather({"head_timeout": "x", "idle_timeout": "7s"}, {}, None, True,
+                      mistakes)
+    assert [one.key for one in mistakes] == ["--head-timeout"]
+    assert settings["idle_timeout"].value == 7.0
+
+
+def test_a_line_of_a_log_tells_how_many_more_there_are():
+    first = Mistake("f", "k", "is wrong").with_others([Mistake("f", "l", "too")] * 2)
+    assert describe(first) == (
+        "f: k: is wrong (and 2 mistakes more, which `cutthrough check` tells)")
+
+
+def test_a_long_line_is_cut_around_the_caret():
+    text = "x = [" + ", ".join(f'"{i:04}"' for i in range(500)) + "]"
+    lines = show(Mistake("f", "x", "no", Place(1, text, text.index('"0400"'), 6)))
+    _, line, caret = lines.splitlines()
+    assert len(line) <= 104
+    assert line[caret.index("^"):caret.rindex("^") + 1] == '"0400"'
+
+
+def test_a_line_does_not_steer_a_terminal():
+    assert "\x1b" not in show(Mistake("f", "x", "no", Place(1, "x = '\x1b[2J'", 4, 5)))
+
+
+def test_what_is_too_much_is_counted():
+    first = Mistake("f", "0", "no").with_others(
+        [Mistake("f", str(i), "no") for i in range(1, 50)])
+    lines = [*show_all(first)]
+    assert len(lines) == 21 and lines[-1] == "50 mistakes, 30 of them not shown"

@@ -1,0 +1,113 @@
+"""Each key and value of a TOML text has its place, and no place shows a secret."""
+
+import tomllib
+
+import pytest
+
+from cutthrough.toml import Places, TomlError, _Scanner, read_toml
+
+TEXT = r'''# a comment with = and "quotes"
+plain = 1
+"quoted key" = 'literal # none'
+dotted . "a b".c = QQQ
+multi # no comment
+"quoted" \"QQQ" # behind it
+list = [1, "two", [3, { four = 4 }],  # an end
+    'five', # [
+]
+when = 2027-01-01 00:00:00Z
+then = [2027-01-01T00:00:00Z, 07:32:00, inf]
+inline = { a.b = 1, c = [ { d = "}" } ], e = {} }
+raw = LLL
+][LLL # = "
+[table."with.dot"]
+x = true
+[[rules]]
+hosts = ["a.b"]
+[rules.more]
+y = -1.5e3
+[[rules]]
+[[rules.inner]]
+z = "\u00e9\\"
+[[ rules.inner ]]
+  z = 2'''.replace("QQQ", '"""').replace("LLL", "'''")
+
+
+def leaves(value, path=()):
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from leaves(inner, (*path, key))
+    elif isinstance(value, list) and value:
+        for number, inner in enumerate(value):
+            yield from leaves(inner, (*path, number))
+    else:
+        yield path, value
+
+
+@pytest.mark.parametrize("text", [TEXT, TEXT.replace("\n", "\r\n")])
+def test_a_place_holds_what_tomllib_reads(text):
+    text = text.replace("\r\n", "\n")
+    spans = _Scanner(text).scan()
+    for path, value in leaves(tomllib.loads(text)):
+        if value == {} and path not in spans:
+            continue
+        begin, end = spans[path].value
+        assert tomllib.loads(f"k = {text[begin:end]}")["k"] == value, path
+
+
+def places(text, *secret):
+    return Places(text, lambda path: path[-1] in secret)
+
+
+def marked(place):
+    return place.text[place.column:place.column + place.width]
+
+
+def test_a_place_is_the_line_and_what_is_meant_of_it():
+    found = places(TEXT)
+    place = found.value("list", 1)
+    assert (place.line, marked(place)) == (7, '"two"')
+    assert place.text == 'list = [1, "two", [3, { four = 4 }],  # an end'
+    assert (found.key("plain").line, marked(found.key("plain"))) == (2, "plain")
+    assert marked(found.value("inline", "c", 0, "d")) == '"}"'
+    assert found.value("list", 3).line == 8
+    assert found.value("rules", 1, "inner", 1, "z").line == TEXT.count("\n") + 1
+    # what is not there is to stand in its table
+    assert marked(found.value("rules", 0, "action")) == "[[rules]]"
+    assert places("a = 1").key("b") is None
+
+
+@pytest.mark.parametrize(("text", "shown", "meant"), [
+    ('x = { password = "s3cret", y = 1 }', "x = { password = …, y = 1 }", "1"),
+    ('x = { y = 1, password = "s3cret" }', "x = { y = 1, password = … }", "1"),
+    ('x.y = 1 # s', "x.y = 1 # s", "1")])
+def test_a_secret_of_the_same_line_is_left_out(text, shown, meant):
+    place = places(text, "password").value("x", "y")
+    assert (place.text, marked(place)) == (shown, meant)
+
+
+def test_a_secret_itself_is_left_out():
+    for text in ('password = "s3cret"', 'password = """s3\ncret"""'):
+        place = places(text, "password").value("password")
+        assert (place.text, marked(place)) == ("password = …", "…")
+
+
+@pytest.mark.parametrize(("text", "reason", "line", "shown"), [
+    ("a = 1\nhead_timeout = 10s\n", "Expected newline or end of document after a "
+     'statement; a text stands in quotes: head_timeout = "10s"', 2,
+     "head_timeout = 10s"),
+    ("listen = any", 'Invalid value; a text stands in quotes: listen = "any"', 1,
+     "listen = any"),
+    ("password = s3cret", 'Invalid value; a text stands in quotes: password = "…"', 1,
+     "password = …"),
+    ('password = "s3cret', "", 1, "password = …"),
+    ("x = [\n  s3cret\n]", "Invalid value", 2, ""),
+    ("[a\nb = 1", "", 1, "[a"),
+    ("a b", "", 1, ""),
+    ("a = ", "Invalid value", 1, "a = ")])
+def test_what_is_no_toml_is_told_with_its_place(text, reason, line, shown):
+    with pytest.raises(TomlError) as caught:
+        read_toml(text, lambda path: path[-1] == "password")
+    assert caught.value.reason.startswith(reason)
+    assert "(at " not in caught.value.reason and "s3cret" not in str(caught.value)
+    assert (caught.value.place.line, caught.value.place.text) == (line, shown)
