@@ -5,7 +5,7 @@ from time import perf_counter
 
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
-from cutthrough.net.buffers cimport give_block, keep_bytes
+from cutthrough.net.buffers cimport OF_REQUESTS, give_block, keep_bytes
 from cutthrough.net.timers cimport Timer, Wheel
 from cutthrough.outcome cimport OK
 from cutthrough.session.client cimport Client, Journal
@@ -149,7 +149,7 @@ def write_requests(Journal journal, bytes head, long n):
     client.address.bytes[0] = 192
     client.address.bytes[3] = 17
     client.method = M_GET
-    client.head = keep_bytes(head, len(head))
+    client.head = keep_bytes(head, len(head), OF_REQUESTS)
     client.path_at = 4
     client.path_len = head.index(b" HTTP/1.1") - 4
     began = perf_counter()

@@ -1,7 +1,8 @@
 """Once a second a worker writes into its page what no session counts.
 
-Totals of the resolver and of the log, and how late the loop is: reading them then costs
-the hot path nothing.
+Totals of the resolver, of the log and of blocks of memory, and how late the loop is:
+reading them then costs the hot path nothing. At the same time memory that is not needed
+any more goes back to the system.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import time
 from typing import Protocol
 
 from cutthrough.control.hook import Tally
+from cutthrough.net import buffers
 from cutthrough.net.resolver import Resolver
 from cutthrough.session.counters import Page
 from cutthrough.session.upstreams import Upstreams
@@ -31,7 +33,8 @@ class Beat:
         self._upstreams = upstreams
         self._log = log
         self._hooks = hooks
-        self._told: dict[str, int] = {}
+        # Blocks are the process's: what was before us is not ours to tell
+        self._told = self._read_blocks()
         self._loop = asyncio.get_running_loop()
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -47,6 +50,7 @@ class Beat:
         late = max(0.0, self._loop.time() - self._due)
         self._page.set("lag_us", int(late * 1e6))
         self.write()
+        buffers.ebb(self._page.live)
         self._again()
 
     def write(self) -> None:
@@ -70,11 +74,19 @@ class Beat:
             "hook_dropped": hooks["dropped"],
             "hook_refused": hooks["refused"],
             "log_dropped": self._log.dropped if self._log is not None else 0,
+            **self._read_blocks(),
         }
         # By what they grew: the page has the totals of the workers before us, too
         for name, total in totals.items():
             self._page.add(name, total - self._told.get(name, 0))
         self._told = totals
+
+    def _read_blocks(self) -> dict[str, int]:
+        blocks = buffers.stats()
+        for share in buffers.SHARES:
+            self._page.set(f"held:{share}", blocks[f"held_by_{share}"])
+        return {f"no_room:{share}": blocks[f"refused_{share}"]
+                for share in buffers.SHARES}
 
     def stop(self) -> None:
         if self._timer is not None:

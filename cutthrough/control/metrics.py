@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 import cutthrough
 from cutthrough.control.fleet_state import FAILURES, FleetState
+from cutthrough.net.buffers import SHARES
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.counters import BUCKETS
 
@@ -28,6 +29,11 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Page = Mapping[str, int]
 NO_RELOADS = {"ok": 0, "refused": 0, "late": 0}
 NO_DEATHS: Mapping[int, int] = {}
+
+#: What is closed to make room, at which bound.
+AT_REST = ("stranger", "head", "guest")
+SHED = {"connections": AT_REST, "client": AT_REST, "memory": ("head",),
+        "descriptors": (*AT_REST, "pooled")}
 
 
 class Reading:
@@ -121,6 +127,15 @@ def _connections(r: Reading) -> Iterator[Metric]:
                  [((), r.total("peak"))])
     yield _counter("connections_refused", "Of these, turned away at once: too many.",
                    r.total("refused"))
+    shed = CounterMetricFamily(
+        "cutthrough_connections_shed", "Connections that were closed to make room.",
+        labels=["bound", "kind"])
+    for bound, kinds in SHED.items():
+        for kind in kinds:
+            shed.add_metric([bound, kind], r.total(f"shed:{bound} {kind}"))
+    yield shed
+    yield _counter("starved", "Times that no descriptor, memory or pipe was to be had.",
+                   r.total("starved"))
     yield _gauge("tunnels", "Tunnels open now.",
                  [((), r.gauge("state:TUNNEL") + r.gauge("state:HALF_CLOSED"))])
 
@@ -205,6 +220,10 @@ def _services(r: Reading) -> Iterator[Metric]:
                     {"finished": r.total("drain_finished"),
                                "cut": ended.get("drained", 0),
                                "stopped": ended.get("stopped", 0)})
+    yield _gauge("buffer_bytes", "Memory of bytes that wait, by whose they are.",
+                 [((share,), r.gauge(f"held:{share}")) for share in SHARES], ["share"])
+    yield _labelled("buffer_refused", "Times that a share of it was used up.", "share",
+                    {share: r.total(f"no_room:{share}") for share in SHARES})
     yield _counter("log_dropped", "Lines that the access log could not take.",
                    r.total("log_dropped"))
     yield _gauge("config_generation", "The generation in force in every worker.",

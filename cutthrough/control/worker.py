@@ -37,6 +37,7 @@ from cutthrough.session.client import Context, Journal
 from cutthrough.session.counters import Page
 from cutthrough.session.door import Door, close_all, close_idle
 from cutthrough.session.recorder import Recorder
+from cutthrough.session.shed import count_listed
 from cutthrough.session.upstreams import Upstreams
 from cutthrough.values import show_address
 
@@ -311,8 +312,8 @@ class Worker:
             - self.context.live
             - len(self._acceptors)
             - self.upstreams.idle,
-            "head_blocks": blocks["head_blocks"],
-            "copy_blocks": blocks["copy_blocks"],
+            **{f"{size}_blocks": blocks[f"{size}_blocks"] for size in buffers.SIZES},
+            "places": count_listed(self.context),
             "pipes": pipes.stats()["in_use"],
             "timers": self.poller.timers - self.upstreams.idle,
             "limits": self._ledger.held(),

@@ -1,9 +1,11 @@
 # cython: language_level=3
 """Incoming connections: a batch of accept4 calls for each wake-up.
 
-Without descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM) accepting pauses, what is
-idle is shed, and accepting begins again a moment later: the worker neither ends nor spins
-(R32). The kernel's queue holds the callers meanwhile.
+Without descriptors (EMFILE) connections at rest are shed and accepting goes on; a flood of
+callers is not given pauses to wait in. Where that did not help, and where the whole host is
+short of something (ENFILE, ENOBUFS, ENOMEM), accepting pauses and begins again a moment
+later: the worker neither ends nor spins (R32). The kernel's queue holds the callers
+meanwhile.
 """
 
 import logging
@@ -46,13 +48,17 @@ cdef class Acceptor(Endpoint):
         cdef socklen_t name_len
         cdef Address client
         cdef int fd, _i
+        cdef bint has_shed = False
         for _i in range(ACCEPTS):
             name_len = sizeof(name)
             fd = linux.accept4(self.sock.fd, <sockaddr *>&name, &name_len,
                                linux.SOCK_NONBLOCK | linux.SOCK_CLOEXEC)
             if fd < 0:
                 if errno in (EMFILE, ENFILE, ENOBUFS, ENOMEM):
-                    return self._starved(errno)
+                    if has_shed or not self._find_room(errno):
+                        return self._pause()
+                    has_shed = True
+                    continue
                 if errno == EAGAIN:
                     return 0
                 continue                # ECONNABORTED and its like: that caller is gone
@@ -74,17 +80,19 @@ cdef class Acceptor(Endpoint):
     cdef bint is_timed(self) noexcept:
         return True
 
-    cdef int _starved(self, int error) except -1:
+    cdef bint _find_room(self, int error) except -1:
+        """Sheds. True: it is worth another try at once."""
         cdef int shed = self.sink.shed()
         self.failed += 1
+        if self.failed & (self.failed - 1) == 0:        # 1, 2, 4, 8 …: never a flood
+            log.warning("accept: %s (%d times so far); closed %d connections at rest",
+                        os.strerror(error), self.failed, shed)
+        return shed > 0 and error == EMFILE
+
+    cdef int _pause(self) except -1:
         self.paused = True
         self.poller.want_level(self, False)
-        self.set_deadline(PAUSE_MS)
-        if self.failed & (self.failed - 1) == 0:        # 1, 2, 4, 8 …: never a flood
-            log.warning("accept: %s (%d times so far); closed %d idle connections, "
-                        "accepting again in %d ms",
-                        os.strerror(error), self.failed, shed, PAUSE_MS)
-        return 0
+        return self.set_deadline(PAUSE_MS)
 
     def stop(self):
         """Accepts no more. What is queued stays with the listening socket."""

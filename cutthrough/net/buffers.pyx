@@ -2,27 +2,61 @@
 """Blocks of memory for bytes that have to wait.
 
 A byte that can go on at once never leaves the worker's scratch buffer. A block is taken
-only while bytes are actually stuck, so an idle connection owns none. Two sizes, each with
-a last-in first-out free list (the warm block is used again), both under one bound (R31).
-Pools are per process: one event loop drives them, and the GIL is never released here.
+only while bytes are actually stuck, so an idle connection owns none. Four sizes: what is
+left of a head takes 0.5 KiB and not 17. Each size has a last-in first-out free list (the
+warm block is used again).
+
+All blocks in use are under one bound (R31), of which relays, requests and strangers have a
+share each: callers that never authenticated can fill their own share and no other, and
+relays that are stuck leave requests theirs. What was free for a while goes back to the
+system: see `ebb`. Pools are per process: one event loop drives them, and the GIL is never
+released here.
 """
 
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
+cdef extern from *:
+    """
+    #ifdef __GLIBC__
+    #include <malloc.h>
+    #define trim_heap() malloc_trim(0)
+    #else
+    #define trim_heap() 0
+    #endif
+    """
+    int trim_heap() nogil
+
 cdef enum:
-    KEPT_FREE = 256             # blocks of each size that wait for use: 4 and 20 MiB
+    KEPT_FREE = 256             # blocks of each size that wait for use: 24 MiB together
+    # A typical head has 0.3 to 1.5 KiB; with its struct a block is 0.5 or 2 KiB of malloc's
+    SMALL_BLOCK = 512 - 32
+    MIDDLE_BLOCK = 2048 - 32
+    N_SIZES = 4
+    # Freed since the last time the heap was trimmed, which takes some 10 ms of a large one
+    TRIM_BYTES = 2 * 1024 * 1024
 
 cdef struct Pool:
+    size_t size
     Block *free
     size_t n_free
+    size_t least_free           # since the last ebb
     size_t in_use
 
-cdef Pool heads
-cdef Pool copies
-cdef size_t held_bytes = 0
-cdef size_t most_bytes = 512 * 1024 * 1024
-cdef size_t refused = 0
+cdef Pool pools[N_SIZES]
+cdef size_t held_bytes[N_SHARES]
+cdef size_t most_bytes[N_SHARES]
+cdef size_t refused[N_SHARES]
+cdef size_t freed_bytes = 0     # given back to malloc since the heap was trimmed
+cdef size_t live_then = 0       # connections: see ebb
+
+SHARES = ("relays", "requests", "strangers")
+# Of each size, as `stats` names them
+SIZES = ("small", "middle", "head", "copy")
+
+cdef int _n
+for _n, _size in enumerate((SMALL_BLOCK, MIDDLE_BLOCK, HEAD_BLOCK, COPY_BLOCK)):
+    pools[_n].size = _size
 
 cdef char *the_scratch = <char *>malloc(COPY_BLOCK)
 cdef char *the_head_scratch = <char *>malloc(ANSWER_BLOCK)
@@ -39,51 +73,59 @@ cdef char *head_scratch() noexcept nogil:
 
 
 cdef bint has_room() noexcept nogil:
-    global refused
-    if held_bytes + COPY_BLOCK <= most_bytes:
+    if held_bytes[<int>OF_RELAYS] + COPY_BLOCK <= most_bytes[<int>OF_RELAYS]:
         return True
-    refused += 1
+    refused[<int>OF_RELAYS] += 1
     return False
 
 
-cdef Block *take_block(size_t n) noexcept nogil:
-    global held_bytes, refused
-    cdef Pool *pool = &heads if n <= HEAD_BLOCK else &copies
-    cdef size_t size = HEAD_BLOCK if n <= HEAD_BLOCK else COPY_BLOCK
+cdef inline Pool *pool_of(size_t n) noexcept nogil:
+    """The smallest that has room for `n` bytes."""
+    cdef int i = 0
+    while i < N_SIZES - 1 and pools[i].size < n:
+        i += 1
+    return &pools[i]
+
+
+cdef Block *take_block(size_t n, int share) noexcept nogil:
+    cdef Pool *pool = pool_of(n)
     cdef Block *block = pool.free
-    if n > COPY_BLOCK or held_bytes + size > most_bytes:
-        refused += 1
+    if n > pool.size or held_bytes[share] + pool.size > most_bytes[share]:
+        refused[share] += 1
         return NULL
     if block != NULL:
         pool.free = block.next
         pool.n_free -= 1
+        if pool.n_free < pool.least_free:
+            pool.least_free = pool.n_free
     else:
-        block = <Block *>malloc(sizeof(Block) + size)
+        block = <Block *>malloc(sizeof(Block) + pool.size)
         if block == NULL:
-            refused += 1
+            refused[share] += 1
             return NULL
-        block.size = <unsigned int>size
+        block.size = <unsigned int>pool.size
+        pool.least_free = 0
     block.next = NULL
     block.start = block.end = 0
+    block.share = <unsigned char>share
     pool.in_use += 1
-    held_bytes += size
+    held_bytes[share] += pool.size
     return block
 
 
-cdef Block *keep_bytes(const char *data, size_t n) noexcept nogil:
-    cdef Block *block = take_block(n)
+cdef Block *keep_bytes(const char *data, size_t n, int share) noexcept nogil:
+    cdef Block *block = take_block(n, share)
     if block != NULL:
         memcpy(bytes_of(block), data, n)
         block.end = <unsigned int>n
     return block
 
 
-cdef bint make_room(Block **where, size_t n) noexcept nogil:
+cdef bint make_room(Block **where, size_t n, int share) noexcept nogil:
     cdef Block *block = where[0]
-    cdef Block *larger
     cdef size_t held
     if block == NULL:
-        where[0] = take_block(n)
+        where[0] = take_block(n, share)
         return where[0] != NULL
     if block.end + n <= block.size:
         return True
@@ -93,44 +135,113 @@ cdef bint make_room(Block **where, size_t n) noexcept nogil:
         block.start = 0
         block.end = <unsigned int>held
         return True
-    larger = take_block(held + n)
-    if larger == NULL:
+    return move_block(where, held + n)
+
+
+cdef void shrink_block(Block **where) noexcept nogil:
+    cdef Block *block = where[0]
+    if block == NULL:
+        return
+    if block.start == block.end:
+        give_block(where)
+    elif pool_of(block.end - block.start).size < block.size:
+        move_block(where, block.end - block.start)
+
+
+cdef bint move_block(Block **where, size_t n) noexcept nogil:
+    """Into one with room for `n` bytes. False: not to be had."""
+    cdef Block *block = where[0]
+    cdef size_t held = block.end - block.start
+    cdef Block *other
+    cdef bint is_smaller = n < block.size
+    # Both are held for a moment, but a smaller one leaves more room than there was
+    if is_smaller:
+        held_bytes[block.share] -= block.size
+    other = take_block(n, block.share)
+    if is_smaller:
+        held_bytes[block.share] += block.size
+    if other == NULL:
         return False
-    memcpy(bytes_of(larger), bytes_of(block) + block.start, held)
-    larger.end = <unsigned int>held
+    memcpy(bytes_of(other), bytes_of(block) + block.start, held)
+    other.end = <unsigned int>held
     give_block(where)
-    where[0] = larger
+    where[0] = other
     return True
 
 
 cdef void give_block(Block **where) noexcept nogil:
-    global held_bytes
+    global freed_bytes
     cdef Block *block = where[0]
     cdef Pool *pool
     if block == NULL:
         return
     where[0] = NULL
-    pool = &heads if block.size == HEAD_BLOCK else &copies
+    pool = pool_of(block.size)
     pool.in_use -= 1
-    held_bytes -= block.size
+    held_bytes[block.share] -= block.size
     if pool.n_free < KEPT_FREE:
         block.next = pool.free
         pool.free = block
         pool.n_free += 1
     else:
+        freed_bytes += block.size
         free(block)
 
 
+def ebb(size_t live=0):
+    """Gives memory back that was needed once and is not now; for calling each second.
+
+    Of the blocks of each size that were free all the time since the last call half are
+    freed, so that a burst's are gone soon and a steady load's stay. Where much was freed, or
+    a thousand of the `live` connections have gone, which freed as much, the heap is
+    trimmed: malloc alone keeps what lies below a block in use. True: it was.
+    """
+    global freed_bytes, live_then
+    cdef Pool *pool
+    cdef Block *block
+    cdef size_t n, _i, k
+    for k in range(<size_t>N_SIZES):
+        pool = &pools[k]
+        n = (pool.least_free + 1) // 2
+        for _i in range(n):
+            block = pool.free
+            pool.free = block.next
+            freed_bytes += block.size
+            free(block)
+        pool.n_free -= n
+        pool.least_free = pool.n_free
+    live_then = max(live_then, live)
+    if freed_bytes < TRIM_BYTES and live_then - live < 1024:
+        return False
+    freed_bytes = 0
+    live_then = live
+    trim_heap()
+    return True
+
+
 def stats():
-    """Blocks in use and free by size, bytes held, and how often the bound was reached."""
-    return {
-        "head_blocks": heads.in_use, "copy_blocks": copies.in_use,
-        "free_head_blocks": heads.n_free, "free_copy_blocks": copies.n_free,
-        "held_bytes": held_bytes, "refused": refused,
-    }
+    """Blocks in use and free by size, bytes held in all and by share, and how often a
+    share was found used up."""
+    found = {"held_bytes": 0, "refused": 0}
+    for i, name in enumerate(SIZES):
+        found[f"{name}_blocks"] = pools[<int>i].in_use
+        found[f"free_{name}_blocks"] = pools[<int>i].n_free
+    for i, name in enumerate(SHARES):
+        found[f"held_by_{name}"] = held_bytes[<int>i]
+        found[f"refused_{name}"] = refused[<int>i]
+        found["held_bytes"] += held_bytes[<int>i]
+        found["refused"] += refused[<int>i]
+    return found
 
 
-def set_bound(size_t n):
-    """The most bytes that all blocks in use may hold together (default 512 MiB)."""
-    global most_bytes
-    most_bytes = n
+def set_bound(size_t n, share=None):
+    """The most bytes that all blocks in use may hold together (default 512 MiB): relays
+    three quarters of it, requests and strangers an eighth each. With a `share`: that one's."""
+    if share is not None:
+        most_bytes[<int>SHARES.index(share)] = n
+        return
+    most_bytes[<int>OF_RELAYS] = n - n // 8 * 2
+    most_bytes[<int>OF_REQUESTS] = most_bytes[<int>OF_STRANGERS] = n // 8
+
+
+set_bound(512 * 1024 * 1024)

@@ -23,7 +23,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
-    COPY_BYTES, Block, bytes_of, give_block, has_room, make_room, scratch)
+    COPY_BYTES, OF_RELAYS, Block, bytes_of, give_block, has_room, make_room, scratch)
 from cutthrough.net.linux cimport (
     EAGAIN, MSG_PEEK, MSG_TRUNC, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, errno, recv, splice)
 from cutthrough.net.pipes cimport give_pipe, take_pipe
@@ -219,7 +219,7 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
         return True
     if p.pipe != NULL and p.pipe.held:
         return False                    # bytes in the pipe go first: nobody may push now
-    if not make_room(&p.kept, n + m - sent):
+    if not make_room(&p.kept, n + m - sent, OF_RELAYS):
         return False
     block = p.kept
     if <size_t>sent < n:

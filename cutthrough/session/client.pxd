@@ -13,8 +13,9 @@ from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.policy.verdicts cimport Decision
 from cutthrough.session.counters cimport Counters, Page
 from cutthrough.session.phases cimport Stamps
+from cutthrough.session.places cimport GUEST, STRANGER, Places
 from cutthrough.session.recorder cimport Recorder
-from cutthrough.session.state cimport DELIVER, HALF_CLOSED, N_STATES, TUNNEL
+from cutthrough.session.state cimport DELIVER, HALF_CLOSED, IDLE, N_STATES, TUNNEL
 from cutthrough.session.upstreams cimport Upstreams
 from cutthrough.wire.chunks cimport Chunks
 from cutthrough.wire.http1 cimport Head, HeadLimits
@@ -48,6 +49,7 @@ cdef class Context:
     cdef int64_t most_body              # bytes; 0: no bound
     cdef int64_t most_clients
     cdef Py_ssize_t turned_away         # refused as they came, and not gone yet
+    cdef Places places                  # connections that may be closed to make room
     cdef bint may_splice
     cdef bint has_origin                # where requests in origin form go
     cdef Target origin
@@ -62,8 +64,6 @@ cdef class Context:
     # Into the list of what is open, and out of it; counted as open or not any more.
     cdef void link(self, Client client) noexcept
     cdef void unlink(self, Client client) noexcept
-    # There was no descriptor, or no memory: counts that, and closes what is idle. How many.
-    cdef int shed(self) except -1
     # The time now, as a Date field says it; valid until the next call.
     cdef const char *date(self) noexcept
 
@@ -101,6 +101,7 @@ cdef class Client(StreamOwner):
     cdef Snapshot snapshot              # of the generation that this request began with
     cdef Client older, newer            # neighbours in the context's list
     cdef Address address                # the client's
+    cdef uint32_t place                 # in the context's places; 0: not listed
     cdef int64_t since_ms               # it is in its state
     # Where nobody is judged, of the last look: bytes moved by us, and past both peers
     # The deadline without enough bytes, and how many were past the peer when it began;
@@ -130,6 +131,7 @@ cdef class Client(StreamOwner):
     cdef uint8_t turned_away            # refused as it came; see door
     cdef uint8_t ending                 # Outcome, where DELIVER comes before it
     cdef uint8_t sides                  # whose bytes are on their way then; see delivery
+    cdef uint8_t known                  # a request of this connection has authenticated
     cdef uint16_t port
     cdef uint16_t status                # sent to the client; 0: none yet
     cdef uint16_t id_worker             # gave it its identifier: 0: this one, else one more
@@ -207,3 +209,26 @@ cdef inline const Address *peer_of(Client client) noexcept:
     if client.connector is not None and client.connector.tried.family:
         return &client.connector.tried
     return NULL
+
+
+# Connections that count against max_connections: not those that were refused as they came,
+# and have a bound of their own.
+cdef inline int64_t places_taken(Context context) noexcept:
+    return context.counters.live - context.turned_away
+
+
+# It is at rest: lists it among those that may be closed to make room. Not one behind whose
+# last request stands another one, which the next turn reads.
+cdef inline void rest(Client client) noexcept:
+    cdef bint has_part = client.input != NULL
+    if not client.turned_away and (client.state != IDLE or not has_part):
+        client.place = client.context.places.file(
+            client.place, <void *>client, &client.address,
+            (GUEST if client.known else STRANGER) + has_part, client.since_ms)
+
+
+# It is not at rest any more, or of another kind.
+cdef inline void leave_place(Client client) noexcept:
+    if client.place:
+        client.context.places.drop(client.place)
+        client.place = 0

@@ -18,7 +18,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
-    COPY_BLOCK, bytes_of, give_block, make_room, scratch)
+    COPY_BLOCK, OF_REQUESTS, OF_STRANGERS, bytes_of, give_block, make_room, scratch)
 from cutthrough.net.connector cimport cancel
 from cutthrough.net.pipes cimport pipes_refused
 from cutthrough.net.relay cimport Pump, is_holding, stop_pump
@@ -30,6 +30,7 @@ from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.awaited cimport NOBODY
 from cutthrough.session.counters cimport Counters, count_reply, observe
 from cutthrough.session.phases cimport end_last_phase
+from cutthrough.session.places cimport Places
 from cutthrough.session.recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, Recorder, note)
 from cutthrough.session.state cimport (
@@ -71,6 +72,7 @@ cdef class Context:
         self.journal = journal
         self.page = page
         self.counters = page.c
+        self.places = Places()
         self.resolver = resolver
         self.verifier = verifier
         self.pipes_refused = pipes_refused()    # those of before are not ours
@@ -125,19 +127,6 @@ cdef class Context:
             client.older.newer = client.newer
         client.older = client.newer = None
 
-    cdef int shed(self) except -1:
-        cdef Client client = self.newest
-        cdef Client older
-        cdef int n = self.upstreams.clear()
-        while client is not None:
-            older = client.older
-            if client.state == IDLE or (client.state == HEAD and client.input == NULL):
-                n += client.close_idle()
-            client = older
-        self.counters.starved += 1
-        self.counters.shed += n
-        return n
-
     def note_pipes(self):
         """Bulk was copied because no pipe was to be had. That costs CPU time and nobody's
         connection, so none is closed for it; what is told is told seldom."""
@@ -189,13 +178,18 @@ cdef class Client:
         self.state = <unsigned char>state
         self.since_ms = self.poller.time_ms()
         self.awaited = NOBODY
+        if self.place == 0 and (state == IDLE or state == LINGER):
+            rest(self)
         note(self.context.recorder, <void *>self, self.poller.now_us, E_STATE, state, 0)
         return self.extend()
 
     cdef int extend(self) except -1:
         cdef int whose = RESPONSE if self.waits_for_100() else self.state
-        cdef int64_t deadline_ms = self.poller.time_ms() + self.context.timeout_ms[whose]
-        cdef int64_t last_ms
+        cdef int64_t timeout_ms = self.context.timeout_ms[whose]
+        cdef int64_t deadline_ms, last_ms
+        if self.state == IDLE and not self.known:       # who waits is nobody's client yet
+            timeout_ms = min(timeout_ms, self.context.timeout_ms[HEAD])
+        deadline_ms = self.poller.time_ms() + timeout_ms
         if self.context.lifetime_ms and REQUEST <= self.state <= HALF_CLOSED:
             # A time, not a while from now: what moves a deadline must not move this one
             last_ms = (self.stamps.start_us + 999) // 1000 + self.context.lifetime_ms
@@ -223,7 +217,7 @@ cdef class Client:
     cdef bint keep_input(self, const char *data, size_t n) noexcept nogil:
         if n == 0:
             return True
-        if not make_room(&self.input, n):
+        if not make_room(&self.input, n, OF_REQUESTS if self.known else OF_STRANGERS):
             return False
         memcpy(bytes_of(self.input) + self.input.end, data, n)
         self.input.end += <uint32_t>n
@@ -351,6 +345,7 @@ cdef class Client:
         self._clear_request()
         context.limiter.leave(&self.usage, self.poller.now_us)
         give_block(&self.input)
+        leave_place(self)
         context.unlink(self)
         context.turned_away -= self.turned_away
         context.counters.states[CLOSED] += 1

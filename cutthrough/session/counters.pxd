@@ -11,11 +11,27 @@ cdef enum:
     # Addresses that are listened on, over the life of a page; of what comes after these
     # the last one tells
     N_LISTENERS = 16
+    N_BOUNDS = 4                # Bound
+    N_GONE = 4                  # Gone
     LISTENER_BYTES = 64         # of an address in text, its port and NUL included
 
 cdef struct Histogram:
     uint64_t counts[N_BUCKETS + 1]      # the last one: above every bound
     uint64_t sum_us
+
+# What was reached when a connection was closed to make room.
+cdef enum Bound:
+    BOUND_CONNECTIONS = 0       # max_connections, max_connections_total
+    BOUND_CLIENT                # max_connections_per_client
+    BOUND_MEMORY                # the share of blocks
+    BOUND_DESCRIPTORS           # the host's: EMFILE, ENOBUFS and the like
+
+# What was closed.
+cdef enum Gone:
+    GONE_STRANGER = 0           # at rest, never authenticated
+    GONE_HEAD                   # with a part of a head
+    GONE_GUEST                  # at rest, has authenticated
+    GONE_POOLED                 # an idle connection to an origin
 
 # Named in the page itself: it outlives workers and their listeners.
 cdef struct Listener:
@@ -38,11 +54,12 @@ cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, 
     uint64_t verified           # of these, the ones that had to wait for a hash
     uint64_t faults             # exceptions caught at a connection's border (R34)
     uint64_t starved            # times no descriptor, memory or pipe was to be had
-    uint64_t shed               # idle connections closed for that
+    uint64_t shed               # connections closed to make room
+    uint64_t sheds[N_BOUNDS][N_GONE]    # of these, at which bound, and of what kind
     uint64_t next_id            # of the request begun last
     int64_t peak                # client connections at one time, the most there were
-    uint64_t totals_above[14]    # written by the room above; see counters.FIELDS
-    int64_t gauges_above[6]
+    uint64_t totals_above[17]    # written by the room above; see counters.FIELDS
+    int64_t gauges_above[9]
     int64_t live                # client connections open now
     int64_t states[N_STATES]    # of these, in each state
     uint64_t outcomes[N_OUTCOMES]
@@ -64,5 +81,7 @@ cdef void observe(Histogram *histogram, int64_t us) noexcept nogil
 cdef void count_accept(Counters *c, int listener) noexcept nogil
 # One more connection to an origin, made within so long.
 cdef void count_dial(Counters *c, int family, int64_t us) noexcept nogil
+# One more connection closed to make room.
+cdef void count_shed(Counters *c, int bound, int gone) noexcept nogil
 # One more answer with this status; 0: none was made, and nothing is counted.
 cdef void count_reply(Counters *c, int method, int status) noexcept nogil

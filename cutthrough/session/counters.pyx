@@ -24,11 +24,17 @@ BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 60_000,
 METHODS = ("OTHER", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT")
 CODES = (*range(100, 600), "OTHER")
 
+# In the order of Bound, and of Gone
+BOUNDS = ("connections", "client", "memory", "descriptors")
+GONE = ("stranger", "head", "guest", "pooled")
+
 # What the room above knows: read from its objects now and then, not counted here
 TOTALS_ABOVE = ("log_dropped", "dns_answered", "dns_not_found", "dns_failed", "dns_hit",
                 "dns_stale", "dns_prefetched", "drain_finished", "dns_dropped", "dns_refused",
-                "hook_asked", "hook_failed", "hook_dropped", "hook_refused")
-GAUGES_ABOVE = ("lag_us", "due_us", "upstream_idle", "dns_entries", "dns_open", "hook_open")
+                "hook_asked", "hook_failed", "hook_dropped", "hook_refused",
+                "no_room:relays", "no_room:requests", "no_room:strangers")
+GAUGES_ABOVE = ("lag_us", "due_us", "upstream_idle", "dns_entries", "dns_open", "hook_open",
+                "held:relays", "held:requests", "held:strangers")
 
 
 def _of_histogram(name):
@@ -38,7 +44,8 @@ def _of_histogram(name):
 FIELDS = (
     "accepted", "refused", "requests", "tunnels", "bytes_up", "bytes_down", "spliced_up",
     "spliced_down", "dialled", "reused", "retried", "identified", "verified", "faults",
-    "starved", "shed", "next_id", "peak", *TOTALS_ABOVE, *GAUGES_ABOVE, "live",
+    "starved", "shed", *(f"shed:{bound} {gone}" for bound in BOUNDS for gone in GONE),
+    "next_id", "peak", *TOTALS_ABOVE, *GAUGES_ABOVE, "live",
     *(f"state:{row.name}" for row in STATES),
     *(f"outcome:{row.label}" for row in OUTCOMES),
     *(f"tunnel:{row.label}" for row in OUTCOMES),
@@ -49,6 +56,7 @@ FIELDS = (
 )
 
 assert len(BUCKETS) == N_BUCKETS and len(METHODS) == N_METHODS and len(CODES) == N_CODES
+assert len(BOUNDS) == N_BOUNDS and len(GONE) == N_GONE
 assert len(FIELDS) * 8 + N_LISTENERS * sizeof(Listener) == sizeof(Counters) <= PAGE_BYTES
 
 _numbers = {name: number for number, name in enumerate(FIELDS)}
@@ -78,6 +86,11 @@ cdef class Page:
         # Whoever follows on a slot, on another page or in the next program, goes on above:
         # operators cut by these numbers. One in 16 us is beyond what a worker serves
         self.c.next_id = max(self.c.next_id, <uint64_t>clock_us() >> 4)
+
+    @property
+    def live(self):
+        """Client connections open now."""
+        return self.c.live
 
     def read(self):
         """All counters by name."""
@@ -156,6 +169,11 @@ cdef void count_accept(Counters *c, int listener) noexcept nogil:
 cdef void count_dial(Counters *c, int family, int64_t us) noexcept nogil:
     c.dialled += 1
     observe(&c.connects[0 if family == 4 else 1], us)
+
+
+cdef void count_shed(Counters *c, int bound, int gone) noexcept nogil:
+    c.shed += 1
+    c.sheds[bound][gone] += 1
 
 
 cdef void count_reply(Counters *c, int method, int status) noexcept nogil:

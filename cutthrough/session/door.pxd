@@ -2,7 +2,11 @@
 
 from cutthrough.net.acceptor cimport Sink
 from cutthrough.session.client cimport Context
+from cutthrough.session.session cimport Session
 
 cdef class Door(Sink):
     cdef Context context
     cdef int listener               # its number among the page's
+
+    # May it stay? An Outcome.
+    cdef int admit(self, Session session) except -1

@@ -4,12 +4,14 @@
 from libc.stdint cimport int64_t
 from cutthrough.net.inet cimport Address
 from cutthrough.net.sysio cimport CAN_WRITE, sys_close
-from cutthrough.outcome cimport OK, OVERLOADED
+from cutthrough.outcome cimport CLIENT_LIMIT, OK, OVERLOADED
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.session.client cimport Client, Context
-from cutthrough.session.counters cimport N_LISTENERS, count_accept
+from cutthrough.session.client cimport Client, Context, places_taken, rest
+from cutthrough.session.counters cimport (
+    BOUND_CLIENT, BOUND_CONNECTIONS, N_LISTENERS, count_accept)
 from cutthrough.session.recorder cimport E_ACCEPTED, note
 from cutthrough.session.session cimport Session
+from cutthrough.session.shed cimport shed_for_descriptors, shed_one
 from cutthrough.session.state cimport HEAD, IDLE, LINGER
 from cutthrough.session.usage cimport admit_connection
 
@@ -18,6 +20,8 @@ cdef enum:
     # a descriptor, and RESERVED_FDS leaves 256. The next ones are reset, whichever limit it
     # is: who may have ten connections must not have thousands that linger.
     MOST_REFUSED = 64
+    # Closed for one caller: more than one where a reload has lowered the bound
+    MOST_SHED = 64
 
 
 cdef class Door(Sink):
@@ -49,9 +53,7 @@ cdef class Door(Sink):
         count_accept(context.counters, self.listener)
         note(context.recorder, <void *>session, context.poller.now_us, E_ACCEPTED, 0,
              client.port)
-        outcome = admit_connection(session)
-        if context.counters.live > context.most_clients:
-            outcome = OVERLOADED
+        outcome = self.admit(session)
         if outcome != OK:
             context.counters.refused += 1
             session.begin()
@@ -60,10 +62,32 @@ cdef class Door(Sink):
             session.turned_away = True
             context.turned_away += 1
             return session.refuse(outcome)
+        rest(session)
         return session.extend()
 
+    cdef int admit(self, Session session) except -1:
+        """At a bound of ours what is at rest goes first, and the caller is let in. An
+        Outcome."""
+        cdef Context context = self.context
+        cdef int n = 0
+        cdef int outcome = admit_connection(session)
+        while outcome != OK and n < MOST_SHED:
+            # Which worker has the connections that fill a bound of all is not known here
+            if not shed_one(context,
+                            BOUND_CLIENT if outcome == CLIENT_LIMIT else BOUND_CONNECTIONS,
+                            &session.address if outcome == CLIENT_LIMIT else NULL):
+                return outcome
+            n += 1
+            outcome = admit_connection(session)
+        n = 0
+        while places_taken(context) > context.most_clients and n < MOST_SHED:
+            if not shed_one(context, BOUND_CONNECTIONS, NULL):
+                return OK if n else OVERLOADED
+            n += 1
+        return outcome
+
     cdef int shed(self) except -1:
-        return self.context.shed()
+        return shed_for_descriptors(self.context, MOST_SHED)
 
 
 def close_idle(Context context, double grace=0.0):

@@ -10,6 +10,10 @@ from cutthrough.outcome cimport (
     CONNECTION_FAILED, CONNECTION_REFUSED, CONNECTION_RESET, CONNECT_TIMEOUT, OVERLOADED,
     UNREACHABLE)
 from cutthrough.session.client cimport Context
+from cutthrough.session.shed cimport shed_for_descriptors
+
+cdef enum:
+    SHED_FOR_A_DIAL = 8     # one descriptor is wanted, and the next dial will want one
 
 log = logging.getLogger("cutthrough")
 
@@ -19,7 +23,7 @@ cdef bint relieve(Context context, int error) except -1:
     cdef uint64_t times
     if error not in (linux.EMFILE, linux.ENFILE, linux.ENOBUFS, linux.ENOMEM):
         return False
-    shed = context.shed()
+    shed = shed_for_descriptors(context, SHED_FOR_A_DIAL)
     times = context.counters.starved
     if times & (times - 1) == 0:            # 1, 2, 4, 8 …: never a flood
         log.warning("dial: %s (%d times so far); closed %d idle connections",

@@ -12,8 +12,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport malloc
 from libc.string cimport memcpy
 from cutthrough.net.buffers cimport (
-    ANSWER_BLOCK, COPY_BLOCK, COPY_BYTES, HEAD_BLOCK, Block, bytes_of, give_block,
-    head_scratch, keep_bytes, scratch)
+    ANSWER_BLOCK, COPY_BLOCK, COPY_BYTES, HEAD_BLOCK, OF_REQUESTS, Block, bytes_of,
+    give_block, head_scratch, keep_bytes, scratch, shrink_block)
 from cutthrough.net.linux cimport EAGAIN, EPIPE
 from cutthrough.net.relay cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_PACED, PUMP_REFUSED, PUMP_SINK_FAILED,
@@ -78,6 +78,7 @@ cdef int send_request(Client c) except -1:
         if 0 <= used < <int64_t>n and up.filter == NULL:
             ahead.start += <uint32_t>used       # the next request's bytes
             c.input = ahead
+            shrink_block(&c.input)
         else:
             give_block(&ahead)
     if used == -2:
@@ -232,7 +233,7 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
         if used < 0:
             return c.refuse(-used)
         if used == 0:
-            c.partial = keep_bytes(data, n)
+            c.partial = keep_bytes(data, n, OF_REQUESTS)
             return 0 if c.partial != NULL else c.refuse(OVERLOADED)
         if head.status < 200 and read_response_framing(&head, data, c.method, &framing) < 0:
             return c.refuse(BAD_RESPONSE_FRAMING)
@@ -429,6 +430,6 @@ cdef int64_t scan_filter(void *context, char *data, size_t n, size_t *out_len,
     elif scan.chunks.done:
         scan.pump.left = 0
         if used < <int64_t>n:
-            scan.surplus = keep_bytes(data + used, n - used)
+            scan.surplus = keep_bytes(data + used, n - used, OF_REQUESTS)
             scan.no_room = scan.surplus == NULL
     return used

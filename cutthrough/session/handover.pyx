@@ -16,7 +16,7 @@ policy.ledger.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
-from cutthrough.net.buffers cimport Block, bytes_of, keep_bytes
+from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, keep_bytes
 from cutthrough.net.connector cimport Stream
 from cutthrough.net.inet cimport Address
 from cutthrough.net.pipes cimport adopt_pipe, give_pipe
@@ -28,10 +28,12 @@ from cutthrough.policy.auth cimport Account
 from cutthrough.policy.limits cimport Lane
 from cutthrough.policy.verdicts cimport Decision
 from cutthrough.session.admission cimport is_cut_meanwhile, readmit
-from cutthrough.session.client cimport Client, Context, worker_of_id
+from cutthrough.session.client cimport Client, Context, places_taken, worker_of_id
+from cutthrough.session.counters cimport BOUND_CONNECTIONS
 from cutthrough.session.record import FORMAT, Tunnel, Way
 from cutthrough.session.recorder cimport E_TAKEN, note
 from cutthrough.session.session cimport Session
+from cutthrough.session.shed cimport shed_one
 from cutthrough.session.state cimport CLOSED, HALF_CLOSED, TUNNEL
 from cutthrough.session.usage cimport readmit_user
 
@@ -219,7 +221,8 @@ def unpack(Context context, record, list fds):
             raise ValueError(f"a record of format {record.format}")
         if len(fds) != 2 + 2 * (record.up.piped > 0) + 2 * (record.down.piped > 0):
             raise ValueError("descriptors were lost on the way")
-        if context.draining or context.counters.live >= context.most_clients:
+        if context.draining or (places_taken(context) >= context.most_clients
+                                and not shed_one(context, BOUND_CONNECTIONS, NULL)):
             raise ValueError("no more connections are taken")
         c.poller.take_time()
         read_record(c, record, lent, mine)
@@ -305,7 +308,7 @@ cdef int read_way(Pump *pump, way, bint may_splice, list fds) except -1:
     pump.may_splice = may_splice and way.may_splice
     pump.spliced = way.spliced
     if kept:
-        pump.kept = keep_bytes(kept, len(kept))
+        pump.kept = keep_bytes(kept, len(kept), OF_RELAYS)
         if pump.kept == NULL:
             raise MemoryError
     if way.piped:

@@ -13,7 +13,7 @@ from cutthrough.outcome cimport (
     AUTH_FAILED, AUTH_REQUIRED, BAD_CREDENTIALS_FIELD, OK)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.auth cimport PENDING, Account
-from cutthrough.session.client cimport Client
+from cutthrough.session.client cimport Client, leave_place
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.state cimport AUTH
 from cutthrough.wire.http1 cimport Field, Head
@@ -65,6 +65,9 @@ cdef int on_known(Client c) except -1:
     c.user = c.account.name
     c.tried = None
     c.context.counters.identified += 1
+    if not c.known:
+        c.known = True
+        leave_place(c)                 # it is of another kind when it rests again
     return OK
 
 

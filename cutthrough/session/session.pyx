@@ -13,7 +13,8 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
-    COPY_BYTES, HEAD_BLOCK, Block, bytes_of, give_block, scratch, take_block)
+    COPY_BYTES, HEAD_BLOCK, OF_REQUESTS, Block, bytes_of, head_scratch, scratch,
+    shrink_block, take_block)
 from cutthrough.net.connector cimport Connector, Stream, dial
 from cutthrough.net.inet cimport Address, Addresses, one_address, parse_address
 from cutthrough.net.relay cimport is_holding
@@ -26,7 +27,7 @@ from cutthrough.outcome cimport (
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.admission cimport (
     ask_hook, asker_of, is_cut_meanwhile, judge_address, judge_request, must_ask, take_decision)
-from cutthrough.session.client cimport Client
+from cutthrough.session.client cimport Client, leave_place, rest
 from cutthrough.session.counters cimport count_dial
 from cutthrough.session.delivery cimport cut_exchange, go_on, look_again
 from cutthrough.session.failures cimport outcome_of_errno, relieve
@@ -38,6 +39,7 @@ from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.recorder cimport (
     E_CLIENT_ENDED, E_DEADLINE, E_DIALLED, E_NOT_DIALLED, E_READ, E_RESOLVED, E_REUSED, note)
 from cutthrough.session.reuse cimport judge_reuse
+from cutthrough.session.shed cimport keep_head, keep_part
 from cutthrough.session.state cimport (
     AUTH, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, RESOLVE,
     TUNNEL, outcome_at_deadline)
@@ -135,7 +137,8 @@ cdef class Session(Client):
         cdef ssize_t n
         if block != NULL and block.end - block.start > self.input_seen:
             return self.parse(bytes_of(block) + block.start, block.end - block.start)
-        n = try_recv(&self.sock, scratch(), COPY_BYTES)
+        # Of who never authenticated no more is kept than a head may have
+        n = try_recv(&self.sock, scratch(), COPY_BYTES if self.known else HEAD_BLOCK)
         if n == -linux.EAGAIN:
             return 0
         if n <= 0:
@@ -144,7 +147,7 @@ cdef class Session(Client):
         note(self.context.recorder, <void *>self, self.poller.now_us, E_READ, 0, n)
         if block == NULL:
             return self.parse(scratch(), n)
-        if not self.keep_input(scratch(), n):
+        if not keep_part(self, scratch(), n):
             return self.refuse(OVERLOADED)
         block = self.input
         return self.parse(bytes_of(block) + block.start, block.end - block.start)
@@ -157,11 +160,12 @@ cdef class Session(Client):
         if head_len <= 0:                       # should it be refused: without content
             self.method = M_HEAD if begins_with_head(data, n) else M_OTHER
         if head_len == 0:
-            if self.input == NULL and not self.keep_input(data, n):
+            if self.input == NULL and not keep_part(self, data, n):
                 return self.refuse(OVERLOADED)
             self.input_seen = <uint32_t>n
             if self.state == IDLE:
                 self._set_state(HEAD)
+            rest(self)
             if self.sock.ready & CAN_READ:
                 self.poller.call_again(self)
             return 0
@@ -221,7 +225,7 @@ cdef class Session(Client):
 
     cdef void keep_refused(self, const char *data) noexcept:
         """What was asked for, for the log: the place of a rewritten head, and of its path."""
-        self.head = take_block(HEAD_BLOCK)
+        self.head = take_block(HEAD_BLOCK, OF_REQUESTS)
         if self.head != NULL:
             self.head.end = show_refused(bytes_of(self.head), &head, data, &self.path_len)
             self.path_at = self.head.end - self.path_len
@@ -295,19 +299,17 @@ cdef class Session(Client):
         cdef int n
         if self.is_tunnel:
             return OK
-        self.head = take_block(HEAD_BLOCK)
-        if self.head == NULL:
-            return OVERLOADED
         self.has_upgrade = (
             head.first[F_UPGRADE] != 0 and self.minor == HTTP_11
             and framing.kind == BODY_NONE and has_token(&head, data, F_CONNECTION, b"upgrade", 7)
             and offers_upgrade(&head, data))
         n = build_request_head(
-            bytes_of(self.head), HEAD_BLOCK, &head, data, &target, self.context.pseudonym,
+            head_scratch(), HEAD_BLOCK, &head, data, &target, self.context.pseudonym,
             self.context.pseudonym_len, self.has_upgrade, &self.path_at, &self.path_len)
         if n < 0:
             return -n
-        self.head.end = <uint32_t>n
+        if not keep_head(self, head_scratch(), n):
+            return OVERLOADED
         judge_reuse(self, &head, data, &framing)
         # Only noted: decide() gives it, after the rules, which may refuse the request first
         self.last_answer = <unsigned char>answer_as_last(&head, data)
@@ -318,10 +320,10 @@ cdef class Session(Client):
         cdef Block *block = self.input
         self.input_seen = 0
         if block == NULL:
-            return self.keep_input(data + head_len, n - head_len)
+            return keep_part(self, data + head_len, n - head_len)
         block.start += <uint32_t>head_len
-        if block.start == block.end:
-            give_block(&self.input)
+        shrink_block(&self.input)
+        leave_place(self)                   # was listed with a part of a head
         return True
 
     cdef int set_destination(self) except -1:

@@ -20,7 +20,7 @@ from cutthrough.net.relay cimport (
 from cutthrough.net.sysio cimport BROKEN, untaken
 from cutthrough.outcome cimport (
     CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED, QUOTA_EXCEEDED)
-from cutthrough.session.client cimport Client
+from cutthrough.session.client cimport Client, leave_place
 from cutthrough.session.delivery cimport TO_CLIENT, TO_ORIGIN, deliver
 from cutthrough.session.recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.state cimport HALF_CLOSED, TUNNEL
@@ -41,6 +41,7 @@ cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
     relay.down.kept = kept
     relay.up_shut = relay.down_shut = False
     c.up_open = False
+    leave_place(c)                         # a tunnel is never closed to make room
     c._set_state(TUNNEL)
     if n:
         c.status = 200

@@ -27,7 +27,7 @@ from tests.support.proxy import ADDRESS, ROOT, clean_environment, seen_labels
 from tests.support.stream import Stream
 from tests.support.wait import wait_until
 
-HEAD_BLOCK = 16384 + 1024        # of net.buffers
+SMALL_BLOCK = 512 - 32           # of net.buffers
 SETTINGS = {"user": USER, "password": PASSWORD, "access_log_format": "json"}
 
 
@@ -249,12 +249,12 @@ def test_chunks_wait_for_memory_and_none_is_lost(loop_name):
                 client.send(build_request("GET", origin.url()))
             heads = [client.read_head() for client in clients]
             assert [head.status for head in heads] == [200] * n
-            base = buffers.stats()["held_bytes"]
-            buffers.set_bound(base + 100_000)   # a block, or some small ones
+            base = buffers.stats()["held_by_relays"]
+            buffers.set_bound(base + 100_000, "relays")     # a block, or small ones
             refused = buffers.stats()["refused"]
             go.set()
             wait_until(lambda: buffers.stats()["refused"] > refused + 20, "starving")
-            assert base < buffers.stats()["held_bytes"] <= base + 100_000
+            assert base < buffers.stats()["held_by_relays"] <= base + 100_000
             bodies: list[int] = []
             readers = [
                 threading.Thread(target=lambda c=c: bodies.append(read_body(c)))
@@ -276,12 +276,12 @@ def test_chunks_wait_for_memory_and_none_is_lost(loop_name):
         buffers.set_bound(512 << 20)
 
 
-@pytest.mark.parametrize(("request_", "blocks"), [
-    (("GET",), 1),                              # of the head that goes up
-    (("POST", "Transfer-Encoding: chunked"), 2),        # and of what came behind it
+@pytest.mark.parametrize(("request_", "strangers"), [
+    (("GET",), 0),                              # none for what came behind it
+    (("POST", "Transfer-Encoding: chunked"), 1),    # none for what follows its body
 ])
 def test_what_found_no_memory_is_not_the_beginning_of_a_request(
-    loop_name, request_, blocks
+    loop_name, request_, strangers
 ):
     """R6: bytes behind a request were lost for want of a block, the answer was a 503,
     and their rest was read as the next request: here what stands in a body."""
@@ -294,7 +294,9 @@ def test_what_found_no_memory_is_not_the_beginning_of_a_request(
                                   body=b"0\r\n\r\n" if fields else b"")
             length = f"Content-Length: {len(inside)}"
             second = build_request("POST", origin.url(), length)
-            buffers.set_bound(buffers.stats()["held_bytes"] + blocks * HEAD_BLOCK)
+            held = buffers.stats()["held_by_requests"]
+            buffers.set_bound(held + SMALL_BLOCK, "requests")   # the head that goes up
+            buffers.set_bound(strangers * SMALL_BLOCK, "strangers")
             client.send(first + second)
             reply = client.read_response()
             buffers.set_bound(512 << 20)

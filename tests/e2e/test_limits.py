@@ -24,9 +24,8 @@ def retry_after(reply: Message) -> int:
 def test_connections_of_one_client_are_limited(start_proxy, make_origin, dial):
     proxy = start_proxy("--max-connections-per-client", "2", "--workers", "2")
     origin = make_origin()
-    held = [dial(proxy), dial(proxy)]
-    for client in held:
-        assert client.get(origin.url()).status == 200
+    echoing = make_origin(echo)
+    held = [dial(proxy).tunnel(echoing.authority) for _ in range(2)]
     refused = dial(proxy).read_response()
     assert (refused.status, refused.get("Connection")) == (429, "close")
     assert refused.error == "http_request_denied" and retry_after(refused) == 1
@@ -40,12 +39,19 @@ def test_connections_of_all_workers_together_are_limited(
 ):
     proxy = start_proxy("--max-connections-total", "8", "--workers", "2")
     origin = make_origin()
-    clients = [dial(proxy) for _ in range(20)]
-    served = [client for client in clients if greeted(client, origin)]
+    echoing = make_origin(echo)
+    callers = (dial(proxy) for _ in range(20))      # one after the other
+    served = [caller for caller in callers if has_tunnel(caller, echoing)]
     assert len(served) == 8
     proxy.wait_log(12, reason="overloaded", status=503)
     served[0].close()
     wait_until(lambda: serves(proxy, origin), "room for another")
+
+
+def has_tunnel(client: Client, origin) -> bool:
+    with contextlib.suppress(OSError, Closed):
+        return client.connect(origin.authority).status == 200
+    return False
 
 
 def greeted(client: Client, origin) -> bool:

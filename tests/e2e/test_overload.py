@@ -148,9 +148,8 @@ def test_bytes_and_an_end_behind_a_refusal_do_not_undo_it(start_proxy, dial):
 def test_connections_beyond_the_limit_get_a_503(start_proxy, make_origin, dial):
     proxy = start_proxy("--max-connections", "2")
     origin = make_origin()
-    first, second = dial(proxy), dial(proxy)
-    for client in (first, second):
-        assert client.get(origin.url()).status == 200
+    echoing = make_origin(echo)
+    first, _ = (dial(proxy).tunnel(echoing.authority) for _ in range(2))
     refused = dial(proxy).read_response()
     assert (refused.status, refused.get("Connection")) == (503, "close")
     record = proxy.wait_reason("overloaded")

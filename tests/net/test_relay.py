@@ -337,7 +337,7 @@ def test_nothing_is_pushed_to_a_sink_that_has_gone(way):
 def test_without_a_block_nothing_is_kept(make_way):
     way = make_way(splice=False)
     refused = buffers.stats()["refused"]
-    buffers.set_bound(0)
+    buffers.set_bound(0, "relays")
     try:
         assert not way.pump.push(b"head", b"body")     # not known to be writable
     finally:
@@ -368,7 +368,7 @@ def test_without_a_pipe_to_be_had_bulk_is_copied(way):
 
 @pytest.fixture
 def no_block() -> Iterator[None]:
-    buffers.set_bound(0)
+    buffers.set_bound(0, "relays")
     yield
     buffers.set_bound(512 << 20)
 

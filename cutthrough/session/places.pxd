@@ -1,0 +1,73 @@
+"""Who may be closed to make room, in the order in which they go."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from cutthrough.net.inet cimport Address
+
+# What a connection at rest is, from the first that goes.
+cdef enum Kind:
+    STRANGER = 0            # never authenticated: idle, before its first byte, or lingering
+    STRANGER_HEAD           # the same, and holds a part of a head
+    GUEST                   # has authenticated: idle, or lingering
+    GUEST_HEAD              # the same, and holds a part of a head
+    N_KINDS
+
+# One connection of the list. Named by its index, 0 is none: four bytes in a Client.
+cdef struct Place:
+    void *client
+    Party *party
+    int64_t since_ms        # the connection was at rest since then when it was listed
+    uint32_t older, newer   # of the same party; `newer` chains the free ones
+
+# The connections of one kind from one client address (of IPv6: one /64).
+cdef struct Party:
+    uint64_t bits           # of the address
+    uint64_t number         # of two parties of one size the one made first goes first
+    Party *next             # in its chain of the hash table
+    uint32_t oldest, newest
+    uint32_t count
+    uint32_t at             # index in the heap of its kind
+    uint8_t family
+    uint8_t kind
+
+# The parties of one kind, the largest first: a binary heap.
+cdef struct Heap:
+    Party **parties
+    uint32_t n
+    uint32_t room
+
+cdef class Places:
+    cdef Place *places
+    cdef uint32_t room          # of `places`; index 0 is not used
+    cdef uint32_t free          # first of the free ones
+    cdef readonly uint32_t listed
+    cdef Party **chains
+    cdef uint32_t n_chains      # a power of two
+    cdef uint32_t n_parties
+    cdef uint64_t seed
+    cdef uint64_t next_number
+    cdef Heap heaps[N_KINDS]
+
+    # The newest of its party from here on. 0: there is no memory for it.
+    cdef uint32_t add(self, void *client, const Address *address, int kind,
+                      int64_t since_ms) noexcept
+    cdef void drop(self, uint32_t place) noexcept
+    # Makes it the newest of its party.
+    cdef void renew(self, uint32_t place, int64_t since_ms) noexcept
+    # The oldest of the largest party of this kind, or of this address's; 0: none.
+    cdef uint32_t first(self, int kind) noexcept
+    cdef uint32_t first_of(self, const Address *address, int kind) noexcept
+    # Its place, unless it has one (0: none) among its kind; else the same as add.
+    cdef uint32_t file(self, uint32_t place, void *client, const Address *address, int kind,
+                       int64_t since_ms) noexcept
+    # The size of the largest party.
+    cdef uint32_t most(self, int kind) noexcept
+    cdef Party *_find(self, uint64_t bits, int family, int kind) noexcept
+    cdef Party *_make(self, uint64_t bits, int family, int kind) noexcept
+    cdef void _end(self, Party *party) noexcept
+    cdef Party **_chain(self, uint64_t bits, int family, int kind) noexcept
+    cdef void _resize(self, uint32_t n_chains) noexcept
+    cdef uint32_t _take(self) noexcept
+    cdef void _give(self, uint32_t place) noexcept
+    cdef void _chain_free(self, uint32_t begin) noexcept
+    cdef void _append(self, uint32_t place, Party *party) noexcept
+    cdef void _unlink(self, uint32_t place) noexcept

@@ -1,0 +1,174 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Room is made: what is at rest is closed when one of our bounds is reached (R32).
+
+    bound                       closed
+    connections, descriptors    strangers at rest or with a part of a head, whichever an
+                                address has more of; then guests at rest; then guests' parts
+    connections of one address  the same, of that address
+    blocks of memory            parts of heads, of the share that is used up
+
+Strangers never authenticated. Of each kind the address with most connections loses one,
+the one that has rested longest (see `places`). A tunnel, and a request that is whole, are
+never closed for this; nor is a connection of which something waits to be read, because a
+close would be that request's reset.
+"""
+
+import logging
+
+from libc.stdint cimport uint32_t, uint64_t
+from cutthrough.net cimport linux
+from cutthrough.net.buffers cimport OF_REQUESTS, keep_bytes
+from cutthrough.net.inet cimport Address
+from cutthrough.net.sysio cimport try_send
+from cutthrough.outcome cimport OVERLOADED, status_of
+from cutthrough.session.client cimport Client, Context, leave_place
+from cutthrough.session.counters cimport (
+    BOUND_DESCRIPTORS, BOUND_MEMORY, GONE_GUEST, GONE_HEAD, GONE_POOLED, GONE_STRANGER,
+    count_shed)
+from cutthrough.session.counters import BOUNDS
+from cutthrough.session.places cimport (
+    GUEST, GUEST_HEAD, STRANGER, STRANGER_HEAD, Places)
+from cutthrough.session.state cimport HEAD, IDLE, LINGER
+from cutthrough.wire.reply cimport reply_with_retry
+
+log = logging.getLogger("cutthrough")
+
+
+cdef enum:
+    MOST_GUESTS = 8             # closed where only guests can give descriptors: see below
+
+
+cdef bint shed_one(Context context, int bound, const Address *of) except -1:
+    if not (shed_stranger(context, bound, of) or shed_guest(context, bound, of)):
+        return False
+    tell(context, bound)
+    return True
+
+
+cdef bint shed_stranger(Context context, int bound, const Address *of) except -1:
+    cdef Places places = context.places
+    cdef int kind = STRANGER
+    if places.most(STRANGER_HEAD) > places.most(STRANGER):
+        kind = STRANGER_HEAD
+    return end_first(context, kind, bound, of) or end_first(
+        context, STRANGER + STRANGER_HEAD - kind, bound, of)
+
+
+cdef bint shed_guest(Context context, int bound, const Address *of) except -1:
+    return end_first(context, GUEST, bound, of) or end_first(context, GUEST_HEAD, bound, of)
+
+
+cdef int shed_for_descriptors(Context context, int most) except -1:
+    cdef int pooled = context.upstreams.clear()
+    cdef int n = 0
+    context.counters.starved += 1
+    context.counters.shed += pooled
+    context.counters.sheds[<int>BOUND_DESCRIPTORS][<int>GONE_POOLED] += pooled
+    while n < most and shed_stranger(context, BOUND_DESCRIPTORS, NULL):
+        n += 1
+    # The next one that wants a descriptor asks again
+    if n == 0:
+        while n < min(most, MOST_GUESTS) and shed_guest(context, BOUND_DESCRIPTORS, NULL):
+            n += 1
+    return pooled + n
+
+
+def count_listed(Context context):
+    """Connections that are listed as at rest, or that were when a request of them began."""
+    return context.places.listed
+
+
+cdef bint keep_part(Client c, const char *data, size_t n) except -1:
+    while not c.keep_input(data, n):
+        if not shed_head(c):
+            return False
+    return True
+
+
+cdef bint keep_head(Client c, const char *data, size_t n) except -1:
+    c.head = keep_bytes(data, n, OF_REQUESTS)
+    while c.head == NULL:
+        if not end_first(c.context, GUEST_HEAD, BOUND_MEMORY, NULL):
+            return False
+        tell(c.context, BOUND_MEMORY)
+        c.head = keep_bytes(data, n, OF_REQUESTS)
+    return True
+
+
+cdef bint shed_head(Client c) except -1:
+    """False: it is this one's own turn, or there is none."""
+    cdef int kind = GUEST_HEAD if c.known else STRANGER_HEAD
+    cdef Client first = find_first(c.context, kind, NULL)
+    if first is None or first is c:
+        return False
+    end(first, BOUND_MEMORY)
+    tell(c.context, BOUND_MEMORY)
+    return True
+
+
+cdef bint end_first(Context context, int kind, int bound, const Address *of) except -1:
+    cdef Client first = find_first(context, kind, of)
+    if first is None:
+        return False
+    end(first, bound)
+    return True
+
+
+cdef Client find_first(Context context, int kind, const Address *of):
+    cdef Places places = context.places
+    cdef Client client
+    cdef uint32_t place
+    while True:
+        place = places.first(kind) if of == NULL else places.first_of(of, kind)
+        if place == 0:
+            return None
+        client = <Client>places.places[place].client
+        if not is_at_rest(client):
+            leave_place(client)            # listed anew when it rests again
+        elif client.since_ms == places.places[place].since_ms:
+            return client
+        else:                               # it has had a request since it was listed
+            places.renew(place, client.since_ms)
+
+
+cdef bint is_at_rest(Client c) noexcept:
+    cdef char byte
+    if c.state == LINGER:
+        return True
+    # A part of a head has been looked at as far as it goes; other input was not yet
+    if c.state != HEAD and (c.state != IDLE or c.input != NULL):
+        return False
+    return linux.recv(c.sock.fd, &byte, 1, linux.MSG_PEEK) <= 0
+
+
+cdef int end(Client c, int bound) except -1:
+    cdef const char *reply
+    cdef size_t n
+    if c.input == NULL:
+        count_shed(c.context.counters, bound, GONE_GUEST if c.known else GONE_STRANGER)
+        return c.close()
+    # A request had begun, so that it is answered and logged. No lingering, which would hold
+    # the place on, and read into the scratch buffer that our caller is using
+    count_shed(c.context.counters, bound, GONE_HEAD)
+    reply = reply_with_retry(OVERLOADED, True, True, c.known, 0, &n)
+    if try_send(&c.sock, reply, n) == <ssize_t>n:
+        c.status = <unsigned short>status_of(OVERLOADED)
+        c.relay.down.moved += n
+    return c.abort(OVERLOADED, False)
+
+
+cdef int tell(Context context, int bound) except -1:
+    cdef uint64_t times = 0
+    cdef int gone
+    if bound == BOUND_DESCRIPTORS:
+        return 0                            # who met it says so
+    for gone in range(<int>GONE_POOLED):
+        times += context.counters.sheds[bound][gone]
+    if times & (times - 1) == 0:            # 1, 2, 4, 8 …: never a flood
+        log.warning("the bound of %s is reached (%d times so far); a connection at rest "
+                    "is closed each time", BOUND_TEXTS[bound], times)
+    return 0
+
+
+BOUND_TEXTS = ("connections", "connections of one client address", "memory", "descriptors")
+assert len(BOUND_TEXTS) == len(BOUNDS)
