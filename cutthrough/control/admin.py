@@ -31,6 +31,7 @@ from typing import Any, Protocol
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
+from cutthrough.control.callers import Callers
 from cutthrough.control.metrics import CONTENT_TYPE, Reading, render
 from cutthrough.control.selector import Selector
 from cutthrough.control.sites import (
@@ -97,7 +98,7 @@ class Admin:
         self._names: set[str] = set()
         self._socket: socket.socket | None = None
         self._runner: web.AppRunner | None = None
-        self._server: asyncio.Server | None = None
+        self._callers: Callers | None = None
         self._busy: set[object] = set()     # connections with a request in hand
         self._watchers: collections.Counter[str] = collections.Counter()
         self._made = ""                     # of a unix socket, before it has its name
@@ -187,14 +188,15 @@ class Admin:
             app, access_log=None, logger=log, handle_signals=False,
             shutdown_timeout=0.2, keepalive_timeout=IDLE_S)
         await self._runner.setup()
-        self._server = await asyncio.get_running_loop().create_server(
-            self._on_connection, sock=self._socket)
+        self._callers = Callers(self._socket, self._on_connection, self._shed_idle)
 
     def leave(self) -> None:
         """Answers who is there, and nobody who comes."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._callers is not None:
+            assert self._socket is not None
+            self._callers.close()
+            self._callers = None
+            self._socket.close()
 
     async def close(self) -> None:
         """Ends the listener; a successor's socket on the same path stays."""
@@ -219,20 +221,28 @@ class Admin:
 
     def _on_connection(self) -> asyncio.BaseProtocol:
         assert self._runner is not None and self._runner.server is not None
-        asyncio.get_running_loop().call_soon(self._shed, self._runner.server)
+        asyncio.get_running_loop().call_soon(self._shed, MOST_CONNECTIONS)
         return self._runner.server()
 
-    def _shed(self, server: web.Server) -> None:
-        """Where they are too many the oldest that ask for nothing go."""
-        there = [one for one in server.connections if one.transport is not None]
+    def _shed(self, most: int) -> None:
+        """Where they are more the oldest that ask for nothing go."""
+        if self._runner is None or self._runner.server is None:
+            return
+        there = [one for one in self._runner.server.connections
+                 if one.transport is not None]
         idle = [one for one in there if one not in self._busy]
-        for one in idle[:max(0, len(there) - MOST_CONNECTIONS)]:
+        for one in idle[:max(0, len(there) - most)]:
             one.force_close()
+
+    def _shed_idle(self) -> None:
+        self._shed(0)
 
     @web.middleware
     async def _guard(self, request: web.Request,
                      handler: Handler) -> web.StreamResponse:
         response = self._refuse(request) or await self._answer(request, handler)
+        if self._callers is not None and self._callers.is_short():
+            response.force_close()              # the next caller needs its descriptor
         if not response.prepared:
             for name, value in PROTECTED.items():
                 response.headers.setdefault(name, value)
@@ -293,7 +303,11 @@ class Admin:
                             headers={"Content-Security-Policy": PAGE_POLICY})
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
-        body = render(self._do.read_counters())
+        if self._callers is None:
+            body = render(self._do.read_counters())
+        else:
+            with self._callers.spare.lent():    # it looks into /proc
+                body = render(self._do.read_counters())
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def health(self, request: web.Request) -> web.StreamResponse:

@@ -1,0 +1,133 @@
+"""Accepts callers of the admin listener, also when the process has no descriptor left.
+
+An operator asks what is wrong exactly then. So a few descriptors are kept open for
+nothing: one is closed for a caller that could not be accepted otherwise, and all while
+an answer is made that has to open files. Neither loop can do it: asyncio waits for a
+second and tries again, libuv accepts the caller and closes the connection.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterator
+
+# For callers that come together, and for the one file at a time that psutil reads
+SPARE = 4
+# As long as accepting finds no descriptor
+PAUSE_S = 0.1
+# Callers in a turn: the loop has other work
+BATCH = 64
+
+STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+log = logging.getLogger("cutthrough.admin")
+
+
+class Spare:
+    """Descriptors that are open for nothing. Its maker closes it."""
+
+    def __init__(self, most: int = SPARE) -> None:
+        self._most = most
+        self._fds: list[int] = []
+        self.refill()
+
+    def refill(self) -> bool:
+        """Opens what is missing. False: there is no descriptor for that."""
+        try:
+            while len(self._fds) < self._most:
+                self._fds.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
+            return False
+        return True
+
+    def give(self) -> bool:
+        """Closes one, so that a descriptor can be opened. False: there is none."""
+        if self._fds:
+            os.close(self._fds.pop())
+            return True
+        return False
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[None]:
+        """Files may be opened meanwhile, and are closed at the end."""
+        while self.give():
+            pass
+        try:
+            yield
+        finally:
+            self.refill()
+
+    def close(self) -> None:
+        self._most = 0
+        while self.give():
+            pass
+
+
+class Callers:
+    """Accepts on `listener`, which stays its owner's, until `close`.
+
+    `make` makes a protocol for each connection; `shed` closes connections that ask for
+    nothing when there are no descriptors left.
+    """
+
+    def __init__(self, listener: socket.socket,
+                 make: Callable[[], asyncio.BaseProtocol],
+                 shed: Callable[[], None]) -> None:
+        self._listener = listener
+        self._make = make
+        self._shed = shed
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        self._fd = listener.fileno()
+        self.spare = Spare()
+        listener.setblocking(False)
+        self._loop.add_reader(self._fd, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(BATCH):
+            try:
+                sock, _ = self._listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno not in STARVED:
+                    continue                # that caller is gone
+                self._shed()
+                if not self.spare.give():
+                    self._loop.remove_reader(self._fd)
+                    self._pause = self._loop.call_later(PAUSE_S, self._resume)
+                    return
+                continue
+            sock.setblocking(False)
+            task = self._loop.create_task(self._serve(sock))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return
+
+    def _resume(self) -> None:
+        self._pause = None
+        self.spare.refill()
+        self._loop.add_reader(self._fd, self._accept)
+
+    async def _serve(self, sock: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._make, sock)
+        except OSError as error:            # it has gone meanwhile, mostly
+            sock.close()
+            log.debug("a caller was not served: %s", error)
+
+    def is_short(self) -> bool:
+        """Are there no descriptors left but the spare ones, or not even these?"""
+        return not self.spare.refill()
+
+    def close(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+        else:
+            self._loop.remove_reader(self._fd)
+        self.spare.close()
