@@ -227,7 +227,8 @@ def main() -> int:
     struck.add_argument("--seconds", type=float, default=20, help="of peace, of each "
                         "attack [20]")
     struck.add_argument("--settle", type=float, default=30, help="then, seconds [30]")
-    struck.add_argument("--cost", type=int, default=12, help="of a hash, bcrypt's [12]")
+    struck.add_argument("--cost", type=int, default=0, help="of a hash, bcrypt's "
+                        "[12 in reload, 10 else]")
     struck.add_argument("--name", default="", help="keep the result under this name")
 
     blown = verbs.add_parser("storm", help="reloads, kills and upgrades: who notices?")

@@ -78,6 +78,7 @@ class Attack:
     about: str
     attacker: str = ""  # of bench.attackers; without one the operator does it
     users: int = 20
+    cost: int = 10  # bcrypt's
     rate: int = 100
     options: tuple[str, ...] = ()
     hook: bool = False
@@ -88,7 +89,7 @@ class Attack:
 
 ATTACKS = {
     "reload": Attack("reloads, a killed worker, an upgrade; 60 users of bcrypt 12",
-                     users=60),
+                     users=60, cost=12),
     "guess": Attack("50 wrong passwords a second from the same address", "guess",
                     users=4, options=('auth_cache_ttl = "15s"',), newcomers=4,
                     more={"pace": 50}),
@@ -267,7 +268,8 @@ def run_one(
     attack = ATTACKS[name]
     with contextlib.ExitStack() as stack:
         names = stack.enter_context(lone.NameServer())
-        program = stack.enter_context(proxy_for(attack, authority, cost))
+        proxy = proxy_for(attack, authority, cost or attack.cost)
+        program = stack.enter_context(proxy)
         port = authority.rpartition(":")[2]
         hosts = [f"ok{{turn}}.test:{port}"] if attack.names else [authority]
         spec: dict[str, Any] = {
