@@ -21,7 +21,7 @@ from tests.support.proxy import fd_kinds
 from tests.support.wait import wait_until
 
 #: Seconds for one test, set-up and tear-down included; raised in the main thread.
-LONGEST_TEST = 120
+LONGEST_TEST = 240
 
 # Sockets, pipes, epoll sets, event fds. Plain files are pytest's own, and its plugins'.
 OURS = ("socket", "pipe", "anon_inode")
@@ -77,6 +77,8 @@ def nothing_is_left() -> Iterator[None]:
         wait_until(lambda: not open_fds() - before, "a clean table of descriptors", 2)
     if open_fds() - before:
         gc.collect()  # what only a cycle still holds is not a leak
+        with contextlib.suppress(AssertionError):   # nor what a busy machine has late
+            wait_until(lambda: not open_fds() - before, "a clean table", 10)
     left = open_fds() - before
     signal.alarm(0)
     signal.signal(signal.SIGALRM, previous)

@@ -336,7 +336,7 @@ def test_ctrl_c_is_no_traceback(tmp_path):
             stderr=subprocess.PIPE, text=True, env=clean_environment()) as process:
         with open(log, "w"):                 # once it reads
             process.send_signal(signal.SIGINT)
-            assert process.wait(15) == 130
+            assert process.wait(60) == 130
         assert process.stderr.read() == ""
 
 

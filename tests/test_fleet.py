@@ -84,7 +84,7 @@ async def join(redis: Redis) -> AsyncIterator:
 
 
 async def becomes(probe, what: str) -> None:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while not probe():
         assert time.monotonic() < deadline, f"still not: {what}"
         await asyncio.sleep(0.005)

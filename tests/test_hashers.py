@@ -79,7 +79,7 @@ def read(pid: int, name: str) -> bytes:
 
 def reap(hashers: Helpers) -> None:
     for process in hashers._ended:
-        process.wait(10)
+        process.wait(60)
 
 
 @pytest.fixture

@@ -161,7 +161,7 @@ def test_standard_descriptors_that_are_closed_are_nobody_elses(tmp_path):
                 "/dev/null"}
     finally:
         process.terminate()
-        assert process.wait(15) == 0
+        assert process.wait(60) == 0
 
 
 # The children
@@ -239,7 +239,7 @@ def test_children_that_it_inherited_are_reaped(tmp_path):
                                                supervisor.children()], "no zombie")
         finally:
             process.send_signal(signal.SIGTERM)
-        assert process.wait(15) == 0
+        assert process.wait(60) == 0
 
 
 def test_no_secret_is_in_arguments_or_environment_of_a_worker(tmp_path):
@@ -271,7 +271,7 @@ def test_a_directory_from_which_it_is_started_shadows_no_module(tmp_path):
             env=clean_environment(PYTHONPATH=str(ROOT))) as process:
         line = process.stderr.readline()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(15) == 0
+        assert process.wait(60) == 0
     assert "listening on" in line
 
 
@@ -314,7 +314,7 @@ def test_told_to_stop_while_a_worker_imports_it_exits_0(tmp_path, number):
             env=clean_environment(PYTHONPATH=str(tmp_path))) as process:
         wait_until((tmp_path / "fifo").exists, "a worker on its way")
         process.send_signal(number)
-        assert process.wait(15) == 0, "it has nobody to finish with"
+        assert process.wait(60) == 0, "it has nobody to finish with"
         assert process.stderr.read() == ""
 
 

@@ -342,7 +342,7 @@ def test_top_keeps_to_its_terminal(start, make_origin, dial):
         with contextlib.suppress(OSError):   # its end
             while data := screen.read(4096):
                 shown += data
-        assert done.wait(15) == 0
+        assert done.wait(60) == 0
     lines = shown.decode().removeprefix("\x1b[H\x1b[2J").splitlines()
     assert len(lines) == 7 and max(map(len, lines)) == 30
     assert command(operator, "top", "--count", "-1").returncode == 2

@@ -150,7 +150,7 @@ def test_a_body_that_is_cut_is_not_ended_as_if_whole(proxy, make_origin, dial, f
     client.send(build_request("POST", origin.url(), framing), b"4\r\nhalf\r\n")
     origin.wait_connections(1)
     client.close()
-    assert ended.wait(10)
+    assert ended.wait(30)
     assert b"4\r\nhalf\r\n".startswith(rest[0])
     proxy.wait_reason("client_closed")
 

@@ -162,7 +162,7 @@ def test_what_came_before_a_reset_arrives_before_it(proxy, make_origin, dial):
 
     def script(conn):
         conn.send(b"ready")
-        go.wait(10)
+        go.wait(30)
         conn.send(b"too large")
         conn.reset()
         gone.set()
@@ -173,7 +173,7 @@ def test_what_came_before_a_reset_arrives_before_it(proxy, make_origin, dial):
     try:
         client.send(b"an upload")
         go.set()
-        assert gone.wait(10)
+        assert gone.wait(30)
     finally:
         proxy.worker.send_signal(signal.SIGCONT)
     assert client.read_exact(9) == b"too large"
@@ -196,7 +196,7 @@ def test_late_bytes_do_not_cost_what_came_before_the_end(
 
     def pour(conn):
         conn.send(data)
-        go.wait(10)  # and closes
+        go.wait(30)  # and closes
 
     def states() -> set[str]:
         return {one.status for one in proxy.worker.net_connections()}

@@ -160,7 +160,7 @@ def test_a_pooled_connection_with_unread_bytes_is_not_used(proxy, make_origin, d
     origin = make_origin(script)
     for _ in range(20):
         assert dial().get(origin.url()).body == b"ok"
-        assert said.wait(10)            # before that no proxy could know
+        assert said.wait(30)            # before that no proxy could know
         said.clear()
 
 

@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+from datetime import datetime
 
 import psutil
 import pytest
@@ -131,14 +132,15 @@ def test_a_tunnel_at_rest_moves_and_its_time_runs_on(start, make_origin, dial):
     client.send(b"a word")
     assert client.read_exact(6) == b"a word"
     assert client.is_silent(1)
-    moved_after = time.monotonic()
+    moved_after = time.time()
     renew(proxy, 1, text)
     with contextlib.suppress(ConnectionResetError):
         assert client.at_eof()
-    # A time that began anew with the move would not be over yet
-    assert time.monotonic() - moved_after < 3, "from the last byte on, wherever it was"
     line = proxy.wait_reason("idle_timeout")
     assert line["total_ms"] >= 3000
+    # A time that began anew with the move would be over later
+    over = datetime.fromisoformat(line["time"]).timestamp()
+    assert over - moved_after < 3, "from the last byte on, wherever that was"
     assert (line["bytes_up"], line["bytes_down"]) == (6, 6)
 
 
@@ -254,7 +256,7 @@ def test_one_of_them_is_killed_in_the_middle(start, make_origin, dial, limited, 
     proxy.signal(signal.SIGHUP)              # and no wait until all of it is over
     new = wait_until(lambda: next(
         (w for w in proxy.workers() if w.pid != old.pid), None), "a new worker")
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while len(os.listdir(f"/proc/{new.pid}/fd")) < 100:     # no pause: it takes 40 ms
         assert time.monotonic() < deadline, proxy.stderr()
     with contextlib.suppress(psutil.NoSuchProcess):     # it has given all, and ended
@@ -285,7 +287,7 @@ def test_a_cut_in_the_middle_misses_none(start, make_origin, dial, opened, how):
     proxy.write_config(RENEW.format(1) + text)
     (old,) = proxy.workers()
     proxy.signal(signal.SIGHUP if how == "reload" else signal.SIGUSR2)
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while len(os.listdir(f"/proc/{old.pid}/fd")) > 1100:    # no pause: it takes 40 ms
         assert time.monotonic() < deadline, proxy.stderr()
     assert operator.cut("all=true") == 600
@@ -369,6 +371,6 @@ def test_one_program_that_wants_none_lets_them_drain(
     assert client.read_exact(10) == b"still here"
     assert proxy.process.poll() is None, "the old one waits for its tunnel"
     client.close()
-    assert proxy.process.wait(15) == 0
+    assert proxy.process.wait(60) == 0
     assert not any(given for given, _ in handed(proxy))
     end(new)

@@ -226,7 +226,7 @@ def test_standard_output_is_left_as_it_was(start_proxy, make_origin, dial, direc
             assert os.get_blocking(write)
         finally:
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=20)
+            process.communicate(timeout=60)
     finally:
         os.close(read)
         os.close(write)

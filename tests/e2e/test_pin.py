@@ -157,5 +157,5 @@ def test_a_successor_pins_its_workers_anew(start, opened):
     opened.callback(end_all, new)
     assert pinned(new.children()) == EACH
     assert os.sched_getaffinity(new.pid) == set(OURS)
-    assert proxy.process.wait(15) == 0
+    assert proxy.process.wait(60) == 0
     end(new)

@@ -115,7 +115,7 @@ def test_a_response_that_is_cut_is_not_ended_as_if_whole(
     def script(conn):
         conn.read_request()
         conn.send(b"HTTP/1.1 200 OK\r\n" + framing + b"\r\n\r\n")
-        seen.wait(10)
+        seen.wait(30)
         conn.send(body)
 
     client = dial()
@@ -140,7 +140,7 @@ def test_a_reset_that_the_upload_meets_first_is_a_reset(
     def script(conn):
         conn.read_head()
         conn.send(b"HTTP/1.1 200 OK\r\n" + framing + b"\r\na beginning")
-        go.wait(10)
+        go.wait(30)
         conn.reset()
         gone.set()
 
@@ -152,7 +152,7 @@ def test_a_reset_that_the_upload_meets_first_is_a_reset(
     try:
         client.send(b"y")
         go.set()
-        assert gone.wait(10)
+        assert gone.wait(30)
     finally:
         proxy.worker.send_signal(signal.SIGCONT)
     with contextlib.nullcontext() if framing else pytest.raises(ConnectionResetError):
@@ -182,7 +182,7 @@ def test_bytes_sent_to_an_idle_connection_are_nobodys_answer(proxy, make_origin,
     def script(conn):
         conn.read_request()
         conn.send(OK)
-        released.wait(10)
+        released.wait(30)
         conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
         sent.set()
         conn.stall()
@@ -193,7 +193,7 @@ def test_bytes_sent_to_an_idle_connection_are_nobodys_answer(proxy, make_origin,
     assert client.get(origin.url()).body == b"ok"
     proxy.wait_log(1)
     released.set()
-    sent.wait(10)
+    sent.wait(30)
     assert client.get(origin.url()).body == b"ok"
     assert len(origin.connections) == 2
 

@@ -158,7 +158,7 @@ def test_a_connection_that_the_origin_closed_while_idle_is_not_used(
         conn.read_request()
         conn.send(OK)
         if len(conn.origin.connections) == 1:
-            released.wait(10)
+            released.wait(30)
             conn.close()
             closed.set()
         else:
@@ -170,7 +170,7 @@ def test_a_connection_that_the_origin_closed_while_idle_is_not_used(
     assert client.get(origin.url()).status == 200
     proxy.wait_log(1)
     released.set()
-    closed.wait(10)
+    closed.wait(30)
     assert (
         client.ask("POST", origin.url(), "Content-Length: 2", body=b"hi").status == 200
     )
@@ -195,7 +195,7 @@ def test_an_idle_connection_is_closed_after_its_time(start_proxy, make_origin, d
         ended.set()
 
     assert dial(proxy).get(make_origin(script).url()).status == 200
-    assert ended.wait(10), "the idle connection stays"
+    assert ended.wait(30), "the idle connection stays"
 
 
 def test_the_pool_is_bounded(start_proxy, make_origin, dial):
@@ -205,7 +205,7 @@ def test_the_pool_is_bounded(start_proxy, make_origin, dial):
 
     def script(conn):
         conn.read_request()
-        barrier.wait(10)
+        barrier.wait(30)
         conn.send(OK)
         conn.stall()
 

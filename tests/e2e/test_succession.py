@@ -73,7 +73,7 @@ def test_a_new_program_takes_the_door_and_the_old_one_finishes(
     assert tunnel.read_exact(10) == b"still here"
     assert proxy.process.poll() is None, "the old one waits for its tunnel"
     tunnel.close()
-    assert proxy.process.wait(15) == 0
+    assert proxy.process.wait(60) == 0
     assert dial(proxy).get(plain.url()).status == 200
     end(new)
 
@@ -98,7 +98,7 @@ def test_nobody_is_refused_while_programs_follow_one_another(
     try:
         new = successor_of(proxy)
         opened.callback(end_all, new)
-        assert proxy.process.wait(15) == 0
+        assert proxy.process.wait(60) == 0
         before = len(served)
         wait_until(lambda: len(served) > before + 20, "the new one serves")
     finally:
@@ -184,7 +184,7 @@ def test_a_reload_that_is_asked_for_in_an_upgrade_is_done_by_who_serves_then(
         assert "upgrade failed, we serve on" in proxy.stderr()
     else:
         assert answers == [(202, f"pid {new.pid} serves, and is told to reload\n")]
-        assert proxy.process.wait(15) == 0
+        assert proxy.process.wait(60) == 0
         end(new)
 
 
@@ -232,7 +232,7 @@ def test_a_manager_that_does_not_listen_stops_nothing(
     proxy = start(env={"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "2000"})
     assert dial(proxy).get(make_origin().url()).status == 200
     proxy.signal(signal.SIGTERM)
-    assert proxy.process.wait(15) == 0
+    assert proxy.process.wait(60) == 0
 
 
 def test_the_service_manager_is_told(start, manager):
@@ -247,7 +247,7 @@ def test_the_service_manager_is_told(start, manager):
     heard(manager, "READY=1")
     new = successor_of(proxy)
     assert f"MAINPID={new.pid}" in heard(manager, "MAINPID=")
-    assert proxy.process.wait(15) == 0
+    assert proxy.process.wait(60) == 0
     end(new)
     heard(manager, "STOPPING=1")
 
@@ -261,7 +261,7 @@ def test_a_successor_feeds_the_watchdog(start, manager):
     proxy = start(command=("-c", code), env=environment)
     heard(manager, "WATCHDOG=1")
     new = successor_of(proxy)
-    assert proxy.process.wait(15) == 0
+    assert proxy.process.wait(60) == 0
     heard(manager, f"MAINPID={new.pid}")
     heard(manager, "WATCHDOG=1")
     heard(manager, "WATCHDOG=1")             # the first may be the old one's
@@ -310,7 +310,7 @@ def test_sockets_of_the_service_manager_are_the_listeners(
             assert "LISTEN_FDS" not in names and "LISTEN_PID" not in names
     finally:
         process.terminate()
-        assert process.wait(15) == 0
+        assert process.wait(60) == 0
 
 
 def test_an_upgrade_keeps_the_service_managers_sockets(tmp_path, loop_name, opened):
@@ -332,7 +332,7 @@ def test_an_upgrade_keeps_the_service_managers_sockets(tmp_path, loop_name, open
     os.kill(process.pid, signal.SIGUSR2)
     new = find_successor(told)
     opened.callback(end_all, new)
-    assert process.wait(15) == 0
+    assert process.wait(60) == 0
     assert told().count(f"listening on 127.0.0.1:{port},") == 2
     end(new)
 

@@ -259,7 +259,7 @@ def test_a_users_time_ends_in_the_middle_of_a_connection(loop_name, tmp_path):
         async with cutthrough.serve(access_log=str(log), access_log_format="json",
                                     user="me", password="x") as proxy:
             over = threading.Event()
-            end = time.time() + 1.5
+            end = time.time() + 3
             user = User(name="ann", hash=hash_of("one"), expires=end)
             worker: Worker = proxy.worker
             worker.swap(type(worker.generation)(2, proxy.config,

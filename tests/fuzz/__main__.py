@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.fuzz.corpus import add_to_corpus, unpack
+from tests.support.network import enter_alone
 
 TREE = Path(__file__).resolve().parents[2]
 WORK = TREE / "build" / "fuzz"
@@ -113,6 +114,8 @@ def main() -> int:
     if unknown := set(targets) - set(MOST_BYTES):
         parser.error(f"no such target: {', '.join(unknown)}")
     library = build()
+    if why := enter_alone():            # whatever is dialled, no packet leaves
+        print(f"fuzz: in the network of this host: {why}", file=sys.stderr)
     print(f"{'target':10}{'inputs':>12}{'inputs/s':>10}{'edges':>8}{'corpus':>8}")
     failed = False
     for target in targets:

@@ -166,4 +166,4 @@ class Nginx:
 
     def close(self) -> None:
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(60)

@@ -17,7 +17,7 @@ import psutil
 
 from tests.support.client import PASSWORD, USER, Client
 from tests.support.lines import read_line
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 BANNER = re.compile(r'(?:^|")cutthrough (\S+) listening on .*$', re.MULTILINE)
@@ -105,7 +105,7 @@ class Proxy:
                 env=clean_environment(**(env or {})),
             )
         try:
-            wait_until(self._has_banner, lambda: f"a banner: {self.stderr()}", 30)
+            wait_until(self._has_banner, lambda: f"a banner: {self.stderr()}", 60)
         except BaseException:
             self.process.kill()
             self.process.wait()
@@ -245,7 +245,7 @@ class Proxy:
         """AssertionError if descriptors stay; the next test is not blamed for them."""
         try:
             wait_until(
-                lambda: not self.leaked(*only), lambda: f"none: {self.leaked(*only)}", 6
+                lambda: not self.leaked(*only), lambda: f"none: {self.leaked(*only)}"
             )
         except AssertionError:
             self.take_baseline()
@@ -256,7 +256,7 @@ class Proxy:
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def wait_exit(self, seconds: float = 15) -> int:
+    def wait_exit(self, seconds: float = PATIENCE) -> int:
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:

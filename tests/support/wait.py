@@ -8,7 +8,7 @@ T = TypeVar("T")
 TRIES = 8
 
 # Generous: the deadline is for a proxy that hangs, not for a machine that is slow.
-PATIENCE = 15.0
+PATIENCE = 30.0
 
 
 def takes_less(seconds: float, act: Callable[[], object], what: str = "it") -> None:

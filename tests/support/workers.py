@@ -15,6 +15,7 @@ from cutthrough.settings import from_options
 from tests.support.client import PASSWORD, USER, Client
 from tests.support.lines import read_line
 from tests.support.origin import Origin
+from tests.support.wait import PATIENCE
 
 LIMITED = Policy(limits={"default": Limits(
     connections=100, tunnels=100, bytes_per_day=1 << 40, bytes_per_second=1 << 30,
@@ -102,7 +103,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 async def until(probe: Callable[[], object]) -> None:
     """As tests.support.wait, while the loop goes on."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + 15
+    deadline = loop.time() + PATIENCE
     while not probe():
         assert loop.time() < deadline, "it does not come"
         await asyncio.sleep(0.002)
