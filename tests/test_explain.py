@@ -355,6 +355,15 @@ def config_of(folder):
     return str(path)
 
 
+def test_an_upgrade_of_the_past_is_judged_and_proposed_as_its_kind(log):
+    """R4: the log has the method of the request, and a rule for GET lets none pass."""
+    out = suggest(PastLog(log(
+        entry("destination_denied", method="GET", upgrade=True),
+        entry("destination_denied", method="GET", host="plain.example"))))
+    assert [rule.methods for rule in read_policy(out, "p", str).rules] == [
+        ("GET",), ("UPGRADE",)]
+
+
 def test_what_no_rule_can_open_is_told_and_not_proposed(log):
     out = suggest(PastLog(log(
         entry("address_denied", host="intranet.example"),

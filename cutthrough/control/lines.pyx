@@ -99,6 +99,8 @@ cdef class JsonLine(Line):
                          p + (last - p) // 2)
             if c.reported:
                 p = put_text(p, b',"report":true')
+        if c.has_upgrade:
+            p = put_text(p, b',"upgrade":true')
         if c.decision is not None:
             p = put_word(put_text(p, b',"hook":'), c.decision.reason.encode(), last - 32)
         if c.stamps.hook_us:

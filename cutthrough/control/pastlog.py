@@ -32,6 +32,12 @@ class Line(msgspec.Struct, frozen=True):
     rule: str = ""
     report: bool = False
     hook: str | None = None
+    upgrade: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The method as rules have it: what offers to upgrade is a kind of its own."""
+        return "UPGRADE" if self.upgrade else self.method
 
     @property
     def who(self) -> str:

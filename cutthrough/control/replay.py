@@ -75,7 +75,7 @@ def replay(judge: Judge, log: PastLog) -> tuple[Counter[Change], int]:
             undecided += 1
         elif old != new.action:
             changes[Change(
-                line.who, line.method, line.place, old, new.action,
+                line.who, line.kind, line.place, old, new.action,
                 line.rule or line.reason, new.rule or new.outcome)] += 1
     return changes, undecided
 
@@ -83,7 +83,7 @@ def replay(judge: Judge, log: PastLog) -> tuple[Counter[Change], int]:
 def judge_line(judge: Judge, line: Line) -> Finding:
     """By host and, where there is one, by the peer's address."""
     host, caller = line.host or "", _caller(judge, line)
-    asked = (caller, line.method, host, line.port)
+    asked = (caller, line.kind, host, line.port)
     by_name = judge.judge_name(*asked)
     if by_name.outcome != "ok":
         return by_name

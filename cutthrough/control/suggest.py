@@ -56,7 +56,7 @@ class Seen:
     def add(self, line: Line) -> None:
         self.count += 1
         self.reasons[line.reason] += 1
-        self.methods.add(line.method if line.method in METHODS else "OTHER")
+        self.methods.add(line.kind if line.kind in METHODS else "OTHER")
         self.by_hook += line.hook is not None
         if line.reason == "destination_denied" and line.hook is None and (
                 line.rule not in NO_RULE):

@@ -3,12 +3,16 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from cutthrough.policy.address cimport MOST_CARRIED
 from cutthrough.policy.hosts cimport HostIndex, MAX_LABELS, Candidate, Run
+from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.policy.networks cimport MAX_NESTED, Key, NetworkIndex, NetworkSets
 
 cdef enum:
     # Round each carried IPv4 address there are 33 networks at most
     MAX_RUNS = MAX_LABELS + MAX_NESTED + 2 + 33 * MOST_CARRIED
     NOT_ASKED = -2          # for a rule: none was, something before the rules decided
+    # What offers to upgrade may end in a tunnel, as CONNECT does: to rules it is a kind of
+    # its own, whatever its method, behind those that wire.names numbers
+    KIND_UPGRADE = M_CONNECT + 1
 
 cdef struct Question:
     const uint8_t *who      # Acl.who(user, groups); NULL: somebody whom no rule names
@@ -18,7 +22,7 @@ cdef struct Question:
     bint is_name            # False: the host is an address, and `address` is given
     const uint8_t *address  # 16 bytes; NULL: not known yet
     int port
-    int method              # M_* of wire.http1
+    int method              # Method of wire.names, or KIND_UPGRADE
 
 # IPv4 addresses that the one that is dialled carries; only rules that deny ask for them.
 cdef struct Inner:

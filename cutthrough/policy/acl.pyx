@@ -30,10 +30,12 @@ from cutthrough.wire.names cimport (
     M_CONNECT, M_DELETE, M_GET, M_HEAD, M_OPTIONS, M_OTHER, M_POST, M_PUT, M_TRACE)
 from cutthrough.wire.target cimport HOST_NAME, Target, parse_authority
 
-# What a rule may say of methods. OTHER is every one that is not here.
+# What a rule may say of methods. OTHER is every one that is not here; UPGRADE is any that
+# offers to upgrade, and then it is nothing else.
 METHODS = {
     "GET": M_GET, "HEAD": M_HEAD, "POST": M_POST, "PUT": M_PUT, "DELETE": M_DELETE,
-    "OPTIONS": M_OPTIONS, "TRACE": M_TRACE, "CONNECT": M_CONNECT, "OTHER": M_OTHER}
+    "OPTIONS": M_OPTIONS, "TRACE": M_TRACE, "CONNECT": M_CONNECT, "UPGRADE": KIND_UPGRADE,
+    "OTHER": M_OTHER}
 
 cdef dict ACTIONS = {"allow": ALLOW, "deny": DENY, "report": REPORT}
 

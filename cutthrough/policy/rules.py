@@ -32,7 +32,7 @@ _USER = ("password", "groups", "expires")
 _LIMITS = Limits.__struct_fields__
 # What a limit that is left out means, where that is not all of it
 _ABSENT = {"burst": "one second's worth",
-           "tunnels": "no limit, deny the method CONNECT to forbid tunnels"}
+           "tunnels": "no limit, deny CONNECT and UPGRADE to forbid tunnels"}
 _SIZES = ("bytes_per_second", "tunnel_bytes_per_second", "bytes_per_day")
 _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*rules[ \t]*\]\]", re.M)
 
@@ -327,7 +327,8 @@ class _Reader(Reader):
             with noting(self.mistakes):
                 if method not in METHODS:
                     self.fail(key, f"{method!r} is none of {', '.join(METHODS)} "
-                                   "(OTHER is every method not named here)", i)
+                                   "(OTHER is every method not named here, "
+                                   "UPGRADE any that offers to upgrade)", i)
         return tuple(dict.fromkeys(methods))
 
     # Lists.

@@ -16,10 +16,11 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.inet cimport ADDRESS_TEXT, Address, parse_address, print_address
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, POLICY_UNAVAILABLE
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.policy.acl cimport NOT_ASKED, Question, Verdict
+from cutthrough.policy.acl cimport KIND_UPGRADE, NOT_ASKED, Question, Verdict
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.client cimport Client, Context
 from cutthrough.session.state cimport DECIDE, HALF_CLOSED, TUNNEL
+from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.target cimport HOST_NAME
 
 
@@ -74,9 +75,14 @@ cdef int ask_rules(Client c, Snapshot snapshot, const Address *address,
         map_address(address, mapped)
         q.address = mapped
     q.port = c.port
-    q.method = c.method
+    q.method = KIND_UPGRADE if is_upgrade(c) else c.method
     snapshot.acl.judge(&q, verdict)
     return 0
+
+
+cdef bint is_upgrade(Client c) noexcept:
+    """Does it offer to upgrade, or is it a tunnel that began so, in another worker too?"""
+    return c.has_upgrade or (c.is_tunnel and c.method != M_CONNECT)
 
 
 cdef void map_address(const Address *address, unsigned char *out) noexcept nogil:
@@ -118,6 +124,8 @@ cdef object method_of(Client c):
     """The method's own word: of a plain request it stands in the rewritten head."""
     cdef const char *data
     cdef size_t n = 0
+    if c.has_upgrade:
+        return "UPGRADE"
     if c.head == NULL:
         return "CONNECT"
     data = bytes_of(c.head)

@@ -90,7 +90,8 @@ def test_a_101_that_answers_no_offer_is_a_502(proxy, make_origin, dial, offer, s
 
 def test_a_101_that_cannot_be_read_is_a_502(proxy, make_origin, dial):
     """R18: not a byte of it had gone out, and the client was reset."""
-    switch = SWITCH.replace(b"Connection: Upgrade", b"Connection: Upgrade, b@d")
+    names = b"Connection: Upgrade" + b", x" * 1025
+    switch = SWITCH.replace(b"Connection: Upgrade", names)
     assert switch != SWITCH
     origin = make_origin(lambda conn: [conn.read_head(), conn.send(switch)])
     reply = dial().get(origin.url(), *OFFER)
@@ -190,3 +191,85 @@ def test_a_websocket_talks_through_the_proxy(proxy, dial, by):
 
     assert all(asyncio.run(talk()))
     assert proxy.wait_log(1)[0]["reason"] in ("ok", "client_closed", "client_reset")
+
+
+RULE = """
+    [[rules]]
+    action = "allow"
+    addresses = ["127.0.0.0/8"]
+"""
+H2C = (
+    "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk")
+
+
+def test_an_upgrade_has_to_be_allowed_as_a_kind_of_its_own(
+    start_policy, make_origin, dial
+):
+    """R4: with GET alone allowed, an offer and a 101 gave a raw tunnel."""
+    proxy = start_policy(RULE + 'methods = ["GET"]')
+    origin = make_origin(upgrade)
+    reply = dial(proxy).get(origin.url("/chat"), *OFFER)
+    assert (reply.status, reply.error) == (403, "http_request_denied")
+    assert not origin.received
+    (line,) = proxy.wait_log(1)
+    assert (line["reason"], line["method"]) == ("destination_denied", "GET")
+    assert line["upgrade"] is True
+    # And what is no offer passes as before, without that word in its line.
+    assert dial(proxy).get(make_origin().url()).status == 200
+    assert "upgrade" not in proxy.wait_log(2)[1]
+
+
+@pytest.mark.parametrize("methods", ['methods = ["UPGRADE"]', "",
+                                     'methods = ["CONNECT", "UPGRADE"]'])
+def test_an_upgrade_that_is_allowed_is_a_tunnel(
+    start_policy, make_origin, dial, methods
+):
+    proxy = start_policy(RULE + methods)
+    client = dial(proxy)
+    assert client.get(make_origin(upgrade).url(), *OFFER).status == 101
+    assert client.read_exact(12) == b"origin first"
+    # UPGRADE allows nothing else.
+    plain = dial(proxy).get(make_origin().url())
+    assert plain.status == (200 if not methods else 403)
+
+
+def test_a_rule_that_denies_get_denies_no_upgrade(start_policy, make_origin, dial):
+    proxy = start_policy("""
+        default = "report"
+        [[rules]]
+        action = "deny"
+        methods = ["GET"]
+    """ + RULE)
+    assert dial(proxy).get(make_origin().url()).status == 403
+    assert dial(proxy).get(make_origin(upgrade).url(), *OFFER).status == 101
+
+
+def test_h2c_is_a_plain_request(start_policy, make_origin, dial):
+    """Clients offer it unasked (curl --http2, Java); no peer passes it on."""
+    proxy = start_policy(RULE + 'methods = ["GET"]')
+    origin = make_origin()
+    assert dial(proxy).get(origin.url(), *H2C).body == b"ok"
+    (request,) = origin.requests
+    for name in ("Upgrade", "HTTP2-Settings", "Connection"):
+        assert request.get(name) is None
+    assert "upgrade" not in proxy.wait_log(1)[0]
+
+
+def test_of_several_offers_h2c_is_left_out(proxy, make_origin, dial):
+    origin = make_origin(upgrade)
+    client = dial()
+    fields = ("Connection: Upgrade", "Upgrade: h2c, WebSocket", "Upgrade: H2C")
+    assert client.get(origin.url(), *fields).status == 101
+    assert origin.requests[0].get("Upgrade") == "WebSocket"
+
+
+def test_a_101_to_h2c_is_no_answer_to_an_offer(proxy, make_origin, dial):
+    def script(conn):
+        conn.read_head()
+        conn.send(SWITCH.replace(b"WebSocket", b"h2c") + b"raw")
+        conn.stall()
+
+    client = dial()
+    assert client.get(make_origin(script).url(), *H2C).status == 502
+    assert b"raw" not in client.received
+    proxy.wait_reason("upgrade_failed")

@@ -290,7 +290,8 @@ MISTAKES = [
      "ports: '90-80' is not between 1 and 65535, low to high"),
     (RULE + "methods = ['PATCH']",
      "methods: 'PATCH' is none of GET, HEAD, POST, PUT, DELETE, OPTIONS, "
-     "TRACE, CONNECT, OTHER (OTHER is every method not named here)"),
+     "TRACE, CONNECT, UPGRADE, OTHER (OTHER is every method not named here, "
+     "UPGRADE any that offers to upgrade)"),
     (RULE + "cut = 1", "cut: takes true or false"),
     (RULE + "limits = 'slo'\n[limits.slow]",
      "limits: no such limits; did you mean slow?"),
@@ -347,7 +348,7 @@ MISTAKES = [
     *((f"[limits.slow]\n{key} = {none}",
        f"limits.slow: {key}: 0: leave it out for {what}")
       for key, none, what in (
-          ("tunnels", "0", "no limit, deny the method CONNECT to forbid tunnels"),
+          ("tunnels", "0", "no limit, deny CONNECT and UPGRADE to forbid tunnels"),
           ("requests_per_second", "0.0", "no limit"),
           ("bytes_per_day", "0", "no limit"),
           ("bytes_per_day", "'0B'", "no limit"),
