@@ -298,7 +298,9 @@ class Admin:
     # What they ask
 
     async def page(self, request: web.Request) -> web.StreamResponse:
-        text = resources.files("cutthrough.control").joinpath("live.html").read_text()
+        here = resources.files("cutthrough.control")
+        text = here.joinpath("live.html").read_text().replace(
+            "/* live_rows.js */", here.joinpath("live_rows.js").read_text())
         return web.Response(text=text, content_type="text/html",
                             headers={"Content-Security-Policy": PAGE_POLICY})
 

@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.dials_out,                  # a browser asks its maker for this and that
 ]
 
+ASKS = "document.querySelector('#ask').open"
 WIDE, PHONE = (1280, 900), (390, 844)
 PICTURES = os.environ.get("LIVE_PAGE_PICTURES")
 
@@ -46,9 +47,9 @@ def rows(browser, table: str = "#rows") -> list[list[str]]:
         " [...r.cells].map(c => c.innerText))")
 
 
-def picture(browser, name: str) -> None:
+def picture(browser, name: str, whole: bool = True) -> None:
     if PICTURES:
-        browser.picture(Path(PICTURES) / f"live-{name}.png")
+        browser.picture(Path(PICTURES) / f"live-{name}.png", whole)
 
 
 def test_a_tunnel_is_filtered_and_cut_from_the_page(page, make_origin, dial):
@@ -71,8 +72,10 @@ def test_a_tunnel_is_filtered_and_cut_from_the_page(page, make_origin, dial):
     wait_until(lambda: len(rows(browser)) == 1, lambda: str(rows(browser)))
     assert rows(browser)[0][:5] == [
         USER, "127.0.0.1", "CONNECT", two.authority, "tunnel"]
-    disabled = "document.querySelector('#rows button').disabled"
+    disabled = "document.querySelector('#rows button').ariaDisabled === 'true'"
     assert browser.run(disabled), "no token yet"
+    browser.click("#rows button")
+    assert "token" in browser.text("#answer") and not browser.run(ASKS)
     browser.type("#token", TOKEN)
     assert not browser.run(disabled)
 
@@ -80,9 +83,17 @@ def test_a_tunnel_is_filtered_and_cut_from_the_page(page, make_origin, dial):
     watcher = threading.Thread(target=lambda: (see_reset(second), cut.set()))
     watcher.start()
     browser.click("#rows button")
+    assert browser.run(ASKS)
+    (there,) = operator.connections("host=127.0.0.2")
+    asked = {name: browser.text(f"#ask-{name}") for name in ("id", "user", "host")}
+    assert asked == {"id": there["id"], "user": USER, "host": two.authority}
+    browser.click("#ask-yes")
     assert cut.wait(5), "the client sees the cut"
     watcher.join()
-    wait_until(lambda: browser.text("#answer") == "1 cut", "the answer")
+    wait_until(lambda: browser.text("#answer") == f"{there['id']} is cut", "the answer")
+    assert not browser.run(ASKS)
+    wait_until(lambda: rows(browser)[0][4] == "ended: cut", lambda: str(rows(browser)))
+    browser.move("#chart")
     wait_until(lambda: rows(browser) == [["none"]], lambda: str(rows(browser)))
     browser.type("#filter", "")
     wait_until(lambda: len(rows(browser)) == 1, lambda: str(rows(browser)))
@@ -127,6 +138,7 @@ def test_a_wrong_token_is_told(page, make_origin, dial):
     wait_until(lambda: len(rows(browser)[0]) > 1, "a row")
     browser.type("#token", "guess")
     browser.click("#rows button")
+    browser.click("#ask-yes")
     wait_until(lambda: "admin token" in browser.text("#answer"), "the refusal")
     assert len(operator.connections("kind=tunnel")) == 1
 
@@ -161,6 +173,14 @@ def test_it_fits_a_phone_and_both_schemes(page, make_origin, dial, scheme):
         assert browser.run(
             "document.documentElement.scrollWidth <= innerWidth"), f"{width} wide"
         picture(browser, f"{'phone' if width < 600 else 'wide'}-{scheme}")
+        browser.type("#token", TOKEN)
+        browser.click("#rows button")
+        assert browser.run(ASKS) and browser.run(
+            "(b => b.left >= 0 && b.right <= innerWidth && b.top >= 0"
+            " && b.bottom <= innerHeight)($('ask').getBoundingClientRect())")
+        picture(browser, f"{'phone' if width < 600 else 'wide'}-{scheme}-cut", False)
+        browser.click("#ask-no")
+        browser.type("#token", "")
     back, ink = browser.run(
         "[getComputedStyle(document.body).backgroundColor,"
         " getComputedStyle(document.body).color]")

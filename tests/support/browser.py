@@ -31,6 +31,12 @@ class Browser:
                 [PROGRAM, "--headless=new", "--no-sandbox", "--disable-gpu",
                  "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions",
                  "--disable-background-networking", "--disable-component-update",
+                 "--disable-sync", "--disable-quic", "--disable-domain-reliability",
+                 "--disable-default-apps", "--no-pings", "--no-default-browser-check",
+                 "--disable-features=MediaRouter,DialMediaRouteProvider,"
+                 "OptimizationHints,AsyncDns,DnsOverHttps",
+                 # It asks name servers for its vendor's names; here is one host
+                 "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
                  "--remote-debugging-port=0",
                  f"--user-data-dir={directory / 'profile'}",
                  "about:blank"], env=ITSELF,
@@ -121,16 +127,37 @@ class Browser:
                 self.send("Input.dispatchKeyEvent", type=kind, key="Delete",
                           windowsVirtualKeyCode=46)
 
-    def click(self, selector: str) -> None:
-        """Where it is seen, with the mouse."""
+    def place(self, selector: str) -> tuple[float, float]:
+        """The middle of it, where it is seen."""
         x, y = self.run(
             f"(e => {{ e.scrollIntoView({{block: 'center'}});"
             " const b = e.getBoundingClientRect();"
             " return [b.x + b.width / 2, b.y + b.height / 2]; })"
             f"(document.querySelector({json.dumps(selector)}))")
+        return x, y
+
+    def move(self, selector: str) -> None:
+        """The mouse, to the middle of it."""
+        x, y = self.place(selector)
+        self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def press(self, x: float, y: float, count: int = 1) -> None:
+        """The mouse, there; `count`: it is the first or the second of two."""
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left",
-                      clickCount=1)
+                      clickCount=count)
+
+    def click(self, selector: str) -> None:
+        """Where it is seen, with the mouse."""
+        self.move(selector)
+        self.press(*self.place(selector))
+
+    def key(self, name: str, code: int, text: str = "") -> None:
+        """One key, down and up, by its name and its virtual code."""
+        for kind in ("keyDown", "keyUp"):
+            self.send("Input.dispatchKeyEvent", type=kind, key=name, code=name,
+                      windowsVirtualKeyCode=code,
+                      **({"text": text} if text and kind == "keyDown" else {}))
 
     def look(self, width: int, height: int, scheme: str) -> None:
         """A window of that size, in the light or the dark."""
@@ -140,7 +167,7 @@ class Browser:
         self.send("Emulation.setEmulatedMedia",
                   features=[{"name": "prefers-color-scheme", "value": scheme}])
 
-    def picture(self, path: Path) -> None:
-        """All of the page, as PNG."""
-        data = self.send("Page.captureScreenshot", captureBeyondViewport=True)["data"]
+    def picture(self, path: Path, whole: bool = True) -> None:
+        """The page, or what the window shows of it, as PNG."""
+        data = self.send("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
         path.write_bytes(base64.b64decode(data))

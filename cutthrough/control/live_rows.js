@@ -1,0 +1,259 @@
+// The live page's table of connections, and how one of them is cut. Part of live.html.
+//
+// A row is made once for each connection, by its identifier, which is never given again,
+// and keeps its node. While somebody points at the table, or is in it by the keyboard,
+// every row keeps its place: new ones come at the end, and one that has ended says so
+// where it stands. What is cut is asked for first, by name, and by the identifier that
+// the question showed.
+const COLUMNS = [["user", "user"], ["client", "client"], ["method", "method"],
+  ["host", "destination"], ["state", "state"], ["age", "age"], ["bytes_up", "up"],
+  ["bytes_down", "down"], ["worker", "worker"], ["id", "id"]];
+const NUMBERS = new Set(["age", "bytes_up", "bytes_down", "worker"]);
+const ENDED_MS = 4000;          // a row that has ended is shown for so long at least
+const MOST_REASONS = 2000;
+
+const rowsByKey = new Map();    // {key, tr, cells, button, one, endedAt}
+const reasons = new Map();      // of what ended, by identifier
+let sortBy = "bytes_down", falling = true, alive = new Map(), isMute = () => false;
+let pointed = false, asked = null;
+
+const destination = one => one.host ? `${one.host}:${one.port}` : null;
+
+// What /connections said. A worker that did not answer has ended nothing.
+function takeConnections({connections, unanswered}) {
+  const twins = new Map();
+  alive = new Map(connections.map(one => {
+    if (one.id) return [one.id, one];           // none: no request came on it yet
+    const twin = `${one.worker} ${one.client}`;
+    twins.set(twin, (twins.get(twin) ?? 0) + 1);
+    return [`${twin} ${twins.get(twin)}`, one];
+  }));
+  const mute = unanswered.map(name => /^worker (\d+)/.exec(name)?.[1]);
+  isMute = one => mute.some(worker => worker === undefined || worker === String(one.worker));
+  const now = performance.now();
+  for (const row of rowsByKey.values()) {
+    const one = alive.get(row.key);
+    if (one || isMute(row.one)) row.endedAt = 0; else row.endedAt ||= now;
+    if (one) row.one = one;
+  }
+}
+
+function noteEnding(record) {
+  reasons.set(record.id, record.reason);
+  if (reasons.size > MOST_REASONS) reasons.delete(reasons.keys().next().value);
+}
+
+function stateOf(row) {
+  if (row.endedAt) return `ended: ${reasons.get(row.one.id) ?? "gone"}`;
+  return alive.has(row.key) ? row.one.state : "no answer";
+}
+
+function makeRow(key, one) {
+  const tr = document.createElement("tr"), button = document.createElement("button");
+  const cells = COLUMNS.map(([field]) => {
+    const td = tr.insertCell();
+    if (NUMBERS.has(field)) td.className = "n";
+    return td;
+  });
+  button.type = "button";
+  button.textContent = "cut";
+  button.className = "act cut";
+  tr.insertCell().append(button);
+  const row = {key, tr, cells, button, one, endedAt: 0};
+  button.addEventListener("click", () => openQuestion(row));
+  return row;
+}
+
+function updateRow(row) {
+  const one = row.one;
+  [one.user, one.client, one.method, destination(one), stateOf(row), seconds(one.age),
+    bytes(one.bytes_up), bytes(one.bytes_down), one.worker, one.id || null]
+    .forEach((value, i) => {
+      const text = String(value ?? "–");
+      if (row.cells[i].textContent !== text) row.cells[i].textContent = text;
+      if (row.cells[i].title !== text) row.cells[i].title = text;
+    });
+  const why = row.endedAt ? "it has ended" : !one.id ? "no request came on it yet"
+    : !$("token").value ? "the admin token is asked for above" : "";
+  row.tr.classList.toggle("ended", row.endedAt > 0);
+  row.tr.classList.toggle("asked", asked === row);
+  // Not `disabled`: a button that is would drop the focus
+  row.button.setAttribute("aria-disabled", String(why !== ""));
+  row.button.title = why;
+  row.button.setAttribute("aria-label",
+    `cut ${one.id}, ${one.user ?? "nobody"}, ${destination(one) ?? "no destination"}`);
+}
+
+function isHeld() {
+  const active = document.activeElement;
+  return pointed || $("ask").open
+    || ($("rows").contains(active) && active.matches(":focus-visible"));
+}
+
+function wanted(one) {
+  const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const kind = $("kind").value;
+  return (!kind || one.kind === kind) && words.every(word =>
+    [one.id, one.user, one.client, one.method, one.state, destination(one), one.peer]
+      .some(value => String(value ?? "").toLowerCase().includes(word)));
+}
+
+// The keys of the rows to show, in their order; `anew`: whatever holds it
+function arrange(anew) {
+  const found = new Map([...alive].filter(([, one]) => wanted(one)));
+  $("count").textContent = `${found.size} of ${alive.size}`
+    + (found.size > MOST_ROWS ? `, ${MOST_ROWS} shown` : "");
+  const held = !anew && isHeld() && rowsByKey.size > 0;
+  $("held").textContent = held ? "– rows keep their place while you are there" : "";
+  if (held) {
+    const order = [...$("rows").children].map(tr => tr.dataset.key).filter(Boolean);
+    const there = new Set(order);
+    for (const key of found.keys())
+      if (!there.has(key) && order.length < MOST_ROWS) order.push(key);
+    return order;
+  }
+  const now = performance.now();
+  for (const row of rowsByKey.values()) {       // what has just ended, or did not answer
+    const stays = wanted(row.one) && (!row.endedAt || now - row.endedAt < ENDED_MS);
+    if (stays && !alive.has(row.key)) found.set(row.key, row.one);
+  }
+  const order = [...found].sort(([, a], [, b]) => {
+    const x = a[sortBy] ?? "", y = b[sortBy] ?? "";
+    return (x < y ? -1 : x > y ? 1 : 0) * (falling ? -1 : 1);
+  }).map(([key]) => key);
+  return order.slice(0, MOST_ROWS);
+}
+
+function showConnections(anew = false) {
+  const order = arrange(anew), body = $("rows"), focused = document.activeElement;
+  const shown = new Set(order), at = [...body.children].findIndex(tr => tr.contains(focused));
+  for (const [key, row] of rowsByKey) {
+    if (shown.has(key)) continue;
+    row.tr.remove();
+    rowsByKey.delete(key);
+  }
+  if (!order.length) {
+    if (!body.querySelector("td[colspan]")) fill("rows", [], "none");
+    body.querySelector("td").colSpan = COLUMNS.length + 1;
+  } else if (body.firstChild && !body.firstChild.dataset.key) body.replaceChildren();
+  let next = body.firstChild;
+  for (const key of order) {
+    let row = rowsByKey.get(key);
+    if (!row) {
+      row = makeRow(key, alive.get(key));
+      row.tr.dataset.key = key;
+      rowsByKey.set(key, row);
+    }
+    updateRow(row);
+    if (row.tr === next) next = next.nextSibling;
+    else body.insertBefore(row.tr, next);
+  }
+  // A node that is moved loses the focus; that of a row which has gone is its neighbour's
+  if (at >= 0 && document.activeElement !== focused)
+    (body.contains(focused) ? focused
+      : body.children[Math.min(at, order.length - 1)]?.querySelector("button") ?? $("filter"))
+      .focus({preventScroll: true});
+  updateQuestion();
+}
+
+function makeHeads() {
+  $("heads").replaceChildren(...COLUMNS.map(([field]) => {
+    const th = document.createElement("th"), button = document.createElement("button");
+    button.type = "button";
+    button.addEventListener("click", () => {
+      falling = field === sortBy ? !falling : NUMBERS.has(field);
+      sortBy = field;
+      showHeads();
+      showConnections(true);
+    });
+    if (NUMBERS.has(field)) th.className = "n";
+    th.append(button);
+    return th;
+  }), document.createElement("th"));
+}
+function showHeads() {
+  COLUMNS.forEach(([field, text], i) => {
+    const th = $("heads").children[i];
+    th.firstChild.textContent = text + (field === sortBy ? falling ? " ↓" : " ↑" : "");
+    th.setAttribute("aria-sort", field !== sortBy ? "none"
+      : falling ? "descending" : "ascending");
+  });
+}
+
+// The question, and its answer
+
+function openQuestion(row) {
+  if (row.button.getAttribute("aria-disabled") === "true") {
+    $("answer").textContent = row.button.title;
+    return;
+  }
+  asked = row;
+  $("ask-id").textContent = row.one.id;
+  $("ask-user").textContent = row.one.user ?? "nobody";
+  $("ask-host").textContent = destination(row.one) ?? "none";
+  $("ask-client").textContent = row.one.client;
+  $("ask-no").textContent = "keep it";
+  $("ask-yes").textContent = `cut ${row.one.id}`;
+  $("ask-note").textContent = "";
+  $("ask-yes").setAttribute("aria-disabled", "false");
+  const id = row.one.id;                    // of this question, whatever comes meanwhile
+  $("ask-yes").onclick = event => {
+    // The second click of two at the table is no answer
+    if (event.detail > 1 || $("ask-yes").getAttribute("aria-disabled") === "true") return;
+    cut(id);
+  };
+  updateQuestion();
+  $("ask").showModal();
+}
+
+function updateQuestion() {
+  if (!asked) return;
+  const one = asked.one;
+  $("ask-state").textContent = `${stateOf(asked)}, for ${seconds(one.age)}`;
+  $("ask-moved").textContent = `${bytes(one.bytes_up)} up, ${bytes(one.bytes_down)} down`;
+  if (!asked.endedAt) return;
+  $("ask-note").textContent = "It has ended by itself: there is nothing to cut.";
+  $("ask-no").textContent = "close";
+  $("ask-yes").setAttribute("aria-disabled", "true");
+}
+
+async function cut(id) {
+  $("ask-yes").setAttribute("aria-disabled", "true");
+  let said = "no answer";
+  try {
+    const answer = await fetch("connections?id=" + encodeURIComponent(id), {
+      method: "DELETE", headers: {Authorization: "Bearer " + $("token").value}});
+    if (answer.ok) {
+      const {cut, unanswered} = await answer.json();
+      said = [cut ? `${id} is cut` : `${id} had ended already`,
+        ...unanswered.map(one => `${one} does not answer`)].join("; ");
+    } else said = (await answer.text()).trim();
+  } catch { /* as said */ }
+  $("answer").textContent = said;
+  $("ask").close();
+  look();
+}
+$("ask-no").addEventListener("click", () => $("ask").close());
+$("ask").addEventListener("close", () => {
+  const row = asked;
+  asked = null;
+  if (row?.tr.isConnected) row.button.focus({preventScroll: true});
+  showConnections();
+});
+
+// A finger does not stay where it was; a mouse does
+$("rows").addEventListener("pointerenter", event => {
+  pointed = event.pointerType === "mouse";
+});
+$("rows").addEventListener("pointerleave", () => { pointed = false; });
+$("rows").addEventListener("keydown", event => {
+  if (event.key === "Escape") document.activeElement.blur();
+  const step = {ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling"}[event.key];
+  if (!step) return;
+  event.preventDefault();
+  event.target.closest("tr")[step]?.querySelector("button")?.focus();
+});
+for (const id of ["filter", "kind", "token"])
+  $(id).addEventListener("input", () => showConnections(true));
+$("tools").addEventListener("submit", event => event.preventDefault());
+makeHeads();
