@@ -64,7 +64,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "rule": {"type": ["string", "null"],
              "description": "of the policy; default: none matched"},
     "report": {"const": True, "description": "a rule would have refused what passed"},
-    "upgrade": {"const": True, "description": "it offered to upgrade: UPGRADE to rules"},
+    "upgrade": {"const": True,
+                "description": "it offered to upgrade: UPGRADE to rules"},
     "hook": {"type": "string", "description": "the words of the policy's hook"},
     "hook_ms": MS | {"description": "the wait for the hook, a phase after auth_ms; not "
                                     "there: its decision was remembered"},
