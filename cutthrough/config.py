@@ -96,8 +96,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         COUNT._replace(low=1, high=64), "hashes that a worker computes at a time",
         "a helper takes a quarter of a core that is wanted, of each worker's")] = 1
     auth_queue: Annotated[int, Option(
-        COUNT._replace(low=1), "most credentials that wait for a hash",
-        "what two cores do of bcrypt 12 in auth_timeout")] = 128
+        COUNT._replace(low=1), "most credentials that wait for a hash, in each worker",
+        "a cold start of a thousand users twice over, at 1 KiB each")] = 2048
+    auth_backoff: Annotated[float, Option(
+        DURATION_OR_0, "longest wait after wrong credentials for one name from one "
+        "address; 0: none", "some 60 tries an hour: docs/users.md")] = 60.0
 
     origin: Annotated[str, Option(
         Kind("URL", parse_origin), "where requests in origin form go: http://host:port",

@@ -19,6 +19,7 @@ class Options(TypedDict, total=False):
     auth_cache_ttl: float | str
     auth_threads: int | str
     auth_queue: int | str
+    auth_backoff: float | str
     origin: str
     via: str
     access_log: str

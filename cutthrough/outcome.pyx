@@ -62,7 +62,7 @@ ROWS = (
     ("auth_expired", 407, "http_request_denied", "TCP_DENIED", "policy",
         "the right credentials of a user whose time is over"),
     ("auth_throttled", 429, "http_request_denied", "TCP_DENIED", "policy",
-        "too many wrong credentials from this address"),
+        "too many wrong credentials for this name from this address"),
     ("destination_denied", 403, "http_request_denied", "TCP_DENIED", "policy",
         "a rule forbids this destination"),
     ("address_denied", 403, "destination_ip_prohibited", "TCP_DENIED", "policy",

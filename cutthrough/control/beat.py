@@ -1,8 +1,8 @@
 """Once a second a worker writes into its page what no session counts.
 
-Totals of the resolver, of the log and of blocks of memory, and how late the loop is:
-reading them then costs the hot path nothing. At the same time memory that is not needed
-any more goes back to the system.
+Totals of the resolver, verifier, log and blocks of memory, and how late the loop is:
+reading them then costs the hot path nothing. At the same time memory that is not
+needed any more goes back to the system.
 """
 
 import asyncio
@@ -23,14 +23,26 @@ class Log(Protocol):
     def dropped(self) -> int: ...
 
 
+class Hashes(Protocol):
+    hashes: int
+
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def held(self) -> int: ...
+    @property
+    def evicted(self) -> int: ...
+
+
 class Beat:
     """Beats from its making until `stop`, which writes a last time."""
 
     def __init__(self, page: Page, resolver: Resolver, upstreams: Upstreams,
-                 log: Log | None, hooks: Tally) -> None:
+                 verifier: Hashes, log: Log | None, hooks: Tally) -> None:
         self._page = page
         self._resolver = resolver
         self._upstreams = upstreams
+        self._verifier = verifier
         self._log = log
         self._hooks = hooks
         # Blocks are the process's: what was before us is not ours to tell
@@ -60,7 +72,11 @@ class Beat:
         hooks = self._hooks.stats()
         self._page.set("hook_open", hooks["open"])
         self._page.set("upstream_idle", self._upstreams.idle)
+        self._page.set("auth_queue", self._verifier.waiting)
+        self._page.set("auth_held", self._verifier.held)
         totals = {
+            "auth_hashes": self._verifier.hashes,
+            "auth_evicted": self._verifier.evicted,
             "dns_answered": dns["answered"],
             "dns_not_found": dns["dns_not_found"],
             "dns_failed": dns["dns_error"] + dns["dns_timeout"],

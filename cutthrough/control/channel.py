@@ -33,6 +33,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     listeners: tuple[int, ...]
     counters: int
     limits: int
+    known: int
     page: int                                # number of its counters page
     holder: int                              # its number on the limits' page
 

@@ -20,15 +20,14 @@ from cutthrough.values import show_value
 # What a running worker takes over; all else is fixed when a worker begins.
 SWAPPED = frozenset((
     "user", "password", "password_file", "users_file", "auth_cache_ttl",
-    "auth_timeout", "policy", "policy_hook", "policy_hook_timeout", "address_floor",
-    "connect_ports", "splice", "head_timeout", "body_timeout", "connect_timeout",
-    "response_timeout", "idle_timeout", "half_closed_timeout", "keepalive_timeout",
-    "linger_timeout", "lifetime", "min_rate", "min_rate_grace", "drain_timeout",
-    "handover", "max_line", "max_head", "max_fields",
-    "max_response_head", "max_body", "max_connections",
-    "max_connections_total", "max_connections_per_client", "upstream_idle",
-    "upstream_idle_per_origin", "upstream_idle_timeout",
-    "admin", "admin_token", "admin_token_file", "admin_names",
+    "auth_timeout", "auth_backoff", "policy", "policy_hook", "policy_hook_timeout",
+    "address_floor", "connect_ports", "splice", "head_timeout", "body_timeout",
+    "connect_timeout", "response_timeout", "idle_timeout", "half_closed_timeout",
+    "keepalive_timeout", "linger_timeout", "lifetime", "min_rate", "min_rate_grace",
+    "drain_timeout", "handover", "max_line", "max_head", "max_fields",
+    "max_response_head", "max_body", "max_connections", "max_connections_total",
+    "max_connections_per_client", "upstream_idle", "upstream_idle_per_origin",
+    "upstream_idle_timeout", "admin", "admin_token", "admin_token_file", "admin_names",
     "fleet_url", "fleet_url_file", "fleet_prefix", "fleet_interval", "fleet_expiry",
 ))
 

@@ -185,6 +185,16 @@ def _outcomes(r: Reading) -> Iterator[Metric]:
     yield _labelled("auth_cache", "Credentials looked up among the verified.", "result",
                     {"hit": r.total("identified") - r.total("verified"),
                      "miss": r.total("verified")})
+    yield _gauge("auth_queue", "Credentials that wait for their hash, or for its end.",
+                 [((), r.gauge("auth_queue"))])
+    yield _gauge("auth_held", "Requests that are answered late: wrong too often.",
+                 [((), r.gauge("auth_held"))])
+    yield _counter("auth_hashes", "Password hashes that were computed.",
+                   r.total("auth_hashes"))
+    yield _counter("auth_evicted", "Verified credentials, and counts of wrong ones, "
+                   "that made room for others.", r.total("auth_evicted"))
+    yield _histogram("auth_wait_seconds", "How long requests waited to be verified.",
+                     r, "auth_wait_ms")
     yield _labelled("connect_errors", "Origins that could not be reached.", "reason",
                     {row.label: every[row.label] for row in OUTCOMES
                      if row.fault == "network" and row.status

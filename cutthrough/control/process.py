@@ -191,6 +191,7 @@ def make_worker(hello: Hello, generation: Generation,
                 listeners: list[socket.socket]) -> "Worker":
     # Here, because the supervisor imports this module and needs no data plane.
     from cutthrough.control.worker import Worker
+    from cutthrough.policy.known import Known
     from cutthrough.policy.ledger import Ledger
     from cutthrough.session.counters import PAGE_BYTES
 
@@ -198,9 +199,11 @@ def make_worker(hello: Hello, generation: Generation,
     os.close(hello.counters)                 # the mapping stays
     ledger = Ledger(mmap.mmap(hello.limits, 0), hello.holder)
     os.close(hello.limits)
+    known = Known(mmap.mmap(hello.known, 0))
+    os.close(hello.known)
     return Worker(generation.config, generation.policy, number=generation.number,
                   own=generation.own, slot=hello.slot, listeners=listeners,
-                  counters=memoryview(memory), ledger=ledger, helpers=True,
+                  counters=memoryview(memory), ledger=ledger, known=known, helpers=True,
                   must_log=False)            # the supervisor has looked, at the start
 
 

@@ -36,14 +36,9 @@ from cutthrough.control.channel import (
     Took,
     WasCut,
 )
-from cutthrough.control.children import (
-    BACKOFF_MAX_S,
-    TOLD_S,
-    Child,
-    Slot,
-    cause,
-)
+from cutthrough.control.children import BACKOFF_MAX_S, TOLD_S, Child, Slot, cause
 from cutthrough.control.cpus import count_workers
+from cutthrough.control.credentials import Credentials
 from cutthrough.control.descriptors import raise_nofile
 from cutthrough.control.doors import Doors
 from cutthrough.control.environment import EARLY, SIGNALS
@@ -52,11 +47,7 @@ from cutthrough.control.limits import Limits
 from cutthrough.control.loops import choose_loop
 from cutthrough.control.office import Office
 from cutthrough.control.reload import Reload, Reloads
-from cutthrough.control.start import (
-    check_log,
-    describe,
-    validate,
-)
+from cutthrough.control.start import check_log, describe, validate
 from cutthrough.control.systemd import feed_watchdog, notify, take_listeners
 from cutthrough.control.upgrade import Predecessor, Successor
 from cutthrough.control.voice import say
@@ -93,6 +84,7 @@ class Supervisor:
         self.successor: Successor | None = None
         self.counters = -1
         self.limits = Limits()
+        self.credentials = Credentials()
         self.memory = -1                     # of the generation
         self.was_told = False                # to end, by a signal or an operator
         self.over = asyncio.Event()
@@ -117,6 +109,7 @@ class Supervisor:
         try:
             self.counters = os.memfd_create("cutthrough-counters", os.MFD_CLOEXEC)
             self.limits.open(self.count)
+            self.credentials.open()
             self.open_doors(self.generation)
             self.generation = self.generation.owning(self.office.open(self.config))
             self.memory = to_memory(self.generation)
@@ -143,6 +136,7 @@ class Supervisor:
                 os.close(fd)
         self.counters = self.memory = -1
         self.limits.close()
+        self.credentials.close()
 
     # Workers
 
@@ -157,12 +151,13 @@ class Supervisor:
             sock.fileno() for sock in self.doors.of_slot(slot.index, self.count))
         page = relief.take_page(self.children.values(), self.limits, self.counters)
         child = Child(slot, page, self.generation.number, time.monotonic())
-        child.spawn((self.counters, self.limits.fd, self.memory, *listeners))
+        child.spawn((self.counters, self.limits.fd, self.credentials.fd, self.memory,
+                     *listeners))
         self.children[child.pid] = child
         child.tell(Hello(
             slot=slot.index, generation=self.memory, listeners=listeners,
             counters=self.counters, limits=self.limits.fd, page=child.page,
-            holder=self.limits.holder(child.page)))
+            known=self.credentials.fd, holder=self.limits.holder(child.page)))
         child.channel.attach(lambda message: self.on_message(child, message))
         loop = asyncio.get_running_loop()
         child.set_timer(loop.call_later(START_S, self.kill, child))
@@ -246,6 +241,7 @@ class Supervisor:
                 self.successor.process.returncode = os.waitstatus_to_exitcode(status)
             if child is not None:
                 self.limits.reap(child.page)
+                self.credentials.reap(pid)
                 self.on_death(child, child.reaped(status))
                 self.reloads.look()
 
@@ -362,7 +358,7 @@ class Supervisor:
             try:
                 self.successor = Successor(
                     self.doors.all(), self.doors.activated, self.give_way,
-                    self.on_no_successor, self.office.answer)
+                    self.on_no_successor, self.office.answer, self.credentials.fd)
             except OSError as error:
                 say(f"upgrade refused: {describe(error)}")
 

@@ -29,6 +29,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from cutthrough.control.channel import Message, Unreadable, read_message
+from cutthrough.control.credentials import VARIABLE as CREDENTIALS
 from cutthrough.control.environment import EARLY
 from cutthrough.control.systemd import environ_of_heir
 
@@ -154,8 +155,9 @@ class Predecessor:
 
 class Successor:
     """The old program's side: starts the new one, and hears of it through `on_serving`
-    and `on_failed`, one of which is called once. `listeners`: the sockets to give. What
-    it asks for from then on is answered by `answer`.
+    and `on_failed`, one of which is called once. `listeners`: the sockets to give;
+    `credentials`: the page that it inherits. What it asks for from then on is answered
+    by `answer`.
 
     Raises OSError where it cannot be started.
     """
@@ -163,7 +165,8 @@ class Successor:
     def __init__(self, listeners: list[socket.socket], activated: bool,
                  on_serving: Callable[[], None],
                  on_failed: Callable[[str], None],
-                 answer: Callable[[Message], Awaitable[tuple[Message, int]]]) -> None:
+                 answer: Callable[[Message], Awaitable[tuple[Message, int]]],
+                 credentials: int = -1) -> None:
         self._answer = answer
         self._answers: set[asyncio.Task[None]] = set()
         self._serves = False
@@ -173,6 +176,10 @@ class Successor:
         self._socket, theirs = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environ = {**environ_of_heir(), VARIABLE: str(theirs.fileno())}
+        inherited = [theirs.fileno()]
+        if credentials >= 0:
+            environ[CREDENTIALS] = str(credentials)
+            inherited.append(credentials)
         if activated:
             environ[ACTIVATED] = "1"
         signal.pthread_sigmask(signal.SIG_BLOCK, EARLY)      # until it has handlers
@@ -181,7 +188,7 @@ class Successor:
                 # The same command line; what it imports may be another version by now
                 self.process = subprocess.Popen(
                     [sys.executable, *sys.orig_argv[1:]], env=environ,
-                    pass_fds=(theirs.fileno(),))
+                    pass_fds=inherited)
         except BaseException:
             self._socket.close()
             raise

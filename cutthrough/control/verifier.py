@@ -1,231 +1,386 @@
 """Password hashes, computed beside the loop: bounded, one for each credential (R24).
 
-    verify ─ one under way? ─> wait with it ──────────────────────┐
-         ├─> lobby ─> hashers (control.hashers) ─> settle ─> every callback of it
-         └─> at once: auth_throttled (too many wrong), overloaded (no place), and
-             whether it is the configuration's own password, which is no hash
+    verify ─ one under way? ─> wait with it ─────────────────────────────┐
+         ├─> wrong too often ─> tarpit ─┐ or auth_throttled              │
+         ├─> lobby <────────────────────┘ or overloaded                  │
+         │     └─> another worker's? ─> hashers (control.hashers) ─> settle
+         └─> the configuration's own password, which is no hash ─────────┘
+                                   right: at once; wrong: perhaps late (tarpit)
 
 Everything here runs in the loop. Where more is asked for than can be computed, those
-go first whose network was right before, those last whose network is only ever wrong,
-and of equals the newest: the oldest has waited so long that nobody may be there still.
+go first whose network was right before, those last whose network is only ever wrong
+(control.lobby). A hash that was begun is remembered, whoever has gone meanwhile.
+
+Credentials that were right within the last day, of a record that has not changed since,
+are nobody's guess: they wait for no back-off, whoever else at their address was wrong.
 """
 
 import asyncio
 import logging
+import math
+import random
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from cutthrough.control.backoff import Backoff, Rank, Standing
+from cutthrough.control.backoff import LONGEST_HOLD, Backoff, Rank, Standing
 from cutthrough.control.hashers import LOST, Hashers
+from cutthrough.control.lobby import Answer, Callback, Flight, Lobby, Waiter
+from cutthrough.control.tarpit import Tarpit
 from cutthrough.policy.auth import Account, Authenticator
+from cutthrough.policy.known import Known
 
 log = logging.getLogger("cutthrough")
-
-Answer = Account | str      # the account, or the label of an outcome
-Callback = Callable[[Answer], None]
 
 FAILED = "auth_failed"
 EXPIRED = "auth_expired"
 THROTTLED = "auth_throttled"
 OVERLOADED = "overloaded"
 
-LONGEST_NAME = 64       # of a name that guesses are counted for; the table is bounded
-
-
-def guess_of(client: bytes, name: bytes | None) -> bytes:
-    """What stands for a client's guesses at one name, however long that is."""
-    return client + (name or b"")[:LONGEST_NAME]
-
-
-class Flight:
-    """One credential under verification, and who waits for it."""
-
-    def __init__(self, authenticator: Authenticator, value: bytes, tag: bytes) -> None:
-        self.authenticator = authenticator
-        self.value = value
-        self.tag = tag
-        self.name = authenticator.name_of(value)
-        self.callbacks: list[tuple[bytes, Callback]] = []
-        self.account: Account | None = None     # whose they are, if the hash says so
-
-
-class Lobby:
-    """Who waits for a hash, by rank; of equals the newest is the first."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[Rank, deque[Flight]] = {rank: deque() for rank in Rank}
-
-    def put(self, flight: Flight, rank: Rank) -> None:
-        self._waiting[rank].append(flight)
-
-    def take(self, rank_of: Callable[[Flight], Rank]) -> Flight | None:
-        """The next, or None; looks again at what has sunk since it came."""
-        for rank, waiting in self._waiting.items():
-            while waiting:
-                flight = waiting.pop()
-                if rank_of(flight) <= rank:
-                    return flight
-                self.put(flight, rank_of(flight))
-        return None
-
-    def evict(self, rank: Rank) -> Flight | None:
-        """The oldest of the last rank behind `rank`, or None."""
-        for worse in reversed(Rank):
-            if worse > rank and self._waiting[worse]:
-                return self._waiting[worse].popleft()
-        return None
-
-    def clear(self) -> None:
-        for waiting in self._waiting.values():
-            waiting.clear()
+# How often somebody looks whether another worker has verified what waits here
+LOOK_S = 0.05
+# A deadline comes at the end of a tick of the wheel, and later where the loop is busy
+LATE_S = 1.0
 
 
 class Verifier:
     """Verifies credentials for one worker, whose `hashers` are closed with it.
 
     `most_waiting` bounds how many credentials wait or are worked on, and how many
-    requests wait for them.
+    requests wait for them. `known` is what all workers know; `clock` the time by
+    CLOCK_MONOTONIC; `observe` is told how many microseconds each request waited.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, hashers: Hashers,
-                 most_waiting: int = 128) -> None:
+                 most_waiting: int = 2048, known: Known | None = None, *,
+                 clock: Callable[[], float] = time.monotonic,
+                 observe: Callable[[int], None] | None = None) -> None:
         self._loop = loop
         self._hashers = hashers
         self._most_waiting = most_waiting
+        self._known = Known() if known is None else known
+        self._clock = clock
+        self._observe = observe
         self._flights: dict[bytes, Flight] = {}
-        self._lobby = Lobby()
+        self._elsewhere: set[Flight] = set()    # another worker computes these
+        self._lobby = Lobby(10.0)
+        self._tarpit = Tarpit(loop)
+        self._held: set[tuple[bytes, bytes]] = set()    # guesses with a try in it
         self._callbacks = 0
         self._running = 0
         self._closed = False
-        self.backoff = Backoff()
-        # Of an address and a name. Who is right for his own is forgiven, but not what
-        # he tried for others: else an account is all it takes to guess without an end.
-        self.guesses = Backoff()
-        self.standing = Standing()
+        self._look: asyncio.TimerHandle | None = None
+        self._proved = 0                # of all workers, when they were looked at last
+        self._durations: deque[float] = deque(maxlen=16)        # of hashes
+        self.backoff = Backoff(self._known)
+        self.standing = Standing(self._known)
+        self.hashes = 0
         self.verified = 0
         self.failed = 0
         self.throttled = 0
         self.overloaded = 0
         self.shared = 0                 # asked for while the same was under way
 
+    def configure(self, longest_backoff: float, auth_timeout: float) -> None:
+        """Takes over what a reload may change."""
+        self.backoff.longest = longest_backoff
+        self._lobby.patience = auth_timeout + LATE_S
+
     def verify(self, authenticator: Authenticator, value: bytes, client: bytes,
                callback: Callback) -> None:
-        """Calls `callback(answer)` once: at once where no hash is needed, else later.
+        """Calls `callback(answer, retry_s)` once: at once where no hash is needed and
+        nothing is held, else later.
 
         `client` stands for the client's address. What waits when `close` is called is
         never answered.
         """
-        now = self._loop.time()
-        if self._is_closed(client, authenticator.name_of(value), now):
-            self.throttled += 1
-            callback(THROTTLED)
+        key = authenticator.key_of(value)
+        name = authenticator.name_of(value)
+        if key is None or name is None:
+            callback(FAILED, 0)
             return
+        now = self._clock()
+        waiter = Waiter(client, authenticator, callback, now)
+        flight = self._flights.get(key)
+        if flight is not None:
+            self._join(flight, waiter, now)
+            return
+        trusted = authenticator.proved_us(key) > 0
+        if not trusted:
+            if self.backoff.is_known_wrong(client, key, now):
+                self.failed += 1
+                self.backoff.repeat(client, now)
+                self._refuse(waiter, now)
+                return
+            if self._wait_of(waiter, name, now) > 0:
+                self._detain(waiter, value, name, now)
+                return
+        self._admit(waiter, value, key, name, trusted, now)
+
+    def _wait_of(self, waiter: Waiter, name: bytes, now: float) -> float:
+        exists = waiter.authenticator.find(name) is not None
+        return self.backoff.wait(waiter.client, name, exists, now)
+
+    # Tries that wait, and refusals
+
+    def _detain(self, waiter: Waiter, value: bytes, name: bytes, now: float) -> None:
+        """Its client was wrong too often: one try at a name is looked at as soon as it
+        may be, where that is soon."""
+        wait = self._wait_of(waiter, name, now)
+        guess = (waiter.client, name)
+        if wait <= LONGEST_HOLD and guess not in self._held and self._tarpit.hold(
+                waiter.client, wait, partial(self._retry, waiter, value, name)):
+            self._held.add(guess)
+        else:
+            self.throttled += 1
+            self._tell(waiter, THROTTLED, now, wait)
+
+    def _retry(self, waiter: Waiter, value: bytes, name: bytes) -> None:
+        self._held.discard((waiter.client, name))
+        now = self._clock()
+        key = waiter.authenticator.key_of(value)
+        assert key is not None
+        if self._wait_of(waiter, name, now) > 0:    # somebody was wrong meanwhile
+            self._detain(waiter, value, name, now)
+        elif (flight := self._flights.get(key)) is not None:
+            self._join(flight, waiter, now)
+        else:
+            self._admit(waiter, value, key, name, False, now)
+
+    def _refuse(self, waiter: Waiter, now: float) -> None:
+        """They were wrong: says so, later where the address is often wrong."""
+        seconds = self.backoff.hold(waiter.client, now)
+        if not seconds:
+            self._tell(waiter, FAILED, now)
+        elif not self._tarpit.hold(waiter.client, seconds, partial(
+                self._tell, waiter, FAILED, now)):
+            self.throttled += 1
+            self._tell(waiter, THROTTLED, now, seconds)
+
+    def _tell(self, waiter: Waiter, answer: Answer, now: float,
+              retry: float = 0.0) -> None:
+        if self._observe is not None:
+            self._observe(int((now - waiter.since) * 1e6))
+        waiter.callback(answer, math.ceil(retry))
+
+    # Into the queue
+
+    def _admit(self, waiter: Waiter, value: bytes, key: bytes, name: bytes,
+               trusted: bool, now: float) -> None:
+        authenticator = waiter.authenticator
         account = authenticator.compare(value)
         if account is not None or not authenticator.has_table:
-            callback(self._judge(authenticator, value, account, {client}))
+            self._judge(key, name, trusted, account, authenticator, [waiter])
             return
-        tag = authenticator.tag(value)
-        flight = self._flights.get(tag)
-        rank = self.standing.rank(client, now)
-        if self._closed or not self._has_room(flight is None, rank):
+        rank = Rank.KNOWN if trusted else self.standing.rank(waiter.client, now)
+        if self._closed or not self._has_room(True, rank, now):
             self.overloaded += 1
-            callback(OVERLOADED)
+            self._tell(waiter, OVERLOADED, now)
             return
-        self._callbacks += 1
-        if flight is not None:
-            self.shared += 1
-            flight.callbacks.append((client, callback))
-            return
-        flight = self._flights[tag] = Flight(authenticator, value, tag)
-        flight.callbacks.append((client, callback))
+        flight = self._flights[key] = Flight(authenticator, value, key, name, trusted)
+        self._add(flight, waiter, now)
         self._lobby.put(flight, rank)
         self._dispatch()
+        self._look_soon()
 
-    def _is_closed(self, client: bytes, name: bytes | None, now: float) -> bool:
-        return (self.backoff.is_closed(client, now)
-                or self.guesses.is_closed(guess_of(client, name), now))
+    def _join(self, flight: Flight, waiter: Waiter, now: float) -> None:
+        rank = self._rank_of(flight)
+        if not self._has_room(False, rank, now):
+            self.overloaded += 1
+            self._tell(waiter, OVERLOADED, now)
+            return
+        self.shared += 1
+        while flight.waiters and flight.waiters[0].since + self._lobby.patience < now:
+            self._callbacks -= 1            # its request has ended, by auth_timeout
+            self._tell(flight.waiters.popleft(), OVERLOADED, now)
+        self._add(flight, waiter, now)
+        self._lobby.ask_again(flight, rank)
 
-    def _has_room(self, new: bool, rank: Rank) -> bool:
+    def _add(self, flight: Flight, waiter: Waiter, now: float) -> None:
+        self._callbacks += 1
+        flight.waiters.append(waiter)
+        flight.asked_at = now
+
+    def _has_room(self, new: bool, rank: Rank, now: float) -> bool:
         # More requests of one credential cost no hash: a browser opens dozens
         if self._callbacks >= 16 * self._most_waiting:
             return False
         if not new or len(self._flights) < self._most_waiting:
             return True
-        other = self._lobby.evict(rank)
+        other = self._lobby.evict(rank, now)
         if other is None:
             return False
-        self.overloaded += len(other.callbacks)
-        self._answer(other, OVERLOADED)
+        self.overloaded += len(other.waiters)
+        self._answer_all(other, OVERLOADED)
         return True
 
     def _rank_of(self, flight: Flight) -> Rank:
-        return self.standing.rank(flight.callbacks[0][0], self._loop.time())
+        if flight.trusted:
+            return Rank.KNOWN
+        return self.standing.rank(flight.waiters[-1].client, self._clock())
+
+    # Out of the queue
 
     def _dispatch(self) -> None:
         while self._running < self._hashers.most:
-            flight = self._lobby.take(self._rank_of)
+            now = self._clock()
+            flight = self._lobby.take(self._rank_of, now)
             if flight is None:
                 return
-            now = self._loop.time()
-            # Wrong ones that were let in before the first of them was known to be wrong
-            if all(self._is_closed(one, flight.name, now)
-                   for one, _ in flight.callbacks):
-                self.throttled += len(flight.callbacks)
-                self._answer(flight, THROTTLED)
-                continue
-            hash, secret, flight.account = flight.authenticator.question(flight.value)
-            self._running += 1
-            self._hashers.compute(hash, secret, partial(self._settle, flight))
+            self._begin(flight, now)
+
+    def _begin(self, flight: Flight, now: float) -> None:
+        account = flight.authenticator.recall(flight.value)
+        if account is not None:             # another worker was first
+            self._conclude(flight, account)
+            return
+        waiters = flight.waiters
+        if any(self.backoff.is_known_wrong(one.client, flight.key, now)
+               for one in waiters):
+            self._conclude(flight, None)
+            return
+        # Wrong ones that were let in before the first of them was known to be wrong
+        if not flight.trusted and all(
+                self._wait_of(one, flight.name, now) > 0 for one in waiters):
+            for one in self._take_off(flight):
+                self._detain(one, flight.value, flight.name, now)
+            return
+        if self._is_idle(flight, now):
+            # It takes its turn, and as long as a hash does, so that the time says
+            # nothing; but none is computed
+            self._loop.call_later(random.choice(self._durations),
+                                  self._conclude, flight, None)
+            return
+        if not self._known.claim(flight.key, int(now * 1e6)):
+            self._elsewhere.add(flight)
+            return
+        hash, secret, flight.account = flight.authenticator.question(flight.value)
+        self._running += 1
+        flight.began_at = now
+        self._hashers.compute(hash, secret, partial(self._settle, flight))
+
+    def _is_idle(self, flight: Flight, now: float) -> bool:
+        """A name that nobody has, from addresses that tried many."""
+        return (flight.authenticator.find(flight.name) is None
+                and len(self._durations) > 0
+                and all(self.backoff.hold(one.client, now) for one in flight.waiters))
 
     def _settle(self, flight: Flight, matches: bool | None, fault: str) -> None:
         self._running -= 1
         if self._closed:
             return
         if fault == LOST:
-            self.overloaded += len(flight.callbacks)
-            self._answer(flight, OVERLOADED)
+            self._known.disclaim(flight.key)
+            self.overloaded += len(flight.waiters)
+            self._answer_all(flight, OVERLOADED)
         else:
             if fault:
                 log.error("a password hash could not be computed: %s", fault)
-            self._answer(flight, self._judge(
-                flight.authenticator, flight.value, flight.account if matches else None,
-                {client for client, _ in flight.callbacks}))
+            self.hashes += 1
+            self._durations.append(self._clock() - flight.began_at)
+            self._conclude(flight, flight.account if matches else None)
+            self._known.disclaim(flight.key)    # once the proof can be found
         self._dispatch()
 
-    def _judge(self, authenticator: Authenticator, value: bytes,
-               account: Account | None, clients: set[bytes]) -> Answer:
-        """What is answered, and held against those who asked or forgiven them."""
-        name = authenticator.name_of(value)
+    def _conclude(self, flight: Flight, account: Account | None) -> None:
+        if not self._closed:
+            self._judge(flight.key, flight.name, flight.trusted, account,
+                        flight.authenticator, self._take_off(flight))
+
+    def _judge(self, key: bytes, name: bytes, trusted: bool, account: Account | None,
+               authenticator: Authenticator, waiters: list[Waiter]) -> None:
+        """Notes what came of it, against those who asked or for them, and answers."""
+        now = self._clock()
+        clients = {one.client for one in waiters}
         if account is None:
             self.failed += 1
-            now = self._loop.time()
+            exists = authenticator.find(name) is not None
             for client in clients:
-                self.backoff.fail(client, now)
-                self.guesses.fail(guess_of(client, name), now)
-                self.standing.fail(client, now)
-            return FAILED
+                if self.backoff.is_known_wrong(client, key, now):
+                    self.backoff.repeat(client, now)        # by another worker
+                else:
+                    self.backoff.fail(client, name, exists, key, now)
+                    self.standing.fail(client, now)
+            for one in waiters:
+                self._refuse(one, now)
+            return
         self.verified += 1
         for client in clients:
-            self.backoff.succeed(client)
-            self.guesses.succeed(guess_of(client, name))
-            self.standing.succeed(client)
-        return account if authenticator.remember(value, account) else EXPIRED
+            if not trusted:                 # else a guesser beside it is forgiven often
+                self.backoff.succeed(client, name)
+            self.standing.succeed(client, now)
+        for one in waiters:
+            # Of the generation that this request began with: its groups may be others
+            own = one.authenticator.find(name) or account
+            self._tell(one, own if one.authenticator.remember(key, own) else EXPIRED,
+                       now)
 
-    def _answer(self, flight: Flight, answer: Answer) -> None:
-        del self._flights[flight.tag]
-        self._callbacks -= len(flight.callbacks)
-        for _, callback in flight.callbacks:
-            callback(answer)
+    def _answer_all(self, flight: Flight, answer: Answer) -> None:
+        now = self._clock()
+        for one in self._take_off(flight):
+            self._tell(one, answer, now)
+
+    def _take_off(self, flight: Flight) -> list[Waiter]:
+        """It is over; who waited for it."""
+        del self._flights[flight.key]
+        self._lobby.remove(flight)
+        self._elsewhere.discard(flight)
+        self._callbacks -= len(flight.waiters)
+        return [*flight.waiters]
+
+    # What other workers verify
+
+    def _look_soon(self) -> None:
+        if self._look is None and self._flights:
+            self._look = self._loop.call_later(LOOK_S, self._look_round)
+
+    def _look_round(self) -> None:
+        self._look = None
+        now = self._clock()
+        proved, before = self._known.proved, self._proved
+        self._proved = proved
+        for flight in [*self._elsewhere]:
+            if self._known.claim(flight.key, int(now * 1e6)):
+                self._known.disclaim(flight.key)
+                self._elsewhere.discard(flight)     # there is a verdict, or it was lost
+                self._lobby.put(flight, self._rank_of(flight))
+        if proved != before:
+            since_us = int((now - 20 * LOOK_S) * 1e6)
+            for flight in [*self._lobby]:
+                if flight.authenticator.proved_us(flight.key) > since_us and (
+                        account := flight.authenticator.recall(flight.value)):
+                    self._conclude(flight, account)
+        self._dispatch()
+        self._look_soon()
 
     def __len__(self) -> int:
         """How many requests wait for an answer."""
-        return self._callbacks
+        return self._callbacks + len(self._tarpit)
+
+    @property
+    def waiting(self) -> int:
+        """How many credentials wait for their hash, or for the end of it."""
+        return len(self._flights)
+
+    @property
+    def held(self) -> int:
+        """How many requests are answered late on purpose."""
+        return len(self._tarpit)
+
+    @property
+    def evicted(self) -> int:
+        """Proofs and marks that made room for others."""
+        return self._known.evicted + self._known.forgotten
 
     def close(self) -> None:
         """Ends: nobody is called any more."""
         self._closed = True
+        if self._look is not None:
+            self._look.cancel()
+        self._tarpit.close()
         self._lobby.clear()
         self._flights.clear()
+        self._elsewhere.clear()
         self._callbacks = 0
         self._hashers.close()

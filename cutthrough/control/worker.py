@@ -28,6 +28,7 @@ from cutthrough.net.poller import Poller
 from cutthrough.net.resolver import Resolver
 from cutthrough.policy.acl import Acl
 from cutthrough.policy.auth import Authenticator
+from cutthrough.policy.known import Known
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Limiter
 from cutthrough.policy.snapshot import OwnHosts, Snapshot
@@ -73,7 +74,8 @@ class Worker:
     see Generation.
 
     `counters` is PAGE_BYTES bytes of writable memory that others may read meanwhile,
-    `ledger` its view of the page that all workers share; without it this one is alone.
+    `ledger` its view of the page that all workers share, `known` of the one with what
+    they know of credentials; without them this one is alone.
     `helpers`: password hashes may be computed in processes that it makes. `must_log`:
     it does not start without its access log; else that is opened once it can be.
     """
@@ -89,6 +91,7 @@ class Worker:
         listeners: Sequence[socket.socket],
         counters: memoryview | None = None,
         ledger: Ledger | None = None,
+        known: Known | None = None,
         helpers: bool = False,
         must_log: bool = True,
     ) -> None:
@@ -98,6 +101,7 @@ class Worker:
         self._bound = [one.getsockname()[:2] for one in listeners]
         self._counters = counters
         self._ledger = Ledger() if ledger is None else ledger
+        self._known = Known() if known is None else known
         self._helpers = helpers
         self._must_log = must_log
         self._acceptors: list[Acceptor] = []
@@ -139,7 +143,11 @@ class Worker:
         )
         make_hashers = Helpers if self._helpers else Threads
         self.verifier = Verifier(
-            loop, make_hashers(loop, config.auth_threads), config.auth_queue
+            loop,
+            make_hashers(loop, config.auth_threads),
+            config.auth_queue,
+            self._known,
+            observe=self.page.observe_auth,
         )
         self.upstreams = Upstreams(
             config.upstream_idle,
@@ -169,8 +177,8 @@ class Worker:
         self._acceptors = [Acceptor(self.poller, one, self._make_door(one))
                            for one in self._listeners]
         self._interfaces = Interfaces(loop, self._hosts.set, own_hosts)
-        self._beat = Beat(self.page, self.resolver, self.upstreams, self._log,
-                          self._tally)
+        self._beat = Beat(self.page, self.resolver, self.upstreams, self.verifier,
+                          self._log, self._tally)
         self._running = True
         self._recheck()
 
@@ -202,7 +210,7 @@ class Worker:
     def _configure(self, generation: Generation) -> None:
         config = generation.config
         snapshot = make_snapshot(generation, [*self._bound, *generation.own],
-                                 self._hosts, self._tally)
+                                 self._hosts, self._tally, self._known)
         limiter = Limiter(
             self._ledger,
             generation.policy,
@@ -233,6 +241,7 @@ class Worker:
             min_rate=config.min_rate,
             min_rate_grace=config.min_rate_grace,
         )
+        self.verifier.configure(config.auth_backoff, config.auth_timeout)
         self.generation = generation
 
     def _on_fault(self, fault: BaseException) -> None:
@@ -322,10 +331,11 @@ class Worker:
 
 
 def make_snapshot(generation: Generation, bound: Sequence[Address],
-                  hosts: OwnHosts | None = None,
-                  tally: Tally | None = None) -> Snapshot:
+                  hosts: OwnHosts | None = None, tally: Tally | None = None,
+                  known: Known | None = None) -> Snapshot:
     """What decides in this generation; `bound` are the addresses of our listeners,
-    `hosts` those of this host; None: as they are now. `tally`: see Hook.
+    `hosts` those of this host, None: as they are now. `tally`: see Hook. `known`: what
+    all workers know of credentials.
 
     Raises PolicyError where a hook cannot be used.
     """
@@ -339,7 +349,7 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
                     tally=tally)
     return Snapshot(
         Authenticator(inline, generation.policy.users, config.auth_cache_ttl,
-                      {name: generation.policy.groups_of(config.user)}),
+                      {name: generation.policy.groups_of(config.user)}, known),
         address_floor=config.floor,
         connect_ports=config.allowed_ports or None,
         own_addresses=bound,

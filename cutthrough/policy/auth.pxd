@@ -1,6 +1,7 @@
 """Who is it? Basic authentication (RFC 7617), for each request anew (R21-R23)."""
 
 from libc.stdint cimport int64_t, uint64_t
+from cutthrough.policy.known cimport Key, Known
 
 cdef enum Verdict:
     KNOWN = 0               # identify() returned the account
@@ -27,6 +28,8 @@ cdef class Authenticator:
     cdef dict accounts      # name -> Account
     cdef dict digests       # name -> digest of a password that the configuration gave
     cdef dict hashes        # name -> hash as htpasswd(1) writes it
+    cdef dict records       # name -> hash of such a user's record
+    cdef readonly Known known       # what all workers know of credentials
     cdef object salt, no_digest, no_hash, check_hash
     cdef uint64_t key[2]
     cdef int64_t ttl_us
@@ -37,7 +40,8 @@ cdef class Authenticator:
     # Returns the account and sets KNOWN, or None and another verdict. `now_us` is of
     # CLOCK_MONOTONIC. Raises nothing but MemoryError.
     cdef Account identify(self, const char *value, size_t n, int64_t now_us, int *verdict)
-    cdef int _remember(self, bytes tag, Account account, int64_t now_us) except -1
-
-cdef void keyed_hash(const uint64_t *key, const unsigned char *data, size_t n,
-                     uint64_t *out) noexcept nogil
+    cdef Account _recall(self, bytes tag, bytes name, int64_t now_us)
+    cdef int _make_key(self, bytes tag, bytes name, Key *key) except -1
+    cdef bytes _hashed(self, bytes data)
+    cdef bint _remember(self, bytes tag, Account account, int64_t since_us,
+                        int64_t now_us) except -1

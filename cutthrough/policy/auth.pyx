@@ -3,9 +3,10 @@
 
 The scheme and the base64 are parsed exactly: one way only to write the same credentials.
 What was verified is remembered under a keyed hash of it, so that the common request costs
-a hash and a look-up. The hash is SipHash-2-4 with 128 bits of output and a key made at
-start (Aumasson and Bernstein, 2012): without the key nobody can make two values meet, and
-time tells nothing about what is stored.
+a hash and a look-up. What this worker does not remember it looks up among what all workers
+know (`known`), before anything is verified: a reload, a new worker and the program that
+follows in an upgrade find there who was right. The user's record is part of what is looked
+up, so that a change of the record ends what was remembered of the one before.
 
 Two sorts of users. One whose password the configuration gives is held as a salted SHA-256
 digest and compared here, in constant time. One of a table has a password hash, which takes
@@ -25,11 +26,16 @@ import time
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
+from cutthrough.policy.known cimport Key, Known
+from cutthrough.policy.siphash cimport keyed_hash
 from cutthrough.wire.chars cimport equals_lower
 
 cdef enum:
     VERIFIED_BOUND = 4096       # credentials remembered, or two for each user (R31)
     MOST_VALUE = 4096           # of a field value that is looked at
+
+# So long after they were verified last, credentials are nobody's guess
+cdef int64_t TRUSTED_US = 86400000000
 
 
 cdef class Account:
@@ -49,16 +55,18 @@ cdef class Account:
 
 cdef class Authenticator:
 
-    def __init__(self, inline, users=None, cache_ttl=300.0, groups=None):
+    def __init__(self, inline, users=None, cache_ttl=300.0, groups=None, Known known=None):
         """From {name: password}, both bytes, and {name: source.User}. The passwords are
         not kept. `cache_ttl`: seconds that a verified credential is believed again.
-        `groups`: {name: groups} of the former. Raises ValueError for a name that is in
-        both."""
-        cdef bytes key = os.urandom(16)
-        memcpy(self.key, <char *>key, 16)
+        `groups`: {name: groups} of the former. `known`: what all workers know; None: this
+        one is alone. Raises ValueError for a name that is in both."""
+        self.known = Known() if known is None else known
+        memcpy(self.key, self.known.page.key, 16)
         self.salt = os.urandom(16)
         self.digests = {name: self._digest(secret) for name, secret in inline.items()}
         self.no_digest = self._digest(os.urandom(16))
+        self.records = {name: self._hashed(b"inline\0" + name + b"\0" + secret)
+                        for name, secret in inline.items()}
         self.hashes = {}
         self.accounts = {name: Account(name, (groups or {}).get(name, ()), index=i)
                          for i, name in enumerate(inline)}
@@ -102,37 +110,94 @@ cdef class Authenticator:
                 verdict[0] = KNOWN
                 return known.account
             del self.verified[tag]
-        if split_basic(value[:n]) is not None:
-            verdict[0] = PENDING
-        return None
+        pair = split_basic(value[:n])
+        if pair is None:
+            return None
+        account = self._recall(tag, pair[0], now_us)
+        verdict[0] = PENDING if account is None else KNOWN
+        return account
 
-    cdef int _remember(self, bytes tag, Account account, int64_t now_us) except -1:
+    cdef Account _recall(self, bytes tag, bytes name, int64_t now_us):
+        """Whose these credentials are, as another worker, or one before, has verified."""
+        cdef Key key
+        cdef int64_t since_us
+        self._make_key(tag, name, &key)
+        since_us = self.known.recall(&key)
+        if since_us == 0 or not self._remember(tag, self.accounts[name], since_us, now_us):
+            return None
+        return self.accounts[name]
+
+    cdef int _make_key(self, bytes tag, bytes name, Key *key) except -1:
+        cdef bytes record = self.records.get(name)
+        cdef uint64_t out[2]
+        if record is None:
+            hash = self.hashes.get(name)
+            if hash is None:
+                record = self._hashed(b"nobody\0" + name)
+            else:
+                record = self._hashed(b"%b\0%b\0%r" % (
+                    name, hash.encode(), self.accounts[name].expires))
+        memcpy(key.tag, <char *>tag, 16)
+        memcpy(key.record, <char *>record, 16)
+        keyed_hash(self.key, <const unsigned char *><const char *>name, len(name), out)
+        key.who = out[0]
+        return 0
+
+    cdef bytes _hashed(self, bytes data):
+        cdef uint64_t out[2]
+        keyed_hash(self.key, <const unsigned char *><const char *>data, len(data), out)
+        return (<char *>out)[:16]
+
+    cdef bint _remember(self, bytes tag, Account account, int64_t since_us,
+                        int64_t now_us) except -1:
+        """Notes whose credentials these are, verified at `since_us`. False: that was too
+        long ago."""
         cdef Verified entry = Verified.__new__(Verified)
-        cdef int64_t left_us = self.ttl_us
+        cdef int64_t left_us = since_us + self.ttl_us - now_us
         if account.expires != 0:
             # As a time of the one clock that a hit reads anyway; a stepped wall clock is
             # noticed when the entry ends
             left_us = min(left_us, <int64_t>((account.expires - time.time()) * 1000000))
         if left_us <= 0:
-            return 0
+            return False
         entry.account = account
         entry.until_us = now_us + left_us
         if len(self.verified) >= self.bound and tag not in self.verified:
             del self.verified[next(iter(self.verified))]
             self.evicted += 1
         self.verified[tag] = entry
-        return 0
+        return True
 
     def find(self, bytes name):
         """The account of this name, or None."""
         return self.accounts.get(name)
 
-    def tag(self, bytes value):
-        """What stands for these credentials while they are verified: a keyed hash."""
+    def key_of(self, bytes value):
+        """What stands for these credentials, and for the record of the user whom they
+        name, while they are verified: keyed hashes. None: they cannot be read."""
         cdef uint64_t out[2]
-        if not hash_credentials(self.key, value, len(value), out):
-            raise ValueError("not Basic credentials")
-        return (<char *>out)[:16]
+        cdef Key key
+        pair = split_basic(value)
+        if pair is None or not hash_credentials(self.key, value, len(value), out):
+            return None
+        self._make_key((<char *>out)[:16], pair[0], &key)
+        return (<char *>&key)[:sizeof(Key)]
+
+    def proved_us(self, bytes key):
+        """When these credentials were verified last, by CLOCK_MONOTONIC, where that is
+        less than a day ago; else 0."""
+        cdef int64_t since_us = self.known.recall(<const Key *><const char *>key)
+        now_us = <int64_t>(time.monotonic() * 1000000)
+        return since_us if now_us - since_us < TRUSTED_US else 0
+
+    def recall(self, bytes value):
+        """Whose these credentials are, where some worker has verified them; or None."""
+        cdef uint64_t out[2]
+        pair = split_basic(value)
+        if pair is None or not hash_credentials(self.key, value, len(value), out):
+            return None
+        return self._recall(
+            (<char *>out)[:16], pair[0], <int64_t>(time.monotonic() * 1000000))
 
     def name_of(self, bytes value):
         """The name in these credentials, of whomever; None: they cannot be read."""
@@ -171,11 +236,14 @@ cdef class Authenticator:
         hash, secret, account = self.question(value)
         return account if self.check_hash(hash, secret) else None
 
-    def remember(self, bytes value, Account account):
-        """Notes whose these credentials are; False: that user's time is over."""
+    def remember(self, bytes key, Account account, at=None):
+        """Notes, for all workers, whose the credentials of `key_of` are; False: that user's
+        time is over. `at`: when they were verified, in seconds of CLOCK_MONOTONIC; None: now."""
+        cdef int64_t now_us = <int64_t>((time.monotonic() if at is None else at) * 1000000)
         if account.has_expired():
             return False
-        self._remember(self.tag(value), account, <int64_t>(time.monotonic() * 1000000))
+        self.known.prove(<const Key *><const char *>key, now_us)
+        self._remember(key[:16], account, now_us, now_us)
         return True
 
     def check(self, value, at=None):
@@ -194,7 +262,7 @@ cdef class Authenticator:
             account = self.compare(value)
             if account is None and self.hashes:
                 account = self.verify(value)
-            if account is not None and not self.remember(value, account):
+            if account is not None and not self.remember(self.key_of(value), account, now):
                 return None
         return None if account is None else account.name
 
@@ -231,62 +299,3 @@ cdef tuple split_basic(bytes value):
         return None                         # decoders skip and forgive: one spelling only
     name, colon, secret = pair.partition(b":")
     return (name, secret) if colon else None
-
-
-cdef inline uint64_t rotate(uint64_t x, int by) noexcept nogil:
-    return (x << by) | (x >> (64 - by))
-
-
-cdef inline void sip_round(uint64_t *v) noexcept nogil:
-    v[0] += v[1]
-    v[2] += v[3]
-    v[1] = rotate(v[1], 13) ^ v[0]
-    v[3] = rotate(v[3], 16) ^ v[2]
-    v[0] = rotate(v[0], 32)
-    v[2] += v[1]
-    v[0] += v[3]
-    v[1] = rotate(v[1], 17) ^ v[2]
-    v[3] = rotate(v[3], 21) ^ v[0]
-    v[2] = rotate(v[2], 32)
-
-
-cdef void keyed_hash(const uint64_t *key, const unsigned char *data, size_t n,
-                     uint64_t *out) noexcept nogil:
-    """SipHash-2-4-128 of the data, as the reference implementation defines it."""
-    cdef uint64_t v[4]
-    cdef uint64_t word
-    cdef size_t i, _i
-    v[0] = 0x736f6d6570736575ULL ^ key[0]
-    v[1] = 0x646f72616e646f6dULL ^ key[1] ^ 0xee
-    v[2] = 0x6c7967656e657261ULL ^ key[0]
-    v[3] = 0x7465646279746573ULL ^ key[1]
-    for i in range(n // 8):
-        memcpy(&word, data + 8 * i, 8)
-        v[3] ^= word
-        sip_round(v)
-        sip_round(v)
-        v[0] ^= word
-    word = <uint64_t>n << 56
-    for i in range(n % 8):
-        word |= <uint64_t>data[n - n % 8 + i] << (8 * i)
-    v[3] ^= word
-    sip_round(v)
-    sip_round(v)
-    v[0] ^= word
-    v[2] ^= 0xee
-    for _i in range(4):
-        sip_round(v)
-    out[0] = v[0] ^ v[1] ^ v[2] ^ v[3]
-    v[1] ^= 0xdd
-    for _i in range(4):
-        sip_round(v)
-    out[1] = v[0] ^ v[1] ^ v[2] ^ v[3]
-
-
-def siphash128(bytes key, bytes data):
-    """The keyed hash, for its test vectors. 16 bytes of key, 16 of hash."""
-    cdef uint64_t k[2]
-    cdef uint64_t out[2]
-    memcpy(k, <char *>key, 16)
-    keyed_hash(k, data, len(data), out)
-    return (<char *>out)[:16]

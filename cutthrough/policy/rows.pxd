@@ -1,10 +1,7 @@
 """One page of memory, shared by all workers: rows with a number for each worker slot."""
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-
-cdef extern from "<pthread.h>" nogil:
-    ctypedef struct pthread_mutex_t:
-        pass
+from cutthrough.policy.mutex cimport pthread_mutex_t
 
 # What may be counted of a row; one number for each worker slot.
 cdef enum Column:

@@ -23,30 +23,10 @@ import os
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
-from cutthrough.policy.auth cimport keyed_hash
-
-cdef extern from "<errno.h>" nogil:
-    int EOWNERDEAD
-
-cdef extern from "<pthread.h>" nogil:
-    ctypedef struct pthread_mutexattr_t:
-        pass
-    int PTHREAD_PROCESS_SHARED, PTHREAD_MUTEX_ROBUST
-    int pthread_mutexattr_init(pthread_mutexattr_t *)
-    int pthread_mutexattr_setpshared(pthread_mutexattr_t *, int)
-    int pthread_mutexattr_setrobust(pthread_mutexattr_t *, int)
-    int pthread_mutex_init(pthread_mutex_t *, const pthread_mutexattr_t *)
-    int pthread_mutex_lock(pthread_mutex_t *)
-    int pthread_mutex_unlock(pthread_mutex_t *)
-    int pthread_mutex_consistent(pthread_mutex_t *)
-
-cdef extern from *:
-    """
-    /* The processor keeps the order of one process's stores as that process sees it, and
-       the kernel ends it between two instructions: only the compiler must be told. */
-    #define ordered() __asm__ __volatile__("" ::: "memory")
-    """
-    void ordered() noexcept nogil
+from cutthrough.policy.mutex cimport (
+    EOWNERDEAD, make_robust, ordered, pthread_mutex_consistent, pthread_mutex_lock,
+    pthread_mutex_unlock)
+from cutthrough.policy.siphash cimport keyed_hash
 
 cdef enum:
     # Rows of each table: addresses with a connection open, and users seen. Untouched
@@ -312,7 +292,6 @@ def create(int slots, int fd=-1, int capacity=CAPACITY):
     is given the length that it needs, or of anonymous memory."""
     cdef unsigned char[::1] view
     cdef Header *page
-    cdef pthread_mutexattr_t attributes
     cdef uint64_t at
     cdef bytes key = os.urandom(16)
     if not 0 < slots <= 4096 or capacity < 2 or capacity & (capacity - 1):
@@ -330,10 +309,7 @@ def create(int slots, int fd=-1, int capacity=CAPACITY):
     at = aligned(sizeof(Header)) + 2 * aligned(4 * slots)
     at = lay_out(&page.clients, at, page.stride, capacity)
     lay_out(&page.users, at, page.stride, capacity)
-    pthread_mutexattr_init(&attributes)
-    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED)
-    if (pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST)
-            or pthread_mutex_init(&page.lock, &attributes)):
+    if not make_robust(&page.lock):
         raise OSError("a robust mutex cannot be had")
     page.magic = <uint64_t>MAGIC
     return memory

@@ -58,8 +58,8 @@ cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, 
     uint64_t sheds[N_BOUNDS][N_GONE]    # of these, at which bound, and of what kind
     uint64_t next_id            # of the request begun last
     int64_t peak                # client connections at one time, the most there were
-    uint64_t totals_above[17]    # written by the room above; see counters.FIELDS
-    int64_t gauges_above[9]
+    uint64_t totals_above[19]    # written by the room above; see counters.FIELDS
+    int64_t gauges_above[11]
     int64_t live                # client connections open now
     int64_t states[N_STATES]    # of these, in each state
     uint64_t outcomes[N_OUTCOMES]
@@ -69,6 +69,7 @@ cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, 
     Histogram connects[2]       # IPv4, IPv6
     Histogram first_byte        # the wait for it
     Histogram request           # of a plain one that an origin answered
+    Histogram auth_wait
     Listener listeners[N_LISTENERS]
 
 cdef class Page:

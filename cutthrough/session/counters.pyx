@@ -7,6 +7,7 @@ method that we do not know is OTHER, and so is a status beyond 599. A listener's
 address that it is bound to.
 """
 
+from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome import TABLE as OUTCOMES
@@ -32,9 +33,10 @@ GONE = ("stranger", "head", "guest", "pooled")
 TOTALS_ABOVE = ("log_dropped", "dns_answered", "dns_not_found", "dns_failed", "dns_hit",
                 "dns_stale", "dns_prefetched", "drain_finished", "dns_dropped", "dns_refused",
                 "hook_asked", "hook_failed", "hook_dropped", "hook_refused",
-                "no_room:relays", "no_room:requests", "no_room:strangers")
+                "no_room:relays", "no_room:requests", "no_room:strangers",
+                "auth_hashes", "auth_evicted")
 GAUGES_ABOVE = ("lag_us", "due_us", "upstream_idle", "dns_entries", "dns_open", "hook_open",
-                "held:relays", "held:requests", "held:strangers")
+                "held:relays", "held:requests", "held:strangers", "auth_queue", "auth_held")
 
 
 def _of_histogram(name):
@@ -53,6 +55,7 @@ FIELDS = (
     *_of_histogram("tunnel_ms"), *_of_histogram("connect_ipv4_ms"),
     *_of_histogram("connect_ipv6_ms"), *_of_histogram("first_byte_ms"),
     *_of_histogram("request_ms"),
+    *_of_histogram("auth_wait_ms"),
 )
 
 assert len(BUCKETS) == N_BUCKETS and len(METHODS) == N_METHODS and len(CODES) == N_CODES
@@ -103,6 +106,10 @@ cdef class Page:
     def set(self, name, value):
         """Sets a gauge of the room above."""
         (<int64_t *>self.c)[<size_t>_numbers[name]] = value
+
+    def observe_auth(self, int64_t us):
+        """One more request waited so long for its credentials to be verified."""
+        observe(&self.c.auth_wait, us)
 
     def add_listener(self, str name):
         """Gives the listener of this address its number, the one it had before if any.

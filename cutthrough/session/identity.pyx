@@ -47,7 +47,7 @@ cdef int identify(Client c, const Head *head, const char *data) except -1:
             return OK
         c.account = c.snapshot.users.compare(value)     # nothing else can be right
         if c.account is not None:
-            c.snapshot.users.remember(value, c.account)
+            c.snapshot.users.remember(c.snapshot.users.key_of(value), c.account)
     c.stamps.auth_us = end_brief_phase(&c.stamps)
     if c.account is None:
         return AUTH_FAILED

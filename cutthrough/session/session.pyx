@@ -230,14 +230,16 @@ cdef class Session(Client):
             self.head.end = show_refused(bytes_of(self.head), &head, data, &self.path_len)
             self.path_at = self.head.end - self.path_len
 
-    def on_verified(self, request_id, answer):
-        """The verifier's answer: an Account, or the label of an outcome."""
+    def on_verified(self, request_id, answer, uint32_t retry_s):
+        """The verifier's answer: an Account, or the label of an outcome; and after how many
+        seconds another try is looked at."""
         cdef int outcome
         if self.state != AUTH or self.request_id != request_id:
             return                          # it has ended meanwhile
         try:
             self.poller.take_time()
             outcome = take_answer(self, answer)
+            self.retry_s = retry_s
             if outcome == OK:
                 outcome = self.decide()
             if outcome != OK:

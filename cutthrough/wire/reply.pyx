@@ -21,9 +21,7 @@ _CHALLENGE = 'Basic realm="cutthrough", charset="UTF-8"'
 # nobody gets answered here.
 _ALLOW = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT"
 # Overload and drain last seconds, and so does waiting for one of one's own connections to
-# end; longer would keep clients away for nothing. Rates and quotas know better. Of a
-# back-off the client is told the longest: how far it has come is not in a constant.
-_RETRY_S = {"auth_throttled": 60}
+# end; longer would keep clients away for nothing. Rates, quotas and back-offs know better.
 _SHORT_RETRY_S = 1
 
 # One reply for each outcome and each combination of the flags, at this index.
@@ -117,7 +115,7 @@ def _build(row, close, body, known_user):
     if row.status in (200, 405):
         lines.append(f"Allow: {_ALLOW}")
     if row.status in (429, 503):
-        lines.append(f"Retry-After: {_RETRY_S.get(row.label, _SHORT_RETRY_S)}")
+        lines.append(f"Retry-After: {_SHORT_RETRY_S}")
     if close:
         lines.append("Connection: close")
     return ("\r\n".join(lines) + "\r\n\r\n" + (content if body else "")).encode("ascii")

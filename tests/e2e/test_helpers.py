@@ -143,7 +143,9 @@ def test_a_reload_keeps_the_helper_and_new_workers_have_their_own(
     assert proxy.helpers(proxy.worker.pid) == [old]
     proxy.reload(text + "auth_threads = 2\n")
     wait_gone(old)
-    assert dial(proxy).get(origin.url(), auth=WRONG).status == 200
+    assert dial(proxy).get(origin.url(), auth=WRONG).status == 200, "without a hash"
+    assert dial(proxy).get(origin.url(), auth=RIGHT).status == 407
+    wait_until(lambda: len(proxy.workers()) == 1, "the old worker's end")
     assert wait_hashing(proxy) != old
 
 

@@ -137,28 +137,6 @@ def test_policy_is_asked_after_the_hash_and_not_before(start, make_origin, dial)
         assert dial(proxy).connect(authority, auth=auth).status == port
 
 
-def test_five_wrong_ones_close_the_address_but_not_to_those_who_are_known(
-    start, make_origin, dial
-):
-    """R24."""
-    proxy, origin = start(), make_origin()
-    known = dial(proxy)
-    assert known.get(origin.url(), auth=RIGHT).status == 200
-    for n in range(5):
-        reply = dial(proxy).get(origin.url(), auth=basic(f"ann:{n}"))
-        assert reply.status == 407
-    for auth in (WRONG, SLOW, basic("nobody:x")):
-        reply = dial(proxy).get(origin.url(), auth=auth)
-        assert (reply.status, reply.error) == (429, "http_request_denied")
-        assert reply.get("Retry-After") == "60"
-        assert reply.get("Proxy-Authenticate") is None
-    assert len(proxy.wait_log(3, reason="auth_throttled")) == 3
-    assert known.get(origin.url(), auth=RIGHT).status == 200
-    # The first wait is a second: then a right one is tried, and forgives
-    wait_until(lambda: dial(proxy).get(origin.url(), auth=SLOW).status == 200, "a pass")
-    assert dial(proxy).get(origin.url(), auth=WRONG).status == 407
-
-
 def test_a_queue_that_is_full_is_an_overload(start, make_origin, dial):
     proxy, origin = start("--auth-queue", "1", "--auth-threads", "1"), make_origin()
     first = dial(proxy)
@@ -207,7 +185,9 @@ def test_a_drains_deadline_does_not_wait_for_a_hash(
     assert [record["reason"] for record in proxy.log()] == ["drained"]
 
 
-def test_a_reload_forgets_who_was_verified(start_proxy, users_file, make_origin, dial):
+def test_a_reload_forgets_whose_record_changed(
+    start_proxy, users_file, make_origin, dial
+):
     """R23."""
     text = f'users_file = "{users_file}"\nuser = ""\npassword = ""\n'
     proxy, origin = start_proxy(config=text), make_origin()

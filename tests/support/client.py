@@ -35,13 +35,17 @@ class Client(Stream):
     """One connection to the proxy."""
 
     def __init__(
-        self, port: int, host: str = "127.0.0.1", receive_buffer: int = 0
+        self, port: int, host: str = "127.0.0.1", receive_buffer: int = 0,
+        source: str = "",
     ) -> None:
+        """`source`: the address of this host to call from."""
         sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         if receive_buffer:  # before connect: it bounds the window that is offered
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock.settimeout(10)
         try:
+            if source:
+                sock.bind((source, 0))
             sock.connect((host, port))
         except OSError:
             sock.close()

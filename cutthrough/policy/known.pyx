@@ -1,0 +1,307 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What all workers know of credentials, on one page of shared memory.
+
+    header, key, claims | proofs: who was right | marks: who was wrong, and what networks
+
+The supervisor makes the page; workers, the workers that follow them, and the program that
+follows in an upgrade map the same memory. So one verification serves all of them.
+
+A proof is the keyed hash of credentials beside the keyed hash of the user's record that they
+were verified against: the name, the password's hash and the expiry. A changed record has
+another hash, so its proofs are found by nobody any more. A proof never says what the user
+may do. Whether it is young enough is for the reader to decide (R23).
+
+Every table is an array of sets of eight entries, and the key says which set an entry is
+in. Nothing is linked: a worker that is killed in the middle of a write leaves an entry
+whose time is 0, which is a free one. Tables have a fixed size; a full set gives up its
+oldest entry. Proofs are in the set of their user, who has half of it at most: passwords that
+one hash takes for the same (bcrypt reads 72 bytes) do not push out other users.
+"""
+
+import mmap
+import os
+
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcmp, memcpy
+from cutthrough.policy.mutex cimport (
+    EOWNERDEAD, make_robust, ordered, pthread_mutex_consistent, pthread_mutex_lock,
+    pthread_mutex_unlock)
+from cutthrough.policy.siphash cimport keyed_hash
+
+cdef enum:
+    # 1.5 MiB of proofs and 1 MiB for each table of marks; untouched pages cost nothing
+    PROOF_SETS = 4096
+    MARK_SETS = 4096
+    # A hash takes 4 s at most where its core is free; the supervisor ends the claims of a
+    # worker that died sooner
+    CLAIM_US = 10000000
+
+MAGIC = 0x637574746872_6b01
+
+# The tables of marks. Apart from each other, so that nobody who fills one of them with
+# names of his own choice makes another one forget.
+GUESSES, STRANGERS, PLACES, RIGHT = range(N_MARKS)
+
+
+def page_bytes(proof_sets=PROOF_SETS, mark_sets=MARK_SETS):
+    """How long a page with so many sets is."""
+    return (sizeof(Header) + 63) // 64 * 64 + WAYS * (
+        sizeof(Proof) * proof_sets + N_MARKS * sizeof(Mark) * mark_sets)
+
+
+def create(fd=-1, proof_sets=PROOF_SETS, mark_sets=MARK_SETS):
+    """Sets up a page and returns its mapping: of the file `fd`, which is given the length
+    that it needs, or of anonymous memory."""
+    cdef unsigned char[::1] view
+    cdef Header *page
+    cdef bytes key = os.urandom(16)
+    if proof_sets & (proof_sets - 1) or mark_sets & (mark_sets - 1):
+        raise ValueError("the number of sets is a power of two")
+    length = page_bytes(proof_sets, mark_sets)
+    if fd >= 0:
+        os.ftruncate(fd, length)
+    memory = mmap.mmap(fd, length)
+    view = memory
+    page = <Header *>&view[0]
+    page.bytes = length
+    page.proof_sets = proof_sets
+    page.mark_sets = mark_sets
+    memcpy(page.key, <char *>key, 16)
+    if not make_robust(&page.lock):
+        raise OSError("a robust mutex cannot be had")
+    page.magic = <uint64_t>MAGIC
+    return memory
+
+
+cdef class Known:
+
+    def __init__(self, memory=None, pid=0):
+        """The view of process `pid`, 0 for this one, of `memory`, which `create` has set
+        up; without one, of a page of its own. Raises ValueError where the memory holds
+        no page."""
+        cdef unsigned char[::1] view
+        self.memory = create() if memory is None else memory
+        view = self.memory
+        self.page = <Header *>&view[0]
+        if (<size_t>view.shape[0] < sizeof(Header) or self.page.magic != <uint64_t>MAGIC
+                or <uint64_t>view.shape[0] < self.page.bytes
+                or self.page.bytes != <uint64_t>page_bytes(
+                    self.page.proof_sets, self.page.mark_sets)):
+            raise ValueError("the memory holds no credentials")
+        self.proofs = <Proof *>(<char *>self.page + (sizeof(Header) + 63) // 64 * 64)
+        self.marks = <Mark *>(self.proofs + WAYS * self.page.proof_sets)
+        self.pid = pid or os.getpid()
+
+    cdef void _lock(self) noexcept nogil:
+        if pthread_mutex_lock(&self.page.lock) == EOWNERDEAD:
+            self.page.repairs += 1          # nothing is linked: there is nothing to mend
+            pthread_mutex_consistent(&self.page.lock)
+
+    # --- proofs --------------------------------------------------------------------
+
+    cdef int64_t recall(self, const Key *key) noexcept nogil:
+        cdef Proof *proof
+        cdef int64_t since_us
+        self._lock()
+        proof = self._find(key)
+        since_us = proof.since_us if proof != NULL else 0
+        pthread_mutex_unlock(&self.page.lock)
+        return since_us
+
+    cdef Proof *_find(self, const Key *key) noexcept nogil:
+        cdef Proof *proof = self.proofs + WAYS * (key.who & (self.page.proof_sets - 1))
+        cdef int _i
+        for _i in range(WAYS):
+            if proof.since_us and memcmp(&proof.key, key, sizeof(Key)) == 0:
+                return proof
+            proof += 1
+        return NULL
+
+    cdef void prove(self, const Key *key, int64_t now_us) noexcept nogil:
+        cdef Proof *proof
+        self._lock()
+        proof = self._find(key)
+        if proof == NULL:
+            proof = self._place(key.who)
+        proof.since_us = 0
+        ordered()
+        proof.key = key[0]
+        ordered()
+        proof.since_us = now_us
+        self.page.proved += 1
+        pthread_mutex_unlock(&self.page.lock)
+
+    cdef Proof *_place(self, uint64_t who) noexcept nogil:
+        """Where a new one of this user goes: a free entry, or the oldest one's, which is
+        the user's own where the user has enough of them."""
+        cdef Proof *one = self.proofs + WAYS * (who & (self.page.proof_sets - 1))
+        cdef Proof *free = NULL
+        cdef Proof *oldest = NULL
+        cdef Proof *own = NULL
+        cdef int owned = 0
+        cdef int _i
+        for _i in range(WAYS):
+            if one.since_us == 0:
+                free = one
+            elif oldest == NULL or one.since_us < oldest.since_us:
+                oldest = one
+            if one.since_us and one.key.who == who:
+                owned += 1
+                if own == NULL or one.since_us < own.since_us:
+                    own = one
+            one += 1
+        if owned < MOST_OF_USER and free != NULL:
+            return free
+        self.evicted += 1
+        return own if owned >= MOST_OF_USER else oldest
+
+    # --- claims: who computes what now ---------------------------------------------
+
+    def claim(self, bytes key, int64_t now_us):
+        """Whether the hash of these credentials is this worker's to compute; `key` is
+        what an Authenticator says. False: another worker computes it at this moment."""
+        cdef const Key *wanted = <const Key *><const char *>key
+        cdef Claim *free = NULL
+        cdef Claim *one
+        cdef bint is_ours = True
+        cdef int _i
+        self._lock()
+        for i in range(CLAIMS):
+            one = &self.page.claims[i]
+            if one.until_us <= now_us:
+                free = one
+            elif memcmp(&one.key, wanted, sizeof(Key)) == 0:
+                is_ours = one.pid == self.pid
+                free = NULL
+                break
+        if free != NULL:                    # else it is claimed, or there is no room
+            free.until_us = 0
+            ordered()
+            free.key = wanted[0]
+            free.pid = self.pid
+            ordered()
+            free.until_us = now_us + CLAIM_US
+        pthread_mutex_unlock(&self.page.lock)
+        return is_ours
+
+    def disclaim(self, bytes key):
+        """This worker no longer computes that hash."""
+        self._end_claims(self.pid, <const Key *><const char *>key)
+
+    def reap(self, int64_t pid):
+        """The worker with this process id is gone: others may compute what it did."""
+        self._end_claims(pid, NULL)
+
+    cdef void _end_claims(self, int64_t pid, const Key *key) noexcept nogil:
+        cdef Claim *one
+        cdef int i
+        self._lock()
+        for i in range(CLAIMS):
+            one = &self.page.claims[i]
+            if one.pid == pid and (
+                    key == NULL or memcmp(&one.key, key, sizeof(Key)) == 0):
+                one.until_us = 0
+        pthread_mutex_unlock(&self.page.lock)
+
+    # --- marks ---------------------------------------------------------------------
+
+    cdef Mark *_mark(self, int table, const uint64_t *tag, bint make) noexcept nogil:
+        cdef Mark *oldest = NULL
+        cdef Mark *one = self.marks + WAYS * (
+            table * self.page.mark_sets + (tag[0] & (self.page.mark_sets - 1)))
+        cdef int _i
+        for _i in range(WAYS):
+            if one.at_us and one.tag[0] == tag[0] and one.tag[1] == tag[1]:
+                return one
+            if oldest == NULL or one.at_us < oldest.at_us:
+                oldest = one
+            one += 1
+        if not make:
+            return NULL
+        if oldest.at_us:
+            self.forgotten += 1
+        oldest.at_us = 0
+        ordered()
+        oldest.tag[0] = tag[0]
+        oldest.tag[1] = tag[1]
+        oldest.count = 0
+        return oldest
+
+    cdef void _tag_of(self, bytes name, uint64_t *tag) noexcept:
+        keyed_hash(self.page.key, <const unsigned char *><const char *>name, len(name), tag)
+
+    def read_mark(self, int table, bytes name):
+        """How often in a row, and when last, in microseconds; (0, 0): never."""
+        cdef uint64_t tag[2]
+        cdef uint64_t count = 0
+        cdef int64_t at_us = 0
+        cdef Mark *one
+        self._tag_of(name, tag)
+        self._lock()
+        one = self._mark(table, tag, False)
+        if one != NULL:
+            count = one.count
+            at_us = one.at_us
+        pthread_mutex_unlock(&self.page.lock)
+        return count, at_us
+
+    def mark(self, int table, bytes name, int64_t now_us, int64_t forget_us):
+        """Once more; after `forget_us` without another one it begins anew. The count."""
+        cdef uint64_t tag[2]
+        cdef uint64_t count
+        cdef Mark *one
+        self._tag_of(name, tag)
+        self._lock()
+        one = self._mark(table, tag, True)
+        if now_us - one.at_us > forget_us:
+            one.count = 0
+        one.count += 1
+        count = one.count
+        ordered()
+        one.at_us = max(now_us, <int64_t>1)
+        pthread_mutex_unlock(&self.page.lock)
+        return count
+
+    def unmark(self, int table, bytes name):
+        """It never happened."""
+        cdef uint64_t tag[2]
+        cdef Mark *one
+        self._tag_of(name, tag)
+        self._lock()
+        one = self._mark(table, tag, False)
+        if one != NULL:
+            one.at_us = 0
+        pthread_mutex_unlock(&self.page.lock)
+
+    # --- for people and tests --------------------------------------------------------
+
+    @property
+    def proved(self):
+        """How often credentials were noted, by all workers."""
+        return self.page.proved
+
+    def read(self):
+        """How many proofs there are, marks in each table, claims; and repairs."""
+        cdef uint64_t n = <uint64_t>WAYS * self.page.mark_sets
+        cdef uint64_t n_proofs = <uint64_t>WAYS * self.page.proof_sets
+        cdef uint64_t proofs = 0
+        cdef uint64_t claims = 0
+        cdef uint64_t marks[N_MARKS]
+        cdef uint64_t i
+        cdef int table
+        self._lock()
+        for i in range(n_proofs):
+            proofs += self.proofs[i].since_us != 0
+        for i in range(<uint64_t>CLAIMS):
+            claims += self.page.claims[i].until_us != 0
+        for table in range(N_MARKS):
+            marks[table] = 0
+            for i in range(n):
+                marks[table] += self.marks[table * n + i].at_us != 0
+        pthread_mutex_unlock(&self.page.lock)
+        return {"proofs": proofs, "claims": claims, "repairs": self.page.repairs,
+                "marks": tuple([marks[table] for table in range(N_MARKS)])}
+
+    def grab(self):
+        """Takes the lock and keeps it: for the test of what happens then."""
+        self._lock()
