@@ -40,10 +40,11 @@ lint: .venv/ready.test ## ruff, cython-lint and shellcheck over the whole tree
 	PATH="$$PWD/.venv/bin:$$PATH" cython-lint $(filter-out setup.py,$(SOURCES)) $(wildcard bench/micro/*.pyx)
 	shellcheck $(wildcard $(SHELLS))
 
-docs: build/built.native ## what is made of our tables: docs/config.md, options.py, the schema of the log
+docs: build/built.native ## what is made of our tables: docs/config.md, endings.md, the log's schema, options.py
 	$(PY) -m cutthrough config --markdown >docs/config.md.new && mv docs/config.md.new docs/config.md
 	$(PY) -c 'from cutthrough.control.manual import render_types as r; print(r(), end="")' >build/options.py && mv build/options.py cutthrough/
 	$(PY) -m cutthrough.control.schema >build/schema.json && mv build/schema.json docs/accesslog.schema.json
+	$(PY) -m cutthrough.control.endings docs/endings.md
 
 types: .venv/ready.test ## mypy over the package
 	$(PY) -m mypy

@@ -1,0 +1,30 @@
+"""docs/endings.md has every reason: what it means, whose fault it is, what to do."""
+
+import re
+
+from cutthrough.config import OPTIONS
+from cutthrough.control.endings import ADVICE, WHOSE, render
+from cutthrough.outcome import TABLE as OUTCOMES
+from cutthrough.policy.rules import _LIMITS, _RULE
+from tests.support.proxy import ROOT
+
+PAGE = ROOT / "docs" / "endings.md"
+LOGGED = {"trace", "url", "client", "tried_user", "chunked"}
+
+
+def test_the_committed_page_is_up_to_date():
+    """21 of 57 reasons stood on no page."""
+    text = PAGE.read_text()
+    assert text == render(text), "`make docs`, and commit docs/endings.md"
+
+
+def test_every_reason_has_an_advice_and_no_other_word_has():
+    assert list(ADVICE) == [row.label for row in OUTCOMES]
+    assert {row.fault for row in OUTCOMES} <= set(WHOSE)
+    for label, text in ADVICE.items():
+        assert text and "|" not in text and not text.endswith("."), label
+
+
+def test_an_advice_names_options_that_there_are():
+    said = {word for text in ADVICE.values() for word in re.findall(r"`(\w+)`", text)}
+    assert said <= {*OPTIONS, *_LIMITS, *_RULE, *LOGGED}, said
