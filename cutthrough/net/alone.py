@@ -53,15 +53,17 @@ def enter(addresses: Iterable[str]) -> None:
     ) as kernel:
         _ask(kernel, RTM_NEWLINK, LINK.pack(0, 0, index, IFF_UP, IFF_UP))
         added = [text for text in addresses if _add(kernel, index, text)]
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 10
     while not all(map(_is_reached, added)) and time.monotonic() < deadline:
-        time.sleep(0.005)           # the kernel adds a route for IPv6 a moment later
+        time.sleep(0.005)           # the routes of IPv6 come a moment later
 
 
 def _is_reached(text: str) -> bool:
+    """Does this host answer there? EINVAL: a link's own address needs its zone."""
     family = socket.AF_INET6 if ":" in text else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as sock:
-        return sock.connect_ex((text, 9)) != errno.ENETUNREACH      # sends nothing
+    with socket.socket(family) as sock:
+        sock.settimeout(0.1)
+        return sock.connect_ex((text, 9)) in (0, errno.ECONNREFUSED, errno.EINVAL)
 
 
 def _unshare(flags: int) -> None:
