@@ -1,6 +1,7 @@
 class Roll:
     listed: int
     parties: int
+    room: int
     def add(
         self, name: object, address: str, kind: int = 0, since_ms: int = 0
     ) -> None: ...

@@ -98,6 +98,8 @@ cdef class Places:
             self._end(party)
         else:
             sink(&self.heaps[party.kind], party)
+        if self.listed == 0 and self.room > LEAST_ROOM:
+            begin_anew(self)
 
     cdef void renew(self, uint32_t place, int64_t since_ms) noexcept:
         cdef Party *party = self.places[place].party
@@ -251,6 +253,21 @@ cdef class Places:
             one.party.newest = one.older
 
 
+cdef void begin_anew(Places self) noexcept:
+    """Nobody is listed: what a crowd took goes back, 32 bytes of it each. The next crowd
+    pays for it by doubling, as the first one did."""
+    cdef Place *fewer = <Place *>realloc(self.places, LEAST_ROOM * sizeof(Place))
+    cdef int kind
+    for kind in range(<int>N_KINDS):
+        free(self.heaps[kind].parties)
+        self.heaps[kind].parties = NULL
+        self.heaps[kind].room = 0
+    if fewer != NULL:
+        self.places = fewer
+        self.room = LEAST_ROOM
+        self._chain_free(1)
+
+
 # --- the heap ----------------------------------------------------------------------
 
 cdef bint has_heap_room(Heap *heap) noexcept:
@@ -345,3 +362,7 @@ cdef class Roll:
     @property
     def parties(self):
         return self.places.n_parties
+
+    @property
+    def room(self):
+        return self.places.room
