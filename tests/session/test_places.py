@@ -71,7 +71,7 @@ def test_an_ipv4_address_is_not_the_network_of_the_same_bytes(roll):
 
 
 def test_what_a_crowd_took_goes_back_when_it_has_gone(roll):
-    """Beside 9 000 tunnels, which have no place, the table cost ten bytes for each."""
+    """The table stayed as long as the largest crowd: 32 bytes for each of it."""
     least = roll.room
     for again in range(2):
         for n in range(1000):
