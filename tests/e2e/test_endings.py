@@ -96,6 +96,10 @@ class Case:
         if state == "DELIVER":
             wait_until(lambda: unsent(self.origin.port) == 0, "all of it at the proxy")
             self.peer.reset()
+            # A caller behind the reset has been answered: so the reset has been met
+            with Client(self.client.sock.getpeername()[1]) as late:
+                late.half_close()
+                assert late.at_eof()
         elif self.said and not self.big:
             wait_until(lambda: self.seen_by_client(), "the beginning of the answer")
         if state == "HALF_CLOSED":
