@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/bootstrap.sh run|test|browser: what the system lacks, and .venv.
+# scripts/bootstrap.sh run|test|browser|curl: what the system lacks, and .venv.
 #
 # `run` is what building and serving need, `test` adds what the tests need. Installs only
 # what is missing, by apt-get as root or through sudo; on other systems it names what is
@@ -10,11 +10,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 what=${1:-run}
-browser=no
+browser=no suite=no
 case $what in
     run | test) ;;
     browser) what=test browser=yes ;; # 290 MB: not for every test run
-    *) echo "usage: $0 run|test|browser" >&2; exit 2 ;;
+    curl) what=run suite=yes ;;       # to build curl and run its tests, 150 MB
+    *) echo "usage: $0 run|test|browser|curl" >&2; exit 2 ;;
 esac
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -65,7 +66,7 @@ install() {
     command -v apt-get >/dev/null || die "please install what Debian calls: $*"
     say "installing $*"
     local name here=" "
-    for name in nginx redis-server; do
+    for name in nginx redis-server squid apache2; do
         ! command -v "$name" >/dev/null || here+="$name "
     done
     forbid_services
@@ -73,7 +74,7 @@ install() {
     apt install -y --no-install-recommends "$@" || die "could not install $*"
     allow_services
     # The tests run servers of their own; the system's are not to come up at next boot.
-    for name in nginx redis-server; do
+    for name in nginx redis-server squid apache2; do
         if [[ $here != *" $name "* ]] && command -v "$name" >/dev/null; then
             as_root update-rc.d "$name" disable >/dev/null 2>&1 || true
         fi
@@ -142,6 +143,21 @@ if [ "$what" = test ]; then
     need procps has pgrep
     need shellcheck has shellcheck
     [ $browser = no ] || need chromium has chromium
+fi
+if [ $suite = yes ]; then
+    need cmake has cmake
+    need make has make
+    need perl has perl
+    need openssl has openssl
+    need iproute2 has ip
+    need squid has squid
+    need apache2 has apache2
+    need apache2-dev has apxs
+    need nghttp2-proxy has nghttpx
+    need libssl-dev test -e /usr/include/openssl/ssl.h
+    need libnghttp2-dev test -e /usr/include/nghttp2/nghttp2.h
+    need libpsl-dev test -e /usr/include/libpsl.h
+    need zlib1g-dev test -e /usr/include/zlib.h
 fi
 [ ${#missing[@]} -eq 0 ] || install "${missing[@]}"
 

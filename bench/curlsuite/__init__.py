@@ -1,0 +1,1 @@
+"""curl's own test suites, through this proxy and squid. See docs/peers-curl.md."""

@@ -1,0 +1,170 @@
+"""Runs curl's own tests through cutthrough and through squid, and says who passes what.
+
+    python -m bench.curlsuite --source ~/curl
+
+The source is built outside of its tree. Everything runs in a network namespace that has
+nothing but `lo`, which takes root. A case counts when curl passes it without a proxy.
+Exit status 1: a case that cutthrough fails is in no line of known.toml, or passes
+although it is in one, or squid passes more.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from bench.curlsuite.cases import read_results, select
+from bench.curlsuite.servers import ROOT, running
+
+HERE = Path(__file__).resolve().parent
+WORK = ROOT / "build/peers-curl"
+INSIDE = "PEERS_CURL_INSIDE"                    # the network namespace
+PROXIES = ("cutthrough", "squid")
+# Of the pytest suite: a plain proxy, and what is as well done through a tunnel
+FILES = ("test_01_basic.py", "test_02_download.py", "test_05_errors.py",
+         "test_07_upload.py", "test_10_proxy.py", "test_13_proxy_auth.py",
+         "test_14_auth.py", "test_18_methods.py")
+PYTHON = ("cryptography", "filelock", "psutil", "pytest", "pytest-xdist", "websockets")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="peers-curl",
+                                     description=__doc__.split("\n")[0])
+    parser.add_argument("--source", type=Path, required=True, metavar="DIR",
+                        help="a checkout, or an unpacked release, of curl")
+    parser.add_argument("--jobs", type=int, default=3, help="cases at a time [3]")
+    parser.add_argument("--cases", default="", metavar="N,N",
+                        help="only these of runtests.pl")
+    parser.add_argument("--no-pytest", action="store_true", help="runtests alone")
+    given = parser.parse_args()
+    source = given.source.resolve()
+    if not (source / "tests/runtests.pl").exists():
+        parser.error(f"--source: {source} has no tests/runtests.pl")
+    if os.environ.get(INSIDE) is None:
+        build(source)
+        return enter_namespace()
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    results = compare(source, given)
+    return report(results, read_known(), whole=not given.cases and not given.no_pytest)
+
+
+def read_known() -> dict[str, str]:
+    """The reason of each case that may fail."""
+    rows = tomllib.loads((HERE / "known.toml").read_text())["because"]
+    return {str(case): row["reason"] for row in rows for case in row["cases"]}
+
+
+def build(source: Path) -> None:
+    """curl, its test servers, and an environment for its pytest suite."""
+    made = WORK / "curl"
+    made.mkdir(parents=True, exist_ok=True)
+    # A seventh of the cases needs NTLM or what only a debug build has
+    flags = ("-DENABLE_DEBUG=ON", "-DCURL_ENABLE_NTLM=ON", "-DCURL_USE_OPENSSL=ON",
+             "-DUSE_NGHTTP2=ON", "-DBUILD_LIBCURL_DOCS=OFF", "-DBUILD_MISC_DOCS=OFF",
+             "-DENABLE_CURL_MANUAL=OFF", "-DCMAKE_BUILD_TYPE=Debug")
+    for command in (["cmake", "-S", str(source), "-B", str(made), *flags],
+                    ["cmake", "--build", str(made), "-j2"],
+                    ["cmake", "--build", str(made), "-j2", "--target", "testdeps"]):
+        print("peers-curl:", *command, file=sys.stderr)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    if not (WORK / "venv/ready").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(WORK / "venv")], check=True)
+        subprocess.run([WORK / "venv/bin/pip", "install", "-q", *PYTHON], check=True)
+        (WORK / "venv/ready").touch()
+
+
+def enter_namespace() -> int:
+    if os.geteuid() != 0:
+        raise SystemExit("peers-curl: a network namespace with lo alone takes root")
+    command = ["unshare", "-n", sys.executable, "-m", "bench.curlsuite", *sys.argv[1:]]
+    return subprocess.run(command, env={**os.environ, INSIDE: "1"}).returncode
+
+
+def compare(source: Path, given: argparse.Namespace) -> dict[str, dict[str, str]]:
+    """PASS or FAIL of each case, by the proxy's name and then the case's."""
+    chosen = [int(n) for n in given.cases.split(",") if n] or select(source)
+    direct = run_cases(source, chosen, None, given.jobs)
+    usable = [n for n in chosen if direct.get(str(n)) == "PASS"]
+    print(f"peers-curl: {len(chosen)} cases of runtests.pl, {len(usable)} of them pass "
+          "without a proxy", file=sys.stderr)
+    results: dict[str, dict[str, str]] = {}
+    for name in PROXIES:
+        with running(name, WORK / name) as port:
+            results[name] = dict.fromkeys(map(str, usable), "FAIL")
+            results[name] |= run_cases(source, usable, port, given.jobs)
+            if not given.no_pytest:
+                results[name] |= run_pytest(source, port, WORK / f"{name}.pytest")
+    return results
+
+
+def run_cases(source: Path, cases: list[int], port: int | None,
+              jobs: int) -> dict[str, str]:
+    """runtests.pl over these; a failure is tried once more, alone."""
+    found: dict[str, str] = {}
+    for tried in (f"-j{jobs}", "-j1"):
+        left = [n for n in cases if found.get(str(n)) != "PASS"]
+        if not left or (tried == "-j1" and port is None):
+            break
+        command = ["perl", str(source / "tests/runtests.pl"), "-a", "-n", "-am", tried,
+                   "-L", str(HERE / "through_a_proxy.pl")]
+        if port is not None:
+            command += ["-P", f"http://proxy:proxy@127.0.0.1:{port}"]
+        done = subprocess.run(
+            [*command, *map(str, left)], cwd=WORK / "curl/tests", capture_output=True,
+            text=True, errors="replace", env=clean_environment())
+        log = WORK / f"runtests-{port or 'direct'}{tried}.log"
+        log.write_text(done.stdout + done.stderr)
+        found |= {str(int(n)): word for n, word in read_results(done.stdout).items()}
+    return found
+
+
+def run_pytest(source: Path, port: int, path: Path) -> dict[str, str]:
+    path.unlink(missing_ok=True)
+    tests = source / "tests/http"
+    environment = clean_environment() | {
+        "PEERS_PROXY": f"127.0.0.1:{port}", "PEERS_RESULTS": str(path),
+        "PYTHONPATH": f"{HERE}:{tests}", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [WORK / "venv/bin/python", "-m", "pytest", "-q", "-p", "plugin",
+               "-p", "no:cacheprovider", *(str(tests / name) for name in FILES)]
+    with open(path.with_suffix(".log"), "wb") as log:
+        subprocess.run(command, cwd=WORK / "curl/tests", env=environment, stdout=log,
+                       stderr=log)
+    words = (line.partition(": ") for line in path.read_text().splitlines())
+    return {name: word for word, _, name in words}
+
+
+def clean_environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items()
+            if not key.lower().endswith("_proxy") and key != "CURL"}
+
+
+def report(results: dict[str, dict[str, str]], known: dict[str, str],
+           whole: bool) -> int:
+    """Prints who passes what; returns the exit status."""
+    names = sorted({name for one in results.values() for name in one},
+                   key=lambda name: (not name.isdigit(), name.zfill(6)))
+    passed = {proxy: {name for name in names if results[proxy].get(name) == "PASS"}
+              for proxy in PROXIES}
+    ours, theirs = (passed[proxy] for proxy in PROXIES)
+    wrong = 0
+    for title, some in (("squid alone passes", theirs - ours),
+                        ("cutthrough alone passes", ours - theirs),
+                        ("neither passes", set(names) - ours - theirs)):
+        print(f"\n{title}: {len(some)}")
+        for name in names:
+            if name in some:
+                why = known.get(name, "" if name in ours else "NOT EXPLAINED")
+                print(f"  {name:>6}  {why}")
+                wrong += name not in ours and name not in known
+    for name in sorted(ours & known.keys()):
+        print(f"  {name:>6}  passes: take it out of known.toml")
+        wrong += 1
+    print(f"\n{len(names)} cases; both pass {len(ours & theirs)}; "
+          f"cutthrough {len(ours)}, squid {len(theirs)}")
+    return 1 if wrong or (whole and len(ours) < len(theirs)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
