@@ -321,7 +321,7 @@ cdef class Roll:
     cdef Places places
     cdef dict indices, names
 
-    def __init__(self):
+    def __cinit__(self):
         self.places = Places()
         self.indices = {}
         self.names = {}
