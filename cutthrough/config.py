@@ -53,9 +53,15 @@ class ConfigError(Mistake):
 
 
 class Option(NamedTuple):
-    kind: Kind
+    """All that is said of an option: nothing else lists options by name."""
+
+    kind: Kind                               # how a value is read, with unit and bounds
     help: str
     why: str                                 # where the default comes from
+    section: str = ""                        # title of the section that begins with it
+    file: str = ""                           # of a secret: the option for its file
+    swapped: bool = False                    # a reload: running workers take a change
+                                             # over; else new workers begin with it
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +72,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     listen: Annotated[tuple[tuple[str, int], ...], Option(
         ADDRESSES, "addresses to listen on; port 0 takes a free one",
-        "tinyproxy's port, on loopback only")] = (("127.0.0.1", 8888),)
+        "tinyproxy's port, on loopback only",
+        section="Processes and listeners")] = (("127.0.0.1", 8888),)
     workers: Annotated[int, Option(
         WORKERS, "worker processes; auto is one for each usable CPU, or each of pin",
         "sched_getaffinity(2): one loop keeps one CPU busy")] = 0
@@ -79,19 +86,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     user: Annotated[str, Option(
         Kind("NAME", parse_user), "the user that may use the proxy",
-        "demonstration: username, on loopback only (R29)")] = ""
+        "demonstration: username, on loopback only (R29)",
+        section="Who may come in", swapped=True)] = ""
     password: Annotated[str, Option(
         TEXT, "that user's password; a flag is seen by ps, so prefer the file",
-        "demonstration: password, on loopback only (R29)")] = ""
+        "demonstration: password, on loopback only (R29)",
+        file="password_file", swapped=True)] = ""
     password_file: Annotated[str, Option(
         TEXT._replace(metavar="FILE"), "file that holds the password on one line",
-        "none")] = ""
+        "none", swapped=True)] = ""
     users_file: Annotated[str, Option(
         TEXT._replace(metavar="FILE"), "users and hashes, as htpasswd writes them",
-        "none: the one user above")] = ""
+        "none: the one user above", swapped=True)] = ""
     auth_cache_ttl: Annotated[float, Option(
         DURATION_OR_0, "time that verified credentials are believed unhashed",
-        "our choice; squid's credentialsttl: 2h")] = 300.0
+        "our choice; squid's credentialsttl: 2h", swapped=True)] = 300.0
     auth_threads: Annotated[int, Option(
         COUNT._replace(low=1, high=64), "hashes that a worker computes at a time",
         "a helper takes a quarter of a core that is wanted, of each worker's")] = 1
@@ -100,11 +109,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         "a cold start of a thousand users twice over, at 1 KiB each")] = 2048
     auth_backoff: Annotated[float, Option(
         DURATION_OR_0, "longest wait after wrong credentials for one name from one "
-        "address; 0: none", "some 60 tries an hour: docs/users.md")] = 60.0
+        "address; 0: none", "some 60 tries an hour: docs/users.md",
+        swapped=True)] = 60.0
 
     origin: Annotated[str, Option(
         Kind("URL", parse_origin), "where requests in origin form go: http://host:port",
-        "none: such a request is answered 400")] = ""
+        "none: such a request is answered 400", section="Origin form, and loops")] = ""
     via: Annotated[str, Option(
         Kind("TOKEN", parse_token), "our pseudonym in Via, by which loops are seen",
         "random at each start, so that two proxies in a row differ (R20)")] = ""
@@ -112,7 +122,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     access_log: Annotated[str, Option(
         Kind("-|off|FILE|journal|syslog…", parse_log_target),
         "where the access log goes; docs/logs.md has all of it",
-        "standard output, as containers expect")] = "-"
+        "standard output, as containers expect", section="Access log")] = "-"
     access_log_format: Annotated[str, Option(
         Kind("squid|common|combined|json|FORMAT", parse_log_format),
         "form of the access log's lines; a format has squid's %-codes: docs/logs.md",
@@ -127,85 +137,93 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     head_timeout: Annotated[float, Option(
         DURATION, "time for a request head to arrive whole",
-        "HAProxy's advice for `timeout http-request`; nginx: 60 s")] = 10.0
+        "HAProxy's advice for `timeout http-request`; nginx: 60 s",
+        section="Time", swapped=True)] = 10.0
     body_timeout: Annotated[float, Option(
         DURATION, "time between two pieces of a request body",
-        "nginx's client_body_timeout")] = 60.0
+        "nginx's client_body_timeout", swapped=True)] = 60.0
     auth_timeout: Annotated[float, Option(
-        DURATION, "time for credentials to be verified", "as head_timeout")] = 10.0
+        DURATION, "time for credentials to be verified", "as head_timeout",
+        swapped=True)] = 10.0
     dns_timeout: Annotated[float, Option(
         DURATION, "time to resolve a name", "resolv.conf(5): timeout:5")] = 5.0
     connect_timeout: Annotated[float, Option(
         DURATION, "time to connect to an origin, all its addresses together",
-        "twice Envoy's 5 s, as one deadline for all addresses")] = 10.0
+        "twice Envoy's 5 s, as one deadline for all addresses", swapped=True)] = 10.0
     response_timeout: Annotated[float, Option(
         DURATION, "time for an origin's response head to begin",
-        "between nginx's 60 s and squid's 15 min")] = 300.0
+        "between nginx's 60 s and squid's 15 min", swapped=True)] = 300.0
     idle_timeout: Annotated[float, Option(
         DURATION, "time without a byte in a tunnel or a response",
-        "squid's read_timeout")] = 900.0
+        "squid's read_timeout", swapped=True)] = 900.0
     half_closed_timeout: Annotated[float, Option(
         DURATION, "time without a byte once one side has ended",
-        "Linux's tcp_fin_timeout")] = 60.0
+        "Linux's tcp_fin_timeout", swapped=True)] = 60.0
     keepalive_timeout: Annotated[float, Option(
         DURATION, "time a client connection waits for its next request",
-        "nginx: 75 s, squid: 120 s")] = 60.0
+        "nginx: 75 s, squid: 120 s", swapped=True)] = 60.0
     linger_timeout: Annotated[float, Option(
         DURATION, "time that late bytes are read off after the last answer",
-        "Apache httpd's SECONDS_TO_LINGER")] = 2.0
+        "Apache httpd's SECONDS_TO_LINGER", swapped=True)] = 2.0
     min_rate: Annotated[int, Option(
         SIZE._replace(high=1 << 30), "bytes a second owed by who sends a request body, "
         "or reads slower than the other side writes; 0: none; tunnels owe none",
-        "IIS's minBytesPerSecond, Kestrel's MinRequestBodyDataRate")] = 240
+        "IIS's minBytesPerSecond, Kestrel's MinRequestBodyDataRate",
+        swapped=True)] = 240
     min_rate_grace: Annotated[float, Option(
         DURATION, "time over which that rate is an average",
-        "nginx's send_timeout, within which it asks for one byte")] = 60.0
+        "nginx's send_timeout, within which it asks for one byte", swapped=True)] = 60.0
     lifetime: Annotated[float, Option(
         DURATION_OR_0, "longest life of a request or tunnel; 0: no limit",
-        "squid's client_lifetime")] = DAY
+        "squid's client_lifetime", swapped=True)] = DAY
     upstream_idle_timeout: Annotated[float, Option(
         DURATION, "time an idle connection to an origin is kept",
-        "below the 60 to 75 s after which many origins close")] = 30.0
+        "below the 60 to 75 s after which many origins close", swapped=True)] = 30.0
     drain_timeout: Annotated[float, Option(
         DURATION_OR_0, "time given to open connections when told to stop",
-        "Kubernetes' terminationGracePeriodSeconds")] = 30.0
+        "Kubernetes' terminationGracePeriodSeconds", swapped=True)] = 30.0
     handover: Annotated[bool, Option(
         FLAG, "hand tunnels to the worker that follows; false: they drain",
-        "our choice: a tunnel is not to notice a reload or an upgrade")] = True
+        "our choice: a tunnel is not to notice a reload or an upgrade",
+        swapped=True)] = True
 
     max_line: Annotated[int, Option(
         SIZE._replace(low=256, high=16384), "longest request line",
-        "RFC 9112 section 3 asks for 8000 at least")] = 8192
+        "RFC 9112 section 3 asks for 8000 at least",
+        section="Sizes and numbers", swapped=True)] = 8192
     max_head: Annotated[int, Option(
         SIZE._replace(low=512, high=16384), "longest head of a request; 16KiB is also "
-        "the bound, one pooled block", "h11's; nginx allows 4 of 8 KiB")] = 16384
+        "the bound, one pooled block", "h11's; nginx allows 4 of 8 KiB",
+        swapped=True)] = 16384
     max_fields: Annotated[int, Option(
         COUNT._replace(low=1, high=128), "most fields of a request's head",
-        "Apache httpd's LimitRequestFields")] = 100
+        "Apache httpd's LimitRequestFields", swapped=True)] = 100
     max_response_head: Annotated[int, Option(
         SIZE._replace(low=512, high=65536), "longest head of a response; 64KiB is also "
-        "the bound", "squid's reply_header_max_size")] = 65536
+        "the bound", "squid's reply_header_max_size", swapped=True)] = 65536
     max_body: Annotated[int, Option(
         SIZE, "longest request body; 0: no limit",
-        "a forward proxy is no judge of it; squid: none")] = 0
+        "a forward proxy is no judge of it; squid: none", swapped=True)] = 0
     max_connections: Annotated[int, Option(
         COUNT, "most client connections of a worker; 0: what nofile allows",
-        "RLIMIT_NOFILE")] = 0
+        "RLIMIT_NOFILE", swapped=True)] = 0
     max_connections_total: Annotated[int, Option(
         COUNT, "most client connections of all workers together; 0: no limit",
-        "what nofile allows each worker is the bound")] = 0
+        "what nofile allows each worker is the bound", swapped=True)] = 0
     max_connections_per_client: Annotated[int, Option(
         COUNT, "most connections of one client address, of one /64 in IPv6, over all "
-        "workers; 0: no limit", "a client may be a whole site behind one address")] = 0
+        "workers; 0: no limit", "a client may be a whole site behind one address",
+        swapped=True)] = 0
     upstream_idle: Annotated[int, Option(
         COUNT, "most idle connections to origins that a worker keeps",
-        "our choice: a tenth of a usual nofile of 10 000")] = 1024
+        "our choice: a tenth of a usual nofile of 10 000", swapped=True)] = 1024
     upstream_idle_per_origin: Annotated[int, Option(
         COUNT, "most of these to one origin",
-        "our choice: a quarter, so that four busy origins fit")] = 256
+        "our choice: a quarter, so that four busy origins fit", swapped=True)] = 256
 
     resolvers: Annotated[tuple[str, ...], Option(
-        RESOLVERS, "addresses of name servers", "/etc/resolv.conf")] = ()
+        RESOLVERS, "addresses of name servers", "/etc/resolv.conf",
+        section="Names")] = ()
     dns_cache_entries: Annotated[int, Option(
         COUNT, "most names in a worker's cache",
         "our choice: ten times squid's ipcache_size")] = 10000
@@ -218,50 +236,62 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: Annotated[str, Option(
         TEXT._replace(metavar="FILE"), "rules, users and limits: TOML, or the YAML of "
-        "smokescreen", "none: see address_floor and connect_ports")] = ""
+        "smokescreen", "none: see address_floor and connect_ports",
+        section="What may be reached", swapped=True)] = ""
     policy_hook: Annotated[str, Option(
         TEXT._replace(metavar="MODULE:FUNCTION"), "async function that decides about "
-        "what the rules let pass", "none")] = ""
+        "what the rules let pass", "none", swapped=True)] = ""
     policy_hook_timeout: Annotated[float, Option(
         DURATION, "time for it to decide; then nothing passes",
-        "as dns_timeout: it asks a database somewhere")] = 5.0
+        "as dns_timeout: it asks a database somewhere", swapped=True)] = 5.0
     address_floor: Annotated[Literal["auto", "on", "off"], Option(
         choice("auto", "on", "off"), "refuse special-purpose addresses",
-        "auto: off with loopback listeners only and no policy (R27)")] = "auto"
+        "auto: off with loopback listeners only and no policy (R27)",
+        swapped=True)] = "auto"
     connect_ports: Annotated[tuple[int, ...] | str, Option(
         PORTS, "ports that CONNECT may reach",
-        "auto: any with a policy or loopback listeners only, else 443")] = "auto"
+        "auto: any with a policy or loopback listeners only, else 443",
+        swapped=True)] = "auto"
     splice: Annotated[bool, Option(
         FLAG, "move bulk data by splice(2)",
-        "three fifths of copy's CPU time at 1 MiB responses")] = True
+        "three fifths of copy's CPU time at 1 MiB responses", swapped=True)] = True
 
     admin: Annotated[str, Option(
         ADMIN, "where operators look and ask: docs/admin.md; beyond loopback it takes "
-        "admin_token", "off: nothing listens that nobody asked for (R39)")] = "off"
+        "admin_token", "off: nothing listens that nobody asked for (R39)",
+        section="Operators", swapped=True)] = "off"
     admin_token: Annotated[str, Option(
         TEXT, "what changes anything there takes; a flag is seen by ps, so prefer the "
-        "file", "none: nothing can be changed there")] = ""
+        "file", "none: nothing can be changed there",
+        file="admin_token_file", swapped=True)] = ""
     admin_token_file: Annotated[str, Option(
-        TEXT._replace(metavar="FILE"), "file that holds it on one line", "none")] = ""
+        TEXT._replace(metavar="FILE"), "file that holds it on one line", "none",
+        swapped=True)] = ""
     admin_names: Annotated[tuple[str, ...], Option(
         NAMES, "names by which it is asked, beside localhost and addresses",
-        "none: any other name is a page that was rebound to us (R39)")] = ()
+        "none: any other name is a page that was rebound to us (R39)",
+        swapped=True)] = ()
 
     fleet_url: Annotated[str, Option(
         TEXT._replace(metavar="URL"), "Redis through which several programs share the "
         "limits of users: docs/limits.md; it holds a password, so prefer the file",
-        "none: limits are this program's own")] = ""
+        "none: limits are this program's own",
+        section="Limits over several programs", file="fleet_url_file",
+        swapped=True)] = ""
     fleet_url_file: Annotated[str, Option(
-        TEXT._replace(metavar="FILE"), "file that holds it on one line", "none")] = ""
+        TEXT._replace(metavar="FILE"), "file that holds it on one line", "none",
+        swapped=True)] = ""
     fleet_prefix: Annotated[str, Option(
         Kind("TOKEN", parse_token), "of the keys in Redis; one fleet has one",
-        "the program's name")] = "cutthrough"
+        "the program's name", swapped=True)] = "cutthrough"
     fleet_interval: Annotated[float, Option(
         DURATION._replace(low=0.02, high=10.0), "time between two exchanges: so late "
-        "is known what others use", "our choice: idle, 0.07 % of a CPU")] = 0.2
+        "is known what others use", "our choice: idle, 0.07 % of a CPU",
+        swapped=True)] = 0.2
     fleet_expiry: Annotated[float, Option(
         DURATION._replace(low=0.2, high=600.0), "time after which one that is not "
-        "heard of holds nothing", "our choice: 25 exchanges that failed")] = 5.0
+        "heard of holds nothing", "our choice: 25 exchanges that failed",
+        swapped=True)] = 5.0
 
     def __post_init__(self) -> None:
         if not (self.user or self.password or self.users_file or self.policy):
@@ -375,5 +405,4 @@ DEFAULTS: dict[str, Any] = {
     field.name: field.default for field in msgspec.structs.fields(Config)
 }
 # Every secret can come from a file: the option, and the option that names its file.
-SECRETS = {"password": "password_file", "admin_token": "admin_token_file",
-           "fleet_url": "fleet_url_file"}
+SECRETS = {name: option.file for name, option in OPTIONS.items() if option.file}

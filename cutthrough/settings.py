@@ -41,20 +41,6 @@ class Setting(NamedTuple):
 
 Settings = dict[str, Setting]
 
-# The first option of each section; an option belongs to the section before it.
-SECTIONS = {
-    "listen": "Processes and listeners",
-    "user": "Who may come in",
-    "origin": "Origin form, and loops",
-    "access_log": "Access log",
-    "head_timeout": "Time",
-    "max_line": "Sizes and numbers",
-    "resolvers": "Names",
-    "policy": "What may be reached",
-    "admin": "Operators",
-    "fleet_url": "Limits over several programs",
-}
-
 # For what was not read: each may be one
 STAND_INS = {"password": "-", "admin_token": "-", "fleet_url": "redis://localhost"}
 
@@ -78,9 +64,10 @@ def variable_name(name: str) -> str:
 def add_flags(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
     """Adds the flag of every option; their values stay text, absent ones None."""
     group: argparse._ActionsContainer = parser
-    for name, (kind, text, _) in OPTIONS.items():
-        if name in SECTIONS:
-            group = parser.add_argument_group(SECTIONS[name])
+    for name, option in OPTIONS.items():
+        kind, text = option.kind, option.help
+        if option.section:
+            group = parser.add_argument_group(option.section)
         if name in without:
             continue
         shown = show_value(kind, DEFAULTS[name])
@@ -289,8 +276,8 @@ def render(settings: Settings) -> str:
     """
     config = build(settings)
     lines = []
-    for name, (kind, _, _) in OPTIONS.items():
-        setting, value = settings[name], getattr(config, name)
+    for name, option in OPTIONS.items():
+        kind, setting, value = option.kind, settings[name], getattr(config, name)
         if name in SECRETS:
             word = "is set" if value else "is not set"
             lines.append(f"# {name} {word}  # {setting.source}")

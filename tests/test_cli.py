@@ -11,9 +11,9 @@ import pytest
 
 import cutthrough
 from cutthrough.arguments import STATES
+from cutthrough.config import OPTIONS
 from cutthrough.control import selector
 from cutthrough.session.state import TABLE
-from cutthrough.settings import SECTIONS
 from tests.support.client import Client
 from tests.support.proxy import ROOT, Proxy, clean_environment
 
@@ -148,7 +148,8 @@ def test_help_is_in_the_sections_of_the_page(verb):
     done = run(*verb.split(), "--help")
     usage, _, rest = done.stdout.partition("\n")
     assert usage.startswith(f"usage: cutthrough {verb.split()[0]} [-c FILE] [--OPTION ")
-    assert re.findall(r"^(\S.*):$", rest, re.M)[-len(SECTIONS):] == [*SECTIONS.values()]
+    sections = [option.section for option in OPTIONS.values() if option.section]
+    assert re.findall(r"^(\S.*):$", rest, re.M)[-len(sections):] == sections
 
 
 def test_check_is_silent_about_secrets_and_exits_0():

@@ -8,10 +8,9 @@ import pytest
 
 import cutthrough
 from cutthrough.config import DEFAULTS, OPTIONS
-from cutthrough.control.generation import SWAPPED
 from cutthrough.control.manual import OF_PROGRAM, render, render_types
 from cutthrough.options import Options
-from cutthrough.settings import SECTIONS, flag_name, variable_name
+from cutthrough.settings import flag_name, variable_name
 from tests.support.proxy import ROOT, clean_environment
 
 PAGE = ROOT / "docs" / "config.md"
@@ -54,11 +53,17 @@ def test_every_option_has_a_row_with_its_three_names():
             f"`{name}`", f"`{flag_name(name)}`", f"`{variable_name(name)}`")
         assert OPTIONS[name].help.replace("|", r"\|") in takes
         assert default
-        assert reload == ("swapped" if name in SWAPPED else "new workers")
+        assert reload == ("swapped" if OPTIONS[name].swapped else "new workers")
 
 
-def test_every_section_begins_with_an_option_that_there_is():
-    assert SECTIONS.keys() <= OPTIONS.keys()
+def test_every_option_stands_in_a_section_of_its_own_title():
+    sections = [option.section for option in OPTIONS.values() if option.section]
+    assert next(iter(OPTIONS.values())).section
+    assert len(set(sections)) == len(sections)
+
+
+def test_the_file_of_every_secret_is_an_option():
+    assert {option.file for option in OPTIONS.values()} - {""} <= OPTIONS.keys()
 
 
 def test_a_type_is_said_with_its_unit_and_bounds():

@@ -17,20 +17,6 @@ from cutthrough.config import OPTIONS, SECRETS, Config
 from cutthrough.policy.source import Policy
 from cutthrough.values import show_value
 
-# What a running worker takes over; all else is fixed when a worker begins.
-SWAPPED = frozenset((
-    "user", "password", "password_file", "users_file", "auth_cache_ttl",
-    "auth_timeout", "auth_backoff", "policy", "policy_hook", "policy_hook_timeout",
-    "address_floor", "connect_ports", "splice", "head_timeout", "body_timeout",
-    "connect_timeout", "response_timeout", "idle_timeout", "half_closed_timeout",
-    "keepalive_timeout", "linger_timeout", "lifetime", "min_rate", "min_rate_grace",
-    "drain_timeout", "handover", "max_line", "max_head", "max_fields",
-    "max_response_head", "max_body", "max_connections", "max_connections_total",
-    "max_connections_per_client", "upstream_idle", "upstream_idle_per_origin",
-    "upstream_idle_timeout", "admin", "admin_token", "admin_token_file", "admin_names",
-    "fleet_url", "fleet_url_file", "fleet_prefix", "fleet_interval", "fleet_expiry",
-))
-
 
 class Generation(msgspec.Struct, frozen=True):
     """`own`: addresses that are ours beside the listeners, and no destination (R39)."""
@@ -83,8 +69,8 @@ def changed_options(old: Config, new: Config) -> list[str]:
 
 
 def needs_new_workers(old: Generation, new: Generation) -> bool:
-    return not SWAPPED.issuperset(changed_options(old.config, new.config)) or (
-        has_new_code(old, new))
+    changed = changed_options(old.config, new.config)
+    return not all(OPTIONS[name].swapped for name in changed) or has_new_code(old, new)
 
 
 def has_new_code(old: Generation, new: Generation) -> bool:

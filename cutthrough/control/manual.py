@@ -7,9 +7,8 @@ comes from, and what a reload does about it. A test holds the committed files to
 from collections.abc import Callable, Iterator
 from typing import Any, get_type_hints
 
-from cutthrough.config import DEFAULTS, OPTIONS, SECRETS, Config
-from cutthrough.control.generation import SWAPPED
-from cutthrough.settings import SECTIONS, flag_name, variable_name
+from cutthrough.config import DEFAULTS, OPTIONS, Config
+from cutthrough.settings import flag_name, variable_name
 from cutthrough.values import (
     FLAG,
     Kind,
@@ -78,12 +77,12 @@ def render() -> str:
 
 def _lines() -> Iterator[str]:
     yield OPENING
-    for name, (kind, text, why) in OPTIONS.items():
-        if name in SECTIONS:
+    for name, (kind, text, why, section, file, swapped) in OPTIONS.items():
+        if section:
             yield from ([] if name == "listen" else [""])
-            yield f"## {SECTIONS[name]}\n\n{HEAD}"
-        secret = "; secret" if name in SECRETS else ""
-        reload = "swapped" if name in SWAPPED else "new workers"
+            yield f"## {section}\n\n{HEAD}"
+        secret = "; secret" if file else ""
+        reload = "swapped" if swapped else "new workers"
         yield "| " + " | ".join(_cell(cell) for cell in (
             f"`{name}`", f"`{flag_name(name)}`", f"`{variable_name(name)}`",
             f"{takes(kind)}{secret}: {text}", default(name, kind, why), reload)) + " |"
@@ -147,8 +146,8 @@ def render_types() -> str:
     """Returns the whole module."""
     hints = get_type_hints(Config)
     return TYPES + "".join(
-        f"    {name}: {type_of(kind, hints[name])}\n"
-        for name, (kind, _, _) in OPTIONS.items()
+        f"    {name}: {type_of(option.kind, hints[name])}\n"
+        for name, option in OPTIONS.items()
         if name not in OF_PROGRAM and name.partition("_")[0] not in OF_PROGRAM[:5])
 
 
