@@ -49,7 +49,8 @@ cdef Pumped run_pump(Pump *pump) noexcept nogil
 # Two pieces, because a rewritten head stands before a body. False: failed (`error`), or no room (0).
 cdef bint push(Pump *pump, const char *a, size_t n, const char *b, size_t m) noexcept nogil
 # Runs the bytes through the filter, or counts them off `left`, then pushes them behind
-# `head`, which only the first bytes of a message have. Returns bytes of `data` consumed, or < 0: -1 failed as push does, -2 refused.
+# `head`, which only the first bytes of a message have. Returns bytes of `data` consumed, or
+# < 0: -1 failed as push does, -2 refused.
 cdef int64_t feed(Pump *pump, const char *head, size_t head_len, char *data, size_t n) noexcept nogil
 cdef bint is_holding(const Pump *pump) noexcept nogil
 # Gives back what it holds.
