@@ -88,6 +88,7 @@ cdef bint keep_part(Client c, const char *data, size_t n) except -1:
 cdef bint keep_head(Client c, const char *data, size_t n) except -1:
     c.head = keep_bytes(data, n, OF_REQUESTS)
     while c.head == NULL:
+        leave_place(c)                      # its own head is whole: it is not at rest
         if not end_first(c.context, GUEST_HEAD, BOUND_MEMORY, NULL):
             return False
         tell(c.context, BOUND_MEMORY)

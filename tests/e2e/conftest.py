@@ -8,17 +8,20 @@ everything that the test itself `opened` has been closed.
 
 import contextlib
 import itertools
+import socket
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from cutthrough.net import buffers
 from cutthrough.policy.source import Limits
 from tests.support.client import Client
 from tests.support.nginx import PROGRAM, Nginx
 from tests.support.origin import Origin, Script, okay
 from tests.support.proxy import Proxy
+from tests.support.stream import Stream
 from tests.support.wait import wait_until
 from tests.support.with_policy import command_with
 
@@ -174,3 +177,24 @@ def limited(start_proxy: StartProxy) -> StartProxy:
         return start_proxy(*flags, command=command_with(Limits(**limits)))
 
     return start
+
+
+@pytest.fixture
+def call(opened) -> Callable[..., Client]:
+    """A new connection to that port from an address of 127.0.0.0/8."""
+    def dial(port: int, source: str = "127.0.0.1") -> Client:
+        client = Client.__new__(Client)
+        sock = socket.socket()
+        opened.callback(sock.close)
+        sock.bind((source, 0))
+        sock.connect(("127.0.0.1", port))
+        Stream.__init__(client, sock)
+        return client
+    return dial
+
+
+@pytest.fixture
+def bounds():
+    """Sets the most bytes that blocks of this process hold, in all or of a share."""
+    yield buffers.set_bound
+    buffers.set_bound(512 << 20)

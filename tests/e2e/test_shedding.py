@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import socket
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -14,26 +12,11 @@ from tests.e2e.test_overload import exhaust  # noqa: F401
 from tests.support.client import AUTH, Client, build_request
 from tests.support.origin import Origin, echo
 from tests.support.proxy import SANITIZED
-from tests.support.stream import Stream
 from tests.support.wait import wait_until
 
 SMALL_BLOCK = 512 - 32           # of net.buffers
 BOUND = 24
 PART = b"GET http://127.0.0.1/ HTTP/1.1\r\nHost: 127."
-
-
-@pytest.fixture
-def call(opened) -> Callable[..., Client]:
-    """A new connection to that port from an address of 127.0.0.0/8."""
-    def dial(port: int, source: str = "127.0.0.1") -> Client:
-        client = Client.__new__(Client)
-        sock = socket.socket()
-        opened.callback(sock.close)
-        sock.bind((source, 0))
-        sock.connect(("127.0.0.1", port))
-        Stream.__init__(client, sock)
-        return client
-    return dial
 
 
 def be_mute(client: Client) -> None:
@@ -259,12 +242,6 @@ def test_what_was_closed_to_make_room_is_counted_by_bound_and_kind(loop_name, ca
 
 
 # Blocks of memory
-
-
-@pytest.fixture
-def bounds():
-    yield buffers.set_bound
-    buffers.set_bound(512 << 20)
 
 
 def held(share: str) -> int:
