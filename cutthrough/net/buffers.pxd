@@ -45,6 +45,8 @@ cdef Block *keep_bytes(const char *data, size_t n, int share) noexcept nogil
 # Gives *block, or a larger one with the same bytes, room for `n` more behind them; an
 # empty one of this share where there was none. False: not to be had, nothing has changed.
 cdef bint make_room(Block **block, size_t n, int share) noexcept nogil
+# Counts it in this share from here on; NULL is fine. False: that one has no room for it.
+cdef bint change_share(Block *block, int share) noexcept nogil
 # Moves what *block holds into the smallest block that holds it; gives back an empty one.
 # NULL is fine. Without a smaller block to be had nothing changes.
 cdef void shrink_block(Block **block) noexcept nogil

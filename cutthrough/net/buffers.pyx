@@ -135,7 +135,7 @@ cdef bint make_room(Block **where, size_t n, int share) noexcept nogil:
         block.start = 0
         block.end = <unsigned int>held
         return True
-    return move_block(where, held + n)
+    return move_block(where, held + n, share)
 
 
 cdef void shrink_block(Block **where) noexcept nogil:
@@ -145,11 +145,23 @@ cdef void shrink_block(Block **where) noexcept nogil:
     if block.start == block.end:
         give_block(where)
     elif pool_of(block.end - block.start).size < block.size:
-        move_block(where, block.end - block.start)
+        move_block(where, block.end - block.start, block.share)
 
 
-cdef bint move_block(Block **where, size_t n) noexcept nogil:
-    """Into one with room for `n` bytes. False: not to be had."""
+cdef bint change_share(Block *block, int share) noexcept nogil:
+    if block == NULL or block.share == share:
+        return True
+    if held_bytes[share] + block.size > most_bytes[share]:
+        refused[share] += 1
+        return False
+    held_bytes[block.share] -= block.size
+    held_bytes[share] += block.size
+    block.share = <unsigned char>share
+    return True
+
+
+cdef bint move_block(Block **where, size_t n, int share) noexcept nogil:
+    """Into one of this share with room for `n` bytes. False: not to be had."""
     cdef Block *block = where[0]
     cdef size_t held = block.end - block.start
     cdef Block *other
@@ -157,7 +169,7 @@ cdef bint move_block(Block **where, size_t n) noexcept nogil:
     # Both are held for a moment, but a smaller one leaves more room than there was
     if is_smaller:
         held_bytes[block.share] -= block.size
-    other = take_block(n, block.share)
+    other = take_block(n, share)
     if is_smaller:
         held_bytes[block.share] += block.size
     if other == NULL:

@@ -9,12 +9,14 @@ stands in the Client.
 
 from functools import partial
 
+from cutthrough.net.buffers cimport OF_REQUESTS, change_share
 from cutthrough.outcome cimport (
-    AUTH_FAILED, AUTH_REQUIRED, BAD_CREDENTIALS_FIELD, OK)
+    AUTH_FAILED, AUTH_REQUIRED, BAD_CREDENTIALS_FIELD, OK, OVERLOADED)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.auth cimport PENDING, Account
 from cutthrough.session.client cimport Client, leave_place
 from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.shed cimport lend_head
 from cutthrough.session.state cimport AUTH
 from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.wire.names cimport F_PROXY_AUTHORIZATION
@@ -68,6 +70,8 @@ cdef int on_known(Client c) except -1:
     if not c.known:
         c.known = True
         leave_place(c)                 # it is of another kind when it rests again
+        change_share(c.input, OF_REQUESTS)
+        change_share(c.head, OF_REQUESTS)
     return OK
 
 
@@ -77,6 +81,8 @@ cdef int ask_verifier(Client c, on_verified) except -1:
     # Of IPv6 the network: a host may take any address in it (RFC 4291 section 2.5.1)
     cdef bytes client = (<char *>c.address.bytes)[:4 if c.address.family == 4 else 8]
     pending = None
+    if not lend_head(c):
+        return c.refuse(OVERLOADED)
     c._set_state(AUTH)
     c.context.verifier.verify(
         c.snapshot.users, credentials, client, partial(on_verified, c.request_id))

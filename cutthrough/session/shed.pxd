@@ -13,3 +13,6 @@ cdef int shed_for_descriptors(Context context, int most) except -1
 cdef bint keep_part(Client client, const char *data, size_t n) except -1
 # Copies a whole head into client.head; makes room in the same way. False: no room.
 cdef bint keep_head(Client client, const char *data, size_t n) except -1
+# A head whose user is not known yet takes strangers' room until that is; makes room in the
+# same way. False: no room.
+cdef bint lend_head(Client client) except -1

@@ -17,7 +17,8 @@ import logging
 
 from libc.stdint cimport uint32_t, uint64_t
 from cutthrough.net cimport linux
-from cutthrough.net.buffers cimport OF_REQUESTS, keep_bytes
+from cutthrough.net.buffers cimport (
+    OF_REQUESTS, OF_STRANGERS, change_share, keep_bytes)
 from cutthrough.net.inet cimport Address
 from cutthrough.net.sysio cimport try_send
 from cutthrough.outcome cimport OVERLOADED, status_of
@@ -93,6 +94,13 @@ cdef bint keep_head(Client c, const char *data, size_t n) except -1:
             return False
         tell(c.context, BOUND_MEMORY)
         c.head = keep_bytes(data, n, OF_REQUESTS)
+    return True
+
+
+cdef bint lend_head(Client c) except -1:
+    while not c.known and not change_share(c.head, OF_STRANGERS):
+        if not shed_head(c):
+            return False
     return True
 
 

@@ -1,8 +1,9 @@
 """Whose memory a request, a part of one and a stranger's head take (R31, R32)."""
 
+from cutthrough.control.verifier import Verifier
 from tests.e2e.test_faults import serve_embedded
-from tests.e2e.test_shedding import SMALL_BLOCK, held
-from tests.support.client import build_request
+from tests.e2e.test_shedding import SMALL_BLOCK, be_partial, held
+from tests.support.client import WRONG, build_request
 from tests.support.origin import Origin
 from tests.support.wait import wait_until
 
@@ -29,5 +30,79 @@ def test_a_request_that_is_whole_is_not_closed_for_its_own_head(
             guests[0].send(head)
             assert guests[0].read_response().status == 200
             assert proxy.worker.page.read()["faults"] == 0
+
+    serve_embedded(loop_name, journey, access_log="off")
+
+
+def test_parts_of_users_are_not_closed_for_the_room_of_strangers(
+        loop_name, call, bounds):
+    """R31: what a connection had sent before it authenticated stayed in the strangers'
+    share: when that was used up, all users' parts were closed, and made no room."""
+    def journey(proxy) -> None:
+        with Origin() as origin:
+            head = build_request("GET", origin.url())
+            guests = [call(proxy.port) for _ in range(3)]
+            for guest in guests:
+                guest.send(head[:40])
+                wait_until(lambda: held("strangers") == SMALL_BLOCK, "its first piece")
+                guest.send(head[40:] + head[:40])
+                assert guest.read_response().status == 200
+                wait_until(lambda: not held("strangers"), "it is a user's now")
+            bounds(SMALL_BLOCK, "strangers")
+            be_partial(call(proxy.port, "127.0.0.2"))
+            wait_until(lambda: held("strangers") == SMALL_BLOCK, "the share is used up")
+            long = b"Z: " + b"z" * 1000 + b"\r\n"
+            guests[0].send(head[40:-2] + long)
+            wait_until(lambda: held("requests") > 3 * SMALL_BLOCK, "a larger block")
+            for guest in guests[1:]:
+                guest.send(head[40:])
+                assert guest.read_response().status == 200
+            guests[0].send(b"\r\n")
+            assert guests[0].read_response().status == 200
+
+    serve_embedded(loop_name, journey, access_log="off")
+
+
+def test_heads_of_strangers_leave_users_their_room(
+        loop_name, call, bounds, monkeypatch):
+    """R31: while a password was verified, the head of its request stood in the share of
+    users, who were refused for want of memory."""
+    def journey(proxy) -> None:
+        with Origin() as origin:
+            user = call(proxy.port)
+            assert user.get(origin.url()).status == 200
+            # A hash that takes long
+            monkeypatch.setattr(Verifier, "verify", lambda *asked: None)
+            before = held("requests")
+            bounds(before + SMALL_BLOCK, "requests")
+            bounds(4 * SMALL_BLOCK, "strangers")
+            guess = build_request("GET", origin.url(), auth=WRONG)
+            for n in range(4):
+                call(proxy.port, "127.0.0.2").send(guess)
+                wait_until(lambda n=n: proxy.worker.page.read()["state:AUTH"] == n + 1,
+                           "another one")
+            assert (held("requests"), held("strangers")) == (before, 4 * SMALL_BLOCK)
+            late = call(proxy.port, "127.0.0.2")
+            late.send(guess)
+            assert late.read_response().status == 503
+            assert user.get(origin.url()).status == 200
+
+    serve_embedded(loop_name, journey, access_log="off")
+
+
+def test_the_head_of_a_stranger_takes_the_room_of_a_part(
+        loop_name, call, bounds, monkeypatch):
+    """R31: parts of heads are closed for a head that is whole, not the other way."""
+    def journey(proxy) -> None:
+        with Origin() as origin:
+            assert call(proxy.port).get(origin.url()).status == 200
+            monkeypatch.setattr(Verifier, "verify", lambda *asked: None)
+            bounds(SMALL_BLOCK, "strangers")
+            part = call(proxy.port, "127.0.0.2")
+            be_partial(part)
+            wait_until(lambda: held("strangers") == SMALL_BLOCK, "its part")
+            call(proxy.port).send(build_request("GET", origin.url(), auth=WRONG))
+            assert part.read_response().status == 503
+            wait_until(lambda: proxy.worker.page.read()["state:AUTH"] == 1, "the head")
 
     serve_embedded(loop_name, journey, access_log="off")
