@@ -34,7 +34,7 @@ def complete_args(self, *args, **more):
     if not str(in_hand["file"]).startswith(OF_A_PROXY):
         in_hand["through"] = True
         made[2:2] = ["--proxy", f"http://{HOST}:{PORT}/", "--proxytunnel",
-                     "--proxy-user", CREDENTIALS]
+                     "--proxy-user", CREDENTIALS, "--suppress-connect-headers"]
     return made
 
 
@@ -49,6 +49,7 @@ def pytest_runtest_setup(item) -> None:
 
 def pytest_runtest_logreport(report) -> None:
     if report.when == "call" and in_hand["through"] and not report.skipped:
+        word = "PASS" if report.passed else "FAIL"
+        name = report.nodeid.rpartition("::")[2]        # test_01_07_head[http/1.1]
         with open(os.environ["PEERS_RESULTS"], "a") as file:
-            file.write(f"{'PASS' if report.passed else 'FAIL'}: "
-                       f"{report.nodeid.rpartition('/')[2]}\n")
+            file.write(f"{word}: {name}\n")
