@@ -34,7 +34,7 @@ from cutthrough.session.places cimport Places
 from cutthrough.session.recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, Recorder, note)
 from cutthrough.session.state cimport (
-    CLOSED, DECIDE, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESOLVE, RESPONSE, may_follow)
+    AUTH, CLOSED, DECIDE, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESOLVE, RESPONSE, may_follow)
 from cutthrough.session.state import TABLE
 from cutthrough.wire.date cimport build_date
 from cutthrough.wire.http1 cimport Head, HeadLimits, MAX_FIELDS
@@ -394,6 +394,8 @@ cdef class Client:
             self.context.resolver.abandon(self.request_id)
         elif self.state == DECIDE:
             self.snapshot.hook.abandon(self.request_id)
+        elif self.state == AUTH:
+            leave_place(self)               # it was listed as one that waits
         self.context.limiter.end_request(
             &self.usage, self.terms, &self.relay.up.allowance, &self.relay.down.allowance,
             self.poller.now_us)

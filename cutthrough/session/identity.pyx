@@ -16,7 +16,7 @@ from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.auth cimport PENDING, Account
 from cutthrough.session.client cimport Client, leave_place
 from cutthrough.session.phases cimport end_brief_phase
-from cutthrough.session.shed cimport lend_head
+from cutthrough.session.shed cimport lend_head, list_waiting
 from cutthrough.session.state cimport AUTH
 from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.wire.names cimport F_PROXY_AUTHORIZATION
@@ -84,6 +84,7 @@ cdef int ask_verifier(Client c, on_verified) except -1:
     if not lend_head(c):
         return c.refuse(OVERLOADED)
     c._set_state(AUTH)
+    list_waiting(c)
     c.context.verifier.verify(
         c.snapshot.users, credentials, client, partial(on_verified, c.request_id))
     return 0

@@ -16,3 +16,5 @@ cdef bint keep_head(Client client, const char *data, size_t n) except -1
 # A head whose user is not known yet takes strangers' room until that is; makes room in the
 # same way. False: no room.
 cdef bint lend_head(Client client) except -1
+# It waits in AUTH: if nobody knows it yet, it may be closed to make room.
+cdef void list_waiting(Client client) noexcept

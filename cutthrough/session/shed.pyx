@@ -7,10 +7,11 @@
     connections of one address  the same, of that address
     blocks of memory            parts of heads, of the share that is used up
 
-Strangers never authenticated. Of each kind the address with most connections loses one,
-the one that has rested longest (see `places`). A tunnel, and a request that is whole, are
-never closed for this; nor is a connection of which something waits to be read, because a
-close would be that request's reset.
+Strangers never authenticated. One whose password is being verified counts as a part of a
+head: if it is closed, the verification goes on, and its result is remembered. Of each kind
+the address with most connections loses one, the one that has rested longest (see `places`).
+A tunnel, and a user's request that is whole, are never closed for this; nor is a connection
+at rest of which something waits to be read, because a close would be that request's reset.
 """
 
 import logging
@@ -29,7 +30,7 @@ from cutthrough.session.counters cimport (
 from cutthrough.session.counters import BOUNDS
 from cutthrough.session.places cimport (
     GUEST, GUEST_HEAD, STRANGER, STRANGER_HEAD, Places)
-from cutthrough.session.state cimport HEAD, IDLE, LINGER
+from cutthrough.session.state cimport AUTH, HEAD, IDLE, LINGER
 from cutthrough.wire.reply cimport reply_with_retry
 
 log = logging.getLogger("cutthrough")
@@ -104,6 +105,12 @@ cdef bint lend_head(Client c) except -1:
     return True
 
 
+cdef void list_waiting(Client c) noexcept:
+    if not c.known:
+        c.place = c.context.places.file(
+            c.place, <void *>c, &c.address, STRANGER_HEAD, c.since_ms)
+
+
 cdef bint shed_head(Client c) except -1:
     """False: it is this one's own turn, or there is none."""
     cdef int kind = GUEST_HEAD if c.known else STRANGER_HEAD
@@ -142,7 +149,7 @@ cdef Client find_first(Context context, int kind, const Address *of):
 
 cdef bint is_at_rest(Client c) noexcept:
     cdef char byte
-    if c.state == LINGER:
+    if c.state == LINGER or (c.state == AUTH and not c.known):
         return True
     # A part of a head has been looked at as far as it goes; other input was not yet
     if c.state != HEAD and (c.state != IDLE or c.input != NULL):
@@ -153,7 +160,7 @@ cdef bint is_at_rest(Client c) noexcept:
 cdef int end(Client c, int bound) except -1:
     cdef const char *reply
     cdef size_t n
-    if c.input == NULL:
+    if c.input == NULL and c.state != AUTH:
         count_shed(c.context.counters, bound, GONE_GUEST if c.known else GONE_STRANGER)
         return c.close()
     # A request had begun, so that it is answered and logged. No lingering, which would hold

@@ -1,5 +1,8 @@
 """Whose memory a request, a part of one and a stranger's head take (R31, R32)."""
 
+import asyncio
+import contextlib
+
 from cutthrough.control.verifier import Verifier
 from tests.e2e.test_faults import serve_embedded
 from tests.e2e.test_shedding import SMALL_BLOCK, be_partial, held
@@ -106,3 +109,49 @@ def test_the_head_of_a_stranger_takes_the_room_of_a_part(
             wait_until(lambda: proxy.worker.page.read()["state:AUTH"] == 1, "the head")
 
     serve_embedded(loop_name, journey, access_log="off")
+
+
+def test_who_waits_for_a_password_holds_no_place_against_users(
+        loop_name, call, monkeypatch):
+    """R32: callers with wrong passwords held every connection while these were
+    verified: nobody else was let in."""
+    def journey(proxy) -> None:
+        with Origin() as origin:
+            with contextlib.closing(call(proxy.port)) as user:
+                assert user.get(origin.url()).status == 200
+            page = proxy.worker.page
+            wait_until(lambda: page.read()["live"] == 0, "the end of it")
+            monkeypatch.setattr(Verifier, "verify", lambda *asked: None)
+            guesses = [call(proxy.port, f"127.0.0.{n}") for n in (2, 3, 3, 4)]
+            for n, one in enumerate(guesses):
+                one.send(build_request("GET", origin.url(), auth=WRONG))
+                wait_until(lambda n=n: page.read()["state:AUTH"] == n + 1, "it waits")
+            user = call(proxy.port)
+            assert user.get(origin.url()).status == 200
+            assert guesses[1].read_response().status == 503
+            assert page.read()["state:AUTH"] == 3
+            assert page.read()["shed:connections head"] == 1
+            assert user.get(origin.url()).status == 200
+
+    serve_embedded(loop_name, journey, access_log="off", max_connections=4)
+
+
+def test_who_waited_for_a_password_and_was_wrong_is_idle(loop_name, call, monkeypatch):
+    """Its place is not that of a caller who waits any more."""
+    def journey(proxy) -> None:
+        with Origin() as origin:
+            asked = []
+            monkeypatch.setattr(Verifier, "verify", lambda *args: asked.append(
+                (asyncio.get_running_loop(), args[-1])))
+            page = proxy.worker.page
+            guess = call(proxy.port, "127.0.0.2")
+            guess.send(build_request("GET", origin.url(), auth=WRONG))
+            wait_until(lambda: asked and page.read()["state:AUTH"] == 1, "the question")
+            loop, tell = asked[0]
+            loop.call_soon_threadsafe(tell, "auth_failed", 0)
+            assert guess.read_response().status == 407
+            call(proxy.port)
+            wait_until(lambda: page.read()["shed:connections stranger"] == 1, "its end")
+            assert page.read()["shed:connections head"] == 0
+
+    serve_embedded(loop_name, journey, access_log="off", max_connections=1)
