@@ -160,12 +160,14 @@ def test_wrong_ones_at_an_address_keep_nobody_else_from_logging_in(
             statuses.append(remote(proxy, url, right("bob")).status)
             refused = [one.result() for one in wrong]
         assert statuses == [200] * 21
-        assert {reply.status for reply in refused} == {407, 429}
+        # A hash may take too long on a busy machine; who is right is not refused for it
+        assert {407, 429} <= {reply.status for reply in refused} <= {407, 429, 503}
         late = [reply for reply in refused if reply.status == 429]
         assert all(1 <= int(reply.get("Retry-After")) <= 60 for reply in late)
         assert all(reply.get("Proxy-Authenticate") is None for reply in late)
         reasons = [line["reason"] for line in proxy.wait_log(len(refused) + 22)]
         assert reasons.count("auth_throttled") == len(late)
+        assert set(reasons) <= {"ok", "auth_failed", "auth_throttled", "auth_timeout"}
         # From this host nobody waits
         for n in range(30):
             with Client(proxy.port) as client:
