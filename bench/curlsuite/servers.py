@@ -3,7 +3,7 @@
 Neither keeps connections to origins: runtests.pl's server holds a lock as long as it
 has one, and waiting for that takes five seconds a case. A curl that has left in the
 middle of a response is noticed by a byte that is sent to it, or by the deadline, so
-cutthrough's is short. Both ask for credentials.
+theirs is short. Both ask for credentials.
 """
 
 import contextlib
@@ -31,6 +31,7 @@ hosts_file {dir}/hosts
 shutdown_lifetime 0 seconds
 pinger_enable off
 server_persistent_connections off
+read_timeout 10 seconds
 auth_param basic program {helper} {dir}/users
 auth_param basic children 1
 acl known proxy_auth REQUIRED
