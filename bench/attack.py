@@ -154,7 +154,7 @@ class Watched:
         while not self._said().startswith("warm"):
             if self._child.poll() is not None:
                 raise BenchError("the regulars are not served in peace")
-            time.sleep(0.1)  # between looks
+            time.sleep(0.1)  # between looks: ten a second cost nothing beside the load
         return self
 
     def _said(self) -> str:
@@ -186,11 +186,13 @@ def operate(program: Program, seconds: float) -> Row:
         lambda: program.process.send_signal(signal.SIGUSR2),
     ]  # fmt: skip
     for turn, act in enumerate(acts):
+        # Acts are spread evenly over the span, however long each of them takes
         time.sleep(max(0.0, began + turn * seconds / len(acts) - time.monotonic()))
         program.look()
         with contextlib.suppress(psutil.NoSuchProcess, IndexError):
             act()
             done += 1
+    # The span that is compared with the quiet one is as long as that
     time.sleep(max(0.0, began + seconds - time.monotonic()))
     program.look()
     return {"done": done}
@@ -279,9 +281,9 @@ def run_one(
             "guest": "guest", "rate": attack.rate, "newcomers": attack.newcomers,
         }  # fmt: skip
         with Watched(spec) as watched:
-            time.sleep(1)  # connections and names are known
+            time.sleep(1)  # first connects are no part of the quiet span
             began = time.monotonic()
-            time.sleep(seconds)  # in peace
+            time.sleep(seconds)  # the quiet span that the attack is compared with
             before = memory_of(program)
             struck = time.monotonic()
             did = strike(attack, spec, program, seconds)

@@ -109,4 +109,4 @@ def wait_for(port: int, process: subprocess.Popen[bytes], seconds: float = 30) -
             return
         if process.poll() is not None or time.monotonic() > deadline:
             raise SystemExit(f"peers-curl: {process.args!r} does not serve")
-        time.sleep(0.02)
+        time.sleep(0.02)  # between looks at the port: nothing tells when it is open

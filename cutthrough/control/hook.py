@@ -67,6 +67,8 @@ def lend_function(function: Function) -> str:
     A closure, a method, an object that can be called: anything async. Raises
     PolicyError for what is not.
     """
+    # B004 takes this for a test whether it can be called. It asks for the method: an
+    # object is an async function if its __call__ is one.
     called = getattr(function, "__call__", function)         # noqa: B004
     name = getattr(function, "__qualname__", type(function).__name__)
     if not (inspect.iscoroutinefunction(function)

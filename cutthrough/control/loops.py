@@ -1,4 +1,4 @@
-"""Which event loop a process runs, and what makes it."""
+"""The event loop of a process: uvloop or asyncio's own."""
 
 import asyncio
 import importlib.util
@@ -8,9 +8,9 @@ from cutthrough.config import ConfigError
 
 
 def choose_loop(choice: str) -> str:
-    """Returns which event loop is to be used: uvloop or asyncio.
+    """Returns the name of the event loop to use: uvloop or asyncio.
 
-    Raises ConfigError where uvloop is asked for and not installed.
+    Raises ConfigError if uvloop is configured and not installed.
     """
     if choice != "asyncio" and importlib.util.find_spec("uvloop") is not None:
         return "uvloop"
@@ -20,10 +20,10 @@ def choose_loop(choice: str) -> str:
 
 
 def make_loop(name: str) -> tuple[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Returns the loop's name with its version, and what makes it."""
+    """Returns the loop's name with its version, and a function that makes one."""
     if name == "uvloop":
         import uvloop
-        # its stubs leave the attribute out
+        # uvloop sets __version__, but its stubs do not declare it
         version: str = uvloop.__version__    # type: ignore[attr-defined]
         return f"uvloop {version}", uvloop.new_event_loop
     return "asyncio", asyncio.SelectorEventLoop

@@ -55,7 +55,7 @@ def enter(addresses: Iterable[str]) -> None:
         added = [text for text in addresses if _add(kernel, index, text)]
     deadline = time.monotonic() + 10
     while not all(map(_is_reached, added)) and time.monotonic() < deadline:
-        time.sleep(0.005)           # the routes of IPv6 come a moment later
+        time.sleep(0.005)           # the kernel adds IPv6 routes late, unreported
 
 
 def _is_reached(text: str) -> bool:

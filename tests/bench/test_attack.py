@@ -68,7 +68,7 @@ def test_the_name_server_answers_for_some_and_counts_the_others():
 
     try:
         names = lone.NameServer()
-    except PermissionError:
+    except PermissionError:  # not root, and no capability in the namespace
         pytest.skip("port 53 of a loopback address may not be bound")
     with names, socket.socket(type=socket.SOCK_DGRAM) as sock:
         sock.settimeout(10)

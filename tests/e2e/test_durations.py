@@ -30,7 +30,7 @@ def basic(name: str | bytes, password: str = "hunter-2") -> str:
 def test_a_phase_that_was_not_begun_is_null(start_proxy, opened, make_origin, dial):
     try:
         names = opened.enter_context(NameServer({}))
-    except PermissionError:
+    except PermissionError:  # not root, and no capability in the namespace
         pytest.skip("port 53 of a loopback address may not be bound")
     proxy = start_proxy("--resolvers", names.address)
     origin, echoing = make_origin(), make_origin(echo)

@@ -32,7 +32,7 @@ USERS = LOCAL + f"""
 def names(opened):
     try:
         server = NameServer(Silence({"near.test": "127.0.0.1"}))
-    except PermissionError:
+    except PermissionError:  # not root, and no capability in the namespace
         pytest.skip("port 53 of a loopback address may not be bound")
     return opened.enter_context(server)
 

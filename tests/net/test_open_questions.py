@@ -18,7 +18,7 @@ ONE = "127.9.9.9"
 def names():
     try:
         server = NameServer(Silence({"a.test": ONE}))
-    except PermissionError:
+    except PermissionError:  # not root, and no capability in the namespace
         pytest.skip("port 53 of a loopback address may not be bound")
     with server:
         yield server
