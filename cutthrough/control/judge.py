@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cutthrough.config import Config, ConfigError
 from cutthrough.control.generation import Generation
-from cutthrough.control.worker import make_snapshot
+from cutthrough.control.snapshots import make_snapshot
 from cutthrough.policy.source import Policy
 
 OK = "ok"

@@ -17,21 +17,20 @@ from cutthrough.control.beat import Beat
 from cutthrough.control.descriptors import most_connections
 from cutthrough.control.generation import Generation
 from cutthrough.control.hashers import Helpers, Threads
-from cutthrough.control.hook import Hook, Tally, find_function
+from cutthrough.control.hook import Tally
+from cutthrough.control.snapshots import make_snapshot
 from cutthrough.control.tracer import Tracer
 from cutthrough.control.verifier import Verifier
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
 from cutthrough.net.interfaces import Interfaces, own_hosts
-from cutthrough.net.listener import Address, begin, bound_address
+from cutthrough.net.listener import begin, bound_address
 from cutthrough.net.poller import Poller
 from cutthrough.net.resolver import Resolver
-from cutthrough.policy.acl import Acl
-from cutthrough.policy.auth import Authenticator
 from cutthrough.policy.known import Known
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Limiter
-from cutthrough.policy.snapshot import OwnHosts, Snapshot
+from cutthrough.policy.snapshot import OwnHosts
 from cutthrough.policy.source import Policy
 from cutthrough.session.admission import recheck
 from cutthrough.session.client import Context, Journal
@@ -328,33 +327,3 @@ class Worker:
             "limits": self._ledger.held(),
             "heads": self._log.remembered if self._log is not None else 0,
         }
-
-
-def make_snapshot(generation: Generation, bound: Sequence[Address],
-                  hosts: OwnHosts | None = None, tally: Tally | None = None,
-                  known: Known | None = None) -> Snapshot:
-    """What decides in this generation; `bound` are the addresses of our listeners,
-    `hosts` those of this host, None: as they are now. `tally`: see Hook. `known`: what
-    all workers know of credentials.
-
-    Raises PolicyError where a hook cannot be used.
-    """
-    config = generation.config
-    name = config.user.encode()
-    inline = {name: config.password.encode()} if name else {}
-    hook = None
-    if config.policy_hook:
-        function = find_function(config.policy_hook, generation.policy.hook)
-        hook = Hook(function, config.policy_hook_timeout, generation.policy.limits,
-                    tally=tally)
-    return Snapshot(
-        Authenticator(inline, generation.policy.users, config.auth_cache_ttl,
-                      {name: generation.policy.groups_of(config.user)}, known),
-        address_floor=config.floor,
-        connect_ports=config.allowed_ports or None,
-        own_addresses=bound,
-        own_hosts=OwnHosts(own_hosts()) if hosts is None else hosts,
-        generation=generation.number,
-        acl=Acl(generation.policy) if generation.policy.source else None,
-        hook=hook,
-    )

@@ -1,0 +1,42 @@
+"""The snapshot of a generation: all that decides about a request, made for one worker."""
+
+from collections.abc import Sequence
+
+from cutthrough.control.generation import Generation
+from cutthrough.control.hook import Hook, Tally, find_function
+from cutthrough.net.interfaces import own_hosts
+from cutthrough.net.listener import Address
+from cutthrough.policy.acl import Acl
+from cutthrough.policy.auth import Authenticator
+from cutthrough.policy.known import Known
+from cutthrough.policy.snapshot import OwnHosts, Snapshot
+
+
+def make_snapshot(generation: Generation, bound: Sequence[Address],
+                  hosts: OwnHosts | None = None, tally: Tally | None = None,
+                  known: Known | None = None) -> Snapshot:
+    """What decides in this generation; `bound` are the addresses of our listeners,
+    `hosts` those of this host, None: as they are now. `tally`: see Hook. `known`: what
+    all workers know of credentials.
+
+    Raises PolicyError where a hook cannot be used.
+    """
+    config = generation.config
+    name = config.user.encode()
+    inline = {name: config.password.encode()} if name else {}
+    hook = None
+    if config.policy_hook:
+        function = find_function(config.policy_hook, generation.policy.hook)
+        hook = Hook(function, config.policy_hook_timeout, generation.policy.limits,
+                    tally=tally)
+    return Snapshot(
+        Authenticator(inline, generation.policy.users, config.auth_cache_ttl,
+                      {name: generation.policy.groups_of(config.user)}, known),
+        address_floor=config.floor,
+        connect_ports=config.allowed_ports or None,
+        own_addresses=bound,
+        own_hosts=OwnHosts(own_hosts()) if hosts is None else hosts,
+        generation=generation.number,
+        acl=Acl(generation.policy) if generation.policy.source else None,
+        hook=hook,
+    )
