@@ -16,11 +16,11 @@ __all__ = ["Config", "ConfigError", "Decision", "Embedded", "Options", "Request"
 __version__ = "0.2.0.dev0"
 
 _ROOM_OF = {
-    "Config": "cutthrough.config",
-    "ConfigError": "cutthrough.config",
+    "Config": "cutthrough.config.config",
+    "ConfigError": "cutthrough.config.config",
     "Decision": "cutthrough.policy.verdicts",
     "Embedded": "cutthrough.control.embed",
-    "Options": "cutthrough.options",
+    "Options": "cutthrough.config.options",
     "Request": "cutthrough.control.hook",
     "serve": "cutthrough.control.embed",
 }

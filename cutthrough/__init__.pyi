@@ -1,9 +1,9 @@
-from cutthrough.config import Config as Config
-from cutthrough.config import ConfigError as ConfigError
+from cutthrough.config.config import Config as Config
+from cutthrough.config.config import ConfigError as ConfigError
+from cutthrough.config.options import Options as Options
 from cutthrough.control.embed import Embedded as Embedded
 from cutthrough.control.embed import serve as serve
 from cutthrough.control.hook import Request as Request
-from cutthrough.options import Options as Options
 from cutthrough.policy.verdicts import Decision as Decision
 
 __all__ = ["Config", "ConfigError", "Decision", "Embedded", "Options", "Request",

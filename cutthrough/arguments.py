@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 import cutthrough
-from cutthrough.config import OPTIONS
-from cutthrough.settings import add_flags, flag_name, no_such_option
+from cutthrough.config.config import OPTIONS
+from cutthrough.config.settings import add_flags, flag_name, no_such_option
 
 VERBS = {
     "serve": "run the proxy until it is told to stop",

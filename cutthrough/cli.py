@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 import cutthrough
 from cutthrough.arguments import ASKING, CONSOLE, parse, version
-from cutthrough.config import Config, ConfigError
-from cutthrough.files import stop_waiting
-from cutthrough.mistake import Mistake, noting, raise_all, show_all
+from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.files import stop_waiting
+from cutthrough.config.mistake import Mistake, noting, raise_all, show_all
+from cutthrough.config.settings import Setting, Settings, build, gather, render
+from cutthrough.config.values import show_address
 from cutthrough.policy.source import Policy
-from cutthrough.settings import Setting, Settings, build, gather, render
-from cutthrough.values import show_address
 
 # What `import proxy` forwards requests in origin form to, unless told otherwise: the
 # web server of this machine, so that the usual benchmark command works as it stands.

@@ -6,8 +6,8 @@
 The root is the image's, to which systemd is added. Under the unit's whole confinement
 it shows: the first caller starts the program (socket activation), READY is told, a bad
 file fails a reload; a reload, upgrades that feed the watchdog, and restarts, all under
-load without a request that fails. A system call outside the filter kills the process here, where the unit only
-refuses it, so that none goes unseen.
+load without a request that fails. A system call outside the filter kills the process
+here, where the unit only refuses it, so that none goes unseen.
 
 Needs root, systemd-nspawn and what check_image.py needs. The network is the host's.
 """

@@ -11,7 +11,7 @@ import pytest
 
 import cutthrough
 from cutthrough.arguments import STATES
-from cutthrough.config import OPTIONS
+from cutthrough.config.config import OPTIONS
 from cutthrough.control import selector
 from cutthrough.session.state import TABLE
 from tests.support.client import Client

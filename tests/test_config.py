@@ -8,11 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.config import DEFAULTS, OPTIONS, SECRETS, Config, ConfigError
-from cutthrough.control.channel import MESSAGE_BYTES, Hello
-from cutthrough.control.generation import Generation, from_memory, to_memory
-from cutthrough.policy.source import Policy, Rule
-from cutthrough.settings import (
+from cutthrough.config.config import DEFAULTS, OPTIONS, SECRETS, Config, ConfigError
+from cutthrough.config.settings import (
     build,
     flag_name,
     from_options,
@@ -21,7 +18,7 @@ from cutthrough.settings import (
     render,
     variable_name,
 )
-from cutthrough.values import (
+from cutthrough.config.values import (
     MOST_CHARACTERS,
     MOST_ITEMS,
     parse_duration,
@@ -31,6 +28,9 @@ from cutthrough.values import (
     show_size,
     show_value,
 )
+from cutthrough.control.channel import MESSAGE_BYTES, Hello
+from cutthrough.control.generation import Generation, from_memory, to_memory
+from cutthrough.policy.source import Policy, Rule
 
 ME = {"user": "me", "password": "secret"}
 

@@ -19,10 +19,10 @@ from aiohttp import web
 from cloudcoil.models.prometheus_operator import v1 as operator
 
 import cutthrough
-from cutthrough.config import OPTIONS, Config, ConfigError
+from cutthrough.config.config import OPTIONS, Config, ConfigError
+from cutthrough.config.settings import build, gather, variable_name
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.policy.users import read_htpasswd
-from cutthrough.settings import build, gather, variable_name
 
 TREE = Path(__file__).resolve().parent.parent
 DEPLOY = TREE / "deploy"

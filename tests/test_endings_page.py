@@ -2,7 +2,7 @@
 
 import re
 
-from cutthrough.config import OPTIONS
+from cutthrough.config.config import OPTIONS
 from cutthrough.control.endings import ADVICE, WHOSE, render
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.policy.rules import _LIMITS, _RULE

@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from cutthrough import files
-from cutthrough.config import Config, ConfigError
+from cutthrough.config import files
+from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.files import FileError, read_file
+from cutthrough.config.settings import from_options, load
 from cutthrough.control.load import load_policy
-from cutthrough.files import FileError, read_file
 from cutthrough.policy.source import PolicyError
-from cutthrough.settings import from_options, load
 from tests.support.proxy import ROOT, clean_environment
 
 

@@ -1,12 +1,10 @@
 """Formats of the access log: what is read, and what is refused with which words."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-from cutthrough.control.formatline import NUMBERS
-from cutthrough.logformat import (
+from cutthrough.config.log_format import (
     ALIASES,
     CODES,
     PRESETS,
@@ -14,8 +12,10 @@ from cutthrough.logformat import (
     parse_format,
     parse_log_format,
 )
+from cutthrough.control.formatline import NUMBERS
+from tests.test_layers import TREE
 
-DOCS = (Path(__file__).parent.parent / "docs" / "logs.md").read_text()
+DOCS = (TREE / "docs" / "logs.md").read_text()
 
 
 @pytest.mark.parametrize(("text", "steps"), [

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 import cutthrough
-from cutthrough.config import DEFAULTS, OPTIONS
+from cutthrough.config.config import DEFAULTS, OPTIONS
+from cutthrough.config.options import Options
+from cutthrough.config.settings import flag_name, variable_name
 from cutthrough.control.manual import OF_PROGRAM, render, render_types
-from cutthrough.options import Options
-from cutthrough.settings import flag_name, variable_name
 from tests.support.proxy import ROOT, clean_environment
 
 PAGE = ROOT / "docs" / "config.md"
@@ -24,8 +24,8 @@ def test_the_committed_page_is_up_to_date():
 
 
 def test_the_types_of_the_options_are_up_to_date():
-    text = (ROOT / "cutthrough" / "options.py").read_text()
-    assert text == render_types(), "`make docs`, and commit cutthrough/options.py"
+    text = (ROOT / "cutthrough/config/options.py").read_text()
+    assert text == render_types(), "`make docs`, and commit config/options.py"
 
 
 @pytest.mark.parametrize("name", OPTIONS)

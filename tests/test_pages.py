@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cutthrough.config import OPTIONS
+from cutthrough.config.config import OPTIONS
 from cutthrough.outcome import NAMES
 from cutthrough.policy.rules import _LIMITS, _RULE
 from cutthrough.policy.smokescreen import _SERVICE

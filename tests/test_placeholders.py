@@ -2,8 +2,8 @@
 
 import pytest
 
-from cutthrough.config import ConfigError
-from cutthrough.settings import from_options
+from cutthrough.config.config import ConfigError
+from cutthrough.config.settings import from_options
 
 PLACEHOLDERS = ["replace this", "Replace-This", "changeme", "CHANGE ME!", "<password>",
                 "${PASSWORD}", "{{ token }}", "xxxxxx", "...", "your-password"]

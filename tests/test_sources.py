@@ -2,8 +2,8 @@
 
 import pytest
 
-from cutthrough.config import SECRETS, ConfigError
-from cutthrough.settings import flag_name, from_options, load, variable_name
+from cutthrough.config.config import SECRETS, ConfigError
+from cutthrough.config.settings import flag_name, from_options, load, variable_name
 from tests.test_config import ME, toml
 
 # Of a secret that has a form

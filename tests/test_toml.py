@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from cutthrough.toml import Places, TomlError, _Scanner, read_toml
+from cutthrough.config.toml import Places, TomlError, _Scanner, read_toml
 
 TEXT = r'''# a comment with = and "quotes"
 plain = 1

@@ -17,7 +17,7 @@ from cutthrough.wire.rewrite cimport (
     REWRITE_ROOM, build_request_head, build_response_head)
 from cutthrough.wire.target cimport Target, read_target
 
-# The default limits of cutthrough/config.py.
+# The default limits of cutthrough/config/config.py.
 cdef HeadLimits LIMITS = HeadLimits(8192, 16384, 100)
 
 

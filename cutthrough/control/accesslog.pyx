@@ -18,7 +18,7 @@ from cutthrough.control.lines cimport Line
 from cutthrough.control.lines import JsonLine
 from cutthrough.control.outlets cimport MOST_MESSAGE, Outlet
 from cutthrough.control.outlets import FileOutlet, open_outlet
-from cutthrough.logtarget import read_target
+from cutthrough.config.log_target import read_target
 from cutthrough.session.client cimport Client, Journal
 from cutthrough.wire.http1 cimport Head
 

@@ -31,6 +31,7 @@ from typing import Any, Protocol
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
+from cutthrough.config.values import show_address, split_address
 from cutthrough.control.callers import Callers
 from cutthrough.control.metrics import CONTENT_TYPE, Reading, render
 from cutthrough.control.selector import Selector
@@ -41,7 +42,6 @@ from cutthrough.control.sites import (
     is_foreign,
     watcher_of,
 )
-from cutthrough.values import show_address, split_address
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

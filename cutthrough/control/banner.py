@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 import cutthrough
-from cutthrough.config import Config
+from cutthrough.config.config import Config
+from cutthrough.config.values import show_address, show_count
 from cutthrough.control.cpus import show_pinning
 from cutthrough.control.voice import announce
-from cutthrough.values import show_address, show_count
 
 
 def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,

@@ -15,17 +15,17 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from cutthrough.config import ConfigError
-from cutthrough.control.errorlog import show_events
-from cutthrough.control.selector import Selector
-from cutthrough.settings import read_secret_file, variable_name
-from cutthrough.values import (
+from cutthrough.config.config import ConfigError
+from cutthrough.config.settings import read_secret_file, variable_name
+from cutthrough.config.values import (
     parse_admin,
     parse_duration,
     parse_size,
     show_count,
     split_address,
 )
+from cutthrough.control.errorlog import show_events
+from cutthrough.control.selector import Selector
 
 PATIENCE_S = 10.0
 SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?")

@@ -8,8 +8,8 @@ import logging
 import os
 from pathlib import Path
 
-from cutthrough.config import Config, ConfigError
-from cutthrough.values import parse_cpus, show_cpus
+from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.values import parse_cpus, show_cpus
 
 SYS = Path("/sys/devices/system/cpu")
 

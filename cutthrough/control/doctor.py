@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cutthrough.config import Config, ConfigError
+from cutthrough.config.config import Config, ConfigError
 from cutthrough.control.disguises import Disguise, disguises
 from cutthrough.control.embed import Embedded
 from cutthrough.control.explain import read_target

@@ -10,8 +10,8 @@ import errno
 import socket
 from collections.abc import Iterable
 
+from cutthrough.config.values import show_address
 from cutthrough.net.listener import Address, bound_address, join, listen
-from cutthrough.values import show_address
 
 # An address that is asked for, and which one of that spelling: two may say port 0
 Key = tuple[Address, int]

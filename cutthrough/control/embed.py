@@ -16,15 +16,15 @@ from urllib.parse import quote
 
 import msgspec
 
-from cutthrough.config import Config, ConfigError
+from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.options import Options
+from cutthrough.config.settings import from_options
+from cutthrough.config.values import show_address
 from cutthrough.control.hook import Function, lend_function
 from cutthrough.control.load import load_policy
 from cutthrough.control.worker import Worker
 from cutthrough.net.listener import Address, bound_address, listen
-from cutthrough.options import Options
 from cutthrough.policy.source import Policy, PolicyError
-from cutthrough.settings import from_options
-from cutthrough.values import show_address
 
 # The data path keeps what it reads into, pools and pipes once for the process. So all
 # proxies of a process run in one thread: which, and how many there are.

@@ -4,8 +4,8 @@ import os
 import signal
 
 import cutthrough
-from cutthrough.config import SECRETS
-from cutthrough.settings import variable_name
+from cutthrough.config.config import SECRETS
+from cutthrough.config.settings import variable_name
 
 # Blocked round a spawn; the child lets them in when its handlers stand.
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1,

@@ -10,7 +10,7 @@ import time
 
 import msgspec
 
-from cutthrough.config import Config, ConfigError
+from cutthrough.config.config import Config, ConfigError
 from cutthrough.control.hook import Answer as HookAnswer
 from cutthrough.control.hook import Hook
 from cutthrough.control.judge import OK, Caller, Finding, Judge, printable

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from redis import exceptions
 from redis.asyncio import Redis
 
-from cutthrough.config import Config
+from cutthrough.config.config import Config
 from cutthrough.control.fleet_state import FAILURES, FleetState
 from cutthrough.control.redis_client import PATIENCE_S, explain, make_client
 from cutthrough.control.voice import say

@@ -27,7 +27,7 @@ from cutthrough.session.phases cimport Stamps
 from cutthrough.wire.chars cimport equals_lower
 from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.wire.names cimport M_CONNECT
-from cutthrough.logformat import CODES, PRESETS, parse_format
+from cutthrough.config.log_format import CODES, PRESETS, parse_format
 
 cdef extern from "<time.h>" nogil:
     tm *gmtime_r(const time_t *seconds, tm *out)

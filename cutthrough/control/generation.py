@@ -13,9 +13,9 @@ from typing import Protocol
 
 import msgspec
 
-from cutthrough.config import OPTIONS, SECRETS, Config
+from cutthrough.config.config import OPTIONS, SECRETS, Config
+from cutthrough.config.values import show_value
 from cutthrough.policy.source import Policy
-from cutthrough.values import show_value
 
 
 class Generation(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import ipaddress
 import time
 from typing import NamedTuple
 
-from cutthrough.config import Config, ConfigError
+from cutthrough.config.config import Config, ConfigError
 from cutthrough.control.generation import Generation
 from cutthrough.control.snapshots import make_snapshot
 from cutthrough.policy.source import Policy

@@ -9,9 +9,9 @@ import os
 
 import msgspec
 
-from cutthrough.config import Config
-from cutthrough.files import FileError, read_file
-from cutthrough.mistake import Mistake, noting, raise_all
+from cutthrough.config.config import Config
+from cutthrough.config.files import FileError, read_file
+from cutthrough.config.mistake import Mistake, noting, raise_all
 from cutthrough.policy.source import Code, Policy, PolicyError, User
 
 

@@ -4,7 +4,7 @@ import asyncio
 import importlib.util
 from collections.abc import Callable
 
-from cutthrough.config import ConfigError
+from cutthrough.config.config import ConfigError
 
 
 def choose_loop(choice: str) -> str:

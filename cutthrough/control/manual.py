@@ -7,9 +7,9 @@ comes from, and what a reload does about it. A test holds the committed files to
 from collections.abc import Callable, Iterator
 from typing import Any, get_type_hints
 
-from cutthrough.config import DEFAULTS, OPTIONS, Config
-from cutthrough.settings import flag_name, variable_name
-from cutthrough.values import (
+from cutthrough.config.config import DEFAULTS, OPTIONS, Config
+from cutthrough.config.settings import flag_name, variable_name
+from cutthrough.config.values import (
     FLAG,
     Kind,
     parse_admin,
@@ -25,7 +25,7 @@ from cutthrough.values import (
 OPENING = """\
 # Every option
 
-Made by `make docs` from `cutthrough/config.py`; change it there.
+Made by `make docs` from `cutthrough/config/config.py`; change it there.
 
 One option is one flag, one variable and one key of the TOML file of `-c` (or
 `CUTTHROUGH_CONFIG`). A flag goes before the variable, that before the file, that before
@@ -116,14 +116,14 @@ def _cell(text: str) -> str:
     return text.replace("|", r"\|")
 
 
-# cutthrough/options.py, made of the same definition
+# cutthrough/config/options.py, made of the same definition
 
 TYPES = """\
 \"\"\"The options of `cutthrough.serve`, for type checkers.
 
-Made by `make docs` from cutthrough/config.py; change it there. docs/config.md says what
-each of them means. Left out are those that only the program has; `policy` and
-`policy_hook` are parameters of their own, because they take objects too.
+Made by `make docs` from cutthrough/config/config.py; change it there.
+docs/config.md says what each of them means. Left out are those that only the program
+has; `policy` and `policy_hook` are parameters of their own, because they take objects.
 \"\"\"
 
 from collections.abc import Sequence

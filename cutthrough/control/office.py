@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cutthrough.config import Config, ConfigError
+from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.settings import Setting, render
+from cutthrough.config.values import show_count
 from cutthrough.control.channel import (
     Cut,
     List,
@@ -34,8 +36,6 @@ from cutthrough.control.selector import Selector
 from cutthrough.control.upgrade import Predecessor
 from cutthrough.control.voice import say, use_form
 from cutthrough.outcome import TABLE
-from cutthrough.settings import Setting, render
-from cutthrough.values import show_count
 
 if TYPE_CHECKING:
     from cutthrough.control.admin import Admin

@@ -1,4 +1,4 @@
-from cutthrough.logtarget import Target
+from cutthrough.config.log_target import Target
 
 class Outlet:
     can_wait: bool

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cutthrough.config import ConfigError
+from cutthrough.config.config import ConfigError
 
 # What a policy refused, as opposed to everything that happened to what it let pass.
 DENIED = frozenset(("destination_denied", "address_denied", "port_denied"))

@@ -20,7 +20,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
-from cutthrough.config import ConfigError
+from cutthrough.config.config import ConfigError
 from cutthrough.control.channel import (
     Channel,
     Cut,

@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from cutthrough.config import Config, ConfigError
+from cutthrough.config.config import Config, ConfigError
 
 # For one step: Redis does it within a millisecond, or is not to be waited for
 PATIENCE_S = 1.0

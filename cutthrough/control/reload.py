@@ -16,7 +16,7 @@ import asyncio
 import os
 from typing import Protocol
 
-from cutthrough.config import Config, ConfigError
+from cutthrough.config.config import Config, ConfigError
 from cutthrough.control.channel import Swap
 from cutthrough.control.children import Child, Slot
 from cutthrough.control.cpus import count_workers

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cutthrough.config import Config
+from cutthrough.config.config import Config
 from cutthrough.control.judge import Caller, Finding, Judge, printable
 from cutthrough.control.pastlog import DENIED, Line, PastLog
 from cutthrough.policy.address import class_of

@@ -1,4 +1,4 @@
-"""The snapshot of a generation: all that decides about a request, made for one worker."""
+"""The snapshot of a generation: all that decides about a request, for one worker."""
 
 from collections.abc import Sequence
 

@@ -4,12 +4,12 @@ import errno
 import os
 import socket
 
-from cutthrough.config import Config, ConfigError
+from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.log_target import read_target
+from cutthrough.config.mistake import Mistake
+from cutthrough.config.values import show_count
 from cutthrough.control.cpus import chosen
 from cutthrough.control.generation import Generation
-from cutthrough.logtarget import read_target
-from cutthrough.mistake import Mistake
-from cutthrough.values import show_count
 
 
 def validate(generation: Generation) -> None:

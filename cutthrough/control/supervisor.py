@@ -20,7 +20,8 @@ import signal
 import time
 from enum import Enum
 
-from cutthrough.config import Config
+from cutthrough.config.config import Config
+from cutthrough.config.values import show_count
 from cutthrough.control import relief
 from cutthrough.control.banner import print_banner
 from cutthrough.control.channel import (
@@ -53,7 +54,6 @@ from cutthrough.control.upgrade import Predecessor, Successor
 from cutthrough.control.voice import say
 from cutthrough.net.listener import bound_address
 from cutthrough.policy.source import Policy
-from cutthrough.values import show_count
 
 # A worker imports and binds nothing slow: 0.2 s here; this is for a machine in swap.
 START_S = 30.0

@@ -11,7 +11,8 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from cutthrough.config import Config
+from cutthrough.config.config import Config
+from cutthrough.config.values import show_address
 from cutthrough.control.accesslog import AccessLog
 from cutthrough.control.beat import Beat
 from cutthrough.control.descriptors import most_connections
@@ -39,7 +40,6 @@ from cutthrough.session.door import Door, close_all, close_idle
 from cutthrough.session.recorder import Recorder
 from cutthrough.session.shed import count_listed
 from cutthrough.session.upstreams import Upstreams
-from cutthrough.values import show_address
 
 log = logging.getLogger("cutthrough")
 

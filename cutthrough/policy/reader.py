@@ -9,10 +9,10 @@ import difflib
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn, TypeVar
 
-from cutthrough.config import OPTIONS
-from cutthrough.mistake import Mistake, Place, noting
+from cutthrough.config.config import OPTIONS
+from cutthrough.config.mistake import Mistake, Place, noting
+from cutthrough.config.toml import Path, Places
 from cutthrough.policy.source import PolicyError
-from cutthrough.toml import Path, Places
 
 T = TypeVar("T")
 

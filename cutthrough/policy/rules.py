@@ -15,14 +15,14 @@ from typing import Any, get_args
 
 import msgspec
 
-from cutthrough.mistake import Place, noting, raise_all
+from cutthrough.config.mistake import Place, noting, raise_all
+from cutthrough.config.toml import Path, Places, TomlError, read_toml
+from cutthrough.config.values import parse_size
 from cutthrough.policy.acl import METHODS
 from cutthrough.policy.patterns import canonical_network, host_patterns
 from cutthrough.policy.reader import Reader, unknown_key
 from cutthrough.policy.source import Action, Limits, Policy, PolicyError, Rule, User
 from cutthrough.policy.users import check_name, kind_of
-from cutthrough.toml import Path, Places, TomlError, read_toml
-from cutthrough.values import parse_size
 
 ReadFile = Callable[[str], str]
 

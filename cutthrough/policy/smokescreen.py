@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from cutthrough.mistake import Mistake, Place, noting, raise_all
+from cutthrough.config.mistake import Mistake, Place, noting, raise_all
 from cutthrough.policy.patterns import canonical_host
 from cutthrough.policy.reader import unknown_key
 from cutthrough.policy.source import Action, Policy, PolicyError, Rule

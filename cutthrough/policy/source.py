@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from cutthrough.mistake import Mistake
+from cutthrough.config.mistake import Mistake
 
 Action = Literal["allow", "deny", "report"]
 

@@ -15,7 +15,7 @@ import secrets
 import string
 from typing import Any, NamedTuple
 
-from cutthrough.mistake import Mistake, Place, raise_all
+from cutthrough.config.mistake import Mistake, Place, raise_all
 from cutthrough.policy.source import PolicyError, User
 
 MOST_NAME = 255             # bytes; htpasswd(1) itself takes no longer one

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from cutthrough.logformat import CODES
+from cutthrough.config.log_format import CODES
 from tests.support.client import CREDENTIALS, build_request
 from tests.support.origin import echo
 from tests.support.wait import wait_until

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from passlib.hash import sha512_crypt
 
-from cutthrough.mistake import Place
+from cutthrough.config.mistake import Place
 from cutthrough.policy import users
 from cutthrough.policy.source import PolicyError
 from cutthrough.policy.users import (

@@ -7,9 +7,9 @@ import gc
 import pytest
 
 import cutthrough
+from cutthrough.config.settings import from_options
 from cutthrough.control.generation import Generation
 from cutthrough.session.door import close_idle
-from cutthrough.settings import from_options
 from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.origin import Origin
 

@@ -4,10 +4,10 @@ import sys
 
 import msgspec
 
-from cutthrough.config import Config
+from cutthrough.config.config import Config
+from cutthrough.config.settings import load
 from cutthrough.control.supervisor import run
 from cutthrough.policy.source import Limits, Policy
-from cutthrough.settings import load
 
 
 def command_with(limits: Limits) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from cutthrough.config import Config
+from cutthrough.config.config import Config
+from cutthrough.config.settings import Settings
 from cutthrough.policy.source import Policy
-from cutthrough.settings import Settings
 
 Verdict = Literal["ok", "note", "warn", "fail"]
 

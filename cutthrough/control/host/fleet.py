@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from cutthrough.config import ConfigError
+from cutthrough.config.config import ConfigError
 from cutthrough.control.host.finding import Case, Finding
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ import stat
 import sys
 from collections.abc import Iterator
 
-from cutthrough.config import SECRETS, ConfigError
+from cutthrough.config.config import SECRETS, ConfigError
+from cutthrough.config.log_target import read_target
+from cutthrough.config.settings import flag_name, variable_name
+from cutthrough.config.values import show_address, split_address
 from cutthrough.control import built
 from cutthrough.control.effective import trial
 from cutthrough.control.host.finding import Case, Finding
 from cutthrough.control.load import load_users
 from cutthrough.control.loops import choose_loop, make_loop
-from cutthrough.logtarget import read_target
 from cutthrough.net.options import SocketOption, read_options
-from cutthrough.settings import flag_name, variable_name
-from cutthrough.values import show_address, split_address
 
 CAP_NET_BIND_SERVICE = 10
 SLOW_BUILDS = {

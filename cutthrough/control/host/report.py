@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from cutthrough.config import Config
+from cutthrough.config.config import Config
+from cutthrough.config.settings import Settings
 from cutthrough.control.cpus import count_workers
 from cutthrough.control.host.finding import Case, Finding, Host, Verdict
 from cutthrough.control.host.fleet import check_fleet
@@ -31,7 +32,6 @@ from cutthrough.control.host.room import check_room
 from cutthrough.control.host.rules import check_policy
 from cutthrough.control.host.surroundings import check_clock, check_names
 from cutthrough.policy.source import Policy
-from cutthrough.settings import Settings
 
 SECTIONS: dict[str, tuple[Callable[[Case], Iterable[Finding]], ...]] = {
     "kernel": (check_kernel,),

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cutthrough.config import DEFAULTS, OPTIONS, SECRETS, Config, ConfigError
-from cutthrough.files import FileError, read_file
-from cutthrough.mistake import Mistake, noting, raise_all
-from cutthrough.toml import Path, Places, TomlError, read_toml
-from cutthrough.values import (
+from cutthrough.config.config import DEFAULTS, OPTIONS, SECRETS, Config, ConfigError
+from cutthrough.config.files import FileError, read_file
+from cutthrough.config.mistake import Mistake, noting, raise_all
+from cutthrough.config.toml import Path, Places, TomlError, read_toml
+from cutthrough.config.values import (
     FLAG,
     parse_text,
     parse_value,

@@ -12,7 +12,7 @@ import ipaddress
 import re
 from typing import NamedTuple
 
-from cutthrough.values import parse_text
+from cutthrough.config.values import parse_text
 
 JOURNAL = "/run/systemd/journal/socket"
 DEV_LOG = "/dev/log"

@@ -1,8 +1,8 @@
 """The options of `cutthrough.serve`, for type checkers.
 
-Made by `make docs` from cutthrough/config.py; change it there. docs/config.md says what
-each of them means. Left out are those that only the program has; `policy` and
-`policy_hook` are parameters of their own, because they take objects too.
+Made by `make docs` from cutthrough/config/config.py; change it there.
+docs/config.md says what each of them means. Left out are those that only the program
+has; `policy` and `policy_hook` are parameters of their own, because they take objects.
 """
 
 from collections.abc import Sequence

@@ -16,10 +16,10 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
-from cutthrough.logformat import parse_log_format
-from cutthrough.logtarget import parse_log_target
-from cutthrough.mistake import Mistake, raise_all
-from cutthrough.values import (
+from cutthrough.config.log_format import parse_log_format
+from cutthrough.config.log_target import parse_log_target
+from cutthrough.config.mistake import Mistake, raise_all
+from cutthrough.config.values import (
     ADDRESSES,
     ADMIN,
     COUNT,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from cutthrough.mistake import Place
+from cutthrough.config.mistake import Place
 
 Path = tuple[str | int, ...]
 

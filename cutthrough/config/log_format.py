@@ -13,7 +13,7 @@ import re
 import time
 from typing import NamedTuple
 
-from cutthrough.values import parse_text
+from cutthrough.config.values import parse_text
 
 # The presets, squid's own but for the encoding of the user: a space in it would make
 # two columns of one.
