@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cutthrough.control.errorlog import MOST_SAID, ErrorLog, make_line
+from cutthrough.log.errorlog import MOST_SAID, ErrorLog, make_line
 
 
 class Said:
@@ -140,7 +140,7 @@ def test_of_one_message_so_many_are_said_and_then_how_many_more(
 def test_without_a_descriptor_it_is_said_all_the_same() -> None:
     """Of a message with a line's end was left a traceback of its own."""
     code = ("import logging, os, resource\n"
-            "from cutthrough.control.errorlog import ErrorLog\n"
+            "from cutthrough.log.errorlog import ErrorLog\n"
             "log = logging.Logger('test'); log.addHandler(ErrorLog('text', ''))\n"
             "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
             "resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))\n"

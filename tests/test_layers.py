@@ -28,9 +28,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "net": set(),
     "policy": {"config", "outcome", "wire"},
     "session": {"outcome", "wire", "net", "policy"},
-    "control": DATA,
+    "log": DATA,
+    "control": DATA | {"log"},
     "arguments": {"config"},
-    "cli": DATA | {"arguments", "control"},
+    "cli": DATA | {"arguments", "control", "log"},
     "proxy": {"cli"},
 }
 

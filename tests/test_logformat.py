@@ -12,7 +12,7 @@ from cutthrough.config.log_format import (
     parse_format,
     parse_log_format,
 )
-from cutthrough.control.formatline import NUMBERS
+from cutthrough.log.formatline import NUMBERS
 from tests.test_layers import TREE
 
 DOCS = (TREE / "docs" / "logs.md").read_text()

@@ -86,7 +86,7 @@ def _log_line(form: str, head: bytes = b"") -> Callable[[int], float]:
     """Of a tunnel, or of the request with this head."""
 
     def run(n: int) -> float:
-        from cutthrough.control.accesslog import AccessLog
+        from cutthrough.log.accesslog import AccessLog
 
         loop = asyncio.new_event_loop()
         try:

@@ -6,7 +6,7 @@ import cutthrough
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_address, show_count
 from cutthrough.control.cpus import show_pinning
-from cutthrough.control.voice import announce
+from cutthrough.log.voice import announce
 
 
 def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,

@@ -32,7 +32,7 @@ from redis.asyncio import Redis
 from cutthrough.config.config import Config
 from cutthrough.control.fleet_state import FAILURES, FleetState
 from cutthrough.control.redis_client import PATIENCE_S, explain, make_client
-from cutthrough.control.voice import say
+from cutthrough.log.voice import say
 
 if TYPE_CHECKING:
     from cutthrough.policy.away import Away

@@ -34,7 +34,7 @@ from cutthrough.control.limits import Limits
 from cutthrough.control.operations import Asked, Inquiry
 from cutthrough.control.selector import Selector
 from cutthrough.control.upgrade import Predecessor
-from cutthrough.control.voice import say, use_form
+from cutthrough.log.voice import say, use_form
 from cutthrough.outcome import TABLE
 
 if TYPE_CHECKING:

@@ -42,9 +42,9 @@ from cutthrough.control.channel import (
 )
 from cutthrough.control.cpus import pin
 from cutthrough.control.environment import SIGNALS
-from cutthrough.control.errorlog import EVERY_S, ErrorLog
 from cutthrough.control.generation import Generation, from_memory
 from cutthrough.control.loops import choose_loop, make_loop
+from cutthrough.log.errorlog import EVERY_S, ErrorLog
 
 if TYPE_CHECKING:
     from cutthrough.control.inspector import Inspector

@@ -15,7 +15,7 @@ from cutthrough.control.channel import Gave, Give, Take, Took
 from cutthrough.control.children import Child
 from cutthrough.control.limits import FIRST, Limits
 from cutthrough.control.upgrade import Successor
-from cutthrough.control.voice import say
+from cutthrough.log.voice import say
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

@@ -32,7 +32,7 @@ from cutthrough.control.loops import choose_loop
 from cutthrough.control.start import check_log, describe, validate
 from cutthrough.control.systemd import notify_reloading
 from cutthrough.control.upgrade import Successor
-from cutthrough.control.voice import say
+from cutthrough.log.voice import say
 from cutthrough.policy.source import PolicyError
 
 # A worker takes a generation over within a turn of its loop, a new one begins in 0.2 s

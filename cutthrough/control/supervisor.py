@@ -51,7 +51,7 @@ from cutthrough.control.reload import Reload, Reloads
 from cutthrough.control.start import check_log, describe, validate
 from cutthrough.control.systemd import feed_watchdog, notify, take_listeners
 from cutthrough.control.upgrade import Predecessor, Successor
-from cutthrough.control.voice import say
+from cutthrough.log.voice import say
 from cutthrough.net.listener import bound_address
 from cutthrough.policy.source import Policy
 

@@ -13,7 +13,6 @@ from typing import Protocol
 
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_address
-from cutthrough.control.accesslog import AccessLog
 from cutthrough.control.beat import Beat
 from cutthrough.control.descriptors import most_connections
 from cutthrough.control.generation import Generation
@@ -22,6 +21,7 @@ from cutthrough.control.hook import Tally
 from cutthrough.control.snapshots import make_snapshot
 from cutthrough.control.tracer import Tracer
 from cutthrough.control.verifier import Verifier
+from cutthrough.log.accesslog import AccessLog
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
 from cutthrough.net.interfaces import Interfaces, own_hosts

@@ -6,18 +6,18 @@ only, so that many workers can append to one file. A log that cannot keep up nev
 up the proxy: an outlet takes what it can without waiting, the loop tells when it takes
 more, and lines that find the buffer full are dropped, counted, and spoken of.
 
-How a line is made: control.lines and control.formatline; where it goes: control.outlets.
+How a line is made: log.lines and log.formatline; where it goes: log.outlets.
 """
 
 import logging
 
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memmove
-from cutthrough.control.formatline import FormatLine
-from cutthrough.control.lines cimport Line
-from cutthrough.control.lines import JsonLine
-from cutthrough.control.outlets cimport MOST_MESSAGE, Outlet
-from cutthrough.control.outlets import FileOutlet, open_outlet
+from cutthrough.log.formatline import FormatLine
+from cutthrough.log.lines cimport Line
+from cutthrough.log.lines import JsonLine
+from cutthrough.log.outlets cimport MOST_MESSAGE, Outlet
+from cutthrough.log.outlets import FileOutlet, open_outlet
 from cutthrough.config.log_target import read_target
 from cutthrough.session.client cimport Client, Journal
 from cutthrough.wire.http1 cimport Head

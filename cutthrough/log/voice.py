@@ -3,8 +3,8 @@
 import functools
 import logging
 
-from cutthrough.control.errorlog import ErrorLog, make_line
-from cutthrough.control.standard import Standard
+from cutthrough.log.errorlog import ErrorLog, make_line
+from cutthrough.log.standard import Standard
 
 _form = "text"
 _left_out = 0                                # lines that found no room
