@@ -192,8 +192,8 @@ def print_config(given: argparse.Namespace, sources: Sources) -> None:
     settings = sources.settings()
     print(render(settings), end="")
     if given.effective:
-        from cutthrough.control.descriptors import raise_nofile
         from cutthrough.control.effective import show_effective, trial
+        from cutthrough.process.descriptors import raise_nofile
 
         raise_nofile()                       # as `serve` does
         config = build(settings)
@@ -212,8 +212,8 @@ def check(config: Config, policy: Policy) -> None:
     """What `serve` does before it opens a listener; no log file is made. Raises
     ConfigError, PolicyError."""
     from cutthrough.control.generation import Generation
-    from cutthrough.control.loops import choose_loop
     from cutthrough.control.start import check_log, validate
+    from cutthrough.process.loops import choose_loop
 
     mistakes: list[Mistake] = []
     with noting(mistakes):

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from cutthrough.control.channel import Channel, Drain, Reopen, Watch
+from cutthrough.process.channel import Channel, Drain, Reopen, Watch
 
 BROKEN = (b"?", b"{}", b'{"type":"nothing"}', b'{"type":"drain","timeout":null}',
           b'{"type":"list","query":1,"selector":{"older":null}}', b"\xff\xfe",

@@ -12,7 +12,7 @@ import pytest
 import cutthrough
 from cutthrough.arguments import STATES
 from cutthrough.config.config import OPTIONS
-from cutthrough.control import selector
+from cutthrough.process import selector
 from cutthrough.session.state import TABLE
 from tests.support.client import Client
 from tests.support.proxy import ROOT, Proxy, clean_environment

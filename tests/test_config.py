@@ -28,9 +28,9 @@ from cutthrough.config.values import (
     show_size,
     show_value,
 )
-from cutthrough.control.channel import MESSAGE_BYTES, Hello
 from cutthrough.control.generation import Generation, from_memory, to_memory
 from cutthrough.policy.source import Policy, Rule
+from cutthrough.process.channel import MESSAGE_BYTES, Hello
 
 ME = {"user": "me", "password": "secret"}
 

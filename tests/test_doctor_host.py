@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from cutthrough.config.settings import build, gather
-from cutthrough.control.cpus import count_workers
 from cutthrough.control.host import kernel, program, report, rules, wanted
 from cutthrough.control.host.finding import Case, Finding, Host
 from cutthrough.net.options import SocketOption
 from cutthrough.policy.rules import read_policy
 from cutthrough.policy.source import Policy
+from cutthrough.process.cpus import count_workers
 from tests.support.dns import NameServer
 from tests.support.proxy import ROOT, clean_environment
 

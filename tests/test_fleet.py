@@ -12,13 +12,13 @@ import cutthrough
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.settings import load
 from cutthrough.control.fleet import BATCH, Fleet, id_of
-from cutthrough.control.fleet_state import FAILURES
 from cutthrough.control.redis_client import explain, make_client
 from cutthrough.policy.away import Away
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Holder, Limiter
 from cutthrough.policy.rows import create
 from cutthrough.policy.source import Limits, Policy
+from cutthrough.process.fleet_state import FAILURES
 from tests.support.redis import PASSWORD, PROGRAM, Redis
 
 DAY = 86400

@@ -29,9 +29,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "policy": {"config", "outcome", "wire"},
     "session": {"outcome", "wire", "net", "policy"},
     "log": DATA,
-    "control": DATA | {"log"},
+    "process": DATA,
+    "control": DATA | {"log", "process"},
     "arguments": {"config"},
-    "cli": DATA | {"arguments", "control", "log"},
+    "cli": DATA | {"arguments", "control", "log", "process"},
     "proxy": {"cli"},
 }
 

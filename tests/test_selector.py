@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from cutthrough.control.channel import Cut, List, Message
-from cutthrough.control.selector import MOST_BYTES, MOST_OLDER, MOST_TEXT, Selector
+from cutthrough.process.channel import Cut, List, Message
+from cutthrough.process.selector import MOST_BYTES, MOST_OLDER, MOST_TEXT, Selector
 
 REFUSED = (
     "older=inf", "older=-inf", "older=nan", "older=1e309", "older=-1",

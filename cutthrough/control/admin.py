@@ -34,7 +34,6 @@ from aiohttp.http import HttpProcessingError
 from cutthrough.config.values import show_address, split_address
 from cutthrough.control.callers import Callers
 from cutthrough.control.metrics import CONTENT_TYPE, Reading, render
-from cutthrough.control.selector import Selector
 from cutthrough.control.sites import (
     FOREIGN,
     PAGE_POLICY,
@@ -42,6 +41,7 @@ from cutthrough.control.sites import (
     is_foreign,
     watcher_of,
 )
+from cutthrough.process.selector import Selector
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import cutthrough
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_address, show_count
-from cutthrough.control.cpus import show_pinning
 from cutthrough.log.voice import announce
+from cutthrough.process.cpus import show_pinning
 
 
 def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,

@@ -11,8 +11,8 @@ import signal
 import subprocess
 import sys
 
-from cutthrough.control.channel import Channel, Message
-from cutthrough.control.environment import SIGNALS, worker_environment
+from cutthrough.process.channel import Channel, Message
+from cutthrough.process.environment import SIGNALS, worker_environment
 
 # A worker that lived this long died of something else than its start.
 YOUNG_S = 10.0

@@ -24,8 +24,8 @@ from cutthrough.config.values import (
     show_count,
     split_address,
 )
-from cutthrough.control.selector import Selector
 from cutthrough.log.errorlog import show_events
+from cutthrough.process.selector import Selector
 
 PATIENCE_S = 10.0
 SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?")

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.values import show_address, show_cpus
-from cutthrough.control.cpus import chosen, count_workers
-from cutthrough.control.descriptors import most_connections
-from cutthrough.control.loops import choose_loop
 from cutthrough.net.listener import bound_address, listen
 from cutthrough.net.options import SocketOption, read_options
+from cutthrough.process.cpus import chosen, count_workers
+from cutthrough.process.descriptors import most_connections
+from cutthrough.process.loops import choose_loop
 
 # The sockets that listen on one address, or the reason why there are none
 Group = Sequence[socket.socket] | str

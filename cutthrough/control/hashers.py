@@ -19,8 +19,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from cutthrough.control.environment import SIGNALS, worker_environment
 from cutthrough.control.hasher import FAULT, MOST_BYTES, RIGHT, WRONG
+from cutthrough.process.environment import SIGNALS, worker_environment
 
 log = logging.getLogger("cutthrough")
 

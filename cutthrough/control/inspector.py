@@ -11,11 +11,11 @@ import os
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from cutthrough.control.channel import Channel, Listed, WasCut, in_memory
-from cutthrough.control.selector import Selector
 from cutthrough.control.tee import Tee
 from cutthrough.control.worker import Worker
 from cutthrough.log.accesslog import AccessLog
+from cutthrough.process.channel import Channel, Listed, WasCut, in_memory
+from cutthrough.process.selector import Selector
 from cutthrough.session.client import Client
 from cutthrough.session.inspect import clients, cut, describe, trace
 

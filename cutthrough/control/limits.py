@@ -12,8 +12,8 @@ import os
 import secrets
 from typing import TYPE_CHECKING
 
-from cutthrough.control.fleet_state import FleetState
 from cutthrough.control.generation import Generation
+from cutthrough.process.fleet_state import FleetState
 
 if TYPE_CHECKING:
     from cutthrough.control.fleet import Fleet

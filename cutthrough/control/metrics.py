@@ -19,9 +19,9 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 import cutthrough
-from cutthrough.control.fleet_state import FAILURES, FleetState
 from cutthrough.net.buffers import SHARES
 from cutthrough.outcome import TABLE as OUTCOMES
+from cutthrough.process.fleet_state import FAILURES, FleetState
 from cutthrough.session.counters import BUCKETS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.settings import Setting, render
 from cutthrough.config.values import show_count
-from cutthrough.control.channel import (
+from cutthrough.control.children import Child, Slot
+from cutthrough.control.doors import Doors
+from cutthrough.control.effective import of_doors, show_effective
+from cutthrough.control.generation import Generation
+from cutthrough.control.limits import Limits
+from cutthrough.control.operations import Asked, Inquiry
+from cutthrough.control.upgrade import Predecessor
+from cutthrough.log.voice import say, use_form
+from cutthrough.outcome import TABLE
+from cutthrough.process.channel import (
     Cut,
     List,
     Listed,
@@ -26,16 +35,7 @@ from cutthrough.control.channel import (
     WasCut,
     in_memory,
 )
-from cutthrough.control.children import Child, Slot
-from cutthrough.control.doors import Doors
-from cutthrough.control.effective import of_doors, show_effective
-from cutthrough.control.generation import Generation
-from cutthrough.control.limits import Limits
-from cutthrough.control.operations import Asked, Inquiry
-from cutthrough.control.selector import Selector
-from cutthrough.control.upgrade import Predecessor
-from cutthrough.log.voice import say, use_form
-from cutthrough.outcome import TABLE
+from cutthrough.process.selector import Selector
 
 if TYPE_CHECKING:
     from cutthrough.control.admin import Admin

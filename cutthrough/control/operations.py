@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from cutthrough.control.channel import (
+from cutthrough.control.children import Child
+from cutthrough.process.channel import (
     Cut,
     List,
     Listed,
@@ -24,8 +25,7 @@ from cutthrough.control.channel import (
     WasCut,
     Watch,
 )
-from cutthrough.control.children import Child
-from cutthrough.control.selector import Selector
+from cutthrough.process.selector import Selector
 
 if TYPE_CHECKING:
     from cutthrough.control.upgrade import Predecessor

@@ -21,7 +21,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from cutthrough.config.config import ConfigError
-from cutthrough.control.channel import (
+from cutthrough.control.generation import Generation, from_memory
+from cutthrough.log.errorlog import EVERY_S, ErrorLog
+from cutthrough.process.channel import (
     Channel,
     Cut,
     Drain,
@@ -40,11 +42,9 @@ from cutthrough.control.channel import (
     Trace,
     Watch,
 )
-from cutthrough.control.cpus import pin
-from cutthrough.control.environment import SIGNALS
-from cutthrough.control.generation import Generation, from_memory
-from cutthrough.control.loops import choose_loop, make_loop
-from cutthrough.log.errorlog import EVERY_S, ErrorLog
+from cutthrough.process.cpus import pin
+from cutthrough.process.environment import SIGNALS
+from cutthrough.process.loops import choose_loop, make_loop
 
 if TYPE_CHECKING:
     from cutthrough.control.inspector import Inspector

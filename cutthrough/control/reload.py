@@ -17,9 +17,7 @@ import os
 from typing import Protocol
 
 from cutthrough.config.config import Config, ConfigError
-from cutthrough.control.channel import Swap
 from cutthrough.control.children import Child, Slot
-from cutthrough.control.cpus import count_workers
 from cutthrough.control.generation import (
     Generation,
     Reader,
@@ -28,12 +26,14 @@ from cutthrough.control.generation import (
     to_memory,
 )
 from cutthrough.control.limits import Limits
-from cutthrough.control.loops import choose_loop
 from cutthrough.control.start import check_log, describe, validate
-from cutthrough.control.systemd import notify_reloading
 from cutthrough.control.upgrade import Successor
 from cutthrough.log.voice import say
 from cutthrough.policy.source import PolicyError
+from cutthrough.process.channel import Swap
+from cutthrough.process.cpus import count_workers
+from cutthrough.process.loops import choose_loop
+from cutthrough.process.systemd import notify_reloading
 
 # A worker takes a generation over within a turn of its loop, a new one begins in 0.2 s
 # here; after this somebody who waits wants to know

@@ -8,8 +8,8 @@ from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.log_target import read_target
 from cutthrough.config.mistake import Mistake
 from cutthrough.config.values import show_count
-from cutthrough.control.cpus import chosen
 from cutthrough.control.generation import Generation
+from cutthrough.process.cpus import chosen
 
 
 def validate(generation: Generation) -> None:

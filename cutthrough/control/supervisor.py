@@ -24,7 +24,19 @@ from cutthrough.config.config import Config
 from cutthrough.config.values import show_count
 from cutthrough.control import relief
 from cutthrough.control.banner import print_banner
-from cutthrough.control.channel import (
+from cutthrough.control.children import BACKOFF_MAX_S, TOLD_S, Child, Slot, cause
+from cutthrough.control.credentials import Credentials
+from cutthrough.control.doors import Doors
+from cutthrough.control.generation import Generation, Reader, Sources, to_memory
+from cutthrough.control.limits import Limits
+from cutthrough.control.office import Office
+from cutthrough.control.reload import Reload, Reloads
+from cutthrough.control.start import check_log, describe, validate
+from cutthrough.control.upgrade import Predecessor, Successor
+from cutthrough.log.voice import say
+from cutthrough.net.listener import bound_address
+from cutthrough.policy.source import Policy
+from cutthrough.process.channel import (
     Drain,
     Gave,
     Hello,
@@ -37,23 +49,11 @@ from cutthrough.control.channel import (
     Took,
     WasCut,
 )
-from cutthrough.control.children import BACKOFF_MAX_S, TOLD_S, Child, Slot, cause
-from cutthrough.control.cpus import count_workers
-from cutthrough.control.credentials import Credentials
-from cutthrough.control.descriptors import raise_nofile
-from cutthrough.control.doors import Doors
-from cutthrough.control.environment import EARLY, SIGNALS
-from cutthrough.control.generation import Generation, Reader, Sources, to_memory
-from cutthrough.control.limits import Limits
-from cutthrough.control.loops import choose_loop
-from cutthrough.control.office import Office
-from cutthrough.control.reload import Reload, Reloads
-from cutthrough.control.start import check_log, describe, validate
-from cutthrough.control.systemd import feed_watchdog, notify, take_listeners
-from cutthrough.control.upgrade import Predecessor, Successor
-from cutthrough.log.voice import say
-from cutthrough.net.listener import bound_address
-from cutthrough.policy.source import Policy
+from cutthrough.process.cpus import count_workers
+from cutthrough.process.descriptors import raise_nofile
+from cutthrough.process.environment import EARLY, SIGNALS
+from cutthrough.process.loops import choose_loop
+from cutthrough.process.systemd import feed_watchdog, notify, take_listeners
 
 # A worker imports and binds nothing slow: 0.2 s here; this is for a machine in swap.
 START_S = 30.0

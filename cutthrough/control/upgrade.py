@@ -28,10 +28,10 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from cutthrough.control.channel import Message, Unreadable, read_message
 from cutthrough.control.credentials import VARIABLE as CREDENTIALS
-from cutthrough.control.environment import EARLY
-from cutthrough.control.systemd import environ_of_heir
+from cutthrough.process.channel import Message, Unreadable, read_message
+from cutthrough.process.environment import EARLY
+from cutthrough.process.systemd import environ_of_heir
 
 log = logging.getLogger("cutthrough")
 

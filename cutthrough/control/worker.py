@@ -14,7 +14,6 @@ from typing import Protocol
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_address
 from cutthrough.control.beat import Beat
-from cutthrough.control.descriptors import most_connections
 from cutthrough.control.generation import Generation
 from cutthrough.control.hashers import Helpers, Threads
 from cutthrough.control.hook import Tally
@@ -33,6 +32,7 @@ from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Limiter
 from cutthrough.policy.snapshot import OwnHosts
 from cutthrough.policy.source import Policy
+from cutthrough.process.descriptors import most_connections
 from cutthrough.session.admission import recheck
 from cutthrough.session.client import Context, Journal
 from cutthrough.session.counters import Page

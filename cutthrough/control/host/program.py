@@ -15,8 +15,8 @@ from cutthrough.control import built
 from cutthrough.control.effective import trial
 from cutthrough.control.host.finding import Case, Finding
 from cutthrough.control.load import load_users
-from cutthrough.control.loops import choose_loop, make_loop
 from cutthrough.net.options import SocketOption, read_options
+from cutthrough.process.loops import choose_loop, make_loop
 
 CAP_NET_BIND_SERVICE = 10
 SLOW_BUILDS = {

@@ -18,7 +18,6 @@ import msgspec
 
 from cutthrough.config.config import Config
 from cutthrough.config.settings import Settings
-from cutthrough.control.cpus import count_workers
 from cutthrough.control.host.finding import Case, Finding, Host, Verdict
 from cutthrough.control.host.fleet import check_fleet
 from cutthrough.control.host.kernel import check_kernel, check_sysctls
@@ -32,6 +31,7 @@ from cutthrough.control.host.room import check_room
 from cutthrough.control.host.rules import check_policy
 from cutthrough.control.host.surroundings import check_clock, check_names
 from cutthrough.policy.source import Policy
+from cutthrough.process.cpus import count_workers
 
 SECTIONS: dict[str, tuple[Callable[[Case], Iterable[Finding]], ...]] = {
     "kernel": (check_kernel,),

@@ -11,11 +11,11 @@ from pathlib import PurePosixPath
 
 from cutthrough.config.config import ConfigError
 from cutthrough.config.values import show_cpus, show_size
-from cutthrough.control.cpus import chosen, online, usable
-from cutthrough.control.descriptors import RESERVED_FDS
 from cutthrough.control.effective import show_slots
 from cutthrough.control.host.finding import Case, Finding, Host, Verdict
 from cutthrough.control.host.wanted import NOFILE
+from cutthrough.process.cpus import chosen, online, usable
+from cutthrough.process.descriptors import RESERVED_FDS
 
 MIB = 1 << 20
 # Resident, measured on x86-64 with Python 3.11: worker 34 MiB, supervisor 27 MiB

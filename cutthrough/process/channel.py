@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.control.selector import Selector
+from cutthrough.process.selector import Selector
 
 # Small messages: what is large travels as a descriptor beside one. The longest is a
 # Hello where a few workers have taken over the sockets of many.

@@ -1,0 +1,1 @@
+"""A process of the program: its channel, CPUs, loop, descriptors and environment."""
