@@ -21,7 +21,7 @@ _ROOM_OF = {
     "Decision": "cutthrough.policy.verdicts",
     "Embedded": "cutthrough.control.embed",
     "Options": "cutthrough.config.options",
-    "Request": "cutthrough.control.hook",
+    "Request": "cutthrough.generation.hook",
     "serve": "cutthrough.control.embed",
 }
 

@@ -3,7 +3,7 @@ from cutthrough.config.config import ConfigError as ConfigError
 from cutthrough.config.options import Options as Options
 from cutthrough.control.embed import Embedded as Embedded
 from cutthrough.control.embed import serve as serve
-from cutthrough.control.hook import Request as Request
+from cutthrough.generation.hook import Request as Request
 from cutthrough.policy.verdicts import Decision as Decision
 
 __all__ = ["Config", "ConfigError", "Decision", "Embedded", "Options", "Request",

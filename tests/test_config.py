@@ -28,7 +28,7 @@ from cutthrough.config.values import (
     show_size,
     show_value,
 )
-from cutthrough.control.generation import Generation, from_memory, to_memory
+from cutthrough.generation.generation import Generation, from_memory, to_memory
 from cutthrough.policy.source import Policy, Rule
 from cutthrough.process.channel import MESSAGE_BYTES, Hello
 

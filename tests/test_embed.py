@@ -8,7 +8,7 @@ import gc
 import pytest
 
 import cutthrough
-from cutthrough.control import hook
+from cutthrough.generation import hook
 from cutthrough.policy.source import Policy, Rule
 
 DENY = """

@@ -7,9 +7,9 @@ import pytest
 
 from cutthrough.cli import main
 from cutthrough.control.disguises import NOWHERE, disguises
-from cutthrough.control.load import load_rules
 from cutthrough.control.pastlog import PastLog
 from cutthrough.control.suggest import suggest
+from cutthrough.generation.load import load_rules
 from cutthrough.policy.address import class_of
 from cutthrough.policy.rules import read_policy
 from cutthrough.wire.target import read_authority

@@ -12,7 +12,7 @@ import cutthrough
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.settings import load
 from cutthrough.control.fleet import BATCH, Fleet, id_of
-from cutthrough.control.redis_client import explain, make_client
+from cutthrough.generation.redis_client import explain, make_client
 from cutthrough.policy.away import Away
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Holder, Limiter

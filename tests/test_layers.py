@@ -30,9 +30,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "session": {"outcome", "wire", "net", "policy"},
     "log": DATA,
     "process": DATA,
-    "control": DATA | {"log", "process"},
+    "generation": DATA | {"process"},
+    "control": DATA | {"log", "process", "generation"},
     "arguments": {"config"},
-    "cli": DATA | {"arguments", "control", "log", "process"},
+    "cli": DATA | {"arguments", "control", "log", "process", "generation"},
     "proxy": {"cli"},
 }
 

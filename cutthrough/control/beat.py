@@ -9,7 +9,7 @@ import asyncio
 import time
 from typing import Protocol
 
-from cutthrough.control.hook import Tally
+from cutthrough.generation.hook import Tally
 from cutthrough.net import buffers
 from cutthrough.net.resolver import Resolver
 from cutthrough.session.counters import Page

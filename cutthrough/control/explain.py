@@ -11,9 +11,9 @@ import time
 import msgspec
 
 from cutthrough.config.config import Config, ConfigError
-from cutthrough.control.hook import Answer as HookAnswer
-from cutthrough.control.hook import Hook
 from cutthrough.control.judge import OK, Caller, Finding, Judge, printable
+from cutthrough.generation.hook import Answer as HookAnswer
+from cutthrough.generation.hook import Hook
 from cutthrough.net.inet import Addresses
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.resolver import Answer, Resolver

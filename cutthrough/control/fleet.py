@@ -30,7 +30,7 @@ from redis import exceptions
 from redis.asyncio import Redis
 
 from cutthrough.config.config import Config
-from cutthrough.control.redis_client import PATIENCE_S, explain, make_client
+from cutthrough.generation.redis_client import PATIENCE_S, explain, make_client
 from cutthrough.log.voice import say
 from cutthrough.process.fleet_state import FAILURES, FleetState
 

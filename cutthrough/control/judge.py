@@ -9,8 +9,8 @@ import time
 from typing import NamedTuple
 
 from cutthrough.config.config import Config, ConfigError
-from cutthrough.control.generation import Generation
-from cutthrough.control.snapshots import make_snapshot
+from cutthrough.generation.generation import Generation
+from cutthrough.generation.snapshots import make_snapshot
 from cutthrough.policy.source import Policy
 
 OK = "ok"

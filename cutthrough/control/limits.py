@@ -12,7 +12,7 @@ import os
 import secrets
 from typing import TYPE_CHECKING
 
-from cutthrough.control.generation import Generation
+from cutthrough.generation.generation import Generation
 from cutthrough.process.fleet_state import FleetState
 
 if TYPE_CHECKING:

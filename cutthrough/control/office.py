@@ -19,11 +19,11 @@ from cutthrough.config.settings import Setting, render
 from cutthrough.config.values import show_count
 from cutthrough.control.children import Child, Slot
 from cutthrough.control.doors import Doors
-from cutthrough.control.effective import of_doors, show_effective
-from cutthrough.control.generation import Generation
 from cutthrough.control.limits import Limits
 from cutthrough.control.operations import Asked, Inquiry
 from cutthrough.control.upgrade import Predecessor
+from cutthrough.generation.effective import of_doors, show_effective
+from cutthrough.generation.generation import Generation
 from cutthrough.log.voice import say, use_form
 from cutthrough.outcome import TABLE
 from cutthrough.process.channel import (

@@ -21,7 +21,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cutthrough.config.config import ConfigError
-from cutthrough.control.generation import Generation, from_memory
+from cutthrough.generation.generation import Generation, from_memory
 from cutthrough.log.errorlog import EVERY_S, ErrorLog
 from cutthrough.process.channel import (
     Channel,

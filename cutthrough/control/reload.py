@@ -18,16 +18,16 @@ from typing import Protocol
 
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.control.children import Child, Slot
-from cutthrough.control.generation import (
+from cutthrough.control.limits import Limits
+from cutthrough.control.upgrade import Successor
+from cutthrough.generation.generation import (
     Generation,
     Reader,
     needs_new_workers,
     show_changes,
     to_memory,
 )
-from cutthrough.control.limits import Limits
-from cutthrough.control.start import check_log, describe, validate
-from cutthrough.control.upgrade import Successor
+from cutthrough.generation.start import check_log, describe, validate
 from cutthrough.log.voice import say
 from cutthrough.policy.source import PolicyError
 from cutthrough.process.channel import Swap

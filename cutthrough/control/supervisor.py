@@ -27,12 +27,12 @@ from cutthrough.control.banner import print_banner
 from cutthrough.control.children import BACKOFF_MAX_S, TOLD_S, Child, Slot, cause
 from cutthrough.control.credentials import Credentials
 from cutthrough.control.doors import Doors
-from cutthrough.control.generation import Generation, Reader, Sources, to_memory
 from cutthrough.control.limits import Limits
 from cutthrough.control.office import Office
 from cutthrough.control.reload import Reload, Reloads
-from cutthrough.control.start import check_log, describe, validate
 from cutthrough.control.upgrade import Predecessor, Successor
+from cutthrough.generation.generation import Generation, Reader, Sources, to_memory
+from cutthrough.generation.start import check_log, describe, validate
 from cutthrough.log.voice import say
 from cutthrough.net.listener import bound_address
 from cutthrough.policy.source import Policy

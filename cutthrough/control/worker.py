@@ -14,12 +14,12 @@ from typing import Protocol
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_address
 from cutthrough.control.beat import Beat
-from cutthrough.control.generation import Generation
 from cutthrough.control.hashers import Helpers, Threads
-from cutthrough.control.hook import Tally
-from cutthrough.control.snapshots import make_snapshot
 from cutthrough.control.tracer import Tracer
 from cutthrough.control.verifier import Verifier
+from cutthrough.generation.generation import Generation
+from cutthrough.generation.hook import Tally
+from cutthrough.generation.snapshots import make_snapshot
 from cutthrough.log.accesslog import AccessLog
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor

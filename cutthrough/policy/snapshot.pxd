@@ -12,7 +12,7 @@ cdef class OwnHosts:
 cdef class Snapshot:
     cdef readonly Authenticator users
     cdef readonly Acl acl                   # None: no rules, everything passes them
-    cdef readonly object hook               # see control.hook; None: there is none
+    cdef readonly object hook               # see generation.hook; None: there is none
     cdef readonly Verdicts verdicts         # what it decided
     cdef readonly int generation
     cdef readonly bint address_floor        # only public addresses (R27)

@@ -11,7 +11,7 @@ import struct
 import bcrypt
 import pytest
 
-from cutthrough.control.hook import MOST_QUESTIONS
+from cutthrough.generation.hook import MOST_QUESTIONS
 from cutthrough.net.resolver import MOST_OPEN
 from tests.e2e.test_limits import retry_after
 from tests.e2e.test_policy import LOCAL

@@ -15,9 +15,9 @@ import threading
 import msgspec
 import pytest
 
-from cutthrough.control.generation import Generation
 from cutthrough.control.handover import WINDOW
 from cutthrough.control.worker import Worker
+from cutthrough.generation.generation import Generation
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.source import Policy, Rule
 from cutthrough.session.handover import pack, recount, tunnels

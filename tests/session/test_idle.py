@@ -8,7 +8,7 @@ import pytest
 
 import cutthrough
 from cutthrough.config.settings import from_options
-from cutthrough.control.generation import Generation
+from cutthrough.generation.generation import Generation
 from cutthrough.session.door import close_idle
 from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.origin import Origin

@@ -25,7 +25,7 @@ def check_fleet(case: Case) -> Iterator[Finding]:
     if not case.config.fleet_url:
         return
     try:
-        from cutthrough.control.redis_client import explain, make_client
+        from cutthrough.generation.redis_client import explain, make_client
 
         client = make_client(case.config)
     except ImportError as error:

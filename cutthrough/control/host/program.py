@@ -12,9 +12,9 @@ from cutthrough.config.log_target import read_target
 from cutthrough.config.settings import flag_name, variable_name
 from cutthrough.config.values import show_address, split_address
 from cutthrough.control import built
-from cutthrough.control.effective import trial
 from cutthrough.control.host.finding import Case, Finding
-from cutthrough.control.load import load_users
+from cutthrough.generation.effective import trial
+from cutthrough.generation.load import load_users
 from cutthrough.net.options import SocketOption, read_options
 from cutthrough.process.loops import choose_loop, make_loop
 

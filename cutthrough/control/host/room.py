@@ -11,9 +11,9 @@ from pathlib import PurePosixPath
 
 from cutthrough.config.config import ConfigError
 from cutthrough.config.values import show_cpus, show_size
-from cutthrough.control.effective import show_slots
 from cutthrough.control.host.finding import Case, Finding, Host, Verdict
 from cutthrough.control.host.wanted import NOFILE
+from cutthrough.generation.effective import show_slots
 from cutthrough.process.cpus import chosen, online, usable
 from cutthrough.process.descriptors import RESERVED_FDS
 

@@ -8,7 +8,7 @@ from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.log_target import read_target
 from cutthrough.config.mistake import Mistake
 from cutthrough.config.values import show_count
-from cutthrough.control.generation import Generation
+from cutthrough.generation.generation import Generation
 from cutthrough.process.cpus import chosen
 
 
@@ -26,7 +26,7 @@ def validate(generation: Generation) -> None:
 
         Acl(generation.policy)
     if generation.config.policy_hook:
-        from cutthrough.control.hook import find_function
+        from cutthrough.generation.hook import find_function
 
         find_function(generation.config.policy_hook, generation.policy.hook)
     check_fleet(generation.config)
@@ -37,7 +37,7 @@ def check_fleet(config: Config) -> None:
     if not config.fleet_url:
         return
     try:
-        from cutthrough.control.redis_client import make_client
+        from cutthrough.generation.redis_client import make_client
     except ImportError as error:
         raise ConfigError("", "fleet_url", f"the package {error.name} is not "
                           "installed: pip install 'cutthrough[redis]'") from None

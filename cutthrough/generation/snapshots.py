@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from cutthrough.control.generation import Generation
-from cutthrough.control.hook import Hook, Tally, find_function
+from cutthrough.generation.generation import Generation
+from cutthrough.generation.hook import Hook, Tally, find_function
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.listener import Address
 from cutthrough.policy.acl import Acl

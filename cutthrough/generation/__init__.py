@@ -1,0 +1,1 @@
+"""One configuration in force: policy files, checks, hook and snapshot."""
