@@ -2,15 +2,15 @@
 
 import pytest
 
-from cutthrough.control import backoff as module
-from cutthrough.control.backoff import (
+from cutthrough.policy.known import Known
+from cutthrough.verify import backoff as module
+from cutthrough.verify.backoff import (
     Backoff,
     Rank,
     Standing,
     backoff_of,
     is_exempt,
 )
-from cutthrough.policy.known import Known
 
 HERE, AWAY = b"\xcb\0\x71\5", b"\x0a\0\0\1"
 KEY = bytes(40)

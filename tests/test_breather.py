@@ -11,7 +11,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from cutthrough.control import breather
+from cutthrough.verify import breather
 
 HASH = bcrypt.hashpw(b"one", bcrypt.gensalt(9))         # 30 ms
 

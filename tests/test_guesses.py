@@ -9,11 +9,11 @@ from collections import Counter
 
 import pytest
 
-from cutthrough.control.hashers import LOST
-from cutthrough.control.verifier import Verifier
 from cutthrough.policy.auth import Account, Authenticator
 from cutthrough.policy.known import Known, create
 from cutthrough.policy.source import User
+from cutthrough.verify.hashers import LOST
+from cutthrough.verify.verifier import Verifier
 from tests.support.clock import Clock
 
 HOME, AWAY, LOCAL = b"\xcb\0\x71\5", b"\xc6\x33\x64\7", b"\x7f\0\0\1"

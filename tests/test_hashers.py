@@ -11,9 +11,9 @@ import bcrypt
 import psutil
 import pytest
 
-from cutthrough.control import hasher
-from cutthrough.control import hashers as module
-from cutthrough.control.hashers import LOST, Helpers, Threads
+from cutthrough.verify import hasher
+from cutthrough.verify import hashers as module
+from cutthrough.verify.hashers import LOST, Helpers, Threads
 from tests.support.wait import wait_until
 
 QUICK = bcrypt.hashpw(b"one", bcrypt.gensalt(4)).decode()

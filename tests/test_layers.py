@@ -31,9 +31,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "log": DATA,
     "process": DATA,
     "generation": DATA | {"process"},
-    "control": DATA | {"log", "process", "generation"},
+    "verify": DATA | {"process"},
+    "control": DATA | {"log", "process", "generation", "verify"},
     "arguments": {"config"},
-    "cli": DATA | {"arguments", "control", "log", "process", "generation"},
+    "cli": DATA | {"arguments", "control", "log", "process", "generation", "verify"},
     "proxy": {"cli"},
 }
 

@@ -7,10 +7,10 @@ from base64 import b64encode
 import bcrypt
 import pytest
 
-from cutthrough.control.hashers import LOST, Threads
-from cutthrough.control.verifier import Verifier
 from cutthrough.policy.auth import Account, Authenticator
 from cutthrough.policy.source import User
+from cutthrough.verify.hashers import LOST, Threads
+from cutthrough.verify.verifier import Verifier
 
 # Neither is this host, which never waits
 HOME, AWAY = b"\xcb\0\x71\5", b"\x0a\0\0\1"

@@ -39,7 +39,7 @@ cdef class Context:
     cdef Counters *counters
     cdef object resolver
     cdef Recorder recorder
-    cdef object verifier                # see control.verifier; None: nothing needs one
+    cdef object verifier                # see verify.verifier; None: nothing needs one
     cdef HeadLimits limits
     cdef HeadLimits answer_limits       # of responses
     cdef int64_t timeout_ms[N_STATES]

@@ -64,7 +64,7 @@ cdef class Context:
     def __init__(self, *, Poller poller, Upstreams upstreams, Journal journal, Page page,
                  resolver, origin, via, verifier=None, Recorder recorder=None):
         """`origin`: host:port for requests in origin form, or "". `resolver`: see
-        net.resolver; `verifier`: control.verifier, needed where users have hashes.
+        net.resolver; `verifier`: verify.verifier, needed where users have hashes.
         `recorder`: None for none. `configure` says the rest, before the first connection."""
         cdef bytes text
         self.poller = poller

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-from cutthrough.control.verifier import Verifier
+from cutthrough.verify.verifier import Verifier
 from tests.e2e.test_faults import serve_embedded
 from tests.e2e.test_shedding import SMALL_BLOCK, be_partial, held
 from tests.support.client import WRONG, build_request

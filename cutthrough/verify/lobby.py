@@ -1,6 +1,6 @@
 """Credentials that wait for a hash: who is next, and who gives way.
 
-Ranks first (control.backoff). Within a rank three of four turns are the newest's, whose
+Ranks first (verify.backoff). Within a rank three of four turns are the newest's, whose
 client is the most likely to be there still, and one is the oldest's, so that everybody
 has a turn however many come after. Behind all ranks stand those whose requests have
 all ended meanwhile: their hash is worth something if the client comes back.
@@ -10,8 +10,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from cutthrough.control.backoff import Rank
 from cutthrough.policy.auth import Account, Authenticator
+from cutthrough.verify.backoff import Rank
 
 Answer = Account | str      # the account, or the label of an outcome
 # With the seconds after which another try is looked at; 0: nothing is said about that

@@ -1,6 +1,6 @@
 """Where password hashes are computed: in helper processes, or in threads.
 
-A worker that has a process of its own has helpers (`control.hasher`), made when first
+A worker that has a process of its own has helpers (`verify.hasher`), made when first
 needed and kept; one inside somebody else's program makes no process, and has threads.
 Both compute so many at a time and answer in the loop, each question once; after `close`
 nobody is answered.
@@ -19,8 +19,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from cutthrough.control.hasher import FAULT, MOST_BYTES, RIGHT, WRONG
 from cutthrough.process.environment import SIGNALS, worker_environment
+from cutthrough.verify.hasher import FAULT, MOST_BYTES, RIGHT, WRONG
 
 log = logging.getLogger("cutthrough")
 
@@ -38,7 +38,7 @@ NICENESS = 10
 PAUSE_S = 1.0
 
 # The helper's program; the number of its descriptor follows. -P: see control.children.
-COMMAND = (sys.executable, "-P", "-m", "cutthrough.control.hasher")
+COMMAND = (sys.executable, "-P", "-m", "cutthrough.verify.hasher")
 
 
 class Hashers(Protocol):

@@ -1,0 +1,1 @@
+"""Password hashes: the queue, the back-off, and the processes that compute them."""
