@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 PATIENCE = 10.0
 #: Thought between two requests: around the time after which a drain closes.
 THOUGHT = (0.4, 2.4)
-#: What was in use so recently is not closed by a drain (control/worker.py); the slack
+#: What was in use so recently is not closed by a drain (worker/worker.py); the slack
 #: is for two clocks and a late loop.
 LAST_REQUEST, SLACK = 1.0, 0.2
 

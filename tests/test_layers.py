@@ -32,9 +32,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "process": DATA,
     "generation": DATA | {"process"},
     "verify": DATA | {"process"},
-    "control": DATA | {"log", "process", "generation", "verify"},
+    "worker": DATA | {"log", "process", "generation", "verify"},
+    "control": DATA | {"log", "process", "generation", "verify", "worker"},
     "arguments": {"config"},
-    "cli": DATA | {"arguments", "control", "log", "process", "generation", "verify"},
+    "cli": DATA | {
+        "arguments", "control", "log",
+        "process", "generation", "verify", "worker"},
     "proxy": {"cli"},
 }
 

@@ -20,11 +20,11 @@ from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.options import Options
 from cutthrough.config.settings import from_options
 from cutthrough.config.values import show_address
-from cutthrough.control.worker import Worker
 from cutthrough.generation.hook import Function, lend_function
 from cutthrough.generation.load import load_policy
 from cutthrough.net.listener import Address, bound_address, listen
 from cutthrough.policy.source import Policy, PolicyError
+from cutthrough.worker.worker import Worker
 
 # The data path keeps what it reads into, pools and pipes once for the process. So all
 # proxies of a process run in one thread: which, and how many there are.

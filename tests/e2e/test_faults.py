@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import cutthrough
-from cutthrough.control import worker as worker_module
 from cutthrough.net import buffers, pipes
+from cutthrough.worker import worker as worker_module
 from tests.net.test_relay import Way, descriptors, send_all_through
 from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.lines import read_line

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 import cutthrough
-from cutthrough.control.worker import Worker
 from cutthrough.policy.source import Policy, User
+from cutthrough.worker.worker import Worker
 from tests.leaks.test_embedded import run, settled
 from tests.support.client import Client, build_request
 from tests.support.lines import read_line

@@ -25,7 +25,7 @@ async def ask(proxy, authority: str) -> bytes:
 @pytest.mark.asyncio
 async def test_an_address_of_this_host_is_closed_by_the_floor(monkeypatch):
     """With the floor on, a public address of our own was open on every other port."""
-    from cutthrough.control import worker
+    from cutthrough.worker import worker
 
     monkeypatch.setattr(worker, "own_hosts", lambda: ["203.1.113.9", "127.0.0.1"])
     async with cutthrough.serve(

@@ -15,14 +15,14 @@ import threading
 import msgspec
 import pytest
 
-from cutthrough.control.handover import WINDOW
-from cutthrough.control.worker import Worker
 from cutthrough.generation.generation import Generation
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.source import Policy, Rule
 from cutthrough.session.handover import pack, recount, tunnels
 from cutthrough.session.inspect import cut
 from cutthrough.session.record import Answer, Done, Tunnel
+from cutthrough.worker.handover import WINDOW
+from cutthrough.worker.worker import Worker
 from tests.support.origin import Origin
 from tests.support.workers import Pair, pair, talk, until
 

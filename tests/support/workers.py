@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from cutthrough.config.config import Config
 from cutthrough.config.settings import from_options
-from cutthrough.control.handover import Giver, Taker
-from cutthrough.control.worker import Worker
 from cutthrough.net.listener import listen
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.rows import create
 from cutthrough.policy.source import Limits, Policy
+from cutthrough.worker.handover import Giver, Taker
+from cutthrough.worker.worker import Worker
 from tests.support.client import PASSWORD, USER, Client
 from tests.support.lines import read_line
 from tests.support.origin import Origin

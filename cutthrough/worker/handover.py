@@ -24,7 +24,6 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.control.worker import Worker
 from cutthrough.session.client import Client
 from cutthrough.session.handover import (
     Parcel,
@@ -35,6 +34,7 @@ from cutthrough.session.handover import (
     unpack,
 )
 from cutthrough.session.record import Answer, Done, Tunnel
+from cutthrough.worker.worker import Worker
 
 log = logging.getLogger("cutthrough")
 

@@ -11,13 +11,13 @@ import os
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from cutthrough.control.tee import Tee
-from cutthrough.control.worker import Worker
 from cutthrough.log.accesslog import AccessLog
 from cutthrough.process.channel import Channel, Listed, WasCut, in_memory
 from cutthrough.process.selector import Selector
 from cutthrough.session.client import Client
 from cutthrough.session.inspect import clients, cut, describe, trace
+from cutthrough.worker.tee import Tee
+from cutthrough.worker.worker import Worker
 
 log = logging.getLogger("cutthrough")
 

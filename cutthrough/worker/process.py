@@ -1,4 +1,4 @@
-"""One worker process: `python -m cutthrough.control.process FD`.
+"""One worker process: `python -m cutthrough.worker.process FD`.
 
 FD is its end of the channel; everything else comes by the first message. It tells the
 supervisor when it is ready, obeys drain, stop and reopen, and exits 0. When the channel
@@ -47,8 +47,8 @@ from cutthrough.process.environment import SIGNALS
 from cutthrough.process.loops import choose_loop, make_loop
 
 if TYPE_CHECKING:
-    from cutthrough.control.inspector import Inspector
-    from cutthrough.control.worker import Worker
+    from cutthrough.worker.inspector import Inspector
+    from cutthrough.worker.worker import Worker
 
 
 class Process:
@@ -136,7 +136,7 @@ class Process:
 
     def hand_over(self, message: Give | Take, sock: socket.socket) -> None:
         # Here, because the supervisor imports this module and needs no data plane.
-        from cutthrough.control.handover import Giver, Taker
+        from cutthrough.worker.handover import Giver, Taker
 
         match message:
             case Give(holder):
@@ -190,10 +190,10 @@ class Process:
 def make_worker(hello: Hello, generation: Generation,
                 listeners: list[socket.socket]) -> "Worker":
     # Here, because the supervisor imports this module and needs no data plane.
-    from cutthrough.control.worker import Worker
     from cutthrough.policy.known import Known
     from cutthrough.policy.ledger import Ledger
     from cutthrough.session.counters import PAGE_BYTES
+    from cutthrough.worker.worker import Worker
 
     memory = mmap.mmap(hello.counters, PAGE_BYTES, offset=hello.page * PAGE_BYTES)
     os.close(hello.counters)                 # the mapping stays
@@ -208,7 +208,7 @@ def make_worker(hello: Hello, generation: Generation,
 
 
 def make_inspector(worker: "Worker", channel: Channel) -> "Inspector":
-    from cutthrough.control.inspector import Inspector  # for the same reason
+    from cutthrough.worker.inspector import Inspector  # for the same reason
 
     return Inspector(worker, channel)
 

@@ -13,8 +13,6 @@ from typing import Protocol
 
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_address
-from cutthrough.control.beat import Beat
-from cutthrough.control.tracer import Tracer
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally
 from cutthrough.generation.snapshots import make_snapshot
@@ -40,6 +38,8 @@ from cutthrough.session.shed import count_listed
 from cutthrough.session.upstreams import Upstreams
 from cutthrough.verify.hashers import Helpers, Threads
 from cutthrough.verify.verifier import Verifier
+from cutthrough.worker.beat import Beat
+from cutthrough.worker.tracer import Tracer
 
 log = logging.getLogger("cutthrough")
 

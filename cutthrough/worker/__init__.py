@@ -1,0 +1,1 @@
+"""One worker process: its life, its data plane, and its answers to operators."""
