@@ -33,11 +33,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "generation": DATA | {"process"},
     "verify": DATA | {"process"},
     "worker": DATA | {"log", "process", "generation", "verify"},
-    "control": DATA | {"log", "process", "generation", "verify", "worker"},
+    "admin": DATA | {"process"},
+    "control": DATA | {"log", "process", "generation", "verify", "worker", "admin"},
     "arguments": {"config"},
     "cli": DATA | {
-        "arguments", "control", "log",
-        "process", "generation", "verify", "worker"},
+        "arguments", "control", "log", "process",
+        "generation", "verify", "worker", "admin"},
     "proxy": {"cli"},
 }
 

@@ -7,7 +7,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cutthrough.control.metrics import Reading, render
+from cutthrough.admin.metrics import Reading, render
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.counters import (
     BUCKETS,

@@ -38,8 +38,8 @@ from cutthrough.process.channel import (
 from cutthrough.process.selector import Selector
 
 if TYPE_CHECKING:
-    from cutthrough.control.admin import Admin
-    from cutthrough.control.metrics import Reading
+    from cutthrough.admin.admin import Admin
+    from cutthrough.admin.metrics import Reading
     from cutthrough.control.reload import Reload, Reloads
 
 # Endings that are nobody's fault
@@ -120,7 +120,7 @@ class Office:
         if config.admin == "off":
             return None
         try:
-            from cutthrough.control.admin import Admin
+            from cutthrough.admin.admin import Admin
         except ImportError as error:
             raise ConfigError("", "admin", f"{error.name} is not installed") from None
         admin = Admin(self, config.admin)
@@ -229,7 +229,7 @@ class Office:
             self._program.drain()
 
     def read_counters(self) -> "Reading":
-        from cutthrough.control.metrics import Reading
+        from cutthrough.admin.metrics import Reading
 
         pages = self._read_pages()
         return Reading(

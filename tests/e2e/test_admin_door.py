@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from cutthrough.control.admin import MOST_CONNECTIONS
+from cutthrough.admin.admin import MOST_CONNECTIONS
 from cutthrough.control.console import summary
 from tests.support.admin import (
     AUTHORIZED,

@@ -31,16 +31,16 @@ from typing import Any, Protocol
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
-from cutthrough.config.values import show_address, split_address
-from cutthrough.control.callers import Callers
-from cutthrough.control.metrics import CONTENT_TYPE, Reading, render
-from cutthrough.control.sites import (
+from cutthrough.admin.callers import Callers
+from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
+from cutthrough.admin.sites import (
     FOREIGN,
     PAGE_POLICY,
     PROTECTED,
     is_foreign,
     watcher_of,
 )
+from cutthrough.config.values import show_address, split_address
 from cutthrough.process.selector import Selector
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -298,7 +298,7 @@ class Admin:
     # What they ask
 
     async def page(self, request: web.Request) -> web.StreamResponse:
-        here = resources.files("cutthrough.control")
+        here = resources.files("cutthrough.admin")
         text = here.joinpath("live.html").read_text().replace(
             "/* live_rows.js */", here.joinpath("live_rows.js").read_text())
         return web.Response(text=text, content_type="text/html",
