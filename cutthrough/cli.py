@@ -258,7 +258,7 @@ def demonstrate(argv: Sequence[str]) -> int:
 
 def run(sources: Sources) -> int:
     # Here, so that the other verbs do without asyncio and the compiled modules.
-    from cutthrough.control.supervisor import run as run_supervisor
+    from cutthrough.supervisor.supervisor import run as run_supervisor
 
     try:
         return run_supervisor(sources)

@@ -34,11 +34,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "verify": DATA | {"process"},
     "worker": DATA | {"log", "process", "generation", "verify"},
     "admin": DATA | {"process"},
-    "control": DATA | {"log", "process", "generation", "verify", "worker", "admin"},
+    "supervisor": DATA | {"log", "process", "generation", "admin"},
+    "control": DATA | {
+        "log", "process", "generation",
+        "verify", "worker", "admin", "supervisor"},
     "arguments": {"config"},
     "cli": DATA | {
         "arguments", "control", "log", "process",
-        "generation", "verify", "worker", "admin"},
+        "generation", "verify", "worker", "admin", "supervisor"},
     "proxy": {"cli"},
 }
 

@@ -37,7 +37,7 @@ NICENESS = 10
 # Until the next helper is made, where one has ended before its first answer.
 PAUSE_S = 1.0
 
-# The helper's program; the number of its descriptor follows. -P: see control.children.
+# The helper's program; the number of its descriptor follows. -P: see supervisor.children.
 COMMAND = (sys.executable, "-P", "-m", "cutthrough.verify.hasher")
 
 

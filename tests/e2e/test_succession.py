@@ -339,7 +339,7 @@ def test_an_upgrade_keeps_the_service_managers_sockets(tmp_path, loop_name, open
 
 MANY = """
 import asyncio, resource, socket, sys
-from cutthrough.control.upgrade import Predecessor, Successor
+from cutthrough.supervisor.upgrade import Predecessor, Successor
 
 def many() -> None:
     low, high = resource.getrlimit(resource.RLIMIT_NOFILE)

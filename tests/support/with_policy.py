@@ -6,8 +6,8 @@ import msgspec
 
 from cutthrough.config.config import Config
 from cutthrough.config.settings import load
-from cutthrough.control.supervisor import run
 from cutthrough.policy.source import Limits, Policy
+from cutthrough.supervisor.supervisor import run
 
 
 def command_with(limits: Limits) -> tuple[str, ...]:

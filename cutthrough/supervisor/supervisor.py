@@ -22,15 +22,6 @@ from enum import Enum
 
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_count
-from cutthrough.control import relief
-from cutthrough.control.banner import print_banner
-from cutthrough.control.children import BACKOFF_MAX_S, TOLD_S, Child, Slot, cause
-from cutthrough.control.credentials import Credentials
-from cutthrough.control.doors import Doors
-from cutthrough.control.limits import Limits
-from cutthrough.control.office import Office
-from cutthrough.control.reload import Reload, Reloads
-from cutthrough.control.upgrade import Predecessor, Successor
 from cutthrough.generation.generation import Generation, Reader, Sources, to_memory
 from cutthrough.generation.start import check_log, describe, validate
 from cutthrough.log.voice import say
@@ -54,6 +45,15 @@ from cutthrough.process.descriptors import raise_nofile
 from cutthrough.process.environment import EARLY, SIGNALS
 from cutthrough.process.loops import choose_loop
 from cutthrough.process.systemd import feed_watchdog, notify, take_listeners
+from cutthrough.supervisor import relief
+from cutthrough.supervisor.banner import print_banner
+from cutthrough.supervisor.children import BACKOFF_MAX_S, TOLD_S, Child, Slot, cause
+from cutthrough.supervisor.credentials import Credentials
+from cutthrough.supervisor.doors import Doors
+from cutthrough.supervisor.limits import Limits
+from cutthrough.supervisor.office import Office
+from cutthrough.supervisor.reload import Reload, Reloads
+from cutthrough.supervisor.upgrade import Predecessor, Successor
 
 # A worker imports and binds nothing slow: 0.2 s here; this is for a machine in swap.
 START_S = 30.0

@@ -17,9 +17,6 @@ import os
 from typing import Protocol
 
 from cutthrough.config.config import Config, ConfigError
-from cutthrough.control.children import Child, Slot
-from cutthrough.control.limits import Limits
-from cutthrough.control.upgrade import Successor
 from cutthrough.generation.generation import (
     Generation,
     Reader,
@@ -34,6 +31,9 @@ from cutthrough.process.channel import Swap
 from cutthrough.process.cpus import count_workers
 from cutthrough.process.loops import choose_loop
 from cutthrough.process.systemd import notify_reloading
+from cutthrough.supervisor.children import Child, Slot
+from cutthrough.supervisor.limits import Limits
+from cutthrough.supervisor.upgrade import Successor
 
 # A worker takes a generation over within a turn of its loop, a new one begins in 0.2 s
 # here; after this somebody who waits wants to know

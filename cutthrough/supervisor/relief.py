@@ -11,11 +11,11 @@ import socket
 from collections.abc import Iterable
 
 from cutthrough.config.values import show_count
-from cutthrough.control.children import Child
-from cutthrough.control.limits import FIRST, Limits
-from cutthrough.control.upgrade import Successor
 from cutthrough.log.voice import say
 from cutthrough.process.channel import Gave, Give, Take, Took
+from cutthrough.supervisor.children import Child
+from cutthrough.supervisor.limits import FIRST, Limits
+from cutthrough.supervisor.upgrade import Successor
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

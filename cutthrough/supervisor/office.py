@@ -17,11 +17,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.settings import Setting, render
 from cutthrough.config.values import show_count
-from cutthrough.control.children import Child, Slot
-from cutthrough.control.doors import Doors
-from cutthrough.control.limits import Limits
-from cutthrough.control.operations import Asked, Inquiry
-from cutthrough.control.upgrade import Predecessor
 from cutthrough.generation.effective import of_doors, show_effective
 from cutthrough.generation.generation import Generation
 from cutthrough.log.voice import say, use_form
@@ -36,11 +31,16 @@ from cutthrough.process.channel import (
     in_memory,
 )
 from cutthrough.process.selector import Selector
+from cutthrough.supervisor.children import Child, Slot
+from cutthrough.supervisor.doors import Doors
+from cutthrough.supervisor.limits import Limits
+from cutthrough.supervisor.operations import Asked, Inquiry
+from cutthrough.supervisor.upgrade import Predecessor
 
 if TYPE_CHECKING:
     from cutthrough.admin.admin import Admin
     from cutthrough.admin.metrics import Reading
-    from cutthrough.control.reload import Reload, Reloads
+    from cutthrough.supervisor.reload import Reload, Reloads
 
 # Endings that are nobody's fault
 WELL = frozenset(row.label for row in TABLE if not row.fault)

@@ -28,10 +28,10 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from cutthrough.control.credentials import VARIABLE as CREDENTIALS
 from cutthrough.process.channel import Message, Unreadable, read_message
 from cutthrough.process.environment import EARLY
 from cutthrough.process.systemd import environ_of_heir
+from cutthrough.supervisor.credentials import VARIABLE as CREDENTIALS
 
 log = logging.getLogger("cutthrough")
 

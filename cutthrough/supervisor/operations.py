@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from cutthrough.control.children import Child
 from cutthrough.process.channel import (
     Cut,
     List,
@@ -26,9 +25,10 @@ from cutthrough.process.channel import (
     Watch,
 )
 from cutthrough.process.selector import Selector
+from cutthrough.supervisor.children import Child
 
 if TYPE_CHECKING:
-    from cutthrough.control.upgrade import Predecessor
+    from cutthrough.supervisor.upgrade import Predecessor
 
 log = logging.getLogger("cutthrough")
 

@@ -1,0 +1,1 @@
+"""The supervisor: its children, listening sockets, reloads, upgrades, operators."""
