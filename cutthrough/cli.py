@@ -146,17 +146,17 @@ def dispatch(argv: Sequence[str] | None) -> int:
         print(version())
         return 0
     if given.verb == "passwd":
-        from cutthrough.control.passwd import run as run_passwd
+        from cutthrough.tools.passwd import run as run_passwd
 
         return run_passwd(given.user, given.file, given.algorithm)
     sources = Sources(given)
     try:
         if given.verb == "suggest":
-            from cutthrough.control.suggest import run as run_suggest
+            from cutthrough.tools.suggest import run as run_suggest
 
             return run_suggest(given.log)
         if given.verb in CONSOLE:
-            from cutthrough.control.console import run as run_console
+            from cutthrough.tools.console import run as run_console
 
             return run_console(given)
         if given.verb == "config":
@@ -185,7 +185,7 @@ def tell(error: Mistake, sources: Sources) -> int:
 
 def print_config(given: argparse.Namespace, sources: Sources) -> None:
     if given.markdown:
-        from cutthrough.control.manual import render as render_manual
+        from cutthrough.tools.manual import render as render_manual
 
         print(render_manual(), end="")
         return
@@ -232,10 +232,10 @@ def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
 
         return run_doctor(config, policy, given.who, given.host_network)
     if given.log:
-        from cutthrough.control.replay import run as run_replay
+        from cutthrough.tools.replay import run as run_replay
 
         return run_replay(config, policy, given.log, given.json)
-    from cutthrough.control.explain import run as run_explain
+    from cutthrough.tools.explain import run as run_explain
 
     return run_explain(config, policy, (given.method, given.target), given.who,
                        given.client, given.json)

@@ -7,11 +7,11 @@ import pytest
 
 from cutthrough.cli import main
 from cutthrough.control.disguises import NOWHERE, disguises
-from cutthrough.control.pastlog import PastLog
-from cutthrough.control.suggest import suggest
 from cutthrough.generation.load import load_rules
 from cutthrough.policy.address import class_of
 from cutthrough.policy.rules import read_policy
+from cutthrough.tools.pastlog import PastLog
+from cutthrough.tools.suggest import suggest
 from cutthrough.wire.target import read_authority
 
 POLICY = """

@@ -35,13 +35,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "worker": DATA | {"log", "process", "generation", "verify"},
     "admin": DATA | {"process"},
     "supervisor": DATA | {"log", "process", "generation", "admin"},
+    "tools": DATA | {"log", "process", "generation"},
     "control": DATA | {
-        "log", "process", "generation",
-        "verify", "worker", "admin", "supervisor"},
+        "log", "process", "generation", "verify",
+        "worker", "admin", "supervisor", "tools"},
     "arguments": {"config"},
     "cli": DATA | {
-        "arguments", "control", "log", "process",
-        "generation", "verify", "worker", "admin", "supervisor"},
+        "arguments", "control", "log", "process", "generation",
+        "verify", "worker", "admin", "supervisor", "tools"},
     "proxy": {"cli"},
 }
 

@@ -28,13 +28,13 @@ import msgspec
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.control.disguises import Disguise, disguises
 from cutthrough.control.embed import Embedded
-from cutthrough.control.explain import read_target
-from cutthrough.control.judge import OK, Caller, Judge, printable
 from cutthrough.control.nameserver import NameServer
 from cutthrough.net import alone
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.resolver import MIN_TTL
 from cutthrough.policy.source import Limits, Policy
+from cutthrough.tools.explain import read_target
+from cutthrough.tools.judge import OK, Caller, Judge, printable
 
 AT_A_TIME = 16
 # More than any deadline of the proxy that a refusal or a lost SYN comes to

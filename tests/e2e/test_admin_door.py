@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from cutthrough.admin.admin import MOST_CONNECTIONS
-from cutthrough.control.console import summary
+from cutthrough.tools.console import summary
 from tests.support.admin import (
     AUTHORIZED,
     TOKEN,

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import msgspec
 
 from cutthrough.config.config import Config
-from cutthrough.control.judge import Caller, Finding, Judge, printable
-from cutthrough.control.pastlog import DENIED, Line, PastLog
 from cutthrough.policy.address import class_of
 from cutthrough.policy.source import Policy
+from cutthrough.tools.judge import Caller, Finding, Judge, printable
+from cutthrough.tools.pastlog import DENIED, Line, PastLog
 
 MAYBE = "maybe"
 

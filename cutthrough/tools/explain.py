@@ -11,7 +11,6 @@ import time
 import msgspec
 
 from cutthrough.config.config import Config, ConfigError
-from cutthrough.control.judge import OK, Caller, Finding, Judge, printable
 from cutthrough.generation.hook import Answer as HookAnswer
 from cutthrough.generation.hook import Hook
 from cutthrough.net.inet import Addresses
@@ -21,6 +20,7 @@ from cutthrough.outcome import TABLE
 from cutthrough.policy.address import class_of
 from cutthrough.policy.source import Limits, Policy
 from cutthrough.policy.verdicts import Decision
+from cutthrough.tools.judge import OK, Caller, Finding, Judge, printable
 from cutthrough.wire.target import read_request_target
 
 STATUS = {row.label: row.status for row in TABLE}

@@ -1,0 +1,1 @@
+"""Commands beside serve: explain, suggest, console, passwd; and the generated pages."""
