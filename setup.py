@@ -66,7 +66,7 @@ MODE = MODES[NAME]
 # `cutthrough doctor` reads it there.
 FLAGS = " ".join([*MODE.compile, *os.environ.get("CFLAGS", "").split()])
 TOLD = {
-    "cutthrough/control/built.pyx": [
+    "cutthrough/doctor/built.pyx": [
         ("CUTTHROUGH_MODE", f'"{NAME}"'),
         ("CUTTHROUGH_FLAGS", json.dumps(FLAGS)),
     ]

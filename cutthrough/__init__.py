@@ -19,10 +19,10 @@ _ROOM_OF = {
     "Config": "cutthrough.config.config",
     "ConfigError": "cutthrough.config.config",
     "Decision": "cutthrough.policy.verdicts",
-    "Embedded": "cutthrough.control.embed",
+    "Embedded": "cutthrough.embed",
     "Options": "cutthrough.config.options",
     "Request": "cutthrough.generation.hook",
-    "serve": "cutthrough.control.embed",
+    "serve": "cutthrough.embed",
 }
 
 

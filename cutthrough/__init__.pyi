@@ -1,8 +1,8 @@
 from cutthrough.config.config import Config as Config
 from cutthrough.config.config import ConfigError as ConfigError
 from cutthrough.config.options import Options as Options
-from cutthrough.control.embed import Embedded as Embedded
-from cutthrough.control.embed import serve as serve
+from cutthrough.embed import Embedded as Embedded
+from cutthrough.embed import serve as serve
 from cutthrough.generation.hook import Request as Request
 from cutthrough.policy.verdicts import Decision as Decision
 

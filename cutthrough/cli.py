@@ -202,7 +202,7 @@ def print_config(given: argparse.Namespace, sources: Sources) -> None:
 
 
 def examine_host(given: argparse.Namespace, sources: Sources) -> int:
-    from cutthrough.control.host.report import run as run_report
+    from cutthrough.doctor.report import run as run_report
 
     config, policy = sources.read()          # once: a pipe has no second time
     return run_report(config, policy, sources.last, sources.file or "", given.json)
@@ -228,7 +228,7 @@ def check(config: Config, policy: Policy) -> None:
 def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
     """Runs a verb that asks what a configuration does; returns the exit status."""
     if given.verb == "doctor":
-        from cutthrough.control.doctor import run as run_doctor
+        from cutthrough.doctor.doctor import run as run_doctor
 
         return run_doctor(config, policy, given.who, given.host_network)
     if given.log:

@@ -3,7 +3,7 @@
 import pytest
 
 from cutthrough.config.settings import build, gather
-from cutthrough.control.host import program
+from cutthrough.doctor import program
 from cutthrough.generation.load import load_policy
 from tests.test_doctor_host import make_case, verdicts
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cutthrough.config.settings import build, gather
-from cutthrough.control.host import kernel, program, report, rules, wanted
-from cutthrough.control.host.finding import Case, Finding, Host
+from cutthrough.doctor import kernel, program, report, rules, wanted
+from cutthrough.doctor.finding import Case, Finding, Host
 from cutthrough.net.options import SocketOption
 from cutthrough.policy.rules import read_policy
 from cutthrough.policy.source import Policy

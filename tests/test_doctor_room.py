@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from cutthrough.control.host import program, room, surroundings
-from cutthrough.control.host.finding import Host
+from cutthrough.doctor import program, room, surroundings
+from cutthrough.doctor.finding import Host
 from cutthrough.policy.source import Limits, Policy, User
 from tests.support.dns import NXDOMAIN, REFUSED, SERVFAIL, NameServer
 from tests.support.wait import PATIENCE

@@ -36,13 +36,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "admin": DATA | {"process"},
     "supervisor": DATA | {"log", "process", "generation", "admin"},
     "tools": DATA | {"log", "process", "generation"},
-    "control": DATA | {
-        "log", "process", "generation", "verify",
-        "worker", "admin", "supervisor", "tools"},
+    "doctor": DATA | {"process", "generation", "tools", "embed"},
+    "embed": DATA | {"generation", "worker"},
     "arguments": {"config"},
     "cli": DATA | {
-        "arguments", "control", "log", "process", "generation",
-        "verify", "worker", "admin", "supervisor", "tools"},
+        "arguments", "log", "process", "generation", "verify",
+        "worker", "admin", "supervisor", "tools", "doctor", "embed"},
     "proxy": {"cli"},
 }
 

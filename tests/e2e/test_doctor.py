@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from cutthrough.cli import main
-from cutthrough.control import doctor
-from cutthrough.control.disguises import ZONE, Disguise
-from cutthrough.control.embed import Embedded
+from cutthrough.doctor import doctor
+from cutthrough.doctor.disguises import ZONE, Disguise
+from cutthrough.embed import Embedded
 from cutthrough.net import alone
 from tests.support.network import own_network
 from tests.support.proxy import ROOT, clean_environment

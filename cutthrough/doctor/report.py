@@ -18,18 +18,18 @@ import msgspec
 
 from cutthrough.config.config import Config
 from cutthrough.config.settings import Settings
-from cutthrough.control.host.finding import Case, Finding, Host, Verdict
-from cutthrough.control.host.fleet import check_fleet
-from cutthrough.control.host.kernel import check_kernel, check_sysctls
-from cutthrough.control.host.program import (
+from cutthrough.doctor.finding import Case, Finding, Host, Verdict
+from cutthrough.doctor.fleet import check_fleet
+from cutthrough.doctor.kernel import check_kernel, check_sysctls
+from cutthrough.doctor.program import (
     check_admin,
     check_files,
     check_listeners,
     check_speed,
 )
-from cutthrough.control.host.room import check_room
-from cutthrough.control.host.rules import check_policy
-from cutthrough.control.host.surroundings import check_clock, check_names
+from cutthrough.doctor.room import check_room
+from cutthrough.doctor.rules import check_policy
+from cutthrough.doctor.surroundings import check_clock, check_names
 from cutthrough.policy.source import Policy
 from cutthrough.process.cpus import count_workers
 

@@ -26,9 +26,9 @@ from typing import NamedTuple
 import msgspec
 
 from cutthrough.config.config import Config, ConfigError
-from cutthrough.control.disguises import Disguise, disguises
-from cutthrough.control.embed import Embedded
-from cutthrough.control.nameserver import NameServer
+from cutthrough.doctor.disguises import Disguise, disguises
+from cutthrough.doctor.nameserver import NameServer
+from cutthrough.embed import Embedded
 from cutthrough.net import alone
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.resolver import MIN_TTL

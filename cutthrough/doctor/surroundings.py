@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cutthrough.control.host.finding import Case, Finding, Host, Verdict
+from cutthrough.doctor.finding import Case, Finding, Host, Verdict
 
 # What dnsdist asks its servers, to see whether they answer: nobody's secret
 ASKED = "a.root-servers.net"

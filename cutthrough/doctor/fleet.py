@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from cutthrough.config.config import ConfigError
-from cutthrough.control.host.finding import Case, Finding
+from cutthrough.doctor.finding import Case, Finding
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

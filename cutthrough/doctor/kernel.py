@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from cutthrough.control.host.finding import Case, Finding, Host, Verdict
-from cutthrough.control.host.wanted import SYSCTLS, Sysctl, suffices, widest
+from cutthrough.doctor.finding import Case, Finding, Host, Verdict
+from cutthrough.doctor.wanted import SYSCTLS, Sysctl, suffices, widest
 from cutthrough.net.listener import BACKLOG
 
 # EPOLLEXCLUSIVE and all else that is used came earlier; memfd's seals are of 3.17, the

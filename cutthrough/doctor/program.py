@@ -11,8 +11,8 @@ from cutthrough.config.config import SECRETS, ConfigError
 from cutthrough.config.log_target import read_target
 from cutthrough.config.settings import flag_name, variable_name
 from cutthrough.config.values import show_address, split_address
-from cutthrough.control import built
-from cutthrough.control.host.finding import Case, Finding
+from cutthrough.doctor import built
+from cutthrough.doctor.finding import Case, Finding
 from cutthrough.generation.effective import trial
 from cutthrough.generation.load import load_users
 from cutthrough.net.options import SocketOption, read_options

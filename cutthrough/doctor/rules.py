@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cutthrough.control.host.finding import Case, Finding
+from cutthrough.doctor.finding import Case, Finding
 from cutthrough.policy.source import Rule
 
 ASKS = ("users", "groups", "clients", "hosts", "addresses", "ports", "methods")

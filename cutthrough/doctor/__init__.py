@@ -1,0 +1,1 @@
+"""Checks of the host and of the address floor: `cutthrough doctor`."""
