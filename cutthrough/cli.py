@@ -59,7 +59,7 @@ class Sources:
 
     def _tell_ignored(self, setting: Setting) -> None:
         """Says, once for each value, that `listen` of the operator is not used."""
-        from cutthrough.log.voice import say
+        from cutthrough.log.stderr import say
 
         if setting.source != "default" and setting != self._ignored:
             say(f"{setting.source}: {setting.key} is ignored: the service manager has "

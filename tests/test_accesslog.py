@@ -12,7 +12,7 @@ from tests.support.proxy import ROOT
 # process is one of its own; SIGXFSZ is ignored by Python.
 FILL = """
 import os, resource, sys
-from cutthrough.log.outlets import FileOutlet
+from cutthrough.log.sinks import FileOutlet
 
 path, line = sys.argv[1], b"0123456789abcdef" * 6 + b"abc\\n"
 if sys.argv[2] == "shared":
@@ -36,7 +36,7 @@ print(outlet.trouble)
 # What another one writes, before who wrote the half finds room
 TWO = """
 import resource, sys
-from cutthrough.log.outlets import FileOutlet
+from cutthrough.log.sinks import FileOutlet
 
 path, line = sys.argv[1], b"0123456789abcdef" * 6 + b"abc\\n"
 one, other = FileOutlet(path), FileOutlet(path)

@@ -5,7 +5,7 @@
 The codes and what they mean are those of squid's `logformat`, as far as they mean
 something here; what squid has no code for is `%ct::name`. docs/logs.md lists them all.
 
-Lowest of the rooms: `config` refuses here what `log.lines` could not write.
+Lowest of the rooms: `config` refuses here what `log.jsonline` could not write.
 """
 
 import difflib

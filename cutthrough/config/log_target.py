@@ -4,7 +4,7 @@
     syslog[:facility[.severity]][@/socket|@address:port]
 
 Facilities and severities are named as squid's `syslog:` and syslog.conf(5) name them.
-Lowest of the rooms: `config` refuses here what `log.outlets` could not open.
+Lowest of the rooms: `config` refuses here what `log.sinks` could not open.
 """
 
 import difflib

@@ -14,10 +14,10 @@ import logging
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memmove
 from cutthrough.log.formatline import FormatLine
-from cutthrough.log.lines cimport Line
-from cutthrough.log.lines import JsonLine
-from cutthrough.log.outlets cimport MOST_MESSAGE, Outlet
-from cutthrough.log.outlets import FileOutlet, open_outlet
+from cutthrough.log.jsonline cimport Line
+from cutthrough.log.jsonline import JsonLine
+from cutthrough.log.sinks cimport MOST_MESSAGE, Outlet
+from cutthrough.log.sinks import FileOutlet, open_outlet
 from cutthrough.config.log_target import read_target
 from cutthrough.session.client cimport Client, Journal
 from cutthrough.wire.http1 cimport Head

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from cutthrough.log.standard import Standard
+from cutthrough.log.nonblocking import Standard
 
 FORMS = ("text", "logfmt", "json")
 # Lines of one message that are said in so many seconds; journald's limit is a unit's

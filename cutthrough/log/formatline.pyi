@@ -1,4 +1,4 @@
-from cutthrough.log.lines import Line
+from cutthrough.log.jsonline import Line
 
 class FormatLine(Line):
     def __init__(self, text: str, worker: int) -> None: ...

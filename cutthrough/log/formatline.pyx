@@ -10,8 +10,8 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcpy, memmove, memset
 from libc.time cimport time_t, tm
-from cutthrough.log.lines cimport Line, kind_of, put_method, put_url
-from cutthrough.log.put cimport (
+from cutthrough.log.jsonline cimport Line, kind_of, put_method, put_url
+from cutthrough.log.text cimport (
     Q_MIME, Q_PERCENT, Q_STRING, Q_URL, Quote, put_address, put_escaped, put_ms, put_number,
     put_padded, put_text)
 from cutthrough.net cimport linux

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import cutthrough
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_address, show_count
-from cutthrough.log.voice import announce
+from cutthrough.log.stderr import announce
 from cutthrough.process.cpus import show_pinning
 
 

@@ -11,7 +11,7 @@ import mmap
 import os
 from typing import TYPE_CHECKING
 
-from cutthrough.log.voice import say
+from cutthrough.log.stderr import say
 
 if TYPE_CHECKING:
     from cutthrough.policy.known import Known

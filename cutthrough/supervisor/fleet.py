@@ -31,7 +31,7 @@ from redis.asyncio import Redis
 
 from cutthrough.config.config import Config
 from cutthrough.generation.redis_client import PATIENCE_S, explain, make_client
-from cutthrough.log.voice import say
+from cutthrough.log.stderr import say
 from cutthrough.process.fleet_state import FAILURES, FleetState
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from cutthrough.config.settings import Setting, render
 from cutthrough.config.values import show_count
 from cutthrough.generation.effective import of_doors, show_effective
 from cutthrough.generation.generation import Generation
-from cutthrough.log.voice import say, use_form
+from cutthrough.log.stderr import say, use_form
 from cutthrough.outcome import TABLE
 from cutthrough.process.channel import (
     Cut,

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Iterable
 
 from cutthrough.config.values import show_count
-from cutthrough.log.voice import say
+from cutthrough.log.stderr import say
 from cutthrough.process.channel import Gave, Give, Take, Took
 from cutthrough.supervisor.children import Child
 from cutthrough.supervisor.limits import FIRST, Limits

@@ -25,7 +25,7 @@ from cutthrough.generation.generation import (
     to_memory,
 )
 from cutthrough.generation.start import check_log, describe, validate
-from cutthrough.log.voice import say
+from cutthrough.log.stderr import say
 from cutthrough.policy.source import PolicyError
 from cutthrough.process.channel import Swap
 from cutthrough.process.cpus import count_workers

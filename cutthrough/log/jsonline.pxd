@@ -1,6 +1,6 @@
 """One line about one ending, in a preset or by a format's steps."""
 
-from cutthrough.log.put cimport Quote
+from cutthrough.log.text cimport Quote
 from cutthrough.session.client cimport Client
 from cutthrough.wire.http1 cimport Head
 

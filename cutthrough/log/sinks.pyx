@@ -16,14 +16,14 @@ import stat
 
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy, memset, strerror
-from cutthrough.log.lines cimport put_method, put_url
-from cutthrough.log.put cimport (
+from cutthrough.log.jsonline cimport put_method, put_url
+from cutthrough.log.text cimport (
     Q_URL, put_address, put_escaped, put_ms, put_number, put_padded, put_text, put_time)
 from cutthrough.net.linux cimport (
     CLOCK_REALTIME, EAGAIN, ENOBUFS, ENOMEM, F_GETFL, F_SETFL, MSG_DONTWAIT, MSG_NOSIGNAL,
     O_APPEND, SEEK_CUR, clock_gettime, errno, fcntl, iovec, lseek, msghdr, pwrite, timespec)
 from cutthrough.net.linux cimport send as sys_send
-from cutthrough.log.standard import open_anew
+from cutthrough.log.nonblocking import open_anew
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport label_of
 from cutthrough.outcome import TABLE

@@ -7,7 +7,7 @@ a line is one line and one object, whatever stands in it (R37).
 
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
-from cutthrough.log.put cimport (
+from cutthrough.log.text cimport (
     Q_JSON, Quote, put_address, put_escaped, put_ms, put_number, put_string, put_text,
     put_time)
 from cutthrough.net.buffers cimport bytes_of

@@ -4,7 +4,7 @@ import functools
 import logging
 
 from cutthrough.log.errorlog import ErrorLog, make_line
-from cutthrough.log.standard import Standard
+from cutthrough.log.nonblocking import Standard
 
 _form = "text"
 _left_out = 0                                # lines that found no room
