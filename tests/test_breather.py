@@ -11,7 +11,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from cutthrough.verify import breather
+from cutthrough.verify import duty_cycle
 
 HASH = bcrypt.hashpw(b"one", bcrypt.gensalt(9))         # 30 ms
 
@@ -22,9 +22,9 @@ def breathing() -> Iterator[None]:
     cores = os.sched_getaffinity(0)
     left, before = signal.alarm(0), signal.getsignal(signal.SIGALRM)
     os.sched_setaffinity(0, {min(cores)})
-    breather.start()
+    duty_cycle.start()
     yield
-    breather.stop()
+    duty_cycle.stop()
     os.sched_setaffinity(0, cores)
     signal.signal(signal.SIGALRM, before)
     signal.alarm(left)
@@ -43,12 +43,12 @@ def crowd() -> Iterator[None]:
 
 def compute(seconds: float) -> tuple[int, int]:
     """Hashes for so long; returns how many breaths and rests that took."""
-    breaths, rests = breather.counts()
+    breaths, rests = duty_cycle.counts()
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         assert bcrypt.checkpw(b"one", HASH)
         assert not bcrypt.checkpw(b"two", HASH)
-    return breather.counts()[0] - breaths, breather.counts()[1] - rests
+    return duty_cycle.counts()[0] - breaths, duty_cycle.counts()[1] - rests
 
 
 def test_a_hash_is_the_same(breathing):
@@ -81,7 +81,7 @@ def test_what_waits_for_a_descriptor_waits_on(breathing):
 
 def test_after_the_end_there_is_none(breathing):
     compute(0.05)
-    breather.stop()
+    duty_cycle.stop()
     assert compute(0.1)[0] <= 1, "one may have been on its way"
 
 
@@ -92,7 +92,7 @@ def test_a_breath_that_was_due_at_the_end_is_the_last(breathing):
         until = time.monotonic() + 5
         while signal.SIGALRM not in signal.sigpending():
             assert time.monotonic() < until
-        breather.stop()
+        duty_cycle.stop()
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)

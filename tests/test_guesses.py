@@ -12,7 +12,7 @@ import pytest
 from cutthrough.policy.auth import Account, Authenticator
 from cutthrough.policy.known import Known, create
 from cutthrough.policy.source import User
-from cutthrough.verify.hashers import LOST
+from cutthrough.verify.hash_pool import LOST
 from cutthrough.verify.verifier import Verifier
 from tests.support.clock import Clock
 

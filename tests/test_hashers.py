@@ -11,9 +11,9 @@ import bcrypt
 import psutil
 import pytest
 
-from cutthrough.verify import hasher
-from cutthrough.verify import hashers as module
-from cutthrough.verify.hashers import LOST, Helpers, Threads
+from cutthrough.verify import hash_pool as module
+from cutthrough.verify import hash_process
+from cutthrough.verify.hash_pool import LOST, Helpers, Threads
 from tests.support.wait import wait_until
 
 QUICK = bcrypt.hashpw(b"one", bcrypt.gensalt(4)).decode()
@@ -137,7 +137,7 @@ async def test_a_helper_is_nicer_than_its_maker(helpers):
     await helpers.get()
     (helper,) = mine()
     assert os.sched_getscheduler(helper.pid) == os.SCHED_BATCH
-    assert helper.nice() == min(19, before[1] + hasher.NICENESS)
+    assert helper.nice() == min(19, before[1] + hash_process.NICENESS)
     assert (os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)) == before
 
 
@@ -279,12 +279,12 @@ async def test_threads_are_made_when_needed(threads):
 
 def test_a_question_is_a_hash_and_a_secret():
     def ask(secret, hash=QUICK):
-        return hasher.answer(hash.encode() + b"\0" + secret)
+        return hash_process.answer(hash.encode() + b"\0" + secret)
 
     assert ask(b"one") == b"1"
     assert ask(b"two") == ask(b"") == ask(b"\0one") == b"0"
     assert ask(SECRET, "plain") == b"!ValueError"
-    assert hasher.answer(b"\xff\0" + SECRET) == b"!UnicodeDecodeError"
+    assert hash_process.answer(b"\xff\0" + SECRET) == b"!UnicodeDecodeError"
 
 
 def test_a_helper_ends_with_the_other_side():
@@ -292,5 +292,5 @@ def test_a_helper_ends_with_the_other_side():
     with ours, theirs:
         ours.send(QUICK.encode() + b"\0one")
         ours.shutdown(socket.SHUT_WR)
-        hasher.serve(theirs)
+        hash_process.serve(theirs)
         assert ours.recv(99) == b"1"

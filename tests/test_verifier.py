@@ -9,7 +9,7 @@ import pytest
 
 from cutthrough.policy.auth import Account, Authenticator
 from cutthrough.policy.source import User
-from cutthrough.verify.hashers import LOST, Threads
+from cutthrough.verify.hash_pool import LOST, Threads
 from cutthrough.verify.verifier import Verifier
 
 # Neither is this host, which never waits

@@ -3,13 +3,13 @@
     verify ─ one under way? ─> wait with it ─────────────────────────────┐
          ├─> wrong too often ─> tarpit ─┐ or auth_throttled              │
          ├─> lobby <────────────────────┘ or overloaded                  │
-         │     └─> another worker's? ─> hashers (verify.hashers) ─> settle
+         │     └─> another worker's? ─> hashers (verify.hash_pool) ─> settle
          └─> the configuration's own password, which is no hash ─────────┘
                                    right: at once; wrong: perhaps late (tarpit)
 
 Everything here runs in the loop. Where more is asked for than can be computed, those
 go first whose network was right before, those last whose network is only ever wrong
-(verify.lobby). A hash that was begun is remembered, whoever has gone meanwhile.
+(verify.hash_queue). A hash that was begun is remembered, whoever has gone meanwhile.
 
 Credentials that were right within the last day, of a record that has not changed since,
 are nobody's guess: they wait for no back-off, whoever else at their address was wrong.
@@ -27,8 +27,8 @@ from functools import partial
 from cutthrough.policy.auth import Account, Authenticator
 from cutthrough.policy.known import Known
 from cutthrough.verify.backoff import LONGEST_HOLD, Backoff, Rank, Standing
-from cutthrough.verify.hashers import LOST, Hashers
-from cutthrough.verify.lobby import Answer, Callback, Flight, Lobby, Waiter
+from cutthrough.verify.hash_pool import LOST, Hashers
+from cutthrough.verify.hash_queue import Answer, Callback, Flight, Lobby, Waiter
 from cutthrough.verify.tarpit import Tarpit
 
 log = logging.getLogger("cutthrough")

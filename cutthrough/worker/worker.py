@@ -36,7 +36,7 @@ from cutthrough.session.door import Door, close_all, close_idle
 from cutthrough.session.recorder import Recorder
 from cutthrough.session.shed import count_listed
 from cutthrough.session.upstreams import Upstreams
-from cutthrough.verify.hashers import Helpers, Threads
+from cutthrough.verify.hash_pool import Helpers, Threads
 from cutthrough.verify.verifier import Verifier
 from cutthrough.worker.beat import Beat
 from cutthrough.worker.tracer import Tracer

@@ -1,6 +1,6 @@
 """Where password hashes are computed: in helper processes, or in threads.
 
-A worker that has a process of its own has helpers (`verify.hasher`), made when first
+A worker that has a process of its own has helpers (`verify.hash_process`), made when first
 needed and kept; one inside somebody else's program makes no process, and has threads.
 Both compute so many at a time and answer in the loop, each question once; after `close`
 nobody is answered.
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from cutthrough.process.environment import SIGNALS, worker_environment
-from cutthrough.verify.hasher import FAULT, MOST_BYTES, RIGHT, WRONG
+from cutthrough.verify.hash_process import FAULT, MOST_BYTES, RIGHT, WRONG
 
 log = logging.getLogger("cutthrough")
 
@@ -38,7 +38,7 @@ NICENESS = 10
 PAUSE_S = 1.0
 
 # The helper's program; the number of its descriptor follows. -P: see supervisor.children.
-COMMAND = (sys.executable, "-P", "-m", "cutthrough.verify.hasher")
+COMMAND = (sys.executable, "-P", "-m", "cutthrough.verify.hash_process")
 
 
 class Hashers(Protocol):

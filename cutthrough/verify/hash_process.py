@@ -1,4 +1,4 @@
-"""One process that computes password hashes: `python -m cutthrough.verify.hasher FD`.
+"""One process that computes password hashes: `python -m cutthrough.verify.hash_process FD`.
 
 FD is its end of a SOCK_SEQPACKET pair. A question is one packet, `HASH NUL SECRET`; the
 answer another: `1` it is the password, `0` it is not, or `!` and the kind of the error.
@@ -8,7 +8,7 @@ One at a time. It ends with its worker: killed by the kernel in the middle of a 
 A process and not a thread, because a thread that loses its core to the event loop may
 hold the interpreter's lock as it does, for which the loop then waits. It takes no core
 away when it wakes up (SCHED_BATCH), is nicer than the worker, and computes in breaths
-(`verify.breather`), so that nobody waits for its core longer than one of these.
+(`verify.duty_cycle`), so that nobody waits for its core longer than one of these.
 docs/decisions/0007-hashes-in-processes.md has the figures.
 """
 
@@ -34,15 +34,15 @@ _PR_SET_PDEATHSIG = 1
 
 def serve(sock: socket.socket) -> None:
     """Answers until the other side is gone."""
-    from cutthrough.verify import breather
+    from cutthrough.verify import duty_cycle
 
     with contextlib.suppress(ConnectionError):
         while packet := sock.recv(MOST_BYTES):
-            breather.start()
+            duty_cycle.start()
             try:
                 said = answer(packet)
             finally:
-                breather.stop()
+                duty_cycle.stop()
             sock.send(said)
 
 
