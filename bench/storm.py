@@ -144,7 +144,7 @@ class Program:
         found = []
         for child in self.process.children():
             with contextlib.suppress(psutil.NoSuchProcess):  # it ends just now
-                if "cutthrough.worker.process" in child.cmdline():
+                if "cutthrough.worker.main" in child.cmdline():
                     found.append(child)
         return found
 

@@ -304,7 +304,7 @@ def test_told_to_stop_while_a_worker_imports_it_exits_0(tmp_path, number):
     """It said that the worker did not answer, killed it and exited 1."""
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
-        "if 'cutthrough.worker.process' in sys.orig_argv:\n"
+        "if 'cutthrough.worker.main' in sys.orig_argv:\n"
         f"    os.mkfifo({str(tmp_path / 'fifo')!r})\n"
         f"    open({str(tmp_path / 'fifo')!r}).close()\n")       # nobody writes
     with subprocess.Popen(

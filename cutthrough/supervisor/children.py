@@ -60,7 +60,7 @@ class Child:
         try:
             # -P: a directory from which the proxy is started shadows no module.
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "cutthrough.worker.process",
+                [sys.executable, "-P", "-m", "cutthrough.worker.main",
                  str(self._theirs.fileno())],
                 stdin=subprocess.DEVNULL, env=worker_environment(),
                 pass_fds=(self._theirs.fileno(), *inherited))

@@ -38,7 +38,7 @@ from cutthrough.session.shed import count_listed
 from cutthrough.session.upstreams import Upstreams
 from cutthrough.verify.hash_pool import Helpers, Threads
 from cutthrough.verify.verifier import Verifier
-from cutthrough.worker.beat import Beat
+from cutthrough.worker.gauges import Beat
 from cutthrough.worker.tracer import Tracer
 
 log = logging.getLogger("cutthrough")

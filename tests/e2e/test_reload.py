@@ -182,7 +182,7 @@ def test_a_worker_that_does_not_begin_has_no_callers(
     folder = directory("bad")
     (folder / "sitecustomize.py").write_text(
         "import os, sys\n"
-        "if ('cutthrough.worker.process' in sys.orig_argv\n"
+        "if ('cutthrough.worker.main' in sys.orig_argv\n"
         f"        and os.path.exists({str(folder / 'bad')!r})):\n"
         "    os._exit(3)\n")
     proxy = opened.enter_context(Proxy(
@@ -207,7 +207,7 @@ def test_an_address_comes_back_before_it_has_gone(
     folder = directory("slow")
     (folder / "sitecustomize.py").write_text(
         "import os, sys\n"
-        "if ('cutthrough.worker.process' in sys.orig_argv\n"
+        "if ('cutthrough.worker.main' in sys.orig_argv\n"
         f"        and os.path.exists({str(folder / 'fifo')!r})):\n"
         f"    open({str(folder / 'waits')!r}, 'w').close()\n"
         f"    open({str(folder / 'fifo')!r}).close()\n")       # nobody writes

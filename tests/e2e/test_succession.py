@@ -128,7 +128,7 @@ def test_told_to_end_while_a_successor_starts_neither_stays(
     # Of the second program alone: its workers wait for a writer that never comes
     (folder / "sitecustomize.py").write_text(
         "import os, sys\n"
-        "if ('cutthrough.worker.process' in sys.orig_argv\n"
+        "if ('cutthrough.worker.main' in sys.orig_argv\n"
         f"        and os.path.exists({str(folder / 'wait')!r})):\n"
         f"    os.mkfifo({str(folder / 'fifo')!r})\n"
         f"    open({str(folder / 'fifo')!r}).close()\n")

@@ -1,4 +1,4 @@
-"""One worker process: `python -m cutthrough.worker.process FD`.
+"""One worker process: `python -m cutthrough.worker.main FD`.
 
 FD is its end of the channel; everything else comes by the first message. It tells the
 supervisor when it is ready, obeys drain, stop and reopen, and exits 0. When the channel
@@ -47,7 +47,7 @@ from cutthrough.process.environment import SIGNALS
 from cutthrough.process.loops import choose_loop, make_loop
 
 if TYPE_CHECKING:
-    from cutthrough.worker.inspector import Inspector
+    from cutthrough.worker.admin_queries import Inspector
     from cutthrough.worker.worker import Worker
 
 
@@ -208,7 +208,7 @@ def make_worker(hello: Hello, generation: Generation,
 
 
 def make_inspector(worker: "Worker", channel: Channel) -> "Inspector":
-    from cutthrough.worker.inspector import Inspector  # for the same reason
+    from cutthrough.worker.admin_queries import Inspector  # for the same reason
 
     return Inspector(worker, channel)
 
