@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from cutthrough.admin.admin import is_answered
+from cutthrough.admin.server import is_answered
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import from_options
 

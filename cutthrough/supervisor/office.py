@@ -38,8 +38,8 @@ from cutthrough.supervisor.operations import Asked, Inquiry
 from cutthrough.supervisor.upgrade import Predecessor
 
 if TYPE_CHECKING:
-    from cutthrough.admin.admin import Admin
     from cutthrough.admin.metrics import Reading
+    from cutthrough.admin.server import Admin
     from cutthrough.supervisor.reload import Reload, Reloads
 
 # Endings that are nobody's fault
@@ -120,7 +120,7 @@ class Office:
         if config.admin == "off":
             return None
         try:
-            from cutthrough.admin.admin import Admin
+            from cutthrough.admin.server import Admin
         except ImportError as error:
             raise ConfigError("", "admin", f"{error.name} is not installed") from None
         admin = Admin(self, config.admin)

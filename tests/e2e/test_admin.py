@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cutthrough.admin.admin import MOST_WATCHERS, MOST_WATCHERS_EACH
+from cutthrough.admin.server import MOST_WATCHERS, MOST_WATCHERS_EACH
 from tests.e2e.test_succession import end, successor_of
 from tests.support.admin import (
     AUTHORIZED,

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from cutthrough.admin.admin import MOST_CONNECTIONS
+from cutthrough.admin.server import MOST_CONNECTIONS
 from cutthrough.tools.console import summary
 from tests.support.admin import (
     AUTHORIZED,

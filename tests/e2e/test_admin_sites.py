@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cutthrough.admin.admin import MOST_WATCHERS, MOST_WATCHERS_EACH
+from cutthrough.admin.server import MOST_WATCHERS, MOST_WATCHERS_EACH
 from tests.support.admin import AUTHORIZED, TOKEN, Operator, administered, some_tunnels
 from tests.support.origin import echo
 from tests.support.proxy import Proxy

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cutthrough.admin.admin import MOST_WATCHERS_EACH
+from cutthrough.admin.server import MOST_WATCHERS_EACH
 from tests.support.admin import TOKEN, administered
 from tests.support.browser import PROGRAM, Browser
 from tests.support.client import USER

@@ -31,15 +31,15 @@ from typing import Any, Protocol
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
-from cutthrough.admin.callers import Callers
-from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
-from cutthrough.admin.sites import (
+from cutthrough.admin.acceptor import Callers
+from cutthrough.admin.cross_site import (
     FOREIGN,
     PAGE_POLICY,
     PROTECTED,
     is_foreign,
     watcher_of,
 )
+from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
 from cutthrough.config.values import show_address, split_address
 from cutthrough.process.selector import Selector
 
