@@ -18,7 +18,7 @@ from cutthrough.policy.limits import Holder, Limiter
 from cutthrough.policy.rows import create
 from cutthrough.policy.source import Limits, Policy
 from cutthrough.process.fleet_state import FAILURES
-from cutthrough.supervisor.fleet import BATCH, Fleet, id_of
+from cutthrough.supervisor.redis_fleet import BATCH, Fleet, id_of
 from tests.support.redis import PASSWORD, PROGRAM, Redis
 
 DAY = 86400
@@ -216,7 +216,7 @@ async def test_one_that_goes_lets_go_and_its_bytes_stay(join):
 
 async def test_what_redis_lost_unnoticed_is_told_again(join, redis, monkeypatch):
     """A replica that takes over may lack the last writes."""
-    monkeypatch.setattr("cutthrough.supervisor.fleet.TELL_AGAIN_S", 0.2)
+    monkeypatch.setattr("cutthrough.supervisor.redis_fleet.TELL_AGAIN_S", 0.2)
     a, b = (join(["u"], connections=9, requests_per_second=9) for _ in range(2))
     held = [a.holder("u"), b.holder("u")]
     await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 2, "both")

@@ -1,20 +1,26 @@
-"""What an operator may ask of the running program: the supervisor's side of it.
+"""The supervisor's office: the admin listener where one is asked for, what it may ask
+of the supervisor, and the account at the end.
 
-Connections are the workers' own: they are asked over their channels, answer with a
-descriptor of memory (a list may be long), and a worker that does not answer in time is
-named. The program before us is asked as well, while it drains: see upgrade. Endings
-come over one pipe, in which every line is whole, and only while somebody watches.
+The listener's address is bound before any worker begins, because the workers must know
+it: it is no destination (R39). It is listened on at once, but by a program that takes
+another's place only when it serves: until then the other one answers.
 """
 
 import asyncio
-import contextlib
-import logging
+import mmap
 import os
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+import time
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-
+from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.settings import Setting, render
+from cutthrough.config.values import show_count
+from cutthrough.generation.effective import of_doors, show_effective
+from cutthrough.generation.generation import Generation
+from cutthrough.log.stderr import say, use_form
+from cutthrough.outcome import TABLE
 from cutthrough.process.channel import (
     Cut,
     List,
@@ -22,198 +28,277 @@ from cutthrough.process.channel import (
     Message,
     Trace,
     WasCut,
-    Watch,
+    in_memory,
 )
 from cutthrough.process.selector import Selector
-from cutthrough.supervisor.children import Child
+from cutthrough.supervisor.children import Child, Slot
+from cutthrough.supervisor.inquiry import Asked, Inquiry
+from cutthrough.supervisor.limits_page import Limits
+from cutthrough.supervisor.listeners import Doors
+from cutthrough.supervisor.upgrade import Predecessor
 
 if TYPE_CHECKING:
-    from cutthrough.supervisor.upgrade import Predecessor
+    from cutthrough.admin.metrics import Reading
+    from cutthrough.admin.server import Admin
+    from cutthrough.supervisor.reload import Reload, Reloads
 
-log = logging.getLogger("cutthrough")
-
-# A worker answers within a turn of its loop; after this it hangs, or has just died.
-PATIENCE_S = 2.0
-READ_BYTES = 65536
-# A tunnel is on its way to another worker for some milliseconds; all are for a while
-ROUNDS, AGAIN_S = 10, 0.01
+# Endings that are nobody's fault
+WELL = frozenset(row.label for row in TABLE if not row.fault)
 
 
-class Team(Protocol):
-    """The workers, as the supervisor has them, and the program before us."""
+class Program(Protocol):
+    """The supervisor, as far as its office sees it."""
 
-    @property
-    def children(self) -> Mapping[int, Child]: ...
-    @property
-    def predecessor(self) -> "Predecessor | None": ...
-
-
-class Asked(Protocol):
-    """Who may be asked: a worker, or the program before us."""
+    slots: list[Slot]
+    children: dict[int, Child]
+    counters: int
+    limits: Limits
+    doors: Doors
+    generation: Generation
+    predecessor: Predecessor | None
 
     @property
-    def pid(self) -> int: ...
+    def state(self) -> Enum: ...
     @property
-    def name(self) -> str: ...
-    def tell(self, message: Message) -> bool: ...
-    def take_fd(self) -> int: ...
+    def reloads(self) -> "Reloads": ...
+    def reload(self) -> "Reload": ...
+    def drain(self) -> None: ...
 
 
-class Ended(NamedTuple):
-    """What became of a cut: how many there were, who did not answer, and whether some
-    changed their worker (see WasCut)."""
+class Office:
+    """Implements admin.Operations for `program`. `succeeds`: another one serves yet."""
 
-    total: int
-    silent: list[str]
-    moves: int
+    def __init__(self, program: Program, succeeds: bool) -> None:
+        self._program = program
+        self._succeeds = succeeds
+        self._inquiry = Inquiry(program)
+        self._admin: Admin | None = None
+        self._where = "off"                  # as the configuration spells it
+        self._pending: Admin | None = None
+        self._committed_at = 0.0
+        self._reloads = {"ok": 0, "refused": 0, "late": 0}     # by result
+        self._reloaded = True                # what was asked for last is in force
+        self._served = False
+        self._tasks: set[asyncio.Task[None]] = set()
 
+    # The listener
 
-class Query:
-    """One question to several workers: done when all have answered."""
+    def open(self, config: Config) -> tuple[tuple[str, int], ...]:
+        """Binds what the configuration says; it counts from `commit` on, or is taken
+        back by `withdraw`. Raises OSError and ConfigError. Returns what is no
+        destination: `own` of the generation."""
+        admin = self._admin
+        if config.admin != self._where:
+            self._pending = admin = self._make(config)
+        return admin.own if admin is not None else ()
 
-    def __init__(self, asked: dict[int, str]) -> None:
-        self.left = asked                    # their names
-        self.answers: list[Any] = []
-        self.done = asyncio.Event()
+    def commit(self, config: Config) -> None:
+        """The configuration that was `open`ed last is in force."""
+        if config.admin != self._where:
+            if self._admin is not None:
+                self._run(self._leave(self._admin))
+            self._admin, self._pending = self._pending, None
+            self._where = config.admin
+            if self._admin is not None and not self._succeeds:
+                self._run(self._admin.start())
+            if self._served:
+                self._tell()
+        if self._admin is not None:
+            self._admin.configure(config.admin_token, config.admin_names)
+        self._program.limits.commit(self._program.generation)
+        use_form(config.error_log_format)
+        if not self._committed_at:
+            self._committed_at = time.time()
 
-    @property
-    def silent(self) -> list[str]:
-        return list(self.left.values())
+    def withdraw(self) -> None:
+        """The configuration that was `open`ed last is refused."""
+        if self._pending is not None:
+            self._pending.release()          # not by a task: the path may be next's too
+            self._pending = None
 
-    def answered(self, pid: int, answer: Any) -> None:
-        if answer is not None:
-            self.answers.append(answer)
-        self.left.pop(pid, None)
-        if not self.left:
-            self.done.set()
+    def _make(self, config: Config) -> "Admin | None":
+        if config.admin == "off":
+            return None
+        try:
+            from cutthrough.admin.server import Admin
+        except ImportError as error:
+            raise ConfigError("", "admin", f"{error.name} is not installed") from None
+        admin = Admin(self, config.admin)
+        admin.bind(shared=self._succeeds)
+        return admin
 
+    def on_serving(self) -> None:
+        """We serve: whoever asks is to be answered by us."""
+        if self._succeeds and self._admin is not None:
+            self._admin.listen()             # before the other one hears that we serve
+            self._run(self._admin.start())
+        self._succeeds, self._served = False, True
+        self._tell()
 
-class Inquiry:
-    """Asks the workers, and gathers what they say."""
+    def _tell(self) -> None:
+        if self._admin is not None:
+            say(f"admin listener on {self._admin.shown}")
 
-    def __init__(self, team: Team) -> None:
-        self._team = team
-        self._queries: dict[int, Query] = {}
-        self._number = 0
-        self._pipe: tuple[int, int] | None = None
-        self._rest = b""
-        self._watchers: set[asyncio.Queue[bytes]] = set()
+    def on_successor(self) -> None:
+        """Another one serves, and answers in our place: it knows of our connections,
+        and we of none that we gave it."""
+        if self._admin is not None:
+            self._admin.leave()
+        self._end(self._admin)
+        self._admin = None
 
-    # Questions
+    async def _leave(self, admin: "Admin") -> None:
+        """Once whoever asked for the reload over there has been answered."""
+        await self._program.reloads.settle()
+        await admin.close()
+
+    def _end(self, admin: "Admin | None") -> None:
+        if admin is not None:
+            self._run(admin.close())
+
+    def _run(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Ends the listener, and gives the account."""
+        self._inquiry.close()
+        self.withdraw()
+        self.on_successor()
+        await self._program.limits.leave()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._served:
+            say(self.account())
+
+    def account(self) -> str:
+        """One line about everything that was served."""
+        pages = self._read_pages()
+        total = {name: sum(page.get(name, 0) for page in pages)
+                 for page in pages for name in page}
+        ends = {name.removeprefix("outcome:"): count for name, count in total.items()
+                if name.startswith("outcome:") and count}
+        failures = ", ".join(
+            f"{label} {count}" for label, count in sorted(
+                ends.items(), key=lambda item: -item[1])
+            if label not in WELL) or "none"
+        return (f"served {show_count(total['requests'], 'request')} and "
+                f"{show_count(total['tunnels'], 'tunnel')}, "
+                f"{total['bytes_up']} bytes up and {total['bytes_down']} down, "
+                f"at most {show_count(total['peak'], 'connection')} at a time; "
+                f"failures: {failures}")
+
+    # What the supervisor passes on
+
+    def on_reload(self, result: str, in_force: bool) -> None:
+        """A reload has ended so; "": one that was late is in force now."""
+        if result:
+            self._reloads[result] += 1
+        self._reloaded = in_force
+        if in_force:
+            self._committed_at = time.time()
+
+    def on_message(self, child: Asked, message: Message) -> None:
+        self._inquiry.on_message(child, message)
+
+    def on_ready(self, child: Child) -> None:
+        self._inquiry.on_ready(child)
+
+    def on_death(self, child: Asked) -> None:
+        self._inquiry.on_death(child)
+
+    # What the listener asks
+
+    def is_serving(self) -> bool:
+        return self._program.state.name == "SERVING"
+
+    def is_ready(self) -> bool:
+        """Somebody takes callers: where every worker dies, again and again, they
+        wait."""
+        return self.is_serving() and any(
+            child.ready and not child.retired
+            for child in self._program.children.values())
+
+    async def reload(self) -> tuple[str, str]:
+        asked = self._program.reload()
+        await asked.over.wait()
+        return asked.result, asked.line
+
+    def drain(self) -> None:
+        if self.is_serving():                # a second one would end everything now
+            self._program.drain()
+
+    def read_counters(self) -> "Reading":
+        from cutthrough.admin.metrics import Reading
+
+        pages = self._read_pages()
+        return Reading(
+            pages,
+            {child.pid: pages[child.page] for child in self._program.children.values()
+             if child.ready},
+            {slot.index: slot.current.pid if slot.current is not None else 0
+             for slot in self._program.slots},
+            self._in_force(), self._committed_at,
+            self._reloads, self._reloaded, self._program.limits.standing(),
+            {slot.index: slot.deaths for slot in self._program.slots})
+
+    def _in_force(self) -> int:
+        """The oldest generation by which a worker still judges."""
+        return min((child.generation for child in self._program.children.values()
+                    if child.ready), default=self._program.generation.number)
+
+    def _read_pages(self) -> list[Mapping[str, int]]:
+        from cutthrough.session.counters import PAGE_BYTES, read_page
+
+        fd = self._program.counters
+        size = os.fstat(fd).st_size
+        if not size:
+            return []
+        with mmap.mmap(fd, size, prot=mmap.PROT_READ) as memory, \
+                memoryview(memory) as view:
+            found: list[Mapping[str, int]] = []
+            for start in range(0, size, PAGE_BYTES):
+                with view[start:start + PAGE_BYTES] as page:
+                    found.append(read_page(page))
+            return found
+
+    def show_config(self) -> str:
+        source = f"generation {self._program.generation.number}"
+        config = self._program.generation.config
+        settings = {name: Setting(getattr(config, name), source, name)
+                    for name in config.__struct_fields__}
+        groups = of_doors(self._program.doors.all())
+        return render(settings) + show_effective(config, groups)
 
     async def list_connections(
             self, selector: Selector) -> tuple[list[dict[str, Any]], list[str]]:
-        """Returns the connections that `selector` means, and who did not answer."""
-        query = await self._ask(lambda number: List(number, selector))
-        return [one for found in query.answers for one in found], query.silent
+        return await self._inquiry.list_connections(selector)
 
     async def trace_connection(self, name: str) -> dict[str, Any] | None:
-        """What happened last to the one with this id; None: there is none."""
-        query = await self._ask(lambda number: Trace(number, name))
-        return next((one for found in query.answers for one in found), None)
+        return await self._inquiry.trace_connection(name)
 
-    async def cut(self, selector: Selector) -> Ended:
-        """Ends them now, and those that change their worker where they arrive."""
-        total, most = 0, 0
-        for number in range(ROUNDS):
-            query = await self._ask(lambda number: Cut(number, selector))
-            count = sum(was.count for was in query.answers)
-            moves = max((was.moves for was in query.answers), default=0)
-            total, most = total + count, max(most, moves)
-            # Once more at least where some may move: one came behind our question
-            if not moves or query.silent or (number and not count and moves < 2):
-                break
-            await asyncio.sleep(AGAIN_S)
-        return Ended(total, query.silent, most)
+    async def cut_connections(self, selector: Selector) -> tuple[int, list[str]]:
+        was = await self._inquiry.cut(selector)
+        return was.total, was.silent
 
-    async def _ask(self, question: Callable[[int], List | Trace | Cut]) -> Query:
-        self._number += 1
-        number = self._number                # others ask while we wait
-        asked: list[Asked] = [c for c in self._team.children.values() if c.ready]
-        before = self._team.predecessor
-        if before is not None and before.drains:
-            asked.append(before)
-        query = Query({one.pid: one.name for one in asked})
-        if not asked:
-            return query
-        self._queries[number] = query
-        try:
-            for one in asked:
-                one.tell(question(number))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(query.done.wait(), PATIENCE_S)
-        finally:
-            del self._queries[number]
-        return query
-
-    def on_message(self, child: Asked, message: Message) -> None:
-        """Takes a worker's answer; one that nobody waits for any more is dropped."""
-        match message:
-            case Listed(number):
-                try:
-                    answer: Any = read_list(child.take_fd())
-                except (OSError, ValueError) as error:
-                    # It counts as unanswered: we had no descriptor for it, perhaps
-                    log.error("the answer of %s cannot be read: %s", child.name, error)
-                    return
-            case WasCut(number):
-                answer = message
+    async def answer(self, question: Message) -> tuple[Message, int]:
+        """What the program after us asks: the answer, and its descriptor, or -1."""
+        match question:
+            case Cut(number, selector):
+                was = await self._inquiry.cut(selector)
+                return WasCut(number, was.total, was.moves), -1
+            case List(number, selector):
+                found, _ = await self.list_connections(selector)
+            case Trace(number, name):
+                one = await self.trace_connection(name)
+                found = [one] if one is not None else []
             case _:
-                return
-        if number in self._queries:
-            self._queries[number].answered(child.pid, answer)
-
-    def on_death(self, child: Asked) -> None:
-        for query in self._queries.values():
-            query.answered(child.pid, None)
-
-    # Endings as they come
+                raise ValueError(type(question).__name__)
+        return Listed(number), in_memory(found)
 
     def watch(self, queue: "asyncio.Queue[bytes]") -> None:
-        """Puts batches of JSON lines into the queue until `unwatch`."""
-        self._watchers.add(queue)
-        if self._pipe is None:
-            self._pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            asyncio.get_running_loop().add_reader(self._pipe[0], self._on_readable)
-            for child in self._team.children.values():
-                self.on_ready(child)
+        self._inquiry.watch(queue)
 
     def unwatch(self, queue: "asyncio.Queue[bytes]") -> None:
-        self._watchers.discard(queue)
-        if not self._watchers:
-            self.close()
+        self._inquiry.unwatch(queue)
 
-    def on_ready(self, child: Child) -> None:
-        """A worker that begins while somebody watches is to tell, too."""
-        if self._pipe is not None and child.ready:
-            child.tell(Watch(True), (self._pipe[1],))
-
-    def _on_readable(self) -> None:
-        assert self._pipe is not None
-        try:
-            data = os.read(self._pipe[0], READ_BYTES)
-        except BlockingIOError:
-            return
-        lines, newline, self._rest = (self._rest + data).rpartition(b"\n")
-        for queue in self._watchers if newline else ():
-            with contextlib.suppress(asyncio.QueueFull):
-                queue.put_nowait(lines)
-
-    def close(self) -> None:
-        """Hears no more of what ends."""
-        if self._pipe is None:
-            return
-        for child in self._team.children.values():
-            child.tell(Watch(False))
-        asyncio.get_running_loop().remove_reader(self._pipe[0])
-        for fd in self._pipe:
-            os.close(fd)
-        self._pipe, self._rest = None, b""
-
-
-def read_list(fd: int) -> Any:
-    """Returns what this memory holds, and closes it."""
-    try:
-        return msgspec.json.decode(os.pread(fd, os.fstat(fd).st_size, 0))
-    finally:
-        os.close(fd)

@@ -32,7 +32,7 @@ from cutthrough.process.cpus import count_workers
 from cutthrough.process.loops import choose_loop
 from cutthrough.process.systemd import notify_reloading
 from cutthrough.supervisor.children import Child, Slot
-from cutthrough.supervisor.limits import Limits
+from cutthrough.supervisor.limits_page import Limits
 from cutthrough.supervisor.upgrade import Successor
 
 # A worker takes a generation over within a turn of its loop, a new one begins in 0.2 s

@@ -45,13 +45,13 @@ from cutthrough.process.descriptors import raise_nofile
 from cutthrough.process.environment import EARLY, SIGNALS
 from cutthrough.process.loops import choose_loop
 from cutthrough.process.systemd import feed_watchdog, notify, take_listeners
-from cutthrough.supervisor import relief
+from cutthrough.supervisor import handover_plan
 from cutthrough.supervisor.banner import print_banner
 from cutthrough.supervisor.children import BACKOFF_MAX_S, TOLD_S, Child, Slot, cause
-from cutthrough.supervisor.credentials import Credentials
-from cutthrough.supervisor.doors import Doors
-from cutthrough.supervisor.limits import Limits
-from cutthrough.supervisor.office import Office
+from cutthrough.supervisor.credentials_page import Credentials
+from cutthrough.supervisor.limits_page import Limits
+from cutthrough.supervisor.listeners import Doors
+from cutthrough.supervisor.operations import Office
 from cutthrough.supervisor.reload import Reload, Reloads
 from cutthrough.supervisor.upgrade import Predecessor, Successor
 
@@ -149,7 +149,7 @@ class Supervisor:
         """Starts a worker for this slot. Raises OSError."""
         listeners = tuple(
             sock.fileno() for sock in self.doors.of_slot(slot.index, self.count))
-        page = relief.take_page(self.children.values(), self.limits, self.counters)
+        page = handover_plan.take_page(self.children.values(), self.limits, self.counters)
         child = Child(slot, page, self.generation.number, time.monotonic())
         child.spawn((self.counters, self.limits.fd, self.credentials.fd, self.memory,
                      *listeners))
@@ -174,7 +174,7 @@ class Supervisor:
             case Listed() | WasCut():
                 self.office.on_message(child, message)
             case Gave() | Took():
-                relief.tell(child, message)
+                handover_plan.tell(child, message)
 
     def on_ready(self, child: Child) -> None:
         slot = child.slot
@@ -190,7 +190,7 @@ class Supervisor:
                 slot.died_young = 0          # that one was well
                 self.retire(old)
         if self.config.handover:
-            relief.relieve(child, self.children.values(), self.count)
+            handover_plan.relieve(child, self.children.values(), self.count)
         if self.state is State.STARTING and all(
                 slot.current is not None and slot.current.ready for slot in self.slots):
             self.begin_serving()
@@ -207,7 +207,7 @@ class Supervisor:
         self.reloads.resume()
 
     def take_tunnels(self, index: int, fd: int) -> None:
-        relief.take([slot.current for slot in self.slots], index, fd)
+        handover_plan.take([slot.current for slot in self.slots], index, fd)
 
     def on_told(self, before: Predecessor, message: Message | None) -> None:
         if message is None:
@@ -389,7 +389,7 @@ class Supervisor:
         say(f"pid {self.successor.process.pid} serves; we drain")
         self.office.on_successor()
         if self.config.handover:
-            relief.offer(self.children.values(), self.successor)
+            handover_plan.offer(self.children.values(), self.successor)
         self.begin_drain()
 
     def begin_drain(self) -> None:

@@ -31,7 +31,7 @@ import msgspec
 from cutthrough.process.channel import Message, Unreadable, read_message
 from cutthrough.process.environment import EARLY
 from cutthrough.process.systemd import environ_of_heir
-from cutthrough.supervisor.credentials import VARIABLE as CREDENTIALS
+from cutthrough.supervisor.credentials_page import VARIABLE as CREDENTIALS
 
 log = logging.getLogger("cutthrough")
 

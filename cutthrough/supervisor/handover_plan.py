@@ -14,7 +14,7 @@ from cutthrough.config.values import show_count
 from cutthrough.log.stderr import say
 from cutthrough.process.channel import Gave, Give, Take, Took
 from cutthrough.supervisor.children import Child
-from cutthrough.supervisor.limits import FIRST, Limits
+from cutthrough.supervisor.limits_page import FIRST, Limits
 from cutthrough.supervisor.upgrade import Successor
 
 

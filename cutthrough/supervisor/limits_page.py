@@ -17,7 +17,7 @@ from cutthrough.process.fleet_state import FleetState
 
 if TYPE_CHECKING:
     from cutthrough.policy.away import Away
-    from cutthrough.supervisor.fleet import Fleet
+    from cutthrough.supervisor.redis_fleet import Fleet
 
 # Holders for each worker of the start: a reload may bring more workers, and each has an
 # old one beside it until that has drained
@@ -76,7 +76,7 @@ class Limits:
             return
         old, self._fleet = self._fleet, None
         if config.fleet_url:
-            from cutthrough.supervisor.fleet import Fleet
+            from cutthrough.supervisor.redis_fleet import Fleet
 
             self._fleet = Fleet(config, self._away, self._instance)
             self._fleet.know(names)
