@@ -76,7 +76,7 @@ class Sources:
     def read(self) -> tuple[Config, Policy]:
         """Raises ConfigError, PolicyError or OSError. What is made anew at each start
         (our name in Via) stays for the life of the program."""
-        from cutthrough.generation.load import load_files, load_policy
+        from cutthrough.generation.policy_files import load_files, load_policy
 
         mistakes: list[Mistake] = []
         settings = self.settings(mistakes)
@@ -211,8 +211,8 @@ def examine_host(given: argparse.Namespace, sources: Sources) -> int:
 def check(config: Config, policy: Policy) -> None:
     """What `serve` does before it opens a listener; no log file is made. Raises
     ConfigError, PolicyError."""
+    from cutthrough.generation.checks import check_log, validate
     from cutthrough.generation.generation import Generation
-    from cutthrough.generation.start import check_log, validate
     from cutthrough.process.loops import choose_loop
 
     mistakes: list[Mistake] = []

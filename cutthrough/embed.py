@@ -21,7 +21,7 @@ from cutthrough.config.options import Options
 from cutthrough.config.settings import from_options
 from cutthrough.config.values import show_address
 from cutthrough.generation.hook import Function, lend_function
-from cutthrough.generation.load import load_policy
+from cutthrough.generation.policy_files import load_policy
 from cutthrough.net.listener import Address, bound_address, listen
 from cutthrough.policy.source import Policy, PolicyError
 from cutthrough.worker.worker import Worker

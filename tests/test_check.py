@@ -5,7 +5,7 @@ import pytest
 from cutthrough.cli import main
 from cutthrough.config.mistake import Mistake, Place, show, show_all
 from cutthrough.config.settings import gather
-from cutthrough.generation.start import describe
+from cutthrough.generation.checks import describe
 from tests.policy.test_rules import HASH
 
 CONFIG = '''\

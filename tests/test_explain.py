@@ -7,7 +7,7 @@ import pytest
 
 from cutthrough.cli import main
 from cutthrough.doctor.disguises import NOWHERE, disguises
-from cutthrough.generation.load import load_rules
+from cutthrough.generation.policy_files import load_rules
 from cutthrough.policy.address import class_of
 from cutthrough.policy.rules import read_policy
 from cutthrough.tools.pastlog import PastLog

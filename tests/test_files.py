@@ -11,7 +11,7 @@ from cutthrough.config import files
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import FileError, read_file
 from cutthrough.config.settings import from_options, load
-from cutthrough.generation.load import load_policy
+from cutthrough.generation.policy_files import load_policy
 from cutthrough.policy.source import PolicyError
 from tests.support.proxy import ROOT, clean_environment
 

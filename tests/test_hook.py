@@ -7,7 +7,7 @@ import pytest
 
 from cutthrough import Decision, Request
 from cutthrough.generation.hook import MOST_QUESTIONS, Hook, find_function
-from cutthrough.generation.load import load_code
+from cutthrough.generation.policy_files import load_code
 from cutthrough.net.shares import ALL_TAKEN, SHARE_TAKEN
 from cutthrough.policy.source import PolicyError
 

@@ -14,7 +14,7 @@ from cutthrough.config.values import show_address, split_address
 from cutthrough.doctor import built
 from cutthrough.doctor.finding import Case, Finding
 from cutthrough.generation.effective import trial
-from cutthrough.generation.load import load_users
+from cutthrough.generation.policy_files import load_users
 from cutthrough.net.options import SocketOption, read_options
 from cutthrough.process.loops import choose_loop, make_loop
 

@@ -17,6 +17,7 @@ import os
 from typing import Protocol
 
 from cutthrough.config.config import Config, ConfigError
+from cutthrough.generation.checks import check_log, describe, validate
 from cutthrough.generation.generation import (
     Generation,
     Reader,
@@ -24,7 +25,6 @@ from cutthrough.generation.generation import (
     show_changes,
     to_memory,
 )
-from cutthrough.generation.start import check_log, describe, validate
 from cutthrough.log.stderr import say
 from cutthrough.policy.source import PolicyError
 from cutthrough.process.channel import Swap

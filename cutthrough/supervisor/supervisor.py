@@ -22,8 +22,8 @@ from enum import Enum
 
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_count
+from cutthrough.generation.checks import check_log, describe, validate
 from cutthrough.generation.generation import Generation, Reader, Sources, to_memory
-from cutthrough.generation.start import check_log, describe, validate
 from cutthrough.log.stderr import say
 from cutthrough.net.listener import bound_address
 from cutthrough.policy.source import Policy

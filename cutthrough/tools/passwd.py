@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 
-from cutthrough.generation.load import read_text
+from cutthrough.generation.policy_files import read_text
 from cutthrough.policy.source import PolicyError
 from cutthrough.policy.users import MOST_SECRET, check_name, make_hash, read_htpasswd
 
