@@ -42,9 +42,9 @@ lint: .venv/ready.test ## ruff, cython-lint and shellcheck over the whole tree
 
 docs: build/built.native ## what is made of our tables: docs/config.md, endings.md, the log's schema, options.py
 	$(PY) -m cutthrough config --markdown >docs/config.md.new && mv docs/config.md.new docs/config.md
-	$(PY) -c 'from cutthrough.tools.manual import render_types as r; print(r(), end="")' >build/options.py && mv build/options.py cutthrough/config/
-	$(PY) -m cutthrough.tools.schema >build/schema.json && mv build/schema.json docs/accesslog.schema.json
-	$(PY) -m cutthrough.tools.endings docs/endings.md
+	$(PY) -c 'from cutthrough.tools.config_docs import render_types as r; print(r(), end="")' >build/options.py && mv build/options.py cutthrough/config/
+	$(PY) -m cutthrough.tools.log_schema >build/schema.json && mv build/schema.json docs/accesslog.schema.json
+	$(PY) -m cutthrough.tools.endings_docs docs/endings.md
 
 types: .venv/ready.test ## mypy over the package
 	$(PY) -m mypy

@@ -185,7 +185,7 @@ def tell(error: Mistake, sources: Sources) -> int:
 
 def print_config(given: argparse.Namespace, sources: Sources) -> None:
     if given.markdown:
-        from cutthrough.tools.manual import render as render_manual
+        from cutthrough.tools.config_docs import render as render_manual
 
         print(render_manual(), end="")
         return
@@ -232,7 +232,7 @@ def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
 
         return run_doctor(config, policy, given.who, given.host_network)
     if given.log:
-        from cutthrough.tools.replay import run as run_replay
+        from cutthrough.tools.explain_log import run as run_replay
 
         return run_replay(config, policy, given.log, given.json)
     from cutthrough.tools.explain import run as run_explain

@@ -5,7 +5,7 @@ import re
 from cutthrough.config.config import OPTIONS
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.policy.rules import _LIMITS, _RULE
-from cutthrough.tools.endings import ADVICE, WHOSE, render
+from cutthrough.tools.endings_docs import ADVICE, WHOSE, render
 from tests.support.proxy import ROOT
 
 PAGE = ROOT / "docs" / "endings.md"

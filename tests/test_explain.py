@@ -10,7 +10,7 @@ from cutthrough.doctor.disguises import NOWHERE, disguises
 from cutthrough.generation.policy_files import load_rules
 from cutthrough.policy.address import class_of
 from cutthrough.policy.rules import read_policy
-from cutthrough.tools.pastlog import PastLog
+from cutthrough.tools.log_reader import PastLog
 from cutthrough.tools.suggest import suggest
 from cutthrough.wire.target import read_authority
 

@@ -10,7 +10,7 @@ import cutthrough
 from cutthrough.config.config import DEFAULTS, OPTIONS
 from cutthrough.config.options import Options
 from cutthrough.config.settings import flag_name, variable_name
-from cutthrough.tools.manual import OF_PROGRAM, render, render_types
+from cutthrough.tools.config_docs import OF_PROGRAM, render, render_types
 from tests.support.proxy import ROOT, clean_environment
 
 PAGE = ROOT / "docs" / "config.md"

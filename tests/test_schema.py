@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cutthrough.tools.schema import render
+from cutthrough.tools.log_schema import render
 from tests.support.lines import SCHEMA, check
 from tests.support.proxy import ROOT
 

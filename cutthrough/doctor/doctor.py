@@ -33,8 +33,8 @@ from cutthrough.net import alone
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.resolver import MIN_TTL
 from cutthrough.policy.source import Limits, Policy
+from cutthrough.tools.dry_run import OK, Caller, Judge, printable
 from cutthrough.tools.explain import read_target
-from cutthrough.tools.judge import OK, Caller, Judge, printable
 
 AT_A_TIME = 16
 # More than any deadline of the proxy that a refusal or a lost SYN comes to

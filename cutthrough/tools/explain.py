@@ -20,7 +20,7 @@ from cutthrough.outcome import TABLE
 from cutthrough.policy.address import class_of
 from cutthrough.policy.source import Limits, Policy
 from cutthrough.policy.verdicts import Decision
-from cutthrough.tools.judge import OK, Caller, Finding, Judge, printable
+from cutthrough.tools.dry_run import OK, Caller, Finding, Judge, printable
 from cutthrough.wire.target import read_request_target
 
 STATUS = {row.label: row.status for row in TABLE}

@@ -15,8 +15,8 @@ from cutthrough.policy.acl import METHODS
 from cutthrough.policy.address import class_of
 from cutthrough.policy.patterns import host_patterns
 from cutthrough.policy.users import check_name
-from cutthrough.tools.judge import printable
-from cutthrough.tools.pastlog import DENIED, Line, PastLog
+from cutthrough.tools.dry_run import printable
+from cutthrough.tools.log_reader import DENIED, Line, PastLog
 
 HEADER = """\
 # Proposed from what no rule decided. To be read before it is believed. What a deny rule

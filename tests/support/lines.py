@@ -7,7 +7,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from cutthrough.tools.schema import PHASES
+from cutthrough.tools.log_schema import PHASES
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "accesslog.schema.json").read_text())

@@ -1,5 +1,5 @@
 """docs/accesslog.schema.json: the JSON line of the access log and of /events, as a JSON
-Schema. Its words come from our own tables. `python -m cutthrough.tools.schema` prints
+Schema. Its words come from our own tables. `python -m cutthrough.tools.log_schema` prints
 it; a test holds the committed file to it, and every line that a test reads.
 """
 
@@ -76,7 +76,7 @@ def schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "cutthrough: a line of the access log in JSON, an event of /events",
-        "description": "Made by `make docs` from cutthrough/tools/schema.py. Times "
+        "description": "Made by `make docs` from cutthrough/tools/log_schema.py. Times "
                        "are durations in milliseconds. A phase begins where the one "
                        "before it ends; a phase that was not begun is null. The phase "
                        "in which the request ended counts to that end.",

@@ -13,8 +13,8 @@ import msgspec
 from cutthrough.config.config import Config
 from cutthrough.policy.address import class_of
 from cutthrough.policy.source import Policy
-from cutthrough.tools.judge import Caller, Finding, Judge, printable
-from cutthrough.tools.pastlog import DENIED, Line, PastLog
+from cutthrough.tools.dry_run import Caller, Finding, Judge, printable
+from cutthrough.tools.log_reader import DENIED, Line, PastLog
 
 MAYBE = "maybe"
 

@@ -1,7 +1,7 @@
 """The second half of docs/endings.md: every reason, whose fault it is, what to do.
 
 Made from the table of endings and from what stands here: `python -m
-cutthrough.tools.endings docs/endings.md` writes it anew behind its heading, which
+cutthrough.tools.endings_docs docs/endings.md` writes it anew behind its heading, which
 `make docs` calls. A test holds the committed page to it, and every reason to an advice.
 """
 
@@ -13,7 +13,7 @@ from cutthrough.outcome import TABLE as OUTCOMES
 
 HEADING = "## Every reason\n"
 OPENING = """\
-Made by `make docs` from `cutthrough/outcome.pyx` and `cutthrough/tools/endings.py`;
+Made by `make docs` from `cutthrough/outcome.pyx` and `cutthrough/tools/endings_docs.py`;
 change it there.
 
 The word stands in the access log (`reason`, `%ct::reason`, `%err_code`), in the reply's
