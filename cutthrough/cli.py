@@ -228,7 +228,7 @@ def check(config: Config, policy: Policy) -> None:
 def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
     """Runs a verb that asks what a configuration does; returns the exit status."""
     if given.verb == "doctor":
-        from cutthrough.doctor.doctor import run as run_doctor
+        from cutthrough.doctor.ssrf import run as run_doctor
 
         return run_doctor(config, policy, given.who, given.host_network)
     if given.log:

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from cutthrough.doctor.fleet import check_fleet, is_near
+from cutthrough.doctor.redis import check_fleet, is_near
 from tests.support.redis import PASSWORD, PROGRAM, Redis
 from tests.test_doctor_host import make_case
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cutthrough.config.settings import build, gather
-from cutthrough.doctor import kernel, program, report, rules, wanted
+from cutthrough.doctor import kernel, program, report, rules, sysctls
 from cutthrough.doctor.finding import Case, Finding, Host
 from cutthrough.net.options import SocketOption
 from cutthrough.policy.rules import read_policy
@@ -60,11 +60,11 @@ SETTING = re.compile(r"^# (at least|at most|exactly): .*\n(?:# .*\n)*-?(\S+) = (
 
 def test_the_numbers_are_those_of_tuning():
     text = (TUNING / "sysctl.conf").read_text()
-    assert [(one.key, one.value, one.how) for one in wanted.SYSCTLS] == [
+    assert [(one.key, one.value, one.how) for one in sysctls.SYSCTLS] == [
         (key, value, how) for how, key, value in SETTING.findall(text)]
     limits = re.findall(r"^\S+ \w+ nofile (\d+)$", (TUNING / "limits.conf").read_text(),
                         re.MULTILINE)
-    assert {int(limit) for limit in limits} == {wanted.NOFILE}
+    assert {int(limit) for limit in limits} == {sysctls.NOFILE}
 
 
 def tuned(*argv: str) -> str:
@@ -78,7 +78,7 @@ def test_the_doctor_and_tuning_say_the_same_of_this_host():
     table = {row[1]: row for row in (
         line.split("\t") for line in tuned("check", "--tsv").splitlines())}
     would = dict(re.findall(r"would set (\S+): .* -> (.*)", tuned("apply")))
-    for one in wanted.SYSCTLS:
+    for one in sysctls.SYSCTLS:
         seen = Host().sysctl(one.key)
         verdict = table[one.key][0]
         if seen is None:
@@ -103,9 +103,9 @@ def test_the_doctor_and_tuning_say_the_same_of_this_host():
     ("fs.file-max", "9223372036854775807", True, ""),
 ])
 def test_a_setting_is_compared_as_tuning_does(key, seen, enough, advised):
-    (one,) = [one for one in wanted.SYSCTLS if one.key == key]
-    assert wanted.suffices(one, seen) == enough
-    assert enough or wanted.widest(one, seen) == advised
+    (one,) = [one for one in sysctls.SYSCTLS if one.key == key]
+    assert sysctls.suffices(one, seen) == enough
+    assert enough or sysctls.widest(one, seen) == advised
 
 
 # A stock host gets no false alarm

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from cutthrough.doctor import program, room, surroundings
+from cutthrough.doctor import capacity, dns_and_clock, program
 from cutthrough.doctor.finding import Host
 from cutthrough.policy.source import Limits, Policy, User
 from tests.support.dns import NXDOMAIN, REFUSED, SERVFAIL, NameServer
@@ -28,7 +28,7 @@ OURS = len(os.sched_getaffinity(0))
     (1024, {"max_connections_total": "769", "workers": "2"}, "warn"),
 ])
 def test_descriptors_are_held_against_what_is_configured(hard, options, verdict):
-    found = room.judge_nofile(make_case(**options), hard, hard)
+    found = capacity.judge_nofile(make_case(**options), hard, hard)
     assert found.verdict == verdict
     assert (found.verdict == "ok") == (not found.advice)
 
@@ -36,8 +36,8 @@ def test_descriptors_are_held_against_what_is_configured(hard, options, verdict)
 # CPUs
 
 def test_more_workers_than_cpus_are_told():
-    assert verdicts(room.check_cpus(make_case(workers="auto")))["workers"] == "ok"
-    (found,) = [one for one in room.check_cpus(make_case(workers=str(OURS + 1)))
+    assert verdicts(capacity.check_cpus(make_case(workers="auto")))["workers"] == "ok"
+    (found,) = [one for one in capacity.check_cpus(make_case(workers=str(OURS + 1)))
                 if one.name == "workers"]
     assert found.verdict == "note" and f"--workers {OURS}" in found.advice
 
@@ -45,7 +45,7 @@ def test_more_workers_than_cpus_are_told():
 @pytest.mark.parametrize(("pin", "verdict"), [("auto", "ok"), ("9999", "fail")])
 def test_a_pin_that_cannot_be_is_told(pin, verdict):
     case = make_case(pin=pin, workers="1")
-    assert verdicts(room.check_cpus(case))["pin"] == verdict
+    assert verdicts(capacity.check_cpus(case))["pin"] == verdict
 
 
 @pytest.mark.parametrize(("governor", "driver", "verdict"), [
@@ -54,12 +54,12 @@ def test_a_pin_that_cannot_be_is_told(pin, verdict):
 def test_a_governor_that_keeps_a_cpu_slow_is_told(tmp_path, governor, driver, verdict):
     tree(tmp_path, sys__devices__system__cpu__cpu0__cpufreq__scaling_governor=governor,
          sys__devices__system__cpu__cpu0__cpufreq__scaling_driver=driver)
-    (found,) = room.check_governor(Host(tmp_path), (0, 1))
+    (found,) = capacity.check_governor(Host(tmp_path), (0, 1))
     assert found.verdict == verdict
 
 
 def test_a_virtual_machine_has_no_governor(tmp_path):
-    assert not list(room.check_governor(Host(tmp_path), (0,)))
+    assert not list(capacity.check_governor(Host(tmp_path), (0,)))
 
 
 # A container
@@ -76,13 +76,13 @@ def cgroup(root, path: str, files: dict[str, str]):
 def test_a_container_without_limits_is_all_right(tmp_path):
     root = cgroup(tmp_path, "/", {"cpu.max": "max 100000", "memory.max": "max",
                                   "pids.max": "max"})
-    assert verdicts(room.check_cgroup(make_case(root, workers="64"))) == {
+    assert verdicts(capacity.check_cgroup(make_case(root, workers="64"))) == {
         "cpu.max": "ok", "memory.max": "ok", "pids.max": "ok"}
 
 
 def test_the_root_cgroup_of_a_host_has_no_limits(tmp_path):
     root = cgroup(tmp_path, "/system.slice/ssh.service", {})
-    assert set(verdicts(room.check_cgroup(make_case(root))).values()) == {"ok"}
+    assert set(verdicts(capacity.check_cgroup(make_case(root))).values()) == {"ok"}
 
 
 def test_a_limit_further_up_counts(tmp_path):
@@ -91,21 +91,21 @@ def test_a_limit_further_up_counts(tmp_path):
         "kubepods/pod1/cpu.max": "50000 100000",
         "kubepods/cpu.max": "200000 100000", "kubepods/pod1/c/memory.max": "max",
         "kubepods/memory.max": str(512 * MIB)})
-    folders = room.cgroup_folders(Host(root))
-    assert room.cpu_quota(Host(root), folders) == 0.5
-    assert room.least(Host(root), folders, "memory.max") == 512 * MIB
-    assert room.least(Host(root), folders, "pids.max") is None
+    folders = capacity.cgroup_folders(Host(root))
+    assert capacity.cpu_quota(Host(root), folders) == 0.5
+    assert capacity.least(Host(root), folders, "memory.max") == 512 * MIB
+    assert capacity.least(Host(root), folders, "pids.max") is None
 
 
 def test_cgroup_v1_is_not_taken_for_no_limit(tmp_path):
     tree(tmp_path, proc__self__cgroup="5:memory:/a\n0::/\n")
-    assert verdicts(room.check_cgroup(make_case(tmp_path))) == {"cgroup": "note"}
+    assert verdicts(capacity.check_cgroup(make_case(tmp_path))) == {"cgroup": "note"}
 
 
 @pytest.mark.parametrize(("quota", "workers", "verdict"), [
     (None, 64, "ok"), (2.0, 2, "ok"), (1.5, 2, "ok"), (0.5, 1, "ok"), (1.0, 2, "warn")])
 def test_more_workers_than_the_quota_feeds_are_told(quota, workers, verdict):
-    found = room.judge_cpu(make_case(workers=str(workers)), quota)
+    found = capacity.judge_cpu(make_case(workers=str(workers)), quota)
     assert found.verdict == verdict
     assert verdict == "ok" or "CUTTHROUGH_WORKERS=1" in found.advice
 
@@ -122,21 +122,21 @@ def test_more_workers_than_the_quota_feeds_are_told(quota, workers, verdict):
 ])
 def test_memory_is_held_against_what_connections_take(mib, options, verdict):
     case = make_case(workers="1", **options)
-    found = room.judge_memory(case, None if mib is None else mib * MIB)
+    found = capacity.judge_memory(case, None if mib is None else mib * MIB)
     assert found.verdict == verdict
     assert (verdict == "ok") == (not found.advice)
 
 
 def test_what_is_advised_fits():
-    found = room.judge_memory(make_case(workers="1"), 512 * MIB)
+    found = capacity.judge_memory(make_case(workers="1"), 512 * MIB)
     advised = found.advice.split("max_connections = ")[1].split()[0]
     case = make_case(workers="1", max_connections=advised)
-    assert room.judge_memory(case, 512 * MIB).verdict in ("ok", "note")
+    assert capacity.judge_memory(case, 512 * MIB).verdict in ("ok", "note")
 
 
 @pytest.mark.parametrize(("most", "verdict"), [(None, "ok"), (100, "ok"), (5, "fail")])
 def test_threads_are_processes_too(most, verdict):
-    assert room.judge_processes(make_case(workers="2"), most).verdict == verdict
+    assert capacity.judge_processes(make_case(workers="2"), most).verdict == verdict
 
 
 # Names
@@ -155,10 +155,10 @@ def names():
     ("198.41.0.4", "NOERROR"), (NXDOMAIN, "NXDOMAIN"), (SERVFAIL, "SERVFAIL"),
     (REFUSED, "REFUSED"), (None, "no answer")])
 def test_a_name_server_is_asked_one_question(names, answer, problem):
-    names.zone[surroundings.ASKED] = answer
-    reply = surroundings.ask(names.address, 0.2 if answer is None else PATIENCE)
+    names.zone[dns_and_clock.ASKED] = answer
+    reply = dns_and_clock.ask(names.address, 0.2 if answer is None else PATIENCE)
     assert reply.problem == problem
-    assert names.asked == [surroundings.ASKED]
+    assert names.asked == [dns_and_clock.ASKED]
     assert 0 <= reply.seconds < PATIENCE
 
 
@@ -166,9 +166,9 @@ def test_where_nobody_listens_is_told_at_once():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    reply = surroundings.ask("127.0.0.1", PATIENCE, port)
+    reply = dns_and_clock.ask("127.0.0.1", PATIENCE, port)
     assert (reply.problem, reply.seconds < PATIENCE) == ("Connection refused", True)
-    assert "not appear to be" in surroundings.ask("nonsense", 1.0).problem
+    assert "not appear to be" in dns_and_clock.ask("nonsense", 1.0).problem
 
 
 @pytest.mark.parametrize(("problems", "verdicts_wanted"), [
@@ -178,44 +178,44 @@ def test_where_nobody_listens_is_told_at_once():
 ])
 def test_one_silent_server_is_a_warning_and_all_are_a_failure(problems,
                                                               verdicts_wanted):
-    replies = [(f"192.0.2.{i}", surroundings.Reply(problem, 0.01))
+    replies = [(f"192.0.2.{i}", dns_and_clock.Reply(problem, 0.01))
                for i, problem in enumerate(problems)]
-    found = list(surroundings.judge_servers(replies, "resolvers"))
+    found = list(dns_and_clock.judge_servers(replies, "resolvers"))
     assert [one.verdict for one in found] == verdicts_wanted
     assert all(one.advice for one in found if one.verdict != "ok")
 
 
 def test_a_slow_server_is_told():
-    (found,) = surroundings.judge_servers(
-        [("192.0.2.1", surroundings.Reply("NOERROR", 0.9))], "resolvers")
+    (found,) = dns_and_clock.judge_servers(
+        [("192.0.2.1", dns_and_clock.Reply("NOERROR", 0.9))], "resolvers")
     assert (found.verdict, found.seen) == ("note", "NOERROR in 900 ms")
 
 
 def test_without_resolvers_those_of_resolv_conf_are_asked(tmp_path, names):
-    names.zone[surroundings.ASKED] = "198.41.0.4"
+    names.zone[dns_and_clock.ASKED] = "198.41.0.4"
     root = tmp_path
     (root / "etc").mkdir()
     (root / "etc/resolv.conf").write_text(
         f"# comment\nnameserver {names.address}\nsearch a.test b.test\n"
         "options ndots:5 edns0\n")
-    found = list(surroundings.check_names(make_case(root)))
+    found = list(dns_and_clock.check_names(make_case(root)))
     assert verdicts(found) == {f"name server {names.address}": "ok",
                                "search list": "note"}
     assert "a.test b.test (ndots:5)" in found[1].seen
     (root / "etc/resolv.conf").write_text(
         f"domain lan\nnameserver {names.address}\n")
-    assert verdicts(surroundings.check_names(make_case(root)))["search list"] == "ok"
+    assert verdicts(dns_and_clock.check_names(make_case(root)))["search list"] == "ok"
 
 
 def test_no_server_at_all_is_told(tmp_path):
-    assert verdicts(surroundings.check_names(make_case(tmp_path)))[
+    assert verdicts(dns_and_clock.check_names(make_case(tmp_path)))[
         "name servers"] == "warn"
 
 
 # Time
 
 def test_the_clock_can_be_asked():
-    synchronised, error_us = surroundings.read_clock()
+    synchronised, error_us = dns_and_clock.read_clock()
     assert synchronised in (True, False) and error_us >= 0
 
 
@@ -226,8 +226,8 @@ def test_the_clock_can_be_asked():
 ])
 def test_a_clock_that_nobody_keeps_matters_where_something_goes_by_it(policy, verdict):
     case = make_case(policy=policy)
-    assert surroundings.judge_clock(case, False, 0).verdict == verdict
-    assert surroundings.judge_clock(case, True, 500).verdict == "ok"
+    assert dns_and_clock.judge_clock(case, False, 0).verdict == verdict
+    assert dns_and_clock.judge_clock(case, True, 500).verdict == "ok"
 
 
 # Where lines go

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from cutthrough.cli import main
-from cutthrough.doctor.disguises import NOWHERE, disguises
+from cutthrough.doctor.ssrf_cases import NOWHERE, disguises
 from cutthrough.generation.policy_files import load_rules
 from cutthrough.policy.address import class_of
 from cutthrough.policy.rules import read_policy

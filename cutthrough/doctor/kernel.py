@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from cutthrough.doctor.finding import Case, Finding, Host, Verdict
-from cutthrough.doctor.wanted import SYSCTLS, Sysctl, suffices, widest
+from cutthrough.doctor.sysctls import SYSCTLS, Sysctl, suffices, widest
 from cutthrough.net.listener import BACKLOG
 
 # EPOLLEXCLUSIVE and all else that is used came earlier; memfd's seals are of 3.17, the

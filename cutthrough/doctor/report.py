@@ -18,8 +18,9 @@ import msgspec
 
 from cutthrough.config.config import Config
 from cutthrough.config.settings import Settings
+from cutthrough.doctor.capacity import check_room
+from cutthrough.doctor.dns_and_clock import check_clock, check_names
 from cutthrough.doctor.finding import Case, Finding, Host, Verdict
-from cutthrough.doctor.fleet import check_fleet
 from cutthrough.doctor.kernel import check_kernel, check_sysctls
 from cutthrough.doctor.program import (
     check_admin,
@@ -27,9 +28,8 @@ from cutthrough.doctor.program import (
     check_listeners,
     check_speed,
 )
-from cutthrough.doctor.room import check_room
+from cutthrough.doctor.redis import check_fleet
 from cutthrough.doctor.rules import check_policy
-from cutthrough.doctor.surroundings import check_clock, check_names
 from cutthrough.policy.source import Policy
 from cutthrough.process.cpus import count_workers
 

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from cutthrough.cli import main
-from cutthrough.doctor import doctor
-from cutthrough.doctor.disguises import ZONE, Disguise
+from cutthrough.doctor import ssrf
+from cutthrough.doctor.ssrf_cases import ZONE, Disguise
 from cutthrough.embed import Embedded
 from cutthrough.net import alone
 from tests.support.network import own_network
@@ -136,7 +136,7 @@ def test_without_a_network_of_its_own_nothing_is_tried(monkeypatch, capsys):
 def test_the_network_of_the_host_is_used_when_it_is_asked_for(monkeypatch, capsys):
     """As a hook needs that asks a service on another host."""
     async def examine(*_):
-        return [doctor.Result(Disguise("unreadable", "?", ""), "GET", "400")], ""
+        return [ssrf.Result(Disguise("unreadable", "?", ""), "GET", "400")], ""
 
     monkeypatch.setattr(alone, "is_alone", lambda: False)
     monkeypatch.setattr(alone, "enter", lambda addresses: pytest.fail("it moved"))

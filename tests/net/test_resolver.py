@@ -9,7 +9,7 @@ from functools import wraps
 
 import pytest
 
-from cutthrough.doctor.nameserver import NameServer as Unprivileged
+from cutthrough.doctor.rebinding_dns import NameServer as Unprivileged
 from cutthrough.net import resolver as module
 from cutthrough.net.inet import Addresses
 from cutthrough.net.resolver import ERROR, NOT_FOUND, TIMEOUT, Resolver

@@ -26,8 +26,8 @@ from typing import NamedTuple
 import msgspec
 
 from cutthrough.config.config import Config, ConfigError
-from cutthrough.doctor.disguises import Disguise, disguises
-from cutthrough.doctor.nameserver import NameServer
+from cutthrough.doctor.rebinding_dns import NameServer
+from cutthrough.doctor.ssrf_cases import Disguise, disguises
 from cutthrough.embed import Embedded
 from cutthrough.net import alone
 from cutthrough.net.interfaces import own_hosts

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from cutthrough.config.config import ConfigError
 from cutthrough.config.values import show_cpus, show_size
 from cutthrough.doctor.finding import Case, Finding, Host, Verdict
-from cutthrough.doctor.wanted import NOFILE
+from cutthrough.doctor.sysctls import NOFILE
 from cutthrough.generation.effective import show_slots
 from cutthrough.process.cpus import chosen, online, usable
 from cutthrough.process.descriptors import RESERVED_FDS
