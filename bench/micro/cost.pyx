@@ -9,7 +9,7 @@ from cutthrough.net.buffers cimport OF_REQUESTS, give_block, keep_bytes
 from cutthrough.net.timers cimport Timer, Wheel
 from cutthrough.outcome cimport OK
 from cutthrough.session.client cimport Client, Journal
-from cutthrough.session.recorder cimport E_UP, Recorder, note
+from cutthrough.session.flight_recorder cimport E_UP, Recorder, note
 from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
 from cutthrough.wire.http1 cimport Head, HeadLimits, parse_request, parse_response
 from cutthrough.wire.names cimport M_GET

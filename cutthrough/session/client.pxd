@@ -14,9 +14,9 @@ from cutthrough.policy.verdicts cimport Decision
 from cutthrough.session.counters cimport Counters, Page
 from cutthrough.session.phases cimport Stamps
 from cutthrough.session.places cimport GUEST, STRANGER, Places
-from cutthrough.session.recorder cimport Recorder
+from cutthrough.session.flight_recorder cimport Recorder
 from cutthrough.session.state cimport DELIVER, HALF_CLOSED, IDLE, N_STATES, TUNNEL
-from cutthrough.session.upstreams cimport Upstreams
+from cutthrough.session.idle_pool cimport Upstreams
 from cutthrough.wire.chunks cimport Chunks
 from cutthrough.wire.http1 cimport Head, HeadLimits
 from cutthrough.wire.target cimport Target

@@ -6,8 +6,8 @@ from cutthrough.net.resolver import Resolver
 from cutthrough.policy.limits import Limiter
 from cutthrough.policy.snapshot import Snapshot
 from cutthrough.session.counters import Page
-from cutthrough.session.recorder import Recorder
-from cutthrough.session.upstreams import Upstreams
+from cutthrough.session.flight_recorder import Recorder
+from cutthrough.session.idle_pool import Upstreams
 
 class Journal: ...
 

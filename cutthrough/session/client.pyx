@@ -31,7 +31,7 @@ from cutthrough.session.awaited cimport NOBODY
 from cutthrough.session.counters cimport Counters, count_reply, observe
 from cutthrough.session.phases cimport end_last_phase
 from cutthrough.session.places cimport Places
-from cutthrough.session.recorder cimport (
+from cutthrough.session.flight_recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, Recorder, note)
 from cutthrough.session.state cimport (
     AUTH, CLOSED, DECIDE, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESOLVE, RESPONSE, may_follow)

@@ -29,9 +29,9 @@ from cutthrough.outcome cimport (
     CLIENT_CLOSED, CLIENT_RESET, CUT, DESTINATION_DENIED, DRAINED, HALF_CLOSED_TIMEOUT,
     IDLE_TIMEOUT, INTERNAL_ERROR, STOPPED, WRITE_TIMEOUT)
 from cutthrough.session.client cimport Client
-from cutthrough.session.recorder cimport E_DOWN, E_UP, note
+from cutthrough.session.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.state cimport DELIVER, HALF_CLOSED, RELAY, TUNNEL
-from cutthrough.session.usage cimport after_turn, before_turn
+from cutthrough.session.charge cimport after_turn, before_turn
 from cutthrough.wire.http1 cimport HTTP_10
 
 cdef enum:

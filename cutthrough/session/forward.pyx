@@ -24,15 +24,15 @@ from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_RESPONSE, BAD_RESPONSE_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED,
     CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_CLOSED, ORIGIN_RESET, OVERLOADED,
     QUOTA_EXCEEDED, RESPONSE_TRUNCATED, UPGRADE_FAILED)
-from cutthrough.session.admission cimport is_cut_meanwhile
+from cutthrough.session.authorize cimport is_cut_meanwhile
 from cutthrough.session.client cimport Client, Scan
 from cutthrough.session.awaited cimport NOBODY, READER, SENDER, TAKER
-from cutthrough.session.pace cimport wait_for
+from cutthrough.session.min_rate cimport wait_for
 from cutthrough.session.phases cimport end_phase
-from cutthrough.session.recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, E_UP, note
+from cutthrough.session.flight_recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, E_UP, note
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.tunnel cimport start_tunnel
-from cutthrough.session.usage cimport admit_tunnel, after_turn, before_turn
+from cutthrough.session.charge cimport admit_tunnel, after_turn, before_turn
 from cutthrough.wire.chunks cimport scan_chunks, start_chunks
 from cutthrough.wire.framing cimport (
     BODY_CHUNKED, BODY_LENGTH, BODY_NONE, BODY_UNTIL_CLOSE, Framing, read_response_framing)

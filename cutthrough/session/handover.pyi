@@ -1,5 +1,5 @@
 from cutthrough.session.client import Client, Context
-from cutthrough.session.record import Tunnel
+from cutthrough.session.handover_record import Tunnel
 
 class Parcel:
     record: Tunnel

@@ -27,15 +27,15 @@ from cutthrough.outcome cimport DESTINATION_DENIED, OK, OVERLOADED
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.limits cimport Lane
 from cutthrough.policy.verdicts cimport Decision
-from cutthrough.session.admission cimport is_cut_meanwhile, readmit
+from cutthrough.session.authorize cimport is_cut_meanwhile, readmit
 from cutthrough.session.client cimport Client, Context, places_taken, worker_of_id
 from cutthrough.session.counters cimport BOUND_CONNECTIONS
-from cutthrough.session.record import FORMAT, Tunnel, Way
-from cutthrough.session.recorder cimport E_TAKEN, note
+from cutthrough.session.handover_record import FORMAT, Tunnel, Way
+from cutthrough.session.flight_recorder cimport E_TAKEN, note
 from cutthrough.session.session cimport Session
 from cutthrough.session.shed cimport shed_one
 from cutthrough.session.state cimport CLOSED, HALF_CLOSED, TUNNEL
-from cutthrough.session.usage cimport readmit_user
+from cutthrough.session.charge cimport readmit_user
 
 
 def tunnels(Context context):

@@ -25,18 +25,18 @@ from cutthrough.outcome cimport (
     DESTINATION_DENIED, DNS_NOT_FOUND, INTERNAL_ERROR, LIFETIME, LOOP_DETECTED, NO_ORIGIN,
     OK, OVERLOADED, RESPONSE_TIMEOUT, WRITE_TIMEOUT)
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.session.admission cimport (
+from cutthrough.session.authorize cimport (
     ask_hook, asker_of, is_cut_meanwhile, judge_address, judge_request, must_ask, take_decision)
 from cutthrough.session.client cimport Client, leave_place, rest
 from cutthrough.session.counters cimport count_dial
 from cutthrough.session.delivery cimport cut_exchange, go_on, look_again
-from cutthrough.session.failures cimport outcome_of_errno, relieve
+from cutthrough.session.dial_errors cimport outcome_of_errno, relieve
 from cutthrough.session.forward cimport expect_body, on_client, on_origin, send_request
-from cutthrough.session.identity cimport ask_verifier, identify, take_answer
+from cutthrough.session.authenticate cimport ask_verifier, identify, take_answer
 from cutthrough.session.awaited cimport NOBODY, SENDER
-from cutthrough.session.pace cimport extend_if_taken, judge_pace
+from cutthrough.session.min_rate cimport extend_if_taken, judge_pace
 from cutthrough.session.phases cimport end_brief_phase
-from cutthrough.session.recorder cimport (
+from cutthrough.session.flight_recorder cimport (
     E_CLIENT_ENDED, E_DEADLINE, E_DIALLED, E_NOT_DIALLED, E_READ, E_RESOLVED, E_REUSED, note)
 from cutthrough.session.reuse cimport judge_reuse
 from cutthrough.session.shed cimport keep_head, keep_part
@@ -44,7 +44,7 @@ from cutthrough.session.state cimport (
     AUTH, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, RESOLVE,
     TUNNEL, outcome_at_deadline)
 from cutthrough.session.tunnel cimport run_tunnel, start_tunnel
-from cutthrough.session.usage cimport admit_user
+from cutthrough.session.charge cimport admit_user
 from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
 from cutthrough.wire.hops cimport answer_as_last
 from cutthrough.wire.http1 cimport (

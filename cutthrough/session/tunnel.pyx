@@ -22,9 +22,9 @@ from cutthrough.outcome cimport (
     CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED, QUOTA_EXCEEDED)
 from cutthrough.session.client cimport Client, leave_place
 from cutthrough.session.delivery cimport TO_CLIENT, TO_ORIGIN, deliver
-from cutthrough.session.recorder cimport E_DOWN, E_UP, note
+from cutthrough.session.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.state cimport HALF_CLOSED, TUNNEL
-from cutthrough.session.usage cimport after_turn, before_turn
+from cutthrough.session.charge cimport after_turn, before_turn
 
 
 cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:

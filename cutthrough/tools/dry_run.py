@@ -1,6 +1,6 @@
 """What a worker would decide about a request, asked of the same code without a request.
 
-The name first, then each address, as `session.admission` does it, with the snapshot
+The name first, then each address, as `session.authorize` does it, with the snapshot
 that a worker of this configuration has. Nothing is resolved or connected to.
 """
 

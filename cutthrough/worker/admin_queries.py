@@ -15,7 +15,7 @@ from cutthrough.log.accesslog import AccessLog
 from cutthrough.process.channel import Channel, Listed, WasCut, in_memory
 from cutthrough.process.selector import Selector
 from cutthrough.session.client import Client
-from cutthrough.session.inspect import clients, cut, describe, trace
+from cutthrough.session.describe import clients, cut, describe, trace
 from cutthrough.worker.tee import Tee
 from cutthrough.worker.worker import Worker
 

@@ -13,7 +13,7 @@ from cutthrough.generation.hook import Tally
 from cutthrough.net import buffers
 from cutthrough.net.resolver import Resolver
 from cutthrough.session.counters import Page
-from cutthrough.session.upstreams import Upstreams
+from cutthrough.session.idle_pool import Upstreams
 
 EVERY_S = 1.0
 

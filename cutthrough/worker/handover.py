@@ -33,7 +33,7 @@ from cutthrough.session.handover import (
     tunnels,
     unpack,
 )
-from cutthrough.session.record import Answer, Done, Tunnel
+from cutthrough.session.handover_record import Answer, Done, Tunnel
 from cutthrough.worker.worker import Worker
 
 log = logging.getLogger("cutthrough")

@@ -29,13 +29,13 @@ from cutthrough.policy.limits import Limiter
 from cutthrough.policy.snapshot import OwnHosts
 from cutthrough.policy.source import Policy
 from cutthrough.process.descriptors import most_connections
-from cutthrough.session.admission import recheck
+from cutthrough.session.accept import Door, close_all, close_idle
+from cutthrough.session.authorize import recheck
 from cutthrough.session.client import Context, Journal
 from cutthrough.session.counters import Page
-from cutthrough.session.door import Door, close_all, close_idle
-from cutthrough.session.recorder import Recorder
+from cutthrough.session.flight_recorder import Recorder
+from cutthrough.session.idle_pool import Upstreams
 from cutthrough.session.shed import count_listed
-from cutthrough.session.upstreams import Upstreams
 from cutthrough.verify.hash_pool import Helpers, Threads
 from cutthrough.verify.verifier import Verifier
 from cutthrough.worker.gauges import Beat

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from cutthrough.session.describe import clients
 from cutthrough.session.handover import pack, tunnels
-from cutthrough.session.inspect import clients
 from tests.support.origin import Origin
 from tests.support.sockets import unsent
 from tests.support.wait import wait_until

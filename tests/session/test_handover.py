@@ -18,9 +18,9 @@ import pytest
 from cutthrough.generation.generation import Generation
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.source import Policy, Rule
+from cutthrough.session.describe import cut
 from cutthrough.session.handover import pack, recount, tunnels
-from cutthrough.session.inspect import cut
-from cutthrough.session.record import Answer, Done, Tunnel
+from cutthrough.session.handover_record import Answer, Done, Tunnel
 from cutthrough.worker.handover import WINDOW
 from cutthrough.worker.worker import Worker
 from tests.support.origin import Origin

@@ -9,7 +9,7 @@ import pytest
 import cutthrough
 from cutthrough.config.settings import from_options
 from cutthrough.generation.generation import Generation
-from cutthrough.session.door import close_idle
+from cutthrough.session.accept import close_idle
 from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.origin import Origin
 

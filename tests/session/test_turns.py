@@ -9,7 +9,7 @@ import pytest
 
 import cutthrough
 from cutthrough.net.poller import Poller
-from cutthrough.session.door import close_idle
+from cutthrough.session.accept import close_idle
 from tests.support.client import PASSWORD, USER, Client, build_request
 
 N = 100

@@ -12,7 +12,7 @@ from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport CUT
 from cutthrough.session.client cimport Client, Context, peer_of, worker_of_id
 from cutthrough.session.counters import METHODS
-from cutthrough.session.recorder cimport told
+from cutthrough.session.flight_recorder cimport told
 from cutthrough.session.state cimport (
     CLOSED, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, TUNNEL)
 from cutthrough.session.state import TABLE

@@ -9,11 +9,11 @@ from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.client cimport Client, Context, places_taken, rest
 from cutthrough.session.counters cimport (
     BOUND_CLIENT, BOUND_CONNECTIONS, N_LISTENERS, count_accept)
-from cutthrough.session.recorder cimport E_ACCEPTED, note
+from cutthrough.session.flight_recorder cimport E_ACCEPTED, note
 from cutthrough.session.session cimport Session
 from cutthrough.session.shed cimport shed_for_descriptors, shed_one
 from cutthrough.session.state cimport HEAD, IDLE, LINGER
-from cutthrough.session.usage cimport admit_connection
+from cutthrough.session.charge cimport admit_connection
 
 cdef enum:
     # Callers beyond a limit that are told so, at a time: each lingers for a while and holds
