@@ -18,7 +18,7 @@ __version__ = "0.2.0.dev0"
 _ROOM_OF = {
     "Config": "cutthrough.config.config",
     "ConfigError": "cutthrough.config.config",
-    "Decision": "cutthrough.policy.verdicts",
+    "Decision": "cutthrough.policy.decision_cache",
     "Embedded": "cutthrough.embed",
     "Options": "cutthrough.config.options",
     "Request": "cutthrough.generation.hook",

@@ -4,7 +4,7 @@ from cutthrough.config.options import Options as Options
 from cutthrough.embed import Embedded as Embedded
 from cutthrough.embed import serve as serve
 from cutthrough.generation.hook import Request as Request
-from cutthrough.policy.verdicts import Decision as Decision
+from cutthrough.policy.decision_cache import Decision as Decision
 
 __all__ = ["Config", "ConfigError", "Decision", "Embedded", "Options", "Request",
            "__version__", "serve"]

@@ -12,10 +12,10 @@ import cutthrough
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.settings import load
 from cutthrough.generation.redis_client import explain, make_client
-from cutthrough.policy.away import Away
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Holder, Limiter
-from cutthrough.policy.rows import create
+from cutthrough.policy.remote_usage import Away
+from cutthrough.policy.shared_table import create
 from cutthrough.policy.source import Limits, Policy
 from cutthrough.process.fleet_state import FAILURES
 from cutthrough.supervisor.redis_fleet import BATCH, Fleet, id_of

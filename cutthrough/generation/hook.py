@@ -25,8 +25,8 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from cutthrough.net.shares import Shares
+from cutthrough.policy.decision_cache import Decision, Verdicts
 from cutthrough.policy.source import Code, PolicyError
-from cutthrough.policy.verdicts import Decision, Verdicts
 
 log = logging.getLogger("cutthrough")
 

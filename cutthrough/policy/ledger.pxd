@@ -1,7 +1,7 @@
 """Who holds how much of what is limited, exactly, over all workers."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from cutthrough.policy.rows cimport Row, Rows, Table
+from cutthrough.policy.shared_table cimport Row, Rows, Table
 
 cdef enum:
     DAY_S = 86400

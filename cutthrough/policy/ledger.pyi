@@ -1,3 +1,3 @@
-from cutthrough.policy.rows import Rows
+from cutthrough.policy.shared_table import Rows
 
 class Ledger(Rows): ...

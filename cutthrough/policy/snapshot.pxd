@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint16_t
 from cutthrough.policy.acl cimport Acl
 from cutthrough.policy.auth cimport Authenticator
-from cutthrough.policy.verdicts cimport Verdicts
+from cutthrough.policy.decision_cache cimport Verdicts
 
 # This host's addresses, packed, mapped IPv4 as IPv4; `set` takes others for them.
 cdef class OwnHosts:

@@ -10,7 +10,7 @@ from cutthrough.net.relay cimport Pump, Relay
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.limits cimport Limiter, Terms, Usage
 from cutthrough.policy.snapshot cimport Snapshot
-from cutthrough.policy.verdicts cimport Decision
+from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.session.counters cimport Counters, Page
 from cutthrough.session.phases cimport Stamps
 from cutthrough.session.places cimport GUEST, STRANGER, Places

@@ -26,7 +26,7 @@ from cutthrough.net.sysio cimport Socket, clock_us, set_abortive, sys_close
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, OVERLOADED
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.limits cimport Lane
-from cutthrough.policy.verdicts cimport Decision
+from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.session.authorize cimport is_cut_meanwhile, readmit
 from cutthrough.session.client cimport Client, Context, places_taken, worker_of_id
 from cutthrough.session.counters cimport BOUND_CONNECTIONS

@@ -16,7 +16,7 @@ from cutthrough.generation.generation import Generation
 from cutthrough.process.fleet_state import FleetState
 
 if TYPE_CHECKING:
-    from cutthrough.policy.away import Away
+    from cutthrough.policy.remote_usage import Away
     from cutthrough.supervisor.redis_fleet import Fleet
 
 # Holders for each worker of the start: a reload may bring more workers, and each has an
@@ -39,8 +39,8 @@ class Limits:
     def open(self, workers: int) -> None:
         """Makes the page. Raises OSError."""
         # Here: whoever only imports the supervisor loads nothing compiled
-        from cutthrough.policy.away import Away
-        from cutthrough.policy.rows import create
+        from cutthrough.policy.remote_usage import Away
+        from cutthrough.policy.shared_table import create
 
         self._holders = HOLDERS * workers + MORE_HOLDERS
         self.fd = os.memfd_create("cutthrough-limits", os.MFD_CLOEXEC)

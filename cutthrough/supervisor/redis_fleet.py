@@ -2,7 +2,7 @@
 
 Each `fleet_interval` one script, run by Redis as one step, takes in what is new of our
 users' use and answers what they use elsewhere, which goes into the rows of the page
-that all workers share (policy/away.pyx). They ask that page as ever: no request and no
+that all workers share (policy/remote_usage.pyx). They ask that page as ever: no request and no
 byte waits for Redis. What is told are totals, each under our own name, so that what is
 told twice counts once.
 
@@ -35,7 +35,7 @@ from cutthrough.log.stderr import say
 from cutthrough.process.fleet_state import FAILURES, FleetState
 
 if TYPE_CHECKING:
-    from cutthrough.policy.away import Away
+    from cutthrough.policy.remote_usage import Away
 
 # Users in one step, told and heard each: with 20 instances 2 ms of Redis' time
 BATCH = 128

@@ -18,8 +18,8 @@ from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.resolver import Answer, Resolver
 from cutthrough.outcome import TABLE
 from cutthrough.policy.address import class_of
+from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.source import Limits, Policy
-from cutthrough.policy.verdicts import Decision
 from cutthrough.tools.dry_run import OK, Caller, Finding, Judge, printable
 from cutthrough.wire.target import read_request_target
 

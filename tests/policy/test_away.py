@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutthrough.policy.away import Away
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Holder, Limiter
-from cutthrough.policy.rows import create
+from cutthrough.policy.remote_usage import Away
+from cutthrough.policy.shared_table import create
 from cutthrough.policy.source import Limits, Policy
 
 NOW_S = 1_700_000_000

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Holder, Limiter
-from cutthrough.policy.rows import create
+from cutthrough.policy.shared_table import create
 from cutthrough.policy.source import Limits, Policy, PolicyError, User
 
 HERE = bytes([192, 0, 2, 1])

@@ -12,7 +12,7 @@ import pytest
 from cutthrough.policy import source
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Holder, Limiter
-from cutthrough.policy.rows import create, page_bytes
+from cutthrough.policy.shared_table import create, page_bytes
 from cutthrough.supervisor.limits_page import FIRST, Limits
 from tests.support.proxy import ROOT
 

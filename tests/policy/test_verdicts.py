@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from cutthrough.policy.verdicts import Decision, Verdicts
+from cutthrough.policy.decision_cache import Decision, Verdicts
 
 KEY = b"example.com\x01\xbb"
 

@@ -8,7 +8,7 @@ from cutthrough.config.config import Config
 from cutthrough.config.settings import from_options
 from cutthrough.net.listener import listen
 from cutthrough.policy.ledger import Ledger
-from cutthrough.policy.rows import create
+from cutthrough.policy.shared_table import create
 from cutthrough.policy.source import Limits, Policy
 from cutthrough.worker.handover import Giver, Taker
 from cutthrough.worker.worker import Worker

@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from cutthrough.policy.ledger cimport DAY_S, day_bytes_of, tokens_of
-from cutthrough.policy.rows cimport CONNECTIONS, TUNNELS, Row, Rows, Table
+from cutthrough.policy.shared_table cimport CONNECTIONS, TUNNELS, Row, Rows, Table
 
 cdef enum:
     # Rows looked at in one turn of the lock, some 20 µs

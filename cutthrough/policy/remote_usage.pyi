@@ -1,6 +1,6 @@
 import mmap
 
-from cutthrough.policy.rows import Rows
+from cutthrough.policy.shared_table import Rows
 
 class Away(Rows):
     def __init__(self, memory: mmap.mmap | None = None, slot: int = 0) -> None: ...
