@@ -29,7 +29,7 @@ from cutthrough.config.config import Config, ConfigError
 from cutthrough.doctor.rebinding_dns import NameServer
 from cutthrough.doctor.ssrf_cases import Disguise, disguises
 from cutthrough.embed import Embedded
-from cutthrough.net import alone
+from cutthrough.net import loopback_only
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.resolver import MIN_TTL
 from cutthrough.policy.source import Limits, Policy
@@ -72,9 +72,9 @@ def run(config: Config, policy: Policy, user: str, host_network: bool = False) -
     if not floor:
         print("the floor is off: loopback listeners only, and no policy. Tried as with "
               "address_floor = on")
-    if not host_network and not alone.is_alone():
+    if not host_network and not loopback_only.is_alone():
         try:
-            alone.enter(own_hosts())
+            loopback_only.enter(own_hosts())
         except OSError as error:
             raise ConfigError("", "--host-network", "not given, and this user gets no "
                               f"network with loopback alone ({error}): what passes "

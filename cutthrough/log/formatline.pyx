@@ -16,7 +16,7 @@ from cutthrough.log.text cimport (
     put_padded, put_text)
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport bytes_of
-from cutthrough.net.inet cimport Address, from_sockaddr
+from cutthrough.net.address cimport Address, from_sockaddr
 from cutthrough.net.linux cimport sockaddr, sockaddr_storage, socklen_t
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path

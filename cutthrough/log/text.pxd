@@ -3,7 +3,7 @@ room; the caller has it."""
 
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, strlen
-from cutthrough.net.inet cimport Address
+from cutthrough.net.address cimport Address
 
 # How what came from the wire is made harmless (R37). Plain is printable ASCII always; no
 # encoding lets a control pass, or a byte beyond ASCII.

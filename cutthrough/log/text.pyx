@@ -4,7 +4,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 from libc.time cimport time_t, tm
-from cutthrough.net.inet cimport ADDRESS_TEXT, Address, print_address
+from cutthrough.net.address cimport ADDRESS_TEXT, Address, print_address
 from cutthrough.net.linux cimport CLOCK_REALTIME, clock_gettime, timespec
 
 cdef extern from "<time.h>" nogil:

@@ -1,6 +1,6 @@
 """Incoming connections."""
 
-from cutthrough.net.inet cimport Address
+from cutthrough.net.address cimport Address
 from cutthrough.net.poller cimport Endpoint
 
 cdef class Sink:

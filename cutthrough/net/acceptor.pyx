@@ -12,7 +12,7 @@ import logging
 import os
 
 from cutthrough.net cimport linux
-from cutthrough.net.inet cimport Address, from_sockaddr
+from cutthrough.net.address cimport Address, from_sockaddr
 from cutthrough.net.linux cimport (
     EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM, errno, sockaddr, sockaddr_storage, socklen_t)
 from cutthrough.net.poller cimport Endpoint, Poller

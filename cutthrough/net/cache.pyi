@@ -1,4 +1,4 @@
-from cutthrough.net.inet import Addresses
+from cutthrough.net.address import Addresses
 
 class Cache:
     hits: int

@@ -12,7 +12,7 @@ but no loop and no DNS.
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
-from cutthrough.net.inet cimport Addresses
+from cutthrough.net.address cimport Addresses
 from cutthrough.net.sysio cimport clock_us
 
 cdef enum:

@@ -2,7 +2,7 @@
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
-from cutthrough.net.inet cimport Address, Addresses
+from cutthrough.net.address cimport Address, Addresses
 from cutthrough.net.poller cimport Endpoint, Poller
 
 

@@ -12,7 +12,7 @@ wins, and the others are closed. One deadline for them all. The order is the res
 cimport cython
 from libc.stdint cimport int64_t
 from cutthrough.net cimport linux
-from cutthrough.net.inet cimport (
+from cutthrough.net.address cimport (
     Address, Addresses, from_sockaddr, has_source, is_same_address, to_sockaddr)
 from cutthrough.net.linux cimport (
     EADDRNOTAVAIL, EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, EMFILE,

@@ -27,9 +27,9 @@ from functools import partial
 import aiodns
 import pycares
 
+from cutthrough.net.address import Addresses
 from cutthrough.net.cache import Cache
 from cutthrough.net.cares import Names
-from cutthrough.net.inet import Addresses
 from cutthrough.net.shares import Shares
 
 log = logging.getLogger("cutthrough")

@@ -2,7 +2,7 @@
 """Where sessions begin and, all together, end."""
 
 from libc.stdint cimport int64_t
-from cutthrough.net.inet cimport Address
+from cutthrough.net.address cimport Address
 from cutthrough.net.sysio cimport CAN_WRITE, sys_close
 from cutthrough.outcome cimport CLIENT_LIMIT, OK, OVERLOADED
 from cutthrough.outcome import NAMES as OUTCOMES

@@ -1,6 +1,6 @@
 """May this request pass, and to this address? Asked of the snapshot it began with."""
 
-from cutthrough.net.inet cimport Address
+from cutthrough.net.address cimport Address
 from cutthrough.session.client cimport Client
 
 # Asked once who it is is known, before anything is resolved. An Outcome.

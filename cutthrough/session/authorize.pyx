@@ -13,7 +13,7 @@ from functools import partial
 
 from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport bytes_of
-from cutthrough.net.inet cimport ADDRESS_TEXT, Address, parse_address, print_address
+from cutthrough.net.address cimport ADDRESS_TEXT, Address, parse_address, print_address
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, POLICY_UNAVAILABLE
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.acl cimport KIND_UPGRADE, NOT_ASKED, Question, Verdict

@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cutthrough.net.buffers cimport Block
 from cutthrough.net.connector cimport Connector, Stream, StreamOwner
-from cutthrough.net.inet cimport Address
+from cutthrough.net.address cimport Address
 from cutthrough.net.poller cimport Poller
 from cutthrough.net.relay cimport Pump, Relay
 from cutthrough.policy.auth cimport Account

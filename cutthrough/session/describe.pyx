@@ -7,7 +7,7 @@ list and the look at it; then there is nothing to tell of, and nothing to cut.
 
 from libc.string cimport memchr
 from cutthrough.net.buffers cimport bytes_of
-from cutthrough.net.inet cimport ADDRESS_TEXT, Address, print_address
+from cutthrough.net.address cimport ADDRESS_TEXT, Address, print_address
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport CUT
 from cutthrough.session.client cimport Client, Context, peer_of, worker_of_id

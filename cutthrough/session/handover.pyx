@@ -18,7 +18,7 @@ from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, keep_bytes
 from cutthrough.net.connector cimport Stream
-from cutthrough.net.inet cimport Address
+from cutthrough.net.address cimport Address
 from cutthrough.net.pipes cimport adopt_pipe, give_pipe
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.relay cimport Pump, start_pump, stop_pump

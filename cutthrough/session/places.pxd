@@ -1,7 +1,7 @@
 """Who may be closed to make room, in the order in which they go."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from cutthrough.net.inet cimport Address
+from cutthrough.net.address cimport Address
 
 # What a connection at rest is, from the first that goes.
 cdef enum Kind:

@@ -21,7 +21,7 @@ import os
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
-from cutthrough.net.inet cimport Address, parse_address
+from cutthrough.net.address cimport Address, parse_address
 
 cdef enum:
     LEAST_ROOM = 64             # places, parties and chains at first; all grow by doubling

@@ -1,6 +1,6 @@
 """A session decides: may this request pass, and which way."""
 
-from cutthrough.net.inet cimport Address
+from cutthrough.net.address cimport Address
 from cutthrough.session.client cimport Client
 
 cdef class Session(Client):

@@ -16,7 +16,7 @@ from cutthrough.net.buffers cimport (
     COPY_BYTES, HEAD_BLOCK, OF_REQUESTS, Block, bytes_of, head_scratch, scratch,
     shrink_block, take_block)
 from cutthrough.net.connector cimport Connector, Stream, dial
-from cutthrough.net.inet cimport Address, Addresses, one_address, parse_address
+from cutthrough.net.address cimport Address, Addresses, one_address, parse_address
 from cutthrough.net.relay cimport is_holding
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, CAN_WRITE, try_recv)

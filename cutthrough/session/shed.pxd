@@ -1,6 +1,6 @@
 """Room is made: what is at rest is closed when one of our bounds is reached (R32)."""
 
-from cutthrough.net.inet cimport Address
+from cutthrough.net.address cimport Address
 from cutthrough.session.client cimport Client, Context
 
 # All close what they name at a Bound; see counters.

@@ -20,7 +20,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
     OF_REQUESTS, OF_STRANGERS, change_share, keep_bytes)
-from cutthrough.net.inet cimport Address
+from cutthrough.net.address cimport Address
 from cutthrough.net.sysio cimport try_send
 from cutthrough.outcome cimport OVERLOADED, status_of
 from cutthrough.session.client cimport Client, Context, leave_place

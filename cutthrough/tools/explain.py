@@ -13,7 +13,7 @@ import msgspec
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.generation.hook import Answer as HookAnswer
 from cutthrough.generation.hook import Hook
-from cutthrough.net.inet import Addresses
+from cutthrough.net.address import Addresses
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.resolver import Answer, Resolver
 from cutthrough.outcome import TABLE

@@ -15,7 +15,7 @@ from cutthrough.cli import main
 from cutthrough.doctor import ssrf
 from cutthrough.doctor.ssrf_cases import ZONE, Disguise
 from cutthrough.embed import Embedded
-from cutthrough.net import alone
+from cutthrough.net import loopback_only
 from tests.support.network import own_network
 from tests.support.proxy import ROOT, clean_environment
 

@@ -11,7 +11,7 @@ from tests.support.proxy import ROOT
 
 LOOK = """
 import json, socket, psutil
-from cutthrough.net import alone
+from cutthrough.net import loopback_only
 from cutthrough.net.interfaces import own_hosts
 
 def dial(host):
@@ -20,10 +20,10 @@ def dial(host):
         return sock.connect_ex((host, 9))
 
 def look():
-    alone.enter(["127.0.0.1", "192.0.2.7", "2001:db8::7"])
+    loopback_only.enter(["127.0.0.1", "192.0.2.7", "2001:db8::7"])
     interfaces = psutil.net_if_stats().items()
     return {"up": [name for name, one in interfaces if one.isup],
-            "addresses": sorted(own_hosts()), "alone": alone.is_alone(),
+            "addresses": sorted(own_hosts()), "alone": loopback_only.is_alone(),
             "elsewhere": [dial("192.0.2.8"), dial("2001:db8::8")],
             "here": [dial("127.0.0.1"), dial("192.0.2.7"), dial("2001:db8::7")]}
 

@@ -11,7 +11,7 @@ import pytest
 
 from cutthrough.doctor.rebinding_dns import NameServer as Unprivileged
 from cutthrough.net import resolver as module
-from cutthrough.net.inet import Addresses
+from cutthrough.net.address import Addresses
 from cutthrough.net.resolver import ERROR, NOT_FOUND, TIMEOUT, Resolver
 from tests.support.dns import (
     AAAA,
