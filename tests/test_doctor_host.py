@@ -40,7 +40,7 @@ def tree(root: Path, **files: str) -> Path:
     return root
 
 
-def sysctls(root: Path, values: dict[str, str]) -> Path:
+def with_sysctls(root: Path, values: dict[str, str]) -> Path:
     for key, value in values.items():
         path = root / "proc/sys" / key.replace(".", "/")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ STATUS = "Name:\tpython\nCapEff:\t0000000000000000\n"
 
 @pytest.fixture
 def stock(tmp_path):
-    return tree(sysctls(tmp_path, STOCK), proc__net__sockstat=SOCKSTAT,
+    return tree(with_sysctls(tmp_path, STOCK), proc__net__sockstat=SOCKSTAT,
                 proc__self__status=STATUS)
 
 
@@ -166,7 +166,7 @@ def test_a_stock_host_is_told_what_could_be_better_and_nothing_else(stock):
 ])
 def test_what_bites_is_told(stock, change, options, name, verdict, advice):
     found = {one.name: one for one in
-             kernel.check_sysctls(make_case(sysctls(stock, change), **options))}
+             kernel.check_sysctls(make_case(with_sysctls(stock, change), **options))}
     assert found[name].verdict == verdict
     assert advice in found[name].advice
 

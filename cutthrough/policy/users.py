@@ -1,7 +1,7 @@
 """Users as an htpasswd file lists them, and what their hashes are worth.
 
-Text in, users out: who reads the file stands in `generation.policy_files`. A hash is accepted if
-it is salted, made for passwords, and costs no more than a few seconds; all of them are
+Text in, users out: `generation.policy_files` reads the file. A hash is accepted if it
+is salted, made for passwords, and costs no more than a few seconds; all of them are
 computed by libraries, most of them without the interpreter's lock, because they run in
 threads beside the loop (R24). No reason given here repeats a hash (R37).
 

@@ -2,9 +2,9 @@
 
 Each `fleet_interval` one script, run by Redis as one step, takes in what is new of our
 users' use and answers what they use elsewhere, which goes into the rows of the page
-that all workers share (policy/remote_usage.pyx). They ask that page as ever: no request and no
-byte waits for Redis. What is told are totals, each under our own name, so that what is
-told twice counts once.
+that all workers share (policy/remote_usage.pyx). They ask that page as ever: no request
+and no byte waits for Redis. What is told are totals, each under our own name, so that
+what is told twice counts once.
 
     {PREFIX}:alive          who was heard of, until when, by the clock of Redis
     {PREFIX}:user:ID        instance -> "connections tunnels day bytes spent"

@@ -149,7 +149,8 @@ class Supervisor:
         """Starts a worker for this slot. Raises OSError."""
         listeners = tuple(
             sock.fileno() for sock in self.doors.of_slot(slot.index, self.count))
-        page = handover_plan.take_page(self.children.values(), self.limits, self.counters)
+        page = handover_plan.take_page(
+            self.children.values(), self.limits, self.counters)
         child = Child(slot, page, self.generation.number, time.monotonic())
         child.spawn((self.counters, self.limits.fd, self.credentials.fd, self.memory,
                      *listeners))

@@ -13,8 +13,8 @@ from cutthrough.outcome import TABLE as OUTCOMES
 
 HEADING = "## Every reason\n"
 OPENING = """\
-Made by `make docs` from `cutthrough/outcome.pyx` and `cutthrough/tools/endings_docs.py`;
-change it there.
+Made by `make docs` from `cutthrough/outcome.pyx` and
+`cutthrough/tools/endings_docs.py`; change it there.
 
 The word stands in the access log (`reason`, `%ct::reason`, `%err_code`), in the reply's
 body, in metrics and on the live page. The status is what the client gets if no response

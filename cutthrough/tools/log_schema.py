@@ -1,6 +1,6 @@
 """docs/accesslog.schema.json: the JSON line of the access log and of /events, as a JSON
-Schema. Its words come from our own tables. `python -m cutthrough.tools.log_schema` prints
-it; a test holds the committed file to it, and every line that a test reads.
+Schema. Its words come from our own tables. `python -m cutthrough.tools.log_schema`
+prints it; a test holds the committed file to it, and every line that a test reads.
 """
 
 import json

@@ -1,9 +1,9 @@
 """Where password hashes are computed: in helper processes, or in threads.
 
-A worker that has a process of its own has helpers (`verify.hash_process`), made when first
-needed and kept; one inside somebody else's program makes no process, and has threads.
-Both compute so many at a time and answer in the loop, each question once; after `close`
-nobody is answered.
+A worker that has a process of its own has helpers (`verify.hash_process`), made when
+first needed and kept; one inside somebody else's program makes no process, and has
+threads. Both compute so many at a time and answer in the loop, each question once;
+after `close` nobody is answered.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ NICENESS = 10
 # Until the next helper is made, where one has ended before its first answer.
 PAUSE_S = 1.0
 
-# The helper's program; the number of its descriptor follows. -P: see supervisor.children.
+# The helper's program; its descriptor's number follows. -P: see supervisor.children
 COMMAND = (sys.executable, "-P", "-m", "cutthrough.verify.hash_process")
 
 

@@ -1,9 +1,10 @@
-"""One process that computes password hashes: `python -m cutthrough.verify.hash_process FD`.
+"""One process that computes password hashes.
 
-FD is its end of a SOCK_SEQPACKET pair. A question is one packet, `HASH NUL SECRET`; the
-answer another: `1` it is the password, `0` it is not, or `!` and the kind of the error.
-One at a time. It ends with its worker: killed by the kernel in the middle of a hash
-(prctl(2), PR_SET_PDEATHSIG), by the end of the file between two.
+`python -m cutthrough.verify.hash_process FD`: FD is its end of a SOCK_SEQPACKET pair. A
+question is one packet, `HASH NUL SECRET`; the answer another: `1` it is the password,
+`0` it is not, or `!` and the kind of the error. One at a time. It ends with its worker:
+killed by the kernel in the middle of a hash (prctl(2), PR_SET_PDEATHSIG), by the end of
+the file between two.
 
 A process and not a thread, because a thread that loses its core to the event loop may
 hold the interpreter's lock as it does, for which the loop then waits. It takes no core

@@ -125,9 +125,9 @@ def test_without_a_network_of_its_own_nothing_is_tried(monkeypatch, capsys):
     async def examine(*_):
         pytest.fail("it was tried")
 
-    monkeypatch.setattr(alone, "is_alone", lambda: False)
-    monkeypatch.setattr(alone, "enter", refuse)
-    monkeypatch.setattr(doctor, "examine", examine)
+    monkeypatch.setattr(loopback_only, "is_alone", lambda: False)
+    monkeypatch.setattr(loopback_only, "enter", refuse)
+    monkeypatch.setattr(ssrf, "examine", examine)
     assert main(["doctor", "ssrf"]) == 2
     said = capsys.readouterr().err
     assert "--host-network: not given" in said and "Operation not permitted" in said
@@ -138,9 +138,10 @@ def test_the_network_of_the_host_is_used_when_it_is_asked_for(monkeypatch, capsy
     async def examine(*_):
         return [ssrf.Result(Disguise("unreadable", "?", ""), "GET", "400")], ""
 
-    monkeypatch.setattr(alone, "is_alone", lambda: False)
-    monkeypatch.setattr(alone, "enter", lambda addresses: pytest.fail("it moved"))
-    monkeypatch.setattr(doctor, "examine", examine)
+    monkeypatch.setattr(loopback_only, "is_alone", lambda: False)
+    monkeypatch.setattr(loopback_only, "enter",
+                        lambda addresses: pytest.fail("it moved"))
+    monkeypatch.setattr(ssrf, "examine", examine)
     assert main(["doctor", "ssrf", "--host-network"]) == 0
 
 
@@ -148,9 +149,9 @@ def test_the_network_of_the_host_is_used_when_it_is_asked_for(monkeypatch, capsy
 def holes(monkeypatch):
     """A proxy whose floor is missing though its configuration asks for it."""
     def make(*tried):
-        monkeypatch.setattr(doctor, "disguises", lambda: list(tried))
-        monkeypatch.setattr(doctor, "own_hosts", list)
-        monkeypatch.setattr(doctor, "Embedded", lambda config, policy: Embedded(
+        monkeypatch.setattr(ssrf, "disguises", lambda: list(tried))
+        monkeypatch.setattr(ssrf, "own_hosts", list)
+        monkeypatch.setattr(ssrf, "Embedded", lambda config, policy: Embedded(
             msgspec.structs.replace(config, address_floor="off"), policy))
     return make
 
