@@ -1,6 +1,6 @@
 """The numbers of tuning/, for a host where only the package is installed.
 
-tests/test_doctor_host.py holds them to tuning/sysctl.conf and tuning/limits.conf, which
+tests/doctor/test_host.py holds them to tuning/sysctl.conf and tuning/limits.conf, which
 have the reasons and the sources. How a value is compared: `at least` (of a range it is
 at least as wide, of a triple the last number counts), `at most`, `exactly`.
 """

@@ -4,7 +4,7 @@ import pytest
 
 from cutthrough.config.config import SECRETS, ConfigError
 from cutthrough.config.settings import flag_name, from_options, load, variable_name
-from tests.test_config import ME, toml
+from tests.config.test_config import ME, toml
 
 # Of a secret that has a form
 VALUES = {"fleet_url": "redis://:s3cret@127.0.0.1/0"}

@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from cutthrough.doctor.redis import check_fleet, is_near
+from tests.doctor.test_host import make_case
 from tests.support.redis import PASSWORD, PROGRAM, Redis
-from tests.test_doctor_host import make_case
 
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="redis-server is not installed")
 

@@ -8,9 +8,9 @@ import pytest
 from cutthrough.doctor import capacity, dns_and_clock, program
 from cutthrough.doctor.finding import Host
 from cutthrough.policy.source import Limits, Policy, User
+from tests.doctor.test_host import make_case, tree, verdicts
 from tests.support.dns import NXDOMAIN, REFUSED, SERVFAIL, NameServer
 from tests.support.wait import PATIENCE
-from tests.test_doctor_host import make_case, tree, verdicts
 
 MIB = 1 << 20
 OURS = len(os.sched_getaffinity(0))
