@@ -1,10 +1,7 @@
-"""The rooms and their order, over .py, .pyx and .pxd: arrows never turn back.
+"""The packages and their order, over .py, .pyx and .pxd; docs/architecture.md says why.
 
-    config, outcome <- wire, net <- policy <- session <- control <- cli <- proxy
-
-`wire` and `net` are strangers to each other, and no modules import each other in a
-circle. The tree's other standing rules are held
-here too: absolute imports, the length of files, stubs, and nothing of one machine.
+No modules import each other in a circle. The tree's other standing rules are held here
+too: absolute imports, the length of files, stubs, and nothing of one machine.
 """
 
 import ast
@@ -18,9 +15,9 @@ import pytest
 TREE = Path(__file__).resolve().parent.parent
 PACKAGE = TREE / "cutthrough"
 
-# The rooms that serve connections
+# The packages that serve connections
 DATA = {"config", "outcome", "wire", "net", "policy", "session"}
-# What each room may import beside itself.
+# What each package may import beside itself.
 MAY_IMPORT: dict[str, set[str]] = {
     "config": set(),
     "outcome": set(),
@@ -96,8 +93,8 @@ def imports(path: Path) -> Iterator[str]:
         yield from names_of(names)
 
 
-def room_of(module: str) -> str | None:
-    """The room of a dotted name; None for what is not ours or is the package itself."""
+def package_of(module: str) -> str | None:
+    """The package of a dotted name; None for what is not ours or is the top itself."""
     parts = module.split(".")
     if parts[0] == "proxy":
         return "proxy"
@@ -106,21 +103,21 @@ def room_of(module: str) -> str | None:
     return parts[1]
 
 
-def room_of_file(path: Path) -> str | None:
+def package_of_file(path: Path) -> str | None:
     dotted = ".".join(path.relative_to(TREE).with_suffix("").parts)
-    return room_of(dotted.removesuffix(".__init__"))
+    return package_of(dotted.removesuffix(".__init__"))
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(TREE)))
 def test_imports_run_one_way(path: Path) -> None:
-    room = room_of_file(path)
-    if room is None:  # __init__ and __main__ stand at the door and see every room
+    package = package_of_file(path)
+    if package is None:  # __init__ and __main__ stand at the top and see all
         return
-    assert room in MAY_IMPORT, f"{room}: not a room of docs/architecture.md"
+    assert package in MAY_IMPORT, f"{package}: not in docs/architecture.md"
     for name in imports(path):
-        other = room_of(name)
-        if other in MAY_IMPORT and other != room:
-            assert other in MAY_IMPORT[room], f"{room} may not know {name}"
+        other = package_of(name)
+        if other in MAY_IMPORT and other != package:
+            assert other in MAY_IMPORT[package], f"{package} may not import {name}"
 
 
 def import_graph(paths: list[Path], top: Path) -> dict[str, set[str]]:
@@ -204,7 +201,7 @@ def test_compiled_modules_never_read_config() -> None:
     ]
 
 
-def test_importing_the_package_imports_no_room() -> None:
+def test_importing_the_package_imports_nothing_of_it() -> None:
     top = ast.parse((PACKAGE / "__init__.py").read_text()).body
     for node in top:
         if isinstance(node, ast.Import):

@@ -104,9 +104,9 @@ def _log_line(form: str, head: bytes = b"") -> Callable[[int], float]:
 
 def _events(size: int) -> Callable[[int], float]:
     def run(n: int) -> float:
-        from cutthrough.session.flight_recorder import Recorder
+        from cutthrough.session.flight_recorder import FlightRecorder
 
-        return float(_loops().record_events(Recorder(size), n))
+        return float(_loops().record_events(FlightRecorder(size), n))
 
     return run
 

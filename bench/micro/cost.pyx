@@ -9,7 +9,7 @@ from cutthrough.net.buffers cimport OF_REQUESTS, give_block, keep_bytes
 from cutthrough.net.timers cimport Timer, Wheel
 from cutthrough.outcome cimport OK
 from cutthrough.session.client cimport Client, Journal
-from cutthrough.session.flight_recorder cimport E_UP, Recorder, note
+from cutthrough.session.flight_recorder cimport E_UP, FlightRecorder, note
 from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
 from cutthrough.wire.http1 cimport Head, HeadLimits, parse_request, parse_response
 from cutthrough.wire.names cimport M_GET
@@ -160,7 +160,7 @@ def write_requests(Journal journal, bytes head, long n):
     return took
 
 
-def record_events(Recorder recorder, long n):
+def record_events(FlightRecorder recorder, long n):
     """Those of two connections by turns, so that none is added to the one before."""
     cdef char[32] connections
     cdef long _i

@@ -66,7 +66,7 @@ class Spare:
             pass
 
 
-class Callers:
+class AdminAcceptor:
     """Accepts on `listener`, which stays its owner's, until `close`.
 
     `make` makes a protocol for each connection; `shed` closes connections that ask for

@@ -31,7 +31,7 @@ from typing import Any, Protocol
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
-from cutthrough.admin.acceptor import Callers
+from cutthrough.admin.acceptor import AdminAcceptor
 from cutthrough.admin.cross_site import (
     FOREIGN,
     PAGE_POLICY,
@@ -88,7 +88,7 @@ class Operations(Protocol):
     def unwatch(self, queue: "asyncio.Queue[bytes]") -> None: ...
 
 
-class Admin:
+class AdminServer:
     """Serves `operations` at `where`: `host:port` or `unix:/path`."""
 
     def __init__(self, operations: Operations, where: str) -> None:
@@ -98,7 +98,7 @@ class Admin:
         self._names: set[str] = set()
         self._socket: socket.socket | None = None
         self._runner: web.AppRunner | None = None
-        self._callers: Callers | None = None
+        self._callers: AdminAcceptor | None = None
         self._busy: set[object] = set()     # connections with a request in hand
         self._watchers: collections.Counter[str] = collections.Counter()
         self._made = ""                     # of a unix socket, before it has its name
@@ -188,7 +188,8 @@ class Admin:
             app, access_log=None, logger=log, handle_signals=False,
             shutdown_timeout=0.2, keepalive_timeout=IDLE_S)
         await self._runner.setup()
-        self._callers = Callers(self._socket, self._on_connection, self._shed_idle)
+        self._callers = AdminAcceptor(
+            self._socket, self._on_connection, self._shed_idle)
 
     def leave(self) -> None:
         """Answers who is there, and nobody who comes."""

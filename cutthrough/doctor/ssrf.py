@@ -33,7 +33,7 @@ from cutthrough.net import loopback_only
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.resolver import MIN_TTL
 from cutthrough.policy.source import Limits, Policy
-from cutthrough.tools.dry_run import OK, Caller, Judge, printable
+from cutthrough.tools.dry_run import OK, Caller, DryRun, printable
 from cutthrough.tools.explain import read_target
 
 AT_A_TIME = 16
@@ -114,7 +114,7 @@ async def examine(config: Config, policy: Policy, user: str,
     async with _name_server(zone) as names, _canary() as canary:
         config, policy, caller, password = _prepare(config, policy, user, names)
         async with Embedded(config, policy) as proxy:
-            doctor = _Doctor(Judge(config, policy), caller, password, proxy.port)
+            doctor = _Doctor(DryRun(config, policy), caller, password, proxy.port)
             rebound = await doctor.rebind(
                 [one for one in tried if one.kind == "rebinding" and not routed],
                 canary)
@@ -142,7 +142,7 @@ def _prepare(config: Config, policy: Policy, user: str,
         resolvers=(f"127.0.0.1:{names.port}",), max_connections=0,
         max_connections_total=0, max_connections_per_client=0,
         connect_timeout=CONNECT_TIMEOUT)
-    caller, outcome = Judge(config, policy).find_caller(user)
+    caller, outcome = DryRun(config, policy).find_caller(user)
     if outcome != OK:
         raise ConfigError("", "--user", f"{printable(caller.user)!r}: {outcome}")
     password = config.password
@@ -164,7 +164,7 @@ def _prepare(config: Config, policy: Policy, user: str,
 class _Doctor:
     """Asks the proxy on `port`."""
 
-    def __init__(self, judge: Judge, caller: Caller, password: str, port: int) -> None:
+    def __init__(self, judge: DryRun, caller: Caller, password: str, port: int) -> None:
         self.judge, self.caller, self.port = judge, caller, port
         code = base64.b64encode(f"{caller.user}:{password}".encode()).decode()
         self.fields = f"Proxy-Authorization: Basic {code}\r\nConnection: close\r\n"

@@ -25,7 +25,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from cutthrough.net.shares import Shares
-from cutthrough.policy.decision_cache import Decision, Verdicts
+from cutthrough.policy.decision_cache import Decision, DecisionCache
 from cutthrough.policy.source import Code, PolicyError
 
 log = logging.getLogger("cutthrough")
@@ -171,7 +171,7 @@ class Hook:
     ) -> None:
         """`timeout` in seconds; `limits`: the names that a decision may use; `tally`:
         the worker's."""
-        self.verdicts = Verdicts(entries)
+        self.verdicts = DecisionCache(entries)
         self.tally = tally or Tally()
         self._function = function
         self._timeout = timeout

@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The access log: one line for each request and each tunnel, at its end.
 
-Lines are formatted in C into one buffer and handed to an outlet in batches, whole lines
+Lines are formatted in C into one buffer and handed to a sink in batches, whole lines
 only, so that many workers can append to one file. A log that cannot keep up never holds
-up the proxy: an outlet takes what it can without waiting, the loop tells when it takes
+up the proxy: a sink takes what it can without waiting, the loop tells when it takes
 more, and lines that find the buffer full are dropped, counted, and spoken of.
 
-How a line is made: log.lines and log.formatline; where it goes: log.outlets.
+How a line is made: log.lines and log.formatline; where it goes: log.sinks.
 """
 
 import logging
@@ -16,8 +16,8 @@ from libc.string cimport memcpy, memmove
 from cutthrough.log.formatline import FormatLine
 from cutthrough.log.jsonline cimport Line
 from cutthrough.log.jsonline import JsonLine
-from cutthrough.log.sinks cimport MOST_MESSAGE, Outlet
-from cutthrough.log.sinks import FileOutlet, open_outlet
+from cutthrough.log.sinks cimport MOST_MESSAGE, LogSink
+from cutthrough.log.sinks import FileSink, open_sink
 from cutthrough.config.log_target import read_target
 from cutthrough.session.client cimport Client, Journal
 from cutthrough.wire.http1 cimport Head
@@ -29,14 +29,14 @@ cdef enum:
     FLUSH_AT = 65536
     FLUSH_MS = 100
     TELL_S = 10                 # of lines that were dropped, at most so often
-    PARTING_MS = 200            # for an outlet that lags behind, when we close
+    PARTING_MS = 200            # for a sink that lags behind, when we close
 
 
 cdef class AccessLog(Journal):
     cdef char buffer[BUFFER]
     cdef size_t n
     cdef Line line
-    cdef Outlet outlet
+    cdef LogSink sink
     cdef bint scheduled, waiting, full
     cdef size_t full_lines          # dropped because the buffer was full
     cdef readonly unsigned long lines
@@ -50,17 +50,17 @@ cdef class AccessLog(Journal):
         self.loop = loop
         self.line = JsonLine(worker) if format == "json" else FormatLine(format, worker)
         self.wants_fields = self.line.wants_fields
-        self.outlet = (FileOutlet(target) if isinstance(target, int)
-                       else open_outlet(read_target(target), worker, must))
-        if self.outlet.trouble is not None:
+        self.sink = (FileSink(target) if isinstance(target, int)
+                     else open_sink(read_target(target), worker, must))
+        if self.sink.trouble is not None:
             log.error("access log: %s cannot be opened, which is tried again: %s", target,
-                      self.outlet.trouble)
+                      self.sink.trouble)
         self.told_at = -TELL_S
 
     @property
     def dropped(self):
         """Lines that are nowhere."""
-        return self.full_lines + self.outlet.lost
+        return self.full_lines + self.sink.lost
 
     @property
     def remembered(self):
@@ -73,7 +73,7 @@ cdef class AccessLog(Journal):
         self.flush()
         self._rest()
         try:
-            self.outlet.reopen()
+            self.sink.reopen()
         except OSError as error:
             log.error("access log: %s cannot be opened anew, the old one goes on: %s",
                       error.filename, error.strerror or error)
@@ -84,12 +84,12 @@ cdef class AccessLog(Journal):
         cdef size_t done
         if self.n == 0:
             return
-        done = self.outlet.send(self.buffer, self.n)
+        done = self.sink.send(self.buffer, self.n)
         self.full = done == 0
         if done:
             self.n -= done
             memmove(self.buffer, self.buffer + done, self.n)
-        if self.n and self.outlet.can_wait and self.outlet.trouble is None:
+        if self.n and self.sink.can_wait and self.sink.trouble is None:
             self._wait()
         elif self.waiting:
             self._rest()
@@ -97,10 +97,10 @@ cdef class AccessLog(Journal):
     def close(self):
         """Writes what can be written, a laggard given a moment; what is left is dropped."""
         cdef size_t before
-        if self.outlet.number < 0:
+        if self.sink.number < 0:
             return
         self.flush()
-        while self.n and self.outlet.can_wait and self.outlet.wait(PARTING_MS):
+        while self.n and self.sink.can_wait and self.sink.wait(PARTING_MS):
             before = self.n
             self.flush()
             if self.n == before:
@@ -109,7 +109,7 @@ cdef class AccessLog(Journal):
         self.n = 0
         self._tell(-TELL_S)
         self._rest()
-        self.outlet.close()
+        self.sink.close()
 
     cdef size_t _count(self):
         """Lines in the buffer."""
@@ -117,7 +117,7 @@ cdef class AccessLog(Journal):
         cdef size_t at = 0
         cdef uint32_t length
         while at < self.n:
-            if self.outlet.frames:
+            if self.sink.frames:
                 memcpy(&length, self.buffer + at, 4)
                 at += 4 + length
                 count += 1
@@ -127,10 +127,10 @@ cdef class AccessLog(Journal):
         return count
 
     def _wait(self):
-        """The loop tells when the outlet takes more."""
+        """The loop tells when the sink takes more."""
         if not self.waiting:
             self.waiting = True
-            self.loop.add_writer(self.outlet.number, self._on_room)
+            self.loop.add_writer(self.sink.number, self._on_room)
 
     def _on_room(self):
         """There is room, poll(2) says; where there is none (ENOBUFS), it would say so in
@@ -142,7 +142,7 @@ cdef class AccessLog(Journal):
     def _rest(self):
         if self.waiting:
             self.waiting = False
-            self.loop.remove_writer(self.outlet.number)
+            self.loop.remove_writer(self.sink.number)
 
     def _tell(self, since):
         """Says how many lines were dropped, where there are new ones."""
@@ -150,13 +150,13 @@ cdef class AccessLog(Journal):
         if dropped > self.told and since - self.told_at >= TELL_S or (
                 dropped > self.told and since < 0):
             log.warning("access log: %d lines dropped (%d in all): %s", dropped - self.told,
-                        dropped, self.outlet.trouble or "it does not take them fast enough")
+                        dropped, self.sink.trouble or "it does not take them fast enough")
             self.told = dropped
             self.told_at = since
 
     def _flush_later(self):
         self.scheduled = False
-        if self.outlet.number < 0:
+        if self.sink.number < 0:
             return
         self.flush()
         self._tell(self.loop.time())
@@ -181,13 +181,13 @@ cdef class AccessLog(Journal):
                 return self.line.skip(c)
         start = self.buffer + self.n
         end = start
-        if self.outlet.frames:
-            end = self.outlet.put_head(start + 4, c, outcome)
-        end = self.line.put(end, c, outcome, end + self.outlet.most_line - 1)
-        if self.outlet.is_ended:
+        if self.sink.frames:
+            end = self.sink.put_head(start + 4, c, outcome)
+        end = self.line.put(end, c, outcome, end + self.sink.most_line - 1)
+        if self.sink.is_ended:
             end[0] = b"\n"
             end += 1
-        if self.outlet.frames:
+        if self.sink.frames:
             length = <uint32_t>(end - start - 4)
             memcpy(start, &length, 4)
         self.n = end - self.buffer

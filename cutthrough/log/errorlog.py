@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from cutthrough.log.nonblocking import Standard
+from cutthrough.log.nonblocking import Nonblocking
 
 FORMS = ("text", "logfmt", "json")
 # Lines of one message that are said in so many seconds; journald's limit is a unit's
@@ -86,7 +86,7 @@ class ErrorLog(logging.Handler):
         super().__init__()
         self.form = form
         self._source = source
-        self._out = Standard(fd)
+        self._out = Nonblocking(fd)
         self._said: dict[tuple[int, str], list[float]] = {}    # since, said, left out
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -28,7 +28,7 @@ def open_anew(fd: int) -> int:
     return fd
 
 
-class Standard:
+class Nonblocking:
     """Writes lines to descriptor `fd`, as far as it takes them at once."""
 
     def __init__(self, fd: int) -> None:

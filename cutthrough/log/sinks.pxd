@@ -7,7 +7,7 @@ cdef enum:
     MOST_LINE = 8192            # all that one line can come to, in a file
     MOST_MESSAGE = 16384        # all that a line and what stands before it can come to
 
-cdef class Outlet:
+cdef class LogSink:
     cdef int fd
     cdef size_t most_line       # with its end
     cdef bint frames            # a message each: its length in four bytes stands before it

@@ -1,6 +1,6 @@
 from cutthrough.config.log_target import Target
 
-class Outlet:
+class LogSink:
     can_wait: bool
     lost: int
     trouble: str | None
@@ -11,14 +11,14 @@ class Outlet:
     def wait(self, ms: int) -> bool: ...
     def close(self) -> None: ...
 
-class FileOutlet(Outlet):
+class FileSink(LogSink):
     def __init__(self, path: str | int, must: bool = True) -> None: ...
 
-class SyslogOutlet(Outlet):
+class SyslogSink(LogSink):
     def __init__(self, target: Target, must: bool = True) -> None: ...
 
-class JournalOutlet(Outlet):
+class JournalSink(LogSink):
     def __init__(self, target: Target, worker: int, must: bool = True) -> None: ...
 
 def open_path(path: str) -> int: ...
-def open_outlet(target: Target, worker: int, must: bool = True) -> Outlet: ...
+def open_sink(target: Target, worker: int, must: bool = True) -> LogSink: ...

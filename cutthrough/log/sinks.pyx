@@ -67,7 +67,7 @@ cdef enum:
 cdef const char *MONTHS = b"JanFebMarAprMayJunJulAugSepOctNovDec"
 
 
-cdef class Outlet:
+cdef class LogSink:
 
     def __cinit__(self):
         self.fd = -1
@@ -113,7 +113,7 @@ cdef class Outlet:
         self.fd = -1
 
 
-cdef class FileOutlet(Outlet):
+cdef class FileSink(LogSink):
     cdef object path
     cdef bint is_file, is_socket
     cdef bint is_own            # nobody shares what is open: its offset is our last write's
@@ -220,7 +220,7 @@ def open_path(path):
     return open_anew(1) if path == "-" else os.open(path, flags | os.O_CREAT, 0o640)
 
 
-cdef class DatagramOutlet(Outlet):
+cdef class DatagramSink(LogSink):
     """Messages over a socket that is connected; again, when who listens has restarted."""
     cdef object sock, family, address
 
@@ -293,7 +293,7 @@ cdef class DatagramOutlet(Outlet):
         return done
 
 
-cdef class SyslogOutlet(DatagramOutlet):
+cdef class SyslogSink(DatagramSink):
     cdef bytes priority, name
     cdef time_t second
     cdef char second_text[16]   # Nov 21 04:25:36
@@ -342,7 +342,7 @@ for _number, _row in enumerate(TABLE):
     priorities[<size_t>_number] = WARNING if _row.fault == "proxy" else INFO
 
 
-cdef class JournalOutlet(DatagramOutlet):
+cdef class JournalSink(DatagramSink):
     cdef int worker
 
     def __init__(self, target, worker, must=True):
@@ -396,11 +396,11 @@ cdef size_t whole_lines(const char *data, size_t n) noexcept:
     return i if i > 0 else end
 
 
-def open_outlet(target, worker, must=True):
-    """The outlet that a Target names. Raises OSError where it `must` be opened; else it is
+def open_sink(target, worker, must=True):
+    """The sink that a Target names. Raises OSError where it `must` be opened; else it is
     tried again as long as there are lines for it."""
     if target.kind == "syslog":
-        return SyslogOutlet(target, must)
+        return SyslogSink(target, must)
     if target.kind == "journal":
-        return JournalOutlet(target, worker, must)
-    return FileOutlet("-" if target.kind == "stdout" else target.path, must)
+        return JournalSink(target, worker, must)
+    return FileSink("-" if target.kind == "stdout" else target.path, must)

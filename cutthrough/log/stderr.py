@@ -4,7 +4,7 @@ import functools
 import logging
 
 from cutthrough.log.errorlog import ErrorLog, make_line
-from cutthrough.log.nonblocking import Standard
+from cutthrough.log.nonblocking import Nonblocking
 
 _form = "text"
 _left_out = 0                                # lines that found no room
@@ -25,8 +25,8 @@ def _log() -> ErrorLog:
 
 
 @functools.cache
-def _stderr() -> Standard:
-    return Standard(2)
+def _stderr() -> Nonblocking:
+    return Nonblocking(2)
 
 
 def say(line: str) -> None:

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 from cutthrough.policy.known cimport Key, Known
 
 cdef enum Verdict:
-    KNOWN = 0               # identify() returned the account
+    KNOWN = 0               # authenticate() returned the account
     MISSING
     REFUSED
     PENDING                 # not remembered: compare() or question(), then remember()
@@ -39,7 +39,7 @@ cdef class Authenticator:
     # `value` is the Proxy-Authorization field's value; n 0 and NULL: there is none.
     # Returns the account and sets KNOWN, or None and another verdict. `now_us` is of
     # CLOCK_MONOTONIC. Raises nothing but MemoryError.
-    cdef Account identify(self, const char *value, size_t n, int64_t now_us, int *verdict)
+    cdef Account authenticate(self, const char *value, size_t n, int64_t now_us, int *verdict)
     cdef Account _recall(self, bytes tag, bytes name, int64_t now_us)
     cdef int _make_key(self, bytes tag, bytes name, Key *key) except -1
     cdef bytes _hashed(self, bytes data)

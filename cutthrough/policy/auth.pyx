@@ -11,7 +11,7 @@ up, so that a change of the record ends what was remembered of the one before.
 Two sorts of users. One whose password the configuration gives is held as a salted SHA-256
 digest and compared here, in constant time. One of a table has a password hash, which takes
 a tenth of a second and is computed elsewhere (R24): `question` tells what to compute.
-`identify` knows only what is remembered and answers PENDING to all else that is well
+`authenticate` knows only what is remembered and answers PENDING to all else that is well
 formed, because who was wrong too often has to wait; `compare`, or what `question` asks,
 and `remember` follow. Where there is a table every name that does not compare goes that
 way, and one that nobody has is held against a hash of the table's most common kind (R22).
@@ -94,7 +94,7 @@ cdef class Authenticator:
     def _digest(self, bytes secret):
         return hashlib.sha256(self.salt + secret).digest()
 
-    cdef Account identify(self, const char *value, size_t n, int64_t now_us, int *verdict):
+    cdef Account authenticate(self, const char *value, size_t n, int64_t now_us, int *verdict):
         cdef uint64_t out[2]
         cdef Verified known
         cdef bytes tag
@@ -257,7 +257,7 @@ cdef class Authenticator:
             text = value
             n = len(value)
         now = time.monotonic() if at is None else at
-        account = self.identify(text, n, <int64_t>(now * 1000000), &verdict)
+        account = self.authenticate(text, n, <int64_t>(now * 1000000), &verdict)
         if verdict == PENDING:
             account = self.compare(value)
             if account is None and self.hashes:

@@ -9,7 +9,7 @@ cdef class Decision:
     cdef readonly str limits        # a name of the policy's limits, "" for the user's own
     cdef int64_t until_ms
 
-cdef class Verdicts:
+cdef class DecisionCache:
     cdef dict kept                  # (user, canonical host and port) -> Decision
     cdef int bound
     cdef readonly unsigned long hits

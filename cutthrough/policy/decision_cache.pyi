@@ -7,7 +7,7 @@ class Decision:
         self, allow: bool, reason: str = "", ttl: float = 0.0, limits: str = ""
     ) -> None: ...
 
-class Verdicts:
+class DecisionCache:
     hits: int
     def __init__(self, bound: int = 10000) -> None: ...
     def keep(

@@ -44,7 +44,7 @@ cdef class Decision:
                 f"ttl={self.ttl:g}, limits={self.limits!r})")
 
 
-cdef class Verdicts:
+cdef class DecisionCache:
 
     def __init__(self, bound=10000):
         """Keeps at most `bound` verdicts; then the oldest goes first."""

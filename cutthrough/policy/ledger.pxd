@@ -1,7 +1,7 @@
 """Who holds how much of what is limited, exactly, over all workers."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from cutthrough.policy.shared_table cimport Row, Rows, Table
+from cutthrough.policy.shared_table cimport Row, SharedTable, Table
 
 cdef enum:
     DAY_S = 86400
@@ -57,7 +57,7 @@ cdef inline double tokens_of(double tokens, int64_t *as_of_us, double rate, doub
         as_of_us[0] = now_us
     return min(tokens, depth)
 
-cdef class Ledger(Rows):
+cdef class Ledger(SharedTable):
     # A connection comes in. An Entry; ENTERED: `holding` says what leave() gives back.
     cdef Entry enter(self, Holding *holding, uint32_t most, const uint64_t *client,
                      uint32_t most_of_client) noexcept nogil

@@ -9,7 +9,7 @@ It knows no clock and no socket: its user says what time it is.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
-from cutthrough.policy.shared_table cimport CONNECTIONS, TUNNELS, Row, Rows, Table
+from cutthrough.policy.shared_table cimport CONNECTIONS, TUNNELS, Row, SharedTable, Table
 
 cdef enum:
     # All draws on a quota together are half of what is left, or this each: so far can
@@ -17,7 +17,7 @@ cdef enum:
     LAST_BYTES = 16384
 
 
-cdef class Ledger(Rows):
+cdef class Ledger(SharedTable):
 
     # --- connections and requests ----------------------------------------------------
 

@@ -1,8 +1,8 @@
 import mmap
 
-from cutthrough.policy.shared_table import Rows
+from cutthrough.policy.shared_table import SharedTable
 
-class Away(Rows):
+class RemoteUsage(SharedTable):
     def __init__(self, memory: mmap.mmap | None = None, slot: int = 0) -> None: ...
     def tell_again(self) -> None: ...
     def begin_anew(self) -> None: ...

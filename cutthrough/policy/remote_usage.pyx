@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from cutthrough.policy.ledger cimport DAY_S, day_bytes_of, tokens_of
-from cutthrough.policy.shared_table cimport CONNECTIONS, TUNNELS, Row, Rows, Table
+from cutthrough.policy.shared_table cimport CONNECTIONS, TUNNELS, Row, SharedTable, Table
 
 cdef enum:
     # Rows looked at in one turn of the lock, some 20 µs
@@ -32,14 +32,14 @@ cdef struct Told:
     uint32_t is_due         # is to be told, whatever it is
 
 
-cdef class Away(Rows):
+cdef class RemoteUsage(SharedTable):
     cdef Told *told         # by the row's number
     cdef Told *found
     cdef uint32_t round     # of telling
     cdef uint32_t base      # of what others have spent
 
     def __init__(self, memory=None, int slot=0):
-        Rows.__init__(self, memory, slot)
+        SharedTable.__init__(self, memory, slot)
         if self.told == NULL:
             self.told = <Told *>calloc(self.page.users.capacity, sizeof(Told))
             self.found = <Told *>calloc(2 * SLICE, sizeof(Told))

@@ -57,7 +57,7 @@ cdef struct Header:
     pthread_mutex_t lock
     # behind it: uint32_t connections[slots], tallies[slots]
 
-cdef class Rows:
+cdef class SharedTable:
     cdef Header *page
     cdef uint32_t *all              # connections of each slot
     cdef uint32_t *tallies          # how often each one's numbers were begun anew

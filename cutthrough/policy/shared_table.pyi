@@ -1,6 +1,6 @@
 import mmap
 
-class Rows:
+class SharedTable:
     slot: int
     def __init__(self, memory: mmap.mmap | None = None, slot: int = 0) -> None: ...
     def reap(self, slot: int) -> None: ...

@@ -48,7 +48,7 @@ def page_bytes(int slots, int capacity=CAPACITY):
             + 2 * (aligned(4 * capacity) + stride * capacity))
 
 
-cdef class Rows:
+cdef class SharedTable:
 
     def __init__(self, memory=None, int slot=0):
         """The view of worker `slot` on `memory`, a mapping that `create` has set up;

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint16_t
 from cutthrough.policy.acl cimport Acl
 from cutthrough.policy.auth cimport Authenticator
-from cutthrough.policy.decision_cache cimport Verdicts
+from cutthrough.policy.decision_cache cimport DecisionCache
 
 # This host's addresses, packed, mapped IPv4 as IPv4; `set` takes others for them.
 cdef class OwnHosts:
@@ -13,7 +13,7 @@ cdef class Snapshot:
     cdef readonly Authenticator users
     cdef readonly Acl acl                   # None: no rules, everything passes them
     cdef readonly object hook               # see generation.hook; None: there is none
-    cdef readonly Verdicts verdicts         # what it decided
+    cdef readonly DecisionCache verdicts         # what it decided
     cdef readonly int generation
     cdef readonly bint address_floor        # only public addresses (R27)
     cdef readonly bint any_port             # CONNECT to every port

@@ -4,7 +4,7 @@ from cutthrough.net.acceptor cimport Sink
 from cutthrough.session.client cimport Context
 from cutthrough.session.session cimport Session
 
-cdef class Door(Sink):
+cdef class SessionSink(Sink):
     cdef Context context
     cdef int listener               # its number among the page's
 

@@ -1,7 +1,7 @@
 from cutthrough.net.acceptor import Sink
 from cutthrough.session.client import Context
 
-class Door(Sink):
+class SessionSink(Sink):
     def __init__(self, context: Context, listener: int) -> None: ...
 
 def close_idle(context: Context, grace: float = 0.0) -> int: ...

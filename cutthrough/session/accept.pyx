@@ -24,7 +24,7 @@ cdef enum:
     MOST_SHED = 64
 
 
-cdef class Door(Sink):
+cdef class SessionSink(Sink):
     """Makes a session of each accepted connection."""
 
     def __init__(self, Context context, int listener):

@@ -29,7 +29,7 @@ cdef enum:
 cdef bytes pending = None
 
 
-cdef int identify(Client c, const Head *head, const char *data) except -1:
+cdef int authenticate(Client c, const Head *head, const char *data) except -1:
     global pending
     cdef const Field *field
     cdef int verdict
@@ -39,7 +39,7 @@ cdef int identify(Client c, const Head *head, const char *data) except -1:
     if index == 0:
         return AUTH_REQUIRED
     field = &head.fields[index - 1]
-    c.account = c.snapshot.users.identify(
+    c.account = c.snapshot.users.authenticate(
         data + field.value, field.value_len, c.stamps.start_us + c.stamps.mark_us, &verdict)
     if verdict == PENDING:
         value = data[field.value:field.value + field.value_len]

@@ -35,7 +35,7 @@ cdef int judge_request(Client c) except -1:
     else:
         parse_address(c.key[:len(c.key) - 2], &literal)
         ask_rules(c, c.snapshot, &literal, &verdict)
-    c.hangs = verdict.maybe
+    c.address_dependent = verdict.maybe
     return take_verdict(c, &verdict)
 
 

@@ -77,7 +77,7 @@ cdef object named_limits(Client c):
     is; None: the user's own."""
     if c.decision is not None and c.decision.limits:
         return c.decision.limits
-    if c.limits >= 0 and not c.hangs and c.snapshot.acl is not None:
+    if c.limits >= 0 and not c.address_dependent and c.snapshot.acl is not None:
         return c.snapshot.acl.limits[c.limits]
     return None
 

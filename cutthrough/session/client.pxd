@@ -14,9 +14,9 @@ from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.session.counters cimport Counters, Page
 from cutthrough.session.phases cimport Stamps
 from cutthrough.session.places cimport GUEST, STRANGER, Places
-from cutthrough.session.flight_recorder cimport Recorder
+from cutthrough.session.flight_recorder cimport FlightRecorder
 from cutthrough.session.state cimport DELIVER, HALF_CLOSED, IDLE, N_STATES, TUNNEL
-from cutthrough.session.idle_pool cimport Upstreams
+from cutthrough.session.idle_pool cimport IdlePool
 from cutthrough.wire.chunks cimport Chunks
 from cutthrough.wire.http1 cimport Head, HeadLimits
 from cutthrough.wire.target cimport Target
@@ -31,14 +31,14 @@ cdef class Journal:
 cdef class Context:
     """What all sessions of a worker share. Options are copied into C fields once."""
     cdef Poller poller
-    cdef Upstreams upstreams
+    cdef IdlePool idle_pool
     cdef Snapshot snapshot
     cdef Limiter limiter
     cdef public Journal journal
     cdef Page page
     cdef Counters *counters
     cdef object resolver
-    cdef Recorder recorder
+    cdef FlightRecorder recorder
     cdef object verifier                # see verify.verifier; None: nothing needs one
     cdef HeadLimits limits
     cdef HeadLimits answer_limits       # of responses
@@ -118,8 +118,8 @@ cdef class Client(StreamOwner):
     cdef uint8_t can_retry              # safe to send again, nothing of a body sent (R19)
     cdef uint8_t retried
     cdef uint8_t host_kind
-    cdef uint8_t last_answer            # Outcome, where it may go no further than here
-    cdef uint8_t hangs                  # which rule it is, and which limits, an address says
+    cdef uint8_t final_recipient_outcome    # of a request that ends here (Max-Forwards), or OK
+    cdef uint8_t address_dependent      # rule and limits follow from the address, not known yet
     cdef uint8_t reported               # it passed, though a rule would have it refused
     cdef uint8_t denied                 # Outcome of the last address that was refused
     cdef uint8_t interim                # 1xx heads seen

@@ -6,8 +6,8 @@ from cutthrough.net.resolver import Resolver
 from cutthrough.policy.limits import Limiter
 from cutthrough.policy.snapshot import Snapshot
 from cutthrough.session.counters import Page
-from cutthrough.session.flight_recorder import Recorder
-from cutthrough.session.idle_pool import Upstreams
+from cutthrough.session.flight_recorder import FlightRecorder
+from cutthrough.session.idle_pool import IdlePool
 
 class Journal: ...
 
@@ -21,14 +21,14 @@ class Context:
         self,
         *,
         poller: Poller,
-        upstreams: Upstreams,
+        idle_pool: IdlePool,
         journal: Journal,
         page: Page,
         resolver: Resolver,
         origin: str,
         via: str,
         verifier: Any = None,
-        recorder: Recorder | None = None,
+        recorder: FlightRecorder | None = None,
     ) -> None: ...
     def configure(
         self,

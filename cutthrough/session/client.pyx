@@ -32,7 +32,7 @@ from cutthrough.session.counters cimport Counters, count_reply, observe
 from cutthrough.session.phases cimport end_last_phase
 from cutthrough.session.places cimport Places
 from cutthrough.session.flight_recorder cimport (
-    E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, Recorder, note)
+    E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, FlightRecorder, note)
 from cutthrough.session.state cimport (
     AUTH, CLOSED, DECIDE, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESOLVE, RESPONSE, may_follow)
 from cutthrough.session.state import TABLE
@@ -61,14 +61,14 @@ cdef class Journal:
 
 cdef class Context:
 
-    def __init__(self, *, Poller poller, Upstreams upstreams, Journal journal, Page page,
-                 resolver, origin, via, verifier=None, Recorder recorder=None):
+    def __init__(self, *, Poller poller, IdlePool idle_pool, Journal journal, Page page,
+                 resolver, origin, via, verifier=None, FlightRecorder recorder=None):
         """`origin`: host:port for requests in origin form, or "". `resolver`: see
         net.resolver; `verifier`: verify.verifier, needed where users have hashes.
         `recorder`: None for none. `configure` says the rest, before the first connection."""
         cdef bytes text
         self.poller = poller
-        self.upstreams = upstreams
+        self.idle_pool = idle_pool
         self.journal = journal
         self.page = page
         self.counters = page.c
@@ -76,7 +76,7 @@ cdef class Context:
         self.resolver = resolver
         self.verifier = verifier
         self.pipes_refused = pipes_refused()    # those of before are not ours
-        self.recorder = recorder or Recorder()
+        self.recorder = recorder or FlightRecorder()
         if origin:
             text = origin.encode()
             if parse_authority(&self.origin, text, len(text), 80) != 0:
@@ -266,7 +266,7 @@ cdef class Client:
             if self.origin_persistent:
                 stream = self.origin
                 self.origin = None
-                self.context.upstreams.park(stream, self.key)
+                self.context.idle_pool.park(stream, self.key)
             else:
                 self.close_origin(False)
         self._clear_request()
@@ -415,10 +415,10 @@ cdef class Client:
         self.decision = None
         self.rule = NOT_ASKED
         self.limits = -1
-        self.reported = self.hangs = False
+        self.reported = self.address_dependent = False
         self.method = self.interim = self.hint = 0
         self.status = 0
-        self.denied = self.last_answer = OK
+        self.denied = self.final_recipient_outcome = OK
         self.is_tunnel = self.has_upgrade = self.retried = self.can_retry = False
         self.persistent = self.until_close = self.origin_persistent = self.closing = False
         self.marks_origin = False
@@ -439,7 +439,7 @@ cdef void drop_scan(Pump *pump, Scan **scan) noexcept nogil:
 
 
 cdef void note_end(Client c, int outcome) noexcept:
-    cdef Recorder recorder = c.context.recorder
+    cdef FlightRecorder recorder = c.context.recorder
     if outcome != OK and c.relay.up.error:
         note(recorder, <void *>c, c.poller.now_us, E_UP_FAILED, 0, c.relay.up.error)
     if outcome != OK and c.relay.down.error:

@@ -27,7 +27,7 @@ cdef struct Event:
     uint32_t who
     uint32_t value
 
-cdef class Recorder:
+cdef class FlightRecorder:
     cdef Event *events      # NULL: nothing is recorded
     cdef uint64_t mask
     cdef uint64_t next      # how many there have been
@@ -38,7 +38,7 @@ cdef inline uint32_t name_of(void *connection) noexcept nogil:
     return <uint32_t>(<uintptr_t>connection >> 4)
 
 
-cdef inline void note(Recorder r, void *connection, int64_t now_us, int kind, int detail,
+cdef inline void note(FlightRecorder r, void *connection, int64_t now_us, int kind, int detail,
                       uint64_t value) noexcept:
     """Some 2 ns. Bytes that moved again, with nothing between, are added up."""
     cdef uint32_t who
@@ -62,4 +62,4 @@ cdef inline void note(Recorder r, void *connection, int64_t now_us, int kind, in
 
 # The events of a connection, oldest first: dicts with `ms` since the first of them; and
 # whether that one is its beginning.
-cdef object told(Recorder r, void *connection)
+cdef object told(FlightRecorder r, void *connection)

@@ -1,6 +1,6 @@
 from typing import Self
 
-class Recorder:
+class FlightRecorder:
     def __new__(cls, n: int = 0) -> Self: ...
     @property
     def size(self) -> int: ...

@@ -48,7 +48,7 @@ cdef enum:
     MOST_TOLD = 256             # of one connection, the newest
 
 
-cdef class Recorder:
+cdef class FlightRecorder:
 
     def __cinit__(self, size_t n=0):
         """Of at least `n` events; 0: none is recorded. Every page is touched now: what it
@@ -72,7 +72,7 @@ cdef class Recorder:
         return self.mask + 1 if self.events != NULL else 0
 
 
-cdef object told(Recorder r, void *connection):
+cdef object told(FlightRecorder r, void *connection):
     """The events of a connection, oldest first: dicts with `ms` since the first of them.
     And whether that one is its beginning."""
     cdef uint32_t who = name_of(connection)

@@ -9,7 +9,7 @@ cdef class Shelf:
     cdef Stream newest                  # the one that was parked last
     cdef Py_ssize_t n
 
-cdef class Upstreams(StreamOwner):
+cdef class IdlePool(StreamOwner):
     cdef dict shelves                   # key -> Shelf
     cdef Py_ssize_t empty               # of these, without a connection
     cdef readonly Py_ssize_t idle

@@ -1,4 +1,4 @@
-class Upstreams:
+class IdlePool:
     idle: int
     discarded: int
     def __init__(self, most: int, most_per_key: int, timeout: float) -> None: ...

@@ -26,7 +26,7 @@ cdef class Shelf:
     pass
 
 
-cdef class Upstreams(StreamOwner):
+cdef class IdlePool(StreamOwner):
 
     def __init__(self, most, most_per_key, timeout):
         self.shelves = {}

@@ -15,4 +15,4 @@ cdef bint begin_wait(Client c, int whom) noexcept
 cdef bint extend_if_taken(Client c) except -1
 # The deadline has come: the Outcome that ends the exchange, or OK when the peer was fast
 # enough, and the next deadline is armed.
-cdef int judge_pace(Client c) except -1
+cdef int judge_rate(Client c) except -1

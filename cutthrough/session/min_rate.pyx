@@ -54,7 +54,7 @@ cdef bint extend_if_taken(Client c) except -1:
     return True
 
 
-cdef int judge_pace(Client c) except -1:
+cdef int judge_rate(Client c) except -1:
     cdef int64_t now_ms = c.poller.time_ms()
     cdef int64_t before = c.judged_from
     cdef int64_t left_ms = max(0, c.judged_ms - now_ms)

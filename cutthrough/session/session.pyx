@@ -2,7 +2,7 @@
 """A session decides: may this request pass, and which way.
 
 For every request of a connection, from its own bytes alone (R21, R23): parse, read the
-target, identify, ask the policy; then find the origin, a pooled connection or a new one,
+target, authenticate, ask the policy; then find the origin, a pooled connection or a new one,
 and hand over to `forward` or `tunnel`. Nothing of the request before is looked at.
 """
 
@@ -32,9 +32,9 @@ from cutthrough.session.counters cimport count_dial
 from cutthrough.session.delivery cimport cut_exchange, go_on, look_again
 from cutthrough.session.dial_errors cimport outcome_of_errno, relieve
 from cutthrough.session.forward cimport expect_body, on_client, on_origin, send_request
-from cutthrough.session.authenticate cimport ask_verifier, identify, take_answer
+from cutthrough.session.authenticate cimport ask_verifier, authenticate, take_answer
 from cutthrough.session.awaited cimport NOBODY, SENDER
-from cutthrough.session.min_rate cimport extend_if_taken, judge_pace
+from cutthrough.session.min_rate cimport extend_if_taken, judge_rate
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.flight_recorder cimport (
     E_CLIENT_ENDED, E_DEADLINE, E_DIALLED, E_NOT_DIALLED, E_READ, E_RESOLVED, E_REUSED, note)
@@ -113,7 +113,7 @@ cdef class Session(Client):
             if REQUEST <= self.state <= HALF_CLOSED and extend_if_taken(self):
                 return 0
         elif self.awaited != SENDER or self.poller.time_ms() >= self.judged_ms:
-            outcome = judge_pace(self)
+            outcome = judge_rate(self)
             return self.refuse(outcome) if outcome != OK else 0
         if self.state == RELAY and is_holding(&self.relay.down):
             outcome = WRITE_TIMEOUT
@@ -182,7 +182,7 @@ cdef class Session(Client):
         if outcome == OK:
             outcome = self.prepare(data)
         if outcome == OK:
-            outcome = identify(self, &head, data)
+            outcome = authenticate(self, &head, data)
         if outcome == OK and self.account is not None:
             outcome = self.decide()
         if self.context.journal.wants_fields and (self.is_tunnel or self.has_upgrade):
@@ -256,7 +256,7 @@ cdef class Session(Client):
         if most and self.up_open and self.relay.up.left > most:
             return BODY_TOO_LARGE
         outcome = judge_request(self)
-        return outcome if outcome != OK else self.last_answer
+        return outcome if outcome != OK else self.final_recipient_outcome
 
     cdef int proceed(self) except -1:
         cdef int outcome
@@ -269,14 +269,14 @@ cdef class Session(Client):
 
     cdef int set_out(self) except -1:
         # Which limits are to be charged may hang on the address: then admit_late does it
-        cdef int outcome = OK if self.hangs else admit_user(self)
+        cdef int outcome = OK if self.address_dependent else admit_user(self)
         return self.refuse(outcome) if outcome else self.route(False)
 
     cdef int admit_late(self, const Address *addresses, int n) except -1:
         cdef int i
         for i in range(n):
-            if self.hangs and self.may_dial(&addresses[i]):
-                self.hangs = False
+            if self.address_dependent and self.may_dial(&addresses[i]):
+                self.address_dependent = False
                 return admit_user(self)
         return OK
 
@@ -314,7 +314,7 @@ cdef class Session(Client):
             return OVERLOADED
         judge_reuse(self, &head, data, &framing)
         # Only noted: decide() gives it, after the rules, which may refuse the request first
-        self.last_answer = <unsigned char>answer_as_last(&head, data)
+        self.final_recipient_outcome = <unsigned char>answer_as_last(&head, data)
         return OK if expect_body(self, &framing) else OVERLOADED
 
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1:
@@ -352,7 +352,7 @@ cdef class Session(Client):
         cdef bytes host
         cdef int outcome
         if not fresh and self.can_retry:
-            stream = self.context.upstreams.take(self.key)
+            stream = self.context.idle_pool.take(self.key)
             if stream is not None:
                 self.origin = stream
                 stream.owner = self

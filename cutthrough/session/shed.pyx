@@ -61,7 +61,7 @@ cdef bint shed_guest(Context context, int bound, const Address *of) except -1:
 
 
 cdef int shed_for_descriptors(Context context, int most) except -1:
-    cdef int pooled = context.upstreams.clear()
+    cdef int pooled = context.idle_pool.clear()
     cdef int n = 0
     context.counters.starved += 1
     context.counters.shed += pooled

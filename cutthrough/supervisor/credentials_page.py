@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 VARIABLE = "CUTTHROUGH_CREDENTIALS"
 
 
-class Credentials:
+class CredentialsPage:
     """The page, from `open` to `close`."""
 
     def __init__(self) -> None:

@@ -16,8 +16,8 @@ from cutthrough.generation.generation import Generation
 from cutthrough.process.fleet_state import FleetState
 
 if TYPE_CHECKING:
-    from cutthrough.policy.remote_usage import Away
-    from cutthrough.supervisor.redis_fleet import Fleet
+    from cutthrough.policy.remote_usage import RemoteUsage
+    from cutthrough.supervisor.redis_fleet import RedisFleet
 
 # Holders for each worker of the start: a reload may bring more workers, and each has an
 # old one beside it until that has drained
@@ -30,21 +30,21 @@ class Limits:
     def __init__(self) -> None:
         self.fd = -1
         self._holders = 0
-        self._away: Away | None = None
+        self._away: RemoteUsage | None = None
         # Of the program and not of a generation: what it used today goes by this name
         self._instance = secrets.token_hex(8)
-        self._fleet: Fleet | None = None
+        self._fleet: RedisFleet | None = None
         self._leaving: asyncio.Task[None] | None = None
 
     def open(self, workers: int) -> None:
         """Makes the page. Raises OSError."""
         # Here: whoever only imports the supervisor loads nothing compiled
-        from cutthrough.policy.remote_usage import Away
+        from cutthrough.policy.remote_usage import RemoteUsage
         from cutthrough.policy.shared_table import create
 
         self._holders = HOLDERS * workers + MORE_HOLDERS
         self.fd = os.memfd_create("cutthrough-limits", os.MFD_CLOEXEC)
-        self._away = Away(create(FIRST + self._holders, self.fd))
+        self._away = RemoteUsage(create(FIRST + self._holders, self.fd))
 
     @property
     def room(self) -> int:
@@ -76,9 +76,9 @@ class Limits:
             return
         old, self._fleet = self._fleet, None
         if config.fleet_url:
-            from cutthrough.supervisor.redis_fleet import Fleet
+            from cutthrough.supervisor.redis_fleet import RedisFleet
 
-            self._fleet = Fleet(config, self._away, self._instance)
+            self._fleet = RedisFleet(config, self._away, self._instance)
             self._fleet.know(names)
         if old is not None or self._fleet is not None:
             before = self._leaving
@@ -103,8 +103,8 @@ class Limits:
         self.fd = -1
 
 
-async def _change(before: "asyncio.Task[None] | None", old: "Fleet | None",
-                  new: "Fleet | None") -> None:
+async def _change(before: "asyncio.Task[None] | None", old: "RedisFleet | None",
+                  new: "RedisFleet | None") -> None:
     """One after the other: both go by the same name."""
     if before is not None:
         await before

@@ -17,7 +17,7 @@ from cutthrough.net.listener import Address, bound_address, join, listen
 Key = tuple[Address, int]
 
 
-class Doors:
+class Listeners:
     """Owns every listening socket; `close` closes them.
 
     `adopted`: sockets that somebody else opened (systemd, the program before us); ours

@@ -1,5 +1,4 @@
-"""The supervisor's office: the admin listener where one is asked for, what it may ask
-of the supervisor, and the account at the end.
+"""What operators may ask of the supervisor, through the admin listener if there is one.
 
 The listener's address is bound before any worker begins, because the workers must know
 it: it is no destination (R39). It is listened on at once, but by a program that takes
@@ -34,12 +33,12 @@ from cutthrough.process.selector import Selector
 from cutthrough.supervisor.children import Child, Slot
 from cutthrough.supervisor.inquiry import Asked, Inquiry
 from cutthrough.supervisor.limits_page import Limits
-from cutthrough.supervisor.listeners import Doors
+from cutthrough.supervisor.listeners import Listeners
 from cutthrough.supervisor.upgrade import Predecessor
 
 if TYPE_CHECKING:
     from cutthrough.admin.metrics import Reading
-    from cutthrough.admin.server import Admin
+    from cutthrough.admin.server import AdminServer
     from cutthrough.supervisor.reload import Reload, Reloads
 
 # Endings that are nobody's fault
@@ -47,13 +46,13 @@ WELL = frozenset(row.label for row in TABLE if not row.fault)
 
 
 class Program(Protocol):
-    """The supervisor, as far as its office sees it."""
+    """The supervisor, as far as its operations sees it."""
 
     slots: list[Slot]
     children: dict[int, Child]
     counters: int
     limits: Limits
-    doors: Doors
+    listeners: Listeners
     generation: Generation
     predecessor: Predecessor | None
 
@@ -65,16 +64,16 @@ class Program(Protocol):
     def drain(self) -> None: ...
 
 
-class Office:
+class Operations:
     """Implements admin.Operations for `program`. `succeeds`: another one serves yet."""
 
     def __init__(self, program: Program, succeeds: bool) -> None:
         self._program = program
         self._succeeds = succeeds
         self._inquiry = Inquiry(program)
-        self._admin: Admin | None = None
+        self._admin: AdminServer | None = None
         self._where = "off"                  # as the configuration spells it
-        self._pending: Admin | None = None
+        self._pending: AdminServer | None = None
         self._committed_at = 0.0
         self._reloads = {"ok": 0, "refused": 0, "late": 0}     # by result
         self._reloaded = True                # what was asked for last is in force
@@ -116,14 +115,14 @@ class Office:
             self._pending.release()          # not by a task: the path may be next's too
             self._pending = None
 
-    def _make(self, config: Config) -> "Admin | None":
+    def _make(self, config: Config) -> "AdminServer | None":
         if config.admin == "off":
             return None
         try:
-            from cutthrough.admin.server import Admin
+            from cutthrough.admin.server import AdminServer
         except ImportError as error:
             raise ConfigError("", "admin", f"{error.name} is not installed") from None
-        admin = Admin(self, config.admin)
+        admin = AdminServer(self, config.admin)
         admin.bind(shared=self._succeeds)
         return admin
 
@@ -147,12 +146,12 @@ class Office:
         self._end(self._admin)
         self._admin = None
 
-    async def _leave(self, admin: "Admin") -> None:
+    async def _leave(self, admin: "AdminServer") -> None:
         """Once whoever asked for the reload over there has been answered."""
         await self._program.reloads.settle()
         await admin.close()
 
-    def _end(self, admin: "Admin | None") -> None:
+    def _end(self, admin: "AdminServer | None") -> None:
         if admin is not None:
             self._run(admin.close())
 
@@ -267,7 +266,7 @@ class Office:
         config = self._program.generation.config
         settings = {name: Setting(getattr(config, name), source, name)
                     for name in config.__struct_fields__}
-        groups = of_doors(self._program.doors.all())
+        groups = of_doors(self._program.listeners.all())
         return render(settings) + show_effective(config, groups)
 
     async def list_connections(

@@ -35,7 +35,7 @@ from cutthrough.log.stderr import say
 from cutthrough.process.fleet_state import FAILURES, FleetState
 
 if TYPE_CHECKING:
-    from cutthrough.policy.remote_usage import Away
+    from cutthrough.policy.remote_usage import RemoteUsage
 
 # Users in one step, told and heard each: with 20 instances 2 ms of Redis' time
 BATCH = 128
@@ -121,10 +121,10 @@ return {epoch, position, more, names, answer}
 """
 
 
-class Fleet:
+class RedisFleet:
     """This program as one of a fleet: from `start` to `leave`."""
 
-    def __init__(self, config: Config, away: "Away", instance: str) -> None:
+    def __init__(self, config: Config, away: "RemoteUsage", instance: str) -> None:
         self._config = config
         self._away = away
         self._instance = instance

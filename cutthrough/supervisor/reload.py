@@ -62,7 +62,7 @@ class Program(Protocol):
     successor: Successor | None
 
     @property
-    def office(self) -> AdminListener: ...
+    def operations(self) -> AdminListener: ...
     @property
     def is_serving(self) -> bool: ...
     @property
@@ -127,7 +127,7 @@ class Reloads:
         try:
             generation, memory = self._read()
         except (ConfigError, PolicyError, OSError) as error:
-            program.office.withdraw()
+            program.operations.withdraw()
             self._end(asked, "refused", f"reload refused, generation "
                       f"{program.generation.number} stays: {describe(error)}")
         else:
@@ -140,7 +140,7 @@ class Reloads:
         program = self._program
         config, policy = program.read()
         generation = Generation(program.generation.number + 1, config, policy,
-                                program.office.open(config))
+                                program.operations.open(config))
         choose_loop(config.loop)
         check_log(config.access_log)
         validate(generation)
@@ -229,7 +229,7 @@ class Reloads:
                 one.timer.cancel()
             if one.over.is_set():
                 say(f"generation {one.number} is in force in every worker now")
-                self._program.office.on_reload("", True)
+                self._program.operations.on_reload("", True)
             else:
                 self._end(one, "ok", f"generation {one.number}: {one.changes}")
                 self._tell_manager()
@@ -252,7 +252,7 @@ class Reloads:
         self._tell_manager()
 
     def _end(self, one: Reload, result: str, line: str) -> None:
-        self._program.office.on_reload(result, result == "ok")
+        self._program.operations.on_reload(result, result == "ok")
         one.end(result, line)
 
     def _tell_manager(self) -> None:

@@ -48,10 +48,10 @@ from cutthrough.process.systemd import feed_watchdog, notify, take_listeners
 from cutthrough.supervisor import handover_plan
 from cutthrough.supervisor.banner import print_banner
 from cutthrough.supervisor.children import BACKOFF_MAX_S, TOLD_S, Child, Slot, cause
-from cutthrough.supervisor.credentials_page import Credentials
+from cutthrough.supervisor.credentials_page import CredentialsPage
 from cutthrough.supervisor.limits_page import Limits
-from cutthrough.supervisor.listeners import Doors
-from cutthrough.supervisor.operations import Office
+from cutthrough.supervisor.listeners import Listeners
+from cutthrough.supervisor.operations import Operations
 from cutthrough.supervisor.reload import Reload, Reloads
 from cutthrough.supervisor.upgrade import Predecessor, Successor
 
@@ -71,7 +71,7 @@ class Supervisor:
     """
 
     def __init__(self, config: Config, policy: Policy, read: Reader,
-                 doors: Doors, predecessor: Predecessor | None = None) -> None:
+                 listeners: Listeners, predecessor: Predecessor | None = None) -> None:
         self.generation = Generation(1, config, policy)
         self.read = read
         self.state = State.STARTING
@@ -79,16 +79,16 @@ class Supervisor:
         self.loop_name = ""
         self.slots: list[Slot] = []
         self.children: dict[int, Child] = {}     # by process id, until reaped
-        self.doors = doors
+        self.listeners = listeners
         self.predecessor = predecessor
         self.successor: Successor | None = None
         self.counters = -1
         self.limits = Limits()
-        self.credentials = Credentials()
+        self.credentials = CredentialsPage()
         self.memory = -1                     # of the generation
         self.was_told = False                # to end, by a signal or an operator
         self.over = asyncio.Event()
-        self.office = Office(self, predecessor is not None)
+        self.operations = Operations(self, predecessor is not None)
         self.reloads = Reloads(self)
 
     @property
@@ -111,26 +111,26 @@ class Supervisor:
             self.limits.open(self.count)
             self.credentials.open()
             self.open_doors(self.generation)
-            self.generation = self.generation.owning(self.office.open(self.config))
+            self.generation = self.generation.owning(self.operations.open(self.config))
             self.memory = to_memory(self.generation)
-            self.office.commit(self.config)
+            self.operations.commit(self.config)
             self.catch_signals()
             for slot in self.slots:
                 slot.current = self.spawn(slot)
             await self.over.wait()
         finally:
-            await self.office.close()
+            await self.operations.close()
             self.close()
         return self.status
 
     def open_doors(self, generation: Generation) -> None:
         count = count_workers(generation.config)
-        self.doors.open(generation.config.listen, count)
+        self.listeners.open(generation.config.listen, count)
         for index in range(len(self.slots), count):
             self.slots.append(Slot(index))
 
     def close(self) -> None:
-        self.doors.close()
+        self.listeners.close()
         for fd in (self.counters, self.memory):
             if fd >= 0:
                 os.close(fd)
@@ -148,7 +148,7 @@ class Supervisor:
     def spawn(self, slot: Slot) -> Child:
         """Starts a worker for this slot. Raises OSError."""
         listeners = tuple(
-            sock.fileno() for sock in self.doors.of_slot(slot.index, self.count))
+            sock.fileno() for sock in self.listeners.of_slot(slot.index, self.count))
         page = handover_plan.take_page(
             self.children.values(), self.limits, self.counters)
         child = Child(slot, page, self.generation.number, time.monotonic())
@@ -173,7 +173,7 @@ class Supervisor:
             case Swapped(number, error):
                 self.reloads.on_swapped(child, number, error)
             case Listed() | WasCut():
-                self.office.on_message(child, message)
+                self.operations.on_message(child, message)
             case Gave() | Took():
                 handover_plan.tell(child, message)
 
@@ -181,7 +181,7 @@ class Supervisor:
         slot = child.slot
         child.ready = slot.proven = True
         child.generation = max(child.generation, child.begun)
-        self.office.on_ready(child)
+        self.operations.on_ready(child)
         if self.state not in (State.STARTING, State.SERVING) or child.retired:
             return                           # a deadline for its end stands already
         child.set_timer(None)
@@ -198,8 +198,9 @@ class Supervisor:
 
     def begin_serving(self) -> None:
         self.state = State.SERVING
-        print_banner(self.doors.bound(), len(self.slots), self.loop_name, self.config)
-        self.office.on_serving()
+        print_banner(
+            self.listeners.bound(), len(self.slots), self.loop_name, self.config)
+        self.operations.on_serving()
         if self.predecessor is not None:
             self.predecessor.say_serving(
                 self.take_tunnels if self.config.handover else None, self.on_told)
@@ -212,9 +213,9 @@ class Supervisor:
 
     def on_told(self, before: Predecessor, message: Message | None) -> None:
         if message is None:
-            self.office.on_death(before)
+            self.operations.on_death(before)
         else:
-            self.office.on_message(before, message)
+            self.operations.on_message(before, message)
 
     def status_line(self) -> str:
         return (f"generation {self.generation.number}, "
@@ -226,7 +227,7 @@ class Supervisor:
         self.end(child, Drain(self.config.drain_timeout),
                  self.config.drain_timeout + GRACE_S)
         if not any(slot.next for slot in self.slots):
-            self.doors.drop_left()           # the last worker that had them lets go
+            self.listeners.drop_left()           # the last worker that had them lets go
 
     def on_child(self) -> None:
         """Reaps every child that ended, ours or inherited."""
@@ -248,7 +249,7 @@ class Supervisor:
 
     def on_death(self, child: Child, returncode: int) -> None:
         slot = child.slot
-        self.office.on_death(child)
+        self.operations.on_death(child)
         was_next = child is slot.next
         if was_next:
             slot.next = None
@@ -289,8 +290,8 @@ class Supervisor:
         if delay:
             slot.set_timer(loop.call_later(delay, self.replace, slot))
             return
-        late, slot.next = slot.next, None    # of an older generation, or with its doors
-        if late is not None:                 # it may serve, its Ready on the way
+        late, slot.next = slot.next, None
+        if late is not None:    # older, but it may serve, its Ready on the way
             self.retire(late)
         try:
             child = self.spawn(slot)
@@ -326,7 +327,7 @@ class Supervisor:
         """This generation, in this memory, is what workers begin with from now on."""
         os.close(self.memory)
         self.generation, self.memory = generation, memory
-        self.office.commit(generation.config)
+        self.operations.commit(generation.config)
 
     def tell_ready(self) -> None:
         """A reload is over, whatever came of it."""
@@ -358,8 +359,8 @@ class Supervisor:
         else:
             try:
                 self.successor = Successor(
-                    self.doors.all(), self.doors.activated, self.give_way,
-                    self.on_no_successor, self.office.answer, self.credentials.fd)
+                    self.listeners.all(), self.listeners.activated, self.give_way,
+                    self.on_no_successor, self.operations.answer, self.credentials.fd)
             except OSError as error:
                 say(f"upgrade refused: {describe(error)}")
 
@@ -388,7 +389,7 @@ class Supervisor:
         """Our successor serves."""
         assert self.successor is not None
         say(f"pid {self.successor.process.pid} serves; we drain")
-        self.office.on_successor()
+        self.operations.on_successor()
         if self.config.handover:
             handover_plan.offer(self.children.values(), self.successor)
         self.begin_drain()
@@ -412,7 +413,7 @@ class Supervisor:
             self.successor = None
 
     def end_all(self, message: Message, seconds: float) -> None:
-        self.doors.close()                   # held open they would still take callers
+        self.listeners.close()              # held open they would still take callers
         for slot in self.slots:
             slot.set_timer(None)
         for child in self.children.values():
@@ -440,6 +441,6 @@ def run(sources: Sources) -> int:
     activated = predecessor.activated if predecessor else bool(adopted)
     if activated:
         sources.listen = tuple(dict.fromkeys(map(bound_address, adopted)))
-    supervisor = Supervisor(*sources.read(), sources.read, Doors(adopted, activated),
-                            predecessor)
+    supervisor = Supervisor(*sources.read(), sources.read,
+                            Listeners(adopted, activated), predecessor)
     return asyncio.run(supervisor.run())

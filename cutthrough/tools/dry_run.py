@@ -32,7 +32,7 @@ class Finding(NamedTuple):
     report: bool = False
     opens_floor: bool = False
     limits: str = ""
-    hangs: bool = False         # on an address that is not known
+    address_dependent: bool = False     # and the address is not known
 
     @property
     def action(self) -> str:
@@ -42,7 +42,7 @@ class Finding(NamedTuple):
         return "report" if self.report else "allow"
 
 
-class Judge:
+class DryRun:
     """Raises PolicyError where a worker could not begin."""
 
     def __init__(self, config: Config, policy: Policy) -> None:

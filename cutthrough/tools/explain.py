@@ -20,7 +20,7 @@ from cutthrough.outcome import TABLE
 from cutthrough.policy.address import class_of
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.source import Limits, Policy
-from cutthrough.tools.dry_run import OK, Caller, Finding, Judge, printable
+from cutthrough.tools.dry_run import OK, Caller, DryRun, Finding, printable
 from cutthrough.wire.target import read_request_target
 
 STATUS = {row.label: row.status for row in TABLE}
@@ -71,7 +71,7 @@ def run(config: Config, policy: Policy, request: tuple[str, str], user: str,
 
     Raises ConfigError and PolicyError.
     """
-    judge = Judge(config, policy)
+    judge = DryRun(config, policy)
     told = asyncio.run(explain(judge, *request, user, client))
     if as_json:
         print(msgspec.json.encode(told).decode())
@@ -80,7 +80,7 @@ def run(config: Config, policy: Policy, request: tuple[str, str], user: str,
     return 0 if told.outcome == OK else 1
 
 
-async def explain(judge: Judge, method: str, target: str, user: str = "",
+async def explain(judge: DryRun, method: str, target: str, user: str = "",
                   client: str = "127.0.0.1") -> Explanation:
     """Goes the way of a request. Raises ConfigError for what is no question."""
     caller, outcome = judge.find_caller(user, client)
@@ -129,12 +129,12 @@ def remark(method: str, target: str) -> str:
     return ""
 
 
-async def _decide(judge: Judge, caller: Caller, told: Explanation) -> str:
+async def _decide(judge: DryRun, caller: Caller, told: Explanation) -> str:
     asked = (caller, told.method, told.host, told.port)
     by_name = judge.judge_name(*asked)
     told.port_rule = _port_rule(judge.config, told.method)
     told.rule, told.by_name, told.report = by_name.rule, by_name.outcome, by_name.report
-    if by_name.hangs:
+    if by_name.address_dependent:
         told.by_name = "maybe"
     if by_name.outcome != OK:
         return by_name.outcome
@@ -234,7 +234,7 @@ def _values(limits: Limits | None) -> dict[str, float]:
             if value}
 
 
-def show(told: Explanation, judge: Judge) -> list[str]:
+def show(told: Explanation, judge: DryRun) -> list[str]:
     """The explanation in lines: a word, and what there is to say of it."""
     groups = f" (groups: {', '.join(told.groups)})" if told.groups else ""
     lines = [("request", f"{told.method} {told.target}"),

@@ -13,8 +13,8 @@ import msgspec
 from cutthrough.config.config import Config
 from cutthrough.policy.address import class_of
 from cutthrough.policy.source import Policy
-from cutthrough.tools.dry_run import Caller, Finding, Judge, printable
-from cutthrough.tools.log_reader import DENIED, Line, PastLog
+from cutthrough.tools.dry_run import Caller, DryRun, Finding, printable
+from cutthrough.tools.log_reader import DENIED, Line, LogReader
 
 MAYBE = "maybe"
 
@@ -31,8 +31,8 @@ class Change(NamedTuple):
 
 def run(config: Config, policy: Policy, path: str, as_json: bool) -> int:
     """Prints the changes, the most frequent first; returns the exit status."""
-    log = PastLog(path)
-    changes, undecided = replay(Judge(config, policy), log)
+    log = LogReader(path)
+    changes, undecided = replay(DryRun(config, policy), log)
     log.tell_unreadable()
     ranked = sorted(changes.items(), key=lambda item: (-item[1], item[0]))
     if as_json:
@@ -51,7 +51,7 @@ def run(config: Config, policy: Policy, path: str, as_json: bool) -> int:
     return int(bool(changes))
 
 
-def replay(judge: Judge, log: PastLog) -> tuple[Counter[Change], int]:
+def replay(judge: DryRun, log: LogReader) -> tuple[Counter[Change], int]:
     """The changes and how often each; and how many lines could not be decided."""
     changes: Counter[Change] = Counter()
     undecided = 0
@@ -80,7 +80,7 @@ def replay(judge: Judge, log: PastLog) -> tuple[Counter[Change], int]:
     return changes, undecided
 
 
-def judge_line(judge: Judge, line: Line) -> Finding:
+def judge_line(judge: DryRun, line: Line) -> Finding:
     """By host and, where there is one, by the peer's address."""
     host, caller = line.host or "", _caller(judge, line)
     asked = (caller, line.kind, host, line.port)
@@ -90,14 +90,14 @@ def judge_line(judge: Judge, line: Line) -> Finding:
     address = host if _is_address(host) else line.peer
     if address:
         return judge.judge_address(*asked, address)
-    return by_name._replace(outcome=MAYBE) if by_name.hangs else by_name
+    return by_name._replace(outcome=MAYBE) if by_name.address_dependent else by_name
 
 
-def _caller(judge: Judge, line: Line) -> Caller:
+def _caller(judge: DryRun, line: Line) -> Caller:
     return Caller(line.who, judge.policy.groups_of(line.who), line.client)
 
 
-def _is_about_address(judge: Judge, line: Line) -> bool:
+def _is_about_address(judge: DryRun, line: Line) -> bool:
     """Whether the floor, which is still on, refused an address that we do not know."""
     return (line.reason == "address_denied" and judge.snapshot.address_floor
             and not _is_address(line.host or ""))

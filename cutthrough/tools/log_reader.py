@@ -54,7 +54,7 @@ class Line(msgspec.Struct, frozen=True):
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
-class PastLog:
+class LogReader:
     """Iterates over the decided lines of the file `path`, "-" for standard input."""
 
     def __init__(self, path: str) -> None:

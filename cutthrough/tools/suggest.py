@@ -16,7 +16,7 @@ from cutthrough.policy.address import class_of
 from cutthrough.policy.patterns import host_patterns
 from cutthrough.policy.users import check_name
 from cutthrough.tools.dry_run import printable
-from cutthrough.tools.log_reader import DENIED, Line, PastLog
+from cutthrough.tools.log_reader import DENIED, Line, LogReader
 
 HEADER = """\
 # Proposed from what no rule decided. To be read before it is believed. What a deny rule
@@ -68,13 +68,13 @@ def run(path: str) -> int:
 
     Raises ConfigError.
     """
-    log = PastLog(path)
+    log = LogReader(path)
     print(suggest(log), end="")
     log.tell_unreadable()
     return 0
 
 
-def suggest(log: PastLog) -> str:
+def suggest(log: LogReader) -> str:
     """The proposal as TOML that `read_policy` reads."""
     seen: dict[Place, Seen] = {}
     for line in log:

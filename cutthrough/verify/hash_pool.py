@@ -41,7 +41,7 @@ PAUSE_S = 1.0
 COMMAND = (sys.executable, "-P", "-m", "cutthrough.verify.hash_process")
 
 
-class Hashers(Protocol):
+class HashPool(Protocol):
     most: int               # at a time; asking for more is the caller's mistake
 
     def compute(self, hash: str, secret: bytes, done: Done) -> None: ...

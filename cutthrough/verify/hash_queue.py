@@ -49,7 +49,7 @@ class Flight:
         self.account: Account | None = None     # whose they are, if the hash says so
 
 
-class Lobby:
+class HashQueue:
     """Flights by rank; each is in it once. `patience`: how long a request waits."""
 
     def __init__(self, patience: float) -> None:

@@ -3,7 +3,7 @@
     verify ─ one under way? ─> wait with it ─────────────────────────────┐
          ├─> wrong too often ─> tarpit ─┐ or auth_throttled              │
          ├─> lobby <────────────────────┘ or overloaded                  │
-         │     └─> another worker's? ─> hashers (verify.hash_pool) ─> settle
+         │     └─> another worker's? ─> pool (verify.hash_pool) ─> settle
          └─> the configuration's own password, which is no hash ─────────┘
                                    right: at once; wrong: perhaps late (tarpit)
 
@@ -27,8 +27,8 @@ from functools import partial
 from cutthrough.policy.auth import Account, Authenticator
 from cutthrough.policy.known import Known
 from cutthrough.verify.backoff import LONGEST_HOLD, Backoff, Rank, Standing
-from cutthrough.verify.hash_pool import LOST, Hashers
-from cutthrough.verify.hash_queue import Answer, Callback, Flight, Lobby, Waiter
+from cutthrough.verify.hash_pool import LOST, HashPool
+from cutthrough.verify.hash_queue import Answer, Callback, Flight, HashQueue, Waiter
 from cutthrough.verify.tarpit import Tarpit
 
 log = logging.getLogger("cutthrough")
@@ -45,26 +45,26 @@ LATE_S = 1.0
 
 
 class Verifier:
-    """Verifies credentials for one worker, whose `hashers` are closed with it.
+    """Verifies credentials for one worker, whose `pool` are closed with it.
 
     `most_waiting` bounds how many credentials wait or are worked on, and how many
     requests wait for them. `known` is what all workers know; `clock` the time by
     CLOCK_MONOTONIC; `observe` is told how many microseconds each request waited.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, hashers: Hashers,
+    def __init__(self, loop: asyncio.AbstractEventLoop, pool: HashPool,
                  most_waiting: int = 2048, known: Known | None = None, *,
                  clock: Callable[[], float] = time.monotonic,
                  observe: Callable[[int], None] | None = None) -> None:
         self._loop = loop
-        self._hashers = hashers
+        self._pool = pool
         self._most_waiting = most_waiting
         self._known = Known() if known is None else known
         self._clock = clock
         self._observe = observe
         self._flights: dict[bytes, Flight] = {}
         self._elsewhere: set[Flight] = set()    # another worker computes these
-        self._lobby = Lobby(10.0)
+        self._queue = HashQueue(10.0)
         self._tarpit = Tarpit(loop)
         self._held: set[tuple[bytes, bytes]] = set()    # guesses with a try in it
         self._callbacks = 0
@@ -85,7 +85,7 @@ class Verifier:
     def configure(self, longest_backoff: float, auth_timeout: float) -> None:
         """Takes over what a reload may change."""
         self.backoff.longest = longest_backoff
-        self._lobby.patience = auth_timeout + LATE_S
+        self._queue.patience = auth_timeout + LATE_S
 
     def verify(self, authenticator: Authenticator, value: bytes, client: bytes,
                callback: Callback) -> None:
@@ -180,7 +180,7 @@ class Verifier:
             return
         flight = self._flights[key] = Flight(authenticator, value, key, name, trusted)
         self._add(flight, waiter, now)
-        self._lobby.put(flight, rank)
+        self._queue.put(flight, rank)
         self._dispatch()
         self._look_soon()
 
@@ -191,11 +191,11 @@ class Verifier:
             self._tell(waiter, OVERLOADED, now)
             return
         self.shared += 1
-        while flight.waiters and flight.waiters[0].since + self._lobby.patience < now:
+        while flight.waiters and flight.waiters[0].since + self._queue.patience < now:
             self._callbacks -= 1            # its request has ended, by auth_timeout
             self._tell(flight.waiters.popleft(), OVERLOADED, now)
         self._add(flight, waiter, now)
-        self._lobby.ask_again(flight, rank)
+        self._queue.ask_again(flight, rank)
 
     def _add(self, flight: Flight, waiter: Waiter, now: float) -> None:
         self._callbacks += 1
@@ -208,7 +208,7 @@ class Verifier:
             return False
         if not new or len(self._flights) < self._most_waiting:
             return True
-        other = self._lobby.evict(rank, now)
+        other = self._queue.evict(rank, now)
         if other is None:
             return False
         self.overloaded += len(other.waiters)
@@ -223,9 +223,9 @@ class Verifier:
     # Out of the queue
 
     def _dispatch(self) -> None:
-        while self._running < self._hashers.most:
+        while self._running < self._pool.most:
             now = self._clock()
-            flight = self._lobby.take(self._rank_of, now)
+            flight = self._queue.take(self._rank_of, now)
             if flight is None:
                 return
             self._begin(flight, now)
@@ -258,7 +258,7 @@ class Verifier:
         hash, secret, flight.account = flight.authenticator.question(flight.value)
         self._running += 1
         flight.began_at = now
-        self._hashers.compute(hash, secret, partial(self._settle, flight))
+        self._pool.compute(hash, secret, partial(self._settle, flight))
 
     def _is_idle(self, flight: Flight, now: float) -> bool:
         """A name that nobody has, from addresses that tried many."""
@@ -324,7 +324,7 @@ class Verifier:
     def _take_off(self, flight: Flight) -> list[Waiter]:
         """It is over; who waited for it."""
         del self._flights[flight.key]
-        self._lobby.remove(flight)
+        self._queue.remove(flight)
         self._elsewhere.discard(flight)
         self._callbacks -= len(flight.waiters)
         return [*flight.waiters]
@@ -344,10 +344,10 @@ class Verifier:
             if self._known.claim(flight.key, int(now * 1e6)):
                 self._known.disclaim(flight.key)
                 self._elsewhere.discard(flight)     # there is a verdict, or it was lost
-                self._lobby.put(flight, self._rank_of(flight))
+                self._queue.put(flight, self._rank_of(flight))
         if proved != before:
             since_us = int((now - 20 * LOOK_S) * 1e6)
-            for flight in [*self._lobby]:
+            for flight in [*self._queue]:
                 if flight.authenticator.proved_us(flight.key) > since_us and (
                         account := flight.authenticator.recall(flight.value)):
                     self._conclude(flight, account)
@@ -379,8 +379,8 @@ class Verifier:
         if self._look is not None:
             self._look.cancel()
         self._tarpit.close()
-        self._lobby.clear()
+        self._queue.clear()
         self._flights.clear()
         self._elsewhere.clear()
         self._callbacks = 0
-        self._hashers.close()
+        self._pool.close()

@@ -16,7 +16,7 @@ from cutthrough.process.channel import Channel, Listed, WasCut, in_memory
 from cutthrough.process.selector import Selector
 from cutthrough.session.client import Client
 from cutthrough.session.describe import clients, cut, describe, trace
-from cutthrough.worker.tee import Tee
+from cutthrough.worker.journals import Tee
 from cutthrough.worker.worker import Worker
 
 log = logging.getLogger("cutthrough")
@@ -25,7 +25,7 @@ log = logging.getLogger("cutthrough")
 PIECE = 100
 
 
-class Inspector:
+class AdminQueries:
     """Answers for `worker` over `channel`."""
 
     def __init__(self, worker: Worker, channel: Channel) -> None:

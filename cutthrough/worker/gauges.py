@@ -13,7 +13,7 @@ from cutthrough.generation.hook import Tally
 from cutthrough.net import buffers
 from cutthrough.net.resolver import Resolver
 from cutthrough.session.counters import Page
-from cutthrough.session.idle_pool import Upstreams
+from cutthrough.session.idle_pool import IdlePool
 
 EVERY_S = 1.0
 
@@ -34,14 +34,14 @@ class Hashes(Protocol):
     def evicted(self) -> int: ...
 
 
-class Beat:
+class Gauges:
     """Beats from its making until `stop`, which writes a last time."""
 
-    def __init__(self, page: Page, resolver: Resolver, upstreams: Upstreams,
+    def __init__(self, page: Page, resolver: Resolver, idle_pool: IdlePool,
                  verifier: Hashes, log: Log | None, hooks: Tally) -> None:
         self._page = page
         self._resolver = resolver
-        self._upstreams = upstreams
+        self._idle_pool = idle_pool
         self._verifier = verifier
         self._log = log
         self._hooks = hooks
@@ -71,7 +71,7 @@ class Beat:
         self._page.set("dns_open", dns["open"])
         hooks = self._hooks.stats()
         self._page.set("hook_open", hooks["open"])
-        self._page.set("upstream_idle", self._upstreams.idle)
+        self._page.set("upstream_idle", self._idle_pool.idle)
         self._page.set("auth_queue", self._verifier.waiting)
         self._page.set("auth_held", self._verifier.held)
         totals = {

@@ -47,11 +47,11 @@ from cutthrough.process.environment import SIGNALS
 from cutthrough.process.loops import choose_loop, make_loop
 
 if TYPE_CHECKING:
-    from cutthrough.worker.admin_queries import Inspector
+    from cutthrough.worker.admin_queries import AdminQueries
     from cutthrough.worker.worker import Worker
 
 
-class Process:
+class WorkerProcess:
     """The life of one worker process, from its first message to its exit status."""
 
     def __init__(self, channel: Channel, hello: Hello, generation: Generation,
@@ -61,7 +61,7 @@ class Process:
         self.config = generation.config
         self.listeners = [socket.socket(fileno=fd) for fd in hello.listeners]
         self.worker = make_worker(hello, generation, self.listeners)
-        self.inspector: Inspector | None = None
+        self.admin_queries: AdminQueries | None = None
         self.over = asyncio.Event()
         self.draining: asyncio.Task[None] | None = None
 
@@ -72,7 +72,7 @@ class Process:
         loop.add_signal_handler(signal.SIGUSR1, self.worker.reopen_log)
 
         await self.worker.start()
-        self.inspector = make_inspector(self.worker, self.channel)
+        self.admin_queries = make_admin_queries(self.worker, self.channel)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         # What exists now lives as long as the process: the collector need not look
         # at it again, and its pages stay shared with nobody's writes.
@@ -82,7 +82,7 @@ class Process:
         self.channel.send(Ready(loop=loop_name))
         self.tell_suppressed()
         await self.over.wait()
-        self.inspector.close()
+        self.admin_queries.close()
         # systemd's SIGTERM goes to all of us: one that comes while the loop closes, and
         # takes its handlers along, would make a clean end look like a death.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -121,18 +121,18 @@ class Process:
                 self.drain(self.config.drain_timeout)
 
     def answer(self, message: List | Trace | Cut | Watch) -> None:
-        assert self.inspector is not None
+        assert self.admin_queries is not None
         match message:
             case List(query, selector):
-                self.inspector.list(query, selector)
+                self.admin_queries.list(query, selector)
             case Trace(query, name):
-                self.inspector.trace(query, name)
+                self.admin_queries.trace(query, name)
             case Cut(query, selector):
-                self.inspector.cut(query, selector)
+                self.admin_queries.cut(query, selector)
             case Watch(on=True):
-                self.inspector.watch(self.channel.take_fd())
+                self.admin_queries.watch(self.channel.take_fd())
             case Watch():
-                self.inspector.unwatch()
+                self.admin_queries.unwatch()
 
     def hand_over(self, message: Give | Take, sock: socket.socket) -> None:
         # Here, because the supervisor imports this module and needs no data plane.
@@ -207,15 +207,15 @@ def make_worker(hello: Hello, generation: Generation,
                   must_log=False)            # the supervisor has looked, at the start
 
 
-def make_inspector(worker: "Worker", channel: Channel) -> "Inspector":
-    from cutthrough.worker.admin_queries import Inspector  # for the same reason
+def make_admin_queries(worker: "Worker", channel: Channel) -> "AdminQueries":
+    from cutthrough.worker.admin_queries import AdminQueries  # for the same reason
 
-    return Inspector(worker, channel)
+    return AdminQueries(worker, channel)
 
 
 async def serve(channel: Channel, hello: Hello, generation: Generation,
                 errors: ErrorLog, loop_name: str) -> None:
-    await Process(channel, hello, generation, errors).run(loop_name)
+    await WorkerProcess(channel, hello, generation, errors).run(loop_name)
 
 
 def main(fd: int) -> int:

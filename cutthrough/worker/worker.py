@@ -29,17 +29,17 @@ from cutthrough.policy.limits import Limiter
 from cutthrough.policy.snapshot import OwnHosts
 from cutthrough.policy.source import Policy
 from cutthrough.process.descriptors import most_connections
-from cutthrough.session.accept import Door, close_all, close_idle
+from cutthrough.session.accept import SessionSink, close_all, close_idle
 from cutthrough.session.authorize import recheck
 from cutthrough.session.client import Context, Journal
 from cutthrough.session.counters import Page
-from cutthrough.session.flight_recorder import Recorder
-from cutthrough.session.idle_pool import Upstreams
+from cutthrough.session.flight_recorder import FlightRecorder
+from cutthrough.session.idle_pool import IdlePool
 from cutthrough.session.shed import count_listed
 from cutthrough.verify.hash_pool import Helpers, Threads
 from cutthrough.verify.verifier import Verifier
-from cutthrough.worker.gauges import Beat
-from cutthrough.worker.tracer import Tracer
+from cutthrough.worker.gauges import Gauges
+from cutthrough.worker.journals import Tracer
 
 log = logging.getLogger("cutthrough")
 
@@ -148,7 +148,7 @@ class Worker:
             self._known,
             observe=self.page.observe_auth,
         )
-        self.upstreams = Upstreams(
+        self.idle_pool = IdlePool(
             config.upstream_idle,
             config.upstream_idle_per_origin,
             config.upstream_idle_timeout,
@@ -158,14 +158,14 @@ class Worker:
             journal = Tracer(journal, self.slot)
         self.context = Context(
             poller=self.poller,
-            upstreams=self.upstreams,
+            idle_pool=self.idle_pool,
             journal=journal,
             page=self.page,
             resolver=self.resolver,
             origin=config.origin.removeprefix("http://"),
             via=config.via,
             verifier=self.verifier,
-            recorder=Recorder(config.flight_recorder),
+            recorder=FlightRecorder(config.flight_recorder),
         )
         self._hosts = OwnHosts(own_hosts())
         self._tally = Tally()
@@ -173,17 +173,17 @@ class Worker:
         self.poller.attach(loop, self._on_fault)
         for one in self._listeners:
             begin(one)
-        self._acceptors = [Acceptor(self.poller, one, self._make_door(one))
+        self._acceptors = [Acceptor(self.poller, one, self._make_sink(one))
                            for one in self._listeners]
         self._interfaces = Interfaces(loop, self._hosts.set, own_hosts)
-        self._beat = Beat(self.page, self.resolver, self.upstreams, self.verifier,
+        self._gauges = Gauges(self.page, self.resolver, self.idle_pool, self.verifier,
                           self._log, self._tally)
         self._running = True
         self._recheck()
 
-    def _make_door(self, listener: socket.socket) -> Door:
+    def _make_sink(self, listener: socket.socket) -> SessionSink:
         where = show_address(bound_address(listener))
-        return Door(self.context, self.page.add_listener(where))
+        return SessionSink(self.context, self.page.add_listener(where))
 
     def swap(self, generation: Generation) -> None:
         """Takes over what a running worker can; requests keep what they began with.
@@ -216,7 +216,7 @@ class Worker:
             most=config.max_connections_total,
             most_of_client=config.max_connections_per_client,
         )
-        self.upstreams.configure(
+        self.idle_pool.configure(
             config.upstream_idle,
             config.upstream_idle_per_origin,
             config.upstream_idle_timeout,
@@ -300,10 +300,10 @@ class Worker:
         cut = close_all(self.context, outcome)
         if self._log is not None:
             self._log.close()
-        self._beat.stop()
+        self._gauges.stop()
         self._interfaces.close()
         self.verifier.close()
-        self.upstreams.clear()
+        self.idle_pool.clear()
         pipes.close_free()
         self.poller.detach()
         return cut
@@ -319,11 +319,11 @@ class Worker:
             "streams": self.poller.registered
             - self.context.live
             - len(self._acceptors)
-            - self.upstreams.idle,
+            - self.idle_pool.idle,
             **{f"{size}_blocks": blocks[f"{size}_blocks"] for size in buffers.SIZES},
             "places": count_listed(self.context),
             "pipes": pipes.stats()["in_use"],
-            "timers": self.poller.timers - self.upstreams.idle,
+            "timers": self.poller.timers - self.idle_pool.idle,
             "limits": self._ledger.held(),
             "heads": self._log.remembered if self._log is not None else 0,
         }

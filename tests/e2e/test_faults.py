@@ -174,9 +174,9 @@ def test_what_was_missing_before_a_proxy_began_is_not_counted_by_it(loop_name):
 HOSTILE = """
 # cython: language_level=3
 from cutthrough.net.connector cimport Stream
-from cutthrough.session.idle_pool cimport Upstreams
+from cutthrough.session.idle_pool cimport IdlePool
 
-cdef class Hostile(Upstreams):
+cdef class Hostile(IdlePool):
     cdef int on_stream(self, Stream stream) except -1:
         raise RuntimeError("a fault in the pool")
 """
@@ -209,18 +209,18 @@ def test_a_fault_at_a_pooled_connection_takes_it_out_of_the_pool(
 ):
     """It was closed and stayed in the list: a request could be sent to descriptor -1,
     and its place was never free again."""
-    monkeypatch.setattr(worker_module, "Upstreams", hostile_pool)
+    monkeypatch.setattr(worker_module, "IdlePool", hostile_pool)
 
     def journey(proxy):
-        upstreams = proxy.worker.upstreams
+        idle_pool = proxy.worker.idle_pool
         with Origin() as origin, Client(proxy.port) as client:
             for n in (1, 2):
                 assert client.get(origin.url()).status == 200
-                wait_until(lambda: upstreams.idle == 1, "a pooled connection")
+                wait_until(lambda: idle_pool.idle == 1, "a pooled connection")
                 origin.connections[-1].sock.shutdown(socket.SHUT_RDWR)
                 poller = proxy.worker.poller
                 wait_until(lambda n=n: poller.faults == n, "the fault")  # noqa: B023
-                wait_until(lambda: upstreams.idle == 0, "its place free again")
+                wait_until(lambda: idle_pool.idle == 0, "its place free again")
             assert len(origin.connections) == 2
 
     serve_embedded(loop_name, journey, access_log="off")

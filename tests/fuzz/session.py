@@ -182,7 +182,7 @@ class Stage:
     def wait_for_the_end(self) -> None:
         deadline = self.loop.time() + LONGEST_END
         leaks = self.proxy.worker.leaks
-        while any(leaks().values()) or self.proxy.worker.upstreams.idle:
+        while any(leaks().values()) or self.proxy.worker.idle_pool.idle:
             assert self.loop.time() < deadline, f"left behind: {leaks()}"
             self.turn()
             for peer in self.peers():       # those that came meanwhile

@@ -12,23 +12,23 @@ from tests.support.proxy import ROOT
 # process is one of its own; SIGXFSZ is ignored by Python.
 FILL = """
 import os, resource, sys
-from cutthrough.log.sinks import FileOutlet
+from cutthrough.log.sinks import FileSink
 
 path, line = sys.argv[1], b"0123456789abcdef" * 6 + b"abc\\n"
 if sys.argv[2] == "shared":
     path = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-outlet = FileOutlet(path)
+sink = FileSink(path)
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (450, hard))
 batch = line * 10
-taken = [outlet.offer(batch)]
-taken.append(outlet.offer(batch[taken[0]:]))
-print(taken, outlet.trouble)
+taken = [sink.offer(batch)]
+taken.append(sink.offer(batch[taken[0]:]))
+print(taken, sink.trouble)
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 left = batch[sum(taken):]
 while left:
-    left = left[outlet.offer(left):]
-print(outlet.trouble)
+    left = left[sink.offer(left):]
+print(sink.trouble)
 """
 
 
@@ -36,10 +36,10 @@ print(outlet.trouble)
 # What another one writes, before who wrote the half finds room
 TWO = """
 import resource, sys
-from cutthrough.log.sinks import FileOutlet
+from cutthrough.log.sinks import FileSink
 
 path, line = sys.argv[1], b"0123456789abcdef" * 6 + b"abc\\n"
-one, other = FileOutlet(path), FileOutlet(path)
+one, other = FileSink(path), FileSink(path)
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (150, hard))
 print(one.offer(line * 2))

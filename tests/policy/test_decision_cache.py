@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from cutthrough.policy.decision_cache import Decision, Verdicts
+from cutthrough.policy.decision_cache import Decision, DecisionCache
 
 KEY = b"example.com\x01\xbb"
 
@@ -29,7 +29,7 @@ def test_a_time_to_live_is_bounded(ttl):
 
 
 def test_a_verdict_is_of_one_user_and_one_destination_for_its_time():
-    kept = Verdicts()
+    kept = DecisionCache()
     kept.keep(b"alice", KEY, Decision(True, "listed", ttl=2), 1000)
     assert kept.get(b"alice", KEY, 2999).reason == "listed"
     assert kept.get(b"alice", KEY, 3000) is None
@@ -39,21 +39,21 @@ def test_a_verdict_is_of_one_user_and_one_destination_for_its_time():
 
 
 def test_no_time_to_live_keeps_nothing_and_forgets_what_was():
-    kept = Verdicts()
+    kept = DecisionCache()
     kept.keep(b"alice", KEY, Decision(True, ttl=60), 0)
     kept.keep(b"alice", KEY, Decision(False), 0)
     assert kept.get(b"alice", KEY, 0) is None and len(kept) == 0
 
 
 def test_one_object_may_be_the_answer_for_ever():
-    kept, yes = Verdicts(), Decision(True, ttl=1)
+    kept, yes = DecisionCache(), Decision(True, ttl=1)
     kept.keep(b"alice", KEY, yes, 0)
     kept.keep(b"bob", KEY, yes, 5000)
     assert kept.get(b"alice", KEY, 1500) is None
 
 
 def test_the_oldest_goes_first():
-    kept = Verdicts(2)
+    kept = DecisionCache(2)
     for name in (b"a", b"b", b"c"):
         kept.keep(name, KEY, Decision(True, ttl=60), 0)
     assert [kept.get(name, KEY, 1) is not None for name in (b"a", b"b", b"c")] == [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Holder, Limiter
-from cutthrough.policy.remote_usage import Away
+from cutthrough.policy.remote_usage import RemoteUsage
 from cutthrough.policy.shared_table import create
 from cutthrough.policy.source import Limits, Policy
 
@@ -22,10 +22,10 @@ def members(slots: int = 2, **limits: float):
     """The fleet's view and a worker's, on one page."""
     memory = create(slots)
     policy = Policy(limits={"default": Limits(**limits)})
-    return Away(memory, 0), Limiter(Ledger(memory, 1), policy)
+    return RemoteUsage(memory, 0), Limiter(Ledger(memory, 1), policy)
 
 
-def told(away: Away, now_s: int = NOW_S) -> dict[bytes, tuple[int, ...]]:
+def told(away: RemoteUsage, now_s: int = NOW_S) -> dict[bytes, tuple[int, ...]]:
     """Everything that is new."""
     found, begin = {}, 0
     while True:
@@ -35,7 +35,7 @@ def told(away: Away, now_s: int = NOW_S) -> dict[bytes, tuple[int, ...]]:
             return found
 
 
-def book(away: Away, name: bytes = b"u", connections: int = 0, tunnels: int = 0,
+def book(away: RemoteUsage, name: bytes = b"u", connections: int = 0, tunnels: int = 0,
          moved: int = 0, spent: int = 0, now: float = 1.0, now_s: int = NOW_S) -> None:
     away.book(away.tag(name), connections, tunnels, moved, spent, int(now * 1e6), now_s)
 
@@ -197,7 +197,7 @@ def test_after_a_new_beginning_old_debts_are_not_collected():
 
 
 def test_users_of_others_never_fill_the_table():
-    away = Away(create(2, capacity=64), 0)
+    away = RemoteUsage(create(2, capacity=64), 0)
     for n in range(100):
         book(away, b"user %d" % n, connections=1)
     assert away.read()["users"] == 32
@@ -265,6 +265,6 @@ def test_a_view_is_made_on_the_memory_of_a_file():
     fd = os.memfd_create("test-limits")
     try:
         create(3, fd).close()
-        assert Away(mmap.mmap(fd, 0), 2).slot == 2
+        assert RemoteUsage(mmap.mmap(fd, 0), 2).slot == 2
     finally:
         os.close(fd)

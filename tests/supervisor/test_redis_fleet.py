@@ -14,11 +14,11 @@ from cutthrough.config.settings import load
 from cutthrough.generation.redis_client import explain, make_client
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Holder, Limiter
-from cutthrough.policy.remote_usage import Away
+from cutthrough.policy.remote_usage import RemoteUsage
 from cutthrough.policy.shared_table import create
 from cutthrough.policy.source import Limits, Policy
 from cutthrough.process.fleet_state import FAILURES
-from cutthrough.supervisor.redis_fleet import BATCH, Fleet, id_of
+from cutthrough.supervisor.redis_fleet import BATCH, RedisFleet, id_of
 from tests.support.redis import PASSWORD, PROGRAM, Redis
 
 DAY = 86400
@@ -47,11 +47,11 @@ class Member:
 
     def __init__(self, name: str, url: str, users: list[str], **limits: float) -> None:
         memory = create(2)
-        self.away = Away(memory, 0)
+        self.away = RemoteUsage(memory, 0)
         self.limiter = Limiter(
             Ledger(memory, 1), Policy(limits={"default": Limits(**limits)}))
         config = Config(fleet_url=url, fleet_interval=0.02, fleet_expiry=1.0)
-        self.fleet = Fleet(config, self.away, name)
+        self.fleet = RedisFleet(config, self.away, name)
         self.fleet.know(users)
 
     def holder(self, user: str) -> Holder:

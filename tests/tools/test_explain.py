@@ -10,7 +10,7 @@ from cutthrough.doctor.ssrf_cases import NOWHERE, disguises
 from cutthrough.generation.policy_files import load_rules
 from cutthrough.policy.address import class_of
 from cutthrough.policy.rules import read_policy
-from cutthrough.tools.log_reader import PastLog
+from cutthrough.tools.log_reader import LogReader
 from cutthrough.tools.suggest import suggest
 from cutthrough.wire.target import read_authority
 
@@ -357,7 +357,7 @@ def config_of(folder):
 
 def test_an_upgrade_of_the_past_is_judged_and_proposed_as_its_kind(log):
     """R4: the log has the method of the request, and a rule for GET lets none pass."""
-    out = suggest(PastLog(log(
+    out = suggest(LogReader(log(
         entry("destination_denied", method="GET", upgrade=True),
         entry("destination_denied", method="GET", host="plain.example"))))
     assert [rule.methods for rule in read_policy(out, "p", str).rules] == [
@@ -365,7 +365,7 @@ def test_an_upgrade_of_the_past_is_judged_and_proposed_as_its_kind(log):
 
 
 def test_what_no_rule_can_open_is_told_and_not_proposed(log):
-    out = suggest(PastLog(log(
+    out = suggest(LogReader(log(
         entry("address_denied", host="intranet.example"),
         entry("address_denied", host="169.254.169.254"),
         entry("destination_denied", hook="no", host="hooked.example"),
@@ -383,7 +383,7 @@ def test_what_no_rule_can_open_is_told_and_not_proposed(log):
 
 def test_what_a_deny_rule_refused_is_told_and_not_proposed(log):
     """A rule to let it pass was proposed, to stand above the rule that forbids it."""
-    out = suggest(PastLog(log(
+    out = suggest(LogReader(log(
         *[entry("destination_denied", host="evil.example", rule="never")] * 2,
         entry("destination_denied", host="evil.example", rule="default"),
         entry("destination_denied", host="old.example", rule="policy.toml:12"),
@@ -400,14 +400,14 @@ def test_what_a_deny_rule_refused_is_told_and_not_proposed(log):
 
 @pytest.mark.parametrize("user", ['q"', "b\\", "x\x7fy", "\xf0\x9f\x98\x80", "a\x1bb"])
 def test_a_user_of_any_spelling_is_quoted(log, user):
-    out = suggest(PastLog(log(entry("destination_denied", user=user))))
+    out = suggest(LogReader(log(entry("destination_denied", user=user))))
     rules = read_policy(out, "p", str).rules
     assert "\x1b" not in out
     assert not rules or rules[0].users == (user.encode("latin-1").decode(),)
 
 
 def test_nothing_refused_proposes_nothing(log):
-    assert suggest(PastLog(log(entry()))) == "# Nothing was refused.\n"
+    assert suggest(LogReader(log(entry()))) == "# Nothing was refused.\n"
 
 
 # What the doctor asks for.

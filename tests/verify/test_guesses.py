@@ -18,7 +18,7 @@ from tests.support.clock import Clock
 
 HOME, AWAY, LOCAL = b"\xcb\0\x71\5", b"\xc6\x33\x64\7", b"\x7f\0\0\1"
 HASH_S = 0.2
-# A form that is accepted; what is right is for `Hashers` to say
+# A form that is accepted; what is right is for `HashPool` to say
 FORM = "$2b$12$" + "a" * 53
 
 
@@ -31,7 +31,7 @@ def table(*names, **more):
             for name in names}
 
 
-class Hashers:
+class HashPool:
     """Computes for HASH_S: a password is right if it is the user's name, reversed."""
 
     def __init__(self, clock, most=1):
@@ -69,9 +69,9 @@ class Worker:
         self.clock, self.ttl = clock, ttl
         self.known = Known(memory, pid)
         self.users = Authenticator({}, users, ttl, known=self.known)
-        self.hashers = Hashers(clock)
+        self.pool = HashPool(clock)
         self.waits = []
-        self.verifier = Verifier(clock, self.hashers, most, self.known,
+        self.verifier = Verifier(clock, self.pool, most, self.known,
                                  clock=clock.time, observe=self.waits.append)
         usual = {"longest_backoff": 60.0, "auth_timeout": 10.0}
         self.verifier.configure(**usual | more)
@@ -129,10 +129,10 @@ def test_who_was_right_passes_beside_one_who_is_always_wrong(clock, name):
     assert max(one[0][2] for one in said) <= 2 * HASH_S + 0.05
     counted = Counter(answers(others))
     assert set(counted) == {"auth_failed", "auth_throttled"}
-    assert worker.hashers.computed.count("nna") >= 50 / 3 - 1
+    assert worker.pool.computed.count("nna") >= 50 / 3 - 1
     # 5 at once, then by the back-off, which a right one that is verified again does not
     # forgive: it is no sign that the wrong ones were the same person's
-    tried = [secret for secret in worker.hashers.computed if secret != "nna"]
+    tried = [secret for secret in worker.pool.computed if secret != "nna"]
     assert len(tried) in (10, 11)
 
 
@@ -205,7 +205,7 @@ def test_the_same_wrong_credentials_cost_one_hash_and_one_guess(clock):
         assert worker.try_once(basic("ann", "old")) == ("auth_failed", 0, 0.0)
     late = [worker.try_once(basic("ann", "old"))[2] for _ in range(4)]
     assert late == [1.0, 2.0, 4.0, 4.0]
-    assert worker.hashers.computed == ["old"]
+    assert worker.pool.computed == ["old"]
     assert worker.try_once(right("ann")) == ("ann", 0, 0.2)
 
 
@@ -244,9 +244,9 @@ def test_names_that_nobody_has_cost_no_hash_from_an_address_that_tried_many(cloc
     worker = Worker(clock, table("ann"))
     for n in range(100):
         worker.try_once(basic(f"nobody{n}", "x"))
-    assert len(worker.hashers.computed) == 20
+    assert len(worker.pool.computed) == 20
     assert worker.try_once(basic("else", "x"), AWAY)[0] == "auth_failed"
-    assert len(worker.hashers.computed) == 21, "another address's do"
+    assert len(worker.pool.computed) == 21, "another address's do"
 
 
 # One verification for all workers, and none is lost
@@ -258,7 +258,7 @@ def test_one_verification_serves_all_workers(clock):
     said = [worker.ask(right("ann")) for worker in workers for _ in range(3)]
     clock.advance(0.3)
     assert answers(said) == ["ann"] * 9
-    assert sum(len(worker.hashers.computed) for worker in workers) == 1
+    assert sum(len(worker.pool.computed) for worker in workers) == 1
     assert [worker.users.remembered for worker in workers] == [1] * 3
 
 
@@ -268,7 +268,7 @@ def test_a_wrong_one_is_computed_once_too_and_counted_once(clock):
     said = [worker.ask(basic("ann", "x")) for worker in workers]
     clock.advance(0.5)
     assert answers(said) == ["auth_failed"] * 2
-    assert sum(len(worker.hashers.computed) for worker in workers) == 1
+    assert sum(len(worker.pool.computed) for worker in workers) == 1
     assert workers[0].known.read_mark(0, b"\4" + HOME + b"ann")[0] == 1
 
 
@@ -289,7 +289,7 @@ def test_a_verdict_that_comes_too_late_is_remembered(clock):
     worker = Worker(clock, table(*(f"u{n}" for n in range(200))))
     said = [worker.ask(right(f"u{n}")) for n in range(200)]
     clock.advance(30)                   # every request has ended, by its deadline
-    assert len(worker.hashers.computed) == 150, "though nobody waits"
+    assert len(worker.pool.computed) == 150, "though nobody waits"
     clock.advance(11)
     assert all(said) and worker.verifier.waiting == 0
     assert [worker.try_once(right(f"u{n}"))[2] for n in range(200)] == [0.0] * 200
@@ -297,7 +297,7 @@ def test_a_verdict_that_comes_too_late_is_remembered(clock):
 
 def test_requests_that_have_ended_are_not_kept(clock):
     worker = Worker(clock, table("ann", "bob"))
-    worker.hashers.most = 0
+    worker.pool.most = 0
     for _ in range(100):
         worker.ask(right("ann"))
         clock.advance(2)
@@ -330,7 +330,7 @@ def test_a_cold_start_of_a_thousand_users_is_bounded_by_the_hashes_alone(clock):
         if step == 9:
             assert len(served) >= 2 * 20 / HASH_S * 0.9, "as fast as hashes come"
     assert len(served) == 1000 and set(refused) <= {"overloaded"}
-    computed = [one for worker in workers for one in worker.hashers.computed]
+    computed = [one for worker in workers for one in worker.pool.computed]
     assert len(computed) == len(set(computed)) == 1000, "none twice"
     assert max(served.values()) * 2 <= 1000 * HASH_S / 2 * 1.1
     assert workers[0].verifier.waiting == workers[1].verifier.waiting == 0
@@ -346,7 +346,7 @@ def test_what_is_under_way_survives_a_reload(clock):
     again = worker.ask(right("bob"))
     clock.advance(0.5)
     assert answers([ann, bob, again]) == ["ann", "bob", "bob"]
-    assert worker.verifier.shared == 1 and len(worker.hashers.computed) == 2
+    assert worker.verifier.shared == 1 and len(worker.pool.computed) == 2
     assert before.find(b"bob").groups == ()
     assert worker.users.recall(right("bob")).groups == ("staff",)
 
@@ -365,7 +365,7 @@ def test_a_record_that_changed_meanwhile_is_verified_anew(clock):
 def test_a_lost_hash_gives_its_claim_back(clock):
     worker = Worker(clock, table("ann"))
     lost = []
-    worker.hashers.compute = lambda hash, secret, done: lost.append(done)
+    worker.pool.compute = lambda hash, secret, done: lost.append(done)
     said = worker.ask(right("ann"))
     lost[0](None, LOST)
     assert answers([said]) == ["overloaded"] and worker.known.read()["claims"] == 0

@@ -69,7 +69,7 @@ async def asker(users):
     verifier = make_verifier(4)
     yield Asker(verifier, users)
     verifier.close()
-    for thread in verifier._hashers._threads:
+    for thread in verifier._pool._threads:
         thread.join(10)
         assert not thread.is_alive()
 
@@ -119,7 +119,7 @@ async def test_a_password_of_the_configuration_is_compared_at_once_and_counts_to
     assert asker.answers[1:] == ["auth_failed"] * 10 + ["auth_throttled"] * 4
     assert asker.retries[-1] == 1 and verifier.held == 2
     asker.ask(basic(b"me:one"), b"\x0a\0\0\2")
-    assert asker.answers[-1] == b"me" and not verifier._hashers._threads
+    assert asker.answers[-1] == b"me" and not verifier._pool._threads
     verifier.close()
 
 
@@ -187,7 +187,7 @@ async def test_nobody_is_called_after_the_end(users):
     asker.ask(RIGHT)
     asker.ask(WRONG)
     asker.verifier.close()
-    for thread in asker.verifier._hashers._threads:
+    for thread in asker.verifier._pool._threads:
         thread.join(10)
     await asyncio.sleep(0)              # what the thread had still said to the loop
     assert (asker.answers, len(asker.verifier)) == ([], 0)

@@ -1,6 +1,6 @@
 # cython: language_level=3
-"""The journal that tells what led to a bad ending: one whose fault was the origin's or
-our own, and that no operator asked for."""
+"""Journals around the access log: `Tee` writes a second one as well, `Tracer` logs what
+led to a bad ending."""
 
 import logging
 import time
@@ -14,18 +14,37 @@ from cutthrough.wire.http1 cimport Head
 log = logging.getLogger("cutthrough")
 
 ASKED_FOR = ("drained", "stopped", "cut")
-# A telling costs a look at the whole ring, some 0.1 ms, and makes a line of 1 KiB: an
-# origin that is down for all clients is told of so often, and the rest counted.
+# A trace costs a look at the whole ring, some 0.1 ms, and makes a line of 1 KiB. If an
+# origin is down for all clients, this many are logged in EVERY_S and the rest counted.
 MOST_TOLD = 5
 EVERY_S = 10.0
 
+# Outcomes whose fault was the origin's or the proxy's, and that no operator asked for
 cdef bint[N_OUTCOMES] is_bad
 for _number, _row in enumerate(TABLE):
     is_bad[<size_t>_number] = (
         _row.fault in ("origin", "proxy") and _row.label not in ASKED_FOR)
 
 
+cdef class Tee(Journal):
+    """Two journals as one: the access log, and the lines for /events."""
+    cdef Journal first, second
+
+    def __init__(self, Journal first, Journal second):
+        self.first = first
+        self.second = second
+        self.wants_fields = first.wants_fields      # the second's are JSON, without any
+
+    cdef int note_head(self, Client client, const Head *head, const char *data) except -1:
+        return self.first.note_head(client, head, data)
+
+    cdef int write(self, Client client, int outcome) except -1:
+        self.first.write(client, outcome)
+        return self.second.write(client, outcome)
+
+
 cdef class Tracer(Journal):
+    """Logs the flight recorder's events of a connection that ended badly."""
     cdef Journal first
     cdef int worker
     cdef object since
