@@ -192,10 +192,11 @@ def test_late_bytes_do_not_cost_what_came_before_the_end(
     when the late bytes do."""
     # The kernel holds 2.5 MiB for a client; more waits in a pipe, the end behind it
     data = bytes(range(256)) * 4096 * (3 if end == "unread" else 1)
-    go = threading.Event()
+    sent, go = threading.Event(), threading.Event()
 
     def pour(conn):
         conn.send(data)
+        sent.set()
         go.wait(30)  # and closes
 
     def states() -> set[str]:
@@ -204,6 +205,7 @@ def test_late_bytes_do_not_cost_what_came_before_the_end(
     client = dial(receive_buffer=4096)
     client.tunnel(make_origin(pour).authority)
     client.read_exact(256)
+    assert sent.wait(30)        # a worker that is stopped takes nothing more
     if end == "in one turn":
         proxy.worker.send_signal(signal.SIGSTOP)
     go.set()
