@@ -1,6 +1,5 @@
 """A session decides: may this request pass, and which way."""
 
-from cutthrough.net.address cimport Address
 from cutthrough.session.client cimport Client
 
 cdef class Session(Client):
@@ -14,10 +13,6 @@ cdef class Session(Client):
     # It may: on the way to the origin, unless somebody has to be asked first.
     cdef int proceed(self) except -1
     cdef int set_out(self) except -1        # every answer was yes: charged, and routed
-    # Which limits apply hung on the address. An Outcome: those for the first that may be
-    # dialled are asked.
-    cdef int admit_late(self, const Address *addresses, int n) except -1
     cdef int prepare(self, const char *data) except -1
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1
     cdef int set_destination(self) except -1
-    cdef int dial_all(self, answer) except -1

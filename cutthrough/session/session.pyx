@@ -2,11 +2,9 @@
 """A session decides: may this request pass, and which way.
 
 For every request of a connection, from its own bytes alone (R21, R23): parse, read the
-target, authenticate, ask the policy; then find the origin, a pooled connection or a new one,
-and hand over to `forward` or `tunnel`. Nothing of the request before is looked at.
+target, authenticate, ask the policy; then `route` finds the origin, and hands over to
+`forward` or `tunnel`. Nothing of the request before is looked at.
 """
-
-from functools import partial
 
 cimport cython
 from libc.stdint cimport int64_t, uint32_t
@@ -15,35 +13,33 @@ from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
     COPY_BYTES, HEAD_BLOCK, OF_REQUESTS, Block, bytes_of, head_scratch, scratch,
     shrink_block, take_block)
-from cutthrough.net.connector cimport Connector, Stream, dial
-from cutthrough.net.address cimport Address, Addresses, one_address, parse_address
+from cutthrough.net.connector cimport Connector, Stream
+from cutthrough.net.address cimport Address
 from cutthrough.net.relay cimport is_holding
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, CAN_WRITE, try_recv)
 from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_TARGET, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET,
-    DESTINATION_DENIED, DNS_NOT_FOUND, INTERNAL_ERROR, LIFETIME, LOOP_DETECTED, NO_ORIGIN,
-    OK, OVERLOADED, RESPONSE_TIMEOUT, WRITE_TIMEOUT)
-from cutthrough.outcome import NAMES as OUTCOMES
+    DESTINATION_DENIED, INTERNAL_ERROR, LIFETIME, NO_ORIGIN, OK, OVERLOADED,
+    RESPONSE_TIMEOUT, WRITE_TIMEOUT)
 from cutthrough.session.authorize cimport (
-    ask_hook, asker_of, is_cut_meanwhile, judge_address, judge_request, must_ask, take_decision)
+    ask_hook, judge_request, must_ask, take_decision)
 from cutthrough.session.client cimport Client, leave_place, rest
-from cutthrough.session.counters cimport count_dial
 from cutthrough.session.delivery cimport cut_exchange, go_on, look_again
-from cutthrough.session.dial_errors cimport outcome_of_errno, relieve
-from cutthrough.session.forward cimport expect_body, on_client, on_origin, send_request
+from cutthrough.session.forward cimport expect_body, on_client, on_origin
 from cutthrough.session.authenticate cimport ask_verifier, authenticate, take_answer
 from cutthrough.session.awaited cimport NOBODY, SENDER
 from cutthrough.session.min_rate cimport extend_if_taken, judge_rate
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.flight_recorder cimport (
-    E_CLIENT_ENDED, E_DEADLINE, E_DIALLED, E_NOT_DIALLED, E_READ, E_RESOLVED, E_REUSED, note)
+    E_CLIENT_ENDED, E_DEADLINE, E_READ, note)
 from cutthrough.session.reuse cimport judge_reuse
+from cutthrough.session.route cimport find_way, may_reach, take_origin
 from cutthrough.session.shed cimport keep_head, keep_part
 from cutthrough.session.state cimport (
-    AUTH, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, RESOLVE,
-    TUNNEL, outcome_at_deadline)
-from cutthrough.session.tunnel cimport run_tunnel, start_tunnel
+    AUTH, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, TUNNEL,
+    outcome_at_deadline)
+from cutthrough.session.tunnel cimport run_tunnel
 from cutthrough.session.charge cimport admit_user
 from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
 from cutthrough.wire.hops cimport answer_as_last
@@ -53,13 +49,7 @@ from cutthrough.wire.names cimport F_CONNECTION, F_UPGRADE, M_CONNECT, M_HEAD, M
 from cutthrough.wire.refused cimport hint_of, show_refused
 from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport build_request_head, offers_upgrade
-from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
-
-cdef enum:
-    ESTABLISHED_BYTES = 39
-
-cdef const char *ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
-assert len(ESTABLISHED) == ESTABLISHED_BYTES
+from cutthrough.wire.target cimport FORM_ORIGIN, Target, read_target
 
 # Of the request being read; each is used within one call of parse() only.
 cdef Head head
@@ -129,6 +119,15 @@ cdef class Session(Client):
 
     cdef int cut_short(self, int outcome) except -1:
         return cut_exchange(self, outcome)
+
+    cdef int route(self, bint fresh) except -1:
+        return find_way(self, fresh)
+
+    cdef bint may_dial(self, const Address *address) except -1:
+        return may_reach(self, address)
+
+    cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
+        return take_origin(self, connector, stream, error)
 
     # --- the head ------------------------------------------------------------------
 
@@ -268,17 +267,9 @@ cdef class Session(Client):
         return self.set_out()
 
     cdef int set_out(self) except -1:
-        # Which limits are to be charged may hang on the address: then admit_late does it
+        # Which limits are to be charged may hang on the address: then `route` charges them
         cdef int outcome = OK if self.address_dependent else admit_user(self)
         return self.refuse(outcome) if outcome else self.route(False)
-
-    cdef int admit_late(self, const Address *addresses, int n) except -1:
-        cdef int i
-        for i in range(n):
-            if self.address_dependent and self.may_dial(&addresses[i]):
-                self.address_dependent = False
-                return admit_user(self)
-        return OK
 
     def on_decided(self, request_id, decision):
         """The hook's answer: a Decision, or None where it has none."""
@@ -343,100 +334,3 @@ cdef class Session(Client):
         self.port = target.port
         self.host_kind = target.host_kind
         return 0
-
-    # --- the way to the origin -----------------------------------------------------
-
-    cdef int route(self, bint fresh) except -1:
-        cdef Stream stream
-        cdef Address literal
-        cdef bytes host
-        cdef int outcome
-        if not fresh and self.can_retry:
-            stream = self.context.idle_pool.take(self.key)
-            if stream is not None:
-                self.origin = stream
-                stream.owner = self
-                if self.may_dial(&stream.address):
-                    outcome = self.admit_late(&stream.address, 1)
-                    if outcome:
-                        return self.refuse(outcome)
-                    stream.set_deadline(0)
-                    self.context.counters.reused += 1
-                    note(self.context.recorder, <void *>self, self.poller.now_us, E_REUSED, 0,
-                         0)
-                    return send_request(self)
-                self.close_origin(False)    # it went elsewhere for somebody who may do so
-        host = self.key[:len(self.key) - 2]
-        if self.host_kind != HOST_NAME:
-            parse_address(host, &literal)
-            return self.dial_all(one_address(literal.family, literal.bytes))
-        found = self.context.resolver.cached(host)
-        if found is not None:
-            return self.dial_all(found)
-        self._set_state(RESOLVE)
-        self.context.resolver.resolve(host, partial(self.on_resolved, self.request_id),
-                                      asker_of(self), self.request_id)
-        return 0
-
-    def on_resolved(self, request_id, answer):
-        """The resolver's answer: Addresses, or the label of an outcome."""
-        if self.state != RESOLVE or self.request_id != request_id:
-            return                          # it has ended meanwhile
-        try:
-            self.poller.take_time()
-            self.dial_all(answer)
-        except BaseException:
-            self.poller.contain(self)
-
-    cdef int dial_all(self, answer) except -1:
-        cdef Addresses addresses
-        cdef int i, outcome
-        if self.host_kind == HOST_NAME:
-            self.stamps.dns_us = end_brief_phase(&self.stamps)
-        if not isinstance(answer, Addresses):
-            return self.refuse(OUTCOMES[answer])
-        addresses = answer
-        note(self.context.recorder, <void *>self, self.poller.now_us, E_RESOLVED, 0,
-             addresses.n)
-        if addresses.n == 0:
-            return self.refuse(DNS_NOT_FOUND)
-        for i in range(addresses.n):        # one of them is us: none is tried (R20)
-            if not self.may_dial(&addresses.items[i]) and self.denied == LOOP_DETECTED:
-                return self.refuse(LOOP_DETECTED)
-        outcome = self.admit_late(addresses.items, addresses.n)
-        if outcome:
-            return self.refuse(outcome)
-        self._set_state(DIAL)
-        connector = dial(self.poller, self, addresses, self.port,
-                         self.context.timeout_ms[DIAL])
-        if connector is not None:           # else on_dialled has been called already
-            self.connector = connector
-        return 0
-
-    cdef bint may_dial(self, const Address *address) except -1:
-        cdef int outcome = judge_address(self, address)
-        if outcome != OK:
-            self.denied = <unsigned char>outcome
-        return outcome == OK
-
-    cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
-        self.connector = None
-        if stream is None:
-            note(self.context.recorder, <void *>self, self.poller.now_us, E_NOT_DIALLED, 0,
-                 error)
-            if relieve(self.context, error):
-                return self.route(True)
-            self.connector = connector      # it knows what was tried, for the log
-            return self.refuse(self.denied if error == 0 else outcome_of_errno(error))
-        self.stamps.connect_us = end_brief_phase(&self.stamps)
-        self.origin = stream
-        if connector.i > 1:
-            self.may_dial(&stream.address)  # asked last of another one: whose rule it is
-        note(self.context.recorder, <void *>self, self.poller.now_us, E_DIALLED, 0,
-             self.stamps.connect_us)
-        count_dial(self.context.counters, stream.address.family, self.stamps.connect_us)
-        if self.is_tunnel:
-            if is_cut_meanwhile(self):
-                return self.refuse(DESTINATION_DENIED)
-            return start_tunnel(self, ESTABLISHED, ESTABLISHED_BYTES)
-        return send_request(self)

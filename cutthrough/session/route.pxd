@@ -1,0 +1,13 @@
+"""The way to the origin: a connection from the idle pool, or a new one."""
+
+from cutthrough.net.connector cimport Connector, Stream
+from cutthrough.net.address cimport Address
+from cutthrough.session.client cimport Client
+
+# For the request in hand, whose limits are charged unless they depend on the address.
+# `fresh`: not from the idle pool.
+cdef int find_way(Client client, bint fresh) except -1
+# May the request go to this address? The reason of a refusal is kept in client.denied.
+cdef bint may_reach(Client client, const Address *address) except -1
+# The dial has ended: see StreamOwner.on_dialled.
+cdef int take_origin(Client client, Connector connector, Stream stream, int error) except -1

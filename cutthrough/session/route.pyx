@@ -1,0 +1,140 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The way to the origin: a connection from the idle pool, or a new one.
+
+    find_way ─> idle pool ───────────────────────────┐
+             └> resolver ─> dial_all ─> take_origin ─> forward, tunnel
+
+Each address is judged before it is dialled, and before an idle connection to it is used
+(R26). If the user's limits depend on the address, they are charged here.
+"""
+
+from functools import partial
+
+from cutthrough.net.connector cimport Connector, Stream, dial
+from cutthrough.net.address cimport Address, Addresses, one_address, parse_address
+from cutthrough.outcome cimport DESTINATION_DENIED, DNS_NOT_FOUND, LOOP_DETECTED, OK
+from cutthrough.outcome import NAMES as OUTCOMES
+from cutthrough.session.authorize cimport asker_of, is_cut_meanwhile, judge_address
+from cutthrough.session.charge cimport admit_user
+from cutthrough.session.client cimport Client
+from cutthrough.session.counters cimport count_dial
+from cutthrough.session.dial_errors cimport outcome_of_errno, relieve
+from cutthrough.session.flight_recorder cimport (
+    E_DIALLED, E_NOT_DIALLED, E_RESOLVED, E_REUSED, note)
+from cutthrough.session.forward cimport send_request
+from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.state cimport DIAL, RESOLVE
+from cutthrough.session.tunnel cimport start_tunnel
+from cutthrough.wire.target cimport HOST_NAME
+
+cdef enum:
+    ESTABLISHED_BYTES = 39
+
+cdef const char *ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+assert len(ESTABLISHED) == ESTABLISHED_BYTES
+
+
+cdef int find_way(Client c, bint fresh) except -1:
+    cdef Stream stream
+    cdef Address literal
+    cdef bytes host
+    cdef int outcome
+    if not fresh and c.can_retry:
+        stream = c.context.idle_pool.take(c.key)
+        if stream is not None:
+            c.origin = stream
+            stream.owner = c
+            if may_reach(c, &stream.address):
+                outcome = admit_late(c, &stream.address, 1)
+                if outcome:
+                    return c.refuse(outcome)
+                stream.set_deadline(0)
+                c.context.counters.reused += 1
+                note(c.context.recorder, <void *>c, c.poller.now_us, E_REUSED, 0, 0)
+                return send_request(c)
+            c.close_origin(False)       # it went elsewhere for somebody who may do so
+    host = c.key[:len(c.key) - 2]
+    if c.host_kind != HOST_NAME:
+        parse_address(host, &literal)
+        return dial_all(c, one_address(literal.family, literal.bytes))
+    found = c.context.resolver.cached(host)
+    if found is not None:
+        return dial_all(c, found)
+    c._set_state(RESOLVE)
+    c.context.resolver.resolve(host, partial(on_resolved, c, c.request_id),
+                               asker_of(c), c.request_id)
+    return 0
+
+
+def on_resolved(Client c, request_id, answer):
+    """The resolver's answer: Addresses, or the label of an outcome."""
+    if c.state != RESOLVE or c.request_id != request_id:
+        return                          # it has ended meanwhile
+    try:
+        c.poller.take_time()
+        dial_all(c, answer)
+    except BaseException:
+        c.poller.contain(c)
+
+
+cdef int dial_all(Client c, answer) except -1:
+    cdef Addresses addresses
+    cdef int i, outcome
+    if c.host_kind == HOST_NAME:
+        c.stamps.dns_us = end_brief_phase(&c.stamps)
+    if not isinstance(answer, Addresses):
+        return c.refuse(OUTCOMES[answer])
+    addresses = answer
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_RESOLVED, 0, addresses.n)
+    if addresses.n == 0:
+        return c.refuse(DNS_NOT_FOUND)
+    for i in range(addresses.n):        # one of them is us: none is tried (R20)
+        if not may_reach(c, &addresses.items[i]) and c.denied == LOOP_DETECTED:
+            return c.refuse(LOOP_DETECTED)
+    outcome = admit_late(c, addresses.items, addresses.n)
+    if outcome:
+        return c.refuse(outcome)
+    c._set_state(DIAL)
+    connector = dial(c.poller, c, addresses, c.port, c.context.timeout_ms[DIAL])
+    if connector is not None:           # else take_origin was called already
+        c.connector = connector
+    return 0
+
+
+cdef int admit_late(Client c, const Address *addresses, int n) except -1:
+    """If the limits depend on the address: charges those of the first that may be dialled.
+    An Outcome."""
+    cdef int i
+    for i in range(n):
+        if c.address_dependent and may_reach(c, &addresses[i]):
+            c.address_dependent = False
+            return admit_user(c)
+    return OK
+
+
+cdef bint may_reach(Client c, const Address *address) except -1:
+    cdef int outcome = judge_address(c, address)
+    if outcome != OK:
+        c.denied = <unsigned char>outcome
+    return outcome == OK
+
+
+cdef int take_origin(Client c, Connector connector, Stream stream, int error) except -1:
+    c.connector = None
+    if stream is None:
+        note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
+        if relieve(c.context, error):
+            return find_way(c, True)
+        c.connector = connector         # it knows what was tried, for the log
+        return c.refuse(c.denied if error == 0 else outcome_of_errno(error))
+    c.stamps.connect_us = end_brief_phase(&c.stamps)
+    c.origin = stream
+    if connector.i > 1:
+        may_reach(c, &stream.address)    # asked last of another one: whose rule it is
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0, c.stamps.connect_us)
+    count_dial(c.context.counters, stream.address.family, c.stamps.connect_us)
+    if c.is_tunnel:
+        if is_cut_meanwhile(c):
+            return c.refuse(DESTINATION_DENIED)
+        return start_tunnel(c, ESTABLISHED, ESTABLISHED_BYTES)
+    return send_request(c)
