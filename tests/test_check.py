@@ -84,11 +84,11 @@ def test_a_mistake_shows_its_line_and_a_caret(tmp_path, capsys):
 """, """users.carl: groups: takes a list of strings
     users.carl = { password = …, groups = ["ci", 1] }
                                           ^^^^^^^^^
-""", """hosts: 'http://bad.example/' is no host name or address: it stands without a \
-scheme and a path
+""", """hosts: 'http://bad.example/' is not a host name or address; leave out the \
+scheme and the path
         "http://bad.example/",      # a URL
         ^^^^^^^^^^^^^^^^^^^^^
-""", """ports: 70000 is not between 1 and 65535, low to high
+""", """ports: 70000 is not within 1 to 65535, the lower port first
     ports = [443, 70000]
                   ^^^^^
 """, """action: is missing

@@ -307,7 +307,7 @@ cdef class Acl:
         cdef uint32_t j
         cdef int i, n
         if parse_authority(&target, text, len(text), 1) != 0 or target.port != 1:
-            raise ValueError(f"{host!r} is no host")
+            raise ValueError(f"{host!r} is not a host")
         q.who = <const uint8_t *>bits
         memcpy(q.client, <const char *>from_packed, 16)
         q.host = target.host

@@ -25,13 +25,13 @@ cdef class Decision:
 
     def __init__(self, allow, reason="", ttl=0.0, limits=""):
         if not isinstance(allow, bool):     # a coroutine, None, "no": all are true or odd
-            raise TypeError("allow is True or False")
+            raise TypeError("allow must be True or False")
         if not (isinstance(reason, str) and reason.isascii()
                 and (reason.isprintable() or not reason)
                 and len(reason) <= MOST_REASON):
             raise ValueError(f"reason: up to {<int>MOST_REASON} printable ASCII characters")
         if not isinstance(limits, str):
-            raise TypeError("limits is a name")
+            raise TypeError("limits must be a string: a name of the policy's limits")
         self.allow = allow
         self.reason = reason
         self.ttl = ttl

@@ -56,7 +56,7 @@ def create(fd=-1, proof_sets=PROOF_SETS, mark_sets=MARK_SETS):
     cdef Header *page
     cdef bytes key = os.urandom(16)
     if proof_sets & (proof_sets - 1) or mark_sets & (mark_sets - 1):
-        raise ValueError("the number of sets is a power of two")
+        raise ValueError("the number of sets must be a power of two")
     length = page_bytes(proof_sets, mark_sets)
     if fd >= 0:
         os.ftruncate(fd, length)
@@ -68,7 +68,7 @@ def create(fd=-1, proof_sets=PROOF_SETS, mark_sets=MARK_SETS):
     page.mark_sets = mark_sets
     memcpy(page.key, <char *>key, 16)
     if not make_robust(&page.lock):
-        raise OSError("a robust mutex cannot be had")
+        raise OSError("this system has no robust mutexes")
     page.magic = <uint64_t>MAGIC
     return memory
 
@@ -87,7 +87,7 @@ cdef class Known:
                 or <uint64_t>view.shape[0] < self.page.bytes
                 or self.page.bytes != <uint64_t>page_bytes(
                     self.page.proof_sets, self.page.mark_sets)):
-            raise ValueError("the memory holds no credentials")
+            raise ValueError("the memory does not hold a page of credentials")
         self.proofs = <Proof *>(<char *>self.page + (sizeof(Header) + 63) // 64 * 64)
         self.marks = <Mark *>(self.proofs + WAYS * self.page.proof_sets)
         self.pid = pid or os.getpid()

@@ -24,22 +24,22 @@ def canonical_host(text: str) -> tuple[str, bool]:
         try:
             host = idna.encode(text, uts46=True).decode()
         except UnicodeError as error:
-            raise ValueError(f"{text!r} is no host name: {error}") from None
+            raise ValueError(f"{text!r} is not a host name: {error}") from None
     if ":" in host and not host.startswith("["):
         host = f"[{host}]"
     # Port 1 is the default here, so that another shows; a bracket ends what has none.
     got = read_authority(host.encode(), 1)
     if isinstance(got, str) or (host.startswith("[") and not host.endswith("]")):
-        raise ValueError(f"{text!r} is no host name or address{_hint(text)}")
+        raise ValueError(f"{text!r} is not a host name or address{_hint(text)}")
     return got["host"], got["kind"] != "name"
 
 
 def _hint(text: str) -> str:
     if "/" in text and text[-1:].isdigit() and "://" not in text:
-        return "; networks go into `addresses`"
+        return "; networks belong in `addresses`"
     if "/" in text:
-        return ": it stands without a scheme and a path"
-    return "; ports go into `ports`" if ":" in text else ""
+        return "; leave out the scheme and the path"
+    return "; ports belong in `ports`" if ":" in text else ""
 
 
 def host_patterns(text: str) -> tuple[str, ...]:
@@ -51,12 +51,13 @@ def host_patterns(text: str) -> tuple[str, ...]:
     both = text.startswith(".")
     name = text[2:] if below else text[1:] if both else text
     if name in ("", "*"):
-        raise ValueError(f"{text!r} would match everything: leave `hosts` out for that")
+        raise ValueError(f"{text!r} matches every host: leave out `hosts` instead")
     if "*" in name:
-        raise ValueError(f"{text!r}: a * stands only in front, as in *.example.com")
+        raise ValueError(f"{text!r}: * is allowed only as the first label, as in "
+                         "*.example.com")
     host, is_address = canonical_host(name)
     if is_address and name is not text:
-        raise ValueError(f"{text!r}: an address has nothing below it")
+        raise ValueError(f"{text!r}: an address has no subdomains")
     if both:
         return host, f"*.{host}"
     return (f"*.{host}",) if below else (host,)
@@ -70,10 +71,10 @@ def canonical_network(text: str) -> str:
             raise ValueError
     except ValueError:
         raise ValueError(
-            f"{text!r} is no address or network such as 10.0.0.0/8") from None
+            f"{text!r} is not an address or a network such as 10.0.0.0/8") from None
     if ipaddress.ip_interface(text).ip != network.network_address:
         raise ValueError(
-            f"{text!r} has bits beyond its prefix; did you mean {network}?")
+            f"{text!r} has host bits set; did you mean {network}?")
     if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_MAPPED):
         mapped = network.network_address.ipv4_mapped
         return f"{mapped}/{network.prefixlen - 96}"

@@ -22,9 +22,9 @@ def unknown_key(key: str, known: Iterable[str], what: str = "key") -> str:
     which the program names, else with all of them."""
     near = difflib.get_close_matches(key, list(known), 1)
     if what == "key" and key in OPTIONS and not (near and near[0].startswith(key)):
-        return "is an option: it stands in the file of `serve -c`"
+        return "is an option of `serve`: it belongs in the file that `-c` names"
     if what == "key" and not near:
-        return f"no such key; there are {', '.join(known)}"
+        return f"no such key; the keys are {', '.join(known)}"
     return f"no such {what}{f'; did you mean {near[0]}?' if near else ''}"
 
 
@@ -81,7 +81,7 @@ class Reader:
                default: str) -> Any:
         found = table.get(key, default)
         if found not in words:
-            self.fail(key, f"{found!r} is none of {', '.join(words)}")
+            self.fail(key, f"{found!r} is not one of {', '.join(words)}")
         return found
 
     def texts(self, table: dict[str, Any], key: str) -> list[str]:
@@ -92,7 +92,7 @@ class Reader:
         if not isinstance(found, list) or not all(isinstance(t, str) for t in found):
             self.fail(key, "takes a list of strings")
         if not found:
-            self.fail(key, "an empty list asks nothing: for that, leave the key out")
+            self.fail(key, "the list is empty: add an entry, or leave out the key")
         return found
 
     def check_keys(self, table: dict[str, Any], known: Iterable[str]) -> None:

@@ -144,7 +144,7 @@ cdef class RemoteUsage(SharedTable):
         cdef uint32_t number
         cdef Row *row
         if len(tag) != 16:
-            raise ValueError("no tag")
+            raise ValueError("a tag has 16 bytes")
         self._lock()
         number = self._find(table, name)
         if number == 0 and (connections or tunnels or day_bytes) and (

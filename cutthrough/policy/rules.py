@@ -32,7 +32,7 @@ _USER = ("password", "groups", "expires")
 _LIMITS = Limits.__struct_fields__
 # What a limit that is left out means, where that is not all of it
 _ABSENT = {"burst": "one second's worth",
-           "tunnels": "no limit, deny CONNECT and UPGRADE to forbid tunnels"}
+           "tunnels": "no limit, or deny CONNECT and UPGRADE to forbid tunnels"}
 _SIZES = ("bytes_per_second", "tunnel_bytes_per_second", "bytes_per_day")
 _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*rules[ \t]*\]\]", re.M)
 
@@ -62,7 +62,7 @@ def add_users(policy: Policy, users: Mapping[str, User], source: str) -> Policy:
 
     Raises PolicyError where both know a name: which password counts?
     """
-    raise_all([PolicyError(source, name, f"{policy.source} has this user already")
+    raise_all([PolicyError(source, name, f"{policy.source} already defines this user")
                for name in users if name in policy.users])
     return msgspec.structs.replace(
         policy, users={**policy.users, **_in_groups(users, policy.groups)})
@@ -157,7 +157,7 @@ class _Reader(Reader):
         password = self.value(table, "password", str, "a string", "")
         if not password:
             self.fail("password", f"is missing: `cutthrough passwd {name}` prints "
-                                  "it, behind the name")
+                                  "the name, a colon and the value for this key")
         try:
             kind_of(password)
         except ValueError as error:
@@ -169,7 +169,7 @@ class _Reader(Reader):
             return 0.0
         expires = table["expires"]
         if not isinstance(expires, datetime) or expires.tzinfo is None:
-            self.fail("expires", "takes a time with its zone: 2027-01-01T00:00:00Z")
+            self.fail("expires", "takes a time with a zone, as 2027-01-01T00:00:00Z")
         return expires.timestamp()
 
     def read_limits(self) -> tuple[dict[str, Limits], dict[str, str], dict[str, str]]:
@@ -182,8 +182,8 @@ class _Reader(Reader):
                     self.fail("", "takes a table")
                 self.check_keys(table, (*_LIMITS, "users", "groups"))
                 if name == "default" and ("users" in table or "groups" in table):
-                    self.fail("", "is for all whom no other limits name: no users, "
-                                  "groups")
+                    self.fail("", "applies to all other users: it takes no `users` or "
+                                  "`groups`")
                 for key, taken in (("users", of_users), ("groups", of_groups)):
                     with noting(self.mistakes):
                         self.assign(table, key, taken, name)
@@ -200,7 +200,7 @@ class _Reader(Reader):
             if key == "groups":
                 self.check_group(who, i)
             if taken.setdefault(who, name) != name:
-                self.fail(key, f"{who!r} has limits.{taken[who]} already", i)
+                self.fail(key, f"{who!r} already has limits.{taken[who]}", i)
 
     def amount(self, key: str, value: Any) -> Any:
         if key in _SIZES:
@@ -217,14 +217,15 @@ class _Reader(Reader):
                 or not math.isfinite(value) or not 0 <= value < 1 << 63):
             self.fail(key, f"takes {what}")
         if value == 0:
-            self.fail(key, "0: leave it out for " + _ABSENT.get(key, "no limit"))
+            self.fail(key, "cannot be 0; leave it out for "
+                           + _ABSENT.get(key, "no limit"))
         return value
 
     def check_group(self, group: str, item: int) -> None:
         if group not in self.known_groups:
             reason = unknown_key(group, self.known_groups, "group")
             if not reason.startswith("no such group;"):
-                reason += (": say who is in it, in [groups] or by the groups of a user "
+                reason += (": define it in [groups], or add it to a user's `groups` "
                            "in [users]")
             self.fail("groups", f"{group!r}: {reason}", item)
 
@@ -313,11 +314,12 @@ class _Reader(Reader):
             with noting(self.mistakes):
                 match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", str(item))
                 if match is None or isinstance(item, bool):
-                    self.fail(key, f"{item!r} is neither 443 nor \"8000-8999\"", i)
+                    self.fail(key, f"{item!r} is neither a port such as 443 nor a "
+                                   "range such as \"8000-8999\"", i)
                 first, last = int(match[1]), int(match[2] or match[1])
                 if not 1 <= first <= last <= 65535:
-                    self.fail(key, f"{item!r} is not between 1 and 65535, low to high",
-                              i)
+                    self.fail(key, f"{item!r} is not within 1 to 65535, the lower port "
+                                   "first", i)
                 ranges.append((first, last))
         return tuple(sorted(set(ranges)))
 
@@ -326,9 +328,9 @@ class _Reader(Reader):
         for i, method in enumerate(methods):
             with noting(self.mistakes):
                 if method not in METHODS:
-                    self.fail(key, f"{method!r} is none of {', '.join(METHODS)} "
-                                   "(OTHER is every method not named here, "
-                                   "UPGRADE any that offers to upgrade)", i)
+                    self.fail(key, f"{method!r} is not one of {', '.join(METHODS)} "
+                                   "(OTHER: any method not listed here; "
+                                   "UPGRADE: any request that offers an upgrade)", i)
         return tuple(dict.fromkeys(methods))
 
     # Lists.

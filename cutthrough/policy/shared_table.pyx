@@ -59,9 +59,9 @@ cdef class SharedTable:
         self.page = <Header *>&view[0]
         if (<size_t>view.shape[0] < sizeof(Header) or self.page.magic != <uint64_t>MAGIC
                 or <uint64_t>view.shape[0] < self.page.bytes):
-            raise ValueError("the memory holds no rows")
+            raise ValueError("the memory does not hold a shared table")
         if not 0 <= slot < <int>self.page.slots:
-            raise ValueError(f"slot {slot} of {self.page.slots}")
+            raise ValueError(f"no slot {slot}: the page has {self.page.slots}")
         self.slot = slot
         self.all = <uint32_t *>(<char *>self.page + aligned(sizeof(Header)))
         self.tallies = <uint32_t *>(<char *>self.all + aligned(4 * self.page.slots))
@@ -206,7 +206,7 @@ cdef class SharedTable:
     def reap(self, uint32_t slot):
         """The worker of this slot is gone: what it held is given back."""
         if slot >= self.page.slots:
-            raise ValueError(f"slot {slot} of {self.page.slots}")
+            raise ValueError(f"no slot {slot}: the page has {self.page.slots}")
         self._lock()
         self.tallies[slot] += 1
         self.all[slot] = 0
@@ -295,7 +295,7 @@ def create(int slots, int fd=-1, int capacity=CAPACITY):
     cdef uint64_t at
     cdef bytes key = os.urandom(16)
     if not 0 < slots <= 4096 or capacity < 2 or capacity & (capacity - 1):
-        raise ValueError("1 to 4096 slots, and a capacity that is a power of two")
+        raise ValueError("slots must be 1 to 4096, capacity a power of two")
     length = page_bytes(slots, capacity)
     if fd >= 0:
         os.ftruncate(fd, length)
@@ -310,7 +310,7 @@ def create(int slots, int fd=-1, int capacity=CAPACITY):
     at = lay_out(&page.clients, at, page.stride, capacity)
     lay_out(&page.users, at, page.stride, capacity)
     if not make_robust(&page.lock):
-        raise OSError("a robust mutex cannot be had")
+        raise OSError("this system has no robust mutexes")
     page.magic = <uint64_t>MAGIC
     return memory
 

@@ -45,12 +45,12 @@ def _mapping(loader: Any, node: Any) -> dict[Any, Any]:
     line = node.start_mark.line + 1
     if not all(isinstance(key, yaml.ScalarNode) for key, _ in node.value):
         raise yaml.constructor.ConstructorError(
-            None, None, "a key that is no text", node.start_mark)
+            None, None, "a key that is not a string", node.start_mark)
     keys = [key.value for key, _ in node.value]
     twice = next((key for key in keys if keys.count(key) > 1), None)
     if twice is not None:
         raise yaml.constructor.ConstructorError(
-            None, None, f"{twice} is there twice", node.start_mark)
+            None, None, f"{twice} occurs twice", node.start_mark)
     found: dict[Any, Any] = loader.construct_mapping(node, deep=True)
     return {**found, _LINE: line}
 
@@ -107,7 +107,7 @@ def read_smokescreen(text: str, source: str) -> Policy:
             if not isinstance(name, str) or not name:
                 fail(f"{where}: name", "takes a string")
             if name in names:
-                fail(f"{where}: name", f"{name!r} is there twice")
+                fail(f"{where}: name", f"{name!r} occurs twice")
             names.append(name)
             action, hosts = _read_service(service, where, fail)
             by_action[action].append(name)
@@ -170,10 +170,10 @@ def _read_service(service: dict[Any, Any], where: str,
     _check_keys(service, _SERVICE, where, fail)
     # allowed_external_proxies is about a header that is not read here, and may stand.
     if service.get("mitm_domains"):
-        fail(f"{where}: mitm_domains", "is not supported: tunnels are not looked into")
+        fail(f"{where}: mitm_domains", "is not supported: tunnels are not decrypted")
     action = service.get("action")
     if not isinstance(action, str) or action not in _ACTIONS:
-        fail(f"{where}: action", f"{action!r} is none of open, report, enforce")
+        fail(f"{where}: action", f"{action!r} is not one of open, report, enforce")
     return _ACTIONS[action], _read_hosts(service, "allowed_domains", where, fail)
 
 
@@ -187,15 +187,16 @@ def _read_hosts(table: dict[Any, Any], key: str, where: str,
     for glob in found:
         name = glob.removeprefix("*.")
         if name in ("", "*"):
-            fail(where, f"{glob!r} would match everything")
+            fail(where, f"{glob!r} matches every host")
         if "*" in name:
-            fail(where, f"{glob!r}: a * stands only in front, as in *.example.com")
+            fail(where, f"{glob!r}: * is allowed only as the first label, as in "
+                        "*.example.com")
         try:
             host, is_address = canonical_host(name)
         except ValueError as error:
             fail(where, str(error))
         if is_address and name is not glob:
-            fail(where, f"{glob!r}: an address has nothing below it")
+            fail(where, f"{glob!r}: an address has no subdomains")
         if host != name:
             fail(where, f"{glob!r}: use {glob[:-len(name)]}{host}")
     return tuple(dict.fromkeys(found))

@@ -57,11 +57,11 @@ _NEW_ROUNDS = 500_000                   # 0.1 s in C; crypt(3)'s 5000 is of 2007
 _REFUSED = {
     "{SHA}": "unsalted SHA-1, which one table breaks for every user at once",
     "$1$": "MD5-crypt",
-    "$2x$": "the form of bcrypt that was computed wrongly",
-    "$argon2i$": "argon2i; argon2id is asked for",
-    "$argon2d$": "argon2d; argon2id is asked for",
+    "$2x$": "bcrypt by an implementation that computed it wrongly",
+    "$argon2i$": "argon2i; use argon2id",
+    "$argon2d$": "argon2d; use argon2id",
 }
-_ADVICE = "`cutthrough passwd` makes one that is"
+_ADVICE = "`cutthrough passwd` creates an accepted hash"
 
 
 def kind_of(hash: str) -> Kind:
@@ -75,20 +75,20 @@ def kind_of(hash: str) -> Kind:
     for start, what in _REFUSED.items():
         if hash.startswith(start):
             raise ValueError(f"{what}: not accepted; {_ADVICE}")
-    raise ValueError("neither bcrypt, argon2id, SHA-crypt nor apr1, or not whole; a "
-                     f"plain text is not accepted; {_ADVICE}")
+    raise ValueError("not a complete bcrypt, argon2id, SHA-crypt or apr1 hash; plain "
+                     f"text is not accepted; {_ADVICE}")
 
 
 def _judge(kind: Kind) -> None:
     if kind.name == "bcrypt" and not 4 <= kind.cost[0] <= _MOST_BCRYPT:
-        raise ValueError(f"bcrypt's cost is not within 4 and {_MOST_BCRYPT}")
+        raise ValueError(f"bcrypt's cost is not within 4 to {_MOST_BCRYPT}")
     if kind.name.startswith("sha") and kind.cost[0] > _MOST_ROUNDS:
         raise ValueError(f"more than {_MOST_ROUNDS} rounds")
     if kind.name == "argon2":
         memory, passes, lanes = kind.cost
         if memory > _MOST_MEMORY or memory * passes > _MOST_WORK:
-            raise ValueError(f"m is over {_MOST_MEMORY}, or m times t over "
-                             f"{_MOST_WORK}")
+            raise ValueError(f"m is more than {_MOST_MEMORY}, or m times t is more "
+                             f"than {_MOST_WORK}")
         if memory < 8 * lanes:
             raise ValueError("m is less than 8 times p (RFC 9106 section 3.1)")
 
@@ -110,7 +110,8 @@ def read_htpasswd(text: str, source: str) -> dict[str, User]:
         try:
             user = read_line(line)
             if user.name in users:
-                raise ValueError(f"{user.name!r} stands in line {lines[user.name]} too")
+                raise ValueError(
+                    f"{user.name!r} is already defined in line {lines[user.name]}")
         except ValueError as error:
             mistakes.append(PolicyError(source, "", str(error), Place(number)))
             continue
@@ -124,7 +125,7 @@ def read_line(line: str) -> User:
     """Reads one `name:hash`. Raises ValueError with the reason."""
     name, colon, rest = line.partition(":")
     if not colon:
-        raise ValueError("not name:hash")
+        raise ValueError("the line is not name:hash")
     check_name(name)
     hash = rest.partition(":")[0]
     kind_of(hash)
@@ -134,15 +135,16 @@ def read_line(line: str) -> User:
 def check_name(name: str) -> None:
     """Raises ValueError for what cannot be a user's name."""
     if not name:
-        raise ValueError("an empty user name")
+        raise ValueError("the user name is empty")
     if ":" in name:
-        raise ValueError("a user name cannot hold a colon")     # RFC 7617 section 2
+        raise ValueError("a user name cannot contain a colon")  # RFC 7617 section 2
     if any(c < " " or c == "\x7f" for c in name):
-        raise ValueError("a user name cannot hold a control character")
+        raise ValueError("a user name cannot contain a control character")
     if name != name.strip() or name.startswith("#"):
-        raise ValueError("a user name begins or ends with a space, or begins with #")
+        raise ValueError(
+            "a user name cannot begin or end with a space, or begin with #")
     if len(name.encode()) > MOST_NAME:
-        raise ValueError(f"a user name of more than {MOST_NAME} bytes")
+        raise ValueError(f"a user name cannot exceed {MOST_NAME} bytes")
 
 
 # Verifying. These run in threads: they share nothing and change nothing.
@@ -217,7 +219,7 @@ def make_dummy(hash: str) -> str:
 def make_hash(secret: bytes, algorithm: str) -> str:
     """Returns a new hash of a password by one of ALGORITHMS. Raises ValueError."""
     if not secret or len(secret) > MOST_SECRET or min(secret) < 32 or 127 in secret:
-        raise ValueError("a password is 1 to 1024 bytes without control characters")
+        raise ValueError("a password has 1 to 1024 bytes and no control characters")
     if algorithm == "bcrypt":
         import bcrypt
         if len(secret) > BCRYPT_BYTES:
@@ -235,6 +237,6 @@ def make_hash(secret: bytes, algorithm: str) -> str:
         using = sha512_crypt.using(     # type: ignore[no-untyped-call]
             rounds=_NEW_ROUNDS, salt=salt)
         return str(using.hash(secret))
-    raise ValueError(f"{algorithm!r} is none of {', '.join(ALGORITHMS)}")
+    raise ValueError(f"{algorithm!r} is not one of {', '.join(ALGORITHMS)}")
 
 

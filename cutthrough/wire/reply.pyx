@@ -35,12 +35,12 @@ cdef enum:
 
 # What a caller who got it wrong can do about it, by Hint: the outcome, and its words
 _HINTS = {
-    <int>TLS_HERE: ("bad_request", "this is TLS, and the proxy takes plain HTTP"),
+    <int>TLS_HERE: ("bad_request", "this is TLS; the proxy takes plain HTTP"),
     <int>NO_PORT: ("bad_target", "CONNECT takes host:port"),
-    <int>HTTPS_TARGET: ("bad_target", "https:// goes by CONNECT host:port"),
-    <int>OTHER_SCHEME: ("bad_target", "of schemes only http:// is spoken here"),
-    <int>USERINFO: ("bad_target", "credentials do not stand in a target; for this proxy they "
-                    "stand in Proxy-Authorization"),
+    <int>HTTPS_TARGET: ("bad_target", "for https:// use CONNECT host:port"),
+    <int>OTHER_SCHEME: ("bad_target", "the only supported scheme is http://"),
+    <int>USERINFO: ("bad_target", "a target cannot contain credentials; those for this proxy "
+                    "belong in Proxy-Authorization"),
 }
 
 # Behind the outcomes stand the hints

@@ -288,18 +288,18 @@ def test_head_is_refused_without_a_body(proxy, dial):
 @pytest.mark.parametrize(("line", "label", "words"), [
     (b"CONNECT a.test HTTP/1.1", "bad_target", "CONNECT takes host:port"),
     (b"GET https://a.test/ HTTP/1.1", "bad_target",
-     "https:// goes by CONNECT host:port"),
+     "for https:// use CONNECT host:port"),
     (b"GET ftp://a.test/ HTTP/1.1", "bad_target",
-     "of schemes only http:// is spoken here"),
+     "the only supported scheme is http://"),
     (b"GET http://u:secret@a.test/ HTTP/1.1", "bad_target",
-     "credentials do not stand in a target; for this proxy they stand in "
+     "a target cannot contain credentials; those for this proxy belong in "
      "Proxy-Authorization"),
     (b"GET a.test HTTP/1.1", "bad_target",
-     "the request target or Host is not one we can read one way only"),
+     "the request target or Host is invalid or ambiguous"),
     (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "bad_request",
-     "this is TLS, and the proxy takes plain HTTP"),
+     "this is TLS; the proxy takes plain HTTP"),
     (b"\x17\x03\x01", "bad_request",
-     "the head breaks RFC 9112: a line, a field, a control"),
+     "the head breaks RFC 9112: a line, a field or a control character"),
 ])
 def test_a_refusal_says_what_to_do_where_that_is_plain(proxy, dial, line, label, words):
     """One sentence stood for all of them, and none could be told from it."""
@@ -322,7 +322,7 @@ def test_tls_towards_the_proxy_is_told_so_at_its_first_bytes(proxy, dial):
     client.send(outgoing.read())
     reply = client.read_response()
     assert (reply.status, reply.body.decode()) == (
-        400, "400 bad_request: this is TLS, and the proxy takes plain HTTP\n")
+        400, "400 bad_request: this is TLS; the proxy takes plain HTTP\n")
 
 
 HEAD_LINE = b"HEAD http://a/ HTTP/1.1\r\n"

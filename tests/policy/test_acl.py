@@ -209,7 +209,7 @@ def test_an_address_in_disguise_meets_the_rule_of_the_address(spelling):
 @pytest.mark.parametrize("host", ["", "a..b", "user@host", "a b", "host:99999", "*.a",
                                   "0x7f.0.0.0.1", "example.com:80", "[::1"])
 def test_what_is_no_host_is_an_error(host):
-    with pytest.raises(ValueError, match="is no host"):
+    with pytest.raises(ValueError, match="is not a host"):
         acl_of().ask(host=host, port=80)
 
 

@@ -123,10 +123,10 @@ def test_a_worker_killed_with_the_lock_leaves_it_to_the_next(memory):
 
 
 def test_memory_of_another_layout_is_refused(memory):
-    with pytest.raises(ValueError, match="no credentials"):
+    with pytest.raises(ValueError, match="not hold a page of credentials"):
         Known(bytearray(page_bytes()))
     short = bytearray(memory)[:-1]
-    with pytest.raises(ValueError, match="no credentials"):
+    with pytest.raises(ValueError, match="not hold a page of credentials"):
         Known(short)
 
 

@@ -208,7 +208,7 @@ def test_users_of_others_never_fill_the_table():
 
 def test_a_tag_is_of_sixteen_bytes():
     away, _ = members()
-    with pytest.raises(ValueError, match="no tag"):
+    with pytest.raises(ValueError, match="16 bytes"):
         away.book(b"short", 1, 0, 0, 0, 1, 1)
 
 

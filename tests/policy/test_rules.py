@@ -148,11 +148,11 @@ def test_a_network_has_one_spelling(text, network):
 
 
 @pytest.mark.parametrize(("text", "reason"), [
-    ("10.0.0.1/8", "did you mean 10.0.0.0/8?"), ("10/8", "no address or network"),
-    ("10.0.0.0/33", "no address or network"), ("a.example", "no address or network"),
-    ("fe80::1%1/64", "no address or network"),
-    ("fe80::1%eth0", "no address or network"), ("0x7f.1", "no address or network"),
-    ("010.0.0.1", "no address or network"), ("", "no address or network")])
+    ("10.0.0.1/8", "did you mean 10.0.0.0/8?"), ("10/8", "not an address or a"),
+    ("10.0.0.0/33", "not an address or a"), ("a.example", "not an address or a"),
+    ("fe80::1%1/64", "not an address or a"),
+    ("fe80::1%eth0", "not an address or a"), ("0x7f.1", "not an address or a"),
+    ("010.0.0.1", "not an address or a"), ("", "not an address or a")])
 def test_what_is_no_network_is_refused(text, reason):
     with pytest.raises(ValueError, match=reason.replace("?", r"\?")):
         canonical_network(text)
@@ -201,7 +201,7 @@ def test_users_of_another_file_get_the_groups_of_this_one():
 
 def test_one_user_in_two_files_is_an_error():
     policy = read(f"[users.bob]\npassword = '{HASH}'")
-    with pytest.raises(PolicyError, match=r"^users: bob: policy\.toml has this user"):
+    with pytest.raises(PolicyError, match=r"^users: bob: policy\.toml already defines"):
         add_users(policy, {"bob": User(name="bob", hash=HASH)}, "users")
 
 
@@ -217,22 +217,24 @@ def test_every_example_of_the_document_is_a_policy(text):
 
 # Mistakes: the text, and the whole message.
 
-NO_HASH = ("neither bcrypt, argon2id, SHA-crypt nor apr1, or not whole; a plain text "
-           "is not accepted; `cutthrough passwd` makes one that is")
+NO_HASH = ("not a complete bcrypt, argon2id, SHA-crypt or apr1 hash; plain text is not "
+           "accepted; `cutthrough passwd` creates an accepted hash")
 RULE = "default = 'deny'\n[[rules]]\naction = 'allow'\n"
-NO_SUCH_GROUP = ("groups: 'dev': no such group: say who is in it, in [groups] or by "
-                 "the groups of a user in [users]")
-KEYS = "there are default, cut, users, groups, lists, limits, rules"
+NO_SUCH_GROUP = ("groups: 'dev': no such group: define it in [groups], or add it to a "
+                 "user's `groups` in [users]")
+NO_PORT = 'is neither a port such as 443 nor a range such as "8000-8999"'
+KEYS = "the keys are default, cut, users, groups, lists, limits, rules"
 MISTAKES = [
     ("defualt = 'deny'", "defualt: no such key; did you mean default?"),
     ("frobnicate = 1", f"frobnicate: no such key; {KEYS}"),
-    ("head_timeout = '1s'", "head_timeout: is an option: it stands in the file of "
-                            "`serve -c`"),
-    ("listen = []", "listen: is an option: it stands in the file of `serve -c`"),
+    ("head_timeout = '1s'", "head_timeout: is an option of `serve`: it belongs in "
+                            "the file that `-c` names"),
+    ("listen = []", "listen: is an option of `serve`: it belongs in the file that "
+                    "`-c` names"),
     ("user = 'ann'", "user: no such key; did you mean users?"),
-    ("default = 'maybe'", "default: 'maybe' is none of allow, deny, report"),
-    ("default = 1", "default: 1 is none of allow, deny, report"),
-    ("default = []", "default: [] is none of allow, deny, report"),
+    ("default = 'maybe'", "default: 'maybe' is not one of allow, deny, report"),
+    ("default = 1", "default: 1 is not one of allow, deny, report"),
+    ("default = []", "default: [] is not one of allow, deny, report"),
     ("cut = 'yes'", "cut: takes true or false"),
     ("rules = 1", "rules: takes [[rules]] tables"),
     ("rules = [1]", "takes a table"),
@@ -241,57 +243,56 @@ MISTAKES = [
     # rules, by their line
     ("[[rules]]\nhosts = ['a.b']", "action: is missing"),
     ("\n\n  [[ rules ]]\naction = 'alow'",
-     "action: 'alow' is none of allow, deny, report"),
+     "action: 'alow' is not one of allow, deny, report"),
     ("[[rules]]\naction = ['deny']",
-     "action: ['deny'] is none of allow, deny, report"),
+     "action: ['deny'] is not one of allow, deny, report"),
     (RULE + "host = ['a.b']", "host: no such key; did you mean hosts?"),
     (RULE + "[[rules]]\naction = 'deny'\nname = 1", "name: takes a string"),
     (RULE + "hosts = 'a.b'", "hosts: takes a list of strings"),
     (RULE + "hosts = [1]", "hosts: takes a list of strings"),
     (RULE + "hosts = []",
-     "hosts: an empty list asks nothing: for that, leave the key out"),
+     "hosts: the list is empty: add an entry, or leave out the key"),
     (RULE + "hosts = ['*']",
-     "hosts: '*' would match everything: leave `hosts` out for that"),
+     "hosts: '*' matches every host: leave out `hosts` instead"),
     (RULE + "hosts = ['a.*.b']",
-     "hosts: 'a.*.b': a * stands only in front, as in *.example.com"),
-    (RULE + "hosts = ['a.b:443']", "hosts: 'a.b:443' is no host name or "
-                                   "address; ports go into `ports`"),
-    (RULE + "hosts = ['a_b/']", "hosts: 'a_b/' is no host name or address: it "
-                                "stands without a scheme and a path"),
-    (RULE + "hosts = ['http://a.b']", "hosts: 'http://a.b' is no host name or "
-     "address: it stands without a scheme and a path"),
-    (RULE + "hosts = ['10.0.0.0/8']", "hosts: '10.0.0.0/8' is no host name or "
-     "address; networks go into `addresses`"),
+     "hosts: 'a.*.b': * is allowed only as the first label, as in *.example.com"),
+    (RULE + "hosts = ['a.b:443']", "hosts: 'a.b:443' is not a host name or "
+                                   "address; ports belong in `ports`"),
+    (RULE + "hosts = ['a_b/']", "hosts: 'a_b/' is not a host name or address; "
+                                "leave out the scheme and the path"),
+    (RULE + "hosts = ['http://a.b']", "hosts: 'http://a.b' is not a host name or "
+     "address; leave out the scheme and the path"),
+    (RULE + "hosts = ['10.0.0.0/8']", "hosts: '10.0.0.0/8' is not a host name or "
+     "address; networks belong in `addresses`"),
     (RULE + "hosts = ['*.10.0.0.1']",
-     "hosts: '*.10.0.0.1': an address has nothing below it"),
+     "hosts: '*.10.0.0.1': an address has no subdomains"),
     (RULE + "addresses = ['10.0.0.1/8']",
-     "addresses: '10.0.0.1/8' has bits beyond its prefix; "
+     "addresses: '10.0.0.1/8' has host bits set; "
      "did you mean 10.0.0.0/8?"),
     (RULE + "clients = ['office']",
-     "clients: 'office' is no address or network such as 10.0.0.0/8"),
+     "clients: 'office' is not an address or a network such as 10.0.0.0/8"),
     (RULE + "clients = []",
-     "clients: an empty list asks nothing: for that, leave the key out"),
+     "clients: the list is empty: add an entry, or leave out the key"),
     (RULE + "users = []",
-     "users: an empty list asks nothing: for that, leave the key out"),
-    (RULE + "users = ['a:b']", "users: a user name cannot hold a colon"),
+     "users: the list is empty: add an entry, or leave out the key"),
+    (RULE + "users = ['a:b']", "users: a user name cannot contain a colon"),
     (RULE + "groups = ['dev']", f"{NO_SUCH_GROUP}"),
     (RULE + "groups = ['dve']\n[groups]\ndev = ['a']",
      "groups: 'dve': no such group; did you mean dev?"),
     (RULE + "ports = 443", "ports: takes a list of ports"),
     (RULE + "ports = []",
-     "ports: an empty list asks nothing: for that, leave the key out"),
-    (RULE + "ports = [true]", 'ports: True is neither 443 nor "8000-8999"'),
-    (RULE + "ports = ['http']", "ports: 'http' is neither 443 nor "
-                                "\"8000-8999\""),
-    (RULE + "ports = [0]", "ports: 0 is not between 1 and 65535, low to high"),
+     "ports: the list is empty: add an entry, or leave out the key"),
+    (RULE + "ports = [true]", f"ports: True {NO_PORT}"),
+    (RULE + "ports = ['http']", f"ports: 'http' {NO_PORT}"),
+    (RULE + "ports = [0]", "ports: 0 is not within 1 to 65535, the lower port first"),
     (RULE + "ports = [65536]",
-     "ports: 65536 is not between 1 and 65535, low to high"),
+     "ports: 65536 is not within 1 to 65535, the lower port first"),
     (RULE + "ports = ['90-80']",
-     "ports: '90-80' is not between 1 and 65535, low to high"),
+     "ports: '90-80' is not within 1 to 65535, the lower port first"),
     (RULE + "methods = ['PATCH']",
-     "methods: 'PATCH' is none of GET, HEAD, POST, PUT, DELETE, OPTIONS, "
-     "TRACE, CONNECT, UPGRADE, OTHER (OTHER is every method not named here, "
-     "UPGRADE any that offers to upgrade)"),
+     "methods: 'PATCH' is not one of GET, HEAD, POST, PUT, DELETE, OPTIONS, "
+     "TRACE, CONNECT, UPGRADE, OTHER (OTHER: any method not listed here; "
+     "UPGRADE: any request that offers an upgrade)"),
     (RULE + "cut = 1", "cut: takes true or false"),
     (RULE + "limits = 'slo'\n[limits.slow]",
      "limits: no such limits; did you mean slow?"),
@@ -304,30 +305,30 @@ MISTAKES = [
      "lists: x: takes a list of strings, or { file = \"name\" }"),
     ("[lists]\nx = [1]", "lists: x: takes a list of strings, or { file = \"name\" }"),
     (RULE + "hosts = ['@x']\n[lists]\nx = ['@y']",
-     "lists.x: '@y' is no host name or address"),
+     "lists.x: '@y' is not a host name or address"),
     (RULE + "hosts = ['@x']\n[lists]\nx = {file = 'none.txt'}",
      "lists.x: none.txt: No such file or directory"),
     # users, groups, limits
     ("users = 1", "users: takes a table"),
     ("[users]\nann = 'x'", "users.ann: takes a table"),
-    ("[users.'a:b']", "users.a:b: a user name cannot hold a colon"),
+    ("[users.'a:b']", "users.a:b: a user name cannot contain a colon"),
     (f"[users.ann]\npassword = '{HASH}'\ngroup = 'dev'",
      "users.ann: group: no such key; did you mean groups?"),
     ("[users.ann]", "users.ann: password: is missing: `cutthrough passwd ann` prints "
-                    "it, behind the name"),
+                    "the name, a colon and the value for this key"),
     ("[users.ann]\npassword = 'secret'", f"users.ann: password: {NO_HASH}"),
     ("[users.ann]\npassword = '{SHA}0DPiKuNIrrVmD8IUCuw1hQxNqZc='",
      "users.ann: password: unsalted SHA-1, which one table breaks for every user at "
-     "once: not accepted; `cutthrough passwd` makes one that is"),
-    ("[users.'']", "users.: an empty user name"),
+     "once: not accepted; `cutthrough passwd` creates an accepted hash"),
+    ("[users.'']", "users.: the user name is empty"),
     ("[users.ann]\npassword = 1", "users.ann: password: takes a string"),
     (f"[users.ann]\npassword = '{HASH}'\nexpires = 2027-01-01T00:00:00",
-     "users.ann: expires: takes a time with its zone: 2027-01-01T00:00:00Z"),
+     "users.ann: expires: takes a time with a zone, as 2027-01-01T00:00:00Z"),
     (f"[users.ann]\npassword = '{HASH}'\nexpires = 2027-01-01",
-     "users.ann: expires: takes a time with its zone: 2027-01-01T00:00:00Z"),
+     "users.ann: expires: takes a time with a zone, as 2027-01-01T00:00:00Z"),
     ("[groups]\ndev = 'bob'", "groups: dev: takes a list of user names"),
-    ("[groups]\ndev = ['b:b']", "groups: dev: a user name cannot hold a colon"),
-    ("[limits.slow]\nspeed = 1", "limits.slow: speed: no such key; there are "
+    ("[groups]\ndev = ['b:b']", "groups: dev: a user name cannot contain a colon"),
+    ("[limits.slow]\nspeed = 1", "limits.slow: speed: no such key; the keys are "
      "connections, tunnels, requests_per_second, burst, bytes_per_second, "
      "tunnel_bytes_per_second, bytes_per_day, users, groups"),
     ("[limits.slow]\ntunels = 1", "limits.slow: tunels: no such key; did you mean "
@@ -346,17 +347,17 @@ MISTAKES = [
      'limits.slow: bytes_per_day: takes a size such as "10MiB"'),
     # It was "no limit": tunnels = 0 let all of them pass
     *((f"[limits.slow]\n{key} = {none}",
-       f"limits.slow: {key}: 0: leave it out for {what}")
+       f"limits.slow: {key}: cannot be 0; leave it out for {what}")
       for key, none, what in (
-          ("tunnels", "0", "no limit, deny CONNECT and UPGRADE to forbid tunnels"),
+          ("tunnels", "0", "no limit, or deny CONNECT and UPGRADE to forbid tunnels"),
           ("requests_per_second", "0.0", "no limit"),
           ("bytes_per_day", "0", "no limit"),
           ("bytes_per_day", "'0B'", "no limit"),
           ("burst", "0", "one second's worth"))),
     ("[limits.default]\nusers = ['a']",
-     "limits.default: is for all whom no other limits name: no users, groups"),
+     "limits.default: applies to all other users: it takes no `users` or `groups`"),
     ("[limits.a]\nusers = ['ann']\n[limits.b]\nusers = ['ann']",
-     "limits.b: users: 'ann' has limits.a already"),
+     "limits.b: users: 'ann' already has limits.a"),
     ("[limits.a]\ngroups = ['dev']", f"limits.a: {NO_SUCH_GROUP}"),
 ]
 

@@ -63,26 +63,26 @@ def test_a_file_may_list_nobody(text):
 
 
 @pytest.mark.parametrize(("line", "reason"), [
-    ("ann", "not name:hash"),
-    (":{apr1}", "an empty user name"),
+    ("ann", "is not name:hash"),
+    (":{apr1}", "the user name is empty"),
     ("an\x07n:{apr1}", "a control character"),
-    (" ann:{apr1}", "begins or ends with a space"),
-    ("ann :{apr1}", "begins or ends with a space"),
-    ("a" * 256 + ":{apr1}", "more than 255 bytes"),
-    ("ann:", "a plain text"),
-    ("ann:secret", "a plain text"),
+    (" ann:{apr1}", "begin or end with a space"),
+    ("ann :{apr1}", "begin or end with a space"),
+    ("a" * 256 + ":{apr1}", "exceed 255 bytes"),
+    ("ann:", "plain text"),
+    ("ann:secret", "plain text"),
     ("ann:{{SHA}}5en6G6MezRroT3XKqkdPOmY/BfQ=", "unsalted SHA-1"),
-    ("ann:rqXexS6ZhobKA", "a plain text"),                      # DES
+    ("ann:rqXexS6ZhobKA", "plain text"),                      # DES
     ("ann:$1$abc$9f5y1t1h4bE0b8hXhV1b90", "MD5-crypt"),
     ("ann:$argon2i$v=19$m=64,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA", "argon2i;"),
-    ("ann:$2x$05$" + "a" * 53, "computed wrongly"),
-    ("ann:{bcrypt_short}", "not whole"),
-    ("ann: {apr1}", "not whole"),
-    ("ann:{apr1} ", "not whole"),
+    ("ann:$2x$05$" + "a" * 53, "computed it wrongly"),
+    ("ann:{bcrypt_short}", "not a complete"),
+    ("ann: {apr1}", "not a complete"),
+    ("ann:{apr1} ", "not a complete"),
     ("ann:$2y$16$" + "a" * 53, "bcrypt's cost"),
     ("ann:$2y$03$" + "a" * 53, "bcrypt's cost"),
     ("ann:$6$rounds=2000001$abc$" + "a" * 86, "more than 2000000 rounds"),
-    ("ann:$6$rounds=999$abc$" + "a" * 86, "not whole"),
+    ("ann:$6$rounds=999$abc$" + "a" * 86, "not a complete"),
     ("ann:$argon2id$v=19$m=2097152,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA", "m is"),
     ("ann:$argon2id$v=19$m=65536,t=65,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA", "m is"),
     ("ann:$argon2id$v=19$m=8,t=1,p=4$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA", "less than"),
@@ -99,7 +99,8 @@ def test_a_bad_line_is_named_with_its_number_and_reason(line, reason):
 
 def test_a_user_that_is_listed_twice_is_an_error():
     line = f"ann:{HASHES['apr1']}\n"
-    with pytest.raises(PolicyError, match=r"^users:3: 'ann' stands in line 1 too"):
+    told = "^users:3: 'ann' is already defined in line 1"
+    with pytest.raises(PolicyError, match=told):
         read(f"{line}bob:{HASHES['apr1']}\n{line}")
 
 

@@ -64,10 +64,10 @@ def test_a_link_is_followed_and_not_replaced(tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "typed", "reason"), [
-    (["a:b"], b"one\n", b"cannot hold a colon"),
-    ([""], b"one\n", b"an empty user name"),
-    (["ann"], b"\n", b"a password is 1 to 1024 bytes"),
-    (["ann"], b"a\x07b\n", b"without control characters"),
+    (["a:b"], b"one\n", b"cannot contain a colon"),
+    ([""], b"one\n", b"the user name is empty"),
+    (["ann"], b"\n", b"a password has 1 to 1024 bytes"),
+    (["ann"], b"a\x07b\n", b"no control characters"),
     (["ann"], b"x" * 73 + b"\n", b"72 bytes at most"),
 ])
 def test_what_cannot_be_used_exits_2_with_the_reason(arguments, typed, reason):
@@ -87,7 +87,7 @@ def test_a_file_that_is_none_of_users_is_left_alone(tmp_path):
     file.write_text("my notes\n")
     done = passwd("ann", "--file", file)
     assert done.returncode == 2
-    assert f"{file}:1: not name:hash".encode() in done.stderr
+    assert f"{file}:1: the line is not name:hash".encode() in done.stderr
     assert file.read_text() == "my notes\n"
     assert passwd("ann", "--file", tmp_path / "none" / "users").returncode == 1
 
@@ -103,7 +103,7 @@ def test_htpasswd_reads_what_is_written(tmp_path, algorithm):
 
 
 @pytest.mark.parametrize(("text", "reason"), [
-    (f"ann:{APR1}\nbob\n", ":2: not name:hash"),
+    (f"ann:{APR1}\nbob\n", ":2: the line is not name:hash"),
     ("\n", "lists nobody"),
     (None, "No such file or directory"),
     (b"ann:\xff", "is not UTF-8"),
