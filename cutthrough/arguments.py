@@ -1,6 +1,6 @@
-"""The command line's words: the verbs, and what each of them takes.
+"""The arguments of the command line: the verbs and the flags of each.
 
-Nothing is read and nothing is loaded here but the definition of the options.
+This module reads no file and imports only the definition of the options.
 """
 
 import argparse
@@ -12,37 +12,38 @@ from cutthrough.config.config import OPTIONS
 from cutthrough.config.settings import add_flags, flag_name, no_such_option
 
 VERBS = {
-    "serve": "run the proxy until it is told to stop",
-    "check": "validate the configuration and exit: 0, or 2 with the reason",
+    "serve": "run the proxy until it is stopped",
+    "check": "validate the configuration and exit: 0, or 2 with the reasons",
     "config": "print the configuration in force as TOML, without secrets",
-    "passwd": "make a line of users_file; asks for the password, or reads it",
-    "explain": "say what would become of a request, and which rule decides",
-    "suggest": "propose rules for what an access log in JSON says was refused",
-    "doctor": "look whether the host is fit; doctor ssrf: try the address floor",
-    "top": "show what a running proxy does, by its admin listener",
-    "conns": "list its connections",
-    "kill": "end those that are meant",
+    "passwd": "make a line of users_file; prompts for the password, or reads stdin",
+    "explain": "show how a request would be decided, and by which rule",
+    "suggest": "propose rules for the refused requests of an access log in JSON",
+    "doctor": "check this host for this configuration; doctor ssrf: test the floor",
+    "top": "show the activity of a running proxy, by its admin listener",
+    "conns": "list the open connections of a running proxy",
+    "kill": "close the selected connections of a running proxy",
     "version": "print the version",
 }
-# Verbs about a configuration for which somebody asks: there --user says who.
+# Verbs that test a configuration as some user; their --user is that user's name.
 ASKING = ("explain", "doctor")
 WITHOUT = ("user", "password", "password_file")
 CONSOLE = ("top", "conns", "kill")
-# Those of connections; the states as session.state has them, which is not loaded here.
+# The states are those of session.state, which this module does not import.
 STATES = ("head", "idle", "auth", "decide", "resolve", "dial", "request", "response",
           "relay", "tunnel", "half_closed", "deliver", "linger")
 SELECTORS = {
-    "user": ("NAME", "of this user"), "client": ("ADDRESS", "from this address"),
-    "id": ("ID", "the one of this id"),
-    "host": ("NAME", "to this destination; *.SUFFIX: to what ends so"),
+    "user": ("NAME", "connections of this user"),
+    "client": ("ADDRESS", "from this address"), "id": ("ID", "with this id"),
+    "host": ("NAME", "to this destination; *.SUFFIX: to every name below it"),
     "state": ("STATE", f"in this state: {', '.join(STATES)}"),
-    "kind": ("KIND", "tunnel, request or idle"),
-    "older": ("TIME", "open for so long, or longer: 90, in seconds, or 10m"),
-    "bytes": ("SIZE", "that have moved so much, both directions together, or more"),
+    "kind": ("KIND", "of this kind: tunnel, request or idle"),
+    "older": ("TIME", "open for at least this time: 90 (seconds), or 10m"),
+    "bytes": ("SIZE", "with at least this many bytes, both directions together"),
 }
 KINDS = ("host", "ssrf")                     # of doctor
-SOURCES = ("Every option is also a variable, CUTTHROUGH_HEAD_TIMEOUT, and a key of the "
-           "file, head_timeout. A flag goes before the variable, that before the file.")
+SOURCES = ("Every option is also an environment variable (CUTTHROUGH_HEAD_TIMEOUT) and "
+           "a key of the file (head_timeout). A flag overrides the variable, and the "
+           "variable overrides the file.")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -73,20 +74,20 @@ def make_parser() -> argparse.ArgumentParser:
             add_config(verb)
         if name == "check":
             verb.add_argument("--without-secrets", action="store_true", help="do not "
-                              "read password_file and its like: they are elsewhere, or "
-                              "another's to read")
+                              "read password_file and the other files of secrets, "
+                              "which this host or this user may not have")
     return parser
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Reads the command line; ends with status 2 where it cannot be understood."""
+    """Reads the command line; exits with status 2 if it is not valid."""
     parser = make_parser()
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["help"]:                # as git, apt and go have it
         words = [*(word for word in words[1:] if word in VERBS), "--help"]
     first = words[0].partition("=")[0] if words else ""
     if first in ("-c", "--config", *map(flag_name, OPTIONS)):
-        parser.error(f"{first} stands behind a verb: cutthrough serve {first} …")
+        parser.error(f"{first} goes after a verb: cutthrough serve {first} …")
     if words[:1] == ["doctor"] and not {*words[1:2]} & {*KINDS, "-h", "--help"}:
         words.insert(1, KINDS[0])
     given, left = parser.parse_known_args(words)
@@ -96,8 +97,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
             flag, given.verb, given.own if given.verb else parser))
     if given.verb == "kill" and not any(
             getattr(given, name) for name in (*SELECTORS, "all")):
-        parser.error("kill: which ones? Name " + ", ".join(
-            map(flag_name, SELECTORS)) + "; --all means every one")
+        parser.error("kill: needs a selector: " + ", ".join(
+            map(flag_name, SELECTORS)) + ", or --all for every connection")
     if given.verb == "explain" and (bool(given.log) == bool(given.target)
                                     or (given.log and given.method)):
         parser.error("explain takes METHOD and TARGET, or --log FILE")
@@ -107,44 +108,44 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def refuse(flag: str, verb: str | None, own: argparse.ArgumentParser) -> str:
-    """Why this verb, whose flags `own` has, cannot take it."""
+    """The reason why this verb does not take `flag`; `own` has the verb's flags."""
     if verb and not flag.startswith("-"):
         if "-c" in own._option_string_actions:
-            return f"{verb} takes its file behind -c: cutthrough {verb} -c {flag}"
+            return f"{verb} takes its file with -c: cutthrough {verb} -c {flag}"
         return f"{verb} takes no such argument"
     if verb and flag in map(flag_name, OPTIONS):
-        return f"is no option of {verb}"
+        return f"is not an option of {verb}"
     return no_such_option(flag, own._option_string_actions.keys() - {flag})
 
 
 def usage_of(verb: str) -> str:
-    """In one line: of sixty options argparse makes forty, in front of every mistake."""
+    """One line: argparse would print sixty options in forty lines with each error."""
     left = " (METHOD TARGET | --log FILE)" if verb == "explain" else ""
     return f"cutthrough {verb} [-c FILE] [--OPTION VALUE …]{left}"
 
 
 def add_config(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--effective", action="store_true",
-                      help="say also what comes of it on this host: workers, CPUs, "
-                      "socket options asked for and in force")
+                      help="print also its effect on this host: workers, CPUs, socket "
+                      "options as requested and as in force")
     verb.add_argument("--markdown", action="store_true",
-                      help="print docs/config.md, which explains every option")
+                      help="print docs/config.md, the description of every option")
 
 
 def add_options(verb: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
     verb.add_argument("-c", "--config", metavar="FILE", dest="config_file",
-                      help="read the options in this TOML file")
+                      help="read options from this TOML file")
     add_flags(verb, without)
 
 
 def add_who(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--user", metavar="NAME", dest="who", default="",
-                      help="who asks [the one user of the configuration]")
+                      help="user of the request [the one user of the configuration]")
 
 
 def add_log(verb: argparse.ArgumentParser, required: bool = False) -> None:
     verb.add_argument("--log", metavar="FILE", required=required,
-                      help="an access log in JSON lines; - is standard input")
+                      help="access log in JSON lines; - is standard input")
 
 
 def add_explain(verb: argparse.ArgumentParser) -> None:
@@ -153,7 +154,7 @@ def add_explain(verb: argparse.ArgumentParser) -> None:
                       help="host:port of CONNECT, http://… of other methods")
     add_who(verb)
     verb.add_argument("--client", metavar="IP", default="127.0.0.1",
-                      help="from where [127.0.0.1]")
+                      help="client address of the request [127.0.0.1]")
     add_log(verb)
     verb.add_argument("--json", action="store_true", help="print JSON")
     add_options(verb, WITHOUT)
@@ -161,61 +162,66 @@ def add_explain(verb: argparse.ArgumentParser) -> None:
 
 def add_doctor(verb: argparse.ArgumentParser) -> None:
     kinds = verb.add_subparsers(dest="kind", metavar="KIND", required=True)
-    text = "is this host fit for this configuration? 1 if something will not work"
-    host = kinds.add_parser(KINDS[0], help=f"{text}; without a KIND it is this one",
+    text = "check this host for this configuration; exit 1 if something will not work"
+    host = kinds.add_parser(KINDS[0], help=f"{text}; the default KIND",
                             description=text, allow_abbrev=False, epilog=SOURCES,
                             usage=usage_of("doctor"))
     host.add_argument("--json", action="store_true", help="print JSON")
     host.set_defaults(own=host)
     add_options(host)
-    text = "ask for forbidden addresses in 200 disguises; 1 if any passes"
+    text = "request forbidden addresses in 200 disguises; exit 1 if any passes"
     ssrf = kinds.add_parser(KINDS[1], help=text, description=text, allow_abbrev=False,
                             epilog=SOURCES, usage=usage_of("doctor ssrf"))
     ssrf.set_defaults(own=ssrf)
     add_who(ssrf)
-    ssrf.add_argument("--host-network", action="store_true", help="try it in the "
-                      "network of this host: packets leave it [loopback alone]")
+    ssrf.add_argument("--host-network", action="store_true", help="test in this host's "
+                      "own network: packets leave the host [loopback alone]")
     add_options(ssrf, WITHOUT)
 
 
 def add_passwd(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("user", metavar="USER")
+    verb.add_argument("user", metavar="USER", help="name of the user")
     verb.add_argument("--file", metavar="FILE",
-                      help="put the line into this file, made if need be")
-    verb.add_argument("--algorithm", default="bcrypt", help="[bcrypt]",
+                      help="write the line to this file, created if it does not exist")
+    verb.add_argument("--algorithm", default="bcrypt", help="password hash [bcrypt]",
                       choices=("bcrypt", "argon2", "sha512"))
 
 
 def add_console(verb: argparse.ArgumentParser, name: str) -> None:
     verb.add_argument("--admin", metavar="HOST:PORT|unix:PATH",
-                      help="where the proxy's admin listener is [CUTTHROUGH_ADMIN]")
+                      help="address of the admin listener [CUTTHROUGH_ADMIN]")
     verb.add_argument("--token-file", metavar="FILE",
-                      help="its token [CUTTHROUGH_ADMIN_TOKEN or …_TOKEN_FILE]")
+                      help="file with its token [CUTTHROUGH_ADMIN_TOKEN_FILE, or the "
+                      "token in CUTTHROUGH_ADMIN_TOKEN]")
     if name == "top":
         verb.add_argument("--interval", type=seconds, default=1.0, metavar="SECONDS",
-                          help="time between two looks [1]")
-        verb.add_argument("--count", type=looks, default=0, metavar="N",
-                          help="looks, 0 for no end [0]; not on a terminal: 1")
+                          help="time between two updates [1]")
+        verb.add_argument("--count", type=updates, default=0, metavar="N",
+                          help="number of updates, 0: until stopped [0; without a "
+                          "terminal 1]")
         return
     for field, (metavar, text) in SELECTORS.items():
         verb.add_argument(f"--{field}", metavar=metavar, help=text)
-    verb.add_argument("--all", action="store_const", const="true", help="every one")
+    verb.add_argument("--all", action="store_const", const="true",
+                      help="every connection")
     if name == "conns":
-        verb.add_argument("--json", action="store_true", help="as JSON, one a line")
-        verb.add_argument("--trace", metavar="ID", help="what this one did last")
+        verb.add_argument("--json", action="store_true", help="print JSON, one "
+                          "connection a line")
+        verb.add_argument("--trace", metavar="ID", help="print the last events of the "
+                          "connection with this id")
 
 
 def seconds(text: str) -> float:
-    """A time between two looks."""
+    """The time between two updates of `top`."""
     number = float(text)
     if not 0.01 <= number <= 86400:          # nor NaN
         raise ValueError
     return number
 
 
-def looks(text: str) -> int:
+def updates(text: str) -> int:
     number = int(text)
-    if number < 0:                           # it would never come to nothing
+    if number < 0:                           # the countdown would never reach zero
         raise ValueError
     return number
 

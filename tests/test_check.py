@@ -99,16 +99,17 @@ scheme and the path
 
 @pytest.mark.parametrize(("text", "said"), [
     ("head_timeout = 10s\n", """1: Expected newline or end of document after a \
-statement; a text stands in quotes: head_timeout = "10s"
+statement; a string needs quotes: head_timeout = "10s"
     head_timeout = 10s
                      ^
 """),
-    ("user = 'ann'\npassword = hunter2", """2: Invalid value; a text stands in quotes: \
+    ("user = 'ann'\npassword = hunter2", """2: Invalid value; a string needs quotes: \
 password = "…"
     password = …
                ^
 """),
-    ("listen = ['127.0.0.1:80', '127.0.0.1:80']\n", """1: listen: 127.0.0.1:80 twice
+    ("listen = ['127.0.0.1:80', '127.0.0.1:80']\n", """\
+1: listen: 127.0.0.1:80 is given twice
     listen = ['127.0.0.1:80', '127.0.0.1:80']
              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 """),

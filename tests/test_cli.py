@@ -68,8 +68,8 @@ def test_a_flag_that_nearly_is_one_is_told(flag, meant):
 
 @pytest.mark.parametrize(("words", "reason"), [
     (("explain", "--password-file", "pw", "CONNECT", "h:1"),
-     "--password-file: is no option of explain"),
-    (("conns", "--listen", "x"), "--listen: is no option of conns"),
+     "--password-file: is not an option of explain"),
+    (("conns", "--listen", "x"), "--listen: is not an option of conns"),
     (("conns", "--bogus"), "--bogus: no such option"),
     (("conns", "--usr", "x"), "--usr: no such option; did you mean --user?"),
     (("doctor", "ssrf", "--clint", "x"), "--clint: no such option"),
@@ -81,10 +81,10 @@ def test_what_a_verb_does_not_take_is_not_suggested(words, reason):
 
 
 @pytest.mark.parametrize(("words", "remedy"), [
-    (("check", "proxy.toml"), "check takes its file behind -c: cutthrough check -c "
+    (("check", "proxy.toml"), "check takes its file with -c: cutthrough check -c "
                               "proxy.toml"),
-    (("-c", "proxy.toml", "serve"), "-c stands behind a verb: cutthrough serve -c …"),
-    (("--listen=1.2.3.4:5",), "--listen stands behind a verb: cutthrough serve --lis"),
+    (("-c", "proxy.toml", "serve"), "-c goes after a verb: cutthrough serve -c …"),
+    (("--listen=1.2.3.4:5",), "--listen goes after a verb: cutthrough serve --lis"),
     (("serve", "--listen", "127.0.0.1:99999"), "port 99999 is above 65535"),
     (("conns", "--admin", "http://127.0.0.1:9090/x"),
      "is not host:port; did you mean 127.0.0.1:9090?"),
@@ -108,8 +108,8 @@ def test_help_is_a_verb_too():
 
 @pytest.mark.parametrize(("text", "remedy"), [
     ("[server]\nlisten = '127.0.0.1:1'\n", "server: there are no tables: options "
-     "stand at the file's top, without [server]"),
-    ("[[rules]]\naction = 'deny'\n", "rules: stands in the file of `policy`")])
+     "go at the file's top, without [server]"),
+    ("[[rules]]\naction = 'deny'\n", "rules: belongs in the file of `policy`")])
 def test_a_table_in_the_configuration_is_answered_by_its_remedy(tmp_path, text, remedy):
     (tmp_path / "proxy.toml").write_text(text)
     done = run("check", "-c", str(tmp_path / "proxy.toml"))
@@ -119,7 +119,8 @@ def test_a_table_in_the_configuration_is_answered_by_its_remedy(tmp_path, text, 
 def test_a_kill_of_nobody_in_particular_is_refused():
     done = run("kill", CUTTHROUGH_ADMIN="127.0.0.1:1")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "which ones? Name --user, " in done.stderr and "; --all means" in done.stderr
+    assert "needs a selector: --user, " in done.stderr
+    assert ", or --all for" in done.stderr
 
 
 def test_help_of_kill_names_the_states():

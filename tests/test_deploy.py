@@ -152,7 +152,7 @@ def read_cluster(tmp_path: Path, own: dict[str, str]) -> Config:
 
 def test_the_example_as_it_is_starts_nowhere(tmp_path) -> None:
     """`admin-token: replace this` on 0.0.0.0 was taken for a token."""
-    with pytest.raises(ConfigError, match="/admin-token: is a placeholder"):
+    with pytest.raises(ConfigError, match="/admin-token: is a well-known placeholder"):
         read_cluster(tmp_path, {})
 
 

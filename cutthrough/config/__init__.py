@@ -1,1 +1,1 @@
-"""The options: what each is, how a value is read, and where it comes from."""
+"""The options: their definition, the parsers of their values, and their sources."""

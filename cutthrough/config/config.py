@@ -2,10 +2,10 @@
 
 Each field of `Config` is one option: one flag (`--head-timeout`), one environment
 variable (`CUTTHROUGH_HEAD_TIMEOUT`), one TOML key (`head_timeout`), one line of
-`cutthrough config`. A flag goes before the environment, that before the file, that
-before the default.
+`cutthrough config`. A flag overrides the environment, the environment overrides the
+file, and the file overrides the default.
 
-Lowest of the rooms: it knows no socket and no loop. The rooms where bytes move never
+The lowest package: it knows no socket and no loop. The packages that move bytes never
 read a `Config`; their numbers are copied when the object is made.
 """
 
@@ -49,249 +49,250 @@ DEMONSTRATION = ("username", "password")
 
 
 class ConfigError(Mistake):
-    """A configuration that cannot be used: where it was said, which key, and why."""
+    """A configuration that cannot be used: its source, the key and the reason."""
 
 
 class Option(NamedTuple):
-    """All that is said of an option: nothing else lists options by name."""
+    """The definition of an option: nothing else lists options by name."""
 
-    kind: Kind                               # how a value is read, with unit and bounds
+    kind: Kind                               # parser of a value, with unit and bounds
     help: str
-    why: str                                 # where the default comes from
-    section: str = ""                        # title of the section that begins with it
+    why: str                                 # source of the default
+    section: str = ""                        # title of the section that begins here
     file: str = ""                           # of a secret: the option for its file
-    swapped: bool = False                    # a reload: running workers take a change
-                                             # over; else new workers begin with it
+    swapped: bool = False                    # a reload changes it in running workers;
+                                             # False: it replaces the workers
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything an operator can set; valid once it exists.
+    """Everything that an operator can set; valid once it exists.
 
-    Raises ConfigError (with an empty source) where options contradict each other.
+    Raises ConfigError (with an empty source) if options contradict each other.
     """
 
     listen: Annotated[tuple[tuple[str, int], ...], Option(
-        ADDRESSES, "addresses to listen on; port 0 takes a free one",
+        ADDRESSES, "addresses to listen on; port 0 selects a free port",
         "tinyproxy's port, on loopback only",
         section="Processes and listeners")] = (("127.0.0.1", 8888),)
     workers: Annotated[int, Option(
-        WORKERS, "worker processes; auto is one for each usable CPU, or each of pin",
+        WORKERS, "worker processes; auto: one for each usable CPU, or each CPU of pin",
         "sched_getaffinity(2): one loop keeps one CPU busy")] = 0
     pin: Annotated[tuple[int, ...] | str, Option(
-        CPUS, "CPUs that the workers keep to, one each: those of ours, or 0-3,8",
-        "off: beside other programs the scheduler knows better")] = "off"
+        CPUS, "pins each worker to one CPU: of all usable CPUs (auto), or of a list "
+        "such as 0-3,8", "off: beside other programs the scheduler chooses "
+        "better")] = "off"
     loop: Annotated[Literal["auto", "uvloop", "asyncio"], Option(
         choice("auto", "uvloop", "asyncio"), "event loop of the workers",
-        "auto: uvloop where it is installed")] = "auto"
+        "auto: uvloop if it is installed")] = "auto"
 
     user: Annotated[str, Option(
-        Kind("NAME", parse_user), "the user that may use the proxy",
+        Kind("NAME", parse_user), "name of the one user of the proxy",
         "demonstration: username, on loopback only (R29)",
-        section="Who may come in", swapped=True)] = ""
+        section="Authentication", swapped=True)] = ""
     password: Annotated[str, Option(
-        TEXT, "that user's password; a flag is seen by ps, so prefer the file",
+        TEXT, "that user's password; ps shows flags, so prefer password_file",
         "demonstration: password, on loopback only (R29)",
         file="password_file", swapped=True)] = ""
     password_file: Annotated[str, Option(
-        TEXT._replace(metavar="FILE"), "file that holds the password on one line",
+        TEXT._replace(metavar="FILE"), "file with the password on one line",
         "none", swapped=True)] = ""
     users_file: Annotated[str, Option(
-        TEXT._replace(metavar="FILE"), "users and hashes, as htpasswd writes them",
-        "none: the one user above", swapped=True)] = ""
+        TEXT._replace(metavar="FILE"), "file of users and password hashes, in "
+        "htpasswd's format", "none: only the one user above", swapped=True)] = ""
     auth_cache_ttl: Annotated[float, Option(
-        DURATION_OR_0, "time that verified credentials are believed unhashed",
+        DURATION_OR_0, "how long verified credentials are cached",
         "our choice; squid's credentialsttl: 2h", swapped=True)] = 300.0
     auth_threads: Annotated[int, Option(
         COUNT._replace(low=1, high=64), "hashes that a worker computes at a time",
-        "a helper takes a quarter of a core that is wanted, of each worker's")] = 1
+        "each worker's hashing takes a quarter of a core that others want")] = 1
     auth_queue: Annotated[int, Option(
         COUNT._replace(low=1), "most credentials that wait for a hash, in each worker",
-        "a cold start of a thousand users twice over, at 1 KiB each")] = 2048
+        "twice the cold start of a thousand users, at 1 KiB each")] = 2048
     auth_backoff: Annotated[float, Option(
         DURATION_OR_0, "longest wait after wrong credentials for one name from one "
-        "address; 0: none", "some 60 tries an hour: docs/users.md",
+        "address; 0: none", "about 60 attempts an hour: docs/users.md",
         swapped=True)] = 60.0
 
     origin: Annotated[str, Option(
-        Kind("URL", parse_origin), "where requests in origin form go: http://host:port",
-        "none: such a request is answered 400", section="Origin form, and loops")] = ""
+        Kind("URL", parse_origin), "server for requests in origin form: "
+        "http://host:port", "none: such a request gets a 400",
+        section="Origin form and loops")] = ""
     via: Annotated[str, Option(
-        Kind("TOKEN", parse_token), "our pseudonym in Via, by which loops are seen",
+        Kind("TOKEN", parse_token), "this proxy's pseudonym in Via, to detect loops",
         "random at each start, so that two proxies in a row differ (R20)")] = ""
 
     access_log: Annotated[str, Option(
         Kind("-|off|FILE|journal|syslog…", parse_log_target),
-        "where the access log goes; docs/logs.md has all of it",
-        "standard output, as containers expect", section="Access log")] = "-"
+        "target of the access log: docs/logs.md",
+        "standard output, as containers expect", section="Logs")] = "-"
     access_log_format: Annotated[str, Option(
         Kind("squid|common|combined|json|FORMAT", parse_log_format),
-        "form of the access log's lines; a format has squid's %-codes: docs/logs.md",
-        "squid's native form, which existing tools read")] = "squid"
+        "format of the access log; FORMAT uses squid's %-codes: docs/logs.md",
+        "squid's native format, which existing tools read")] = "squid"
 
     error_log_format: Annotated[Literal["text", "logfmt", "json"], Option(
-        choice("text", "logfmt", "json"), "form of the lines on standard error",
+        choice("text", "logfmt", "json"), "format of the lines on standard error",
         "for people")] = "text"
     flight_recorder: Annotated[int, Option(
-        COUNT, "events of connections that a worker remembers, 16 bytes each; 0: none",
-        "1 MiB: some 8 s of 1000 requests a second")] = 65536
+        COUNT, "connection events that a worker remembers, 16 bytes each; 0: none",
+        "1 MiB: about 8 s at 1000 requests a second")] = 65536
 
     head_timeout: Annotated[float, Option(
-        DURATION, "time for a request head to arrive whole",
+        DURATION, "time for a whole request head to arrive",
         "HAProxy's advice for `timeout http-request`; nginx: 60 s",
-        section="Time", swapped=True)] = 10.0
+        section="Timeouts and rates", swapped=True)] = 10.0
     body_timeout: Annotated[float, Option(
         DURATION, "time between two pieces of a request body",
         "nginx's client_body_timeout", swapped=True)] = 60.0
     auth_timeout: Annotated[float, Option(
-        DURATION, "time for credentials to be verified", "as head_timeout",
+        DURATION, "time to verify credentials", "the same as head_timeout",
         swapped=True)] = 10.0
     dns_timeout: Annotated[float, Option(
         DURATION, "time to resolve a name", "resolv.conf(5): timeout:5")] = 5.0
     connect_timeout: Annotated[float, Option(
-        DURATION, "time to connect to an origin, all its addresses together",
+        DURATION, "time to connect to an origin, for all its addresses together",
         "twice Envoy's 5 s, as one deadline for all addresses", swapped=True)] = 10.0
     response_timeout: Annotated[float, Option(
-        DURATION, "time for an origin's response head to begin",
+        DURATION, "time until an origin's response head begins",
         "between nginx's 60 s and squid's 15 min", swapped=True)] = 300.0
     idle_timeout: Annotated[float, Option(
         DURATION, "time without a byte in a tunnel or a response",
         "squid's read_timeout", swapped=True)] = 900.0
     half_closed_timeout: Annotated[float, Option(
-        DURATION, "time without a byte once one side has ended",
+        DURATION, "time without a byte after one side has ended its stream",
         "Linux's tcp_fin_timeout", swapped=True)] = 60.0
     keepalive_timeout: Annotated[float, Option(
-        DURATION, "time a client connection waits for its next request",
+        DURATION, "time that a client connection waits for its next request",
         "nginx: 75 s, squid: 120 s", swapped=True)] = 60.0
     linger_timeout: Annotated[float, Option(
-        DURATION, "time that late bytes are read off after the last answer",
+        DURATION, "time to read and discard late bytes after the last response",
         "Apache httpd's SECONDS_TO_LINGER", swapped=True)] = 2.0
     min_rate: Annotated[int, Option(
-        SIZE._replace(high=1 << 30), "bytes a second owed by who sends a request body, "
-        "or reads slower than the other side writes; 0: none; tunnels owe none",
+        SIZE._replace(high=1 << 30), "least bytes a second of a request body, and of a "
+        "peer that reads slower than the other side writes; 0: none; not for tunnels",
         "IIS's minBytesPerSecond, Kestrel's MinRequestBodyDataRate",
         swapped=True)] = 240
     min_rate_grace: Annotated[float, Option(
-        DURATION, "time over which that rate is an average",
-        "nginx's send_timeout, within which it asks for one byte", swapped=True)] = 60.0
+        DURATION, "time over which min_rate is averaged",
+        "nginx's send_timeout, in which it requires one byte", swapped=True)] = 60.0
     lifetime: Annotated[float, Option(
         DURATION_OR_0, "longest life of a request or tunnel; 0: no limit",
         "squid's client_lifetime", swapped=True)] = DAY
     upstream_idle_timeout: Annotated[float, Option(
-        DURATION, "time an idle connection to an origin is kept",
+        DURATION, "time that an idle connection to an origin is kept",
         "below the 60 to 75 s after which many origins close", swapped=True)] = 30.0
     drain_timeout: Annotated[float, Option(
-        DURATION_OR_0, "time given to open connections when told to stop",
+        DURATION_OR_0, "time for open connections to finish when the proxy stops",
         "Kubernetes' terminationGracePeriodSeconds", swapped=True)] = 30.0
     handover: Annotated[bool, Option(
-        FLAG, "hand tunnels to the worker that follows; false: they drain",
-        "our choice: a tunnel is not to notice a reload or an upgrade",
+        FLAG, "hand tunnels over to a worker's replacement; false: they drain",
+        "our choice: a reload or an upgrade does not disturb a tunnel",
         swapped=True)] = True
 
     max_line: Annotated[int, Option(
         SIZE._replace(low=256, high=16384), "longest request line",
-        "RFC 9112 section 3 asks for 8000 at least",
-        section="Sizes and numbers", swapped=True)] = 8192
+        "RFC 9112 section 3 recommends at least 8000",
+        section="Sizes and counts", swapped=True)] = 8192
     max_head: Annotated[int, Option(
-        SIZE._replace(low=512, high=16384), "longest head of a request; 16KiB is also "
-        "the bound, one pooled block", "h11's; nginx allows 4 of 8 KiB",
-        swapped=True)] = 16384
+        SIZE._replace(low=512, high=16384), "longest request head; at most 16KiB, one "
+        "pooled block", "h11's; nginx allows 4 of 8 KiB", swapped=True)] = 16384
     max_fields: Annotated[int, Option(
-        COUNT._replace(low=1, high=128), "most fields of a request's head",
+        COUNT._replace(low=1, high=128), "most header fields of a request",
         "Apache httpd's LimitRequestFields", swapped=True)] = 100
     max_response_head: Annotated[int, Option(
-        SIZE._replace(low=512, high=65536), "longest head of a response; 64KiB is also "
-        "the bound", "squid's reply_header_max_size", swapped=True)] = 65536
+        SIZE._replace(low=512, high=65536), "longest response head; at most 64KiB",
+        "squid's reply_header_max_size", swapped=True)] = 65536
     max_body: Annotated[int, Option(
         SIZE, "longest request body; 0: no limit",
-        "a forward proxy is no judge of it; squid: none", swapped=True)] = 0
+        "a forward proxy cannot judge it; squid: no limit", swapped=True)] = 0
     max_connections: Annotated[int, Option(
-        COUNT, "most client connections of a worker; 0: what nofile allows",
+        COUNT, "most client connections of a worker; 0: as many as nofile allows",
         "RLIMIT_NOFILE", swapped=True)] = 0
     max_connections_total: Annotated[int, Option(
         COUNT, "most client connections of all workers together; 0: no limit",
-        "what nofile allows each worker is the bound", swapped=True)] = 0
+        "nofile already limits each worker", swapped=True)] = 0
     max_connections_per_client: Annotated[int, Option(
-        COUNT, "most connections of one client address, of one /64 in IPv6, over all "
+        COUNT, "most connections of one client address (in IPv6 of one /64) over all "
         "workers; 0: no limit", "a client may be a whole site behind one address",
         swapped=True)] = 0
     upstream_idle: Annotated[int, Option(
         COUNT, "most idle connections to origins that a worker keeps",
         "our choice: a tenth of a usual nofile of 10 000", swapped=True)] = 1024
     upstream_idle_per_origin: Annotated[int, Option(
-        COUNT, "most of these to one origin",
+        COUNT, "most idle connections to one origin",
         "our choice: a quarter, so that four busy origins fit", swapped=True)] = 256
 
     resolvers: Annotated[tuple[str, ...], Option(
         RESOLVERS, "addresses of name servers", "/etc/resolv.conf",
-        section="Names")] = ()
+        section="DNS")] = ()
     dns_cache_entries: Annotated[int, Option(
-        COUNT, "most names in a worker's cache",
+        COUNT, "most names in a worker's DNS cache",
         "our choice: ten times squid's ipcache_size")] = 10000
     dns_stale: Annotated[float, Option(
-        DURATION_OR_0, "time that an answer may outlive its own while no name server "
-        "answers; 0: none", "our choice: an outage; RFC 8767 allows days")] = 3600.0
+        DURATION_OR_0, "how long an expired answer is used while no name server "
+        "answers; 0: not at all", "our choice: an outage; RFC 8767 allows days")
+        ] = 3600.0
     dns_overrides: Annotated[tuple[tuple[str, str], ...], Option(
-        OVERRIDES, "names that are never asked for; a name may come several times",
-        "none")] = ()
+        OVERRIDES, "fixed addresses of names, which are then never looked up; a name "
+        "may have several", "none")] = ()
 
     policy: Annotated[str, Option(
-        TEXT._replace(metavar="FILE"), "rules, users and limits: TOML, or the YAML of "
-        "smokescreen", "none: see address_floor and connect_ports",
-        section="What may be reached", swapped=True)] = ""
+        TEXT._replace(metavar="FILE"), "file of rules, users and limits: TOML, or "
+        "smokescreen's YAML", "none: see address_floor and connect_ports",
+        section="Allowed destinations", swapped=True)] = ""
     policy_hook: Annotated[str, Option(
         TEXT._replace(metavar="MODULE:FUNCTION"), "async function that decides about "
-        "what the rules let pass", "none", swapped=True)] = ""
+        "requests that the rules allow", "none", swapped=True)] = ""
     policy_hook_timeout: Annotated[float, Option(
-        DURATION, "time for it to decide; then nothing passes",
-        "as dns_timeout: it asks a database somewhere", swapped=True)] = 5.0
+        DURATION, "time for the hook to decide; after that the request is refused",
+        "the same as dns_timeout: a hook may query a database", swapped=True)] = 5.0
     address_floor: Annotated[Literal["auto", "on", "off"], Option(
         choice("auto", "on", "off"), "refuse special-purpose addresses",
-        "auto: off with loopback listeners only and no policy (R27)",
+        "auto: off if all listeners are loopback and there is no policy (R27)",
         swapped=True)] = "auto"
     connect_ports: Annotated[tuple[int, ...] | str, Option(
         PORTS, "ports that CONNECT may reach",
-        "auto: any with a policy or loopback listeners only, else 443",
+        "auto: any with a policy or if all listeners are loopback, else 443",
         swapped=True)] = "auto"
     splice: Annotated[bool, Option(
-        FLAG, "move bulk data by splice(2)",
-        "three fifths of copy's CPU time at 1 MiB responses", swapped=True)] = True
+        FLAG, "move bulk data with splice(2)",
+        "three fifths of copying's CPU time at 1 MiB responses", swapped=True)] = True
 
     admin: Annotated[str, Option(
-        ADMIN, "where operators look and ask: docs/admin.md; beyond loopback it takes "
-        "admin_token", "off: nothing listens that nobody asked for (R39)",
-        section="Operators", swapped=True)] = "off"
+        ADMIN, "address of the admin listener: docs/admin.md; beyond loopback it "
+        "requires admin_token", "off: no listener unless it is configured (R39)",
+        section="Administration", swapped=True)] = "off"
     admin_token: Annotated[str, Option(
-        TEXT, "what changes anything there takes; a flag is seen by ps, so prefer the "
-        "file", "none: nothing can be changed there",
+        TEXT, "token for all changes by the admin listener; ps shows flags, so prefer "
+        "admin_token_file", "none: the admin listener changes nothing",
         file="admin_token_file", swapped=True)] = ""
     admin_token_file: Annotated[str, Option(
-        TEXT._replace(metavar="FILE"), "file that holds it on one line", "none",
+        TEXT._replace(metavar="FILE"), "file with the token on one line", "none",
         swapped=True)] = ""
     admin_names: Annotated[tuple[str, ...], Option(
-        NAMES, "names by which it is asked, beside localhost and addresses",
-        "none: any other name is a page that was rebound to us (R39)",
+        NAMES, "host names of the admin listener, beside localhost and addresses",
+        "none: under another name a page may have been rebound to it (R39)",
         swapped=True)] = ()
 
     fleet_url: Annotated[str, Option(
-        TEXT._replace(metavar="URL"), "Redis through which several programs share the "
-        "limits of users: docs/limits.md; it holds a password, so prefer the file",
-        "none: limits are this program's own",
-        section="Limits over several programs", file="fleet_url_file",
+        TEXT._replace(metavar="URL"), "Redis with which several programs share users' "
+        "limits: docs/limits.md; it has a password, so prefer fleet_url_file",
+        "none: limits count in this program alone",
+        section="Limits shared by several programs", file="fleet_url_file",
         swapped=True)] = ""
     fleet_url_file: Annotated[str, Option(
-        TEXT._replace(metavar="FILE"), "file that holds it on one line", "none",
+        TEXT._replace(metavar="FILE"), "file with the URL on one line", "none",
         swapped=True)] = ""
     fleet_prefix: Annotated[str, Option(
-        Kind("TOKEN", parse_token), "of the keys in Redis; one fleet has one",
+        Kind("TOKEN", parse_token), "prefix of the keys in Redis, one for each fleet",
         "the program's name", swapped=True)] = "cutthrough"
     fleet_interval: Annotated[float, Option(
-        DURATION._replace(low=0.02, high=10.0), "time between two exchanges: so late "
-        "is known what others use", "our choice: idle, 0.07 % of a CPU",
+        DURATION._replace(low=0.02, high=10.0), "time between two exchanges, and so "
+        "the delay of the others' counts", "our choice: idle, 0.07 % of a CPU",
         swapped=True)] = 0.2
     fleet_expiry: Annotated[float, Option(
-        DURATION._replace(low=0.2, high=600.0), "time after which one that is not "
-        "heard of holds nothing", "our choice: 25 exchanges that failed",
-        swapped=True)] = 5.0
+        DURATION._replace(low=0.2, high=600.0), "time until the counts of a silent "
+        "program are dropped", "our choice: 25 failed exchanges", swapped=True)] = 5.0
 
     def __post_init__(self) -> None:
         if not (self.user or self.password or self.users_file or self.policy):
@@ -308,7 +309,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         fixed = [address for address in self.listen if address[1]]
         for address in dict.fromkeys(fixed):
             if fixed.count(address) > 1:
-                yield ConfigError("", "listen", f"{show_address(address)} twice")
+                yield ConfigError("", "listen",
+                                  f"{show_address(address)} is given twice")
         if self.user and not self.password:
             yield ConfigError("", "user", "a user without a password: give "
                               "--password-file, or CUTTHROUGH_PASSWORD")
@@ -318,48 +320,48 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             outside = next(a for a in self.listen if not _is_loopback(a[0]))
             yield ConfigError("", "listen", f"{show_address(outside)} is not loopback, "
                               "and the demonstration credentials username:password "
-                              "serve loopback only: give --user and --password-file")
+                              "are for loopback only: give --user and --password-file")
         if self.admin_exposed and not self.admin_token:
             yield ConfigError("", "admin", f"{self.admin} is not loopback: give "
                               "--admin-token-file")
         if self.admin_exposed and is_placeholder(self.admin_token, token=True):
-            yield ConfigError("", "admin_token", "is a placeholder, which everybody "
-                              f"knows, and {self.admin} is not loopback: `openssl rand "
-                              "-hex 32` makes one")
+            yield ConfigError("", "admin_token", "is a well-known placeholder, and "
+                              f"{self.admin} is not loopback: make a token with "
+                              "`openssl rand -hex 32`")
         if not self.loopback and is_placeholder(self.password):
-            yield ConfigError("", "password", "is a placeholder, which everybody "
-                              "knows, and not all of listen is loopback")
+            yield ConfigError("", "password", "is a well-known placeholder, and not "
+                              "all addresses of listen are loopback")
         if self.admin in [show_address(address) for address in fixed]:
-            yield ConfigError("", "admin", f"{self.admin} is a proxy's address too")
+            yield ConfigError("", "admin", f"{self.admin} is also an address of listen")
         yield from self._contradictions_of_fleet()
 
     def _contradictions_of_fleet(self) -> Iterator[ConfigError]:
         if self.fleet_url and not self.fleet_url.startswith(
                 ("redis://", "rediss://", "unix://")):
-            yield ConfigError("", "fleet_url", "is none of redis://host:port/db, the "
-                              "same by TLS with rediss://, and unix:///path")
+            yield ConfigError("", "fleet_url", "must be redis://host:port/db, the same "
+                              "with rediss:// for TLS, or unix:///path")
         if not self.fleet_prefix:
             yield ConfigError("", "fleet_prefix", "is empty")
         if self.fleet_expiry < 5 * self.fleet_interval:
             yield ConfigError("", "fleet_expiry", "is less than five times "
-                              "fleet_interval: one slow answer would be an end")
+                              "fleet_interval: one slow answer would drop the counts")
 
     @property
     def demonstration(self) -> bool:
-        """Whether the credentials are the ones that the whole world knows (R29).
+        """Whether the credentials are the well-known ones of the demonstration (R29).
 
-        Also when they were typed: what makes them unsafe is what they are.
+        True also if the operator gave them: they are as unsafe then.
         """
         return (self.user, self.password) == DEMONSTRATION
 
     @property
     def loopback(self) -> bool:
-        """Whether every listener is a loopback address; a wildcard is none."""
+        """Whether every listener is a loopback address; a wildcard is not one."""
         return all(_is_loopback(host) for host, _ in self.listen)
 
     @property
     def admin_exposed(self) -> bool:
-        """Whether the admin listener is reached from beyond this host."""
+        """Whether other hosts can reach the admin listener."""
         return not (self.admin == "off" or self.admin.startswith("unix:")
                     or _is_loopback(split_address(self.admin)[0]))
 
@@ -372,14 +374,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def allowed_ports(self) -> tuple[int, ...] | None:
-        """The ports CONNECT may reach, `connect_ports` resolved; None: any."""
+        """The ports that CONNECT may reach, `connect_ports` resolved; None: any."""
         if self.connect_ports == "auto":
             return None if self.policy or self.loopback else (443,)
         return self.connect_ports if isinstance(self.connect_ports, tuple) else None
 
     @property
     def origin_address(self) -> tuple[str, int] | None:
-        """Host and port of `origin`; None where there is none."""
+        """Host and port of `origin`; None if it is not set."""
         if not self.origin:
             return None
         return split_address(self.origin.removeprefix("http://"))
@@ -393,7 +395,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 def _is_loopback(host: str) -> bool:
     address = ipaddress.ip_address(host)
-    # Since Python 3.13 ::ffff:127.0.0.1 is loopback, before it is not: never, for us
+    # ::ffff:127.0.0.1 is loopback since Python 3.13, and not before: here it never is
     return address.is_loopback and getattr(address, "ipv4_mapped", None) is None
 
 

@@ -1,8 +1,8 @@
-"""Reads the files that a configuration names, so that none of them blocks for ever.
+"""Reads the files that a configuration names, and never blocks for ever.
 
 open(2) of a FIFO without a writer waits, and read(2) of a terminal or of /dev/zero does
-not end: a reload that met one would stop the supervisor. Lowest of the rooms: it knows
-no option, and what is in a file is its caller's business.
+not end: either would stop the supervisor at a reload. This module knows no option and
+does not interpret a file's content.
 """
 
 import errno
@@ -11,10 +11,10 @@ import select
 import stat
 import time
 
-# More than anybody writes into one: a hundred bytes a user, for 160 000 users
+# Enough for a users file of 160 000 users, at a hundred bytes each
 MOST_BYTES = 16 << 20
-# `-c <(…)` is a pipe, whose writer begins when we do. All pipes of a process share this
-# time, from the first file on
+# `-c <(…)` is a pipe whose writer starts together with this process. All pipes of a
+# process share this time, which begins with the first file
 PATIENCE_S = 10.0
 
 _NULL = os.makedev(1, 3)
@@ -26,16 +26,16 @@ class FileError(ValueError):
 
 
 def stop_waiting() -> None:
-    """The start is over: a pipe is read by a reload only if all of it is there."""
+    """Ends the start: from now on a pipe is read only if it is already complete."""
     global _deadline
     _deadline = time.monotonic()
 
 
 def read_file(path: str) -> bytes:
-    """Returns what a file, or a pipe of somebody who writes now, holds.
+    """Returns the content of a file, or of a pipe that has a writer.
 
-    Raises OSError where it cannot be opened or read, and FileError where it is no file,
-    or is longer than MOST_BYTES.
+    Raises OSError if it cannot be opened or read, and FileError if it is a device, a
+    pipe that stays incomplete, or longer than MOST_BYTES.
     """
     global _deadline
     _deadline = _deadline or time.monotonic() + PATIENCE_S
@@ -43,7 +43,7 @@ def read_file(path: str) -> bytes:
     try:
         status = os.fstat(fd)
         mode = status.st_mode
-        if stat.S_ISDIR(mode):               # open(2) is content with one
+        if stat.S_ISDIR(mode):               # open(2) accepts a directory
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if stat.S_ISFIFO(mode):
             return _read_pipe(fd, _deadline)
@@ -56,15 +56,15 @@ def read_file(path: str) -> bytes:
 
 
 def _read_pipe(fd: int, deadline: float) -> bytes:
-    """Reads to the end. Without a writer read(2) says that the end is there: poll(2)
-    does so only where a writer has been."""
+    """Reads to the end. Without a writer read(2) returns the end of file at once;
+    poll(2) reports it only after a writer has closed the pipe."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     data = b""
     while True:
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            raise FileError("is a pipe that nobody has written to and closed; a start "
-                            f"waits {PATIENCE_S:g} s for it, a reload does not: give a "
+            raise FileError("is a pipe that no writer has filled and closed; a start "
+                            f"waits {PATIENCE_S:g} s for one, a reload does not: use a "
                             "file")
         part = os.read(fd, 1 << 16)
         if not part:

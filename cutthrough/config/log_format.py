@@ -1,11 +1,11 @@
-"""Formats of the access log, in squid's words: text with %-codes, read into steps.
+"""Parses a format of the access log, text with squid's %-codes, into steps.
 
     % [encoding] [-] [[0]width][.most] [{argument}] code [{argument}]
 
-The codes and what they mean are those of squid's `logformat`, as far as they mean
-something here; what squid has no code for is `%ct::name`. docs/logs.md lists them all.
+The codes have the meaning of squid's `logformat`, as far as it applies to this proxy.
+A field without a code in squid is `%ct::name`. docs/logs.md lists all codes.
 
-Lowest of the rooms: `config` refuses here what `log.jsonline` could not write.
+`config` refuses with this module every format that `log.formatline` cannot write.
 """
 
 import difflib
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from cutthrough.config.values import parse_text
 
-# The presets, squid's own but for the encoding of the user: a space in it would make
-# two columns of one.
+# squid's own presets, except for the encoding of the user: a space in the user's name
+# would split the column.
 PRESETS = {
     "squid": "%ts.%03tu %6tr %>a %Ss/%03>Hs %<st %rm %ru %un %Sh/%<a %mt",
     "common": '%>a %ui %un [%tl] "%rm %ru HTTP/%rv" %>Hs %<st %Ss:%Sh',
@@ -24,15 +24,15 @@ PRESETS = {
                 '"%{User-Agent}>h" %Ss:%Sh',
 }
 
-# The longest field of what may be long (see LONG) has at least so much room, however
-# many there are; and all else of a line comes to so much at most. Together they fit
-# PIPE_BUF, what one atomic write to a pipe takes.
+# Bytes of a line: each long field (see LONG) has room for at least LEAST_LONG, however
+# many there are, and everything else takes at most MOST_FIXED. Together they fit into
+# PIPE_BUF, the size of one atomic write to a pipe.
 LEAST_LONG = 64
 MOST_FIXED = 3500
 MOST_WIDTH = 255
-MOST_TIME = 64               # bytes of what strftime makes
+MOST_TIME = 64               # bytes of a formatted time
 
-# Each code and the longest it becomes. Numbers have 64 bits.
+# Each code and the most bytes of its field. Numbers have 64 bits.
 NUMBER = 20
 CODES = {
     "sn": NUMBER, "err_code": 24, "err_detail": 40,
@@ -54,16 +54,16 @@ CODES = {
     "ct::client_rtt_ms": NUMBER + 4, "ct::client_retransmits": NUMBER,
     "ct::origin_rtt_ms": NUMBER + 4, "ct::origin_retransmits": NUMBER,
 }
-# Of these the most that a line has room for is written
+# These fields are cut to the room that the line has
 LONG = frozenset(code for code, most in CODES.items() if most == LEAST_LONG)
-# Other names of the same; `http::` may stand before any of squid's
+# Other names of the same codes; `http::` may precede any code of squid's
 ALIASES = {">rm": "rm", "<rm": "rm", ">ru": "ru", "<ru": "ru", ">rp": "rp",
            "<rp": "rp", ">rv": "rv", "<rv": "rv", ">la": "la", ">lp": "lp",
            "<rd": ">rd", "<rs": ">rs", "<rP": ">rP"}
-# Fields of a request that are never written down (R37)
+# Fields of a request that are never logged (R37)
 SECRET = frozenset(("authorization", "proxy-authorization", "cookie"))
 DEFAULT_TIME = "%d/%b/%Y:%H:%M:%S %z"
-# Encodings, by squid's signs. ' would write what came from the wire as it is.
+# Encodings, by squid's signs. ' would write bytes from the wire without encoding.
 ENCODINGS = '"[#/'
 
 _CODE = re.compile(
@@ -76,8 +76,8 @@ _BY_LENGTH = sorted([*CODES, *ALIASES], key=lambda code: (-len(code), code))
 
 
 class Step(NamedTuple):
-    """One piece of a line: `text` itself, where `code` is empty; else what the code
-    means, with `text` as its argument."""
+    """One piece of a line: `text` itself if `code` is empty, else the code's field,
+    with `text` as its argument."""
 
     code: str
     text: str
@@ -85,7 +85,7 @@ class Step(NamedTuple):
     left: bool = False
     zero: bool = False
     width: int = 0
-    most: int = 0                            # octets; 0: as many as there are
+    most: int = 0                            # octets; 0: no limit
 
 
 def parse_format(text: str) -> tuple[Step, ...]:
@@ -108,12 +108,12 @@ def parse_format(text: str) -> tuple[Step, ...]:
         quoted ^= literal.count('"') % 2 == 1
         steps.append(Step("", literal))
     if not any(step.code for step in steps):
-        raise ValueError("holds no code, such as %>a")
+        raise ValueError("contains no code such as %>a")
     fixed = sum(max(CODES[s.code], s.width) if s.code else len(s.text.encode())
                 for s in steps)
     if fixed > MOST_FIXED:
-        raise ValueError(f"makes lines of {fixed} bytes before anything long stands in "
-                         f"them; {MOST_FIXED} is the most")
+        raise ValueError(f"makes lines of {fixed} bytes without their long fields; at "
+                         f"most {MOST_FIXED} are possible")
     return tuple(steps)
 
 
@@ -138,10 +138,10 @@ def _parse_code(text: str, at: int, quoted: bool) -> tuple[Step, int]:
         argument = behind
     code = ALIASES.get(code, code)
     if match["encoding"] == "'":
-        raise ValueError(f"%'{code}: as it is, a client could forge lines")
+        raise ValueError(f"%'{code}: without encoding a client could forge lines")
     width, most = int(match["width"] or 0), int(match["most"] or 0)
     if max(width, most) > MOST_WIDTH:
-        raise ValueError(f"%{code}: a width of at most {MOST_WIDTH} is asked for")
+        raise ValueError(f"%{code}: the largest width is {MOST_WIDTH}")
     encoding = match["encoding"]
     if quoted and encoding in ("", "/"):     # the quotes of / would end those around it
         encoding = '"'
@@ -150,7 +150,7 @@ def _parse_code(text: str, at: int, quoted: bool) -> tuple[Step, int]:
 
 
 def _find_near(said: str) -> str:
-    """The code that was meant, perhaps: a letter's case, a missing or another sign."""
+    """A similar code, if any: another case, or a missing or different sign."""
     known = [*CODES, *ALIASES]
     same = [c for c in known if c.lstrip("<>").lower() == said.lstrip("<>").lower()]
     same.sort(key=lambda code: code[0] != said[:1])
@@ -173,7 +173,7 @@ def _check_argument(code: str, argument: str | None) -> str:
         if argument is None or not _FIELD.fullmatch(argument):
             raise ValueError("%>h takes the name of a field, as in %{User-Agent}>h")
         if argument.lower() in SECRET:
-            raise ValueError(f"%{{{argument}}}>h: {argument} is never written down")
+            raise ValueError(f"%{{{argument}}}>h: {argument} is never logged")
         return argument.lower()
     if argument is not None:
         raise ValueError(f"%{code} takes no argument")
@@ -187,7 +187,7 @@ def parse_log_format(text: str) -> str:
     if "%" not in text:
         near = difflib.get_close_matches(text, [*PRESETS, "json"], 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"{text!r} is none of {', '.join(PRESETS)}, json, nor a "
+        raise ValueError(f"{text!r} is not one of {', '.join(PRESETS)}, json, nor a "
                          f"format with %-codes{hint}")
     parse_format(parse_text(text))
     return text

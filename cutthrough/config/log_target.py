@@ -1,10 +1,10 @@
-"""Where the access log goes: the text of the option, read.
+"""Parses the target of the access log.
 
     -  off  /path  ./path  journal[:/socket]
     syslog[:facility[.severity]][@/socket|@address:port]
 
-Facilities and severities are named as squid's `syslog:` and syslog.conf(5) name them.
-Lowest of the rooms: `config` refuses here what `log.sinks` could not open.
+Facilities and severities have the names of squid's `syslog:` and of syslog.conf(5).
+`config` refuses with this module every text that `log.sinks` cannot interpret.
 """
 
 import difflib
@@ -17,7 +17,7 @@ from cutthrough.config.values import parse_text
 JOURNAL = "/run/systemd/journal/socket"
 DEV_LOG = "/dev/log"
 
-# RFC 5424 section 6.2.1, by the words of syslog.conf(5)
+# The numbers of RFC 5424 section 6.2.1, by the names of syslog.conf(5)
 FACILITIES = {
     "user": 1, "mail": 2, "daemon": 3, "auth": 4, "syslog": 5, "lpr": 6, "news": 7,
     "uucp": 8, "cron": 9, "authpriv": 10, "ftp": 11,
@@ -25,11 +25,11 @@ FACILITIES = {
 SEVERITIES = {"emerg": 0, "alert": 1, "crit": 2, "err": 3, "warning": 4, "notice": 5,
               "info": 6, "debug": 7}
 
-# Words that other programs have, and that would be the names of files
+# Words of other programs, which would otherwise be names of files
 MEANT = {"stdout": "-", "stderr": "/dev/stderr", "none": "off", "no": "off",
          "false": "off"}
 
-# squid's, in front of a path, and of a server's address
+# squid's modules, before a path and before a server's address
 _MODULE = re.compile(r"(stdio|daemon):")
 _SERVER = re.compile(r"(udp|tcp)://([^/]*)")
 
@@ -59,11 +59,11 @@ def read_target(text: str) -> Target:
             raise ValueError(_explain(text))
         server = _SERVER.match(text)
         if server is not None:
-            raise ValueError(f"{text!r}: of servers only syslog's are spoken to, over "
-                             f"UDP; did you mean syslog@{server[2]}?")
+            raise ValueError(f"{text!r}: the only servers are syslog's, over UDP; did "
+                             f"you mean syslog@{server[2]}?")
         module = _MODULE.match(text)
         if module is not None:
-            raise ValueError(f"{text!r}: a path stands without {module[0]}; did you "
+            raise ValueError(f"{text!r}: a path is given without {module[0]}; did you "
                              f"mean {text[module.end():]}?")
         return Target("file", text)
     facility = _find(FACILITIES, "facility", match["facility"], "daemon")
@@ -78,7 +78,7 @@ def read_target(text: str) -> Target:
         if (":" in known) != host.startswith("[") or not 0 < int(port) < 65536:
             raise ValueError
     except ValueError:
-        raise ValueError(f"{text!r}: @/path of a socket or @address:port is asked for, "
+        raise ValueError(f"{text!r}: expected @/path of a socket or @address:port, "
                          "and no name") from None
     return Target("syslog", "", known, int(port), facility, severity)
 
@@ -89,8 +89,8 @@ def _explain(text: str) -> str:
     near = ([MEANT[said]] if said in MEANT
             else [word for word in words if said.startswith(word)]
             or difflib.get_close_matches(said, words, 1, 0.7))
-    hint = f"; did you mean {near[0]}?" if near else f"; a file here is ./{text}"
-    return (f"{text!r} is none of {', '.join(words)}, nor a path, which holds a /"
+    hint = f"; did you mean {near[0]}?" if near else f"; for a file here give ./{text}"
+    return (f"{text!r} is not one of {', '.join(words)}, nor a path, which contains a /"
             f"{hint if text else ''}")
 
 
@@ -99,19 +99,19 @@ def _find(known: dict[str, int], what: str, said: str | None, default: str) -> i
         return known[default]
     if said not in known:
         near = difflib.get_close_matches(said, known, 1)
-        hint = f"; did you mean {near[0]}?" if near else f"; {', '.join(known)} are"
-        raise ValueError(f"{said!r} is no {what} of syslog{hint}")
+        hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
+        raise ValueError(f"{said!r} is not a {what} of syslog{hint}")
     return known[said]
 
 
 def _check_path(text: str, path: str) -> str:
     # struct sockaddr_un: 108 bytes with the NUL
     if not path.startswith("/") or len(path.encode()) > 107:
-        raise ValueError(f"{text!r}: the path of a unix socket is asked for")
+        raise ValueError(f"{text!r}: expected the path of a unix socket")
     return path
 
 
 def parse_log_target(text: str) -> str:
-    """Reads the option; returns it as it is."""
+    """Validates the option; returns it unchanged."""
     read_target(parse_text(text))
     return text

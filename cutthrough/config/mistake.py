@@ -1,29 +1,29 @@
-"""What is wrong with a text that an operator wrote: where, why, and all of it.
+"""Mistakes in a text that an operator wrote: their place, their reason, all at once.
 
-Mistakes are gathered as long as the next one does not follow from the one before, so
-that who corrects a file runs `check` once. What is raised is the first of them; the
-others hang on it.
+Mistakes are collected as long as none can be the consequence of an earlier one, so that
+an operator can correct a file after one `check`. The first mistake is raised and holds
+the others.
 """
 
 import contextlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
-MOST_TOLD = 20                               # mistakes of one file, or of several
+MOST_TOLD = 20                               # mistakes shown, over all files
 MOST_SHOWN = 100                             # characters of a line
 
 
 class Place(NamedTuple):
-    """A line of a file, and what of it is meant."""
+    """A line of a file, and the part of it that a mistake is about."""
 
-    line: int                                # the first one is 1
-    text: str = ""                           # without secrets; "": not to be shown
+    line: int                                # counted from 1
+    text: str = ""                           # without secrets; "": never shown
     column: int = 0
     width: int = 0
 
 
 class Mistake(ValueError):
-    """Something that cannot be used: source, key there, and the reason."""
+    """A text that cannot be used: its source, its key there, and the reason."""
 
     def __init__(self, source: str, key: str, reason: str,
                  place: Place | None = None) -> None:
@@ -47,7 +47,7 @@ class Mistake(ValueError):
 
 @contextlib.contextmanager
 def noting(mistakes: list[Mistake]) -> Iterator[None]:
-    """Goes on behind the block that found a mistake."""
+    """Appends a mistake of the block to `mistakes`, and continues after the block."""
     try:
         yield
     except Mistake as mistake:
@@ -55,7 +55,7 @@ def noting(mistakes: list[Mistake]) -> Iterator[None]:
 
 
 def raise_all(mistakes: Sequence[Mistake]) -> None:
-    """Raises the first one, with the others; those of one source in their order."""
+    """Raises the first mistake, with the others; sorted by line within a source."""
     sources = [mistake.source for mistake in mistakes]
     ordered = sorted(mistakes, key=lambda one: (
         sources.index(one.source), one.place.line if one.place else 0))
@@ -64,7 +64,7 @@ def raise_all(mistakes: Sequence[Mistake]) -> None:
 
 
 def show(mistake: Mistake) -> str:
-    """The mistake in lines: what is wrong, the line of the file, and a caret below."""
+    """The mistake in lines: the reason, the line of the file, and carets below it."""
     said, place = str(mistake), mistake.place
     if place is None or not place.text.strip():
         return said
@@ -77,7 +77,7 @@ def show(mistake: Mistake) -> str:
 
 
 def show_all(mistake: Mistake) -> Iterator[str]:
-    """Every mistake as `show` has it, and how many there are."""
+    """Every mistake as `show` formats it, and their number."""
     for one in mistake.all[:MOST_TOLD]:
         yield show(one)
     if mistake.others:

@@ -1,7 +1,7 @@
 """From the sources to a configuration: flags, environment, a TOML file, a caller.
 
-Every source gives texts by option name; they are laid over each other, the strongest
-last, and each setting remembers where it came from, so that a mistake is told there.
+Every source gives texts by option name. A later source overrides an earlier one, and
+each setting remembers its source, so that a mistake is reported there.
 """
 
 import argparse
@@ -34,21 +34,21 @@ class Setting(NamedTuple):
     places: Places | None = None             # of a file's keys
 
     def blame(self, reason: str) -> ConfigError:
-        """The mistake that this setting is."""
+        """Makes the mistake about this setting."""
         place = self.places.value(self.key) if self.places else None
         return ConfigError(self.source, self.key, reason, place)
 
 
 Settings = dict[str, Setting]
 
-# For what was not read: each may be one
+# Valid values in place of secrets that were not read
 STAND_INS = {"password": "-", "admin_token": "-", "fleet_url": "redis://localhost"}
 
 # Tables of a policy file
 OF_POLICY = ("rules", "users", "groups", "lists", "limits")
 
-# What Kubernetes makes for a service named cutthrough, or cutthrough-…; and one more,
-# …_PORT=tcp://…
+# The variables that Kubernetes makes for a service named cutthrough or cutthrough-…,
+# except for …_PORT=tcp://…
 OF_KUBERNETES = re.compile(
     r"(.+_)?(SERVICE_(HOST|PORT)(_.+)?|PORT_\d+_[A-Z]+(_[A-Z]+)?)")
 
@@ -62,7 +62,7 @@ def variable_name(name: str) -> str:
 
 
 def add_flags(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
-    """Adds the flag of every option; their values stay text, absent ones None."""
+    """Adds the flag of every option. Values stay text; an absent flag is None."""
     group: argparse._ActionsContainer = parser
     for name, option in OPTIONS.items():
         kind, text = option.kind, option.help
@@ -84,11 +84,11 @@ def gather(flags: Mapping[str, Any], environ: Mapping[str, str],
            mistakes: list[Mistake] | None = None) -> Settings:
     """Reads every source and returns the setting in force of each option.
 
-    `flags` holds texts by option name, None where the flag was not given. An empty
-    variable counts as absent (containers clear one so), and an unknown one is no error
-    unless it resembles an option: others make variables of that prefix, too. Without
-    `secrets` their files are not read. Raises ConfigError, with all that is wrong;
-    where `mistakes` is given they go there, and what is right is returned.
+    `flags` has texts by option name, None for an absent flag. An empty variable counts
+    as absent, because containers clear a variable so. An unknown variable is an error
+    only if it resembles an option, because other programs use that prefix too. If
+    `secrets` is false, the files of secrets are not read. Raises ConfigError with all
+    mistakes; if `mistakes` is given, appends them there and returns the valid settings.
     """
     found: list[Mistake] = []
     settings = {name: Setting(value, "default", name)
@@ -112,7 +112,7 @@ def gather(flags: Mapping[str, Any], environ: Mapping[str, str],
 def _apply(settings: Settings, source: str, key_of: Callable[[str], str],
            given: Mapping[str, Any], secrets: bool = True,
            places: Places | None = None) -> list[Mistake]:
-    """Lays one source over the settings made so far; returns what is wrong with it."""
+    """Overrides `settings` with one source; returns the mistakes in that source."""
     mistakes: list[Mistake] = []
     for name, text in given.items():
         if text is None:
@@ -127,7 +127,7 @@ def _apply(settings: Settings, source: str, key_of: Callable[[str], str],
         if given.get(by_file) is not None:
             if given.get(secret) is not None:
                 mistakes.append(settings[secret].blame(
-                    f"given twice, here and by {key_of(by_file)}"))
+                    f"is given twice, here and by {key_of(by_file)}"))
             with noting(mistakes):
                 settings[secret] = (
                     _read_secret(settings[by_file]) if secrets
@@ -139,10 +139,10 @@ def _apply(settings: Settings, source: str, key_of: Callable[[str], str],
 
 def _read_toml(path: str,
                mistakes: list[Mistake]) -> tuple[dict[str, Any], Places]:
-    """Reads a file's keys; returns each value as the text a flag would have had.
+    """Reads a file's keys; returns each value as the text of the equivalent flag.
 
-    What is wrong with a key goes to `mistakes`; raises ConfigError for a file of which
-    nothing can be read.
+    A mistake in one key is appended to `mistakes`. Raises ConfigError if the file
+    cannot be read at all.
     """
     try:
         text = read_file(path).decode()
@@ -151,7 +151,7 @@ def _read_toml(path: str,
         raise ConfigError(path, "", error.strerror or str(error)) from None
     except TomlError as error:
         raise ConfigError(path, "", error.reason, error.place) from None
-    except (ValueError, RecursionError) as error:   # no file, or bytes not of UTF-8
+    except (ValueError, RecursionError) as error:   # a device, or not UTF-8
         raise ConfigError(path, "", str(error)) from None
     texts, places = {}, Places(text, _is_secret)
     for key, value in table.items():
@@ -171,19 +171,19 @@ def _is_secret(path: Path) -> bool:
 
 
 def _no_option(key: str, value: Any) -> str:
-    """Why this key of a file is none; "" where it is one."""
+    """The reason why this key of a file is not an option; "" if it is one."""
     if key in OPTIONS:
         return ""
     if key in OF_POLICY:
-        return "stands in the file of `policy`, not here"
+        return "belongs in the file of `policy`, not here"
     if isinstance(value, dict):
-        return f"there are no tables: options stand at the file's top, without [{key}]"
+        return f"there are no tables: options go at the file's top, without [{key}]"
     return no_such_option(key, OPTIONS)
 
 
 def no_such_option(key: str, known: Iterable[str]) -> str:
-    """Returns the reason, with what was probably meant."""
-    bare = {name.lstrip("-"): name for name in known}    # dashes are no likeness
+    """Returns the reason, with a similar option if there is one."""
+    bare = {name.lstrip("-"): name for name in known}    # dashes do not count
     near = [bare[name] for name in difflib.get_close_matches(key.lstrip("-"), bare, 1)]
     return "no such option" + (f"; did you mean {near[0]}?" if near else "")
 
@@ -213,7 +213,7 @@ def _read_secret(named: Setting) -> Setting:
 
 
 def read_secret_file(path: str, source: str, key: str) -> str:
-    """Returns a secret's one line, whose end is not part of it. Raises ConfigError."""
+    """Returns a secret's one line without its line end. Raises ConfigError."""
     try:
         text = parse_text(
             read_file(path).decode().replace("\r\n", "\n").removesuffix("\n"))
@@ -229,7 +229,7 @@ def read_secret_file(path: str, source: str, key: str) -> str:
 
 
 def build(settings: Settings) -> Config:
-    """Makes the Config; a contradiction is told with the source that brought it."""
+    """Makes the Config; a contradiction is reported with the source of its option."""
     try:
         return Config(**{name: setting.value for name, setting in settings.items()})
     except ConfigError as error:
@@ -272,7 +272,7 @@ def from_options(base: Config | None = None, **options: Any) -> Config:
 def render(settings: Settings) -> str:
     """Returns the effective configuration as TOML that can be read again.
 
-    Secrets are left out (R37), and so is what is made anew at each start.
+    It has neither secrets (R37) nor values that are generated at each start.
     """
     config = build(settings)
     lines = []

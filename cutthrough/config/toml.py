@@ -1,8 +1,8 @@
-"""TOML with the place of each key and value, which tomllib does not tell.
+"""TOML with the place of each key and value, which tomllib does not report.
 
-tomllib reads the text; only when something is wrong with what it found, the text is
-scanned once more for the place. No library that is kept tells places: tomlkit, which
-keeps comments, has none either. The scanner never judges: what it sees is TOML already.
+tomllib reads the text. Only if a value has a mistake, the text is scanned once more for
+its place. No maintained library reports places: tomlkit keeps comments, but no places.
+The scanner does not validate: tomllib has accepted its input already.
 """
 
 import re
@@ -27,7 +27,7 @@ _BARE = re.compile(r"[^\s#\"'\[{][^\s#\"']*")
 
 
 class TomlError(ValueError):
-    """A text that is no TOML."""
+    """A text that is not TOML."""
 
     def __init__(self, reason: str, place: Place) -> None:
         super().__init__(reason)
@@ -35,7 +35,7 @@ class TomlError(ValueError):
 
 
 class Span(NamedTuple):
-    """Offsets of a key, and of its value; of a table's header both are the same."""
+    """Offsets of a key and of its value; both are the same for a table's header."""
 
     key: tuple[int, int]
     value: tuple[int, int]
@@ -43,10 +43,10 @@ class Span(NamedTuple):
 
 
 class Places:
-    """Where the keys and values of a text stand.
+    """The places of the keys and values of a text.
 
-    `is_secret`: whether the value of this path is never to be shown; all values whose
-    key is not known are such, since a misspelt `password` holds one too.
+    `is_secret`: whether the value of this path must not be shown. That includes the
+    value of every unknown key, because the key may be a misspelt `password`.
     """
 
     def __init__(self, text: str, is_secret: Callable[[Path], bool]) -> None:
@@ -61,11 +61,11 @@ class Places:
             return {}
 
     def key(self, *path: str | int) -> Place | None:
-        """The place of a key; of the table that it is to stand in where it is not."""
+        """The place of a key; if it is missing, the place of its table."""
         return self._find(path, False)
 
     def value(self, *path: str | int) -> Place | None:
-        """The place of a value; of its key's table where there is none."""
+        """The place of a value; if it is missing, the place of its key's table."""
         return self._find(path, True)
 
     def _find(self, path: Path, value: bool) -> Place | None:
@@ -101,8 +101,7 @@ class Places:
 
 
 def read_toml(text: str, is_secret: Callable[[Path], bool]) -> dict[str, Any]:
-    """Returns the table. Raises TomlError, and RecursionError where it nests without
-    end."""
+    """Returns the table. Raises TomlError, and RecursionError if it nests too deep."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -114,13 +113,13 @@ def read_toml(text: str, is_secret: Callable[[Path], bool]) -> dict[str, Any]:
     told = lines[line - 1]
     pair = _PAIR.match(told)
     if pair is None and told.lstrip()[:1] not in ("[", ""):
-        told, column = "", 0                 # in the middle of some value
+        told, column = "", 0                 # inside a value of several lines
     elif pair is not None:
         bare = _BARE.match(told, pair.end())
         secret = is_secret((pair[2],))
         if bare and found and column >= pair.end():
             shown = "…" if secret else bare[0]
-            reason += f"; a text stands in quotes: {pair[2]} = \"{shown}\""
+            reason += f"; a string needs quotes: {pair[2]} = \"{shown}\""
         if secret:
             told, column = told[:pair.end()] + "…", min(column, pair.end())
     place = Place(line, told, column, 1)
@@ -193,7 +192,7 @@ class _Scanner:
         self.found[whole] = Span(key, value, is_leaf)
 
     def value(self, path: Path) -> bool:
-        """Goes behind a value; whether it is one that holds no others."""
+        """Moves past a value; returns whether it contains no other values."""
         opening = self.text[self.at]
         if opening not in "[{":
             self.skip(_VALUE)

@@ -1,11 +1,11 @@
 """The values of options: text to value, and back.
 
-A `Kind` says how one option's text is read, how its value is written so that it can be
-read again, and within which bounds. Flags, environment, file and embedding all come
-through here, so `10s` means the same everywhere. It knows no option by name.
+A `Kind` defines how one option's text is parsed, how its value is written so that it
+can be parsed again, and its bounds. Flags, environment, file and embedding all use this
+module, so `10s` means the same everywhere. It knows no option by name.
 
-Every `parse_*` raises ValueError with the reason, and no reason of `parse_text` or
-`parse_user` repeats what was given: they carry the password too (R37).
+Every `parse_*` raises ValueError with the reason. The reasons of `parse_text` and
+`parse_user` do not repeat the text, because it may be a password (R37).
 """
 
 import ipaddress
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 DAY = 86400.0
 
-# A whole configuration goes to a worker as one message, which has a bound.
+# A whole configuration is sent to a worker as one message of bounded size.
 MOST_ITEMS = 256
 MOST_CHARACTERS = 4096       # PATH_MAX
 
@@ -24,12 +24,12 @@ MOST_CHARACTERS = 4096       # PATH_MAX
 class Kind(NamedTuple):
     metavar: str
     parse: Callable[[str], Any]              # one value, or one item of a list
-    show: Callable[[Any], str] = str         # the text that `parse` reads back
-    low: float | None = None                 # bounds, both included
+    show: Callable[[Any], str] = str         # returns a text that `parse` accepts
+    low: float | None = None                 # inclusive bounds; None: no bound
     high: float | None = None
-    many: bool = False                       # a list: commas, or the flag repeated
+    many: bool = False                       # a list: commas, or a repeated flag
     bare: bool = False                       # a number or truth value in TOML
-    words: Mapping[str, Any] = {}            # texts with a meaning of their own
+    words: Mapping[str, Any] = {}            # texts with a special value
 
 
 _SECONDS = {"d": DAY, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
@@ -64,7 +64,7 @@ def parse_duration(text: str) -> float:
 def show_duration(seconds: float) -> str:
     if seconds == 0:
         return "0"
-    for unit in ("h", "m", "s"):             # 720h, as bounds were always shown
+    for unit in ("h", "m", "s"):             # no days: bounds are shown as 720h
         if seconds % _SECONDS[unit] == 0:
             return f"{int(seconds / _SECONDS[unit])}{unit}"
     return f"{round(seconds * 1000, 3):.15g}ms"
@@ -87,7 +87,7 @@ def show_size(size: int) -> str:
 def parse_count(text: str) -> int:
     if re.fullmatch(r"[0-9]+", text) is None:
         raise ValueError(f"{text!r} is not a whole number")
-    return int(text.lstrip("0")[:20] or "0")     # beyond every bound; int() takes 4300
+    return int(text.lstrip("0")[:20] or "0")     # 20 digits: more than every bound
 
 
 def show_count(count: int, noun: str) -> str:
@@ -102,23 +102,23 @@ def parse_flag(text: str) -> bool:
 
 def parse_text(text: str) -> str:
     if _CONTROL.search(text):
-        raise ValueError("holds a control character")
+        raise ValueError("contains a control character")
     if len(text) > MOST_CHARACTERS:
         raise ValueError(f"is longer than {MOST_CHARACTERS} characters")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("is not UTF-8")     # how Python passes on such an argument
+        raise ValueError("is not UTF-8")     # surrogates: Python's surrogateescape
     return text
 
 
 def parse_user(text: str) -> str:
     # RFC 7617 section 2: the first colon ends the user-id.
     if ":" in text:
-        raise ValueError("a user name cannot hold a colon")
+        raise ValueError("a user name cannot contain a colon")
     return parse_text(text)
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Splits `host:port` or `[v6]:port` without judging the host."""
+    """Splits `host:port` or `[v6]:port` without validating the host."""
     host, colon, port = text.rpartition(":")
     if "://" in text:
         bare = text.partition("://")[2].partition("/")[0]
@@ -130,15 +130,15 @@ def split_address(text: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         return str(ipaddress.IPv6Address(host[1:-1])), int(port)
     if ":" in host:
-        raise ValueError(f"{text!r}: an IPv6 address goes in brackets, [::1]:8888")
+        raise ValueError(f"{text!r}: an IPv6 address needs brackets, [::1]:8888")
     return host, int(port)
 
 
 def parse_listen(text: str) -> tuple[str, int]:
     """Reads an address to listen on; a name other than localhost is refused.
 
-    What a name resolves to may change from start to start, and R29 and the address
-    floor hang on whether a listener is loopback. RFC 6761 6.3 settles localhost.
+    The addresses of a name may change from start to start, and R29 and the address
+    floor depend on whether a listener is loopback. RFC 6761 6.3 defines localhost.
     """
     host, port = split_address(text)
     if host.lower() == "localhost":
@@ -171,16 +171,16 @@ def parse_origin(text: str) -> str:
 
 
 def parse_override(text: str) -> tuple[str, str]:
-    """Reads `name=address`; returns the name as a request's would be spelt (R25)."""
+    """Reads `name=address`; returns the name in the requests' form (R25)."""
     name, mark, address = text.partition("=")
     name = name.strip().lower().removesuffix(".")
     if not mark or _NAME.fullmatch(name) is None:
         raise ValueError(f"{text!r} is not name=address, the name in ASCII")
-    # WHATWG URL 3.5: what ends in a number is an address, and is never looked up
+    # WHATWG URL 3.5: a host that ends in a number is an address, and never looked up
     if re.fullmatch(r"[0-9]+|0x[0-9a-f]*", name.rpartition(".")[2]):
         raise ValueError(f"{text!r}: {name!r} is an address, not a name")
     if "%" in address:
-        raise ValueError(f"{text!r}: an address without a zone is asked for")
+        raise ValueError(f"{text!r}: expected an address without a zone")
     return name, str(ipaddress.ip_address(address.strip()))
 
 
@@ -192,14 +192,14 @@ def parse_admin(text: str) -> str:
     """Reads `host:port` of an address, or `unix:` and a path; returns the same."""
     if not text.startswith("unix:"):
         return show_address(parse_listen(text))
-    # struct sockaddr_un, less what the name has while the socket is being made
+    # struct sockaddr_un, less the suffix of the name while the socket is being made
     if not text.startswith("unix:/") or len(text.encode()) > 90:
         raise ValueError(f"{text!r} is not unix:/path, of at most 85 bytes")
     return parse_text(text)
 
 
 def parse_host(text: str) -> str:
-    """Reads a host name, as it is compared with."""
+    """Reads a host name; returns it in the form that is compared."""
     name = text.lower().removesuffix(".")
     if _NAME.fullmatch(name) is None:
         raise ValueError(f"{text!r} is not a host name in ASCII")
@@ -207,7 +207,7 @@ def parse_host(text: str) -> str:
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
-    """Reads `0-3,8`: numbers as the kernel counts CPUs, in the order of the slots."""
+    """Reads `0-3,8`: the kernel's numbers of CPUs, in the order of the slots."""
     found: dict[int, None] = {}
     for part in text.split(","):
         match = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part.strip())
@@ -217,13 +217,13 @@ def parse_cpus(text: str) -> tuple[int, ...]:
             raise ValueError(f"{text!r} is not a list of CPUs such as 0-3,8")
         for cpu in range(first, last + 1):
             if cpu in found:
-                raise ValueError(f"{text!r}: CPU {cpu} twice")
+                raise ValueError(f"{text!r}: CPU {cpu} is given twice")
             found[cpu] = None
     return tuple(found)
 
 
 def show_cpus(cpus: Iterable[int]) -> str:
-    """Writes CPUs as the kernel does: `0-3,8`."""
+    """Writes CPUs in the kernel's form: `0-3,8`."""
     runs: list[list[int]] = []
     for cpu in cpus:
         if runs and cpu == runs[-1][-1] + 1:
@@ -234,19 +234,19 @@ def show_cpus(cpus: Iterable[int]) -> str:
                     for run in runs)
 
 
-# What is written where a secret is to be put, compared without case and punctuation
+# Placeholders for secrets, compared without case and punctuation
 _PLACEHOLDERS = frozenset((
     "replace this", "replace me", "replaceme", "replace it", "replace", "change this",
     "changethis", "change me", "changeme", "change it", "changeit", "your password",
     "yourpassword", "your token", "your secret", "my password", "placeholder",
     "secret here", "password here", "token here", "example", "todo", "fixme", "tbd"))
-# These are no token of anybody; as a password they are weak, and somebody's choice
+# Placeholders for a token only: as a password these are weak, but a user's choice
 _NO_TOKENS = frozenset(("token", "admin token", "secret", "password", "admin"))
 
 
 def is_placeholder(text: str, token: bool = False) -> bool:
-    """Whether this secret is what an example has in its place: `replace this`,
-    `<password>`, `${TOKEN}`, `xxxx`."""
+    """Whether this secret is an example's placeholder: `replace this`, `<password>`,
+    `${TOKEN}`, `xxxx`."""
     words = " ".join(re.findall(r"[a-z0-9]+", text.lower()))
     return (words in _PLACEHOLDERS or (token and words in _NO_TOKENS)
             or re.fullmatch(r"<[^<>]*>|\$?\{+[^{}]*\}+|[xX]{3,}|\.{3}|…", text.strip())
@@ -261,7 +261,7 @@ def parse_token(text: str) -> str:
 
 def choice(*words: str) -> Kind:
     def parse(text: str) -> str:
-        raise ValueError(f"{text!r} is none of {', '.join(words)}")
+        raise ValueError(f"{text!r} is not one of {', '.join(words)}")
     return Kind("|".join(words), parse, words={word: word for word in words})
 
 
@@ -284,7 +284,7 @@ FLAG = Kind("true|false", parse_flag, lambda value: str(value).lower(), bare=Tru
 
 
 def parse_value(kind: Kind, given: str | Iterable[str]) -> Any:
-    """Reads an option's text, or the list of texts of an option that takes many."""
+    """Reads an option's text, or the texts of an option that takes a list."""
     if not kind.many:
         if not isinstance(given, str):
             raise ValueError("takes one value, not a list")
@@ -294,13 +294,13 @@ def parse_value(kind: Kind, given: str | Iterable[str]) -> Any:
     items = [item for item in items if item]
     if len(items) == 1 and items[0] in kind.words:
         return kind.words[items[0]]
-    if not items and kind.words:             # of ports: all, or none? Refuse to guess
-        raise ValueError(f"an empty list; say {' or '.join(kind.words)}")
+    if not items and kind.words:             # no ports could mean all or none
+        raise ValueError(f"is an empty list; give {' or '.join(kind.words)}")
     if len(items) > MOST_ITEMS:
-        raise ValueError(f"more than {MOST_ITEMS} items")
+        raise ValueError(f"has more than {MOST_ITEMS} items")
     alone = next((item for item in items if item in kind.words), None)
     if alone is not None:
-        raise ValueError(f"{alone!r} stands alone, or not at all")
+        raise ValueError(f"{alone!r} cannot be combined with other items")
     return tuple(_parse_one(kind, item) for item in items)
 
 
@@ -319,17 +319,17 @@ def _parse_one(kind: Kind, text: str) -> Any:
 
 
 def show_value(kind: Kind, value: Any) -> str:
-    """Writes a value as the text that `parse_value` reads back."""
+    """Writes a value as a text that `parse_value` accepts."""
     for word, meaning in kind.words.items():
         if value == meaning:
             return word
     return ",".join(map(kind.show, value)) if kind.many else kind.show(value)
 
 
-# The same for values that are typed already: those of a TOML file, and of a caller.
+# The same for typed values: those of a TOML file, and of a caller.
 
 def text_of_toml(kind: Kind, value: Any) -> str | list[str]:
-    """Turns what a TOML file holds into the text a flag would have had."""
+    """Turns a value of a TOML file into the text of the equivalent flag."""
     if isinstance(value, list) and kind.many:
         return [str(text_of_toml(kind, item)) for item in value]
     if isinstance(value, str):
@@ -339,11 +339,11 @@ def text_of_toml(kind: Kind, value: Any) -> str | list[str]:
             return str(value).lower()
     elif isinstance(value, int) and kind.low is not None:
         return str(value)
-    raise ValueError(f"{kind.metavar} is asked for, as a string")
+    raise ValueError(f"expected {kind.metavar} as a string")
 
 
 def text_of_value(kind: Kind, value: Any) -> str | list[str] | None:
-    """Turns a value in Python into its text. Raises TypeError where it has none."""
+    """Turns a value in Python into its text. Raises TypeError if it has none."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, Sequence):
@@ -352,7 +352,7 @@ def text_of_value(kind: Kind, value: Any) -> str | list[str] | None:
 
 
 def show_toml(kind: Kind, value: Any) -> str:
-    """Writes a value as TOML, which reads strings and lists as JSON does."""
+    """Writes a value as TOML, which has JSON's syntax for strings and lists."""
     shown = show_value(kind, value)
     if shown in kind.words or not kind.many:
         bare = kind.bare and shown not in kind.words

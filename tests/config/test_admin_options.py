@@ -14,7 +14,7 @@ from cutthrough.config.settings import from_options
 @pytest.mark.parametrize("text, reason", [
     ("192.0.2.1:9090", "is not loopback: give --admin-token-file"),
     ("0.0.0.0:9090", "is not loopback: give --admin-token-file"),
-    ("127.0.0.1:8888", "is a proxy's address too"),
+    ("127.0.0.1:8888", "is also an address of listen"),
     ("example.com:80", "is not an address"),
     ("unix:relative", "is not unix:/path"),
     ("unix:/" + "x" * 90, "is not unix:/path"),

@@ -204,7 +204,7 @@ REFUSED = [
     ("max_fields", "+5", "not a whole number"),
     ("workers", "0", "below 1"),
     ("workers", "many", "not a whole number"),
-    ("loop", "trio", "none of auto, uvloop, asyncio"),
+    ("loop", "trio", "not one of auto, uvloop, asyncio"),
     ("listen", "127.0.0.1", "not host:port"),
     ("listen", "127.0.0.1:65536", "port 65536 is above 65535"),
     ("listen", "http://127.0.0.1:80", "did you mean 127.0.0.1:80?"),
@@ -215,8 +215,8 @@ REFUSED = [
     ("listen", ":8888", "not an address"),
     ("listen", "127.0.0.1:1,127.0.0.1:1", "twice"),
     ("listen", ",", "at least one"),
-    ("connect_ports", ",", "say auto or any"),
-    ("connect_ports", "443,any", "'any' stands alone"),
+    ("connect_ports", ",", "give auto or any"),
+    ("connect_ports", "443,any", "'any' cannot be combined"),
     ("connect_ports", "foo", "'foo' is not a whole number, nor auto or any"),
     ("max_connections", "99999999999", "'99999999999' is above 10000000"),
     ("max_connections", "9" * 5000, "is above 10000000"),
@@ -248,13 +248,13 @@ REFUSED = [
     ("access_log", "Off", "did you mean off?"),
     ("access_log", "journald", "did you mean journal?"),
     ("access_log", "stdio:/var/log/squid/access.log",
-     "a path stands without stdio:; did you mean /var/log/squid/access.log?"),
+     "a path is given without stdio:; did you mean /var/log/squid/access.log?"),
     ("access_log", "daemon:/var/log/a", "did you mean /var/log/a?"),
     ("access_log", "udp://10.0.0.1:514", "did you mean syslog@10.0.0.1:514?"),
     ("access_log", "sylog", "did you mean syslog?"),
     ("access_log", "syslog+local0", "did you mean syslog?"),
-    ("access_log", "access.log", "a file here is ./access.log"),
-    ("access_log_format", "xml", "none of squid, common, combined, json"),
+    ("access_log", "access.log", "for a file here give ./access.log"),
+    ("access_log_format", "xml", "not one of squid, common, combined, json"),
     ("access_log_format", "josn", "did you mean json"),
     ("access_log_format", "%>A", "no such code %>A; did you mean %>a"),
 ]
@@ -273,16 +273,16 @@ def test_a_bad_value_is_refused_with_source_key_and_reason(name, text, reason):
 
 @pytest.mark.parametrize(("text", "key", "reason"), [
     ("hed_timeout = 1", "hed_timeout", "did you mean head_timeout?"),
-    ("[head_timeout]", "head_timeout", "TIME is asked for"),
+    ("[head_timeout]", "head_timeout", "expected TIME as a string"),
     ("xyzzy = 1", "xyzzy", "no such option"),
     ("head_timeout = 10", "head_timeout", "not a duration"),
-    ("head_timeout = 10.0", "head_timeout", "TIME is asked for"),
-    ("max_fields = true", "max_fields", "N is asked for"),
-    ("max_fields = [1]", "max_fields", "N is asked for"),
+    ("head_timeout = 10.0", "head_timeout", "expected TIME as a string"),
+    ("max_fields = true", "max_fields", "expected N as a string"),
+    ("max_fields = [1]", "max_fields", "expected N as a string"),
     ("splice = 1", "splice", "true"),
     ("password = 1234", "password", "as a string"),
-    ("listen = [1]", "listen", "HOST:PORT is asked for"),
-    ("connect_ports = []", "connect_ports", "say auto or any"),
+    ("listen = [1]", "listen", "expected HOST:PORT as a string"),
+    ("connect_ports = []", "connect_ports", "give auto or any"),
     ("a b", "", "Expected '=' after a key"),
     ('user = "\\ud800"', "", "not a Unicode scalar"),
 ])
@@ -309,7 +309,7 @@ def test_a_callers_mistake_is_a_config_error(options):
         from_options(**options)
 
 
-# Who may come in
+# Authentication
 
 def test_without_user_and_password_the_demonstration_is_in_force():
     config = load()
@@ -324,7 +324,7 @@ def test_without_user_and_password_the_demonstration_is_in_force():
     [], ["--user", "username", "--password", "password"]])
 def test_demonstration_credentials_never_serve_beyond_loopback(address, credentials):
     """R29, also when somebody typed them out."""
-    with pytest.raises(ConfigError, match="serve loopback only") as caught:
+    with pytest.raises(ConfigError, match="are for loopback only") as caught:
         load(["--listen", address, *credentials])
     assert caught.value.key == "--listen"
     assert load(["--listen", address, "--user", "a", "--password", "b"])

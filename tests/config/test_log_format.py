@@ -48,19 +48,19 @@ def test_a_format_is_read_as_squid_reads_it(text, steps):
     ("%", "no such code %"),
     ("%>a %", "no such code %"),
     ("%>a %!", "no such code %!"),
-    ("%%", "holds no code"),
+    ("%%", "contains no code"),
     ("%'ru", "a client could forge lines"),
     ("%>h", "takes the name of a field"),
     ("%{a b}>h", "takes the name of a field"),
-    ("%{Proxy-Authorization}>h", "never written down"),
-    ("%{cookie}>h", "never written down"),
+    ("%{Proxy-Authorization}>h", "never logged"),
+    ("%{cookie}>h", "never logged"),
     ("%{x}un", "takes no argument"),
     ("%{a}>h{b}", "two arguments"),
     ("%{%n}tl", "not one line"),
     ("%{}tl", "not one line"),
     ("%{" + "%A" * 30 + "}tl", "not one line"),
-    ("%300un", "a width of at most 255"),
-    ("%.300un", "a width of at most 255"),
+    ("%300un", "the largest width is 255"),
+    ("%.300un", "the largest width is 255"),
     ("%un" + "x" * 3500, "makes lines of"),
     ("%200ts" * 20, "makes lines of"),
 ])
@@ -72,7 +72,7 @@ def test_a_bad_format_is_refused(text, reason):
 def test_what_is_no_preset_and_no_format_is_refused():
     with pytest.raises(ValueError, match=r"did you mean combined\?"):
         parse_log_format("combinde")
-    with pytest.raises(ValueError, match="is none of squid, common, combined, json"):
+    with pytest.raises(ValueError, match="is not one of squid, common, combined, json"):
         parse_log_format("")
 
 

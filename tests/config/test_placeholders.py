@@ -12,7 +12,7 @@ PLACEHOLDERS = ["replace this", "Replace-This", "changeme", "CHANGE ME!", "<pass
 @pytest.mark.parametrize("text", PLACEHOLDERS)
 def test_a_placeholder_is_no_secret_beyond_loopback(tmp_path, text):
     """An example that was applied as it is took the word that everybody can read."""
-    with pytest.raises(ConfigError, match="password: is a placeholder"):
+    with pytest.raises(ConfigError, match="password: is a well-known placeholder"):
         from_options(user="me", password=text, listen="0.0.0.0:0")
     assert from_options(user="me", password=text)
     file = tmp_path / "token"
@@ -25,7 +25,7 @@ def test_a_placeholder_is_no_secret_beyond_loopback(tmp_path, text):
 
 @pytest.mark.parametrize("text", ["token", "admin", "secret"])
 def test_a_token_is_no_word_that_stands_for_one(text):
-    with pytest.raises(ConfigError, match="is a placeholder"):
+    with pytest.raises(ConfigError, match="is a well-known placeholder"):
         from_options(admin="0.0.0.0:9128", admin_token=text)
 
 

@@ -94,11 +94,11 @@ def test_a_secret_itself_is_left_out():
 
 @pytest.mark.parametrize(("text", "reason", "line", "shown"), [
     ("a = 1\nhead_timeout = 10s\n", "Expected newline or end of document after a "
-     'statement; a text stands in quotes: head_timeout = "10s"', 2,
+     'statement; a string needs quotes: head_timeout = "10s"', 2,
      "head_timeout = 10s"),
-    ("listen = any", 'Invalid value; a text stands in quotes: listen = "any"', 1,
+    ("listen = any", 'Invalid value; a string needs quotes: listen = "any"', 1,
      "listen = any"),
-    ("password = s3cret", 'Invalid value; a text stands in quotes: password = "…"', 1,
+    ("password = s3cret", 'Invalid value; a string needs quotes: password = "…"', 1,
      "password = …"),
     ('password = "s3cret', "", 1, "password = …"),
     ("x = [\n  s3cret\n]", "Invalid value", 2, ""),

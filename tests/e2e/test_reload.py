@@ -44,9 +44,9 @@ def test_a_configuration_that_is_a_pipe_refuses_the_reload(start, make_origin, d
     proxy._config.unlink()
     os.mkfifo(proxy._config)
     assert proxy.hup() == (
-        f"reload refused, generation 1 stays: {proxy._config}: is a pipe that nobody "
-        "has written to and closed; a start waits 10 s for it, a reload does not: give "
-        "a file")
+        f"reload refused, generation 1 stays: {proxy._config}: is a pipe that no "
+        "writer has filled and closed; a start waits 10 s for one, a reload does not: "
+        "use a file")
     assert dial(proxy).get(make_origin().url()).status == 200
     proxy._config.unlink()
     proxy._config.write_text(text)

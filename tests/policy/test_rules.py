@@ -373,7 +373,7 @@ def test_a_mistake_is_told_with_its_place(text, message):
 
 
 def test_what_is_not_toml_is_told():
-    told = "^policy.toml:2: Invalid value; a text stands in quotes: cut = .maybe.$"
+    told = "^policy.toml:2: Invalid value; a string needs quotes: cut = .maybe.$"
     with pytest.raises(PolicyError, match=told):
         read("default = 'deny'\ncut = maybe\n")
 
