@@ -2,8 +2,8 @@
 
     python docs/examples/embedded.py curl -sI https://example.com/
 
-runs that command with the proxy in its environment, and prints what the command asked
-for, one line each.
+runs that command with the proxy in its environment, and prints each of its requests on
+a line.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ async def run(command: Sequence[str]) -> int:
         access_log=f"/dev/fd/{writable}", access_log_format="json")
     async with proxy:
         os.close(writable)
-        told = asyncio.create_task(tell(readable))
+        printing = asyncio.create_task(print_events(readable))
         environ = {**os.environ, "http_proxy": proxy.url, "https_proxy": proxy.url}
         process = await asyncio.create_subprocess_exec(*command, env=environ)
         status = await process.wait()
         await proxy.drain(5)
-    await told
+    await printing
     return status
 
 
-async def tell(log: int) -> None:
+async def print_events(log: int) -> None:
     """Prints each line of the access log that comes through this pipe."""
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(

@@ -5,13 +5,13 @@
     insert into allowed values ('alice', 'api.example.com', 443);
     insert into allowed values ('*', '.example.org', 443);
 
-The user * is everybody; .example.org is that host and all below it. Run with
+The user * stands for every user; .example.org is that host and all below it. Run with
 
     ALLOW_LIST=allow.db PYTHONPATH=docs/examples \\
         cutthrough serve --policy-hook hook_sqlite:decide
 
-What the table says is believed for a minute, yes or no: that is how long a change takes
-to be seen. A database that cannot be read raises, and then nothing passes.
+Answers from the table are cached for a minute, so a change takes effect within a minute.
+If the database cannot be read, the hook raises, and every request is refused.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ QUERY = ("select 1 from allowed where user in (?, '*') and port = ? and host in 
 
 
 async def decide(request: Request) -> Decision:
-    # In a thread: a disk that is slow must not stop the event loop.
+    # In a thread, because a slow disk must not stop the event loop.
     if await asyncio.to_thread(is_allowed, request.user, request.host, request.port):
         return Decision(True, "in the table", ttl=TTL)
     return Decision(False, "not in the table", ttl=TTL)
@@ -37,8 +37,8 @@ def is_allowed(user: str, host: str, port: int) -> bool:
     """Whether a row of the table matches. Raises sqlite3.Error."""
     hosts = [host, *suffixes(host)]
     query = QUERY.format(", ".join("?" * len(hosts)))
-    # mode=ro: a path that is wrong is an error, not a new and empty database. One
-    # connection a question: the verdict is kept by the proxy, for its time to live.
+    # mode=ro: a wrong path is an error, not a new and empty database. One connection
+    # for each question is enough, because the proxy caches the answer for its ttl.
     path = quote(os.environ["ALLOW_LIST"])
     database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
@@ -48,7 +48,7 @@ def is_allowed(user: str, host: str, port: int) -> bool:
 
 
 def suffixes(host: str) -> list[str]:
-    """a.b.c: .a.b.c, .b.c, .c; none of an address."""
+    """For a.b.c: .a.b.c, .b.c and .c. For an address: nothing."""
     if ":" in host or host.rpartition(".")[2].isdigit():
         return []
     labels = host.split(".")

@@ -1,8 +1,7 @@
-"""A fixture of pytest: a proxy for a test, and what the test asked it for.
+"""A pytest fixture: a proxy for a test, and the destinations that the test requested.
 
-A copy of this file as conftest.py beside your tests is all it takes. The hook is a
-closure: it notes each destination for the test, and refuses those that the test has
-closed.
+Copy this file to conftest.py beside your tests. The hook is a closure: it records each
+destination for the test, and refuses those that the test has closed.
 """
 
 import asyncio
@@ -17,15 +16,15 @@ from cutthrough import Decision, Embedded, Request, serve
 
 @dataclass
 class Seen:
-    """What a test looks at."""
+    """What a test can check and change."""
 
-    url: str = ""                            # of the proxy, for a client
+    url: str = ""                            # the proxy's, for a client
     asked: list[tuple[str, int]] = field(default_factory=list)
     closed: set[str] = field(default_factory=set)
 
 
 def embed(seen: Seen) -> Embedded:
-    """A proxy whose hook writes into `seen`."""
+    """Makes a proxy whose hook writes into `seen`."""
     async def decide(request: Request) -> Decision:
         seen.asked.append((request.host, request.port))
         return Decision(request.host not in seen.closed)
@@ -35,7 +34,7 @@ def embed(seen: Seen) -> Embedded:
 
 @pytest.fixture
 def proxy() -> Iterator[Seen]:
-    """A proxy in a thread of its own, for clients that block."""
+    """Runs a proxy in a thread of its own, for clients that block."""
     seen, began = Seen(), threading.Event()
     loop = asyncio.new_event_loop()
     over = asyncio.Event()
