@@ -10,8 +10,8 @@ The user * stands for every user; .example.org is that host and all below it. Ru
     ALLOW_LIST=allow.db PYTHONPATH=docs/examples \\
         cutthrough serve --policy-hook hook_sqlite:decide
 
-Answers from the table are cached for a minute, so a change takes effect within a minute.
-If the database cannot be read, the hook raises, and every request is refused.
+The proxy caches an answer for a minute, so a change takes effect within that time. If
+the database cannot be read, the hook raises, and every request is refused.
 """
 
 import asyncio
