@@ -1,6 +1,7 @@
 """The arguments of the command line: the verbs and the flags of each.
 
-This module reads no file and imports only the definition of the options.
+This module reads no file and imports nothing compiled: only the definitions of the
+options and of a selector's terms.
 """
 
 import argparse
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 import cutthrough
 from cutthrough.config.config import OPTIONS
 from cutthrough.config.settings import add_flags, flag_name, no_such_option
+from cutthrough.process.selector import TERMS
 
 VERBS = {
     "serve": "run the proxy until it is stopped",
@@ -28,18 +30,6 @@ VERBS = {
 ASKING = ("explain", "doctor")
 WITHOUT = ("user", "password", "password_file")
 CONSOLE = ("top", "conns", "kill")
-# The states are those of session.state, which this module does not import.
-STATES = ("head", "idle", "auth", "decide", "resolve", "dial", "request", "response",
-          "relay", "tunnel", "half_closed", "deliver", "linger")
-SELECTORS = {
-    "user": ("NAME", "connections of this user"),
-    "client": ("ADDRESS", "from this address"), "id": ("ID", "with this id"),
-    "host": ("NAME", "to this destination; *.SUFFIX: to every name below it"),
-    "state": ("STATE", f"in this state: {', '.join(STATES)}"),
-    "kind": ("KIND", "of this kind: tunnel, request or idle"),
-    "older": ("TIME", "open for at least this time: 90 (seconds), or 10m"),
-    "bytes": ("SIZE", "with at least this many bytes, both directions together"),
-}
 KINDS = ("host", "ssrf")                     # of doctor
 SOURCES = ("Every option is also an environment variable (CUTTHROUGH_HEAD_TIMEOUT) and "
            "a key of the file (head_timeout). A flag overrides the variable, and the "
@@ -96,9 +86,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"command line: {flag}: " + refuse(
             flag, given.verb, given.own if given.verb else parser))
     if given.verb == "kill" and not any(
-            getattr(given, name) for name in (*SELECTORS, "all")):
+            getattr(given, name) for name in (*TERMS, "all")):
         parser.error("kill: needs a selector: " + ", ".join(
-            map(flag_name, SELECTORS)) + ", or --all for every connection")
+            map(flag_name, TERMS)) + ", or --all for every connection")
     if given.verb == "explain" and (bool(given.log) == bool(given.target)
                                     or (given.log and given.method)):
         parser.error("explain takes METHOD and TARGET, or --log FILE")
@@ -200,8 +190,8 @@ def add_console(verb: argparse.ArgumentParser, name: str) -> None:
                           help="number of updates, 0: until stopped [0; without a "
                           "terminal 1]")
         return
-    for field, (metavar, text) in SELECTORS.items():
-        verb.add_argument(f"--{field}", metavar=metavar, help=text)
+    for field, term in TERMS.items():
+        verb.add_argument(flag_name(field), metavar=term.metavar, help=term.help)
     verb.add_argument("--all", action="store_const", const="true",
                       help="every connection")
     if name == "conns":

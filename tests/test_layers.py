@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tools": DATA | {"log", "process", "generation"},
     "doctor": DATA | {"process", "generation", "tools", "embed"},
     "embed": DATA | {"generation", "worker"},
-    "arguments": {"config"},
+    "arguments": {"config", "process"},
     "cli": DATA | {
         "arguments", "log", "process", "generation", "verify",
         "worker", "admin", "supervisor", "tools", "doctor", "embed"},

@@ -7,21 +7,34 @@ command line. A selector that passes can be encoded, and a worker decodes the sa
 import ipaddress
 import math
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
-# As session.state has them, which is not loaded here
-STATES = ("head", "idle", "auth", "decide", "resolve", "dial", "request", "response",
-          "relay", "tunnel", "half_closed", "deliver", "linger")
-KINDS = ("tunnel", "request", "idle")
+from cutthrough.config.values import parse_duration, parse_size
+from cutthrough.session.states import KINDS, WORDS
 
+STATES = WORDS[:-1]                 # closed: there is no connection any more
 MOST_OLDER = 10 * 366 * 86400.0     # seconds; longer than any program runs
 MOST_BYTES = 2**63 - 1              # as the workers count them
 MOST_TEXT = 1024                    # characters; Basic credentials leave a name no more
                                     # than 3 KiB, and a host name has 253
 _ID = re.compile(r"[0-9]{1,10}-[0-9]{1,20}")
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?")
+
+
+def parse_age(text: str) -> float:
+    """Reads seconds, or a duration as options have it."""
+    return float(text) if _SECONDS.fullmatch(text) else parse_duration(text)
+
+
+class Term(NamedTuple):
+    """A condition, as the command line names it: `--older TIME`."""
+
+    metavar: str
+    help: str
+    parse: Callable[[str], Any] = str    # the flag's text to the parameter's value
 
 
 class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,14 +45,20 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ValueError for what could mean nothing: a slip would select nobody, and say so.
     """
 
-    id: str = ""
-    user: str = ""
-    client: str = ""                    # an address
-    host: str = ""
-    state: str = ""                     # as in the table of states, lower case
-    kind: str = ""
-    older: float = 0.0
-    bytes: int = 0
+    user: Annotated[str, Term("NAME", "connections of this user")] = ""
+    client: Annotated[str, Term("ADDRESS", "from this address")] = ""
+    id: Annotated[str, Term("ID", "with this id")] = ""
+    host: Annotated[str, Term(
+        "NAME", "to this destination; *.SUFFIX: to every name below it")] = ""
+    state: Annotated[str, Term("STATE", f"in this state: {', '.join(STATES)}")] = ""
+    kind: Annotated[str, Term(
+        "KIND", f"of this kind: {', '.join(KINDS[:-1])} or {KINDS[-1]}")] = ""
+    older: Annotated[float, Term(
+        "TIME", "open for at least this time: 90 (seconds), or 10m",
+        parse_age)] = 0.0
+    bytes: Annotated[int, Term(
+        "SIZE", "with at least this many bytes, both directions together",
+        parse_size)] = 0
     all: bool = False                   # said, where nothing else is
 
     def __post_init__(self) -> None:
@@ -109,3 +128,11 @@ def _read_address(text: str) -> str:
         if address.ipv4_mapped is not None:
             address = address.ipv4_mapped
     return str(address)
+
+
+# Every field but `all`, which is no condition
+TERMS: dict[str, Term] = {
+    name: term
+    for name, hint in get_type_hints(Selector, include_extras=True).items()
+    for term in get_args(hint) if isinstance(term, Term)
+}

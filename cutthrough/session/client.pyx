@@ -35,7 +35,7 @@ from cutthrough.session.flight_recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, FlightRecorder, note)
 from cutthrough.session.state cimport (
     AUTH, CLOSED, DECIDE, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESOLVE, RESPONSE, may_follow)
-from cutthrough.session.state import TABLE
+from cutthrough.session.states import TABLE
 from cutthrough.wire.date cimport build_date
 from cutthrough.wire.http1 cimport Head, HeadLimits, MAX_FIELDS
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome import TABLE as OUTCOMES
-from cutthrough.session.state import TABLE as STATES
+from cutthrough.session.states import TABLE as STATES
 
 # Of the counters, some 5 400 words, and of mmap(2), which takes offsets in whole pages:
 # those of arm64 may have 64 KiB

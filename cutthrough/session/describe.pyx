@@ -15,9 +15,9 @@ from cutthrough.session.counters import METHODS
 from cutthrough.session.flight_recorder cimport told
 from cutthrough.session.state cimport (
     CLOSED, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, TUNNEL)
-from cutthrough.session.state import TABLE
+from cutthrough.session.states import KINDS, WORDS
 
-_states = [row.name.lower() for row in TABLE]
+_tunnel, _request, _idle = KINDS
 
 
 def clients(Context context):
@@ -50,10 +50,10 @@ def describe(Client client, int worker):
         "method": method_of(client) if busy else None,
         "host": client.key[:key_len].decode("ascii", "replace") if known else None,
         "port": client.port if known else None,
-        "state": _states[client.state],
-        "kind": "tunnel" if client.state == TUNNEL or client.state == HALF_CLOSED or (
-                    client.state == DELIVER and client.is_tunnel)
-                else "request" if busy else "idle",
+        "state": WORDS[client.state],
+        "kind": (_tunnel if client.state == TUNNEL or client.state == HALF_CLOSED
+                 or (client.state == DELIVER and client.is_tunnel)
+                 else _request if busy else _idle),
         "age": (clock_us() - client.stamps.start_us) / 1e6 if busy else 0.0,
         "bytes_up": client.relay.up.moved if busy else 0,
         "bytes_down": client.relay.down.moved if busy else 0,

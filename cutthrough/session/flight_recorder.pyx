@@ -15,7 +15,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from cutthrough.outcome import TABLE as OUTCOMES
-from cutthrough.session.state import TABLE as STATES
+from cutthrough.session.states import WORDS
 
 # The word for each kind, and what its detail and its value are called; "": nothing
 KINDS = (
@@ -40,7 +40,6 @@ KINDS = (
 )
 assert len(KINDS) == <int>N_EVENTS
 
-_states = [row.name.lower() for row in STATES]
 _reasons = [row.label for row in OUTCOMES]
 
 
@@ -101,7 +100,7 @@ def _describe(event, since_us):
     word, detailed, counted = KINDS[kind]
     about = {"ms": (at_us - since_us) / 1000, "event": word}
     if detailed:
-        about[detailed] = (_states if detailed == "state" else _reasons)[detail]
+        about[detailed] = (WORDS if detailed == "state" else _reasons)[detail]
     if counted == "errno":
         if value:
             about["error"] = os.strerror(value)

@@ -16,19 +16,16 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from cutthrough.config.config import ConfigError
-from cutthrough.config.settings import read_secret_file, variable_name
-from cutthrough.config.values import (
-    parse_admin,
-    parse_duration,
-    parse_size,
-    show_count,
-    split_address,
+from cutthrough.config.settings import (
+    flag_name,
+    read_secret_file,
+    variable_name,
 )
+from cutthrough.config.values import parse_admin, show_count, split_address
 from cutthrough.log.errorlog import show_events
-from cutthrough.process.selector import Selector
+from cutthrough.process.selector import TERMS, Selector
 
 PATIENCE_S = 10.0
-SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?")
 MOST_TOLD = 200                              # characters of what a stranger answers
 SAMPLE = re.compile(r"^cutthrough_(\w+)(?:\{(.*)\})? (\S+)$", re.M)
 COLUMNS = ("id", "user", "client", "method", "host", "state", "age", "up", "down")
@@ -162,22 +159,16 @@ def query_of(given: argparse.Namespace) -> str:
     """Raises ConfigError for what cannot be meant."""
     said = {name: getattr(given, name) for name in Selector.__struct_fields__
             if getattr(given, name) is not None}
-    for name, parse in (("older", parse_age), ("bytes", parse_size)):
-        if name in said:
-            try:
-                said[name] = str(parse(said[name]))
-            except ValueError as error:
-                raise ConfigError("command line", f"--{name}", str(error)) from None
+    for name in said.keys() & TERMS.keys():
+        try:
+            said[name] = str(TERMS[name].parse(said[name]))
+        except ValueError as error:
+            raise ConfigError("command line", flag_name(name), str(error)) from None
     try:
         Selector.of_query(said)
     except msgspec.ValidationError as error:
         raise ConfigError("command line", "", str(error)) from None
     return urlencode(said, quote_via=quote)
-
-
-def parse_age(text: str) -> float:
-    """Seconds, or a duration as options have it."""
-    return float(text) if SECONDS.fullmatch(text) else parse_duration(text)
 
 
 def show(found: list[dict[str, Any]], as_json: bool = False) -> list[str]:

@@ -5,8 +5,10 @@ from itertools import pairwise, product
 
 import pytest
 
+from cutthrough.config.config import OPTIONS
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.session.state import TABLE, is_allowed
+from cutthrough.session.state import is_allowed
+from cutthrough.session.states import TABLE
 from tests.support.proxy import ROOT
 
 NAMES = [row.name for row in TABLE]
@@ -72,8 +74,14 @@ def test_nothing_follows_the_end():
 
 def test_every_state_but_the_end_has_a_deadline_and_an_outcome():
     for row in TABLE[:-1]:
-        assert row.timeout.endswith("_timeout")
+        assert row.timeout.endswith("_timeout") and row.timeout in OPTIONS
         assert row.outcome in OUTCOMES
+
+
+def test_the_numbers_follow_the_table():
+    """Python has the table, and C the numbers: nothing else holds their order."""
+    numbers = (ROOT / "cutthrough/session/state.pxd").read_text().partition("enum")[2]
+    assert re.findall(r"^    ([A-Z_]+)", numbers, re.M) == [*NAMES, "N_STATES"]
 
 
 def test_the_life_of_a_connection_draws_every_state():

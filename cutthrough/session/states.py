@@ -1,0 +1,56 @@
+"""The states of a client's connection: one table says which moves it may make.
+
+Each state has one deadline. Its length is the option named here; its outcome is what is
+logged, counted and, if a reply can still be made, replied. `state.pyx` compiles the
+table and checks it against `state.pxd`. The command line reads the names too: this
+module imports nothing that is compiled.
+"""
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    name: str
+    moves: tuple[str, ...]      # states that may follow
+    timeout: str                # the option with the deadline's length; "": none
+    outcome: str                # when it comes
+
+
+# A request that is refused goes to LINGER, or to IDLE when nothing is left unread: from
+# IDLE too, where its head came whole and HEAD was never entered. A dead pooled
+# connection leads back to RESOLVE or DIAL once (R19), and so does a dial without a
+# descriptor after idle connections gave theirs (R32). An answered 101 is a tunnel. A
+# tunnel from HEAD is one that another worker began: it is taken over, nothing of it is
+# dialled.
+TABLE = (
+    Row("HEAD", ("IDLE", "AUTH", "DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE",
+                 "TUNNEL", "LINGER", "CLOSED"), "head_timeout", "head_timeout"),
+    Row("IDLE", ("IDLE", "HEAD", "AUTH", "DECIDE", "RESOLVE", "DIAL", "REQUEST",
+                 "RESPONSE", "LINGER", "CLOSED"),
+        "keepalive_timeout", "keepalive_timeout"),
+    Row("AUTH", ("DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE", "LINGER",
+                 "CLOSED"), "auth_timeout", "auth_timeout"),
+    Row("DECIDE", ("RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE", "LINGER",
+                   "CLOSED"), "policy_hook_timeout", "policy_unavailable"),
+    Row("RESOLVE", ("DIAL", "IDLE", "LINGER", "CLOSED"), "dns_timeout", "dns_timeout"),
+    Row("DIAL", ("RESOLVE", "DIAL", "REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER",
+                 "CLOSED"), "connect_timeout", "connect_timeout"),
+    Row("REQUEST", ("RESPONSE", "RELAY", "IDLE", "LINGER", "CLOSED"),
+        "body_timeout", "body_timeout"),
+    Row("RESPONSE", ("RELAY", "TUNNEL", "RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),
+        "response_timeout", "response_timeout"),
+    Row("RELAY", ("IDLE", "DELIVER", "LINGER", "CLOSED"),
+        "idle_timeout", "idle_timeout"),
+    Row("TUNNEL", ("HALF_CLOSED", "DELIVER", "CLOSED"), "idle_timeout", "idle_timeout"),
+    Row("HALF_CLOSED", ("DELIVER", "CLOSED"),
+        "half_closed_timeout", "half_closed_timeout"),
+    # Its outcome is the one that the exchange was cut short for, and not this one
+    Row("DELIVER", ("LINGER", "CLOSED"), "half_closed_timeout", "half_closed_timeout"),
+    Row("LINGER", ("CLOSED",), "linger_timeout", "ok"),
+    Row("CLOSED", (), "", "ok"),
+)
+
+# The states as operators read and write them, in the table's order
+WORDS = tuple(row.name.lower() for row in TABLE)
+# What a connection is occupied with, in the same place: `idle` is neither of the others
+KINDS = ("tunnel", "request", "idle")
