@@ -140,10 +140,10 @@ def test_what_is_right_goes_on(tmp_path):
     assert settings["idle_timeout"].value == 7.0
 
 
-def test_a_line_of_a_log_tells_how_many_more_there_are():
+def test_a_log_line_says_how_many_more_mistakes_there_are():
     first = Mistake("f", "k", "is wrong").with_others([Mistake("f", "l", "too")] * 2)
     assert describe(first) == (
-        "f: k: is wrong (and 2 mistakes more, which `cutthrough check` tells)")
+        "f: k: is wrong (and 2 more mistakes; `cutthrough check` lists all)")
 
 
 def test_a_long_line_is_cut_around_the_caret():

@@ -168,7 +168,7 @@ def test_check_names_file_key_and_reason(tmp_path):
 @pytest.mark.parametrize("source", ["flag", "variable", "key"])
 @pytest.mark.parametrize(("name", "value", "reason"), [
     ("policy_hook", "nowhere:hook",
-     "nowhere:hook: No module named 'nowhere'; PYTHONPATH says where"),
+     "nowhere:hook: No module named 'nowhere'; modules are searched for on PYTHONPATH"),
     ("policy", "/nonexistent.toml", "/nonexistent.toml: No such file"),
     ("password_file", "/nonexistent", "/nonexistent: No such file"),
     ("admin", "192.0.2.1:1", "is not loopback: give --admin-token-file"),

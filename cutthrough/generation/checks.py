@@ -48,8 +48,8 @@ def describe(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename or 'cannot open'}: {error.strerror or error}"
     others = len(error.others) if isinstance(error, Mistake) else 0
-    return str(error) + (f" (and {show_count(others, 'mistake')} more, which "
-                         "`cutthrough check` tells)" if others else "")
+    return str(error) + (f" (and {show_count(others, 'more mistake')}; "
+                         "`cutthrough check` lists all)" if others else "")
 
 
 def check_log(text: str, *, create: bool = True) -> None:

@@ -29,11 +29,11 @@ def show_effective(config: Config, groups: Iterable[tuple[str, Group]]) -> str:
         "workers": str(workers),
         "pin": show_slots(config),
         "loop": choose_loop(config.loop),
-        "max_connections": f"{most} each, {most * workers} in all",
+        "max_connections": f"{most} per worker, {most * workers} in total",
         "address_floor": "on" if config.floor else "off",
         "connect_ports": "any" if ports is None else ",".join(map(str, ports)),
     }
-    lines = ["", "# What comes of it here"]
+    lines = ["", "# In effect on this host"]
     lines += [f"# {name:<18} {value}" for name, value in facts.items()]
     for address, group in groups:
         lines += ["", *show_group(address, group)]
@@ -57,7 +57,7 @@ def show_group(address: str, group: Group) -> list[str]:
         return [f"# listen {address}: {group}"]
     count = len(group)
     return [f"# listen {address}: {count} socket{'s' if count > 1 else ''}",
-            f"#   {'option':<18} {'asked':>8} {'in force':>10}",
+            f"#   {'option':<18} {'requested':>9} {'in effect':>10}",
             *(f"#   {show_option(option)}" for option in read_options(group))]
 
 
@@ -65,7 +65,7 @@ def show_option(option: SocketOption) -> str:
     asked = "-" if option.asked is None else str(option.asked)
     mark = "" if option.granted else "  (!)"
     shown = "/".join(map(str, option.in_force))
-    return f"{option.name:<18} {asked:>8} {shown:>10}{mark}"
+    return f"{option.name:<18} {asked:>9} {shown:>10}{mark}"
 
 
 @contextlib.contextmanager

@@ -110,4 +110,4 @@ def show_changes(old: Generation, new: Generation) -> str:
         said.append("limits")
     if has_new_code(old, new):
         said.append("the hook's code")
-    return ", ".join(said) or "nothing differs"
+    return ", ".join(said) or "no changes"

@@ -94,8 +94,8 @@ def find_function(name: str, code: Code | None = None) -> Function:
         raise PolicyError("", "policy_hook", f"{name}: the module exits when it is "
                           f"imported (status {error})") from error
     except ModuleNotFoundError as error:
-        raise PolicyError("", "policy_hook", f"{name}: {error}; PYTHONPATH says where "
-                          "modules are looked for") from error
+        raise PolicyError("", "policy_hook", f"{name}: {error}; modules are searched "
+                          "for on PYTHONPATH") from error
     except Exception as error:          # whatever the operator's module raises
         raise PolicyError("", "policy_hook", f"{name}: {error}") from error
     if not inspect.iscoroutinefunction(found):
@@ -229,7 +229,7 @@ class Hook:
             answer = await asyncio.wait_for(
                 self._call(question.request), self._timeout)
             if not isinstance(answer, Decision):
-                raise TypeError(f"a Decision is asked for, not {type(answer).__name__}")
+                raise TypeError(f"returned {type(answer).__name__}, not a Decision")
             if answer.limits and answer.limits not in self._limits:
                 raise ValueError(f"the policy has no limits named {answer.limits!r}")
             decision = answer
@@ -250,7 +250,7 @@ class Hook:
         try:
             return await self._function(request)
         except SystemExit as error:     # out of a task it would end the loop's program
-            raise RuntimeError(f"exits (status {error})") from error
+            raise RuntimeError(f"exited with status {error}") from error
 
     def _tell(self, error: Exception) -> None:
         self.tally.failures += 1

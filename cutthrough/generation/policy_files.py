@@ -25,13 +25,13 @@ def load_policy(config: Config) -> Policy:
         policy = add_users(policy, users, config.users_file)
     if config.user in policy.users:
         raise PolicyError(policy.source or config.users_file, "", f"{config.user!r} is "
-                          "the user of the configuration, too: take him out of one")
+                          "also the configured `user`: remove one of the two")
     if not policy.users and not config.user:
         toml = bool(policy.source) and not is_smokescreen(policy.source)
         ways = ["--user and --password-file", "--users-file",
                 *(["[users] in the policy"] if toml else [])]
-        raise PolicyError(policy.source or config.users_file, "", "lists nobody, and "
-                          "no other user is configured: give "
+        raise PolicyError(policy.source or config.users_file, "", "lists no users, "
+                          "and no other user is configured: give "
                           f"{', '.join(ways[:-1])}, or {ways[-1]}")
     if config.policy_hook:
         policy = msgspec.structs.replace(policy, hook=load_code(config.policy_hook))

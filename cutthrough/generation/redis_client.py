@@ -25,8 +25,8 @@ def make_client(config: Config) -> Redis:
         pool: Any = client.connection_pool
         pool.make_connection()
     except (ValueError, TypeError, exceptions.RedisError):
-        raise ConfigError("", "fleet_url", "is not such as rediss://user:password@host:"
-                          "6379/0") from None
+        raise ConfigError("", "fleet_url", "is not of the form "
+                          "rediss://user:password@host:6379/0") from None
     return client
 
 

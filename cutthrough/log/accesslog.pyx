@@ -53,7 +53,7 @@ cdef class AccessLog(Journal):
         self.sink = (FileSink(target) if isinstance(target, int)
                      else open_sink(read_target(target), worker, must))
         if self.sink.trouble is not None:
-            log.error("access log: %s cannot be opened, which is tried again: %s", target,
+            log.error("access log: cannot open %s, will retry: %s", target,
                       self.sink.trouble)
         self.told_at = -TELL_S
 
@@ -75,7 +75,7 @@ cdef class AccessLog(Journal):
         try:
             self.sink.reopen()
         except OSError as error:
-            log.error("access log: %s cannot be opened anew, the old one goes on: %s",
+            log.error("access log: cannot reopen %s, still writing to the old one: %s",
                       error.filename, error.strerror or error)
         self.flush()
 
@@ -149,8 +149,9 @@ cdef class AccessLog(Journal):
         cdef size_t dropped = self.dropped
         if dropped > self.told and since - self.told_at >= TELL_S or (
                 dropped > self.told and since < 0):
-            log.warning("access log: %d lines dropped (%d in all): %s", dropped - self.told,
-                        dropped, self.sink.trouble or "it does not take them fast enough")
+            log.warning("access log: %d lines dropped (%d in total): %s",
+                        dropped - self.told, dropped,
+                        self.sink.trouble or "the target does not accept lines fast enough")
             self.told = dropped
             self.told_at = since
 

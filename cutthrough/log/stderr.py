@@ -42,7 +42,7 @@ def announce(line: str) -> None:
 def _write(text: str) -> None:
     global _left_out
     out = _stderr()
-    if _left_out and out.write(make_line(_form, "", "info", "lines were left out",
+    if _left_out and out.write(make_line(_form, "", "info", "lines were dropped",
                                          {"suppressed": _left_out})):
         _left_out = 0
     _left_out += not out.write(text)

@@ -170,7 +170,7 @@ class Helpers:
         try:
             helper = Helper(self._command)
         except OSError as error:            # no memory, no process: as likely passing
-            log.error("a helper for password hashes cannot be started: %s", error)
+            log.error("cannot start a helper for password hashes: %s", error)
             self._not_before = self._loop.time() + PAUSE_S
             return None
         self._helpers.append(helper)
@@ -194,7 +194,8 @@ class Helpers:
         if helper not in self._helpers:
             return
         self._drop(helper)
-        log.error("a helper for password hashes (pid %d) ended", helper.process.pid)
+        log.error("helper for password hashes (pid %d) ended unexpectedly",
+                  helper.process.pid)
         if not helper.has_answered:
             self._not_before = self._loop.time() + PAUSE_S
         if helper.done is not None:

@@ -290,7 +290,7 @@ def test_a_worker_serves_while_its_log_cannot_be_opened(
     folder.rename(folder.with_suffix(".gone"))
     os.kill(proxy.worker.pid, signal.SIGKILL)
     assert dial(proxy).get(make_origin().url("/meanwhile")).status == 200
-    assert f"{target} cannot be opened, which is tried again: No such" in proxy.stderr()
+    assert f"cannot open {target}, will retry: No such" in proxy.stderr()
     assert "died by status" not in proxy.stderr()
     folder.mkdir()
     if kind == "syslog":

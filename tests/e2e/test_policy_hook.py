@@ -77,7 +77,7 @@ def test_a_hook_whose_file_has_changed_decides_after_a_reload(start, make_origin
     running = dial(proxy)
     assert running.get(origin.url()).status == 200
     file, before = proxy.log_path.parent / "decisions.py", proxy.worker.pid
-    assert proxy.hup() == "generation 2: nothing differs"
+    assert proxy.hup() == "generation 2: no changes"
     assert proxy.worker.pid == before
     file.write_text(textwrap.dedent(ANSWERS.format(False)))
     assert dial(proxy).get(origin.url()).status == 200, "not before a reload"

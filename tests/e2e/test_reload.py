@@ -34,7 +34,7 @@ def test_a_reload_is_told_in_one_line_with_what_differs(start):
     assert proxy.reload('head_timeout = "2s"\nmax_body = "1MiB"\n') == (
         "generation 2: head_timeout 10s -> 2s, max_body 0 -> 1MiB")
     assert proxy.reload('head_timeout = "2s"\nmax_body = "1MiB"\n') == (
-        "generation 3: nothing differs")
+        "generation 3: no changes")
 
 
 def test_a_configuration_that_is_a_pipe_refuses_the_reload(start, make_origin, dial):
@@ -50,7 +50,7 @@ def test_a_configuration_that_is_a_pipe_refuses_the_reload(start, make_origin, d
     assert dial(proxy).get(make_origin().url()).status == 200
     proxy._config.unlink()
     proxy._config.write_text(text)
-    assert proxy.hup() == "generation 2: nothing differs"
+    assert proxy.hup() == "generation 2: no changes"
 
 
 def test_rules_are_counted_by_what_they_say_and_not_where(start, tmp_path):
@@ -65,7 +65,7 @@ def test_rules_are_counted_by_what_they_say_and_not_where(start, tmp_path):
 
     policy.write_text("".join(rules))
     proxy = start(f'policy = "{policy}"\n')
-    assert say("# a line\n") == "nothing differs"
+    assert say("# a line\n") == "no changes"
     first = '[[rules]]\naction = "allow"\nhosts = ["x.example"]\n'
     assert say(first) == "rules 4 (+1 -0)"
     assert say('default = "report"\ncut = true\n', first) == (

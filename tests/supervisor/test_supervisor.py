@@ -401,7 +401,7 @@ def test_the_terminals_interrupt_is_the_supervisors_alone(tmp_path):
 def test_sighup_is_answered_by_one_line(tmp_path):
     with Proxy(tmp_path) as proxy:
         proxy.signal(signal.SIGHUP)
-        wait_until(lambda: "cutthrough: generation 2: nothing differs\n"
+        wait_until(lambda: "cutthrough: generation 2: no changes\n"
                    in proxy.stderr(), proxy.stderr)
         assert answers(proxy.port)
 

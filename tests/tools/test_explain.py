@@ -198,7 +198,7 @@ def test_without_a_policy_ports_and_floor_decide(ask):
              "--connect-ports", "443")
     env = ("--users-file", "/dev/null")
     status, _, err = ask("explain", *flags, *env, "--user", "x", "GET", "http://a/")
-    assert status == 2 and "lists nobody" in err
+    assert status == 2 and "lists no users" in err
     status, out, _ = ask("explain", "--connect-ports", "443", "CONNECT", "10.0.0.1:22")
     assert status == 1 and "refused 403  port_denied" in out
     assert "port_denied  not asked: the port is refused" in out

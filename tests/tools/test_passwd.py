@@ -104,7 +104,7 @@ def test_htpasswd_reads_what_is_written(tmp_path, algorithm):
 
 @pytest.mark.parametrize(("text", "reason"), [
     (f"ann:{APR1}\nbob\n", ":2: the line is not name:hash"),
-    ("\n", "lists nobody"),
+    ("\n", "lists no users"),
     (None, "No such file or directory"),
     (b"ann:\xff", "is not UTF-8"),
 ])
@@ -125,7 +125,7 @@ def test_a_user_of_both_places_is_an_error(tmp_path):
          "--user", "ann", "--password", "x"], cwd=ROOT, timeout=30, text=True,
         capture_output=True, env=clean_environment())
     assert done.returncode == 2
-    assert "'ann' is the user of the configuration, too" in done.stderr
+    assert "'ann' is also the configured `user`" in done.stderr
 
 
 def test_without_a_file_no_library_of_hashes_is_loaded():

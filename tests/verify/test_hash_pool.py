@@ -235,7 +235,7 @@ async def test_a_helper_that_cannot_begin_is_tried_again_later_and_not_at_once(
 async def test_a_program_that_is_not_there_is_no_answer(caplog):
     asker = Asker(Helpers(asyncio.get_running_loop(), 1, ("/nonexistent",)))
     assert await asker.get() == LOST
-    assert "cannot be started" in caplog.text
+    assert "cannot start a helper" in caplog.text
     asker.hashers.close()
 
 
