@@ -1,1 +1,1 @@
-"""One configuration in force: policy files, checks, hook and snapshot."""
+"""What one configuration becomes: policy files, checks, hook and snapshot."""

@@ -1,4 +1,4 @@
-"""What the supervisor checks before anything is opened."""
+"""What the supervisor checks before it opens anything."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from cutthrough.process.cpus import chosen
 
 
 def validate(generation: Generation) -> None:
-    """Compiles the policy, as each worker will, and looks whether the CPUs are there.
+    """Compiles the policy as each worker will, and checks that the CPUs exist.
 
     Raises PolicyError and ConfigError.
     """
@@ -33,7 +33,7 @@ def validate(generation: Generation) -> None:
 
 
 def check_fleet(config: Config) -> None:
-    """Raises ConfigError where a fleet is asked for and cannot be."""
+    """Raises ConfigError if `fleet_url` is set and cannot be used."""
     if not config.fleet_url:
         return
     try:
@@ -45,6 +45,7 @@ def check_fleet(config: Config) -> None:
 
 
 def describe(error: Exception) -> str:
+    """Returns the error as one line of the error log."""
     if isinstance(error, OSError):
         return f"{error.filename or 'cannot open'}: {error.strerror or error}"
     others = len(error.others) if isinstance(error, Mistake) else 0
@@ -53,13 +54,12 @@ def describe(error: Exception) -> str:
 
 
 def check_log(text: str, *, create: bool = True) -> None:
-    """Opens what the access log goes to, so that what cannot be used fails here.
+    """Opens the access log's target once. Raises ConfigError if it cannot be used.
 
-    Without `create` a file that is not there yet stays so, and its directory is looked
-    at.
+    Without `create` a missing file is not made; its directory is checked instead.
     """
     target = read_target(text)
-    # Not blocking: opening a FIFO that nobody reads would wait for ever.
+    # O_NONBLOCK: without it, opening a FIFO that has no reader waits for ever.
     flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | (os.O_CREAT if create else 0)
     try:
         if target.kind == "file":
@@ -77,7 +77,7 @@ def check_log(text: str, *, create: bool = True) -> None:
 
 
 def check_folder(path: str) -> None:
-    """Raises OSError where no file can be made in this directory."""
+    """Raises OSError if no file can be made in this directory."""
     os.stat(path)
     if not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)

@@ -1,7 +1,7 @@
-"""What became of a configuration on this host: `auto` resolved, wishes beside facts.
+"""A configuration's effect on this host: `auto` resolved, and actual socket options.
 
-Written as comments of the TOML that `cutthrough config` prints, so that the whole can
-be read again.
+The lines are TOML comments, so that the output of `cutthrough config` stays readable as
+a configuration file.
 """
 
 import contextlib
@@ -16,12 +16,12 @@ from cutthrough.process.cpus import chosen, count_workers
 from cutthrough.process.descriptors import most_connections
 from cutthrough.process.loops import choose_loop
 
-# The sockets that listen on one address, or the reason why there are none
+# The sockets that listen on one address, or the error if they could not be opened
 Group = Sequence[socket.socket] | str
 
 
 def show_effective(config: Config, groups: Iterable[tuple[str, Group]]) -> str:
-    """`groups`: each address, and its sockets."""
+    """Returns the comment lines; `groups` has each address and its sockets."""
     workers = count_workers(config)
     most = config.max_connections or most_connections()
     ports = config.allowed_ports
@@ -41,10 +41,10 @@ def show_effective(config: Config, groups: Iterable[tuple[str, Group]]) -> str:
 
 
 def show_slots(config: Config) -> str:
-    """The CPU of each slot."""
+    """Returns the CPU of each worker slot."""
     try:
         cpus = chosen(config)
-    except ConfigError as error:             # there when we began, and no longer
+    except ConfigError as error:             # a CPU went offline since the start
         return error.reason
     slots = [cpus[slot % len(cpus)] for slot in range(count_workers(config)) if cpus]
     if len(set(slots)) < len(slots):
@@ -70,7 +70,7 @@ def show_option(option: SocketOption) -> str:
 
 @contextlib.contextmanager
 def trial(config: Config) -> Iterator[list[tuple[str, Group]]]:
-    """Sockets as `serve` would open them, but on free ports: it may be running."""
+    """Opens sockets as `serve` would, on free ports because `serve` may be running."""
     with contextlib.ExitStack() as opened:
         groups: list[tuple[str, Group]] = []
         for host, port in config.listen:
@@ -87,7 +87,7 @@ def trial(config: Config) -> Iterator[list[tuple[str, Group]]]:
 
 
 def of_doors(sockets: Iterable[socket.socket]) -> list[tuple[str, Group]]:
-    """Groups sockets that are open by their address."""
+    """Groups open sockets by their address."""
     groups: dict[str, list[socket.socket]] = {}
     for one in sockets:
         groups.setdefault(show_address(bound_address(one)), []).append(one)

@@ -1,9 +1,9 @@
 """A generation: one configuration and one policy, read together and validated.
 
-The supervisor reads the files once and writes what they said into sealed memory, which
-every worker of the generation reads: one that is respawned later reads the same, and
-not what the files say by then. Secrets go this way too, and never by argument or
-environment, where others can read them.
+The supervisor reads the files once and writes their contents into sealed memory. Every
+worker of the generation reads that memory, so a worker that is respawned later gets the
+same contents even if the files have changed since. Secrets also pass through it, never
+through arguments or the environment, because other processes can read those.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ from cutthrough.policy.source import Policy
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """`own`: addresses that are ours beside the listeners, and no destination (R39)."""
+    """`own`: our addresses other than the listeners; refused as destinations (R39)."""
 
     number: int
     config: Config
@@ -30,13 +30,13 @@ class Generation(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, own=own)
 
 
-# Reads every source anew. Raises ConfigError, PolicyError or OSError.
+# Reads every source again. Raises ConfigError, PolicyError or OSError.
 Reader = Callable[[], tuple[Config, Policy]]
 
 
 class Sources(Protocol):
-    """Where configuration and policy come from. `listen`, where it is not empty, stands
-    for the option: sockets that somebody else has opened."""
+    """Where configuration and policy come from. If `listen` is not empty, it replaces
+    the option: these are the addresses of inherited sockets."""
 
     listen: tuple[tuple[str, int], ...]
 
@@ -44,7 +44,7 @@ class Sources(Protocol):
 
 
 def to_memory(generation: Generation) -> int:
-    """Returns a descriptor of sealed memory that `from_memory` reads; the caller's."""
+    """Returns a descriptor of sealed memory for `from_memory`; the caller closes it."""
     data = msgspec.msgpack.encode(generation)
     fd = os.memfd_create("cutthrough-generation", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -59,7 +59,7 @@ def to_memory(generation: Generation) -> int:
 
 
 def from_memory(fd: int) -> Generation:
-    """Reads a generation; the descriptor stays its owner's, and so does its offset."""
+    """Reads a generation. The descriptor stays open and its offset unchanged."""
     data = os.pread(fd, os.fstat(fd).st_size, 0)
     return msgspec.msgpack.decode(data, type=Generation)
 
@@ -74,40 +74,41 @@ def needs_new_workers(old: Generation, new: Generation) -> bool:
 
 
 def has_new_code(old: Generation, new: Generation) -> bool:
-    """Does the hook say something else? A new process runs it, and what it imports,
-    without anything of the old one."""
+    """Did the hook's code change? New code gets new workers, because a fresh process
+    imports the hook and its modules without leftovers of the old code."""
     return (old.config.policy_hook == new.config.policy_hook
             and old.policy.hook != new.policy.hook)
 
 
 def show_changes(old: Generation, new: Generation) -> str:
-    """Says in one line what differs, secrets by name only (R37)."""
-    said = []
+    """Returns the differences in one line, secrets by name only (R37)."""
+    changes = []
     for name in changed_options(old.config, new.config):
         if name in SECRETS:
-            said.append(name)
+            changes.append(name)
             continue
         kind = OPTIONS[name].kind
         was, now = (show_value(kind, getattr(g.config, name)) for g in (old, new))
-        said.append(f"{name} {was or '(none)'} -> {now or '(none)'}")
-    # What a rule says, and not where: a line put in above moves all that follow
+        changes.append(f"{name} {was or '(none)'} -> {now or '(none)'}")
+    # Rules are compared without their source: an inserted line moves all that follow
     was_rules, rules = (
         [msgspec.structs.replace(rule, source="") for rule in g.policy.rules]
         for g in (old, new))
     if was_rules != rules:
-        gone, come = len(set(was_rules) - set(rules)), len(set(rules) - set(was_rules))
-        said.append(f"rules {len(rules)} (+{come} -{gone})")
+        removed = len(set(was_rules) - set(rules))
+        added = len(set(rules) - set(was_rules))
+        changes.append(f"rules {len(rules)} (+{added} -{removed})")
     for name in ("default", "cut"):
         was, now = (getattr(g.policy, name) for g in (old, new))
         if was != now:
-            said.append(f"{name} {was} -> {now}".lower())
+            changes.append(f"{name} {was} -> {now}".lower())
     if old.policy.groups != new.policy.groups:
-        said.append("groups")
+        changes.append("groups")
     if old.policy.users != new.policy.users:
-        said.append(f"users {len(new.policy.users)}")
+        changes.append(f"users {len(new.policy.users)}")
     if (old.policy.limits, old.policy.user_limits, old.policy.group_limits) != (
             new.policy.limits, new.policy.user_limits, new.policy.group_limits):
-        said.append("limits")
+        changes.append("limits")
     if has_new_code(old, new):
-        said.append("the hook's code")
-    return ", ".join(said) or "no changes"
+        changes.append("the hook's code")
+    return ", ".join(changes) or "no changes"

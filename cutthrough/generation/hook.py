@@ -1,13 +1,13 @@
-"""A decision in Python: the operator's own function, asked where no verdict is known.
+"""The policy hook: the operator's own Python function, called if no decision is cached.
 
     async def decide(request: cutthrough.Request) -> cutthrough.Decision
 
-It is asked after the rules, and only about what they let pass; both must agree. A
-question that is under way is not asked again, however many requests wait for the
-answer. Questions that are under way are bounded, in all and for each user; one that no
-request waits for any more is cancelled, and has its place until the function has ended.
-What it answers is kept for its time to live. A function that fails, answers something
-else or takes too long has refused: the door fails closed.
+The hook is called after the rules, and only for requests that the rules allow; both
+must allow. Identical requests share one call. Calls in progress are bounded, in total
+and for each user. A call is cancelled when its last request has gone, and holds its
+place until the function has ended. A decision is cached for its time to live. If the
+function raises, returns anything but a Decision or takes too long, the request is
+refused: the hook fails closed.
 """
 
 import asyncio
@@ -32,21 +32,21 @@ log = logging.getLogger("cutthrough")
 
 Function = Callable[["Request"], Awaitable[Decision]]
 
-# Questions under way: a hook that hangs must not gather tasks without end (R31).
+# Calls in progress: a hook that hangs must not pile up tasks without end (R31).
 MOST_QUESTIONS = 1024
 
-# Functions of the embedding program, by the name that stands in the configuration; each
-# is its proxy's to keep
+# Functions of the embedding program, by their name in the configuration. Weak: each is
+# kept alive by the proxy that was given it
 _given: "WeakValueDictionary[str, Function]" = WeakValueDictionary()
 _numbers = itertools.count(1)
 
-# What the modules said that were run here, by name
+# The code of the modules that were run here, by name
 _run: dict[str, Code] = {}
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What a hook is told. A verdict that is kept answers for every client address and
-    method: a hook that looks at these answers with ttl=0."""
+    """The argument of a hook. A cached decision applies to every client address and
+    method: a hook that depends on these must return ttl=0."""
 
     user: str
     groups: tuple[str, ...]
@@ -56,19 +56,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     port: int
 
 
-# The decision, None where there is none, or the label of an outcome: it was not asked
+# The decision; None if the hook failed; an outcome's label if it was not called
 Answer = Decision | str | None
 Callback = Callable[[Answer], None]
 
 
 def lend_function(function: Function) -> str:
-    """Returns a name by which `find_function` finds it as long as somebody keeps it.
+    """Returns a name by which `find_function` finds the function while it is alive.
 
-    A closure, a method, an object that can be called: anything async. Raises
-    PolicyError for what is not.
+    Any async callable will do: a closure, a method, an object. Raises PolicyError if it
+    is not async.
     """
-    # B004 takes this for a test whether it can be called. It asks for the method: an
-    # object is an async function if its __call__ is one.
+    # B004 takes this for a test of callability. It fetches the method: an object counts
+    # as an async function if its __call__ is one.
     called = getattr(function, "__call__", function)         # noqa: B004
     name = getattr(function, "__qualname__", type(function).__name__)
     if not (inspect.iscoroutinefunction(function)
@@ -80,8 +80,8 @@ def lend_function(function: Function) -> str:
 
 
 def find_function(name: str, code: Code | None = None) -> Function:
-    """Imports `module:function`, as its code was when the generation was read; None:
-    as it is now. Raises PolicyError."""
+    """Imports `module:function` from `code`, read with the generation, or from the
+    current file if `code` is None. Raises PolicyError."""
     given = _given.get(name)
     if given is not None:
         return given
@@ -96,7 +96,7 @@ def find_function(name: str, code: Code | None = None) -> Function:
     except ModuleNotFoundError as error:
         raise PolicyError("", "policy_hook", f"{name}: {error}; modules are searched "
                           "for on PYTHONPATH") from error
-    except Exception as error:          # whatever the operator's module raises
+    except Exception as error:          # the operator's module may raise anything
         raise PolicyError("", "policy_hook", f"{name}: {error}") from error
     if not inspect.iscoroutinefunction(found):
         raise PolicyError("", "policy_hook", f"{name} is not an async function")
@@ -104,10 +104,10 @@ def find_function(name: str, code: Code | None = None) -> Function:
 
 
 def import_code(name: str, code: Code | None) -> ModuleType:
-    """Returns the module, run anew where its code has changed since it was.
+    """Returns the module, run again if its code has changed since the last time.
 
-    One that somebody else has imported is theirs, and returned as it is. Raises
-    whatever the module raises; the one that was there before stays then.
+    A module that other code has imported is returned as it is. Any exception of the
+    module is passed on, and the previous module then stays in place.
     """
     before = sys.modules.get(name)
     if code is None or (before is not None and _run.get(name) in (None, code)):
@@ -120,8 +120,8 @@ def import_code(name: str, code: Code | None) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        # Not by the loader: it would read the file, which may say something else by
-        # now, or its compiled form, fresh while second and length are the same
+        # Not by the loader: it would read the file, which may have changed by now, or
+        # its compiled form, which counts as fresh if mtime's second and length match
         exec(compile(code.text, code.path, "exec", dont_inherit=True), module.__dict__)
     except BaseException:
         del sys.modules[name]
@@ -135,8 +135,7 @@ def import_code(name: str, code: Code | None) -> ModuleType:
 
 
 class Tally:
-    """The places, and what is counted, of all hooks that a worker has one after the
-    other."""
+    """Places and counters shared by the successive hooks of one worker."""
 
     def __init__(self) -> None:
         self.shares = Shares(MOST_QUESTIONS)
@@ -152,7 +151,7 @@ class Tally:
 
 
 class _Question:
-    """A question that is under way, and who waits for its answer, by token."""
+    """A call in progress, and the callbacks of its requests by token."""
 
     __slots__ = ("request", "task", "waiting")
 
@@ -163,20 +162,20 @@ class _Question:
 
 
 class Hook:
-    """Asks `function`, and keeps what it answers; of one worker and one generation."""
+    """Calls `function` and caches its decisions, for one worker and one generation."""
 
     def __init__(
         self, function: Function, timeout: float, limits: Container[str] = (),
         entries: int = 10_000, tally: Tally | None = None
     ) -> None:
-        """`timeout` in seconds; `limits`: the names that a decision may use; `tally`:
-        the worker's."""
+        """`timeout` in seconds; `limits`: names of limits that a decision may use;
+        `tally`: the worker's."""
         self.verdicts = DecisionCache(entries)
         self.tally = tally or Tally()
         self._function = function
         self._timeout = timeout
         self._limits = limits
-        # By all that the function is told: what it says of a GET is no answer to a POST
+        # By the whole request: an answer for a GET does not apply to a POST
         self._questions: dict[Request, _Question] = {}
         self._tokens: dict[object, _Question] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -186,8 +185,7 @@ class Hook:
         """Calls `callback` later, with an Answer.
 
         `key` is the canonical host and two bytes of port, most significant first.
-        `token` is unique, and given to `abandon` by a caller that does not wait any
-        longer.
+        `token` is unique; a caller that stops waiting passes it to `abandon`.
         """
         request = Request(
             user=user.decode("utf-8", "replace"), groups=groups, client=client,
@@ -208,7 +206,7 @@ class Hook:
         self._tokens[token] = question
 
     def abandon(self, token: object) -> None:
-        """Whoever asked with this token is not called any more. Idempotent."""
+        """Drops the callback of this token. Idempotent."""
         question = self._tokens.pop(token, None)
         if question is None:
             return
@@ -249,7 +247,7 @@ class Hook:
     async def _call(self, request: Request) -> object:
         try:
             return await self._function(request)
-        except SystemExit as error:     # out of a task it would end the loop's program
+        except SystemExit as error:     # in a task it would end the whole program
             raise RuntimeError(f"exited with status {error}") from error
 
     def _tell(self, error: Exception) -> None:
@@ -260,7 +258,7 @@ class Hook:
                       type(error).__name__, error or "no answer in time")
 
     async def close(self) -> None:
-        """Ends what is under way; those who wait are not called any more."""
+        """Cancels the calls in progress and drops their callbacks."""
         for question in self._questions.values():
             question.waiting.clear()
         self._tokens.clear()

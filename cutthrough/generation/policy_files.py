@@ -1,7 +1,7 @@
 """Reads the files that a configuration names into one Policy.
 
-The only place where policy meets the file system. Nothing of a file that cannot be used
-is used: what is wrong with it is raised, all of it, with file, line and reason.
+Only this module reads policy from the file system. A file with mistakes is not used at
+all: every mistake is raised, with file, line and reason.
 """
 
 import importlib.util
@@ -19,7 +19,7 @@ def load_policy(config: Config) -> Policy:
     """Reads the policy's files. Raises PolicyError."""
     policy, users = load_files(config.policy, config.users_file)
     if users:
-        # Here: without such files nothing of them is loaded
+        # Imported here, because most configurations need no such files
         from cutthrough.policy.rules import add_users
 
         policy = add_users(policy, users, config.users_file)
@@ -39,7 +39,7 @@ def load_policy(config: Config) -> Policy:
 
 
 def load_files(policy_file: str, users_file: str) -> tuple[Policy, dict[str, User]]:
-    """Reads both, "" for none. Raises PolicyError with what is wrong in either."""
+    """Reads both files, "" for none. Raises PolicyError with the mistakes of both."""
     policy, users = Policy(default="allow"), dict[str, User]()
     mistakes: list[Mistake] = []
     with noting(mistakes):
@@ -53,9 +53,9 @@ def load_files(policy_file: str, users_file: str) -> tuple[Policy, dict[str, Use
 
 
 def load_rules(path: str) -> Policy:
-    """Reads a policy file: TOML, or smokescreen's YAML where the name says so.
+    """Reads a policy file: smokescreen's YAML if named .yaml or .yml, else TOML.
 
-    The files of its lists stand relative to it. Raises PolicyError.
+    Paths of its lists are relative to the policy file. Raises PolicyError.
     """
     from cutthrough.policy.rules import read_policy
     from cutthrough.policy.smokescreen import read_smokescreen
@@ -73,21 +73,21 @@ def is_smokescreen(path: str) -> bool:
 
 def load_users(path: str) -> dict[str, User]:
     """Reads a file of users. Raises PolicyError."""
-    # Here: without such a file nothing of it is loaded
+    # Imported here, because most configurations need no such file
     from cutthrough.policy.users import read_htpasswd
 
     return read_htpasswd(read_text(path), path)
 
 
 def load_code(name: str) -> Code | None:
-    """Reads the file of `module:function`; None where there is none, or no source.
+    """Reads the source of `module:function` without running it; None if there is none.
 
-    Nothing of it is run. What is wrong with the name, `find_function` tells. Raises
-    PolicyError where the file cannot be read.
+    A wrong name is left to `find_function`, which reports it. Raises PolicyError if the
+    file cannot be read.
     """
     try:
         spec = importlib.util.find_spec(name.partition(":")[0])
-    except (Exception, SystemExit):         # of a package above it, which is imported
+    except (Exception, SystemExit):         # from a parent package, which is imported
         return None
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return None
@@ -98,12 +98,12 @@ def read_text(path: str) -> str:
     """Returns a file's text. Raises PolicyError."""
     try:
         return read_bytes(path).decode()
-    except UnicodeDecodeError:              # its text would quote the line (R37)
+    except UnicodeDecodeError:              # the exception's text quotes the line (R37)
         raise PolicyError(path, "", "is not UTF-8") from None
 
 
 def read_bytes(path: str) -> bytes:
-    """Returns what a file holds. Raises PolicyError."""
+    """Returns a file's contents. Raises PolicyError."""
     try:
         return read_file(path)
     except OSError as error:

@@ -9,12 +9,12 @@ from redis.backoff import NoBackoff
 
 from cutthrough.config.config import Config, ConfigError
 
-# For one step: Redis does it within a millisecond, or is not to be waited for
+# Timeout of one step. Redis needs under a millisecond; waiting longer gains nothing
 PATIENCE_S = 1.0
 
 
 def make_client(config: Config) -> Redis:
-    """Raises ConfigError; its reason does not repeat the address (R37)."""
+    """Returns a client. Raises ConfigError, whose reason omits the address (R37)."""
     try:
         client: Redis = Redis.from_url(
             config.fleet_url, decode_responses=True, protocol=2, max_connections=1,
@@ -31,8 +31,8 @@ def make_client(config: Config) -> Redis:
 
 
 def explain(error: Exception) -> tuple[str, str]:
-    """One of FAILURES, and for people. What Redis says is not repeated: it quotes the
-    commands that it does not understand, AUTH among them (R37)."""
+    """Returns the kind, one of FAILURES, and a text. Redis's own message is omitted,
+    because it quotes commands that Redis does not understand, even AUTH (R37)."""
     if isinstance(error, TimeoutError | exceptions.TimeoutError):
         return "timeout", "does not answer in time"
     if isinstance(error, exceptions.AuthenticationError

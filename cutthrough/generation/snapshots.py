@@ -1,4 +1,4 @@
-"""The snapshot of a generation: all that decides about a request, for one worker."""
+"""Makes a generation's snapshot: everything that decides about requests in a worker."""
 
 from collections.abc import Sequence
 
@@ -15,11 +15,12 @@ from cutthrough.policy.snapshot import OwnHosts, Snapshot
 def make_snapshot(generation: Generation, bound: Sequence[Address],
                   hosts: OwnHosts | None = None, tally: Tally | None = None,
                   known: Known | None = None) -> Snapshot:
-    """What decides in this generation; `bound` are the addresses of our listeners,
-    `hosts` those of this host, None: as they are now. `tally`: see Hook. `known`: what
-    all workers know of credentials.
+    """Returns the snapshot.
 
-    Raises PolicyError where a hook cannot be used.
+    `bound`: addresses of our listeners; `hosts`: addresses of this host, None to read
+    them now; `tally`: see Hook; `known`: the credentials page that all workers share.
+
+    Raises PolicyError if the hook cannot be used.
     """
     config = generation.config
     name = config.user.encode()
