@@ -1,56 +1,57 @@
-"""Who was wrong how often: how long a try waits, and whose turn comes first.
+"""Counts failed logins: how long the next try waits, and its rank in the hash queue.
 
-A guess is a try at one name from one address. After five wrong ones in a row the next
-waits, 1, 2, 4 … seconds: the names of other people at the same address do not. That
-holds for a name that nobody has as well, so the wait says nothing about the name (R22).
-An address that was wrong more often, whatever the names were, gets its refusals late.
+Failures are counted by client address and user name. After five in a row the next try
+waits 1, 2, 4 … seconds; other names at the same address do not wait. Unknown names are
+treated alike, so that the wait does not reveal whether a name exists (R22). An address
+with more failures, whatever the names, gets its refusals late.
 
-A guesser with many addresses has many budgets, and fills the queue for hashes: so each
-request in the queue has a rank by what came from its network before. The rank refuses
-nobody; it says who is last when more is asked for than can be computed.
+A guesser with many addresses has many budgets and could fill the hash queue, so each
+request in the queue has a rank from the history of its network. The rank refuses no
+request; it only decides the order when requests come faster than hashes.
 
-Everything here stands on the page that all workers share (`policy.known`): an address
-has one budget and not one for each worker, and a worker that follows goes on with it.
+All counts are on the page that the workers share (`policy.known`): an address has one
+budget, not one per worker, and a respawned worker continues with it.
 """
 
 from enum import IntEnum
 
 from cutthrough.policy.known import GUESSES, PLACES, RIGHT, STRANGERS, Known
 
-# Wrong tries in a row at one name from one address until the next one waits
+# Failures in a row of one name from one address before the next try waits
 FREE_FAILURES = 5
-# Wrong tries in a row from one address, of any names, until its refusals come late: a
-# site behind one address mistypes as well
+# Failures in a row from one address, of any names, before its refusals are delayed: a
+# whole site behind one address mistypes more often than one user
 FREE_OF_ADDRESS = 20
-# `auth_backoff`, unless configured
+# Default of `auth_backoff`
 LONGEST_BACKOFF = 60.0
-# After so long without another one they are forgotten; or after ten times the longest
-# wait, else waiting would be better for a guesser than to go on
+# Failures are forgotten this many seconds after the last one, or after ten times the
+# longest wait if that is more: else pausing would pay off for a guesser
 FORGET_AFTER = 600.0
 FORGET_WAITS = 10
-# A try or a refusal is held for so long at most, and then refused: browsers ask their
-# user again on 407 only. Less than half of auth_timeout, which a hash needs as well
+# Longest delay of a try or a refusal. A try that must wait longer is answered 429 at
+# once; shorter waits are sat out, because browsers prompt their user again only on 407.
+# Less than half of auth_timeout, which must cover the hash as well
 LONGEST_HOLD = 4.0
 
 
 def is_exempt(client: bytes) -> bool:
-    """A client on this host, by loopback or by a Unix socket: it has no address that
-    could be kept from trying, only neighbours that would be kept from it too."""
+    """Is this client on this host, over loopback or a Unix socket? Its users share one
+    address, so that a back-off would also lock out the others."""
     return client[:1] == b"\x7f" if len(client) == 4 else not any(client)
 
 
 class Backoff:
-    """How often each client was wrong, and how long it waits.
+    """Counts failures by client and name, and computes the waits.
 
-    A client is the bytes of an IPv4 address, or of the /64 of an IPv6 one.
+    A client is the bytes of an IPv4 address, or of the /64 of an IPv6 address.
     """
 
     def __init__(self, known: Known, longest: float = LONGEST_BACKOFF) -> None:
         self._known = known
-        self.longest = longest              # 0: nobody waits
+        self.longest = longest              # seconds; 0: no back-off
 
     def wait(self, client: bytes, name: bytes, exists: bool, now: float) -> float:
-        """Seconds until this client's next try at this name is looked at."""
+        """Returns the seconds until this client's next try at this name is allowed."""
         if not self.longest or is_exempt(client):
             return 0.0
         table = GUESSES if exists else STRANGERS
@@ -58,21 +59,21 @@ class Backoff:
         return max(0.0, last_us / 1e6 + backoff_of(count, self.longest) - now)
 
     def hold(self, client: bytes, now: float) -> float:
-        """Seconds by which a refusal of this client is delayed: 0, or 1, 2, 4."""
+        """Returns the seconds by which a refusal is delayed: 0, or 1, 2, 4."""
         over = self._failures(client, now) - FREE_OF_ADDRESS
         if over < 0 or not self.longest or is_exempt(client):
             return 0.0
         return min(self.longest, LONGEST_HOLD, 2.0 ** min(over, 10))
 
     def is_known_wrong(self, client: bytes, key: bytes, now: float) -> bool:
-        """Has this client tried the same credentials against the same record before?
-        To repeat them is no guess, and costs no hash."""
+        """Has this client failed before with the same credentials and record? Then the
+        repeat is no new guess, and needs no hash."""
         count, last_us = self._known.read_mark(STRANGERS, b"w" + client + key)
         return count > 0 and now <= last_us / 1e6 + FORGET_AFTER
 
     def fail(self, client: bytes, name: bytes, exists: bool, key: bytes,
              now: float) -> None:
-        """These credentials were wrong."""
+        """Counts wrong credentials."""
         now_us = int(now * 1e6)
         self._known.mark(STRANGERS, b"w" + client + key, now_us, self._forget_us)
         if not is_exempt(client):
@@ -81,12 +82,12 @@ class Backoff:
             self.repeat(client, now)
 
     def repeat(self, client: bytes, now: float) -> None:
-        """One more refusal of this client, whatever the name was."""
+        """Counts one more refusal of this client, independent of the name."""
         self._known.mark(PLACES, b"a" + client, int(now * 1e6), self._forget_us)
 
     def succeed(self, client: bytes, name: bytes) -> None:
-        """Forgives what was wrong of this name, and of no other: else an account is all
-        it takes to guess without an end."""
+        """Resets the failures of this name only. If a success reset all names, anyone
+        with one account could guess the others without end."""
         self._known.unmark(GUESSES, guess_of(client, name))
 
     @property
@@ -103,27 +104,27 @@ def guess_of(client: bytes, name: bytes) -> bytes:
 
 
 def backoff_of(failures: int, longest: float = LONGEST_BACKOFF) -> float:
-    """Seconds after the n-th wrong one in a row: 0 to begin with, then 1, 2, 4 …"""
+    """Returns the wait after this many failures in a row: 0 at first, then 1, 2, 4 …"""
     if failures < FREE_FAILURES:
         return 0.0
     return min(longest, 2.0 ** min(failures - FREE_FAILURES, 30))
 
 
 class Rank(IntEnum):
-    """What is known of a network; the lower passes first."""
+    """History of a network; a lower rank goes first."""
 
-    KNOWN = 0           # somebody there was right before
+    KNOWN = 0           # at least one login succeeded
     NEW = 1
-    SUSPECT = 2         # the last ones were all wrong
+    SUSPECT = 2         # the last FREE_FAILURES tries or more all failed
 
 
 def network_of(client: bytes) -> bytes:
-    """The /24 of an IPv4 address; the /48, a site's (RFC 6177), of an IPv6 /64."""
+    """Returns an IPv4 address's /24, or an IPv6 /64's /48, a site's (RFC 6177)."""
     return client[:3] if len(client) == 4 else client[:6]
 
 
 class Standing:
-    """Which networks are known to be right, and which are only ever wrong."""
+    """Records which networks have logged in before, and which have only failed."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
@@ -133,7 +134,7 @@ class Standing:
         wrong, last_us = self._known.read_mark(PLACES, b"n" + network)
         if wrong >= FREE_FAILURES and now <= last_us / 1e6 + FORGET_AFTER:
             return Rank.SUSPECT
-        # In a table of its own, so that no number of guessers pushes these out
+        # In its own table, so that guessers cannot evict the networks of users
         right, _ = self._known.read_mark(RIGHT, network)
         return Rank.KNOWN if right else Rank.NEW
 

@@ -1,23 +1,24 @@
 # cython: linetrace=False
-# (a signal finds the interpreter anywhere, and its tracing wants the lock)
-"""A long computation that lets go of its core in between.
+# (a signal may interrupt the interpreter anywhere, and tracing needs its lock)
+"""Makes a long computation give up its core at short intervals.
 
 A scheduler divides a core between two threads in slices of a tick, 4 ms at 250 Hz. A
-niceness changes how many of them a thread gets and not how long they are; and it counts
-within a session or a control group only (sched(7), autogroup), so that beside a thread of
-another one it may change nothing. One slice is longer than all the time that a request
-takes. So a computation beside others breaks off by itself: after each breath of 0.5 ms
-the signal of a timer finds it, and it sleeps for a moment. Whoever waits for the core has
-it then. If it comes back late, somebody did, and for a while it sleeps three times as
-long as it computes. A core that nobody else wants it keeps.
+niceness changes how many slices a thread gets, not their length. It also counts within a
+session or a control group only (sched(7), autogroup), so that it may have no effect on
+threads of another group. One such slice is longer than a whole request takes. So the
+computation interrupts itself: after each breath, 0.5 ms of computing, a timer's signal
+makes it glance, a very short sleep in which another thread can take the core. If the
+sleep ends late, the core is wanted, and for 100 ms the computation rests after each
+breath, three times as long as it computes. If no other thread wants the core, the
+computation keeps it.
 
     breath ─ glance: is the core wanted? ─ no ─> breath
       ^                    └── yes ──> rest, and for 100 ms after each breath ──┐
       └─────────────────────────────────────────────────────────────────────────┘
 
-The handler is C, because the computations are libraries' that do not come back to the
-interpreter before they are done. One for a process; SIGALRM and ITIMER_REAL are its own.
-A library's own threads (argon2 with several lanes) take no rests.
+The handler is C, because the hash libraries do not return to the interpreter before they
+are done. There is one per process, and it owns SIGALRM and ITIMER_REAL. A library's own
+threads (argon2 with several lanes) do not rest.
 """
 
 from libc.stdint cimport int64_t
@@ -61,13 +62,13 @@ cdef extern from "<time.h>" nogil:
 
 cdef enum:
     BREATH_US = 500
-    # As short as a sleep can be; where the core then idles, a virtual one takes 50 us
+    # The shortest possible sleep; on a virtual core that then idles it takes 50 us
     GLANCE_US = 5
-    # A quarter of the core: a hash of 0.2 s takes under a second at the worst
+    # Leaves a quarter of the core: a hash of 0.2 s takes under a second at worst
     REST_US = 1500
-    # More than interrupts, this handler and an idle core's waking take
+    # More than interrupts, this handler and the wake-up of an idle core take
     LATE_US = 150
-    # How long a core is believed to be wanted
+    # How long a core counts as wanted after the last sign
     WANTED_US = 100000
 
 cdef bint _is_on
@@ -96,7 +97,7 @@ cdef void begin_breath(int64_t now_us) noexcept nogil:
 
 
 cdef int64_t sleep_us(long us) noexcept nogil:
-    """Returns when it is over, by which time it may be late."""
+    """Sleeps, and returns the time of the wake-up, which may be late."""
     cdef timespec wanted
     wanted.tv_sec = 0
     wanted.tv_nsec = us * 1000
@@ -120,16 +121,16 @@ cdef void on_breath(int number) noexcept nogil:
     back_us = sleep_us(us)
     if back_us - now_us - us > LATE_US:
         wanted_us = back_us + WANTED_US
-    if _is_on:                          # not in `stop`, as its last setitimer returns
+    if _is_on:                          # off if `stop` has run but its setitimer has not
         begin_breath(back_us)
     set_errno(kept)
 
 
 def start():
-    """Takes breaths from now on, until `stop`."""
+    """Computes in breaths until `stop`."""
     global _is_on
     cdef sigaction_t action
-    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)        # 50 us otherwise, ten times a glance
+    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)        # the default is 50 us, ten glances
     memset(&action, 0, sizeof(action))
     action.sa_handler = on_breath
     action.sa_flags = SA_RESTART
@@ -139,12 +140,12 @@ def start():
 
 
 def stop():
-    """Computes on without."""
+    """Computes without interruption again."""
     global _is_on
-    _is_on = False                      # first: a signal may be on its way already
+    _is_on = False                      # first: a signal may already be pending
     set_timer(0)
 
 
 def counts():
-    """How many breaths were taken in this process, and how many rests."""
+    """Returns the numbers of breaths and of rests in this process."""
     return _breaths, _rests

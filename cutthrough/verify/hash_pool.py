@@ -1,9 +1,9 @@
 """Where password hashes are computed: in helper processes, or in threads.
 
-A worker that has a process of its own has helpers (`verify.hash_process`), made when
-first needed and kept; one inside somebody else's program makes no process, and has
-threads. Both compute so many at a time and answer in the loop, each question once;
-after `close` nobody is answered.
+A worker with its own process uses helper processes (`verify.hash_process`), started
+when first needed and kept. A worker embedded in another program starts no process and
+uses threads. Both compute at most `most` hashes at a time, and answer each question
+once, in the loop. After `close` no answer comes.
 """
 
 import asyncio
@@ -24,25 +24,25 @@ from cutthrough.verify.hash_process import FAULT, MOST_BYTES, RIGHT, WRONG
 
 log = logging.getLogger("cutthrough")
 
-# Is it the password; None where that is not known, and then why: the kind of an error,
-# or LOST.
+# Does the password match? None if unknown; the text is then the kind of the error, or
+# LOST.
 Done = Callable[[bool | None, str], None]
 
-# The helper died, or there is none to be had: another try may find one.
+# The helper died, or none could be started. Another try may succeed.
 LOST = "lost"
 
-# Of 40 steps to 19: a tenth of a busy core's time, all of an idle one's.
+# Of -20 to 19: a tenth of a busy core's time, all of an idle core's.
 NICENESS = 10
 
-# Until the next helper is made, where one has ended before its first answer.
+# Wait before another helper is started, if one ended before its first answer.
 PAUSE_S = 1.0
 
-# The helper's program; its descriptor's number follows. -P: see supervisor.children
+# The helper's program; the descriptor's number is appended. -P: see supervisor.children
 COMMAND = (sys.executable, "-P", "-m", "cutthrough.verify.hash_process")
 
 
 class HashPool(Protocol):
-    most: int               # at a time; asking for more is the caller's mistake
+    most: int               # hashes at a time; the caller must not exceed it
 
     def compute(self, hash: str, secret: bytes, done: Done) -> None: ...
 
@@ -52,8 +52,8 @@ class HashPool(Protocol):
 class Threads:
     """Hashes in `most` threads of this process, made when first needed.
 
-    They are nicer than the loop: bcrypt and its like release the interpreter's lock,
-    and then compete for the cores with the requests of everybody who is known already.
+    Their niceness is higher than the loop's: bcrypt and the like release the
+    interpreter's lock, and then compete for the cores with requests that need no hash.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
@@ -72,7 +72,7 @@ class Threads:
         self._jobs.put((hash, secret, done))
 
     def _start_thread(self) -> None:
-        # A daemon: an exit does not wait for a hash that nobody asks for any more
+        # A daemon, so that an exit does not wait for a hash that is no longer needed
         thread = threading.Thread(
             target=self._work, name=f"hasher-{len(self._threads)}", daemon=True)
         thread.start()
@@ -80,16 +80,16 @@ class Threads:
         self._idle += 1
 
     def _work(self) -> None:
-        # Here, because its libraries are nothing to whoever has no table
+        # Imported here, because a proxy without a table of users needs no hash library
         from cutthrough.policy import users
 
-        os.nice(NICENESS)               # of this thread alone: nice(2), sched(7)
+        os.nice(NICENESS)               # affects this thread only: nice(2), sched(7)
         while (job := self._jobs.get()) is not None:
             hash, secret, done = job
             matches, fault = None, ""
             try:
                 matches = users.check_hash(hash, secret)
-            except Exception as error:  # a library that is missing, or refuses the hash
+            except Exception as error:  # the library is missing, or rejects the hash
                 fault = type(error).__name__        # its text may hold the secret (R37)
             with contextlib.suppress(RuntimeError):             # the loop has ended
                 self._loop.call_soon_threadsafe(self._finish, done, matches, fault)
@@ -100,23 +100,23 @@ class Threads:
             done(matches, fault)
 
     def close(self) -> None:
-        """Ends: each thread does after its hash."""
+        """Ends each thread after its current hash."""
         self._closed = True
         for _ in self._threads:
             self._jobs.put(None)
 
 
 class Helper:
-    """One helper process and the question it works on. Raises OSError where there is
-    none to be had."""
+    """One helper process and its current question. Raises OSError if the process cannot
+    be started."""
 
     def __init__(self, command: tuple[str, ...]) -> None:
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.sock.setblocking(False)
         self.done: Done | None = None
         self.has_answered = False
-        # They stay blocked in it: what tells the whole group to end (systemd, a
-        # terminal) is for the worker to judge, which may still wait for this hash.
+        # The signals stay blocked in the helper. systemd and terminals signal the whole
+        # process group, and the worker may still need this hash before it ends.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             self.process = subprocess.Popen(
@@ -130,7 +130,7 @@ class Helper:
             theirs.close()
 
     def receive(self) -> bytes:
-        """The answer; empty at the end."""
+        """Returns the answer; empty if the helper has ended."""
         try:
             return self.sock.recv(MOST_BYTES)
         except OSError:
@@ -138,7 +138,7 @@ class Helper:
 
 
 class Helpers:
-    """Hashes in `most` processes of their own, which end with this one."""
+    """Hashes in up to `most` helper processes, which end with this one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int,
                  command: tuple[str, ...] = COMMAND) -> None:
@@ -146,7 +146,7 @@ class Helpers:
         self._loop = loop
         self._command = command
         self._helpers: list[Helper] = []
-        self._ended: list[subprocess.Popen[bytes]] = []     # and not reaped yet
+        self._ended: list[subprocess.Popen[bytes]] = []     # not reaped yet
         self._not_before = 0.0
 
     def compute(self, hash: str, secret: bytes, done: Done) -> None:
@@ -157,7 +157,7 @@ class Helpers:
         helper.done = done
         try:
             helper.sock.send(hash.encode() + b"\0" + secret)
-        except OSError:                     # it has died, and readable tells the same
+        except OSError:                     # it has died; its end also becomes readable
             self._loop.call_soon(self._on_end, helper)
 
     def _take(self) -> Helper | None:
@@ -169,7 +169,7 @@ class Helpers:
             return None
         try:
             helper = Helper(self._command)
-        except OSError as error:            # no memory, no process: as likely passing
+        except OSError as error:            # no memory, too many processes: may pass
             log.error("cannot start a helper for password hashes: %s", error)
             self._not_before = self._loop.time() + PAUSE_S
             return None
@@ -181,7 +181,7 @@ class Helpers:
         packet = helper.receive()
         done = helper.done
         if done is None or packet[:1] not in (RIGHT, WRONG, FAULT):
-            self._on_end(helper)            # its end, or nothing that it may say
+            self._on_end(helper)            # it ended, or broke the protocol
             return
         helper.done = None
         helper.has_answered = True
@@ -206,9 +206,9 @@ class Helpers:
         self._loop.remove_reader(helper.sock.fileno())
         helper.sock.close()
         helper.process.kill()
-        self._ended.append(helper.process)  # waiting for it here could take long
+        self._ended.append(helper.process)  # a wait for it here could block the loop
 
     def close(self) -> None:
-        """Ends: the helpers are killed, also in the middle of a hash."""
+        """Kills the helpers, even in the middle of a hash."""
         while self._helpers:
             self._drop(self._helpers[-1])

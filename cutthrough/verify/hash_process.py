@@ -1,16 +1,17 @@
 """One process that computes password hashes.
 
 `python -m cutthrough.verify.hash_process FD`: FD is its end of a SOCK_SEQPACKET pair. A
-question is one packet, `HASH NUL SECRET`; the answer another: `1` it is the password,
-`0` it is not, or `!` and the kind of the error. One at a time. It ends with its worker:
-killed by the kernel in the middle of a hash (prctl(2), PR_SET_PDEATHSIG), by the end of
-the file between two.
+question is one packet, `HASH NUL SECRET`, and so is its answer: `1` for the right
+password, `0` for a wrong one, or `!` and the kind of the error. Questions come one at a
+time. The process ends with its worker: in the middle of a hash the kernel kills it
+(prctl(2), PR_SET_PDEATHSIG), between hashes it reads the end of file.
 
-A process and not a thread, because a thread that loses its core to the event loop may
-hold the interpreter's lock as it does, for which the loop then waits. It takes no core
-away when it wakes up (SCHED_BATCH), is nicer than the worker, and computes in breaths
-(`verify.duty_cycle`), so that nobody waits for its core longer than one of these.
-docs/decisions/0007-hashes-in-processes.md has the figures.
+This is a process, not a thread, because a thread that loses its core to the event loop
+may hold the interpreter's lock meanwhile, and the loop then waits for the lock. The
+process preempts no other when it wakes up (SCHED_BATCH), has a higher niceness than the
+worker, and computes in slices of 0.5 ms (`verify.duty_cycle`), so that other work waits
+for the core no longer than one slice. The figures are in
+docs/decisions/0007-hashes-in-processes.md.
 """
 
 import contextlib
@@ -19,53 +20,55 @@ import signal
 import socket
 import sys
 
-# Longer than any question: a hash, and a secret out of 4096 bytes of field.
+# More than any question: a hash, and a secret from a field of at most 4096 bytes.
 MOST_BYTES = 16384
 
 RIGHT, WRONG, FAULT = b"1", b"0", b"!"
 
-# Of a core that a thread of niceness 0 wants as well this leaves a quarter, which is
-# what the breaths ask for. Not SCHED_IDLE: where all cores are busy who logs in would
-# wait for ever; and a core that runs such a thread counts as idle, so that others are
-# put there, but gives way at once within one session or control group only.
+# Leaves this process a quarter of a core that a thread of niceness 0 also wants; the
+# duty cycle takes as much. Not SCHED_IDLE: if all cores are busy, logins would wait for
+# ever. Also, the scheduler counts a core that runs a SCHED_IDLE thread as idle and puts
+# other threads there, but the thread yields at once only within one session or control
+# group.
 NICENESS = 5
 
 _PR_SET_PDEATHSIG = 1
 
 
 def serve(sock: socket.socket) -> None:
-    """Answers until the other side is gone."""
+    """Answers questions until the worker closes its end."""
     from cutthrough.verify import duty_cycle
 
     with contextlib.suppress(ConnectionError):
         while packet := sock.recv(MOST_BYTES):
             duty_cycle.start()
             try:
-                said = answer(packet)
+                reply = answer(packet)
             finally:
                 duty_cycle.stop()
-            sock.send(said)
+            sock.send(reply)
 
 
 def answer(packet: bytes) -> bytes:
+    """Returns the answer to one question."""
     from cutthrough.policy.users import check_hash
 
     hash, _, secret = packet.partition(b"\0")
     try:
         return RIGHT if check_hash(hash.decode(), secret) else WRONG
-    except Exception as error:      # a library that is missing, or refuses the hash
+    except Exception as error:      # the library is missing, or rejects the hash
         return FAULT + type(error).__name__.encode()    # its text may hold the secret
 
 
 def main(fd: int) -> int:
     """Serves descriptor `fd`; returns the exit status."""
-    # Here: the other side imports this module too, and needs neither
+    # Imported here, because the worker imports this module too and needs neither
     import ctypes
 
-    import cutthrough.policy.users  # noqa: F401, before it is slow
+    import cutthrough.policy.users  # noqa: F401, while still at normal priority
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    with contextlib.suppress(OSError):      # a filter of system calls
+    with contextlib.suppress(OSError):      # a seccomp filter may refuse these
         os.nice(NICENESS)
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     serve(socket.socket(fileno=fd))

@@ -1,9 +1,9 @@
-"""Credentials that wait for a hash: who is next, and who gives way.
+"""The queue of credentials that wait for a hash: which is next, and which is evicted.
 
-Ranks first (verify.backoff). Within a rank three of four turns are the newest's, whose
-client is the most likely to be there still, and one is the oldest's, so that everybody
-has a turn however many come after. Behind all ranks stand those whose requests have
-all ended meanwhile: their hash is worth something if the client comes back.
+The rank (verify.backoff) decides first. Within a rank three of four turns go to the
+newest, because its client is the most likely to be still connected, and one goes to the
+oldest, so that newcomers cannot starve it. Credentials whose requests have all ended
+come after all ranks: their hash is useful only if the client comes back.
 """
 
 from collections import OrderedDict, deque
@@ -14,10 +14,10 @@ from cutthrough.policy.auth import Account, Authenticator
 from cutthrough.verify.backoff import Rank
 
 Answer = Account | str      # the account, or the label of an outcome
-# With the seconds after which another try is looked at; 0: nothing is said about that
+# The second argument is Retry-After in seconds; 0: none is sent
 Callback = Callable[[Answer, int], None]
 
-# Every so many turns it is the oldest's
+# One turn in this many goes to the oldest
 OLDEST_TURN = 4
 
 
@@ -25,13 +25,13 @@ class Waiter(NamedTuple):
     """One request that waits for a verdict."""
 
     client: bytes
-    authenticator: Authenticator            # of the generation that it began with
+    authenticator: Authenticator            # of the generation at the request's start
     callback: Callback
     since: float
 
 
 class Flight:
-    """One credential under verification, and who waits for it."""
+    """One credential under verification, and the requests that wait for it."""
 
     __slots__ = ("account", "asked_at", "authenticator", "began_at", "key", "name",
                  "trusted", "value", "waiters")
@@ -42,24 +42,24 @@ class Flight:
         self.value = value
         self.key = key
         self.name = name
-        self.trusted = trusted              # nobody's guess: it was right before
+        self.trusted = trusted              # verified before, so this is no guess
         self.waiters: deque[Waiter] = deque()
-        self.asked_at = 0.0                 # by the last one
-        self.began_at = 0.0                 # its hash
-        self.account: Account | None = None     # whose they are, if the hash says so
+        self.asked_at = 0.0                 # when the last waiter came
+        self.began_at = 0.0                 # when its hash began
+        self.account: Account | None = None     # the result if the hash matches
 
 
 class HashQueue:
-    """Flights by rank; each is in it once. `patience`: how long a request waits."""
+    """Flights by rank, each at most once. `patience`: seconds that a request waits."""
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
-        # By when they came, and by when they were asked for last
+        # In order of arrival, and in order of the last request
         self._came: dict[Rank, dict[Flight, None]] = {rank: {} for rank in Rank}
         self._asked: dict[Rank, OrderedDict[Flight, None]] = {
             rank: OrderedDict() for rank in Rank}
         self._ranks: dict[Flight, Rank] = {}
-        self._left: dict[Flight, None] = {}     # nobody waits for these
+        self._left: dict[Flight, None] = {}     # flights without a waiting request
         self._turn = 0
 
     def put(self, flight: Flight, rank: Rank) -> None:
@@ -68,7 +68,7 @@ class HashQueue:
         self._asked[rank][flight] = None
 
     def ask_again(self, flight: Flight, rank: Rank) -> None:
-        """Somebody asks for a flight that may wait here."""
+        """Notes another request for this flight, if the flight is in the queue."""
         if flight in self._left:
             del self._left[flight]
             self.put(flight, rank)
@@ -83,7 +83,8 @@ class HashQueue:
             del self._asked[rank][flight]
 
     def take(self, rank_of: Callable[[Flight], Rank], now: float) -> Flight | None:
-        """The next, or None; looks again at what has sunk since it came."""
+        """Returns the next flight, or None. A flight whose rank has become worse since
+        it was queued is moved to its new rank."""
         for rank in Rank:
             while (flight := self._pick(rank, now)) is not None:
                 self.remove(flight)
@@ -99,7 +100,7 @@ class HashQueue:
         if not self._asked[rank]:
             return None
         newest = next(reversed(self._asked[rank]))
-        if self._is_left(newest, now):      # then all are: it was asked for last
+        if self._is_left(newest, now):      # then all are, because this was the last
             for flight in [*self._came[rank]]:
                 self._leave(flight)
             return None
@@ -118,8 +119,8 @@ class HashQueue:
         self._left[flight] = None
 
     def evict(self, rank: Rank, now: float) -> Flight | None:
-        """Who gives way to one of this rank: nobody's, else the oldest of the last rank
-        behind it; or None."""
+        """Removes and returns a flight to make room for one of `rank`: one without a
+        waiting request, else the oldest of the worst rank below `rank`; or None."""
         for worse in reversed(Rank):
             asked = self._asked[worse]
             while asked and self._is_left(oldest := next(iter(asked)), now):

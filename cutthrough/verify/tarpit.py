@@ -1,7 +1,7 @@
-"""Answers that are given late: how many at a time, and of one client.
+"""Delayed answers, bounded in number, in total and for each client.
 
-A request that is held costs its connection and a timer. Beyond the bounds nothing is
-held: the caller answers at once, with the time after which to come back.
+A delayed request costs its connection and a timer. Beyond the bounds no answer is
+delayed: the caller answers at once, with the time after which the client may try again.
 """
 
 import asyncio
@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-# Of one worker: some 1 KiB each. Of one client: four refusals a second at 4 s each
+# Per worker: about 1 KiB each. Per client: four refusals a second at 4 s each
 MOST_HELD = 256
 MOST_OF_CLIENT = 16
 
 
 class Tarpit:
-    """Calls back later; nobody is called after `close`."""
+    """Calls back later; no callback runs after `close`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int = MOST_HELD,
                  most_of_client: int = MOST_OF_CLIENT) -> None:
@@ -25,10 +25,10 @@ class Tarpit:
         self._held: dict[int, asyncio.TimerHandle] = {}
         self._of_client: Counter[bytes] = Counter()
         self._next = 0
-        self.full = 0                       # times that there was no place (R31)
+        self.full = 0                       # delays refused because of a bound (R31)
 
     def hold(self, client: bytes, seconds: float, call: Callable[[], None]) -> bool:
-        """Has it called after so long. False: there is no place, and it is not."""
+        """Schedules `call`. Returns False, and does not, if a bound is reached."""
         if (len(self._held) >= self._most
                 or self._of_client[client] >= self._most_of_client):
             self.full += 1

@@ -7,12 +7,13 @@
          └─> the configuration's own password, which is no hash ─────────┘
                                    right: at once; wrong: perhaps late (tarpit)
 
-Everything here runs in the loop. Where more is asked for than can be computed, those
-go first whose network was right before, those last whose network is only ever wrong
-(verify.hash_queue). A hash that was begun is remembered, whoever has gone meanwhile.
+All code here runs in the loop. If requests come faster than hashes, networks with an
+earlier success go first, and networks that have only failed go last
+(verify.hash_queue). The result of a hash that was begun is kept even if its requests
+have ended meanwhile.
 
-Credentials that were right within the last day, of a record that has not changed since,
-are nobody's guess: they wait for no back-off, whoever else at their address was wrong.
+Credentials that were right within the last day, for a record that has not changed
+since, are no guess: no back-off delays them, even if others at their address fail.
 """
 
 import asyncio
@@ -38,18 +39,18 @@ EXPIRED = "auth_expired"
 THROTTLED = "auth_throttled"
 OVERLOADED = "overloaded"
 
-# How often somebody looks whether another worker has verified what waits here
+# Interval of the check whether another worker has verified credentials that wait here
 LOOK_S = 0.05
-# A deadline comes at the end of a tick of the wheel, and later where the loop is busy
+# A deadline fires at the end of a timer tick, and later if the loop is busy
 LATE_S = 1.0
 
 
 class Verifier:
-    """Verifies credentials for one worker, whose `pool` are closed with it.
+    """Verifies credentials for one worker; `close` closes `pool` too.
 
-    `most_waiting` bounds how many credentials wait or are worked on, and how many
-    requests wait for them. `known` is what all workers know; `clock` the time by
-    CLOCK_MONOTONIC; `observe` is told how many microseconds each request waited.
+    `most_waiting` bounds the credentials that wait or are being verified, and the
+    requests that wait for them. `known` is the page shared by all workers; `clock`
+    reads CLOCK_MONOTONIC; `observe` gets each request's wait in microseconds.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: HashPool,
@@ -63,15 +64,15 @@ class Verifier:
         self._clock = clock
         self._observe = observe
         self._flights: dict[bytes, Flight] = {}
-        self._elsewhere: set[Flight] = set()    # another worker computes these
+        self._elsewhere: set[Flight] = set()    # being hashed by another worker
         self._queue = HashQueue(10.0)
         self._tarpit = Tarpit(loop)
-        self._held: set[tuple[bytes, bytes]] = set()    # guesses with a try in it
+        self._held: set[tuple[bytes, bytes]] = set()    # client, name of a delayed try
         self._callbacks = 0
         self._running = 0
         self._closed = False
         self._look: asyncio.TimerHandle | None = None
-        self._proved = 0                # of all workers, when they were looked at last
+        self._proved = 0                # proofs of all workers at the last check
         self._durations: deque[float] = deque(maxlen=16)        # of hashes
         self.backoff = Backoff(self._known)
         self.standing = Standing(self._known)
@@ -80,20 +81,20 @@ class Verifier:
         self.failed = 0
         self.throttled = 0
         self.overloaded = 0
-        self.shared = 0                 # asked for while the same was under way
+        self.shared = 0                 # requests that joined a flight
 
     def configure(self, longest_backoff: float, auth_timeout: float) -> None:
-        """Takes over what a reload may change."""
+        """Sets the values that a reload may change."""
         self.backoff.longest = longest_backoff
         self._queue.patience = auth_timeout + LATE_S
 
     def verify(self, authenticator: Authenticator, value: bytes, client: bytes,
                callback: Callback) -> None:
-        """Calls `callback(answer, retry_s)` once: at once where no hash is needed and
-        nothing is held, else later.
+        """Calls `callback(answer, retry_s)` once: immediately if no hash and no delay
+        is needed, else later.
 
-        `client` stands for the client's address. What waits when `close` is called is
-        never answered.
+        `client` identifies the client's address. Requests that still wait when `close`
+        is called get no answer.
         """
         key = authenticator.key_of(value)
         name = authenticator.name_of(value)
@@ -125,8 +126,8 @@ class Verifier:
     # Tries that wait, and refusals
 
     def _detain(self, waiter: Waiter, value: bytes, name: bytes, now: float) -> None:
-        """Its client was wrong too often: one try at a name is looked at as soon as it
-        may be, where that is soon."""
+        """Delays a try while its client is in back-off, at most one for each name and
+        LONGEST_HOLD; otherwise answers THROTTLED."""
         wait = self._wait_of(waiter, name, now)
         guess = (waiter.client, name)
         if wait <= LONGEST_HOLD and guess not in self._held and self._tarpit.hold(
@@ -141,7 +142,7 @@ class Verifier:
         now = self._clock()
         key = waiter.authenticator.key_of(value)
         assert key is not None
-        if self._wait_of(waiter, name, now) > 0:    # somebody was wrong meanwhile
+        if self._wait_of(waiter, name, now) > 0:    # another try failed meanwhile
             self._detain(waiter, value, name, now)
         elif (flight := self._flights.get(key)) is not None:
             self._join(flight, waiter, now)
@@ -149,7 +150,7 @@ class Verifier:
             self._admit(waiter, value, key, name, False, now)
 
     def _refuse(self, waiter: Waiter, now: float) -> None:
-        """They were wrong: says so, later where the address is often wrong."""
+        """Answers FAILED, with a delay if the address has failed often."""
         seconds = self.backoff.hold(waiter.client, now)
         if not seconds:
             self._tell(waiter, FAILED, now)
@@ -192,7 +193,7 @@ class Verifier:
             return
         self.shared += 1
         while flight.waiters and flight.waiters[0].since + self._queue.patience < now:
-            self._callbacks -= 1            # its request has ended, by auth_timeout
+            self._callbacks -= 1            # its request has ended by auth_timeout
             self._tell(flight.waiters.popleft(), OVERLOADED, now)
         self._add(flight, waiter, now)
         self._queue.ask_again(flight, rank)
@@ -203,7 +204,7 @@ class Verifier:
         flight.asked_at = now
 
     def _has_room(self, new: bool, rank: Rank, now: float) -> bool:
-        # More requests of one credential cost no hash: a browser opens dozens
+        # Further requests with one credential need no hash; a browser opens dozens
         if self._callbacks >= 16 * self._most_waiting:
             return False
         if not new or len(self._flights) < self._most_waiting:
@@ -232,7 +233,7 @@ class Verifier:
 
     def _begin(self, flight: Flight, now: float) -> None:
         account = flight.authenticator.recall(flight.value)
-        if account is not None:             # another worker was first
+        if account is not None:             # another worker has verified it
             self._conclude(flight, account)
             return
         waiters = flight.waiters
@@ -240,15 +241,15 @@ class Verifier:
                for one in waiters):
             self._conclude(flight, None)
             return
-        # Wrong ones that were let in before the first of them was known to be wrong
+        # Guesses that were queued before the first of them turned out to be wrong
         if not flight.trusted and all(
                 self._wait_of(one, flight.name, now) > 0 for one in waiters):
             for one in self._take_off(flight):
                 self._detain(one, flight.value, flight.name, now)
             return
         if self._is_idle(flight, now):
-            # It takes its turn, and as long as a hash does, so that the time says
-            # nothing; but none is computed
+            # Takes its turn, and as long as a hash, so that the time does not reveal
+            # that the name is unknown; but no hash is computed
             self._loop.call_later(random.choice(self._durations),
                                   self._conclude, flight, None)
             return
@@ -261,7 +262,7 @@ class Verifier:
         self._pool.compute(hash, secret, partial(self._settle, flight))
 
     def _is_idle(self, flight: Flight, now: float) -> bool:
-        """A name that nobody has, from addresses that tried many."""
+        """Is this an unknown name, tried from addresses that have failed often?"""
         return (flight.authenticator.find(flight.name) is None
                 and len(self._durations) > 0
                 and all(self.backoff.hold(one.client, now) for one in flight.waiters))
@@ -280,7 +281,7 @@ class Verifier:
             self.hashes += 1
             self._durations.append(self._clock() - flight.began_at)
             self._conclude(flight, flight.account if matches else None)
-            self._known.disclaim(flight.key)    # once the proof can be found
+            self._known.disclaim(flight.key)    # only after the proof is published
         self._dispatch()
 
     def _conclude(self, flight: Flight, account: Account | None) -> None:
@@ -290,7 +291,7 @@ class Verifier:
 
     def _judge(self, key: bytes, name: bytes, trusted: bool, account: Account | None,
                authenticator: Authenticator, waiters: list[Waiter]) -> None:
-        """Notes what came of it, against those who asked or for them, and answers."""
+        """Counts the result for or against each client, and answers the requests."""
         now = self._clock()
         clients = {one.client for one in waiters}
         if account is None:
@@ -298,7 +299,7 @@ class Verifier:
             exists = authenticator.find(name) is not None
             for client in clients:
                 if self.backoff.is_known_wrong(client, key, now):
-                    self.backoff.repeat(client, now)        # by another worker
+                    self.backoff.repeat(client, now)        # another worker counted it
                 else:
                     self.backoff.fail(client, name, exists, key, now)
                     self.standing.fail(client, now)
@@ -307,11 +308,11 @@ class Verifier:
             return
         self.verified += 1
         for client in clients:
-            if not trusted:                 # else a guesser beside it is forgiven often
+            if not trusted:         # a repeat must not forgive guesses at its address
                 self.backoff.succeed(client, name)
             self.standing.succeed(client, now)
         for one in waiters:
-            # Of the generation that this request began with: its groups may be others
+            # From the generation at this request's start: its groups may differ
             own = one.authenticator.find(name) or account
             self._tell(one, own if one.authenticator.remember(key, own) else EXPIRED,
                        now)
@@ -322,7 +323,7 @@ class Verifier:
             self._tell(one, answer, now)
 
     def _take_off(self, flight: Flight) -> list[Waiter]:
-        """It is over; who waited for it."""
+        """Removes a finished flight and returns its waiters."""
         del self._flights[flight.key]
         self._queue.remove(flight)
         self._elsewhere.discard(flight)
@@ -343,7 +344,7 @@ class Verifier:
         for flight in [*self._elsewhere]:
             if self._known.claim(flight.key, int(now * 1e6)):
                 self._known.disclaim(flight.key)
-                self._elsewhere.discard(flight)     # there is a verdict, or it was lost
+                self._elsewhere.discard(flight)     # the other has finished, or died
                 self._queue.put(flight, self._rank_of(flight))
         if proved != before:
             since_us = int((now - 20 * LOOK_S) * 1e6)
@@ -355,26 +356,26 @@ class Verifier:
         self._look_soon()
 
     def __len__(self) -> int:
-        """How many requests wait for an answer."""
+        """Number of requests that wait for an answer."""
         return self._callbacks + len(self._tarpit)
 
     @property
     def waiting(self) -> int:
-        """How many credentials wait for their hash, or for the end of it."""
+        """Number of credentials that wait for a hash or are being hashed."""
         return len(self._flights)
 
     @property
     def held(self) -> int:
-        """How many requests are answered late on purpose."""
+        """Number of requests with a delayed answer."""
         return len(self._tarpit)
 
     @property
     def evicted(self) -> int:
-        """Proofs and marks that made room for others."""
+        """Number of proofs and marks evicted to make room."""
         return self._known.evicted + self._known.forgotten
 
     def close(self) -> None:
-        """Ends: nobody is called any more."""
+        """Ends without answering the requests that wait."""
         self._closed = True
         if self._look is not None:
             self._look.cancel()
