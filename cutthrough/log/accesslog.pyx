@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The access log: one line for each request and each tunnel, at its end.
 
-Lines are formatted in C into one buffer and handed to a sink in batches, whole lines
-only, so that many workers can append to one file. A log that cannot keep up never holds
-up the proxy: a sink takes what it can without waiting, the loop tells when it takes
-more, and lines that find the buffer full are dropped, counted, and spoken of.
+Lines are formatted in C into one buffer and passed to a sink in batches, whole lines
+only, so that many workers can append to one file. A slow log never delays the proxy: a
+sink takes what it can without waiting, the loop calls back when the sink is writable
+again, and lines that do not fit the buffer are dropped, counted and reported.
 
-How a line is made: log.lines and log.formatline; where it goes: log.sinks.
+log.jsonline and log.formatline make the lines; log.sinks writes them.
 """
 
 import logging
@@ -28,8 +28,8 @@ cdef enum:
     BUFFER = 131072
     FLUSH_AT = 65536
     FLUSH_MS = 100
-    TELL_S = 10                 # of lines that were dropped, at most so often
-    PARTING_MS = 200            # for a sink that lags behind, when we close
+    REPORT_S = 10               # least interval between reports of dropped lines
+    CLOSE_WAIT_MS = 200         # how long `close` waits for a slow sink
 
 
 cdef class AccessLog(Journal):
@@ -40,13 +40,13 @@ cdef class AccessLog(Journal):
     cdef bint scheduled, waiting, full
     cdef size_t full_lines          # dropped because the buffer was full
     cdef readonly unsigned long lines
-    cdef object loop, told_at
-    cdef size_t told
+    cdef object loop, reported_at
+    cdef size_t reported            # dropped lines in the reports so far
 
     def __init__(self, loop, target, format, worker=0, must=True):
-        """`target` as the option has it, or a descriptor, which is the log's from here
-        on; `format` is a preset or a format with %-codes. Raises OSError where it `must` be
-        opened, and ValueError for what cannot be read."""
+        """`target`: the option's value, or a descriptor, which the log then owns;
+        `format`: a preset or a format with %-codes. Raises ValueError for a malformed
+        value, and OSError if the target cannot be opened and `must`."""
         self.loop = loop
         self.line = JsonLine(worker) if format == "json" else FormatLine(format, worker)
         self.wants_fields = self.line.wants_fields
@@ -55,21 +55,21 @@ cdef class AccessLog(Journal):
         if self.sink.trouble is not None:
             log.error("access log: cannot open %s, will retry: %s", target,
                       self.sink.trouble)
-        self.told_at = -TELL_S
+        self.reported_at = -REPORT_S
 
     @property
     def dropped(self):
-        """Lines that are nowhere."""
+        """Lines that were not written, and never will be."""
         return self.full_lines + self.sink.lost
 
     @property
     def remembered(self):
-        """Heads of which something is kept until their line."""
+        """Number of heads with fields kept for their line."""
         return self.line.remembered
 
     def reopen(self):
-        """Opens the target anew: a file may have been moved away. Where that fails, it
-        goes on with the old one."""
+        """Reopens the target, because a file may have been moved away. If that fails, the
+        log continues with the old one."""
         self.flush()
         self._rest()
         try:
@@ -80,7 +80,7 @@ cdef class AccessLog(Journal):
         self.flush()
 
     def flush(self):
-        """Writes what is there, as far as the log takes it without waiting."""
+        """Writes as much of the buffer as the sink takes without waiting."""
         cdef size_t done
         if self.n == 0:
             return
@@ -95,24 +95,24 @@ cdef class AccessLog(Journal):
             self._rest()
 
     def close(self):
-        """Writes what can be written, a laggard given a moment; what is left is dropped."""
+        """Writes what the sink takes, with a short wait if it is slow; drops the rest."""
         cdef size_t before
         if self.sink.number < 0:
             return
         self.flush()
-        while self.n and self.sink.can_wait and self.sink.wait(PARTING_MS):
+        while self.n and self.sink.can_wait and self.sink.wait(CLOSE_WAIT_MS):
             before = self.n
             self.flush()
             if self.n == before:
                 break
         self.full_lines += self._count()
         self.n = 0
-        self._tell(-TELL_S)
+        self._report_dropped(-REPORT_S)
         self._rest()
         self.sink.close()
 
     cdef size_t _count(self):
-        """Lines in the buffer."""
+        """Returns the number of lines in the buffer."""
         cdef size_t count = 0
         cdef size_t at = 0
         cdef uint32_t length
@@ -127,14 +127,14 @@ cdef class AccessLog(Journal):
         return count
 
     def _wait(self):
-        """The loop tells when the sink takes more."""
+        """Has the loop call back when the sink takes more."""
         if not self.waiting:
             self.waiting = True
             self.loop.add_writer(self.sink.number, self._on_room)
 
     def _on_room(self):
-        """There is room, poll(2) says; where there is none (ENOBUFS), it would say so in
-        every turn of the loop, and the next try is that of the timer."""
+        """Flushes, because poll(2) reports room. If there is none in fact (ENOBUFS), poll
+        would report it in every turn of the loop; then the timer makes the next try."""
         self.flush()
         if self.full:
             self._rest()
@@ -144,23 +144,22 @@ cdef class AccessLog(Journal):
             self.waiting = False
             self.loop.remove_writer(self.sink.number)
 
-    def _tell(self, since):
-        """Says how many lines were dropped, where there are new ones."""
+    def _report_dropped(self, now):
+        """Logs the number of dropped lines if it has grown; `now` < 0: at once."""
         cdef size_t dropped = self.dropped
-        if dropped > self.told and since - self.told_at >= TELL_S or (
-                dropped > self.told and since < 0):
+        if dropped > self.reported and (now < 0 or now - self.reported_at >= REPORT_S):
             log.warning("access log: %d lines dropped (%d in total): %s",
-                        dropped - self.told, dropped,
+                        dropped - self.reported, dropped,
                         self.sink.trouble or "the target does not accept lines fast enough")
-            self.told = dropped
-            self.told_at = since
+            self.reported = dropped
+            self.reported_at = now
 
     def _flush_later(self):
         self.scheduled = False
         if self.sink.number < 0:
             return
         self.flush()
-        self._tell(self.loop.time())
+        self._report_dropped(self.loop.time())
         if self.n:
             self._schedule()
 
@@ -175,7 +174,7 @@ cdef class AccessLog(Journal):
         if not self.scheduled:
             self._schedule()
         if self.n > FLUSH_AT:
-            if not self.full:               # else at its time: no call for every line
+            if not self.full:               # else the timer flushes, not every line
                 self.flush()
             if self.n > BUFFER - MOST_MESSAGE:
                 self.full_lines += 1

@@ -1,10 +1,10 @@
-"""The error log: what the program says of itself, on standard error.
+"""The error log: messages about the program itself, on standard error.
 
-`text` for people, `logfmt` (key=value) and `json` for machines; one line each, written
-at once, so that lines of several processes do not mix, and never waited for: a reader
-that has stopped must not stop the loop. What may be said of every connection is limited
-by message: of each so many in a while, and then how many more there were, with those
-that found no room.
+The form is `text` for people, `logfmt` (key=value) or `json` for machines. Each message
+is one line in one write, so that lines of several processes do not mix. A write never
+waits, because a reader that has stopped must not stop the loop. Repeats are limited for
+each message: the first few in an interval are logged, then the number of those that
+were suppressed or could not be written.
 """
 
 import codecs
@@ -20,12 +20,12 @@ from typing import Any
 from cutthrough.log.nonblocking import Nonblocking
 
 FORMS = ("text", "logfmt", "json")
-# Lines of one message that are said in so many seconds; journald's limit is a unit's
+# Lines logged of one message in each interval. journald's own limit is for a whole unit
 MOST_SAID = 10
 EVERY_S = 10.0
-MOST_KEYS = 256                              # messages that are told apart
+MOST_KEYS = 256                              # messages counted separately
 
-# The first use reads its file, for which there may be no descriptor by then
+# Loaded now: the first use reads a file, and there may be no descriptor left by then
 codecs.lookup("unicode_escape")
 
 _BARE = re.compile(r"[!#-<>-\[\]-~]+")       # needs no quotes: no space, ", = or \
@@ -34,7 +34,7 @@ _levels = {"WARNING": "warning", "ERROR": "error", "CRITICAL": "error",
 
 
 def show_fields(fields: Mapping[str, Any]) -> str:
-    """key=value, values quoted as JSON strings are where they need it."""
+    """Returns key=value pairs; a value is quoted as a JSON string if necessary."""
     return " ".join(f"{key}={_show(value)}" for key, value in fields.items()
                     if value is not None)
 
@@ -49,7 +49,7 @@ def _show(value: Any) -> str:
 
 
 def show_events(events: list[dict[str, Any]]) -> str:
-    """What the flight recorder has of a connection, in one line."""
+    """Returns the flight recorder's events of a connection in one line."""
     return "; ".join(
         " ".join([f"{event['ms']:.3f}", event["event"], *(
             str(value) if key in ("state", "reason", "error") else f"{key}={value}"
@@ -58,18 +58,18 @@ def show_events(events: list[dict[str, Any]]) -> str:
 
 
 def escape(text: str) -> str:
-    """No control passes: a message may name what came from the wire (R37)."""
+    """Escapes control characters, because a message may quote wire data (R37)."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode()
                    for c in text)
 
 
 def make_line(form: str, source: str, level: str, message: str,
               fields: Mapping[str, Any], trouble: str = "") -> str:
-    """One line, or with `trouble`, a traceback, several in text."""
+    """Returns one line; in text several if `trouble`, a traceback, is given."""
     if form == "text":
-        said = " ".join(filter(None, (message, show_fields(fields))))
+        line = " ".join(filter(None, (message, show_fields(fields))))
         prefix = f"cutthrough: {source}: " if source else "cutthrough: "
-        return prefix + escape(said) + (f"\n{trouble}" if trouble else "")
+        return prefix + escape(line) + (f"\n{trouble}" if trouble else "")
     at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     head = {"time": at, "level": level, "source": source or "supervisor",
             "pid": os.getpid(), "message": message}
@@ -80,14 +80,15 @@ def make_line(form: str, source: str, level: str, message: str,
 
 
 class ErrorLog(logging.Handler):
-    """Writes records of `source` to descriptor `fd`, which stays open, in `form`."""
+    """Writes records of `source` in `form` to descriptor `fd`, which stays open."""
 
     def __init__(self, form: str, source: str, fd: int = 2) -> None:
         super().__init__()
         self.form = form
         self._source = source
         self._out = Nonblocking(fd)
-        self._said: dict[tuple[int, str], list[float]] = {}    # since, said, left out
+        # Start of the interval, lines logged, lines suppressed
+        self._said: dict[tuple[int, str], list[float]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -100,7 +101,7 @@ class ErrorLog(logging.Handler):
                         _levels.get(record.levelname, "info"), record.getMessage(),
                         getattr(record, "fields", {}), trouble):
                     self._said[_key(record)][2] += 1
-        except Exception:                    # as logging asks for: never the caller's
+        except Exception:                    # logging's rule: the caller never sees it
             self.handleError(record)
 
     def _may_say(self, record: logging.LogRecord) -> bool:
@@ -117,16 +118,16 @@ class ErrorLog(logging.Handler):
         return True
 
     def tell_suppressed(self, everything: bool = False) -> None:
-        """Says how many of a message were left out, where its time is over; later,
-        where there is no room to say it."""
+        """Logs how many repeats of each message were suppressed, if its interval is
+        over or `everything`. A line that cannot be written is tried again later."""
         now = time.monotonic()
         over = [key for key, (since, _, _) in self._said.items()
                 if everything or now - since >= EVERY_S]
         for key in over:
-            left_out = self._said[key][2]
+            suppressed = self._said[key][2]
             level = _levels.get(logging.getLevelName(key[0]), "info")
-            if left_out and not self._write(level, "more of the same", {
-                    "suppressed": int(left_out), "like": key[1]}):
+            if suppressed and not self._write(level, "more of the same", {
+                    "suppressed": int(suppressed), "like": key[1]}):
                 break
             del self._said[key]
 

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A line by a format: its codes compiled once into steps, which run in C.
+"""A line by a format, whose codes are compiled once into steps that run in C.
 
-A step is a number, a literal's bytes, and how its field is encoded and aligned. Each
-knows how much the steps behind it need, so that whatever is long is cut where the rest of
-the line still has its room.
+A step has a code, a literal's bytes, and the encoding and alignment of its field. Each
+step knows how many bytes the later steps may need, so that a long value is cut early
+enough to leave room for the rest of the line.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -35,9 +35,9 @@ cdef extern from "<time.h>" nogil:
     size_t strftime(char *out, size_t most, const char *format, const tm *parts)
 
 cdef enum:
-    MOST_TIME = 64          # logformat.MOST_TIME
-    MOST_NOTED = 65536      # tunnels whose fields are remembered; for more it is "-"
-    MOST_VALUE = 512        # octets of a field that are remembered
+    MOST_TIME = 64          # config.log_format.MOST_TIME
+    MOST_NOTED = 65536      # tunnels with kept fields; further ones show "-"
+    MOST_VALUE = 512        # octets kept of a field
 
 cdef enum:
     S_TEXT = 0
@@ -67,12 +67,12 @@ cdef struct Step:
     Quote quote
     bint is_shell, left, zero
     size_t width, most
-    size_t behind           # bytes that the steps after this one may need
+    size_t behind           # bytes that later steps may need
     const char *text
     size_t text_len
-    int field               # which of the remembered ones
-    time_t made_s           # the second of `made`, of a time
-    char made[MOST_TIME]
+    int field               # index into the kept fields
+    time_t made_s           # the second that `made` shows; -1: none yet
+    char made[MOST_TIME]    # a formatted time
     size_t made_len
 
 
@@ -81,7 +81,7 @@ cdef class FormatLine(Line):
     cdef int n
     cdef list texts         # bytes that the steps point into
     cdef list names         # of fields
-    cdef dict noted         # a tuple of values, by request id
+    cdef dict noted         # kept fields: a tuple of values by request id
     cdef uint64_t sequence
 
     def __cinit__(self):
@@ -154,7 +154,7 @@ cdef class FormatLine(Line):
 
     cdef char *put_step(self, char *p, Step *step, Client c, int outcome,
                         const linux.timespec *now, tuple fields, const char *last) noexcept:
-        """Nothing where there is nothing to say."""
+        """Writes the step's value; nothing if there is none."""
         cdef int code = step.code
         cdef Stamps *at = &c.stamps
         cdef Address address
@@ -238,7 +238,7 @@ cdef class FormatLine(Line):
 
     cdef char *put_own(self, char *p, Step *step, Client c, int outcome,
                        const char *last) noexcept:
-        """What squid has no code for."""
+        """Writes a value that squid has no code for."""
         cdef int code = step.code
         cdef Stamps *at = &c.stamps
         cdef int64_t us
@@ -300,7 +300,7 @@ cdef class FormatLine(Line):
         return 0
 
     cdef tuple take_noted(self, Client c):
-        if self.noted and c.id_worker == 0:     # else it has another's number
+        if self.noted and c.id_worker == 0:     # else another worker gave the number
             return self.noted.pop(c.request_id, None)
         return None
 
@@ -347,7 +347,7 @@ cdef char *put_quoted(char *p, Step *step, const char *data, size_t n,
 
 
 cdef char *put_field(char *p, Step *step, Client c, const char *last) noexcept:
-    """Of the head as it went up: `Name: value` in every line."""
+    """Writes a field of the head as it went up, where each line is `Name: value`."""
     cdef const char *at
     cdef const char *end
     cdef const char *stop
@@ -397,13 +397,13 @@ cdef bint own_address(int fd, Address *out) noexcept nogil:
 
 
 cdef char *fit(char *p, char *end, Step *step) noexcept:
-    """Cut to the greatest width, then filled up to the least."""
+    """Cuts the value to the greatest width, then pads it to the least."""
     cdef size_t n = end - p
     cdef size_t slashes = 0
     if step.most and n > step.most:
         n = step.most
         while step.quote == Q_STRING and slashes < n and p[n - 1 - slashes] == b"\\":
-            slashes += 1                    # half an escape would escape what follows
+            slashes += 1                    # half an escape would escape the next character
         n -= slashes & 1
         while n and p[n - 1] & 0x80:        # a part of "…"
             n -= 1

@@ -1,23 +1,23 @@
-"""One line about one ending, in a preset or by a format's steps."""
+"""One log line for one ending, in JSON or by a format."""
 
 from cutthrough.log.text cimport Quote
 from cutthrough.session.client cimport Client
 from cutthrough.wire.http1 cimport Head
 
 cdef class Line:
-    """How a line is written. Filled in by the presets."""
+    """A line's form. JsonLine and FormatLine implement it."""
     cdef readonly int worker
-    cdef bint wants_fields          # it may name fields of a head that is not kept
-    # Writes the line at `p`, without its end, and returns where that is: `last` at the
-    # latest. What is too long is cut, and ends in "…".
+    cdef bint wants_fields          # its format has fields of a head that is not kept
+    # Writes the line at `p`, without "\n", and returns its end, `last` at most. A value that
+    # is too long is cut, and ends in "…".
     cdef char *put(self, char *p, Client c, int outcome, const char *last) noexcept
-    # The line is not to be written.
+    # Called instead of `put` if the line is dropped.
     cdef int skip(self, Client c) except -1
-    # A head that will not be there at the end, of a tunnel.
+    # Keeps fields of a tunnel's head, because the head is released before the end.
     cdef int note_head(self, Client c, const Head *head, const char *data) except -1
 
-# tunnel or request.
+# "tunnel" or "request".
 cdef const char *kind_of(Client c) noexcept
 cdef char *put_method(char *p, Client c) noexcept
-# Up to `last`, what was cut marked.
+# Ends at `last` at most; a cut URL ends in "…".
 cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept

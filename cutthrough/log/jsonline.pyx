@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What all lines have in common, and the line in JSON.
+"""The parts common to all line formats, and the line in JSON.
 
-In JSON every octet from the wire that is not plain ASCII is an escape of its own, so that
-a line is one line and one object, whatever stands in it (R37).
+In JSON every octet from the wire that is not printable ASCII is escaped by itself, so that
+each line stays one line and one object for any input (R37).
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -22,8 +22,8 @@ from cutthrough.wire.target cimport HOST_IPV6
 
 cdef enum:
     MOST_METHOD = 32
-    # What follows the url in JSON: 24 fields of numbers and words, some 700 bytes, and the
-    # words of a rule and a hook, cut to what is left of this
+    # Room for the fields after the URL: 24 of numbers and words, about 700 bytes, and the
+    # texts of a rule and a hook, cut to what is left
     MOST_BEHIND = 1300
 
 # By wire's Method, eight characters each
@@ -36,7 +36,7 @@ cdef class Line:
 
     @property
     def remembered(self):
-        """Heads of which something is kept until their line."""
+        """Number of heads with fields kept for their line."""
         return 0
 
     cdef char *put(self, char *p, Client c, int outcome, const char *last) noexcept:
@@ -114,12 +114,12 @@ cdef const char *kind_of(Client c) noexcept:
 
 
 cdef char *put_phase(char *p, uint64_t us) noexcept:
-    """Milliseconds; null for a phase that was not begun."""
+    """Writes milliseconds; null for a phase that did not begin."""
     return put_ms(p, us) if us else put_text(p, b"null")
 
 
 cdef char *put_path(char *p, Client c) noexcept:
-    """Round trip and retransmits of both sides, as the kernel has them at the end."""
+    """Writes the kernel's final round trip and retransmits of both sides."""
     cdef PathInfo info
     if read_path(c.sock.fd, &info):
         p = put_ms(put_text(p, b',"client_rtt_ms":'), info.rtt_us)
@@ -131,7 +131,7 @@ cdef char *put_path(char *p, Client c) noexcept:
 
 
 cdef char *put_word(char *p, bytes value, const char *last) noexcept:
-    """A JSON string that leaves room for what follows; null for None."""
+    """Writes a JSON string that leaves room for the rest; null for None."""
     if value is None:
         return put_text(p, b"null")
     p[0] = b'"'
@@ -155,7 +155,7 @@ cdef char *put_method(char *p, Client c) noexcept:
 cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
     cdef const char *key
     if c.key is None or c.port == 0:
-        if c.path_len:                      # it could not be read: see Session.keep_refused
+        if c.path_len:                      # an unreadable target: see Session.keep_refused
             return put_escaped(p, bytes_of(c.head) + c.path_at, c.path_len, quote, last - 3,
                                True)
         p[0] = b"-"
@@ -166,7 +166,7 @@ cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
     if c.host_kind == HOST_IPV6:
         p[0] = b"["
         p += 1
-    # Behind it "]:65535", and two marks: its own, and one for a path without room
+    # Leaves room for "]:65535" and two marks: its own, and that of a path without room
     p = put_escaped(p, key, len(c.key) - 2, quote, last - 13, True)
     if c.host_kind == HOST_IPV6:
         p[0] = b"]"

@@ -1,9 +1,8 @@
 """Standard output and standard error, written without ever waiting.
 
-Not to wait is a property of what is open, and that is shared with whoever started us
-and all of its children. So a pipe or a terminal is opened anew; a socket is asked not
-to wait in each call; what can be neither is written to where poll(2) says that there is
-room.
+O_NONBLOCK belongs to the open file, which the parent and all its children share, so it
+must not be set. A pipe or a terminal is therefore reopened, and a socket is written
+with MSG_DONTWAIT. If neither is possible, poll(2) is asked for room before each write.
 """
 
 import os
@@ -11,42 +10,42 @@ import select
 import socket
 import stat
 
-# PIPE_BUF: so much a pipe takes whole, and at once where it is writable at all
+# PIPE_BUF: a writable pipe takes this much at once and whole
 ATOMIC = 4096
 
 
 def open_anew(fd: int) -> int:
-    """A descriptor of the same pipe or terminal that never waits, which the caller
-    closes; `fd` itself where that cannot be had."""
+    """Returns a new non-blocking descriptor of the same pipe or terminal, which the
+    caller closes, or `fd` itself if it cannot be reopened."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:
         mode = os.fstat(fd).st_mode
         if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
             return os.open(f"/proc/self/fd/{fd}", flags)
-    except OSError:                          # of another user, without /proc, closed
+    except OSError:                          # of another user, no /proc, or closed
         pass
     return fd
 
 
 class Nonblocking:
-    """Writes lines to descriptor `fd`, as far as it takes them at once."""
+    """Writes lines to descriptor `fd`, as far as it takes them without waiting."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._own = open_anew(fd)
         self._socket: socket.socket | None = None
-        self._torn = False                   # it ends in the middle of a line
+        self._torn = False                   # the last write ended within a line
         try:
             mode = os.fstat(fd).st_mode
             if stat.S_ISSOCK(mode):
                 self._socket = socket.socket(fileno=os.dup(fd))
         except OSError:
             mode = 0
-        # A file takes everything, and its own descriptor has its place in it
+        # A regular file never blocks, and reopening it would lose its offset
         self._asks = self._own == fd and not stat.S_ISREG(mode)
 
     def write(self, text: str) -> bool:
-        """Writes `text` and a line's end; whether all of it was taken."""
+        """Writes `text` and a line's end. Returns whether all of it was written."""
         data = f"{text}\n".encode("utf-8", "backslashreplace")
         if self._torn:
             data = b"\n" + data
@@ -54,7 +53,7 @@ class Nonblocking:
         try:
             while done < len(data):
                 done += self._write(data[done:])
-        except OSError:                      # no room, or whoever read it is gone
+        except OSError:                      # no room, or the reader is gone
             pass
         if done:
             self._torn = done < len(data) and (done > 1 or not self._torn)
@@ -72,7 +71,7 @@ class Nonblocking:
         return os.write(self._own, data)
 
     def close(self) -> None:
-        """Closes what was opened here; `fd` stays."""
+        """Closes the descriptors opened here; `fd` stays open."""
         if self._socket is not None:
             self._socket.close()
         if self._own != self._fd:

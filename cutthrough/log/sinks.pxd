@@ -1,24 +1,24 @@
-"""Where lines go: a file or pipe, syslog, the journal. None ever waits."""
+"""Targets of log lines: a file or pipe, syslog, the journal. No sink ever waits."""
 
 from cutthrough.session.client cimport Client
 
 cdef enum:
-    ATOMIC = 4096               # PIPE_BUF: a write up to this is whole, or is not made
-    MOST_LINE = 8192            # all that one line can come to, in a file
-    MOST_MESSAGE = 16384        # all that a line and what stands before it can come to
+    ATOMIC = 4096               # PIPE_BUF: a write up to this size is all or nothing
+    MOST_LINE = 8192            # longest line in a file
+    MOST_MESSAGE = 16384        # longest line with its header
 
 cdef class LogSink:
     cdef int fd
-    cdef size_t most_line       # with its end
-    cdef bint frames            # a message each: its length in four bytes stands before it
-    cdef bint is_ended          # by a line's end
-    cdef readonly bint can_wait  # the loop may be asked to tell when it takes more
-    cdef readonly size_t lost   # messages that it can never take
-    cdef readonly str trouble   # why it takes nothing now
+    cdef size_t most_line       # longest line, with its end
+    cdef bint frames            # one message per line, behind its length in four bytes
+    cdef bint is_ended          # each line ends in "\n"
+    cdef readonly bint can_wait  # the loop can poll the descriptor for room
+    cdef readonly size_t lost   # messages that were too long, and dropped
+    cdef readonly str trouble   # the error if it takes nothing now; None: no error
 
-    # Takes whole lines or messages, as many as it can now. How many bytes these were.
+    # Writes as many whole lines or messages as it takes now. Returns their bytes.
     cdef size_t send(self, const char *data, size_t n) except? 0
-    # Opens it anew. False: that failed, and `trouble` says why.
+    # Opens the target again. False: that failed, and `trouble` has the error.
     cdef bint try_reopen(self) except -1
-    # What stands before the line.
+    # Writes the message's header at `p` and returns its end.
     cdef char *put_head(self, char *p, Client c, int outcome) noexcept

@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Where lines go: a file or pipe, syslog, the journal. None ever waits.
+"""Targets of log lines: a file or pipe, syslog, the journal. No sink ever waits.
 
-A file is appended to, whole lines at once, so that those of other workers stand between
-and never in the middle. So much of a pipe is written that fits one atomic write, for the
-same reason (pipe(7)). Standard output is opened anew where it is a pipe or a terminal:
-not to wait is a property of what is open, which is shared with whoever started us.
+A file is appended to in whole lines, so that lines of several workers never mix. For the
+same reason a write to a pipe is at most one atomic write long (pipe(7)). If standard
+output is a pipe or a terminal, it is reopened: O_NONBLOCK belongs to the open file, which
+the parent process shares.
 
-syslog over a local socket has the form of syslog(3), over UDP that of RFC 5424. The
-journal is spoken to by its native protocol, a datagram of `FIELD=value` lines.
+syslog over a local socket uses the form of syslog(3), over UDP that of RFC 5424. The
+journal gets its native protocol, a datagram of `FIELD=value` lines.
 """
 
 import os
@@ -80,16 +80,16 @@ cdef class LogSink:
 
     @property
     def number(self):
-        """Its descriptor; -1: closed."""
+        """The descriptor; -1: closed."""
         return self.fd
 
     def offer(self, bytes data):
-        """`send` for Python; what the other side takes of these bytes."""
+        """`send` for Python: returns how many of these bytes were written."""
         return self.send(data, len(data))
 
     def reopen(self):
-        """Opens it anew: a file may have been moved away. Raises OSError, and then it
-        goes on with what it had."""
+        """Opens the target again, because a file may have been moved away. Raises OSError,
+        and then continues with the old one."""
 
     cdef bint try_reopen(self) except -1:
         try:
@@ -100,7 +100,7 @@ cdef class LogSink:
         return True
 
     def wait(self, ms):
-        """Until it takes more, for so long at most. Only for the very end."""
+        """Waits until the sink takes more, for `ms` at most. Only for the very end."""
         cdef pollfd one
         one.fd = self.fd
         one.events = POLLOUT
@@ -116,13 +116,13 @@ cdef class LogSink:
 cdef class FileSink(LogSink):
     cdef object path
     cdef bint is_file, is_socket
-    cdef bint is_own            # nobody shares what is open: its offset is our last write's
-    cdef bint torn              # the file ends in the middle of a line
-    cdef bint is_missing        # it could not be opened yet, and /dev/null stands for it
+    cdef bint is_own            # the open file is not shared: its offset is our last write's
+    cdef bint torn              # the file ends within a line
+    cdef bint is_missing        # not opened yet; `fd` is /dev/null
 
     def __init__(self, path, must=True):
-        """`path`, "-" for standard output, or a descriptor, which is ours from here on.
-        Raises OSError where it `must` be opened."""
+        """`path`: a path, "-" for standard output, or a descriptor, which the sink then
+        owns. Raises OSError if it cannot be opened and `must`."""
         self.path = path
         self.is_ended = True
         try:
@@ -162,7 +162,7 @@ cdef class FileSink(LogSink):
                 r = self.append(data + done, piece)
             else:
                 if not (self.can_wait or self.is_socket) and not self.wait(0):
-                    break                   # shared, and not ours to make non-blocking
+                    break                   # shared, so O_NONBLOCK must not be set
                 piece = whole_lines(data + done, piece)
                 r = self.write(data + done, piece)
             self.trouble = None if r >= 0 or errno == EAGAIN else strerror(errno).decode()
@@ -180,8 +180,8 @@ cdef class FileSink(LogSink):
         return writev(self.fd, &one, 1)
 
     cdef ssize_t append(self, const char *data, size_t n) noexcept:
-        """A disk that is full may take half a line. That half stays, on a line of its own,
-        and the line is written again when there is room: never are two mixed."""
+        """Appends to a file. A full disk may take half a line: that half stays, on a line
+        of its own, and the whole line is written again later. So lines never mix."""
         cdef iovec pieces[2]
         cdef ssize_t r
         pieces[0].iov_base = <void *><const char *>b"\n"
@@ -201,8 +201,8 @@ cdef class FileSink(LogSink):
         return r
 
     cdef bint end_half(self) noexcept:
-        """Makes its last byte the line's end, at once: another worker may be the first to
-        find room. False: it could not be done, or nobody knows where that byte is."""
+        """Overwrites the last byte with a line's end at once, because another worker may
+        write next. False: that failed, or the byte's position is unknown."""
         cdef int64_t end = lseek(self.fd, 0, SEEK_CUR) if self.is_own else 0
         cdef int flags = fcntl(self.fd, F_GETFL)
         cdef bint done
@@ -215,17 +215,17 @@ cdef class FileSink(LogSink):
 
 
 def open_path(path):
-    """Opens what never waits, not even for a FIFO's reader. Raises OSError."""
+    """Opens the path non-blocking, for a FIFO without a reader too. Raises OSError."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     return open_anew(1) if path == "-" else os.open(path, flags | os.O_CREAT, 0o640)
 
 
 cdef class DatagramSink(LogSink):
-    """Messages over a socket that is connected; again, when who listens has restarted."""
+    """Messages over a connected socket; reconnects if the listener has restarted."""
     cdef object sock, family, address
 
     def __init__(self, family, address, must):
-        """Raises OSError where nobody listens and somebody `must`."""
+        """Raises OSError if there is no listener and `must`."""
         self.frames = self.can_wait = True
         self.family = family
         self.address = address
@@ -240,7 +240,7 @@ cdef class DatagramSink(LogSink):
                 raise
 
     def reopen(self):
-        """The same socket again: the loop may be waiting for it."""
+        """Reconnects the same socket, because the loop may be polling it."""
         try:
             self.sock.connect(self.address)
         except OSError as error:
@@ -284,8 +284,8 @@ cdef class DatagramSink(LogSink):
                 done += 4 + pieces[0].iov_len
                 self.lost += 1
             else:
-                # UDP: nobody took an earlier one. A local socket: who listened has gone,
-                # and is perhaps there again.
+                # UDP: the error of an earlier message. A local socket: the listener has
+                # gone, and may have been restarted.
                 self.trouble = strerror(errno).decode()
                 if again or (self.family == socket.AF_UNIX and not self.try_reopen()):
                     break
@@ -299,7 +299,7 @@ cdef class SyslogSink(DatagramSink):
     cdef char second_text[16]   # Nov 21 04:25:36
 
     def __init__(self, target, must=True):
-        """Raises OSError where somebody `must` listen."""
+        """Raises OSError if there is no listener and `must`."""
         self.most_line = ATOMIC
         self.priority = f"<{target.facility * 8 + target.severity}>".encode()
         if target.path:
@@ -346,14 +346,14 @@ cdef class JournalSink(DatagramSink):
     cdef int worker
 
     def __init__(self, target, worker, must=True):
-        """Raises OSError where somebody `must` listen."""
+        """Raises OSError if there is no listener and `must`."""
         self.worker = worker
         self.most_line = ATOMIC
-        self.is_ended = True                # what has no end is left out
+        self.is_ended = True                # the message's last field needs it
         super().__init__(socket.AF_UNIX, target.path, must)
 
     cdef char *put_head(self, char *p, Client c, int outcome) noexcept:
-        """No value holds a line's end: each is on a line of its own."""
+        """Each field is a line of its own; no value contains a line's end."""
         p = put_number(put_text(p, b"PRIORITY="), priorities[outcome])
         p = put_text(p, b"\nSYSLOG_IDENTIFIER=cutthrough\nSYSLOG_FACILITY=3\n"
                         b"CUTTHROUGH_LOG=access\nCUTTHROUGH_ID=")
@@ -388,7 +388,7 @@ cdef char *put_bytes(char *p, bytes value, size_t most) noexcept:
 
 
 cdef size_t whole_lines(const char *data, size_t n) noexcept:
-    """How many of these bytes are whole lines that fit one atomic write."""
+    """Returns how many of these bytes are whole lines that fit one atomic write."""
     cdef size_t end = ATOMIC if n > ATOMIC else n
     cdef size_t i = end
     while i > 0 and data[i - 1] != b"\n":
@@ -397,8 +397,8 @@ cdef size_t whole_lines(const char *data, size_t n) noexcept:
 
 
 def open_sink(target, worker, must=True):
-    """The sink that a Target names. Raises OSError where it `must` be opened; else it is
-    tried again as long as there are lines for it."""
+    """Returns the sink for a Target. If it cannot be opened, raises OSError if `must`;
+    otherwise each new line tries again."""
     if target.kind == "syslog":
         return SyslogSink(target, must)
     if target.kind == "journal":

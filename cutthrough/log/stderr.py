@@ -1,4 +1,4 @@
-"""The one voice of the supervisor and what stands beside it: standard error."""
+"""Messages of the supervisor and its helpers, on standard error."""
 
 import functools
 import logging
@@ -7,12 +7,12 @@ from cutthrough.log.errorlog import ErrorLog, make_line
 from cutthrough.log.nonblocking import Nonblocking
 
 _form = "text"
-_left_out = 0                                # lines that found no room
+_left_out = 0                                # lines that could not be written
 
 
 def use_form(form: str) -> None:
-    """What `say` says from now on is in this form: error_log_format. So is what the
-    libraries log, which without it would wait for who reads standard error."""
+    """Sets the form (error_log_format) of `say` and of the libraries' log records.
+    Their default handler would block if standard error is not read."""
     global _form
     _form = _log().form = form
 
@@ -30,12 +30,12 @@ def _stderr() -> Nonblocking:
 
 
 def say(line: str) -> None:
-    """Writes one line to standard error; who read it may be gone or have stopped."""
+    """Writes one line to standard error without waiting, even if no one reads it."""
     _write(make_line(_form, "", "info", line, {}))
 
 
 def announce(line: str) -> None:
-    """The same, and bare in the form for people: the banner has no time before it."""
+    """Writes one line as `say` does, but without a prefix in text, for the banner."""
     _write(line if _form == "text" else make_line(_form, "", "info", line, {}))
 
 

@@ -1,12 +1,12 @@
-"""Text into a buffer: `put_*` write at `p` and return where they ended. None looks for
-room; the caller has it."""
+"""Text into a buffer: `put_*` write at `p` and return the end. They do not check for
+room; the caller does."""
 
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, strlen
 from cutthrough.net.address cimport Address
 
-# How what came from the wire is made harmless (R37). Plain is printable ASCII always; no
-# encoding lets a control pass, or a byte beyond ASCII.
+# How wire data is escaped (R37). Only printable ASCII stays as it is; every encoding
+# escapes controls and bytes beyond ASCII.
 cdef enum Quote:
     Q_URL = 0               # %xx: controls, space, quote, backslash; % itself stays
     Q_PERCENT               # the same, % too
@@ -26,11 +26,11 @@ cdef char *put_padded(char *p, uint64_t x, int width) noexcept
 cdef char *put_ms(char *p, uint64_t us) noexcept
 # Without the port; "-" for none.
 cdef char *put_address(char *p, const Address *address) noexcept
-# As much as ends at `last` at the latest, whole units only. `mark`: what was cut ends in
-# "…", which no encoding leaves of what came from the wire; 3 bytes beyond `last`.
+# Writes as much as fits before `last`, whole escapes only. `mark`: a cut value ends in "…",
+# 3 bytes beyond `last`; every encoding escapes a "…" from the wire.
 cdef char *put_escaped(char *p, const char *data, size_t n, Quote quote, const char *last,
                        bint mark) noexcept
-# A JSON string in quotes, of at most 256 octets; null for None.
+# A quoted JSON string of at most 256 octets; null for None.
 cdef char *put_string(char *p, bytes value) noexcept
-# 2026-11-21T04:25:36.123Z, now.
+# The current time: 2026-11-21T04:25:36.123Z.
 cdef char *put_time(char *p) noexcept

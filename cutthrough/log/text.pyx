@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Text into a buffer, and what came from the wire made harmless on its way (R37)."""
+"""Text into a buffer, with wire data escaped on the way (R37)."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -14,9 +14,9 @@ cdef enum:
     MOST_STRING = 256
 
 cdef const char *HEX = b"0123456789abcdef"
-# The longest that one octet becomes
+# Longest form of one escaped octet
 cdef int[N_QUOTES] longest = [3, 3, 3, 4, 6]
-# Whether an octet may stay as it is
+# 1: the octet stays as it is
 cdef uint8_t[N_QUOTES][256] plain
 
 cdef time_t second
@@ -86,7 +86,7 @@ cdef char *put_address(char *p, const Address *address) noexcept:
 
 
 cdef inline char *put_unit(char *p, unsigned char ch, Quote quote) noexcept:
-    """An octet that may not stay as it is."""
+    """Writes one escaped octet."""
     if quote <= Q_MIME:
         p[0] = b"%"
     elif ch == b'"' or ch == b"\\":
