@@ -2,7 +2,7 @@
 
 cdef enum Outcome:
     OK = 0
-    # what the client sent
+    # the client's request is invalid
     BAD_REQUEST
     BAD_TARGET
     BAD_FRAMING
@@ -17,7 +17,7 @@ cdef enum Outcome:
     BODY_TIMEOUT
     FINAL_RECIPIENT
     TRACE_REFUSED
-    # what it may
+    # the policy forbids it
     AUTH_REQUIRED
     AUTH_FAILED
     AUTH_EXPIRED
@@ -27,13 +27,13 @@ cdef enum Outcome:
     PORT_DENIED
     POLICY_UNAVAILABLE
     LOOP_DETECTED
-    # how much it may
+    # a limit of the policy is reached
     CLIENT_LIMIT
     USER_LIMIT
     RATE_LIMITED
     QUOTA_EXCEEDED
     QUESTION_LIMIT
-    # the way to the origin
+    # the origin cannot be reached
     DNS_ERROR
     DNS_NOT_FOUND
     DNS_TIMEOUT
@@ -42,7 +42,7 @@ cdef enum Outcome:
     CONNECTION_FAILED
     UNREACHABLE
     CONNECT_TIMEOUT
-    # what the origin sent
+    # the origin's response is invalid or missing
     ORIGIN_CLOSED
     ORIGIN_RESET
     BAD_RESPONSE
@@ -51,7 +51,7 @@ cdef enum Outcome:
     UPGRADE_FAILED
     RESPONSE_TIMEOUT
     RESPONSE_TRUNCATED
-    # how a relay or a waiting connection ends before its time
+    # a relay or an idle connection ends early
     CLIENT_CLOSED
     CLIENT_RESET
     IDLE_TIMEOUT
@@ -59,7 +59,7 @@ cdef enum Outcome:
     HALF_CLOSED_TIMEOUT
     LIFETIME
     KEEPALIVE_TIMEOUT
-    # ourselves
+    # the proxy itself ends it
     AUTH_TIMEOUT
     OVERLOADED
     DRAINED
@@ -68,8 +68,8 @@ cdef enum Outcome:
     INTERNAL_ERROR
     N_OUTCOMES
 
-# Columns of the table in outcome.pyx, as C arrays for the rooms that run without Python.
+# Columns of the table in outcome.pyx, for code that runs without Python.
 cdef int status_of(int outcome) noexcept nogil            # HTTP status, 0: no reply is made
-cdef const char *label_of(int outcome) noexcept nogil     # the one word of logs, metrics and admin
-cdef const char *token_of(int outcome) noexcept nogil     # RFC 9209 error token, "" where none fits
+cdef const char *label_of(int outcome) noexcept nogil     # the word in logs, metrics and admin
+cdef const char *token_of(int outcome) noexcept nogil     # RFC 9209 error token, "": none fits
 cdef const char *tag_of(int outcome) noexcept nogil       # squid result tag

@@ -1,13 +1,13 @@
 # cython: language_level=3
 """Every way a request, a tunnel or a connection can end.
 
-One row each. The reply, the access log, the metrics, the admin page and the docs all
-read this table, so that one word names one thing everywhere. It knows nothing else:
-no socket, no HTTP, no policy.
+One row each. Replies, the access log, metrics, the admin page and the docs all read this
+table, so that one word names one thing everywhere. The module knows nothing else: no socket,
+no HTTP, no policy.
 
-`status` 0 means that no reply is made (the connection is past the point where one
-could be sent, or nobody is there to read it). `token` is the Proxy-Status error of
-RFC 9209 section 2.3. `tag` is squid's result code. `fault` says whose it was.
+`status` 0 means that no reply is made, because it is too late to send one or the client has
+gone. `token` is the Proxy-Status error of RFC 9209 section 2.3. `tag` is squid's result code.
+`fault` is the party that caused the ending.
 """
 
 from typing import NamedTuple
@@ -148,7 +148,7 @@ ROWS = (
         "an internal fault of the proxy, which ended only this connection"),
 )
 
-# From plain tuples: gcc 14 takes two minutes for as many calls in a module's start.
+# Made from plain tuples: gcc 14 takes two minutes to compile this many calls at module level.
 TABLE = tuple([Row._make(row) for row in ROWS])
 
 assert len(TABLE) == <int>N_OUTCOMES, "outcome.pxd and outcome.pyx disagree"

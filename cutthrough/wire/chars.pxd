@@ -1,7 +1,8 @@
 """Characters of the wire: classes from one table, and scans of eight bytes at a time.
 
-Everything here is inline: each module of the room compiles its own copy, and a class is
-one load. The classes are those of RFC 9110 section 5.6.2 and 5.5, RFC 9112 section 3.2.
+Everything here is inline: each module of the package compiles its own copy, so that testing
+a class is one load. The classes are those of RFC 9110 sections 5.6.2 and 5.5 and RFC 9112
+section 3.2.
 """
 
 from libc.stdint cimport uint8_t
@@ -12,9 +13,9 @@ cdef extern from *:
     #include <string.h>
 
     #define CC_TOKEN  1     /* tchar */
-    #define CC_TARGET 2     /* request-target: RFC 3986, and what browsers leave raw in a
-                               query (WHATWG URL): all visible ASCII but " < >. '#' is let
-                               through here, so that target.pyx can give it its own name. */
+    #define CC_TARGET 2     /* request-target: RFC 3986, and the characters that browsers
+                               leave raw in a query (WHATWG URL): all visible ASCII except
+                               " < >. '#' is included, because target.pyx refuses it. */
     #define CC_VALUE  4     /* field-vchar, SP, HTAB; obs-text too */
     #define CC_DIGIT  8
     #define CC_HEX    16
@@ -49,7 +50,7 @@ cdef extern from *:
     static inline uint64_t load8(const char *p) { uint64_t w; memcpy(&w, p, 8); return w; }
     static inline uint32_t load4(const char *p) { uint32_t w; memcpy(&w, p, 4); return w; }
 
-    /* The first octet below 0x20 or equal to 0x7f, else end. */
+    /* Returns the first octet below 0x20 or equal to 0x7f, or end. */
     static inline const char *find_control(const char *p, const char *end) {
         const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
         for (; end - p >= 8; p += 8) {
@@ -57,7 +58,7 @@ cdef extern from *:
             uint64_t hit = (((w - ones * 0x20) & ~w) | ((del - ones) & ~del)) & highs;
             if (hit) {
     #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-                /* A borrow can only raise a flag above the first true one. */
+                /* A borrow can only set a wrong flag above the first right one. */
                 return p + (__builtin_ctzll(hit) >> 3);
     #else
                 break;
@@ -70,8 +71,8 @@ cdef extern from *:
         return p;
     }
 
-    /* Is the token at p this lower-case name of the same, constant, length? Only letters
-       and hyphens in `lower`: among tchars, |0x20 then confuses no two characters. */
+    /* Is the token at p this lower-case name? Both have the same, constant, length. `lower`
+       has only letters and hyphens, so among tchars |0x20 confuses no two characters. */
     static inline int is_name(const char *p, const char *lower, size_t n) {
         const uint64_t fold8 = 0x2020202020202020u;
         const uint32_t fold4 = 0x20202020u;
@@ -104,8 +105,8 @@ cdef extern from *:
     bint is_name(const char *p, const char *lower, size_t n) noexcept nogil
 
 
-# The next member of a comma list, white space trimmed, empty ones skipped (RFC 9110
-# section 5.6.1.2). False at the end. No quotes: for lists whose members are tokens.
+# Reads the next member of a comma list: white space is trimmed, empty members are skipped
+# (RFC 9110 section 5.6.1.2). False at the end. Quotes are not read: for lists of tokens.
 cdef inline bint next_member(const char **at, const char *end,
                              const char **member, size_t *length) noexcept nogil:
     cdef const char *p = at[0]
@@ -134,7 +135,7 @@ cdef inline bint is_token(const char *p, size_t n) noexcept nogil:
     return n > 0
 
 
-# Case-insensitive comparison against a lower-case constant of the same length.
+# Is the text this lower-case constant of the same length, in any case?
 cdef inline bint equals_lower(const char *text, const char *lower, size_t n) noexcept nogil:
     cdef size_t i
     for i in range(n):
@@ -143,7 +144,7 @@ cdef inline bint equals_lower(const char *text, const char *lower, size_t n) noe
     return True
 
 
-# The same but for case.
+# Are two texts of one length the same, in any case?
 cdef inline bint is_same(const char *a, const char *b, size_t n) noexcept nogil:
     cdef size_t i
     for i in range(n):

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The chunk scanner: RFC 9112 section 7.1, octet by octet (R8, R11, R15, R31).
 
-`left` counts through DATA. Nothing of a chunk line goes on but its digits and its line end,
-so that the next reader finds no white space, extension or row of zeros to read in its own
-way. A trailer's name is held until the colon shows whether the field goes on.
+`left` counts through DATA. Only the digits and the line end of a chunk line are sent on, so
+the next reader finds no white space, extension or row of zeros that it could read in another
+way. A trailer's name is held until its colon shows whether the field is sent on or dropped.
 
     SIZE -> (SPACE) -> (EXTENSION) -> SIZE_LF -> DATA -> DATA_CR -> DATA_LF -> SIZE
                                          | last chunk
@@ -35,12 +35,12 @@ cdef enum State:
     VALUE_LF
     END_LF
 
-# What becomes of an octet of the frame.
+# The treatment of an octet of the frame.
 cdef enum Step:
     REFUSED = 0
     DROPPED
     SENT
-    SENT_WITH_NAME          # what is held of a trailer's name goes before it
+    SENT_WITH_NAME          # the held part of a trailer's name is sent before it
 
 
 cdef void start_chunks(Chunks *chunks, bint decode, bint trailers, bint lenient) noexcept nogil:
@@ -61,7 +61,7 @@ cdef int64_t scan_chunks(Chunks *chunks, char *buf, size_t n, size_t *out_len) n
     cdef char *end = buf + n
     cdef char *out = buf        # never ahead of p
     cdef bint frame = not chunks.decode
-    # Of the name being read; what earlier calls consumed is not this one's to overwrite
+    # Octets of a held name that earlier calls consumed: they have no room in this buffer
     cdef size_t carried = chunks.name_len if chunks.state == NAME else 0
     cdef size_t run
     cdef Step step
@@ -86,7 +86,7 @@ cdef int64_t scan_chunks(Chunks *chunks, char *buf, size_t n, size_t *out_len) n
             out_len[0] = out - buf
             return -BAD_FRAMING
         if step == SENT_WITH_NAME and frame:
-            if carried:                 # it is the first name that ends in this call
+            if carried:                 # only the first name that ends in this call
                 memcpy(chunks.before, chunks.name, carried)
                 chunks.before_len = carried
             memcpy(out, chunks.name + carried, chunks.name_len - carried)
@@ -101,7 +101,7 @@ cdef int64_t scan_chunks(Chunks *chunks, char *buf, size_t n, size_t *out_len) n
     return p - buf
 
 
-# One octet outside of chunk data.
+# Reads one octet outside of chunk data.
 cdef Step try_step(Chunks *chunks, char c) noexcept nogil:
     cdef int state = chunks.state
     cdef uint64_t free
@@ -112,7 +112,7 @@ cdef Step try_step(Chunks *chunks, char c) noexcept nogil:
             if chunks.left >> 56 or chunks.line_bytes > MAX_CHUNK_LINE:
                 return REFUSED
             chunks.left = chunks.left << 4 | hex_value(c)
-            # One zero may stand in front of the others: not every reader takes 17 digits
+            # Of leading zeros one is sent: not every reader takes 17 digits
             return SENT if chunks.left or chunks.line_bytes == 1 else DROPPED
         if chunks.line_bytes == 0:
             return REFUSED
@@ -120,8 +120,8 @@ cdef Step try_step(Chunks *chunks, char c) noexcept nogil:
     if state == SPACE:
         return end_size(chunks, c)
     if state == EXTENSION:
-        # chunk-ext is hop-by-hop (RFC 9112 section 7.1.1): read to the line's end and
-        # dropped. What it says is nobody's business, where it ends is.
+        # chunk-ext is hop-by-hop (RFC 9112 section 7.1.1): it is read to the line's end and
+        # dropped. Its content does not matter, its end does.
         if c == c'\r':
             chunks.state = SIZE_LF
             return SENT
@@ -151,9 +151,9 @@ cdef Step try_step(Chunks *chunks, char c) noexcept nogil:
     return step_trailers(chunks, c)
 
 
-# Behind the digits of a size: RFC 9112 section 7.1.1 has white space before ";" (BWS, which
-# RFC 9110 section 5.6.3 says a recipient must parse). Without ";" it is padding, which two
-# readers take in two ways: of a request it is refused.
+# After the digits of a size: RFC 9112 section 7.1.1 allows white space before ";" (BWS, which
+# RFC 9110 section 5.6.3 requires a recipient to parse). Without ";" it is padding, which two
+# readers may read in two ways, so it is refused in a request.
 cdef Step end_size(Chunks *chunks, char c) noexcept nogil:
     if c == c';':
         chunks.state = EXTENSION
@@ -169,7 +169,7 @@ cdef Step end_size(Chunks *chunks, char c) noexcept nogil:
     return SENT
 
 
-# The trailer section: field lines as strict as those of a request's head (R9).
+# Reads one octet of the trailer section, as strictly as the fields of a request's head (R9).
 cdef Step step_trailers(Chunks *chunks, char c) noexcept nogil:
     cdef int state = chunks.state
     chunks.trailer_bytes += 1
@@ -198,7 +198,7 @@ cdef Step step_trailers(Chunks *chunks, char c) noexcept nogil:
             chunks.name[chunks.name_len] = c
             chunks.name_len += 1
             return DROPPED
-        chunks.state = LONG_NAME        # none of those that must not come
+        chunks.state = LONG_NAME        # longer than every name in NOT_IN_TRAILERS
         return DROPPED if chunks.dropping else SENT_WITH_NAME
     if state == LONG_NAME:
         if c == c':':
@@ -239,7 +239,7 @@ cdef class ChunkScanner:
         return bool(self.chunks.odd)
 
     def feed(self, bytes data):
-        """Returns (consumed, output), or the refusal's label. Nothing may follow one."""
+        """Returns (consumed, output), or a refusal's label, after which feed no more."""
         cdef bytearray copy = bytearray(data)
         cdef size_t out_len
         cdef int64_t got = scan_chunks(&self.chunks, copy, len(data), &out_len)
@@ -248,8 +248,8 @@ cdef class ChunkScanner:
         return got, self.before() + bytes(copy[:out_len])
 
     def feed_at(self, address, n):
-        """The same in place, on n bytes at this address. Returns (consumed, out_len, and
-        the bytes that go before those)."""
+        """Like `feed`, in place, on n bytes at this address. Returns (consumed, out_len,
+        bytes to send before the output), or the label."""
         cdef size_t out_len
         cdef int64_t got = scan_chunks(&self.chunks, <char *><size_t>address, n, &out_len)
         if got < 0:

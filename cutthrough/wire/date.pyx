@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Dates in fields: IMF-fixdate (RFC 9110 section 5.6.7).
 
-Not strftime: its names follow the locale of whoever embeds us.
+strftime is not used, because its names follow the locale of the embedding program.
 """
 
 from libc.stdint cimport int64_t
@@ -36,7 +36,7 @@ cdef inline void put_two(char *out, int x) noexcept nogil:
 
 
 def date(int64_t epoch_s):
-    """The date as str; for tests and tools."""
+    """Returns the date as str; for tests and tools."""
     cdef char out[DATE_BYTES]
     build_date(out, epoch_s)
     return out[:DATE_BYTES].decode()

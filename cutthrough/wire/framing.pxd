@@ -13,15 +13,15 @@ cdef struct Framing:
     int kind                # BodyKind
     int64_t length          # BODY_LENGTH: bytes; else 0
     bint persistent         # may the connection carry another message after this one?
-    bint trailers           # BODY_CHUNKED: may its trailers go on?
+    bint trailers           # BODY_CHUNKED: may its trailers be sent on?
 
-# 0, or minus the Outcome of the refusal. `request_method` is the Method that the response
-# answers. 1xx are BODY_NONE; the caller knows from head.status that more heads follow.
-# Content-Length: 0 is BODY_NONE.
+# Both return 0, or minus the Outcome of the refusal. `request_method` is the Method that the
+# response answers. Content-Length: 0 is BODY_NONE. A 1xx is BODY_NONE too; the caller knows
+# from head.status that another head follows.
 cdef int read_request_framing(const Head *head, const char *buf, Framing *out) noexcept nogil
 cdef int read_response_framing(const Head *head, const char *buf, int request_method,
                                Framing *out) noexcept nogil
 
-# Does Connection name a field that a trailer section could have? Then no trailer of this
-# message goes on, and no Trailer field (RFC 9110 section 7.6.1).
+# Does Connection name a field that may come as a trailer? Then neither the trailers of this
+# message nor its Trailer field are sent on (RFC 9110 section 7.6.1).
 cdef bint names_trailers(const Head *head, const char *buf) noexcept nogil

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """How long is the body? RFC 9112 section 6.3, without repair (R5, R7, R8, R11, R17, R18).
 
-Two ways to read a length mean two readers that disagree, so whatever leaves a choice is
-refused: both length fields, either of them twice, a coding beside chunked, a length where
-none may stand. Of a response equal lengths are one, and a coding on a 204 or 304 is dropped
-and ends the connection (R18). How chunks are read is chunks.pyx.
+If a length can be read in two ways, two readers will disagree. So every ambiguity is refused:
+both length fields, either field twice, a coding beside chunked, a length that is not allowed.
+Two exceptions are made for responses: equal lengths count as one, and a coding on a 204 or
+304 is dropped and ends the connection (R18). chunks.pyx reads the chunks themselves.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t
@@ -33,8 +33,8 @@ cdef int read_request_framing(const Head *head, const char *buf, Framing *out) n
     refused = read_length_fields(head, buf, out, False)
     if refused:
         return refused
-    # The content of CONNECT has no meaning, and the tunnel begins here (R2); that of TRACE
-    # must not be (RFC 9110 section 9.3.8), so readers may not look for it.
+    # Content of CONNECT has no meaning, and the tunnel begins here (R2). TRACE must not have
+    # content (RFC 9110 section 9.3.8), so a reader may not look for it.
     if (head.method == M_CONNECT or head.method == M_TRACE) and out.kind != BODY_NONE:
         return -BAD_FRAMING
     return 0
@@ -47,12 +47,12 @@ cdef int read_response_framing(const Head *head, const char *buf, int request_me
     out.length = 0
     out.trailers = False
     out.persistent = head.minor == HTTP_11 and not head.lenient and not says_close(head, buf)
-    # RFC 9112 section 6.3, rule 2: such a response ends with its head, and both fields
-    # are ignored in it.
+    # RFC 9112 section 6.3, rule 2: a 2xx to CONNECT ends with its head, and both fields are
+    # ignored.
     if request_method == M_CONNECT and 200 <= head.status <= 299:
         return 0
-    # Rule 1 and RFC 9110 section 15.4.5: no content, whatever the field says. What stands
-    # there was meant as something else, and so may be what follows.
+    # Rule 1 and RFC 9110 section 15.4.5: no content, even with Transfer-Encoding. The origin
+    # may still send a body, so the connection ends.
     if (head.status == 204 or head.status == 304) and head.count[F_TRANSFER_ENCODING] == fields:
         out.persistent = out.persistent and fields == 0
         return 0
@@ -60,12 +60,12 @@ cdef int read_response_framing(const Head *head, const char *buf, int request_me
         return -BAD_RESPONSE_FRAMING
 
     if head.status < 200 or head.status == 204:
-        # RFC 9110 section 8.6, RFC 9112 section 6.1: neither field may stand here. A zero
-        # length says the same as the status and is common; anything else says otherwise.
+        # RFC 9110 section 8.6, RFC 9112 section 6.1: neither field is allowed. A length of
+        # zero is common and agrees with the status; anything else contradicts it.
         if out.kind != BODY_NONE:
             return -BAD_RESPONSE_FRAMING
     elif head.status == 304 or request_method == M_HEAD:
-        out.kind = BODY_NONE    # the fields describe the response that GET would have had
+        out.kind = BODY_NONE    # the fields describe the response that GET would get
         out.length = 0
     elif fields == 0:
         out.kind = BODY_UNTIL_CLOSE
@@ -73,7 +73,8 @@ cdef int read_response_framing(const Head *head, const char *buf, int request_me
     return 0
 
 
-# RFC 9112 section 9.3; Proxy-Connection is not in it, but who sends "close" means it.
+# RFC 9112 section 9.3. It does not mention Proxy-Connection, but a peer that sends "close"
+# in it will close.
 cdef bint says_close(const Head *head, const char *buf) noexcept nogil:
     if head.count[F_CONNECTION] and has_token(head, buf, F_CONNECTION, b"close", 5):
         return True
@@ -81,14 +82,14 @@ cdef bint says_close(const Head *head, const char *buf) noexcept nogil:
             and has_token(head, buf, F_PROXY_CONNECTION, b"close", 5))
 
 
-# 0 with kind and length set, or minus the Outcome in the words for requests.
+# Sets kind and length and returns 0, or minus the Outcome as for requests.
 cdef int read_length_fields(const Head *head, const char *buf, Framing *out,
                             bint response) noexcept nogil:
     cdef int at = head.first[F_TRANSFER_ENCODING]
     cdef const Field *field
     if at:
-        # HTTP/1.0 has no transfer codings: a peer of that version reads a body that ends
-        # with the connection (R5). With a Content-Length there are two readings (R7).
+        # HTTP/1.0 has no transfer codings: a 1.0 peer would read until the connection ends
+        # (R5). With a Content-Length too, there are two readings (R7).
         if head.minor == HTTP_10 or head.count[F_CONTENT_LENGTH]:
             return -BAD_FRAMING
         out.trailers = not names_trailers(head, buf)
@@ -106,8 +107,8 @@ cdef int read_length_fields(const Head *head, const char *buf, Framing *out,
     return 0
 
 
-# Exactly one field that says exactly "chunked" goes on (R8). Codings that we do not know
-# before a last "chunked" are 501, all else 400 (RFC 9112 sections 6.1 and 6.3).
+# Accepts exactly one field that is exactly "chunked" (R8). Unknown codings before a last
+# "chunked" are 501, everything else is 400 (RFC 9112 sections 6.1 and 6.3).
 cdef int read_codings(const Head *head, const char *buf, Framing *out) noexcept nogil:
     cdef const Field *field = &head.fields[head.first[F_TRANSFER_ENCODING] - 1]
     cdef int fields_left = head.count[F_TRANSFER_ENCODING]
@@ -136,8 +137,8 @@ cdef int read_codings(const Head *head, const char *buf, Framing *out) noexcept 
     return -UNSUPPORTED_CODING if chunked and others else -BAD_FRAMING
 
 
-# RFC 9112 section 6.3, rule 5: of a response, a length that is said several times, in one
-# field or several, is that length, for all readers take it from one of them. Else -1.
+# RFC 9112 section 6.3, rule 5: if a response repeats a length, in one field or in several,
+# that is its length, because every reader takes one of them. -1: they differ, or are invalid.
 cdef int64_t read_equal_lengths(const Head *head, const char *buf) noexcept nogil:
     cdef uint32_t left = head.count[F_CONTENT_LENGTH]
     cdef const Field *field = head.fields + head.first[F_CONTENT_LENGTH] - 1
@@ -162,7 +163,7 @@ cdef int64_t read_equal_lengths(const Head *head, const char *buf) noexcept nogi
     return length
 
 
-# 1*DIGIT, at most INT64_MAX, with zeros in front or not; -1 if it is anything else (R11).
+# Parses 1*DIGIT, at most INT64_MAX, leading zeros allowed; -1: anything else (R11).
 cdef int64_t parse_length(const char *p, size_t n) noexcept nogil:
     cdef int64_t length = 0
     cdef size_t i
@@ -177,9 +178,9 @@ cdef int64_t parse_length(const char *p, size_t n) noexcept nogil:
     return length
 
 
-# If Connection names a trailer, all of them go: trailers may be discarded on the way (RFC
-# 9110 section 6.5.1). What never goes on in trailers does not count ("keep-alive" and "TE"
-# are in many a list), nor what is no token and so names no field.
+# If Connection names a trailer, all trailers are dropped, as any hop may do (RFC 9110 section
+# 6.5.1). Names in NOT_IN_TRAILERS do not count, because many lists have "keep-alive" and "TE";
+# members that are not tokens do not count, because they name no field.
 cdef bint names_trailers(const Head *head, const char *buf) noexcept nogil:
     cdef uint32_t left = head.count[F_CONNECTION] + head.count[F_PROXY_CONNECTION]
     cdef const Field *field = &head.fields[0]
@@ -207,7 +208,7 @@ cdef bint names_trailers(const Head *head, const char *buf) noexcept nogil:
 def read_framing(source, request_method=None):
     """Returns (kind, length, persistent) or a refusal's label for a whole, valid head.
 
-    It is a request head, or with `request_method` (a Method number) the head of a
+    `source` is a request head. With `request_method` (a Method number) it is the head of a
     response to such a request. kind: "none", "length", "chunked", "until-close".
     """
     cdef Framing out
@@ -218,7 +219,7 @@ def read_framing(source, request_method=None):
 
 
 def passes_trailers(source, request_method=None):
-    """May the trailers of a message with this whole, valid head go on?"""
+    """Returns whether trailers of a message with this whole, valid head are sent on."""
     cdef Framing out
     return frame(&out, source, request_method) == 0 and bool(out.trailers)
 

@@ -1,17 +1,18 @@
-"""Who else is on the way: Max-Forwards and Via (R20)."""
+"""The other proxies on the way: Max-Forwards and Via (R20)."""
 
 from libc.stdint cimport int64_t
 from cutthrough.wire.http1 cimport Head
 
 cdef enum:
-    UNCOUNTED = -1          # no Max-Forwards, or a method that does not count
+    UNCOUNTED = -1          # no Max-Forwards, or a method that ignores it
 
-# How many more proxies may take this request. 0, with *hops, or -BAD_REQUEST.
+# Sets *hops to the number of proxies that this request may still pass. Returns 0, or
+# -BAD_REQUEST.
 cdef int read_hops(const Head *head, const char *buf, int64_t *hops) noexcept nogil
-# 0, -LOOP_DETECTED where Via names our pseudonym, or -BAD_REQUEST.
+# Returns 0, -LOOP_DETECTED if Via names `pseudonym`, or -BAD_REQUEST.
 cdef int find_loop(const Head *head, const char *buf, const char *pseudonym,
                    size_t pseudonym_len) noexcept nogil
-# May this request go no further (Max-Forwards: 0, RFC 9110 section 7.6.2)? OK, or the
-# Outcome that answers it; for heads of which build_request_head took the field, and not
-# before the request is admitted (R21).
+# Returns the Outcome that answers a request with Max-Forwards: 0 (RFC 9110 section 7.6.2), or
+# OK for every other one. Call it after build_request_head, which refuses an invalid field,
+# and only for an admitted request (R21).
 cdef int answer_as_last(const Head *head, const char *buf) noexcept nogil

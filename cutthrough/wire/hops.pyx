@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Who else is on the way: Max-Forwards and Via (R20)."""
+"""The other proxies on the way: Max-Forwards and Via (R20)."""
 
 from libc.stdint cimport int64_t, uint32_t
 from cutthrough.outcome cimport (
@@ -9,14 +9,14 @@ from cutthrough.wire.http1 cimport Field, Head, HeadLimits, MAX_FIELDS, parse_re
 from cutthrough.wire.names cimport F_MAX_FORWARDS, F_VIA, M_OPTIONS, M_TRACE
 
 cdef enum:
-    # Of Max-Forwards: "the recipient's maximum supported value". Nine digits are what
-    # put_number writes; what says more goes on as this (R11).
+    # For Max-Forwards, "the recipient's maximum supported value": put_number writes nine
+    # digits. A larger value is sent on as this one (R11).
     MAX_HOPS = 999999999
 
 
-# RFC 9110 section 7.6.2: OPTIONS and TRACE count the proxies that they may still pass; to
-# other methods the field means nothing. 0, with *hops, or -BAD_REQUEST: of two fields, or
-# of what is no number, each proxy on the way would make something else.
+# RFC 9110 section 7.6.2: for OPTIONS and TRACE the field limits the proxies that they may still
+# pass; other methods ignore it. Two fields, or a value that is not a number, are BAD_REQUEST,
+# because each proxy on the way could read them differently.
 cdef int read_hops(const Head *head, const char *buf, int64_t *hops) noexcept nogil:
     cdef const Field *field
     cdef int64_t number = 0
@@ -38,10 +38,10 @@ cdef int read_hops(const Head *head, const char *buf, int64_t *hops) noexcept no
     return 0
 
 
-# The one who receives 0 answers as if it were the origin. TRACE is not echoed although
-# RFC 9110 section 9.3.8 would have it: its head holds what other hops added, credentials
-# and cookies among them, and nothing of a request is ever sent back (R13). Servers that
-# refuse TRACE say 405 too.
+# A proxy that receives 0 answers as if it were the origin. RFC 9110 section 9.3.8 would have
+# TRACE echoed. This proxy refuses, because the head has fields that other hops added,
+# credentials and cookies among them, and no part of a request is ever sent back (R13). Servers
+# that refuse TRACE answer 405 too.
 cdef int answer_as_last(const Head *head, const char *buf) noexcept nogil:
     cdef int64_t hops
     if read_hops(head, buf, &hops) != 0 or hops != 0:
@@ -50,8 +50,8 @@ cdef int answer_as_last(const Head *head, const char *buf) noexcept nogil:
 
 
 # Via = #( received-protocol RWS received-by [ RWS comment ] ), RFC 9110 section 7.6.3.
-# LOOP_DETECTED if a received-by is our pseudonym (R20), BAD_REQUEST if a comment does not
-# end, for then nobody knows where the members do.
+# -LOOP_DETECTED if a received-by is our pseudonym (R20). -BAD_REQUEST if a comment does not
+# end, because the ends of the members are then unknown.
 cdef int find_loop(const Head *head, const char *buf, const char *pseudonym,
                    size_t pseudonym_len) noexcept nogil:
     cdef uint32_t left = head.count[F_VIA]
@@ -102,7 +102,7 @@ cdef int find_loop(const Head *head, const char *buf, const char *pseudonym,
 # For tests and tools.
 
 def last_answer(source):
-    """Returns the label of what answers this head because it may go no further, or "ok"."""
+    """Returns the label of the Outcome that answers Max-Forwards: 0, or "ok"."""
     cdef Head head
     cdef HeadLimits limits = HeadLimits(65536, 65536, MAX_FIELDS)
     cdef size_t n

@@ -24,18 +24,18 @@ cdef struct Field:          # offsets from the start of the buffer
 
 cdef struct Head:
     uint8_t minor           # Version
-    uint8_t method          # Method; requests. M_OTHER where its line was refused
-    uint8_t lenient         # responses: read, though not as the grammar has it
+    uint8_t method          # Method; requests. M_OTHER if the request line was refused
+    uint8_t lenient         # responses: accepted, though it breaks the grammar
     uint16_t status         # responses
     uint32_t method_len     # the method starts at offset `start`
     uint32_t target         # requests: request-target. responses: reason phrase
     uint32_t target_len
-    uint32_t start          # offset of the start line (one empty line before it is skipped)
+    uint32_t start          # offset of the start line, after a skipped empty line
     uint32_t fields_start   # offset of the first field line
-    uint32_t length         # of the whole head, skipped CRLF and blank line included
+    uint32_t length         # bytes of the whole head, skipped CRLF and blank line included
     uint16_t n_fields
     uint16_t first[N_FIELD_NAMES]   # index + 1 of the first field of that name, 0: none
-    uint16_t count[N_FIELD_NAMES]   # how many fields of that name
+    uint16_t count[N_FIELD_NAMES]   # number of fields of that name
     Field fields[MAX_FIELDS]
 
 cdef struct HeadLimits:
@@ -43,22 +43,22 @@ cdef struct HeadLimits:
     uint32_t head_bytes     # everything up to and including the blank line
     uint32_t n_fields       # at most MAX_FIELDS
 
-# Both return > 0 bytes of head, 0 need more, < 0 minus the Outcome of the refusal.
-# `seen` is how many of these n bytes an earlier call has answered 0 for: behind the start
-# line, a call that brings no new line end costs only the new bytes. A bad line is refused
-# as soon as its bytes show it, not when the head is whole. *head is whole only at > 0.
+# Both return > 0: bytes of the head, 0: more bytes needed, < 0: minus the Outcome of the
+# refusal. `seen` is the number of bytes for which an earlier call returned 0: after the start
+# line, a call without a new line end then reads only the new bytes. A bad line is refused with
+# the byte that shows it, before the head is whole. *head is complete only if > 0 is returned.
 cdef int parse_request(Head *head, const char *buf, size_t n, size_t seen,
                        const HeadLimits *limits) noexcept nogil
-# What origins in the field send and every peer passes is read too, and makes the head
-# `lenient`: an empty line before the status line, a bare LF as line end (RFC 9112 section
-# 2.2), and obs-fold, whose line end is replaced in buf by spaces (section 5.2).
+# Accepts three deviations that real origins send and other proxies pass; each makes the head
+# `lenient`: an empty line before the status line, a bare LF as line end (RFC 9112 section 2.2),
+# and obs-fold, whose line end is replaced in buf by spaces (section 5.2).
 cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
                         const HeadLimits *limits) noexcept nogil
-# Is the method of what begins here HEAD, as far as these bytes show? For a request that is
-# refused before its head is whole: its answer has no content (RFC 9110 section 9.3.2).
+# Does a request with the method HEAD begin here? For a request that is refused before its head
+# is whole: a response to HEAD has no content (RFC 9110 section 9.3.2).
 cdef bint begins_with_head(const char *buf, size_t n) noexcept nogil
 
-# Is `token` (lower case, a C string of `token_len`) a member of the comma list that all
-# fields of this name make together? Case-insensitive (R10), list members are tokens.
+# Is `token` (lower case, of `token_len`) a member of the comma list in the fields of this
+# name, taken together? Case-insensitive (R10); the members are tokens.
 cdef bint has_token(const Head *head, const char *buf, int name,
                     const char *token, size_t token_len) noexcept nogil

@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Heads of HTTP/1.x messages: bytes -> spans into the caller's buffer.
 
-Knows RFC 9112 sections 2 to 5 and nothing else: what a target means is target.pyx, how
-long a body is is framing.pyx. One pass, one reading or none (R9): what the grammar does
-not allow is refused, and nothing of a request is repaired. Of a response three things are
-read that RFC 9112 lets a recipient read; such a head is marked `lenient`, and its
-connection carries no other message (R18).
+This module knows RFC 9112 sections 2 to 5 and nothing else: target.pyx interprets the target,
+framing.pyx the length of the body. One pass, one reading or none (R9): everything outside the
+grammar is refused, and requests are never repaired. In responses three deviations are
+accepted, as RFC 9112 allows; such a head is marked `lenient`, and its connection carries no
+other message (R18).
 
-A head that is not whole is read again from its start once a new line end has come: the
-number of fields bounds that. Between line ends only the new bytes are looked at. No
-refusal depends on how the bytes were cut: it comes with the byte that shows it, bytes
-behind that one do not change it, and a limit refuses only what is in order up to it.
+An incomplete head is read again from its start when a new line end has come; the limit on
+fields bounds that work. Between line ends only the new bytes are read. No refusal depends on
+how the bytes were split: it comes with the byte that shows it, later bytes do not change it,
+and a limit refuses a head only if the bytes below the limit are valid.
 """
 
 from libc.stdint cimport uint32_t
@@ -27,8 +27,8 @@ cdef extern from "<string.h>" nogil:
 
 cdef enum:
     MAX_NAME = 0xffff       # Field.name_len
-    MAX_HEAD = 1 << 24      # no limit of the caller's counts above it: offsets are 32 bits
-    VERSION_10 = 0x110      # what parse_version answers for HTTP/1.0
+    MAX_HEAD = 1 << 24      # caps the caller's limit: offsets are 32 bits
+    VERSION_10 = 0x110      # HTTP/1.0 as parse_version returns it
     VERSION_11 = 0x111
 
 
@@ -72,7 +72,7 @@ cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
     if seen and not changes_anything(buf, n, seen, most):
         return 0
     head.lenient = False
-    # One stray empty line, as Apache's mod_proxy_http skips it.
+    # One stray empty line is skipped, as Apache's mod_proxy_http does.
     if p < end and p[0] == c'\r':
         p += 1
         if p < end and p[0] != c'\n':
@@ -92,15 +92,15 @@ cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
     return got
 
 
-# Could the bytes behind `seen` change the answer "more"? Inside a field line only what
-# must not stand there, a line end or the limit could. A start line is read again each
-# time: at 8 KiB that costs 2 us, less than the system call that brought the byte.
+# Can the bytes after `seen` change the answer "more"? Inside a field line only an invalid
+# byte, a line end or the limit can. A start line is read again each time: at 8 KiB that costs
+# 2 us, less than the system call that brought the byte.
 cdef bint changes_anything(const char *buf, size_t n, size_t seen,
                            size_t head_bytes) noexcept nogil:
     cdef const char *p = buf + seen
     cdef const char *end = buf + n
     cdef const char *line = <const char *>memrchr(buf, c'\n', seen)
-    if n >= head_bytes or line == NULL or line < buf + 2:   # + 2: behind a leading CRLF
+    if n >= head_bytes or line == NULL or line < buf + 2:   # the LF of a leading CRLF
         return True
     line += 1
     if p == line or (p - 1)[0] == c'\r':
@@ -121,7 +121,7 @@ cdef bint changes_anything(const char *buf, size_t n, size_t seen,
         p += 1
 
 
-# All parse_*_line: offset of the first field line, 0, or minus the Outcome.
+# Both parse_*_line return the offset of the first field line, 0, or minus the Outcome.
 cdef int parse_request_line(Head *head, const char *buf, const char *p,
                             const char *end) noexcept nogil:
     cdef const char *from_
@@ -201,8 +201,8 @@ cdef int parse_status_line(Head *head, const char *buf, const char *p,
         return -BAD_RESPONSE
     if p == end:
         return 0
-    # The space before an absent reason is demanded of senders, yet often missing; it
-    # leaves one reading only, and llhttp and Go take it too.
+    # Senders must send the space before an empty reason, but it is often missing. That leaves
+    # only one reading, and llhttp and Go accept it too.
     if p[0] == c' ':
         p += 1
     elif p[0] != c'\r' and p[0] != c'\n':
@@ -228,7 +228,7 @@ cdef int parse_status_line(Head *head, const char *buf, const char *p,
     return p + 2 - buf
 
 
-# HTTP/d.d as 0x1dd; 0 need more; -1 not a version.
+# Returns HTTP/d.d as 0x1dd; 0: more bytes needed; -1: not a version.
 cdef int parse_version(const char *p, const char *end) noexcept nogil:
     cdef const char *form = b"HTTP/0.0"
     cdef int i
@@ -243,7 +243,7 @@ cdef int parse_version(const char *p, const char *end) noexcept nogil:
     return 0x100 | (p[5] - c'0') << 4 | (p[7] - c'0')
 
 
-# The length of the head, 0, or minus the Outcome. Only a lenient reader writes into buf.
+# Returns the length of the head, 0, or minus the Outcome. Writes into buf only if `lenient`.
 cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
                       const HeadLimits *limits, bint lenient, int bad,
                       int too_large) noexcept nogil:
@@ -310,8 +310,8 @@ cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
         head.count[name] += 1
 
 
-# A value that begins at `value`, read from p to the end of its line. The offset of the
-# next line, 0, or -1: bad.
+# Reads a value that begins at `value`, from p to the end of its line. Returns the offset of
+# the next line, 0: more bytes needed, or -1: bad.
 cdef inline int take_value(Field *field, const char *buf, const char *value, const char *p,
                            const char *end, bint lenient) noexcept nogil:
     cdef const char *last
@@ -339,8 +339,8 @@ cdef inline int take_value(Field *field, const char *buf, const char *value, con
     return field.end
 
 
-# obs-fold: the line at p goes on with the field before it, whose line end becomes spaces.
-# Read again after that, it is one line. Returned as by take_value.
+# obs-fold: the line at p continues the field before it, whose line end becomes spaces, so that
+# a second reading sees one line. Returns the same as take_value.
 cdef int unfold(Field *field, char *buf, const char *p, const char *end) noexcept nogil:
     cdef const char *value = buf + field.value
     buf[field.end - 1] = c' '
@@ -383,7 +383,7 @@ cdef bint has_token(const Head *head, const char *buf, int name,
 # For tests and tools. A source is bytes, or (address, length).
 
 def read_request(source, seen=0, **limits):
-    """Returns a dict of what the head says, None for "more", or a refusal's label."""
+    """Returns the parts of the head as a dict, None for "more", or a refusal's label."""
     return read_head(source, seen, limits, False)
 
 
@@ -393,7 +393,7 @@ def read_response(source, seen=0, **limits):
 
 
 def lists_token(source, name, token):
-    """Is `token` a member of the field (by FieldName number) of this request head?"""
+    """Returns whether `token` is in the list of this field (a FieldName number)."""
     cdef Head head
     cdef size_t n
     cdef const char *buf = text_of(source, &n)

@@ -1,12 +1,12 @@
-"""Words of the wire by number: methods and field names.
+"""Methods and field names by number.
 
-Inline, because each head asks for each of its fields: a call to another module costs 2 ns.
+Inline, because each field of each head is looked up, and a call to another module costs 2 ns.
 """
 
 from libc.string cimport memcmp
 from cutthrough.wire.chars cimport is_name
 
-cdef enum Method:           # those whose meaning changes how a message is handled
+cdef enum Method:           # the methods that the proxy or a rule treats in their own way
     M_OTHER = 0
     M_GET
     M_HEAD
@@ -17,7 +17,7 @@ cdef enum Method:           # those whose meaning changes how a message is handl
     M_TRACE
     M_CONNECT
 
-# FieldName: fields that the proxy reads, drops or writes. The enum has no name in C, for
+# FieldName: fields that the proxy reads, drops or writes. The enum has no name in C, because
 # Cython takes only plain numbers as indices.
 cdef enum:
     F_OTHER = 0
@@ -40,7 +40,7 @@ cdef enum:
     F_MAX_FORWARDS
     F_HTTP2_SETTINGS
     N_FIELD_NAMES
-    MOST_NAME = 25          # octets of the longest of them
+    MOST_NAME = 25          # octets of the longest name
 
 
 # Methods are case-sensitive (RFC 9110 section 9.1): "get" is a method of its own.
@@ -69,7 +69,7 @@ cdef inline int method_of(const char *p, size_t n) noexcept nogil:
     return M_OTHER
 
 
-# Which FieldName is this token? F_OTHER for those that the proxy has no business with.
+# Returns the FieldName of this token; F_OTHER: a field that the proxy does not handle.
 cdef inline int field_name(const char *p, size_t n) noexcept nogil:
     if n == 2:
         return F_TE if is_name(p, b"te", 2) else F_OTHER

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What can be said of a target that was refused: to its client, and in a log (R37)."""
+"""The description of a refused target, for the client and for logs (R37)."""
 
 from libc.stdint cimport uint32_t
 from libc.string cimport memchr, memcmp, memcpy
@@ -48,15 +48,15 @@ cdef uint32_t show_refused(char *out, const Head *head, const char *buf,
     return <uint32_t>(p - out) + head.target_len - hidden
 
 
-# How much of a target may be credentials, from the scheme on: all before the last "@", or
-# its %40, because where an authority ends is just what could not be read. 0: nothing.
+# Returns the offset at which possible credentials end, 0: there are none. They begin after
+# the scheme and reach to the last "@" or %40, because a refused authority has no certain end.
 cdef uint32_t hide_userinfo(const char *text, uint32_t n, uint32_t *scheme) noexcept nogil:
     cdef Target ignored
     cdef uint32_t end = 0
     cdef uint32_t behind = 0
     cdef uint32_t i
     if text[0] == c'/' and (n == 1 or text[1] != c'/'):
-        return 0                    # a path: there is no authority in it
+        return 0                    # a path, without an authority
     while end < n and is_class(text[end], CC_HOST):
         end += 1
     if n - end > 3 and memcmp(text + end, b"://", 3) == 0:
@@ -64,7 +64,7 @@ cdef uint32_t hide_userinfo(const char *text, uint32_t n, uint32_t *scheme) noex
         while end < n and text[end] != c'/' and text[end] != c'?' and text[end] != c'#':
             end += 1
         if parse_authority(&ignored, text + scheme[0], end - scheme[0], 80) == 0:
-            return 0                # of another scheme, say, and without userinfo
+            return 0                # a valid authority has no userinfo
     for i in range(n):
         if text[i] == c'@' or (i > 1 and memcmp(text + i - 2, b"%40", 3) == 0):
             behind = i + 1
@@ -74,7 +74,7 @@ cdef uint32_t hide_userinfo(const char *text, uint32_t n, uint32_t *scheme) noex
 # For tests and tools.
 
 def show_refused_target(source):
-    """What a log has of the target of a whole, valid request head, if it is refused."""
+    """Returns the target of a whole, valid request head as logs show a refused one."""
     cdef Head head
     cdef HeadLimits limits = HeadLimits(16384, 16384, MAX_FIELDS)
     cdef char[16384 + 3] out

@@ -1,8 +1,8 @@
 # cython: language_level=3
 """Replies that the proxy makes itself: constants, built once at import (R13).
 
-Nothing of a request ever gets into one: every byte comes from the table in outcome.pyx,
-so there is nothing to escape and nothing that could leak.
+No part of a request ever gets into a reply: every byte comes from the table in outcome.pyx
+and from the texts here, so there is nothing to escape and nothing that could leak.
 """
 
 from http import HTTPStatus
@@ -12,16 +12,15 @@ from libc.string cimport memcpy
 from cutthrough.outcome import NAMES, TABLE
 from cutthrough.outcome cimport N_OUTCOMES
 
-# RFC 9110's words, where http's are older ones: until Python 3.13 it has RFC 7231's
+# RFC 9110's reason phrases; until Python 3.13 the module http has those of RFC 7231
 _PHRASES = {413: "Content Too Large", 414: "URI Too Long"}
-# RFC 7617: charset tells the client how to encode what its user types.
+# RFC 7617: charset tells the client how to encode the name and the password.
 _CHALLENGE = 'Basic realm="cutthrough", charset="UTF-8"'
-# For requests that may go no further (RFC 9110 sections 9.3.7, 10.2.1). A proxy passes any
-# method on; these are the registered ones that somebody may ask for, and not TRACE, which
-# nobody gets answered here.
+# For requests with Max-Forwards: 0 (RFC 9110 sections 9.3.7, 10.2.1). A proxy passes any method
+# on; these are the common registered ones, without TRACE, which is refused here.
 _ALLOW = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT"
-# Overload and drain last seconds, and so does waiting for one of one's own connections to
-# end; longer would keep clients away for nothing. Rates, quotas and back-offs know better.
+# An overload, a drain, or the wait until a connection of the client ends lasts seconds; a
+# longer time would keep clients away for nothing. Rates, quotas and back-offs compute theirs.
 _SHORT_RETRY_S = 1
 
 # One reply for each outcome and each combination of the flags, at this index.
@@ -33,7 +32,7 @@ cdef enum:
     MOST_REPLY = 1024
     RETRY_DIGITS = 10       # of a uint32_t
 
-# What a caller who got it wrong can do about it, by Hint: the outcome, and its words
+# By Hint: the label of the outcome, and a text that says what the client can change
 _HINTS = {
     <int>TLS_HERE: ("bad_request", "this is TLS; the proxy takes plain HTTP"),
     <int>NO_PORT: ("bad_target", "CONNECT takes host:port"),
@@ -43,10 +42,10 @@ _HINTS = {
                     "belong in Proxy-Authorization"),
 }
 
-# Behind the outcomes stand the hints
+# The hints follow the outcomes
 cdef const char *texts[N_OUTCOMES + N_HINTS][N_VARIANTS]
 cdef size_t lengths[N_OUTCOMES + N_HINTS][N_VARIANTS]
-cdef size_t retry_at[N_OUTCOMES][N_VARIANTS]    # of Retry-After's digits; 0: none
+cdef size_t retry_at[N_OUTCOMES][N_VARIANTS]    # offset of Retry-After's digits; 0: none
 cdef char with_retry[MOST_REPLY]
 
 
@@ -99,7 +98,7 @@ def _build(row, close, body, known_user):
     if row.status == 407:
         meaning += "; this proxy takes Basic credentials in Proxy-Authorization"
     content = "" if row.status == 200 else f"{row.status} {row.label}: {meaning}\n"
-    # RFC 9209: details may tell of the inside, so only those who may come in see them.
+    # RFC 9209: details may reveal internals, so only authenticated users see them.
     error = f"cutthrough; error={row.token}" if row.token else "cutthrough"
     if known_user:
         error += f'; details="{row.label}"'
@@ -150,7 +149,7 @@ for number, (_label, _words) in _HINTS.items():
 
 
 def render(label, close=True, body=True, known_user=False, retry_s=0, hint=0):
-    """Returns the reply for the outcome of this label, b"" if none is made."""
+    """Returns the reply for the outcome of this label, b"" if it has none."""
     cdef size_t length
     cdef const char *text
     if hint:

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Heads as they go on: hop-by-hop fields out, Host and Via in (R12, R14, R15, R16).
+"""Rewriting heads: hop-by-hop fields out, Host and Via in (R12, R14, R15, R16).
 
-Here a header is dropped, and nowhere else. The head that was read is never changed:
-fields that stay are copied, neighbours in one run; those that go end a run. The caller
-has had the framing accepted (framing.pyx) and the target read (target.pyx).
+Header fields are dropped here and nowhere else. The head that was read is never changed:
+fields that stay are copied, neighbours in one run, and a dropped field ends a run. The caller
+has accepted the framing (framing.pyx) and read the target (target.pyx) before.
 """
 
 from libc.stdint cimport int64_t, uint32_t
@@ -27,21 +27,21 @@ from cutthrough.wire.target cimport (
     FORM_ABSOLUTE, build_authority, put_number, read_target)
 
 cdef enum:
-    # RFC 9110 section 7.6.1, and what belongs to this hop's authentication (R15).
+    # RFC 9110 section 7.6.1, and the fields of this hop's authentication (R15).
     HOP_BY_HOP = (1 << F_CONNECTION | 1 << F_PROXY_CONNECTION | 1 << F_KEEP_ALIVE
                   | 1 << F_TE | 1 << F_UPGRADE | 1 << F_PROXY_AUTHORIZATION
                   | 1 << F_PROXY_AUTHENTICATE | 1 << F_PROXY_AUTHENTICATION_INFO
                   | 1 << F_HTTP2_SETTINGS)
-    # What no Connection field can have removed (R14): where the message goes and ends.
+    # Fields that Connection cannot remove (R14): they say where the message goes and ends.
     PROTECTED = (1 << F_HOST | 1 << F_CONTENT_LENGTH | 1 << F_TRANSFER_ENCODING
                  | 1 << F_VIA | 1 << F_UPGRADE | 1 << F_MAX_FORWARDS)
-    MAX_LISTED = 1024       # unknown names in Connection; honest messages have one or two
+    MAX_LISTED = 1024       # other names in Connection; honest messages have one or two
     MAX_PSEUDONYM = 64
 
-cdef struct Listed:         # what the Connection fields name
+cdef struct Listed:         # the field names in the Connection fields
     uint32_t known          # bit set of FieldName
-    uint32_t n
-    uint32_t at[MAX_LISTED]         # the others, as spans of the head's buffer
+    uint32_t n              # number of other names
+    uint32_t at[MAX_LISTED]         # the other names, as spans of the head's buffer
     uint32_t length[MAX_LISTED]
 
 
@@ -53,11 +53,11 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
     cdef uint32_t dropped
     cdef int64_t hops
     cdef int refused
-    # Nothing below can write more than this, so nothing below has to ask again.
+    # Nothing below can write more than this, so nothing below checks the room again.
     if pseudonym_len > MAX_PSEUDONYM or cap < <size_t>head.length + REWRITE_ROOM:
         return -HEAD_TOO_LARGE
     if head.count[F_CONTENT_LENGTH] + head.count[F_TRANSFER_ENCODING] > 1:
-        return -BAD_FRAMING     # refused already; here they never get out (R7)
+        return -BAD_FRAMING     # framing.pyx has refused it; checked again here (R7)
     refused = 0 if read_connection(&listed, head, buf) else -BAD_REQUEST
     if refused == 0 and head.count[F_VIA]:
         refused = find_loop(head, buf, pseudonym, pseudonym_len)
@@ -68,8 +68,8 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
 
     o = put(o, buf + head.start, head.method_len + 1)       # with the space
     path_at[0] = o - out
-    # Only an absolute form has a path that is empty or begins with its query. An empty one
-    # is "*" for OPTIONS, "/" else (RFC 9112 sections 3.2.1 and 3.2.4).
+    # Only an absolute form can have an empty path, or one that begins with its query. An empty
+    # path is "*" for OPTIONS, else "/" (RFC 9112 sections 3.2.1 and 3.2.4).
     if target.path_len == 0 and head.method == M_OPTIONS and target.form == FORM_ABSOLUTE:
         o = put(o, b"*", 1)
     else:
@@ -83,13 +83,13 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
     o = put(o, b"\r\n", 2)
 
     dropped = HOP_BY_HOP | 1 << F_HOST
-    # An expectation of HTTP/1.0 is ignored (RFC 9110 section 10.1.1): that client knows no
-    # 100, and to the origin, which is spoken to in 1.1, it would look like one that does.
+    # An expectation in HTTP/1.0 is ignored (RFC 9110 section 10.1.1): the client does not know
+    # 100, but to the origin, which gets HTTP/1.1, it would look as if it did.
     if head.minor == HTTP_10:
         dropped |= 1 << F_EXPECT
     if head.count[F_TRAILER] and (
             not head.count[F_TRANSFER_ENCODING] or names_trailers(head, buf)):
-        dropped |= 1 << F_TRAILER       # it would announce what does not come
+        dropped |= 1 << F_TRAILER       # it would announce trailers that are dropped
     o = copy_fields(o, head, buf, &listed, dropped, hops - 1 if hops > 0 else hops)
     if upgrade:
         o = put_offer(o, head, buf)
@@ -106,7 +106,7 @@ cdef int build_response_head(char *out, size_t cap, const Head *head, const char
     if pseudonym_len > MAX_PSEUDONYM or (
             cap < <size_t>head.length + head.n_fields + REWRITE_ROOM):
         return -RESPONSE_HEAD_TOO_LARGE
-    # Framing refuses them before it comes to this; here they never get out (R18)
+    # framing.pyx has refused them; checked again here (R18)
     if head.count[F_TRANSFER_ENCODING] > 1 or (
             head.count[F_CONTENT_LENGTH] and head.count[F_TRANSFER_ENCODING]):
         return -BAD_RESPONSE_FRAMING
@@ -119,7 +119,7 @@ cdef int build_response_head(char *out, size_t cap, const Head *head, const char
     o = put(o, buf + head.target, head.target_len)
     o = put(o, b"\r\n", 2)
     if head.status < 200 or head.status == 204:
-        dropped |= 1 << F_CONTENT_LENGTH    # a zero; none may stand there (section 8.6)
+        dropped |= 1 << F_CONTENT_LENGTH    # a zero; none is allowed (section 8.6)
     if not chunked:
         dropped |= 1 << F_TRANSFER_ENCODING | 1 << F_TRAILER
     elif head.count[F_TRAILER] and names_trailers(head, buf):
@@ -130,7 +130,7 @@ cdef int build_response_head(char *out, size_t cap, const Head *head, const char
     return finish(out, o, head, pseudonym, pseudonym_len, upgrade, close, date)
 
 
-# The fields that stay.
+# Copies the fields that stay.
 cdef char *copy_fields(char *o, const Head *head, const char *buf, const Listed *listed,
                        uint32_t dropped, int64_t hops) noexcept nogil:
     cdef const Field *field
@@ -150,7 +150,7 @@ cdef char *copy_fields(char *o, const Head *head, const char *buf, const Listed 
         elif field.name == F_CONTENT_LENGTH or field.name == F_TRANSFER_ENCODING:
             if i + 1 != head.first[field.name]:
                 o = put(o, buf + run, field.start - run)
-                run = field.end         # the same length again
+                run = field.end         # a repeated length
                 continue
             if is_canonical(buf, field) and not head.lenient:
                 continue
@@ -175,13 +175,13 @@ cdef char *copy_fields(char *o, const Head *head, const char *buf, const Listed 
     return o if head.lenient else put(o, buf + run, head.length - 2 - run)
 
 
-# A field as it came, but for its line end, which may have been a bare LF.
+# Writes a field as it came, but with CRLF, because its line end may be a bare LF.
 cdef char *put_line(char *o, const char *buf, const Field *field) noexcept nogil:
     o = put(o, buf + field.start, field.value + field.value_len - field.start)
     return put(o, b"\r\n", 2)
 
 
-# Ours behind them, and the blank line. Bytes written in all.
+# Appends our own fields and the blank line. Returns the bytes of the whole head.
 cdef int finish(char *out, char *o, const Head *head, const char *pseudonym,
                 size_t pseudonym_len, bint upgrade, bint close, const char *date) noexcept nogil:
     if upgrade:
@@ -192,7 +192,7 @@ cdef int finish(char *out, char *o, const Head *head, const char *pseudonym,
         o = put(o, b"Date: ", 6)
         o = put(o, date, DATE_BYTES)
         o = put(o, b"\r\n", 2)
-    # Received by us in the version of the message that we read (RFC 9110 section 7.6.3).
+    # Via has the version of the message that was received (RFC 9110 section 7.6.3).
     o = put(o, b"Via: 1.1 " if head.minor == HTTP_11 else b"Via: 1.0 ", 9)
     o = put(o, pseudonym, pseudonym_len)
     return put(o, b"\r\n\r\n", 4) - out
@@ -203,8 +203,8 @@ cdef inline char *put(char *o, const char *text, size_t n) noexcept nogil:
     return o + n
 
 
-# Merges all Connection and Proxy-Connection fields (R14). What is no token names no field,
-# and is read over; False: they name more than can be remembered.
+# Merges all Connection and Proxy-Connection fields (R14). A member that is not a token names
+# no field and is skipped. False: they name more than MAX_LISTED unknown fields.
 cdef bint read_connection(Listed *listed, const Head *head, const char *buf) noexcept nogil:
     cdef uint32_t left = head.count[F_CONNECTION] + head.count[F_PROXY_CONNECTION]
     cdef const Field *field = &head.fields[0]
@@ -245,8 +245,8 @@ cdef bint is_listed(const Listed *listed, const char *buf, const Field *field) n
     return False
 
 
-# Written as we would write it? A length or coding in odd dress ("\tchunked", "007") is one
-# that the next reader may not recognise, and then it sees another message than we did.
+# Is the field spelt as put_canonical would write it? If the next reader does not recognise an
+# unusual spelling ("\tchunked", "007"), it sees another message than this proxy did.
 cdef bint is_canonical(const char *buf, const Field *field) noexcept nogil:
     cdef const char *value = buf + field.value
     if (field.value != field.start + field.name_len + 2 or (value - 1)[0] != c' '
@@ -282,7 +282,7 @@ cdef bint offers_upgrade(const Head *head, const char *buf) noexcept nogil:
     return next_offer(head, buf, &at, &member, &n)
 
 
-# One line, without h2c: what may be left of several is no longer than they were.
+# Writes one Upgrade field, without h2c. It is never longer than the fields that it replaces.
 cdef char *put_offer(char *o, const Head *head, const char *buf) noexcept nogil:
     cdef const char *start = o
     cdef uint32_t at = 0
@@ -294,8 +294,8 @@ cdef char *put_offer(char *o, const Head *head, const char *buf) noexcept nogil:
     return o if o == start else put(o, b"\r\n", 2)
 
 
-# The next protocol of the Upgrade fields that may be offered on. `*at`: where in buf the
-# last one ended; 0: none was found yet.
+# Finds the next protocol in the Upgrade fields that may be sent on. `*at` is the offset in buf
+# at which the last one ended, 0 before the first.
 cdef bint next_offer(const Head *head, const char *buf, uint32_t *at, const char **member,
                      size_t *n) noexcept nogil:
     cdef const Field *field

@@ -29,17 +29,17 @@ cdef struct Target:
     uint32_t path           # offset of path-and-query in the head's buffer
     uint32_t path_len       # 0: the empty path of an absolute form
 
-# Reads head.target by the method: 0, or minus the Outcome. The Host field is checked too:
+# Reads head.target according to the method. Returns 0, or minus the Outcome. Checks Host too:
 # more than one, a missing one in HTTP/1.1, or one that is not uri-host [":" port] is
-# BAD_REQUEST; in absolute and authority form its value is otherwise ignored (R16: the target
-# wins), in the others it must be a destination.
+# BAD_REQUEST. In absolute and authority form its value is otherwise ignored (R16: the target
+# wins); in the other forms it must be a destination.
 cdef int read_target(Target *target, const Head *head, const char *buf) noexcept nogil
-# host[:port] -> host, host_kind, address, port (default_port 0: a port is required).
-# 0, or minus BAD_TARGET. No userinfo, no path, whole input.
+# Parses host[:port], the whole input, without userinfo and path, into host, host_kind, address
+# and port (default_port 0: a port is required). Returns 0 or -BAD_TARGET.
 cdef int parse_authority(Target *target, const char *text, size_t n,
                          int default_port) noexcept nogil
-# Writes host[:port] as it stands in a Host field: brackets round IPv6, no port if it
-# equals default_port. Returns bytes written; out has room for MAX_HOST + 9.
+# Writes host[:port] in the form of a Host field: brackets around IPv6, no port if it equals
+# default_port. Returns bytes written; out needs room for MAX_HOST + 9.
 cdef int build_authority(char *out, const Target *target, int default_port) noexcept nogil
-# Decimal digits of a number below 10^9; how many.
+# Writes the decimal digits of a number below 10^9. Returns bytes written.
 cdef int put_number(char *out, uint32_t number) noexcept nogil

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Request targets: bytes -> canonical host, port, path (R16, R25; RFC 9112 section 3.2).
 
-The one canonicaliser of host names: policy, DNS, cache keys, Host and logs all use what
-it writes, so two spellings of one destination are one destination. A number in disguise
-(0x7f.1, 2130706433) becomes the address that inet_aton would make of it; whatever could
-be read as either a name or an address is refused.
+The only canonicaliser of host names: policy, DNS, cache keys, Host and logs all use its
+output, so two spellings of one destination are one destination. A disguised number (0x7f.1,
+2130706433) becomes the address that inet_aton would return; a text that could be read both
+as a name and as an address is refused.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -75,7 +75,7 @@ cdef int read_target(Target *target, const Head *head, const char *buf) noexcept
     # In these forms the Host field is the authority (RFC 9110 section 7.1).
     if host == NULL:
         if target.form == FORM_ASTERISK:
-            return -BAD_TARGET  # "*" of which server? Nothing in the request says it
+            return -BAD_TARGET  # "*" of which server? The request does not name one
         target.host_kind = HOST_NAME
         target.host_len = 0
         target.host[0] = 0
@@ -86,9 +86,9 @@ cdef int read_target(Target *target, const Head *head, const char *buf) noexcept
     return 0
 
 
-# The target wins, and the received Host is ignored (RFC 9112 section 3.2.2), so that it need
-# not be one that could be reached; but section 3.2 has an invalid one refused: uri-host
-# [ ":" port ] as RFC 3986 has it. 0 or -BAD_REQUEST.
+# The target wins and the received Host is ignored (RFC 9112 section 3.2.2), so Host need not be
+# reachable. But section 3.2 requires an invalid one to be refused: uri-host [ ":" port ] as in
+# RFC 3986. Returns 0 or -BAD_REQUEST.
 cdef int check_host(const Field *host, const char *buf, const char *authority,
                     size_t n) noexcept nogil:
     # Nearly every client repeats the authority, which has been read already.
@@ -133,12 +133,12 @@ cdef bint is_ip_literal(const char *p, const char *end) noexcept nogil:
     return p == end
 
 
-# unreserved and sub-delims of RFC 3986.
+# Is it one of unreserved and sub-delims of RFC 3986?
 cdef bint is_reg_char(char c) noexcept nogil:
     return is_class(c, CC_HOST) or (c and strchr(b".~!$&'()*+,;=", c) != NULL)
 
 
-# *( unreserved / pct-encoded / sub-delims ): where it ends.
+# Returns the end of *( unreserved / pct-encoded / sub-delims ).
 cdef const char *skip_reg_name(const char *p, const char *end) noexcept nogil:
     while p < end:
         if is_reg_char(p[0]):
@@ -170,7 +170,7 @@ cdef int parse_authority(Target *target, const char *text, size_t n,
             return -BAD_TARGET
         target.port = default_port
         return 0
-    # One to five digits behind a colon: RFC 3986 allows an empty port, we do not (R16).
+    # A colon and one to five digits: RFC 3986 allows an empty port, this proxy does not (R16).
     if p[0] != c':' or end - p < 2 or end - p > 6:
         return -BAD_TARGET
     p += 1
@@ -185,12 +185,12 @@ cdef int parse_authority(Target *target, const char *text, size_t n,
     return 0
 
 
-# Reads a name up to a colon or the end; where it stopped, or NULL.
+# Reads a name up to a colon or the end. Returns where it stopped, or NULL: invalid.
 cdef const char *read_name(Target *target, const char *p, const char *end) noexcept nogil:
     cdef char *out = target.host
-    cdef char *label = out          # where the label being read begins
-    cdef char *last = out           # where the last whole one begins
-    cdef size_t room = MAX_NAME + 1     # a trailing dot may stand beside the 253
+    cdef char *label = out          # start of the label being read
+    cdef char *last = out           # start of the last whole label
+    cdef size_t room = MAX_NAME + 1     # the 253 and a trailing dot
     while True:
         while p < end and is_class(p[0], CC_HOST):
             if room == 0:
@@ -200,7 +200,7 @@ cdef const char *read_name(Target *target, const char *p, const char *end) noexc
             out += 1
             p += 1
         if out == label:
-            # An empty label may only be the root's: one trailing dot, after a label.
+            # Only the root's label may be empty: one trailing dot, after a label.
             if label == target.host:
                 return NULL
             out -= 1
@@ -224,7 +224,7 @@ cdef const char *read_name(Target *target, const char *p, const char *end) noexc
         return NULL
     out[0] = 0
     target.host_kind = HOST_NAME
-    # As in the URL standard, a last label that is a number makes all of it an address.
+    # As in the URL standard, if the last label is a number, the whole is an address.
     if is_class(last[0], CC_DIGIT) and is_number(last, out) and not read_ipv4(target):
         return NULL
     return p
@@ -242,8 +242,8 @@ cdef bint is_number(const char *p, const char *end) noexcept nogil:
     return True
 
 
-# target.host as inet_aton reads it: one to four parts, each decimal, 0octal or 0xhex, the
-# last one filling what is left. Replaced by its dotted quad.
+# Reads target.host as inet_aton does: one to four parts, each decimal, 0octal or 0xhex; the
+# last one fills the remaining octets. Replaces it by its dotted quad.
 cdef bint read_ipv4(Target *target) noexcept nogil:
     cdef const char *p = target.host
     cdef const char *end = p + target.host_len
@@ -283,7 +283,7 @@ cdef bint read_ipv4(Target *target) noexcept nogil:
             return False
         address |= <uint32_t>part << (32 - 8 * parts)
         p += 1
-    # `parts` - 1 octets are taken: the last part has the bits that they left.
+    # `parts` - 1 octets are taken: the last part has the remaining bits.
     if parts > 1 and part >> (40 - 8 * parts):
         return False
     address |= <uint32_t>part
