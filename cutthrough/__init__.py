@@ -1,8 +1,8 @@
 """cutthrough: a forward proxy that decides in Python and moves the bytes in C.
 
-Importing this package has no effect and loads nothing else. What it offers is loaded
-when it is first named (PEP 562), so that `cutthrough.__version__` costs a millisecond
-and does not need the compiled modules. Type checkers read __init__.pyi beside it.
+Importing this package has no effect and loads nothing else. Each public name is loaded
+at its first use (PEP 562), so that `cutthrough.__version__` costs a millisecond and
+does not need the compiled modules. Type checkers read __init__.pyi.
 """
 
 import importlib
@@ -11,8 +11,8 @@ import os
 __all__ = ["Config", "ConfigError", "Decision", "Embedded", "Options", "Request",
            "__version__", "serve"]
 
-# The one place of the version: pyproject.toml and the banner read it here. A manifest
-# cannot: deploy/kubernetes/deployment.yaml names the image by it.
+# The version is defined here: pyproject.toml and the banner read it. A manifest cannot:
+# deploy/kubernetes/deployment.yaml repeats it in the image's name.
 __version__ = "0.2.0.dev0"
 
 _ROOM_OF = {
@@ -42,19 +42,19 @@ def __getattr__(name: str) -> object:
 
 
 def why_unbuilt(error: ModuleNotFoundError) -> str:
-    """What to do if one of our compiled modules is missing; "" for any other module.
+    """The remedy if a compiled module of this package is missing; "" for any other.
 
-    Python looks into the working directory first, so that a source tree that is not
-    built, or not for this Python, hides a package that is installed.
+    Python searches the working directory first, so a source tree that is not built, or
+    built for another Python, hides an installed package.
     """
     package, _, rest = (error.name or "").partition(".")
     tree = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     source = os.path.join(tree, package, *rest.split(".")) + ".pyx"
     if package != __name__ or not os.path.exists(source):
         return ""
-    return (f"{tree} is a source tree that is not built for this Python, and hides a "
-            "cutthrough that is installed: `make build` builds it; from another "
-            "directory, or with `python -P`, the installed one runs")
+    return (f"{tree} is a source tree that is not built for this Python, and it hides "
+            "the installed cutthrough: build it with `make build`, or run the "
+            "installed one from another directory or with `python -P`")
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,8 @@
 """The command line: `cutthrough serve | check | config | explain …`.
 
 Exit status: 0 after a clean stop, 2 for a configuration that cannot be used, 1 for
-anything else (`explain`: a refusal or a change; `doctor`: something passed). Errors are
-one line on standard error.
+anything else (`explain`: a refusal or a change; `doctor`: a failed check). Errors are
+printed on standard error, one line each.
 """
 
 import argparse
@@ -21,32 +21,32 @@ from cutthrough.config.settings import Setting, Settings, build, gather, render
 from cutthrough.config.values import show_address
 from cutthrough.policy.source import Policy
 
-# What `import proxy` forwards requests in origin form to, unless told otherwise: the
-# web server of this machine, so that the usual benchmark command works as it stands.
+# `import proxy` forwards requests in origin form to the web server of this machine by
+# default, so that the usual benchmark command works without flags.
 DEMONSTRATION_ORIGIN = "http://127.0.0.1:80"
 
 
 class Sources:
-    """Where this command line's options come from; read anew at each reload.
+    """The sources of this command line's options; each reload reads them again.
 
-    `origin`: where requests in origin form go unless a source says so. `listen`:
-    addresses that the service manager has opened; they stand for the option.
+    `origin` is the default of that option. `listen` has the addresses that the service
+    manager has opened; they replace the option.
     """
 
     def __init__(self, given: argparse.Namespace, origin: str = "") -> None:
         self._given = given
         self._origin = origin
         self.listen: tuple[tuple[str, int], ...] = ()
-        self._ignored: Setting | None = None     # `listen`, beside theirs
+        self._ignored: Setting | None = None     # `listen`, of which a line was logged
         self._via = ""
-        self.last: Settings = {}             # what `settings` returned last
+        self.last: Settings = {}             # the last result of `settings`
 
     @property
     def file(self) -> str | None:
         return self._given.config_file or os.environ.get("CUTTHROUGH_CONFIG") or None
 
     def settings(self, mistakes: list[Mistake] | None = None) -> Settings:
-        """Raises ConfigError, or puts what is wrong into `mistakes`."""
+        """Raises ConfigError, or appends the mistakes to `mistakes`."""
         settings = gather(vars(self._given), os.environ, self.file,
                           not getattr(self._given, "without_secrets", False), mistakes)
         if self._origin and settings["origin"].source == "default":
@@ -58,7 +58,7 @@ class Sources:
         return settings
 
     def _tell_ignored(self, setting: Setting) -> None:
-        """Says, once for each value, that `listen` of the operator is not used."""
+        """Logs, once for each value, that the operator's `listen` is not used."""
         from cutthrough.log.stderr import say
 
         if setting.source != "default" and setting != self._ignored:
@@ -67,15 +67,15 @@ class Sources:
         self._ignored = setting
 
     def blame(self, error: Mistake) -> Mistake:
-        """Says where the option was said that cannot be used on this host."""
+        """Adds the source to a mistake about an option that this host cannot use."""
         setting = self.last.get(error.key)
         if error.source or setting is None or not isinstance(error, ConfigError):
             return error
         return setting.blame(error.reason)
 
     def read(self) -> tuple[Config, Policy]:
-        """Raises ConfigError, PolicyError or OSError. What is made anew at each start
-        (our name in Via) stays for the life of the program."""
+        """Raises ConfigError, PolicyError or OSError. A generated value (the name in
+        Via) stays the same for the life of the program."""
         from cutthrough.generation.policy_files import load_files, load_policy
 
         mistakes: list[Mistake] = []
@@ -85,7 +85,7 @@ class Sources:
         if not mistakes:
             with noting(mistakes):
                 config = build(settings)
-        if mistakes:                         # those of the other files, too
+        if mistakes:                         # find those in the other files too
             with noting(mistakes):
                 load_files(settings["policy"].value, settings["users_file"].value)
             raise_all(mistakes)
@@ -109,14 +109,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not isinstance(error, BrokenPipeError):           # a full disk
             print(f"cutthrough: {error.filename or 'standard output'}: "
                   f"{error.strerror or error}", file=sys.stderr)
-        # `| head`: nobody reads what is left, and the interpreter would try once more
+        # `| head`: the reader is gone, and the interpreter would write once more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return status
 
 
 def tell_unbuilt(error: ModuleNotFoundError) -> int:
-    """Says what to do where a module of ours is not compiled; returns the status."""
+    """Prints the remedy for a module that is not compiled; returns the exit status."""
     text = cutthrough.why_unbuilt(error)
     if not text:
         raise error
@@ -125,16 +125,17 @@ def tell_unbuilt(error: ModuleNotFoundError) -> int:
 
 
 def fill_standard() -> None:
-    """Opens /dev/null for each of 0, 1 and 2 that whoever started us has closed.
+    """Opens /dev/null for each of 0, 1 and 2 that the parent process has closed.
 
-    A socket or the workers' counters had its number, and what we say was written there.
+    A socket or the workers' counters would get its number, and messages would go to
+    them.
     """
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)
     os.close(fd)
     sys.stdout = sys.stdout or open(1, "w", closefd=False)
     sys.stderr = sys.stderr or open(2, "w", closefd=False)
-    if isinstance(sys.stdout, io.TextIOWrapper):             # in Latin-1 there is no …
+    if isinstance(sys.stdout, io.TextIOWrapper):             # Latin-1 has no …
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
@@ -176,7 +177,7 @@ def dispatch(argv: Sequence[str] | None) -> int:
 
 
 def tell(error: Mistake, sources: Sources) -> int:
-    """Prints all that is wrong; returns the exit status."""
+    """Prints all mistakes; returns the exit status."""
     first, *others = [sources.blame(one) for one in error.all]
     for text in show_all(first.with_others(others)):
         print(f"cutthrough: {text}", file=sys.stderr)
@@ -204,12 +205,12 @@ def print_config(given: argparse.Namespace, sources: Sources) -> None:
 def examine_host(given: argparse.Namespace, sources: Sources) -> int:
     from cutthrough.doctor.report import run as run_report
 
-    config, policy = sources.read()          # once: a pipe has no second time
+    config, policy = sources.read()          # once: a pipe can be read only once
     return run_report(config, policy, sources.last, sources.file or "", given.json)
 
 
 def check(config: Config, policy: Policy) -> None:
-    """What `serve` does before it opens a listener; no log file is made. Raises
+    """Makes the checks of `serve` before its first listener, and no log file. Raises
     ConfigError, PolicyError."""
     from cutthrough.generation.checks import check_log, validate
     from cutthrough.generation.generation import Generation
@@ -226,7 +227,7 @@ def check(config: Config, policy: Policy) -> None:
 
 
 def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
-    """Runs a verb that asks what a configuration does; returns the exit status."""
+    """Runs a verb that tests a configuration; returns the exit status."""
     if given.verb == "doctor":
         from cutthrough.doctor.ssrf import run as run_doctor
 
@@ -244,7 +245,7 @@ def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
 def demonstrate(argv: Sequence[str]) -> int:
     """Serves for `python -c "import proxy"`; returns the exit status.
 
-    As `cutthrough serve` with these flags, but for `origin`, which has a default here.
+    The same as `cutthrough serve` with these flags, except that `origin` has a default.
     """
     fill_standard()
     sources = Sources(parse(["serve", *argv]), DEMONSTRATION_ORIGIN)
@@ -257,7 +258,7 @@ def demonstrate(argv: Sequence[str]) -> int:
 
 
 def run(sources: Sources) -> int:
-    # Here, so that the other verbs do without asyncio and the compiled modules.
+    # Imported here: the other verbs need neither asyncio nor the compiled modules.
     from cutthrough.supervisor.supervisor import run as run_supervisor
 
     try:

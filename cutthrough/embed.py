@@ -1,10 +1,10 @@
-"""The proxy inside somebody else's event loop.
+"""The proxy inside another program's event loop.
 
     async with cutthrough.serve(user="me", password="secret") as proxy:
         httpx.AsyncClient(proxy=proxy.url)
 
-One worker, the same that runs in a process of its own; the caller's loop drives it. No
-signal is caught, no limit raised, no process made, no thread pinned.
+It is one worker, the same class that runs in a worker process, driven by the caller's
+loop. It catches no signal, raises no limit, makes no process and pins no thread.
 """
 
 import os
@@ -26,31 +26,31 @@ from cutthrough.net.listener import Address, bound_address, listen
 from cutthrough.policy.source import Policy, PolicyError
 from cutthrough.worker.worker import Worker
 
-# The data path keeps what it reads into, pools and pipes once for the process. So all
-# proxies of a process run in one thread: which, and how many there are.
+# The data path has one set of read buffers, pools and pipes in a process, so that all
+# proxies of a process run in one thread: the id of that thread, and their number.
 _thread, _running = 0, 0
 
 
 class Embedded:
-    """A proxy in the caller's loop, from `async with` to its end.
+    """A proxy in the caller's loop, for the duration of an `async with`.
 
-    Entering raises OSError where an address cannot be listened on, PolicyError where a
-    file that is named cannot be used, RuntimeError where another thread of the process
-    runs one. Leaving cuts what is still open; `await
-    proxy.drain(seconds)` before that lets it finish.
+    Entering raises OSError if it cannot listen on an address, PolicyError if a named
+    file cannot be used, and RuntimeError if another thread of the process runs a proxy.
+    Leaving closes the open connections; `await proxy.drain(seconds)` before that lets
+    them finish.
     """
 
     def __init__(self, config: Config, policy: Policy | None = None,
                  hook: Function | None = None) -> None:
-        """`policy` stands for the files that the configuration names; `hook`: the
-        function whose name it has, kept for as long as this proxy is."""
+        """`policy` replaces the files that the configuration names. `hook` is the
+        function behind `policy_hook`; this object keeps it alive."""
         if config.fleet_url:
             raise ConfigError("", "fleet_url", "an embedded proxy shares no limits")
         if config.admin != "off":
-            raise ConfigError("", "admin", "an embedded proxy has no such listener; "
-                              "`cutthrough serve` has")
+            raise ConfigError("", "admin", "an embedded proxy has no admin listener; "
+                              "`cutthrough serve` has one")
         if policy is not None and policy.rules and not policy.source:
-            # Without a source it would be the built-in one, whose rules nobody asks
+            # Without a source it would count as the built-in policy, without rules
             policy = msgspec.structs.replace(policy, source="policy")
         self.config = config
         self._policy = policy
@@ -84,9 +84,9 @@ class Embedded:
             _leave()
 
     async def drain(self, seconds: float) -> int:
-        """Accepts no more and ends within so many seconds.
+        """Accepts no more connections and ends within `seconds`.
 
-        Returns how many connections had to be cut.
+        Returns the number of connections that were cut at that deadline.
         """
         return await self.worker.drain(seconds)
 
@@ -111,9 +111,9 @@ class Embedded:
 
     @property
     def url(self) -> str:
-        """What a client is given: `http://user:password@host:port`.
+        """The URL for a client: `http://user:password@host:port`.
 
-        Without the user where only a file says who they are.
+        It has no credentials if all users are defined in files.
         """
         user, password = self.config.user, self.config.password
         if not user:
@@ -126,8 +126,8 @@ def _enter() -> None:
     global _thread, _running
     here = threading.get_ident()
     if _running and _thread != here:
-        raise RuntimeError("another thread of this process runs one, and all have to "
-                           "be in one: `cutthrough serve` makes processes")
+        raise RuntimeError("another thread of this process runs a proxy, and all must "
+                           "run in the same thread: `cutthrough serve` makes processes")
     _thread, _running = here, _running + 1
 
 
@@ -140,13 +140,13 @@ def serve(config: Config | None = None, *,
           policy: Policy | str | os.PathLike[str] | None = None,
           policy_hook: Function | str | None = None,
           **options: Unpack[Options]) -> Embedded:
-    """Makes a proxy for `async with`; on a free loopback port where none is named.
+    """Makes a proxy for `async with`, by default on a free loopback port.
 
-    Options are those of Config, as values or as text (`head_timeout="200ms"`), laid
-    over `config`. `policy` is one of them, a file's path; or a Policy, which stands for
-    the files that they name. `policy_hook` may be the function itself: any async one,
-    closures and methods too. The access log and the flight recorder are off unless
-    asked for: what is said is the caller's. Raises ConfigError.
+    The options are those of Config, as values or as text (`head_timeout="200ms"`); they
+    override `config`. `policy` is the path of a file, or a Policy, which replaces the
+    files that the options name. `policy_hook` may be the function itself: any async
+    function, closures and methods too. The access log and the flight recorder are off
+    by default. Raises ConfigError.
     """
     given: dict[str, Any] = {**options}
     if config is None:

@@ -373,9 +373,9 @@ def test_a_tree_that_is_not_built_names_the_remedy(tmp_path, code):
         [sys.executable, "-c", f"import sys, cutthrough; {code}"], cwd=tmp_path,
         capture_output=True, text=True, timeout=30, env=clean_environment())
     assert done.returncode in (1, 2)
-    assert (f"{tmp_path} is a source tree that is not built for this Python, and hides "
-            "a cutthrough that is installed: `make build` builds it; from another "
-            "directory, or with `python -P`, the installed one runs") in done.stderr
+    assert (f"{tmp_path} is a source tree that is not built for this Python, and it "
+            "hides the installed cutthrough: build it with `make build`, or run the "
+            "installed one from another directory or with `python -P`") in done.stderr
 
 
 def test_importing_proxy_with_a_bad_flag_exits_2():
@@ -430,5 +430,5 @@ def test_an_acl_of_smokescreen_is_not_told_to_hold_users(tmp_path):
 def test_who_asks_nobody_is_told_how_to_name_the_listener():
     done = run("conns")
     assert done.returncode == 2
-    assert done.stderr == ("cutthrough: command line: --admin: where is the admin "
-                           "listener? Say so, or set CUTTHROUGH_ADMIN\n")
+    assert done.stderr == ("cutthrough: command line: --admin: is missing: give the "
+                           "address of the admin listener, or set CUTTHROUGH_ADMIN\n")

@@ -1,4 +1,4 @@
-"""`cutthrough top`, `conns` and `kill`: the admin listener's client in a terminal."""
+"""`cutthrough top`, `conns` and `kill`: clients of the admin listener in a terminal."""
 
 import argparse
 import http.client
@@ -26,28 +26,28 @@ from cutthrough.log.errorlog import show_events
 from cutthrough.process.selector import TERMS, Selector
 
 PATIENCE_S = 10.0
-MOST_TOLD = 200                              # characters of what a stranger answers
+MOST_TOLD = 200                              # characters of an error's text
 SAMPLE = re.compile(r"^cutthrough_(\w+)(?:\{(.*)\})? (\S+)$", re.M)
 COLUMNS = ("id", "user", "client", "method", "host", "state", "age", "up", "down")
 SHOWN = 15                                   # connections of `top`
 CLEAR = "\x1b[H\x1b[2J"
-STRANGER = "is no admin listener of cutthrough"
-UNSAFE = re.compile(r"[^ -~]")               # of what the wire named, in a terminal
+STRANGER = "is not an admin listener of cutthrough"
+UNSAFE = re.compile(r"[^ -~]")               # not for a terminal: from the network
 
 Sample = dict[str, float]
 
 
 class Unanswered(Exception):
-    """The listener refused, or nobody listens: the reason as one line."""
+    """The listener refused or did not answer; the reason is one line."""
 
 
 class Listener:
-    """Asks the admin listener at `where`: `host:port` or `unix:/path`."""
+    """A client of the admin listener at `where`: `host:port` or `unix:/path`."""
 
     def __init__(self, where: str, token: str = "") -> None:
         self._where = where
         self._token = token
-        self.silent: list[str] = []          # who did not answer it
+        self.silent: list[str] = []          # processes that did not answer it
 
     def ask(self, method: str, path: str) -> str:
         connection = self._connect()
@@ -65,7 +65,7 @@ class Listener:
         if answer.status >= 400:
             said = UNSAFE.sub("?", text.strip().partition("\n")[0])[:MOST_TOLD]
             if answer.status == 401:
-                said += "; --token-file or CUTTHROUGH_ADMIN_TOKEN has it"
+                said += "; give the token with --token-file or CUTTHROUGH_ADMIN_TOKEN"
             raise Unanswered(f"{self._where}: {answer.status}: {said}")
         return text
 
@@ -84,7 +84,7 @@ class Listener:
         return made
 
     def read(self, method: str, path: str, wanted: str) -> dict[str, Any]:
-        """Asks for an object that has `wanted`."""
+        """Requests a JSON object that has the key `wanted`."""
         try:
             found = json.loads(self.ask(method, path))
         except ValueError:
@@ -141,8 +141,8 @@ def find_listener(admin: str | None, token_file: str | None,
                   environ: Mapping[str, str]) -> tuple[str, str]:
     where = admin or environ.get(variable_name("admin"), "")
     if not where:
-        raise ConfigError("command line", "--admin", "where is the admin listener? "
-                          "Say so, or set CUTTHROUGH_ADMIN")
+        raise ConfigError("command line", "--admin", "is missing: give the address of "
+                          "the admin listener, or set CUTTHROUGH_ADMIN")
     try:
         where = parse_admin(where)
     except ValueError as error:
@@ -156,7 +156,7 @@ def find_listener(admin: str | None, token_file: str | None,
 
 
 def query_of(given: argparse.Namespace) -> str:
-    """Raises ConfigError for what cannot be meant."""
+    """The selectors as a URL's query. Raises ConfigError for an invalid one."""
     said = {name: getattr(given, name) for name in Selector.__struct_fields__
             if getattr(given, name) is not None}
     for name in said.keys() & TERMS.keys():
@@ -187,7 +187,7 @@ def show(found: list[dict[str, Any]], as_json: bool = False) -> list[str]:
 
 
 def show_trace(found: dict[str, Any], as_json: bool = False) -> list[str]:
-    """Returns the connection's own line, and one for each event."""
+    """Returns the connection's line, and one line for each event."""
     if as_json:
         return [json.dumps(found)]
     events = found["events"]
@@ -195,23 +195,23 @@ def show_trace(found: dict[str, Any], as_json: bool = False) -> list[str]:
     if not events:
         return [*said, "nothing is recorded: flight_recorder = 0"]
     if not found["at_accept"]:
-        said.append("…  what came before is not kept")
+        said.append("…  earlier events are lost")
     return said + [UNSAFE.sub("?", show_events([event])) for event in events]
 
 
 def top(listener: Listener, interval: float, count: int) -> None:
-    """Prints what goes on, again and again; on a terminal always in the same place."""
+    """Prints the activity repeatedly, on a terminal always in the same place."""
     live = sys.stdout.isatty()
     looks = count or (0 if live else 1)
     before, at = listener.metrics(), time.monotonic()
     while True:
-        time.sleep(interval)                # rates are over this span
+        time.sleep(interval)                # rates are over this interval
         now, then = listener.metrics(), time.monotonic()
         lines = summary(before, now, then - at)
         busiest = sorted(listener.connections(), reverse=True,
                          key=lambda one: one["bytes_up"] + one["bytes_down"])
         lines += ["", *show(busiest[:SHOWN])]
-        if live:                            # what wraps would push the first lines out
+        if live:                            # a wrapped line would scroll the screen
             width, height = shutil.get_terminal_size()
             lines = [line[:width] for line in lines[:height - 1]]
         print((CLEAR if live else "") + "\n".join(lines), flush=True)
@@ -225,7 +225,7 @@ def summary(before: Sample, now: Sample, seconds: float) -> list[str]:
     def rate(prefix: str) -> float:
         grown = sum(value - before.get(name, 0) for name, value in now.items()
                     if name.startswith(prefix))
-        return max(0.0, grown) / seconds     # another program counts from nothing
+        return max(0.0, grown) / seconds     # a new program counts from zero
 
     def by_label(prefix: str) -> str:
         return ", ".join(f"{name[len(prefix):-2]} {value:.0f}"

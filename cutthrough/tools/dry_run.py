@@ -1,7 +1,8 @@
-"""What a worker would decide about a request, asked of the same code without a request.
+"""A worker's decision about a request, computed by the same code without a request.
 
-The name first, then each address, as `session.authorize` does it, with the snapshot
-that a worker of this configuration has. Nothing is resolved or connected to.
+The name is checked first, then each address, as in `session.authorize`, with the
+snapshot that a worker of this configuration has. No name is resolved and no connection
+is made.
 """
 
 import ipaddress
@@ -17,7 +18,7 @@ OK = "ok"
 
 
 class Caller(NamedTuple):
-    """Who asks, and from where."""
+    """The user and the address of a client."""
 
     user: str
     groups: tuple[str, ...]
@@ -25,25 +26,25 @@ class Caller(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What one question came to: a label of outcome.pyx, and why."""
+    """The result of one check."""
 
-    outcome: str
-    rule: str = ""              # action, file:line and name; "" where no rule was asked
+    outcome: str                # a label of outcome.pyx
+    rule: str = ""              # action, file:line and name; "": no rule was checked
     report: bool = False
     opens_floor: bool = False
     limits: str = ""
-    address_dependent: bool = False     # and the address is not known
+    address_dependent: bool = False     # depends on the address, which is not known
 
     @property
     def action(self) -> str:
-        """What people call it: allow, report or deny."""
+        """The action of the decision: allow, report or deny."""
         if self.outcome != OK:
             return "deny"
         return "report" if self.report else "allow"
 
 
 class DryRun:
-    """Raises PolicyError where a worker could not begin."""
+    """Decides without a request. Raises PolicyError if a worker could not start."""
 
     def __init__(self, config: Config, policy: Policy) -> None:
         self.config, self.policy = config, policy
@@ -51,17 +52,17 @@ class DryRun:
         self.snapshot = make_snapshot(Generation(1, config, policy), bound)
 
     def find_caller(self, user: str, client: str = "127.0.0.1") -> tuple[Caller, str]:
-        """Who that would be, and the outcome of their credentials, were they right.
+        """The caller, and the outcome of authentication with the right password.
 
-        Without a name it is the one user of the configuration. Raises ConfigError.
+        The default is the one user of the configuration. Raises ConfigError.
         """
         try:
             client = str(ipaddress.ip_address(client))
         except ValueError:
-            raise ConfigError("", "--client", f"{client!r} is no address") from None
+            raise ConfigError("", "--client", f"{client!r} is not an address") from None
         name = user or self.config.user
         if not name:
-            raise ConfigError("", "--user", "who asks? The configuration has several")
+            raise ConfigError("", "--user", "is needed: the configuration has several")
         known = self.policy.users.get(name)
         outcome = OK
         if known is None and name != self.config.user:
@@ -71,7 +72,7 @@ class DryRun:
         return Caller(name, self.policy.groups_of(name), client), outcome
 
     def judge_name(self, caller: Caller, method: str, host: str, port: int) -> Finding:
-        """About a canonical host, before it is resolved."""
+        """The decision about a canonical host before it is resolved."""
         outcome = self.snapshot.port_outcome(method == "CONNECT", port)
         if outcome != OK or self.snapshot.acl is None:
             return Finding(outcome)
@@ -79,7 +80,7 @@ class DryRun:
 
     def judge_address(self, caller: Caller, method: str, host: str, port: int,
                       address: str) -> Finding:
-        """About one address that the host has, or is."""
+        """The decision about one address of the host, or about a host's own address."""
         outcome = self.snapshot.own_outcome(address, port)
         if outcome != OK:
             return Finding(outcome)
@@ -107,7 +108,7 @@ class DryRun:
         return f"{rule.action} {rule.source}{name}"
 
     def limits_of(self, caller: Caller, of_rule: str, of_hook: str = "") -> str:
-        """The name of the limits that would apply; "" for none."""
+        """The name of the limits that would apply; "": none."""
         policy = self.policy
         named = of_hook or of_rule or policy.user_limits.get(caller.user, "")
         if named:
@@ -119,5 +120,5 @@ class DryRun:
 
 
 def printable(text: str) -> str:
-    """For a terminal: what a log or a command line holds may not steer it (R37)."""
+    """Replaces control characters from a log or a command line for a terminal (R37)."""
     return "".join(c if c.isprintable() else "?" for c in text)

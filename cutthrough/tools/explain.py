@@ -1,8 +1,8 @@
-"""`cutthrough explain`: what would become of one request, and which line says so.
+"""`cutthrough explain`: the decision about one request, and the line that decides.
 
 The steps are those of a request, in their order, with the same parser, rules, resolver
-and floor; the first refusal ends them. Only name servers and the hook are asked:
-nothing is connected to. Exit status 0: it may pass, 1: it is refused.
+and floor; the first refusal is the last step. It queries only name servers and the
+hook, and makes no connection. Exit status 0: allowed, 1: refused.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ STATUS = {row.label: row.status for row in TABLE}
 
 
 class Place(msgspec.Struct, kw_only=True):
-    """One address, and what was said of it."""
+    """One address, and the decision about it."""
 
     address: str
-    kind: str                   # class_of it
-    ours: bool                  # of this host
+    kind: str                   # its class, by class_of
+    ours: bool                  # whether it belongs to this host
     outcome: str
     rule: str
     report: bool
@@ -39,7 +39,7 @@ class Place(msgspec.Struct, kw_only=True):
 
 
 class Explanation(msgspec.Struct, kw_only=True):
-    """Everything that `--json` prints. "" or []: it did not come to that."""
+    """The output of `--json`. "" or []: the decision was made before that step."""
 
     method: str
     target: str
@@ -48,13 +48,13 @@ class Explanation(msgspec.Struct, kw_only=True):
     client: str
     host: str = ""
     port: int = 0
-    remark: str = ""            # what is wrong with the target, where that is known
+    remark: str = ""            # the mistake in the target, if it is known
     port_rule: str = ""
-    rule: str = ""              # by name
-    by_name: str = ""           # the outcome of that
+    rule: str = ""              # that decides by the name
+    by_name: str = ""           # the outcome by the name
     hook: str = ""
     hook_outcome: str = ""
-    dns: str = ""               # who was asked, or what became of it
+    dns: str = ""               # source of the addresses, or why none was needed
     dns_ms: float = 0.0
     addresses: list[Place] = []
     floor: bool = False
@@ -82,7 +82,7 @@ def run(config: Config, policy: Policy, request: tuple[str, str], user: str,
 
 async def explain(judge: DryRun, method: str, target: str, user: str = "",
                   client: str = "127.0.0.1") -> Explanation:
-    """Goes the way of a request. Raises ConfigError for what is no question."""
+    """Makes the decisions of a request. Raises ConfigError for an invalid call."""
     caller, outcome = judge.find_caller(user, client)
     told = Explanation(method=method, target=target, user=caller.user,
                        groups=caller.groups, client=caller.client,
@@ -100,8 +100,8 @@ async def explain(judge: DryRun, method: str, target: str, user: str = "",
 
 
 def read_target(method: str, target: str) -> tuple[str, int] | str:
-    """Host and port as a request's are read, or a refusal's label. Raises ConfigError
-    for a target that names no host itself."""
+    """Host and port, parsed like a request's, or a refusal's label. Raises ConfigError
+    for a target without a host."""
     host = target if method == "CONNECT" else "localhost"
     head = f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
     try:
@@ -112,13 +112,13 @@ def read_target(method: str, target: str) -> tuple[str, int] | str:
         return got
     if got["form"] not in ("absolute", "authority"):
         raise ConfigError("", "TARGET", f"{printable(target)!r} is neither host:port "
-                          "of CONNECT nor http://…")
+                          "for CONNECT nor http://…")
     return got["host"], got["port"]
 
 
 def remark(method: str, target: str) -> str:
-    """What is wrong with a target that could not be read; "" where it is something
-    else than the port of CONNECT."""
+    """The mistake in a target that could not be read; "" if it is not one about the
+    host:port of CONNECT."""
     if method != "CONNECT":
         return ""
     if "://" in target:
@@ -151,7 +151,7 @@ async def _decide(judge: DryRun, caller: Caller, told: Explanation) -> str:
         return answer
     found = [(text, judge.judge_address(*asked, text)) for text in answer.texts()]
     told.addresses = [_place(text, finding) for text, finding in found]
-    # One of them is us: none is tried (R20). Else those that may be are.
+    # A worker tries none if one of them is its own (R20), else the allowed ones.
     outcomes = [finding.outcome for _, finding in found]
     if "loop_detected" in outcomes:
         return "loop_detected"
@@ -191,14 +191,14 @@ def _outcome_of(decision: Decision | None) -> str:
 
 
 async def _resolve(config: Config, told: Explanation) -> Answer:
-    """As a worker resolves a name; an address needs nobody."""
+    """Resolves a name like a worker; an address needs no name server."""
     host = told.host.encode()
     try:
         class_of(told.host)
     except ValueError:
         pass
     else:
-        told.dns = "not asked: it is an address"
+        told.dns = "not needed: it is an address"
         return Addresses([told.host])
     loop = asyncio.get_running_loop()
     resolver = Resolver(
@@ -227,7 +227,7 @@ def _place(text: str, finding: Finding) -> Place:
 
 
 def _values(limits: Limits | None) -> dict[str, float]:
-    """Those that bind."""
+    """The limits that are set."""
     if limits is None:
         return {}
     return {key: value for key, value in msgspec.structs.asdict(limits).items()
@@ -235,7 +235,7 @@ def _values(limits: Limits | None) -> dict[str, float]:
 
 
 def show(told: Explanation, judge: DryRun) -> list[str]:
-    """The explanation in lines: a word, and what there is to say of it."""
+    """The explanation in lines: a keyword, and its value."""
     groups = f" (groups: {', '.join(told.groups)})" if told.groups else ""
     lines = [("request", f"{told.method} {told.target}"),
              ("user", f"{told.user}{groups}"), ("client", told.client)]
@@ -246,11 +246,11 @@ def show(told: Explanation, judge: DryRun) -> list[str]:
     if told.port_rule:
         lines.append(("ports", told.port_rule))
     if told.by_name:
-        rule = told.rule or ("no rules: everything passes them" if told.by_name == OK
-                             else "not asked: the port is refused")
+        rule = told.rule or ("there are no rules" if told.by_name == OK
+                             else "not checked: the port is refused")
         lines.append(("rule", f"{told.by_name}  {rule}"))
         asked = told.hook_outcome
-        hook = f"{asked}  {told.hook}" if asked else "not asked"
+        hook = f"{asked}  {told.hook}" if asked else "not called"
         if judge.config.policy_hook:
             lines.append(("hook", f"{hook}  ({judge.config.policy_hook})"))
         lines.append(("floor", "on" if told.floor else "off"))

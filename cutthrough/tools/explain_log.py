@@ -1,8 +1,8 @@
-"""`cutthrough explain --log`: which verdicts of the past would be others by a policy.
+"""`cutthrough explain --log`: the logged verdicts that a policy would change.
 
-A name is judged, and the address that was connected to. What a name without such an
-address leads to is not in the log and is not asked for now: it may have changed. Nor is
-a hook asked. Exit status 0: nothing would change, 1: something would.
+A line is judged by its name and by the address of its connection. If the log has no
+such address, the name is not resolved, because its addresses may have changed. The hook
+is not called. Exit status 0: nothing would change, 1: something would.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ class Change(NamedTuple):
 
 
 def run(config: Config, policy: Policy, path: str, as_json: bool) -> int:
-    """Prints the changes, the most frequent first; returns the exit status."""
+    """Prints the changes, most frequent first; returns the exit status."""
     log = LogReader(path)
     changes, undecided = replay(DryRun(config, policy), log)
     log.tell_unreadable()
@@ -46,27 +46,27 @@ def run(config: Config, policy: Policy, path: str, as_json: bool) -> int:
         padded = [printable(text).ljust(width)
                   for text, width in zip(rest, widths[1:], strict=True)]
         print("  ".join([first.rjust(widths[0]), *padded]).rstrip())
-    print(f"{sum(changes.values())} of {log.read} lines would change, {undecided} hang "
-          "on an address that the log does not have")
+    print(f"{sum(changes.values())} of {log.read} lines would change, {undecided} "
+          "depend on an address that is not in the log")
     return int(bool(changes))
 
 
 def replay(judge: DryRun, log: LogReader) -> tuple[Counter[Change], int]:
-    """The changes and how often each; and how many lines could not be decided."""
+    """The changes with their counts, and the number of lines without a decision."""
     changes: Counter[Change] = Counter()
     undecided = 0
     known: dict[Line, Finding] = {}
     for line in log:
         if line.hook is not None and line.reason in DENIED:
-            continue                        # the hook refused it, and still would
+            continue                        # assume that the hook refuses it again
         key = msgspec.structs.replace(line, reason="", rule="", report=False, hook=None)
         new = known.get(key)
         if new is None:
-            if len(known) >= 100_000:       # of any log, however long
+            if len(known) >= 100_000:       # bounds the memory
                 known.clear()
             try:
                 new = known[key] = judge_line(judge, line)
-            except ValueError:              # a host or address that is none
+            except ValueError:              # an invalid host or address
                 log.unreadable += 1
                 continue
         old = "deny" if line.reason in DENIED else "report" if line.report else "allow"
@@ -81,7 +81,7 @@ def replay(judge: DryRun, log: LogReader) -> tuple[Counter[Change], int]:
 
 
 def judge_line(judge: DryRun, line: Line) -> Finding:
-    """By host and, where there is one, by the peer's address."""
+    """The decision by the host and, if the line has one, by the peer's address."""
     host, caller = line.host or "", _caller(judge, line)
     asked = (caller, line.kind, host, line.port)
     by_name = judge.judge_name(*asked)
@@ -98,7 +98,7 @@ def _caller(judge: DryRun, line: Line) -> Caller:
 
 
 def _is_about_address(judge: DryRun, line: Line) -> bool:
-    """Whether the floor, which is still on, refused an address that we do not know."""
+    """Whether the floor refused an address that is not in the log, and is still on."""
     return (line.reason == "address_denied" and judge.snapshot.address_floor
             and not _is_address(line.host or ""))
 

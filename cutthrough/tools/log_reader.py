@@ -1,7 +1,7 @@
-"""The access log of the past, in JSON lines, for those who ask what should have been.
+"""Reads an access log in JSON lines, for `explain --log` and `suggest`.
 
-Lines that are none of ours are counted and read over: a log may end in the middle of
-one, and several programs may write to one file.
+Other lines are counted and skipped: a log may end in the middle of a line, and several
+programs may write to one file.
 """
 
 import sys
@@ -11,16 +11,16 @@ import msgspec
 
 from cutthrough.config.config import ConfigError
 
-# What a policy refused, as opposed to everything that happened to what it let pass.
+# The refusals of a policy.
 DENIED = frozenset(("destination_denied", "address_denied", "port_denied"))
-# These came before a policy, or say that it could not be asked.
+# The refusals before a policy's decision, or without one.
 UNDECIDED = frozenset((
     "auth_required", "auth_failed", "auth_expired", "auth_throttled", "auth_timeout",
     "bad_credentials_field", "policy_unavailable", "loop_detected"))
 
 
 class Line(msgspec.Struct, frozen=True):
-    """What a decision needs of a line."""
+    """The fields of a line that a decision needs."""
 
     reason: str
     client: str
@@ -36,12 +36,12 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """The method as rules have it: what offers to upgrade is a kind of its own."""
+        """The method in the terms of rules: an offer to upgrade is UPGRADE."""
         return "UPGRADE" if self.upgrade else self.method
 
     @property
     def who(self) -> str:
-        """The user as policy files have it: the log escapes octet by octet."""
+        """The user in the form of policy files: the log escapes octet by octet."""
         try:
             return (self.user or "").encode("latin-1").decode()
         except UnicodeError:
@@ -49,20 +49,21 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """host:port, with brackets where that needs them."""
+        """host:port, with brackets around an IPv6 address."""
         host = self.host or "-"
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 class LogReader:
-    """Iterates over the decided lines of the file `path`, "-" for standard input."""
+    """Iterates over the lines with a decision in the file `path`; "-": standard input.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.read = self.unreadable = 0
 
     def __iter__(self) -> Iterator[Line]:
-        """Raises ConfigError where nothing of the file is a line of ours."""
+        """Raises ConfigError if no line of the file is of an access log."""
         decoder = msgspec.json.Decoder(Line)
         try:
             with open(0 if self.path == "-" else self.path, "rb",
@@ -82,10 +83,10 @@ class LogReader:
             raise ConfigError(
                 self.path, "", error.strerror or str(error)) from None
         if self.unreadable and not self.read:
-            raise ConfigError(self.path, "", "no line of it is of an access log in "
-                              "JSON: access_log_format = \"json\" makes them")
+            raise ConfigError(self.path, "", "has no line of an access log in JSON: "
+                              "set access_log_format = \"json\"")
 
     def tell_unreadable(self) -> None:
         if self.unreadable:
-            print(f"cutthrough: {self.path}: {self.unreadable} lines are none of an "
+            print(f"cutthrough: {self.path}: {self.unreadable} lines are not of an "
                   "access log in JSON", file=sys.stderr)

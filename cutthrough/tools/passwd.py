@@ -1,7 +1,7 @@
-"""`cutthrough passwd`: one line of an htpasswd file, printed or put in its place.
+"""`cutthrough passwd`: makes one line of an htpasswd file, or replaces it in the file.
 
-The password comes from the terminal, twice and unseen, or is the first line of standard
-input; never an argument, which everybody can read in a list of processes (R37).
+The password is read twice from the terminal, without echo, or from the first line of
+standard input. It is never an argument, because ps shows those to every user (R37).
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from cutthrough.policy.users import MOST_SECRET, check_name, make_hash, read_htp
 
 
 def run(user: str, file: str | None, algorithm: str) -> int:
-    """Makes the line and puts it where it is wanted; returns the exit status."""
+    """Makes the line, prints it or writes it to `file`; returns the exit status."""
     try:
         check_name(user)
         line = f"{user}:{make_hash(ask_password(), algorithm)}"
@@ -39,11 +39,11 @@ def say(text: str, status: int) -> int:
 
 
 def ask_password() -> bytes:
-    """Raises ValueError where two tries differ, EOFError where there is none."""
+    """Raises ValueError if the two passwords differ, EOFError if there is none."""
     if sys.stdin.isatty():
         secret = getpass.getpass("Password: ")
-        if getpass.getpass("Once more: ") != secret:
-            raise ValueError("the two are not the same")
+        if getpass.getpass("Password again: ") != secret:
+            raise ValueError("the two passwords differ")
         return secret.encode(errors="surrogateescape")
     line = sys.stdin.buffer.readline(MOST_SECRET + 3)
     if not line:
@@ -52,17 +52,17 @@ def ask_password() -> bytes:
 
 
 def put_line(path: str, user: str, line: str) -> None:
-    """Replaces the user's line, or adds it; the rest stays byte for byte.
+    """Replaces the user's line, or appends it; the rest stays byte for byte.
 
-    The new file takes the old one's place in one step, with its owner and mode, so that
-    nobody ever reads half of it. Raises PolicyError for a file that is none of users.
+    The new file replaces the old one atomically, with the same owner and mode, so that
+    no reader gets a partial file. Raises PolicyError if the file is not one of users.
     """
     path = os.path.realpath(path)           # a link is followed, not replaced
     text, old = "", None
     with contextlib.suppress(FileNotFoundError):
         old = os.stat(path)
         text = read_text(path)
-    read_htpasswd(text, path)               # a file of another kind is left alone
+    read_htpasswd(text, path)               # refuses a file of another kind
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()

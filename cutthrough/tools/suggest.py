@@ -1,10 +1,9 @@
-"""`cutthrough suggest`: the rules that would let pass what a log says was refused.
+"""`cutthrough suggest`: proposes rules that would allow the refused requests of a log.
 
-What is printed is a policy in itself, or goes into one, above the rule that refused.
-Each rule is as narrow as what was seen: one user, one port, the methods that were used.
-It proposes and does not judge; who adopts it reads it first. Nothing that a rule of the
-policy refuses is proposed, nothing that leads to a cloud's metadata service, and no
-address that the floor is there for.
+The output is a policy, or a part for one, above the rule that refused. Each rule is as
+narrow as the requests: one user, one port, the methods that were used. An operator
+reviews the rules before use. None is proposed for requests that a rule of the policy
+refused, for a cloud's metadata service, or for an address that the floor refuses.
 """
 
 import json
@@ -19,16 +18,16 @@ from cutthrough.tools.dry_run import printable
 from cutthrough.tools.log_reader import DENIED, Line, LogReader
 
 HEADER = """\
-# Proposed from what no rule decided. To be read before it is believed. What a deny rule
-# of the policy refused is not proposed: the end of this file lists it.
+# Proposed for requests that no rule decided; review it before use. Requests that a deny
+# rule of the policy refused are not proposed: they are listed at the end.
 """
-# What the log names where no rule of the operator's own matched; the last one is
+# The logged rule if no rule of the operator's own matched; the last one is
 # smokescreen's default for its services
 NO_RULE = ("", "default", "services that enforce")
 
 
 class Place(NamedTuple):
-    """What one user asked for and did not get."""
+    """A destination that was refused to one user."""
 
     user: str
     host: str
@@ -36,7 +35,7 @@ class Place(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The places that one rule can name."""
+    """The common properties of the places in one rule."""
 
     user: str
     port: int
@@ -44,14 +43,14 @@ class Group(NamedTuple):
 
 
 class Seen:
-    """How often, why, and by which methods."""
+    """The refusals of one place: their number, reasons and methods."""
 
     def __init__(self) -> None:
         self.count = 0
         self.reasons: Counter[str] = Counter()
         self.methods: set[str] = set()
         self.by_hook = 0
-        self.rules: dict[str, None] = {}     # those that refused it, in order
+        self.rules: dict[str, None] = {}     # the rules that refused it, in order
 
     def add(self, line: Line) -> None:
         self.count += 1
@@ -75,7 +74,7 @@ def run(path: str) -> int:
 
 
 def suggest(log: LogReader) -> str:
-    """The proposal as TOML that `read_policy` reads."""
+    """The proposal, in TOML that `read_policy` accepts."""
     seen: dict[Place, Seen] = {}
     for line in log:
         if line.reason in DENIED:
@@ -100,22 +99,21 @@ def suggest(log: LogReader) -> str:
 
 
 def _why_not(place: Place, what: Seen) -> str:
-    """Why no rule can be proposed; "" where one can."""
+    """The reason why no rule can be proposed; "" if one can."""
     if what.by_hook == what.count:
-        return "the hook refused it, which no rule overrides"
+        return "the hook refused it, and no rule overrides the hook"
     if what.rules:
         rules = ", ".join(map(_quoted, what.rules))
-        return (f"the rule {rules} refuses it; if that rule is for all the rest, write "
+        return (f"the rule {rules} refuses it; if that rule is the catch-all, write "
                 "`default = \"deny\"` instead")
     kind = _class_of(place.host)
     if "cloud-metadata" in kind:
         return f"{kind}: it hands out credentials"
     if kind and kind != "public":
-        return (f"{kind}: an address in `hosts` opens the floor, which is for somebody "
-                "to decide")
+        return f"{kind}: an address in `hosts` opens the floor: your decision"
     if not kind and what.reasons["address_denied"] == what.count:
-        return ("the floor closes where the name leads; `cutthrough explain` shows the "
-                "address, and a rule with `addresses` opens it")
+        return ("the floor refuses the name's address; `cutthrough explain` shows it, "
+                "and a rule with `addresses` allows it")
     try:
         check_name(place.user)
         host_patterns(place.host)
@@ -131,8 +129,8 @@ def _rule(group: Group, places: list[tuple[Place, Seen]]) -> str:
                     for place, what in ordered)
     methods = ", ".join(map(_quoted, group.methods))
     denied = sum(what.reasons["port_denied"] for _, what in places)
-    also = (f"# connect_ports refused {denied} of these: that option must have "
-            f"{group.port} too\n" if denied else "")
+    also = (f"# connect_ports refused {denied} of these: add {group.port} to that "
+            "option\n" if denied else "")
     return (f"# {printable(group.user)}: refused {count} times\n{also}"
             f"[[rules]]\naction = \"allow\"\nusers = [{_quoted(group.user)}]\n"
             f"hosts = [\n{hosts}]\nports = [{group.port}]\nmethods = [{methods}]\n")
@@ -151,7 +149,7 @@ def _comment(place: Place, what: Seen, why: str) -> str:
 
 
 def _class_of(host: str) -> str:
-    """"" for a name."""
+    """The class of an address; "" for a name."""
     try:
         return class_of(host)
     except ValueError:
@@ -159,5 +157,6 @@ def _class_of(host: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A basic string of TOML: JSON's, but DEL is escaped and nothing beyond ASCII."""
+    """A basic string of TOML: as in JSON, with DEL escaped, and text beyond ASCII not.
+    """
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

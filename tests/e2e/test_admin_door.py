@@ -309,8 +309,8 @@ def test_connections_are_listed_and_killed_from_a_terminal(start, make_origin, d
     assert done.returncode == 1 and "no open connection has this id" in done.stderr
     done = command(operator, "kill", "--user", USER)
     assert done.returncode == 1 and (
-        "401: changes take the admin token; --token-file or CUTTHROUGH_ADMIN_TOKEN has "
-        "it\n" in done.stderr)
+        "401: changes take the admin token; give the token with --token-file or "
+        "CUTTHROUGH_ADMIN_TOKEN\n" in done.stderr)
     done = command(operator, "kill", "--user", USER, CUTTHROUGH_ADMIN_TOKEN=TOKEN)
     assert (done.returncode, done.stdout) == (0, "2 cut\n")
     for tunnel in tunnels:
@@ -391,8 +391,8 @@ def test_who_is_no_admin_listener_is_told_in_one_line(make_origin):
     for words in (("top",), ("conns",), ("kill", "--all")):
         done = command(Operator(other.port), *words)
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr == (f"cutthrough: 127.0.0.1:{other.port}: is no admin "
-                               "listener of cutthrough\n")
+        assert done.stderr == (f"cutthrough: 127.0.0.1:{other.port}: is not an "
+                               "admin listener of cutthrough\n")
 
 
 def test_a_listener_that_is_not_there_is_one_line():

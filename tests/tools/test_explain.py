@@ -172,7 +172,7 @@ def test_what_is_no_question_exits_2(ask, argv):
 
 def test_who_asks_must_be_said_where_there_are_several(ask, policy):
     assert ask("explain", "--policy", str(policy), "GET", "http://a/") == (
-        2, "", "cutthrough: --user: who asks? The configuration has several\n")
+        2, "", "cutthrough: --user: is needed: the configuration has several\n")
 
 
 @pytest.mark.parametrize("argv", [
@@ -201,7 +201,7 @@ def test_without_a_policy_ports_and_floor_decide(ask):
     assert status == 2 and "lists no users" in err
     status, out, _ = ask("explain", "--connect-ports", "443", "CONNECT", "10.0.0.1:22")
     assert status == 1 and "refused 403  port_denied" in out
-    assert "port_denied  not asked: the port is refused" in out
+    assert "port_denied  not checked: the port is refused" in out
     status, out, _ = ask("explain", "--address-floor", "on", "GET", "http://2130706433/")
     assert status == 1 and "127.0.0.1  loopback own  address_denied" in out
     status, out, _ = ask("explain", "CONNECT", "127.0.0.1:8888")
@@ -274,7 +274,7 @@ def test_verdicts_that_would_change_are_grouped_and_counted(replay, policy):
          f'default -> allow {where} "site"'],
         ["1", "alice", "GET", "watched.example:80", "allow -> report",
          f'ok -> report {line_of(policy, "watched")} "watched"'],
-        ["5 of 8 lines would change, 0 hang on an address that the log does not have"]]
+        ["5 of 8 lines would change, 0 depend on an address that is not in the log"]]
 
 
 def test_the_address_that_was_connected_to_is_judged(replay):
@@ -293,8 +293,8 @@ def test_what_hangs_on_an_unknown_address_is_told_apart(replay):
     status, out, _ = replay(entry("destination_denied", host="both.example"),
                             entry("address_denied", host="site.example"))
     assert status == 0
-    assert out == ("0 of 2 lines would change, 2 hang on an address that the log does "
-                   "not have\n")
+    assert out == ("0 of 2 lines would change, 2 depend on an address that is not in "
+                   "the log\n")
 
 
 def test_what_the_hook_refused_stays_refused(replay):
@@ -305,7 +305,7 @@ def test_lines_that_are_no_log_are_counted(replay, log):
     status, _, err = replay('{"reason":"o', "", entry(peer="93.184.215.14"),
                             entry(host="a b"), entry(client="-"))
     assert status == 0
-    assert err.endswith("3 lines are none of an access log in JSON\n")
+    assert err.endswith("3 lines are not of an access log in JSON\n")
 
 
 def test_a_log_in_another_form_exits_2(replay):
@@ -337,7 +337,7 @@ def test_the_proposal_is_a_policy_that_lets_the_refused_pass(ask, log, tmp_path)
     assert status == 0
     assert '"site.example",  # 12 destination_denied' in out
     assert '"93.184.215.14",  # 1 destination_denied (public)' in out
-    assert "connect_ports refused 1 of these: that option must have 8443 too" in out
+    assert "connect_ports refused 1 of these: add 8443 to that option" in out
     assert "other.example" not in out
     assert read_policy(out, "p", str).rules[0].users == ("alice",)
     path = tmp_path / "new.toml"
@@ -345,7 +345,7 @@ def test_the_proposal_is_a_policy_that_lets_the_refused_pass(ask, log, tmp_path)
     status, changed, _ = ask("explain", "--log", log(*refused), "--policy", str(path),
                              "-c", config_of(tmp_path))
     assert status == 1
-    assert f"{len(refused)} of {len(refused)} lines would change, 0 hang" in changed
+    assert f"{len(refused)} of {len(refused)} lines would change, 0 depend" in changed
     assert changed.count("deny -> allow") == 5
 
 
@@ -374,7 +374,7 @@ def test_what_no_rule_can_open_is_told_and_not_proposed(log):
         entry("destination_denied", host="::ffff:192.168.0.1"),
         entry("destination_denied", user="a:b"))))
     assert read_policy(out, "p", str).rules == ()
-    for text in ("the floor closes where the name leads", "hands out credentials",
+    for text in ("the floor refuses the name's address", "hands out credentials",
                  "the hook refused it",
                  "private-use: an address in `hosts` opens the floor"):
         assert text in out
@@ -390,7 +390,7 @@ def test_what_a_deny_rule_refused_is_told_and_not_proposed(log):
         entry("destination_denied", host="new.example", rule="default"),
         entry("destination_denied", host="role.example", rule="services that enforce"),
         entry("destination_denied", host="asked.example", rule="all", hook="no"))))
-    assert "a deny rule\n# of the policy refused is not proposed" in out
+    assert "a deny\n# rule of the policy refused are not proposed" in out
     rules = read_policy(out, "p", str).rules
     assert [rule.hosts for rule in rules] == [("new.example", "role.example")]
     assert ("# 3 destination_denied: alice CONNECT evil.example port 443\n"
