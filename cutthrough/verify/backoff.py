@@ -21,7 +21,7 @@ from cutthrough.policy.known import GUESSES, PLACES, RIGHT, STRANGERS, Known
 FREE_FAILURES = 5
 # Failures in a row from one address, of any names, before its refusals are delayed: a
 # whole site behind one address mistypes more often than one user
-FREE_OF_ADDRESS = 20
+FREE_FAILURES_OF_ADDRESS = 20
 # Default of `auth_backoff`
 LONGEST_BACKOFF = 60.0
 # Failures are forgotten this many seconds after the last one, or after ten times the
@@ -55,12 +55,12 @@ class Backoff:
         if not self.longest or is_exempt(client):
             return 0.0
         table = GUESSES if exists else STRANGERS
-        count, last_us = self._known.read_mark(table, guess_of(client, name))
+        count, last_us = self._known.read_mark(table, guess_key(client, name))
         return max(0.0, last_us / 1e6 + backoff_of(count, self.longest) - now)
 
-    def hold(self, client: bytes, now: float) -> float:
+    def refusal_delay(self, client: bytes, now: float) -> float:
         """Returns the seconds by which a refusal is delayed: 0, or 1, 2, 4."""
-        over = self._failures(client, now) - FREE_OF_ADDRESS
+        over = self._failures(client, now) - FREE_FAILURES_OF_ADDRESS
         if over < 0 or not self.longest or is_exempt(client):
             return 0.0
         return min(self.longest, LONGEST_HOLD, 2.0 ** min(over, 10))
@@ -78,17 +78,17 @@ class Backoff:
         self._known.mark(STRANGERS, b"w" + client + key, now_us, self._forget_us)
         if not is_exempt(client):
             table = GUESSES if exists else STRANGERS
-            self._known.mark(table, guess_of(client, name), now_us, self._forget_us)
-            self.repeat(client, now)
+            self._known.mark(table, guess_key(client, name), now_us, self._forget_us)
+            self.count_refusal(client, now)
 
-    def repeat(self, client: bytes, now: float) -> None:
+    def count_refusal(self, client: bytes, now: float) -> None:
         """Counts one more refusal of this client, independent of the name."""
         self._known.mark(PLACES, b"a" + client, int(now * 1e6), self._forget_us)
 
     def succeed(self, client: bytes, name: bytes) -> None:
         """Resets the failures of this name only. If a success reset all names, anyone
         with one account could guess the others without end."""
-        self._known.unmark(GUESSES, guess_of(client, name))
+        self._known.unmark(GUESSES, guess_key(client, name))
 
     @property
     def _forget_us(self) -> int:
@@ -99,7 +99,7 @@ class Backoff:
         return count if now * 1e6 <= last_us + self._forget_us else 0
 
 
-def guess_of(client: bytes, name: bytes) -> bytes:
+def guess_key(client: bytes, name: bytes) -> bytes:
     return bytes((len(client),)) + client + name
 
 
@@ -123,7 +123,7 @@ def network_of(client: bytes) -> bytes:
     return client[:3] if len(client) == 4 else client[:6]
 
 
-class Standing:
+class NetworkHistory:
     """Records which networks have logged in before, and which have only failed."""
 
     def __init__(self, known: Known) -> None:

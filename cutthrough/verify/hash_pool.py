@@ -49,7 +49,7 @@ class HashPool(Protocol):
     def close(self) -> None: ...
 
 
-class Threads:
+class ThreadPool:
     """Hashes in `most` threads of this process, made when first needed.
 
     Their niceness is higher than the loop's: bcrypt and the like release the
@@ -137,7 +137,7 @@ class Helper:
             return b""
 
 
-class Helpers:
+class HelperPool:
     """Hashes in up to `most` helper processes, which end with this one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int,

@@ -33,7 +33,7 @@ class Waiter(NamedTuple):
 class Flight:
     """One credential under verification, and the requests that wait for it."""
 
-    __slots__ = ("account", "asked_at", "authenticator", "began_at", "key", "name",
+    __slots__ = ("account", "authenticator", "began_at", "key", "last_asked_at", "name",
                  "trusted", "value", "waiters")
 
     def __init__(self, authenticator: Authenticator, value: bytes, key: bytes,
@@ -44,7 +44,7 @@ class Flight:
         self.name = name
         self.trusted = trusted              # verified before, so this is no guess
         self.waiters: deque[Waiter] = deque()
-        self.asked_at = 0.0                 # when the last waiter came
+        self.last_asked_at = 0.0                 # when the last waiter came
         self.began_at = 0.0                 # when its hash began
         self.account: Account | None = None     # the result if the hash matches
 
@@ -55,32 +55,32 @@ class HashQueue:
     def __init__(self, patience: float) -> None:
         self.patience = patience
         # In order of arrival, and in order of the last request
-        self._came: dict[Rank, dict[Flight, None]] = {rank: {} for rank in Rank}
-        self._asked: dict[Rank, OrderedDict[Flight, None]] = {
+        self._by_arrival: dict[Rank, dict[Flight, None]] = {rank: {} for rank in Rank}
+        self._by_request: dict[Rank, OrderedDict[Flight, None]] = {
             rank: OrderedDict() for rank in Rank}
         self._ranks: dict[Flight, Rank] = {}
-        self._left: dict[Flight, None] = {}     # flights without a waiting request
+        self._abandoned: dict[Flight, None] = {}     # flights without a waiting request
         self._turn = 0
 
     def put(self, flight: Flight, rank: Rank) -> None:
         self._ranks[flight] = rank
-        self._came[rank][flight] = None
-        self._asked[rank][flight] = None
+        self._by_arrival[rank][flight] = None
+        self._by_request[rank][flight] = None
 
-    def ask_again(self, flight: Flight, rank: Rank) -> None:
+    def touch(self, flight: Flight, rank: Rank) -> None:
         """Notes another request for this flight, if the flight is in the queue."""
-        if flight in self._left:
-            del self._left[flight]
+        if flight in self._abandoned:
+            del self._abandoned[flight]
             self.put(flight, rank)
         elif (known := self._ranks.get(flight)) is not None:
-            self._asked[known].move_to_end(flight)
+            self._by_request[known].move_to_end(flight)
 
     def remove(self, flight: Flight) -> None:
-        self._left.pop(flight, None)
+        self._abandoned.pop(flight, None)
         rank = self._ranks.pop(flight, None)
         if rank is not None:
-            del self._came[rank][flight]
-            del self._asked[rank][flight]
+            del self._by_arrival[rank][flight]
+            del self._by_request[rank][flight]
 
     def take(self, rank_of: Callable[[Flight], Rank], now: float) -> Flight | None:
         """Returns the next flight, or None. A flight whose rank has become worse since
@@ -91,54 +91,54 @@ class HashQueue:
                 if (sunk := rank_of(flight)) <= rank:
                     return flight
                 self.put(flight, sunk)
-        flight = next(iter(self._left), None)
+        flight = next(iter(self._abandoned), None)
         if flight is not None:
             self.remove(flight)
         return flight
 
     def _pick(self, rank: Rank, now: float) -> Flight | None:
-        if not self._asked[rank]:
+        if not self._by_request[rank]:
             return None
-        newest = next(reversed(self._asked[rank]))
-        if self._is_left(newest, now):      # then all are, because this was the last
-            for flight in [*self._came[rank]]:
-                self._leave(flight)
+        newest = next(reversed(self._by_request[rank]))
+        if self._is_abandoned(newest, now):     # then all are: this was the last
+            for flight in [*self._by_arrival[rank]]:
+                self._abandon(flight)
             return None
         self._turn = (self._turn + 1) % OLDEST_TURN
         if self._turn:
             return newest
-        while self._is_left(oldest := next(iter(self._came[rank])), now):
-            self._leave(oldest)
+        while self._is_abandoned(oldest := next(iter(self._by_arrival[rank])), now):
+            self._abandon(oldest)
         return oldest
 
-    def _is_left(self, flight: Flight, now: float) -> bool:
-        return flight.asked_at + self.patience < now
+    def _is_abandoned(self, flight: Flight, now: float) -> bool:
+        return flight.last_asked_at + self.patience < now
 
-    def _leave(self, flight: Flight) -> None:
+    def _abandon(self, flight: Flight) -> None:
         self.remove(flight)
-        self._left[flight] = None
+        self._abandoned[flight] = None
 
     def evict(self, rank: Rank, now: float) -> Flight | None:
         """Removes and returns a flight to make room for one of `rank`: one without a
         waiting request, else the oldest of the worst rank below `rank`; or None."""
         for worse in reversed(Rank):
-            asked = self._asked[worse]
-            while asked and self._is_left(oldest := next(iter(asked)), now):
-                self._leave(oldest)
-        flight = next(iter(self._left), None)
+            asked = self._by_request[worse]
+            while asked and self._is_abandoned(oldest := next(iter(asked)), now):
+                self._abandon(oldest)
+        flight = next(iter(self._abandoned), None)
         for worse in reversed(Rank):
             if flight is None and worse > rank:
-                flight = next(iter(self._asked[worse]), None)
+                flight = next(iter(self._by_request[worse]), None)
         if flight is not None:
             self.remove(flight)
         return flight
 
     def __iter__(self) -> Iterator[Flight]:
         yield from self._ranks
-        yield from self._left
+        yield from self._abandoned
 
     def __len__(self) -> int:
-        return len(self._ranks) + len(self._left)
+        return len(self._ranks) + len(self._abandoned)
 
     def clear(self) -> None:
         for flight in [*self]:

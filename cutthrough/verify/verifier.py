@@ -27,7 +27,7 @@ from functools import partial
 
 from cutthrough.policy.auth import Account, Authenticator
 from cutthrough.policy.known import Known
-from cutthrough.verify.backoff import LONGEST_HOLD, Backoff, Rank, Standing
+from cutthrough.verify.backoff import LONGEST_HOLD, Backoff, NetworkHistory, Rank
 from cutthrough.verify.hash_pool import LOST, HashPool
 from cutthrough.verify.hash_queue import Answer, Callback, Flight, HashQueue, Waiter
 from cutthrough.verify.tarpit import Tarpit
@@ -40,9 +40,9 @@ THROTTLED = "auth_throttled"
 OVERLOADED = "overloaded"
 
 # Interval of the check whether another worker has verified credentials that wait here
-LOOK_S = 0.05
+CHECK_S = 0.05
 # A deadline fires at the end of a timer tick, and later if the loop is busy
-LATE_S = 1.0
+TIMER_LAG_S = 1.0
 
 
 class Verifier:
@@ -71,11 +71,11 @@ class Verifier:
         self._callbacks = 0
         self._running = 0
         self._closed = False
-        self._look: asyncio.TimerHandle | None = None
+        self._check: asyncio.TimerHandle | None = None
         self._proved = 0                # proofs of all workers at the last check
         self._durations: deque[float] = deque(maxlen=16)        # of hashes
         self.backoff = Backoff(self._known)
-        self.standing = Standing(self._known)
+        self.networks = NetworkHistory(self._known)
         self.hashes = 0
         self.verified = 0
         self.failed = 0
@@ -86,7 +86,7 @@ class Verifier:
     def configure(self, longest_backoff: float, auth_timeout: float) -> None:
         """Sets the values that a reload may change."""
         self.backoff.longest = longest_backoff
-        self._queue.patience = auth_timeout + LATE_S
+        self._queue.patience = auth_timeout + TIMER_LAG_S
 
     def verify(self, authenticator: Authenticator, value: bytes, client: bytes,
                callback: Callback) -> None:
@@ -111,11 +111,11 @@ class Verifier:
         if not trusted:
             if self.backoff.is_known_wrong(client, key, now):
                 self.failed += 1
-                self.backoff.repeat(client, now)
+                self.backoff.count_refusal(client, now)
                 self._refuse(waiter, now)
                 return
             if self._wait_of(waiter, name, now) > 0:
-                self._detain(waiter, value, name, now)
+                self._delay_try(waiter, value, name, now)
                 return
         self._admit(waiter, value, key, name, trusted, now)
 
@@ -125,7 +125,7 @@ class Verifier:
 
     # Tries that wait, and refusals
 
-    def _detain(self, waiter: Waiter, value: bytes, name: bytes, now: float) -> None:
+    def _delay_try(self, waiter: Waiter, value: bytes, name: bytes, now: float) -> None:
         """Delays a try while its client is in back-off, at most one for each name and
         LONGEST_HOLD; otherwise answers THROTTLED."""
         wait = self._wait_of(waiter, name, now)
@@ -135,7 +135,7 @@ class Verifier:
             self._held.add(guess)
         else:
             self.throttled += 1
-            self._tell(waiter, THROTTLED, now, wait)
+            self._answer(waiter, THROTTLED, now, wait)
 
     def _retry(self, waiter: Waiter, value: bytes, name: bytes) -> None:
         self._held.discard((waiter.client, name))
@@ -143,7 +143,7 @@ class Verifier:
         key = waiter.authenticator.key_of(value)
         assert key is not None
         if self._wait_of(waiter, name, now) > 0:    # another try failed meanwhile
-            self._detain(waiter, value, name, now)
+            self._delay_try(waiter, value, name, now)
         elif (flight := self._flights.get(key)) is not None:
             self._join(flight, waiter, now)
         else:
@@ -151,16 +151,16 @@ class Verifier:
 
     def _refuse(self, waiter: Waiter, now: float) -> None:
         """Answers FAILED, with a delay if the address has failed often."""
-        seconds = self.backoff.hold(waiter.client, now)
+        seconds = self.backoff.refusal_delay(waiter.client, now)
         if not seconds:
-            self._tell(waiter, FAILED, now)
+            self._answer(waiter, FAILED, now)
         elif not self._tarpit.hold(waiter.client, seconds, partial(
-                self._tell, waiter, FAILED, now)):
+                self._answer, waiter, FAILED, now)):
             self.throttled += 1
-            self._tell(waiter, THROTTLED, now, seconds)
+            self._answer(waiter, THROTTLED, now, seconds)
 
-    def _tell(self, waiter: Waiter, answer: Answer, now: float,
-              retry: float = 0.0) -> None:
+    def _answer(self, waiter: Waiter, answer: Answer, now: float,
+                retry: float = 0.0) -> None:
         if self._observe is not None:
             self._observe(int((now - waiter.since) * 1e6))
         waiter.callback(answer, math.ceil(retry))
@@ -172,36 +172,36 @@ class Verifier:
         authenticator = waiter.authenticator
         account = authenticator.compare(value)
         if account is not None or not authenticator.has_table:
-            self._judge(key, name, trusted, account, authenticator, [waiter])
+            self._record_verdict(key, name, trusted, account, authenticator, [waiter])
             return
-        rank = Rank.KNOWN if trusted else self.standing.rank(waiter.client, now)
+        rank = Rank.KNOWN if trusted else self.networks.rank(waiter.client, now)
         if self._closed or not self._has_room(True, rank, now):
             self.overloaded += 1
-            self._tell(waiter, OVERLOADED, now)
+            self._answer(waiter, OVERLOADED, now)
             return
         flight = self._flights[key] = Flight(authenticator, value, key, name, trusted)
         self._add(flight, waiter, now)
         self._queue.put(flight, rank)
         self._dispatch()
-        self._look_soon()
+        self._schedule_check()
 
     def _join(self, flight: Flight, waiter: Waiter, now: float) -> None:
         rank = self._rank_of(flight)
         if not self._has_room(False, rank, now):
             self.overloaded += 1
-            self._tell(waiter, OVERLOADED, now)
+            self._answer(waiter, OVERLOADED, now)
             return
         self.shared += 1
         while flight.waiters and flight.waiters[0].since + self._queue.patience < now:
             self._callbacks -= 1            # its request has ended by auth_timeout
-            self._tell(flight.waiters.popleft(), OVERLOADED, now)
+            self._answer(flight.waiters.popleft(), OVERLOADED, now)
         self._add(flight, waiter, now)
-        self._queue.ask_again(flight, rank)
+        self._queue.touch(flight, rank)
 
     def _add(self, flight: Flight, waiter: Waiter, now: float) -> None:
         self._callbacks += 1
         flight.waiters.append(waiter)
-        flight.asked_at = now
+        flight.last_asked_at = now
 
     def _has_room(self, new: bool, rank: Rank, now: float) -> bool:
         # Further requests with one credential need no hash; a browser opens dozens
@@ -219,7 +219,7 @@ class Verifier:
     def _rank_of(self, flight: Flight) -> Rank:
         if flight.trusted:
             return Rank.KNOWN
-        return self.standing.rank(flight.waiters[-1].client, self._clock())
+        return self.networks.rank(flight.waiters[-1].client, self._clock())
 
     # Out of the queue
 
@@ -229,29 +229,29 @@ class Verifier:
             flight = self._queue.take(self._rank_of, now)
             if flight is None:
                 return
-            self._begin(flight, now)
+            self._start_hash(flight, now)
 
-    def _begin(self, flight: Flight, now: float) -> None:
+    def _start_hash(self, flight: Flight, now: float) -> None:
         account = flight.authenticator.recall(flight.value)
         if account is not None:             # another worker has verified it
-            self._conclude(flight, account)
+            self._finish(flight, account)
             return
         waiters = flight.waiters
         if any(self.backoff.is_known_wrong(one.client, flight.key, now)
                for one in waiters):
-            self._conclude(flight, None)
+            self._finish(flight, None)
             return
         # Guesses that were queued before the first of them turned out to be wrong
         if not flight.trusted and all(
                 self._wait_of(one, flight.name, now) > 0 for one in waiters):
-            for one in self._take_off(flight):
-                self._detain(one, flight.value, flight.name, now)
+            for one in self._remove(flight):
+                self._delay_try(one, flight.value, flight.name, now)
             return
-        if self._is_idle(flight, now):
+        if self._needs_no_hash(flight, now):
             # Takes its turn, and as long as a hash, so that the time does not reveal
             # that the name is unknown; but no hash is computed
             self._loop.call_later(random.choice(self._durations),
-                                  self._conclude, flight, None)
+                                  self._finish, flight, None)
             return
         if not self._known.claim(flight.key, int(now * 1e6)):
             self._elsewhere.add(flight)
@@ -259,15 +259,16 @@ class Verifier:
         hash, secret, flight.account = flight.authenticator.question(flight.value)
         self._running += 1
         flight.began_at = now
-        self._pool.compute(hash, secret, partial(self._settle, flight))
+        self._pool.compute(hash, secret, partial(self._on_hash, flight))
 
-    def _is_idle(self, flight: Flight, now: float) -> bool:
+    def _needs_no_hash(self, flight: Flight, now: float) -> bool:
         """Is this an unknown name, tried from addresses that have failed often?"""
         return (flight.authenticator.find(flight.name) is None
                 and len(self._durations) > 0
-                and all(self.backoff.hold(one.client, now) for one in flight.waiters))
+                and all(self.backoff.refusal_delay(one.client, now)
+                        for one in flight.waiters))
 
-    def _settle(self, flight: Flight, matches: bool | None, fault: str) -> None:
+    def _on_hash(self, flight: Flight, matches: bool | None, fault: str) -> None:
         self._running -= 1
         if self._closed:
             return
@@ -280,17 +281,18 @@ class Verifier:
                 log.error("a password hash could not be computed: %s", fault)
             self.hashes += 1
             self._durations.append(self._clock() - flight.began_at)
-            self._conclude(flight, flight.account if matches else None)
+            self._finish(flight, flight.account if matches else None)
             self._known.disclaim(flight.key)    # only after the proof is published
         self._dispatch()
 
-    def _conclude(self, flight: Flight, account: Account | None) -> None:
+    def _finish(self, flight: Flight, account: Account | None) -> None:
         if not self._closed:
-            self._judge(flight.key, flight.name, flight.trusted, account,
-                        flight.authenticator, self._take_off(flight))
+            self._record_verdict(flight.key, flight.name, flight.trusted, account,
+                                 flight.authenticator, self._remove(flight))
 
-    def _judge(self, key: bytes, name: bytes, trusted: bool, account: Account | None,
-               authenticator: Authenticator, waiters: list[Waiter]) -> None:
+    def _record_verdict(
+            self, key: bytes, name: bytes, trusted: bool, account: Account | None,
+            authenticator: Authenticator, waiters: list[Waiter]) -> None:
         """Counts the result for or against each client, and answers the requests."""
         now = self._clock()
         clients = {one.client for one in waiters}
@@ -299,10 +301,11 @@ class Verifier:
             exists = authenticator.find(name) is not None
             for client in clients:
                 if self.backoff.is_known_wrong(client, key, now):
-                    self.backoff.repeat(client, now)        # another worker counted it
+                    # Another worker has counted these credentials
+                    self.backoff.count_refusal(client, now)
                 else:
                     self.backoff.fail(client, name, exists, key, now)
-                    self.standing.fail(client, now)
+                    self.networks.fail(client, now)
             for one in waiters:
                 self._refuse(one, now)
             return
@@ -310,19 +313,19 @@ class Verifier:
         for client in clients:
             if not trusted:         # a repeat must not forgive guesses at its address
                 self.backoff.succeed(client, name)
-            self.standing.succeed(client, now)
+            self.networks.succeed(client, now)
         for one in waiters:
             # From the generation at this request's start: its groups may differ
             own = one.authenticator.find(name) or account
-            self._tell(one, own if one.authenticator.remember(key, own) else EXPIRED,
-                       now)
+            self._answer(one, own if one.authenticator.remember(key, own) else EXPIRED,
+                         now)
 
     def _answer_all(self, flight: Flight, answer: Answer) -> None:
         now = self._clock()
-        for one in self._take_off(flight):
-            self._tell(one, answer, now)
+        for one in self._remove(flight):
+            self._answer(one, answer, now)
 
-    def _take_off(self, flight: Flight) -> list[Waiter]:
+    def _remove(self, flight: Flight) -> list[Waiter]:
         """Removes a finished flight and returns its waiters."""
         del self._flights[flight.key]
         self._queue.remove(flight)
@@ -332,12 +335,12 @@ class Verifier:
 
     # What other workers verify
 
-    def _look_soon(self) -> None:
-        if self._look is None and self._flights:
-            self._look = self._loop.call_later(LOOK_S, self._look_round)
+    def _schedule_check(self) -> None:
+        if self._check is None and self._flights:
+            self._check = self._loop.call_later(CHECK_S, self._check_other_workers)
 
-    def _look_round(self) -> None:
-        self._look = None
+    def _check_other_workers(self) -> None:
+        self._check = None
         now = self._clock()
         proved, before = self._known.proved, self._proved
         self._proved = proved
@@ -347,13 +350,13 @@ class Verifier:
                 self._elsewhere.discard(flight)     # the other has finished, or died
                 self._queue.put(flight, self._rank_of(flight))
         if proved != before:
-            since_us = int((now - 20 * LOOK_S) * 1e6)
+            since_us = int((now - 20 * CHECK_S) * 1e6)
             for flight in [*self._queue]:
                 if flight.authenticator.proved_us(flight.key) > since_us and (
                         account := flight.authenticator.recall(flight.value)):
-                    self._conclude(flight, account)
+                    self._finish(flight, account)
         self._dispatch()
-        self._look_soon()
+        self._schedule_check()
 
     def __len__(self) -> int:
         """Number of requests that wait for an answer."""
@@ -377,8 +380,8 @@ class Verifier:
     def close(self) -> None:
         """Ends without answering the requests that wait."""
         self._closed = True
-        if self._look is not None:
-            self._look.cancel()
+        if self._check is not None:
+            self._check.cancel()
         self._tarpit.close()
         self._queue.clear()
         self._flights.clear()

@@ -36,7 +36,7 @@ from cutthrough.session.counters import Page
 from cutthrough.session.flight_recorder import FlightRecorder
 from cutthrough.session.idle_pool import IdlePool
 from cutthrough.session.shed import count_listed
-from cutthrough.verify.hash_pool import Helpers, Threads
+from cutthrough.verify.hash_pool import HelperPool, ThreadPool
 from cutthrough.verify.verifier import Verifier
 from cutthrough.worker.gauges import Gauges
 from cutthrough.worker.journals import Tracer
@@ -140,7 +140,7 @@ class Worker:
             config.dns_stale,
             config.dns_overrides,
         )
-        make_hashers = Helpers if self._helpers else Threads
+        make_hashers = HelperPool if self._helpers else ThreadPool
         self.verifier = Verifier(
             loop,
             make_hashers(loop, config.auth_threads),

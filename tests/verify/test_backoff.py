@@ -6,8 +6,8 @@ from cutthrough.policy.known import Known
 from cutthrough.verify import backoff as module
 from cutthrough.verify.backoff import (
     Backoff,
+    NetworkHistory,
     Rank,
-    Standing,
     backoff_of,
     is_exempt,
 )
@@ -74,15 +74,15 @@ def test_a_success_forgives_its_name_only_and_time_forgives_all(backoff):
 
 def test_an_address_of_many_names_is_refused_late(backoff):
     for n in range(20):
-        assert backoff.hold(HERE, 100.0) == 0
+        assert backoff.refusal_delay(HERE, 100.0) == 0
         fail(backoff, 1, name=b"u%d" % n, exists=n % 2 == 0)
     holds = []
     for n in range(4):
-        holds.append(backoff.hold(HERE, 100.0))
+        holds.append(backoff.refusal_delay(HERE, 100.0))
         fail(backoff, 1, name=b"v%d" % n)
     assert holds == [1, 2, 4, 4]
-    assert backoff.hold(AWAY, 100.0) == 0
-    assert backoff.hold(HERE, 100.0 + module.FORGET_AFTER + 1) == 0
+    assert backoff.refusal_delay(AWAY, 100.0) == 0
+    assert backoff.refusal_delay(HERE, 100.0 + module.FORGET_AFTER + 1) == 0
 
 
 def test_the_same_wrong_credentials_are_one_guess(backoff):
@@ -99,7 +99,7 @@ def test_this_host_is_exempt(backoff, client):
     assert is_exempt(client)
     fail(backoff, 100, client)
     assert backoff.wait(client, b"ann", True, 100.0) == 0
-    assert backoff.hold(client, 100.0) == 0
+    assert backoff.refusal_delay(client, 100.0) == 0
 
 
 @pytest.mark.parametrize("client", [HERE, AWAY, b"\x20\1" + bytes(6), b"\0\0\0\1"])
@@ -111,7 +111,7 @@ def test_it_can_be_set_and_switched_off(known):
     fail(Backoff(known), 30)
     assert Backoff(known, 3.0).wait(HERE, b"ann", True, 100.0) == 3
     off = Backoff(known, 0.0)
-    assert off.wait(HERE, b"ann", True, 100.0) == off.hold(HERE, 100.0) == 0
+    assert off.wait(HERE, b"ann", True, 100.0) == off.refusal_delay(HERE, 100.0) == 0
 
 
 def tries_of(longest, seconds, pauses):
@@ -144,23 +144,23 @@ def test_guessing_stays_hopeless(longest, hour, day):
         assert years > 200_000, "eight letters and digits, a thousand addresses"
 
 
-# Standing
+# NetworkHistory
 
 def test_a_network_is_new_until_it_was_right_and_suspect_when_only_wrong(known):
-    standing = Standing(known)
+    standing = NetworkHistory(known)
     assert standing.rank(HERE, 1.0) is Rank.NEW
     for n in range(5):
         assert standing.rank(HERE, 1.0) is Rank.NEW
         standing.fail(b"\xcb\0\x71" + bytes([n]), 1.0)
     assert standing.rank(HERE, 1.0) is Rank.SUSPECT
-    assert Standing(known).rank(HERE, 1.0) is Rank.SUSPECT, "to every worker"
+    assert NetworkHistory(known).rank(HERE, 1.0) is Rank.SUSPECT, "to every worker"
     assert standing.rank(AWAY, 1.0) is Rank.NEW
     standing.succeed(HERE, 1.0)
     assert standing.rank(b"\xcb\0\x71\x63", 1.0) is Rank.KNOWN
 
 
 def test_who_was_right_before_and_is_wrong_now_is_suspect_until_forgotten(known):
-    standing = Standing(known)
+    standing = NetworkHistory(known)
     standing.succeed(HERE, 1.0)
     for _ in range(5):
         standing.fail(HERE, 1.0)
@@ -169,7 +169,7 @@ def test_who_was_right_before_and_is_wrong_now_is_suspect_until_forgotten(known)
 
 
 def test_a_network_of_ipv6_is_a_site(known):
-    standing = Standing(known)
+    standing = NetworkHistory(known)
     standing.succeed(bytes.fromhex("20010db800010002"), 1.0)
     assert standing.rank(bytes.fromhex("20010db80001ffff"), 1.0) is Rank.KNOWN
     assert standing.rank(bytes.fromhex("20010db800020002"), 1.0) is Rank.NEW
@@ -179,7 +179,7 @@ def test_no_number_of_guessers_pushes_out_who_is_known():
     from cutthrough.policy.known import create
 
     known = Known(create(-1, 2, 2))
-    standing = Standing(known)
+    standing = NetworkHistory(known)
     standing.succeed(HERE, 1.0)
     for n in range(256):
         for _ in range(6):

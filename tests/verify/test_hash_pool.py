@@ -13,7 +13,7 @@ import pytest
 
 from cutthrough.verify import hash_pool as module
 from cutthrough.verify import hash_process
-from cutthrough.verify.hash_pool import LOST, Helpers, Threads
+from cutthrough.verify.hash_pool import LOST, HelperPool, ThreadPool
 from tests.support.wait import wait_until
 
 QUICK = bcrypt.hashpw(b"one", bcrypt.gensalt(4)).decode()
@@ -77,14 +77,14 @@ def read(pid: int, name: str) -> bytes:
     return Path(f"/proc/{pid}/{name}").read_bytes()
 
 
-def reap(hashers: Helpers) -> None:
+def reap(hashers: HelperPool) -> None:
     for process in hashers._ended:
         process.wait(60)
 
 
 @pytest.fixture
 async def helpers():
-    hashers = Helpers(asyncio.get_running_loop(), 2)
+    hashers = HelperPool(asyncio.get_running_loop(), 2)
     yield Asker(hashers)
     hashers.close()
     reap(hashers)
@@ -93,7 +93,7 @@ async def helpers():
 
 @pytest.fixture
 async def threads():
-    hashers = Threads(asyncio.get_running_loop(), 2)
+    hashers = ThreadPool(asyncio.get_running_loop(), 2)
     yield Asker(hashers)
     hashers.close()
     for thread in hashers._threads:
@@ -198,7 +198,7 @@ async def test_what_tells_a_whole_group_to_end_does_not_end_a_helper(helpers):
 
 @pytest.mark.parametrize("says", ["b'2'", "b'certainly'", "b'\\xff' * 9000"])
 async def test_a_helper_that_says_nonsense_is_not_believed_and_not_kept(says):
-    asker = Asker(Helpers(asyncio.get_running_loop(), 1, program(
+    asker = Asker(HelperPool(asyncio.get_running_loop(), 1, program(
         f"while sock.recv(9999): sock.send({says})")))
     assert await asker.get() == LOST
     reap(asker.hashers)
@@ -207,7 +207,7 @@ async def test_a_helper_that_says_nonsense_is_not_believed_and_not_kept(says):
 
 
 async def test_a_helper_that_answers_unasked_is_not_kept():
-    asker = Asker(Helpers(asyncio.get_running_loop(), 1, program(
+    asker = Asker(HelperPool(asyncio.get_running_loop(), 1, program(
         "sock.recv(9999)\nsock.send(b'0')\nsock.send(b'1')\nsock.recv(9999)")))
     assert await asker.get() is False
     (helper,) = mine()
@@ -220,7 +220,7 @@ async def test_a_helper_that_answers_unasked_is_not_kept():
 async def test_a_helper_that_cannot_begin_is_tried_again_later_and_not_at_once(
         monkeypatch, tmp_path):
     count = tmp_path / "count"
-    asker = Asker(Helpers(asyncio.get_running_loop(), 1, program(
+    asker = Asker(HelperPool(asyncio.get_running_loop(), 1, program(
         f"open({str(count)!r}, 'a').write('x')\nsys.exit(3)")))
     for _ in range(20):
         assert await asker.get() == LOST
@@ -233,19 +233,19 @@ async def test_a_helper_that_cannot_begin_is_tried_again_later_and_not_at_once(
 
 
 async def test_a_program_that_is_not_there_is_no_answer(caplog):
-    asker = Asker(Helpers(asyncio.get_running_loop(), 1, ("/nonexistent",)))
+    asker = Asker(HelperPool(asyncio.get_running_loop(), 1, ("/nonexistent",)))
     assert await asker.get() == LOST
     assert "cannot start a helper" in caplog.text
     asker.hashers.close()
 
 
-@pytest.mark.parametrize("make", [Helpers, Threads])
+@pytest.mark.parametrize("make", [HelperPool, ThreadPool])
 async def test_nobody_is_answered_after_the_end(make):
     asker = Asker(make(asyncio.get_running_loop(), 1))
     await asker.get()
     asker.ask(SLOW)
     asker.hashers.close()
-    if make is Helpers:
+    if make is HelperPool:
         reap(asker.hashers)                 # not after its hash: now
         assert not mine()
     else:

@@ -9,7 +9,7 @@ import pytest
 
 from cutthrough.policy.auth import Account, Authenticator
 from cutthrough.policy.source import User
-from cutthrough.verify.hash_pool import LOST, Threads
+from cutthrough.verify.hash_pool import LOST, ThreadPool
 from cutthrough.verify.verifier import Verifier
 
 # Neither is this host, which never waits
@@ -61,7 +61,7 @@ class Asker:
 
 def make_verifier(most_waiting):
     loop = asyncio.get_running_loop()
-    return Verifier(loop, Threads(loop, 1), most_waiting)
+    return Verifier(loop, ThreadPool(loop, 1), most_waiting)
 
 
 @pytest.fixture
