@@ -10,7 +10,7 @@ class AccessLog(Journal):
         target: str | int,
         format: str,
         worker: int = 0,
-        must: bool = True,
+        required: bool = True,
     ) -> None: ...
     @property
     def dropped(self) -> int: ...

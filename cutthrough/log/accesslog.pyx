@@ -43,18 +43,18 @@ cdef class AccessLog(Journal):
     cdef object loop, reported_at
     cdef size_t reported            # dropped lines in the reports so far
 
-    def __init__(self, loop, target, format, worker=0, must=True):
+    def __init__(self, loop, target, format, worker=0, required=True):
         """`target`: the option's value, or a descriptor, which the log then owns;
         `format`: a preset or a format with %-codes. Raises ValueError for a malformed
-        value, and OSError if the target cannot be opened and `must`."""
+        value, and OSError if the target cannot be opened and `required`."""
         self.loop = loop
         self.line = JsonLine(worker) if format == "json" else FormatLine(format, worker)
         self.wants_fields = self.line.wants_fields
         self.sink = (FileSink(target) if isinstance(target, int)
-                     else open_sink(read_target(target), worker, must))
-        if self.sink.trouble is not None:
+                     else open_sink(read_target(target), worker, required))
+        if self.sink.error_text is not None:
             log.error("access log: cannot open %s, will retry: %s", target,
-                      self.sink.trouble)
+                      self.sink.error_text)
         self.reported_at = -REPORT_S
 
     @property
@@ -71,7 +71,7 @@ cdef class AccessLog(Journal):
         """Reopens the target, because a file may have been moved away. If that fails, the
         log continues with the old one."""
         self.flush()
-        self._rest()
+        self._stop_polling()
         try:
             self.sink.reopen()
         except OSError as error:
@@ -89,10 +89,10 @@ cdef class AccessLog(Journal):
         if done:
             self.n -= done
             memmove(self.buffer, self.buffer + done, self.n)
-        if self.n and self.sink.can_wait and self.sink.trouble is None:
-            self._wait()
+        if self.n and self.sink.can_wait and self.sink.error_text is None:
+            self._poll_for_room()
         elif self.waiting:
-            self._rest()
+            self._stop_polling()
 
     def close(self):
         """Writes what the sink takes, with a short wait if it is slow; drops the rest."""
@@ -108,7 +108,7 @@ cdef class AccessLog(Journal):
         self.full_lines += self._count()
         self.n = 0
         self._report_dropped(-REPORT_S)
-        self._rest()
+        self._stop_polling()
         self.sink.close()
 
     cdef size_t _count(self):
@@ -117,7 +117,7 @@ cdef class AccessLog(Journal):
         cdef size_t at = 0
         cdef uint32_t length
         while at < self.n:
-            if self.sink.frames:
+            if self.sink.is_framed:
                 memcpy(&length, self.buffer + at, 4)
                 at += 4 + length
                 count += 1
@@ -126,7 +126,7 @@ cdef class AccessLog(Journal):
                 at += 1
         return count
 
-    def _wait(self):
+    def _poll_for_room(self):
         """Has the loop call back when the sink takes more."""
         if not self.waiting:
             self.waiting = True
@@ -137,9 +137,9 @@ cdef class AccessLog(Journal):
         would report it in every turn of the loop; then the timer makes the next try."""
         self.flush()
         if self.full:
-            self._rest()
+            self._stop_polling()
 
-    def _rest(self):
+    def _stop_polling(self):
         if self.waiting:
             self.waiting = False
             self.loop.remove_writer(self.sink.number)
@@ -150,7 +150,7 @@ cdef class AccessLog(Journal):
         if dropped > self.reported and (now < 0 or now - self.reported_at >= REPORT_S):
             log.warning("access log: %d lines dropped (%d in total): %s",
                         dropped - self.reported, dropped,
-                        self.sink.trouble or "the target does not accept lines fast enough")
+                        self.sink.error_text or "the target does not accept lines fast enough")
             self.reported = dropped
             self.reported_at = now
 
@@ -181,13 +181,13 @@ cdef class AccessLog(Journal):
                 return self.line.skip(c)
         start = self.buffer + self.n
         end = start
-        if self.sink.frames:
+        if self.sink.is_framed:
             end = self.sink.put_head(start + 4, c, outcome)
         end = self.line.put(end, c, outcome, end + self.sink.most_line - 1)
-        if self.sink.is_ended:
+        if self.sink.ends_lines:
             end[0] = b"\n"
             end += 1
-        if self.sink.frames:
+        if self.sink.is_framed:
             length = <uint32_t>(end - start - 4)
             memcpy(start, &length, 4)
         self.n = end - self.buffer

@@ -21,7 +21,7 @@ from cutthrough.log.nonblocking import Nonblocking
 
 FORMS = ("text", "logfmt", "json")
 # Lines logged of one message in each interval. journald's own limit is for a whole unit
-MOST_SAID = 10
+MOST_REPEATS = 10
 EVERY_S = 10.0
 MOST_KEYS = 256                              # messages counted separately
 
@@ -64,16 +64,16 @@ def escape(text: str) -> str:
 
 
 def make_line(form: str, source: str, level: str, message: str,
-              fields: Mapping[str, Any], trouble: str = "") -> str:
-    """Returns one line; in text several if `trouble`, a traceback, is given."""
+              fields: Mapping[str, Any], traceback: str = "") -> str:
+    """Returns one line; in text several if there is a `traceback`."""
     if form == "text":
         line = " ".join(filter(None, (message, show_fields(fields))))
         prefix = f"cutthrough: {source}: " if source else "cutthrough: "
-        return prefix + escape(line) + (f"\n{trouble}" if trouble else "")
+        return prefix + escape(line) + (f"\n{traceback}" if traceback else "")
     at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     head = {"time": at, "level": level, "source": source or "supervisor",
             "pid": os.getpid(), "message": message}
-    more = {"traceback": trouble} if trouble else {}
+    more = {"traceback": traceback} if traceback else {}
     if form == "json":
         return json.dumps({**head, **fields, **more})
     return show_fields({**head, **fields, **more})
@@ -88,53 +88,53 @@ class ErrorLog(logging.Handler):
         self._source = source
         self._out = Nonblocking(fd)
         # Start of the interval, lines logged, lines suppressed
-        self._said: dict[tuple[int, str], list[float]] = {}
+        self._counts: dict[tuple[int, str], list[float]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self.tell_suppressed()
-            if self._may_say(record):
-                trouble = ""
+            self.report_suppressed()
+            if self._is_allowed(record):
+                traceback = ""
                 if record.exc_info:
-                    trouble = logging.Formatter().formatException(record.exc_info)
+                    traceback = logging.Formatter().formatException(record.exc_info)
                 if not self._write(
                         _levels.get(record.levelname, "info"), record.getMessage(),
-                        getattr(record, "fields", {}), trouble):
-                    self._said[_key(record)][2] += 1
+                        getattr(record, "fields", {}), traceback):
+                    self._counts[_key(record)][2] += 1
         except Exception:                    # logging's rule: the caller never sees it
             self.handleError(record)
 
-    def _may_say(self, record: logging.LogRecord) -> bool:
+    def _is_allowed(self, record: logging.LogRecord) -> bool:
         key = _key(record)
-        state = self._said.get(key)
+        state = self._counts.get(key)
         if state is None:
-            if len(self._said) >= MOST_KEYS:
-                self._said.clear()
-            state = self._said[key] = [time.monotonic(), 0, 0]
+            if len(self._counts) >= MOST_KEYS:
+                self._counts.clear()
+            state = self._counts[key] = [time.monotonic(), 0, 0]
         state[1] += 1
-        if state[1] > MOST_SAID:
+        if state[1] > MOST_REPEATS:
             state[2] += 1
             return False
         return True
 
-    def tell_suppressed(self, everything: bool = False) -> None:
+    def report_suppressed(self, everything: bool = False) -> None:
         """Logs how many repeats of each message were suppressed, if its interval is
         over or `everything`. A line that cannot be written is tried again later."""
         now = time.monotonic()
-        over = [key for key, (since, _, _) in self._said.items()
+        over = [key for key, (since, _, _) in self._counts.items()
                 if everything or now - since >= EVERY_S]
         for key in over:
-            suppressed = self._said[key][2]
+            suppressed = self._counts[key][2]
             level = _levels.get(logging.getLevelName(key[0]), "info")
             if suppressed and not self._write(level, "more of the same", {
                     "suppressed": int(suppressed), "like": key[1]}):
                 break
-            del self._said[key]
+            del self._counts[key]
 
     def _write(self, level: str, message: str, fields: Mapping[str, Any],
-               trouble: str = "") -> bool:
+               traceback: str = "") -> bool:
         return self._out.write(
-            make_line(self.form, self._source, level, message, fields, trouble))
+            make_line(self.form, self._source, level, message, fields, traceback))
 
     def close(self) -> None:
         self._out.close()

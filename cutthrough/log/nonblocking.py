@@ -14,7 +14,7 @@ import stat
 ATOMIC = 4096
 
 
-def open_anew(fd: int) -> int:
+def open_nonblocking(fd: int) -> int:
     """Returns a new non-blocking descriptor of the same pipe or terminal, which the
     caller closes, or `fd` itself if it cannot be reopened."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -32,7 +32,7 @@ class Nonblocking:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._own = open_anew(fd)
+        self._own = open_nonblocking(fd)
         self._socket: socket.socket | None = None
         self._torn = False                   # the last write ended within a line
         try:
@@ -42,7 +42,7 @@ class Nonblocking:
         except OSError:
             mode = 0
         # A regular file never blocks, and reopening it would lose its offset
-        self._asks = self._own == fd and not stat.S_ISREG(mode)
+        self._polls = self._own == fd and not stat.S_ISREG(mode)
 
     def write(self, text: str) -> bool:
         """Writes `text` and a line's end. Returns whether all of it was written."""
@@ -62,7 +62,7 @@ class Nonblocking:
     def _write(self, data: bytes) -> int:
         if self._socket is not None:
             return self._socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-        if self._asks:
+        if self._polls:
             poll = select.poll()
             poll.register(self._fd, select.POLLOUT)
             if not poll.poll(0):
@@ -77,4 +77,4 @@ class Nonblocking:
         if self._own != self._fd:
             os.close(self._own)
             self._own = self._fd
-            self._asks = True
+            self._polls = True

@@ -23,7 +23,7 @@ from cutthrough.net.linux cimport (
     CLOCK_REALTIME, EAGAIN, ENOBUFS, ENOMEM, F_GETFL, F_SETFL, MSG_DONTWAIT, MSG_NOSIGNAL,
     O_APPEND, SEEK_CUR, clock_gettime, errno, fcntl, iovec, lseek, msghdr, pwrite, timespec)
 from cutthrough.net.linux cimport send as sys_send
-from cutthrough.log.nonblocking import open_anew
+from cutthrough.log.nonblocking import open_nonblocking
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport label_of
 from cutthrough.outcome import TABLE
@@ -95,7 +95,7 @@ cdef class LogSink:
         try:
             self.reopen()
         except OSError as error:
-            self.trouble = error.strerror
+            self.error_text = error.strerror
             return False
         return True
 
@@ -120,17 +120,17 @@ cdef class FileSink(LogSink):
     cdef bint torn              # the file ends within a line
     cdef bint is_missing        # not opened yet; `fd` is /dev/null
 
-    def __init__(self, path, must=True):
+    def __init__(self, path, required=True):
         """`path`: a path, "-" for standard output, or a descriptor, which the sink then
-        owns. Raises OSError if it cannot be opened and `must`."""
+        owns. Raises OSError if it cannot be opened and `required`."""
         self.path = path
-        self.is_ended = True
+        self.ends_lines = True
         try:
             self.reopen()
         except OSError as error:
-            if must:
+            if required:
                 raise
-            self.trouble = error.strerror
+            self.error_text = error.strerror
             self.fd = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
             self.most_line = ATOMIC
             self.is_missing = True
@@ -165,7 +165,7 @@ cdef class FileSink(LogSink):
                     break                   # shared, so O_NONBLOCK must not be set
                 piece = whole_lines(data + done, piece)
                 r = self.write(data + done, piece)
-            self.trouble = None if r >= 0 or errno == EAGAIN else strerror(errno).decode()
+            self.error_text = None if r >= 0 or errno == EAGAIN else strerror(errno).decode()
             if r <= 0:
                 break
             done += r
@@ -217,16 +217,16 @@ cdef class FileSink(LogSink):
 def open_path(path):
     """Opens the path non-blocking, for a FIFO without a reader too. Raises OSError."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-    return open_anew(1) if path == "-" else os.open(path, flags | os.O_CREAT, 0o640)
+    return open_nonblocking(1) if path == "-" else os.open(path, flags | os.O_CREAT, 0o640)
 
 
 cdef class DatagramSink(LogSink):
     """Messages over a connected socket; reconnects if the listener has restarted."""
     cdef object sock, family, address
 
-    def __init__(self, family, address, must):
-        """Raises OSError if there is no listener and `must`."""
-        self.frames = self.can_wait = True
+    def __init__(self, family, address, required):
+        """Raises OSError if there is no listener and `required`."""
+        self.is_framed = self.can_wait = True
         self.family = family
         self.address = address
         self.sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -234,8 +234,8 @@ cdef class DatagramSink(LogSink):
         try:
             self.reopen()
         except OSError as error:
-            self.trouble = error.strerror
-            if must:
+            self.error_text = error.strerror
+            if required:
                 self.close()
                 raise
 
@@ -276,7 +276,7 @@ cdef class DatagramSink(LogSink):
             if r > 0:
                 for i in range(<unsigned int>r):
                     done += 4 + pieces[i].iov_len
-                self.trouble = None
+                self.error_text = None
                 again = False
             elif errno == EAGAIN or errno == ENOBUFS or errno == ENOMEM:
                 break
@@ -286,7 +286,7 @@ cdef class DatagramSink(LogSink):
             else:
                 # UDP: the error of an earlier message. A local socket: the listener has
                 # gone, and may have been restarted.
-                self.trouble = strerror(errno).decode()
+                self.error_text = strerror(errno).decode()
                 if again or (self.family == socket.AF_UNIX and not self.try_reopen()):
                     break
                 again = True
@@ -298,18 +298,18 @@ cdef class SyslogSink(DatagramSink):
     cdef time_t second
     cdef char second_text[16]   # Nov 21 04:25:36
 
-    def __init__(self, target, must=True):
-        """Raises OSError if there is no listener and `must`."""
+    def __init__(self, target, required=True):
+        """Raises OSError if there is no listener and `required`."""
         self.most_line = ATOMIC
         self.priority = f"<{target.facility * 8 + target.severity}>".encode()
         if target.path:
             self.name = f" cutthrough[{os.getpid()}]: ".encode()
-            super().__init__(socket.AF_UNIX, target.path, must)
+            super().__init__(socket.AF_UNIX, target.path, required)
         else:
             host = socket.gethostname()[:255].encode("ascii", "replace") or b"-"
             self.name = b" " + host + f" cutthrough {os.getpid()} access - ".encode()
             family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
-            super().__init__(family, (target.host, target.port), must)
+            super().__init__(family, (target.host, target.port), required)
 
     cdef char *put_head(self, char *p, Client c, int outcome) noexcept:
         cdef timespec now
@@ -345,12 +345,12 @@ for _number, _row in enumerate(TABLE):
 cdef class JournalSink(DatagramSink):
     cdef int worker
 
-    def __init__(self, target, worker, must=True):
-        """Raises OSError if there is no listener and `must`."""
+    def __init__(self, target, worker, required=True):
+        """Raises OSError if there is no listener and `required`."""
         self.worker = worker
         self.most_line = ATOMIC
-        self.is_ended = True                # the message's last field needs it
-        super().__init__(socket.AF_UNIX, target.path, must)
+        self.ends_lines = True              # the message's last field needs it
+        super().__init__(socket.AF_UNIX, target.path, required)
 
     cdef char *put_head(self, char *p, Client c, int outcome) noexcept:
         """Each field is a line of its own; no value contains a line's end."""
@@ -396,11 +396,11 @@ cdef size_t whole_lines(const char *data, size_t n) noexcept:
     return i if i > 0 else end
 
 
-def open_sink(target, worker, must=True):
-    """Returns the sink for a Target. If it cannot be opened, raises OSError if `must`;
+def open_sink(target, worker, required=True):
+    """Returns the sink for a Target. If it cannot be opened, raises OSError if `required`;
     otherwise each new line tries again."""
     if target.kind == "syslog":
-        return SyslogSink(target, must)
+        return SyslogSink(target, required)
     if target.kind == "journal":
-        return JournalSink(target, worker, must)
-    return FileSink("-" if target.kind == "stdout" else target.path, must)
+        return JournalSink(target, worker, required)
+    return FileSink("-" if target.kind == "stdout" else target.path, required)

@@ -80,7 +80,7 @@ class WorkerProcess:
         gc.freeze()
         self.channel.attach(self.on_message)
         self.channel.send(Ready(loop=loop_name))
-        self.tell_suppressed()
+        self.report_suppressed()
         await self.over.wait()
         self.admin_queries.close()
         # systemd's SIGTERM goes to all of us: one that comes while the loop closes, and
@@ -91,10 +91,10 @@ class WorkerProcess:
         if self.draining is not None and self.draining.done():
             self.draining.result()           # raises what went wrong in it
 
-    def tell_suppressed(self) -> None:
+    def report_suppressed(self) -> None:
         """Now and again: the last of many may have been the last for long."""
-        self.errors.tell_suppressed()
-        asyncio.get_running_loop().call_later(EVERY_S, self.tell_suppressed)
+        self.errors.report_suppressed()
+        asyncio.get_running_loop().call_later(EVERY_S, self.report_suppressed)
 
     def on_message(self, message: Message | None) -> None:
         try:
@@ -240,7 +240,7 @@ def main(fd: int) -> int:
         logging.error("%s", error)
         return 2
     finally:
-        errors.tell_suppressed(everything=True)
+        errors.report_suppressed(everything=True)
     return 0
 
 

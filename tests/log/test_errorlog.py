@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cutthrough.log.errorlog import MOST_SAID, ErrorLog, make_line
+from cutthrough.log.errorlog import MOST_REPEATS, ErrorLog, make_line
 
 
 class Said:
@@ -121,19 +121,19 @@ def test_of_one_message_so_many_are_said_and_then_how_many_more(
     """By its text before the values: those differ in every line of a flood."""
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    for n in range(MOST_SAID + 25):
+    for n in range(MOST_REPEATS + 25):
         said.log.warning("dial %d failed", n)
     said.log.warning("something else")
     lines = said.lines()
-    assert len(lines) == MOST_SAID + 1
+    assert len(lines) == MOST_REPEATS + 1
     assert lines[0].endswith("dial 0 failed") and lines[-1].endswith("something else")
     now[0] += 11
-    said.handler.tell_suppressed()
+    said.handler.report_suppressed()
     assert said.lines() == [
         'cutthrough: worker 3: more of the same suppressed=25 like="dial %d failed"']
     said.log.warning("dial %d failed", 99)
     assert said.lines() == ["cutthrough: worker 3: dial 99 failed"]
-    said.handler.tell_suppressed(everything=True)
+    said.handler.report_suppressed(everything=True)
     assert said.lines() == []
 
 
@@ -180,7 +180,7 @@ def test_a_reader_that_has_stopped_stops_nobody(kind: type[Said]) -> None:
     def say_three() -> None:
         for n in range(3):
             said.log.warning("dial %d failed", n)
-        said.handler.tell_suppressed(everything=True)
+        said.handler.report_suppressed(everything=True)
 
     done = in_time(say_three)
     before = said.lines()
@@ -188,7 +188,7 @@ def test_a_reader_that_has_stopped_stops_nobody(kind: type[Said]) -> None:
     assert os.get_blocking(said.write), "shared with whoever started us"
     while said.lines():
         pass
-    said.handler.tell_suppressed(everything=True)
+    said.handler.report_suppressed(everything=True)
     (line,) = said.lines()
     assert line.endswith('more of the same suppressed=3 like="dial %d failed"')
     said.close()

@@ -23,12 +23,12 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (450, hard))
 batch = line * 10
 taken = [sink.offer(batch)]
 taken.append(sink.offer(batch[taken[0]:]))
-print(taken, sink.trouble)
+print(taken, sink.error_text)
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 left = batch[sum(taken):]
 while left:
     left = left[sink.offer(left):]
-print(sink.trouble)
+print(sink.error_text)
 """
 
 
