@@ -193,12 +193,12 @@ def print_config(given: argparse.Namespace, sources: Sources) -> None:
     settings = sources.settings()
     print(render(settings), end="")
     if given.effective:
-        from cutthrough.generation.effective import show_effective, trial
+        from cutthrough.generation.effective import open_trial_sockets, show_effective
         from cutthrough.process.descriptors import raise_nofile
 
         raise_nofile()                       # as `serve` does
         config = build(settings)
-        with trial(config) as groups:
+        with open_trial_sockets(config) as groups:
             print(show_effective(config, groups), end="")
 
 

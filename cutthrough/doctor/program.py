@@ -13,7 +13,7 @@ from cutthrough.config.settings import flag_name, variable_name
 from cutthrough.config.values import show_address, split_address
 from cutthrough.doctor import built
 from cutthrough.doctor.finding import Case, Finding
-from cutthrough.generation.effective import trial
+from cutthrough.generation.effective import open_trial_sockets
 from cutthrough.generation.policy_files import load_users
 from cutthrough.net.options import SocketOption, read_options
 from cutthrough.process.loops import choose_loop, make_loop
@@ -83,7 +83,7 @@ def check_listeners(case: Case) -> Iterator[Finding]:
                           "a private network, or a tunnel", "Basic credentials can be "
                           "read on the way: see SECURITY.md")
     yield from check_ports(case)
-    with trial(config) as groups:
+    with open_trial_sockets(config) as groups:
         for address, group in groups:
             if isinstance(group, str):
                 yield Finding(f"socket {address}", "fail", group, "can be opened",

@@ -69,7 +69,7 @@ def show_option(option: SocketOption) -> str:
 
 
 @contextlib.contextmanager
-def trial(config: Config) -> Iterator[list[tuple[str, Group]]]:
+def open_trial_sockets(config: Config) -> Iterator[list[tuple[str, Group]]]:
     """Opens sockets as `serve` would, on free ports because `serve` may be running."""
     with contextlib.ExitStack() as opened:
         groups: list[tuple[str, Group]] = []
@@ -86,7 +86,7 @@ def trial(config: Config) -> Iterator[list[tuple[str, Group]]]:
         yield groups
 
 
-def of_doors(sockets: Iterable[socket.socket]) -> list[tuple[str, Group]]:
+def group_by_address(sockets: Iterable[socket.socket]) -> list[tuple[str, Group]]:
     """Groups open sockets by their address."""
     groups: dict[str, list[socket.socket]] = {}
     for one in sockets:

@@ -26,7 +26,7 @@ class Generation(msgspec.Struct, frozen=True):
     policy: Policy
     own: tuple[tuple[str, int], ...] = ()
 
-    def owning(self, own: tuple[tuple[str, int], ...]) -> "Generation":
+    def with_own_addresses(self, own: tuple[tuple[str, int], ...]) -> "Generation":
         return msgspec.structs.replace(self, own=own)
 
 

@@ -37,11 +37,11 @@ MOST_QUESTIONS = 1024
 
 # Functions of the embedding program, by their name in the configuration. Weak: each is
 # kept alive by the proxy that was given it
-_given: "WeakValueDictionary[str, Function]" = WeakValueDictionary()
+_embedded: "WeakValueDictionary[str, Function]" = WeakValueDictionary()
 _numbers = itertools.count(1)
 
 # The code of the modules that were run here, by name
-_run: dict[str, Code] = {}
+_executed: dict[str, Code] = {}
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,14 +75,14 @@ def lend_function(function: Function) -> str:
             or inspect.iscoroutinefunction(called)):
         raise PolicyError("", "policy_hook", f"{name} is not an async function")
     name = f"embedded-{next(_numbers)}:{name}"
-    _given[name] = function
+    _embedded[name] = function
     return name
 
 
 def find_function(name: str, code: Code | None = None) -> Function:
     """Imports `module:function` from `code`, read with the generation, or from the
     current file if `code` is None. Raises PolicyError."""
-    given = _given.get(name)
+    given = _embedded.get(name)
     if given is not None:
         return given
     module, colon, attribute = name.partition(":")
@@ -110,7 +110,7 @@ def import_code(name: str, code: Code | None) -> ModuleType:
     module is passed on, and the previous module then stays in place.
     """
     before = sys.modules.get(name)
-    if code is None or (before is not None and _run.get(name) in (None, code)):
+    if code is None or (before is not None and _executed.get(name) in (None, code)):
         return importlib.import_module(name)
     package, _, leaf = name.rpartition(".")
     if package:
@@ -128,7 +128,7 @@ def import_code(name: str, code: Code | None) -> ModuleType:
         if before is not None:
             sys.modules[name] = before
         raise
-    _run[name] = code
+    _executed[name] = code
     if package:
         setattr(sys.modules[package], leaf, module)
     return module
@@ -234,7 +234,7 @@ class Hook:
             now_ms = int(asyncio.get_running_loop().time() * 1000)
             self.verdicts.keep(user, key, decision, now_ms)
         except Exception as error:      # the operator's code: it may raise anything
-            self._tell(error)
+            self._report_failure(error)
         finally:
             if self._questions.get(question.request) is question:
                 del self._questions[question.request]
@@ -250,7 +250,7 @@ class Hook:
         except SystemExit as error:     # in a task it would end the whole program
             raise RuntimeError(f"exited with status {error}") from error
 
-    def _tell(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         self.tally.failures += 1
         failures = self.tally.failures
         if failures & (failures - 1) == 0:      # the 1st, 2nd, 4th, 8th …

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.settings import Setting, render
 from cutthrough.config.values import show_count
-from cutthrough.generation.effective import of_doors, show_effective
+from cutthrough.generation.effective import group_by_address, show_effective
 from cutthrough.generation.generation import Generation
 from cutthrough.log.stderr import say, use_form
 from cutthrough.outcome import TABLE
@@ -266,7 +266,7 @@ class Operations:
         config = self._program.generation.config
         settings = {name: Setting(getattr(config, name), source, name)
                     for name in config.__struct_fields__}
-        groups = of_doors(self._program.listeners.all())
+        groups = group_by_address(self._program.listeners.all())
         return render(settings) + show_effective(config, groups)
 
     async def list_connections(

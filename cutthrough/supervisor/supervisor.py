@@ -111,7 +111,8 @@ class Supervisor:
             self.limits.open(self.count)
             self.credentials.open()
             self.open_doors(self.generation)
-            self.generation = self.generation.owning(self.operations.open(self.config))
+            self.generation = self.generation.with_own_addresses(
+                self.operations.open(self.config))
             self.memory = to_memory(self.generation)
             self.operations.commit(self.config)
             self.catch_signals()
