@@ -122,15 +122,15 @@ def write_lines(Journal journal, long n):
     """A tunnel's line; every so many a flush to the file, as in life."""
     cdef Client client = Client.__new__(Client)
     cdef long _i
-    client.is_tunnel = True
-    client.status = 200
-    client.port = 443
+    client.request.is_tunnel = True
+    client.request.status = 200
+    client.request.port = 443
     client.key = b"www.example.com\x01\xbb"
     client.user = b"somebody"
     client.address.family = 4
     client.address.bytes[0] = 192
     client.address.bytes[3] = 17
-    client.method = M_GET
+    client.request.method = M_GET
     began = perf_counter()
     for _i in range(n):
         journal.write(client, OK)
@@ -141,17 +141,17 @@ def write_requests(Journal journal, bytes head, long n):
     """A plain request's line: `head` is as it went up to the origin."""
     cdef Client client = Client.__new__(Client)
     cdef long _i
-    client.status = 200
-    client.port = 80
+    client.request.status = 200
+    client.request.port = 80
     client.key = b"www.example.com\x00\x50"
     client.user = b"somebody"
     client.address.family = 4
     client.address.bytes[0] = 192
     client.address.bytes[3] = 17
-    client.method = M_GET
+    client.request.method = M_GET
     client.head = keep_bytes(head, len(head), OF_REQUESTS)
-    client.path_at = 4
-    client.path_len = head.index(b" HTTP/1.1") - 4
+    client.request.path_at = 4
+    client.request.path_len = head.index(b" HTTP/1.1") - 4
     began = perf_counter()
     for _i in range(n):
         journal.write(client, OK)

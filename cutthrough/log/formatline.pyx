@@ -23,6 +23,7 @@ from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport OK, label_of, tag_of, token_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, peer_of, worker_of_id
+from cutthrough.session.request cimport Request
 from cutthrough.session.phases cimport Stamps
 from cutthrough.wire.chars cimport equals_lower
 from cutthrough.wire.http1 cimport Field, Head
@@ -155,6 +156,7 @@ cdef class FormatLine(Line):
     cdef char *put_step(self, char *p, Step *step, Client c, int outcome,
                         const linux.timespec *now, tuple fields, const char *last) noexcept:
         """Writes the step's value; nothing if there is none."""
+        cdef const Request *r = &c.request
         cdef int code = step.code
         cdef Stamps *at = &c.stamps
         cdef Address address
@@ -167,11 +169,11 @@ cdef class FormatLine(Line):
         if code == S_CLIENT:
             return put_address(p, &c.address)
         if code == S_TAG:
-            if outcome == OK and c.is_tunnel:
+            if outcome == OK and r.is_tunnel:
                 return put_text(p, b"TCP_TUNNEL")
             return put_text(p, tag_of(outcome))
         if code == S_STATUS:
-            return put_padded(p, c.status, 3)
+            return put_padded(p, r.status, 3)
         if code == S_BYTES_DOWN:
             return put_number(p, c.relay.down.moved)
         if code == S_METHOD:
@@ -189,7 +191,7 @@ cdef class FormatLine(Line):
         if code == S_TYPE or code == S_IDENT:
             return p
         if code == S_VERSION:
-            return p if c.snapshot is None else put_text(p, b"1.1" if c.minor else b"1.0")
+            return p if c.snapshot is None else put_text(p, b"1.1" if r.minor else b"1.0")
         if code == S_LOCALTIME or code == S_GMT:
             return put_date(p, step, now.tv_sec)
         if code == S_FIELD:
@@ -207,13 +209,13 @@ cdef class FormatLine(Line):
         if code == S_PEER_NAME or code == S_HOST:
             return self.put_long(p, step, c, last)
         if code == S_PEER_PORT:
-            return p if peer_of(c) == NULL else put_number(p, c.port)
+            return p if peer_of(c) == NULL else put_number(p, r.port)
         if code == S_PORT:
-            return p if c.port == 0 else put_number(p, c.port)
+            return p if r.port == 0 else put_number(p, r.port)
         if code == S_PATH:
             return self.put_long(p, step, c, last)
         if code == S_SCHEME:
-            return p if c.port == 0 or c.method == M_CONNECT else put_text(p, b"http")
+            return p if r.port == 0 or r.method == M_CONNECT else put_text(p, b"http")
         if code == S_BYTES:
             return put_number(p, c.relay.up.moved + c.relay.down.moved)
         if code == S_BYTES_UP:
@@ -239,6 +241,7 @@ cdef class FormatLine(Line):
     cdef char *put_own(self, char *p, Step *step, Client c, int outcome,
                        const char *last) noexcept:
         """Writes a value that squid has no code for."""
+        cdef const Request *r = &c.request
         cdef int code = step.code
         cdef Stamps *at = &c.stamps
         cdef int64_t us
@@ -255,8 +258,8 @@ cdef class FormatLine(Line):
             return put_text(p, b"splice" if c.relay.up.spliced or c.relay.down.spliced
                             else b"copy")
         if code == S_RULE:
-            return p if c.rule == NOT_ASKED else (
-                put_value(p, step, c.snapshot.acl.label(c.rule), last))
+            return p if r.rule == NOT_ASKED else (
+                put_value(p, step, c.snapshot.acl.label(r.rule), last))
         if code == S_HOOK:
             return p if c.decision is None else (
                 put_value(p, step, c.decision.reason.encode(), last))
@@ -282,15 +285,16 @@ cdef class FormatLine(Line):
         return put_number(p, info.retransmits)
 
     cdef char *put_long(self, char *p, Step *step, Client c, const char *last) noexcept:
+        cdef const Request *r = &c.request
         cdef const char *key
         if step.code == S_URL:
             return put_url(p, c, step.quote, last)
         if step.code == S_PATH:
-            if c.path_len == 0 or c.port == 0:
+            if r.path_len == 0 or r.port == 0:
                 return p
-            return put_escaped(p, bytes_of(c.head) + c.path_at, c.path_len, step.quote,
+            return put_escaped(p, bytes_of(c.head) + r.path_at, r.path_len, step.quote,
                                last - 3, True)
-        if c.port == 0 or (step.code == S_PEER_NAME and peer_of(c) == NULL):
+        if r.port == 0 or (step.code == S_PEER_NAME and peer_of(c) == NULL):
             return p
         key = c.key
         return put_escaped(p, key, len(c.key) - 2, step.quote, last - 3, True)

@@ -16,6 +16,7 @@ from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport label_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, carries_tunnel, peer_of, worker_of_id
+from cutthrough.session.request cimport Request
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.target cimport HOST_IPV6
@@ -55,6 +56,7 @@ cdef class JsonLine(Line):
         self.worker = worker
 
     cdef char *put(self, char *p, Client c, int outcome, const char *last) noexcept:
+        cdef const Request *r = &c.request
         cdef int64_t total_us = clock_us() - c.stamps.start_us
         p = put_time(put_text(p, b'{"time":"'))
         p = put_number(put_text(p, b'","id":"'), worker_of_id(c, self.worker))
@@ -68,10 +70,10 @@ cdef class JsonLine(Line):
         p = put_text(put_text(p, b',"kind":"'), kind_of(c))
         p = put_method(put_text(p, b'","method":"'), c)
         p = put_text(p, b'","host":')
-        p = put_string(p, c.key[:len(c.key) - 2] if c.port else None)
-        p = put_number(put_text(p, b',"port":'), c.port)
+        p = put_string(p, c.key[:len(c.key) - 2] if r.port else None)
+        p = put_number(put_text(p, b',"port":'), r.port)
         p = put_url(put_text(p, b',"url":"'), c, Q_JSON, last - MOST_BEHIND)
-        p = put_number(put_text(p, b'","status":'), c.status)
+        p = put_number(put_text(p, b'","status":'), r.status)
         p = put_text(put_text(p, b',"reason":"'), label_of(outcome))
         p = put_text(p, b'","peer":')
         if peer_of(c) != NULL:
@@ -92,14 +94,14 @@ cdef class JsonLine(Line):
         p = put_text(p, b',"path":"')
         p = put_text(p, b"splice" if c.relay.up.spliced or c.relay.down.spliced else b"copy")
         p = put_number(put_text(p, b'","worker":'), self.worker)
-        if c.is_tunnel and c.origin is not None:
+        if r.is_tunnel and c.origin is not None:
             p = put_path(p, c)
-        if c.rule != NOT_ASKED:
-            p = put_word(put_text(p, b',"rule":'), c.snapshot.acl.label(c.rule),
+        if r.rule != NOT_ASKED:
+            p = put_word(put_text(p, b',"rule":'), c.snapshot.acl.label(r.rule),
                          p + (last - p) // 2)
-            if c.reported:
+            if r.reported:
                 p = put_text(p, b',"report":true')
-        if c.has_upgrade:
+        if r.has_upgrade:
             p = put_text(p, b',"upgrade":true')
         if c.decision is not None:
             p = put_word(put_text(p, b',"hook":'), c.decision.reason.encode(), last - 32)
@@ -149,31 +151,32 @@ cdef char *put_method(char *p, Client c) noexcept:
             n += 1
         memcpy(p, data, n)
         return p + n
-    return put_text(p, METHODS + 8 * c.method)
+    return put_text(p, METHODS + 8 * c.request.method)
 
 
 cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
+    cdef const Request *r = &c.request
     cdef const char *key
-    if c.key is None or c.port == 0:
-        if c.path_len:                      # an unreadable target: see Session.keep_refused
-            return put_escaped(p, bytes_of(c.head) + c.path_at, c.path_len, quote, last - 3,
+    if c.key is None or r.port == 0:
+        if r.path_len:                      # an unreadable target: see Session.keep_refused
+            return put_escaped(p, bytes_of(c.head) + r.path_at, r.path_len, quote, last - 3,
                                True)
         p[0] = b"-"
         return p + 1
     key = c.key
-    if c.method != M_CONNECT:
+    if r.method != M_CONNECT:
         p = put_text(p, b"http://")
-    if c.host_kind == HOST_IPV6:
+    if r.host_kind == HOST_IPV6:
         p[0] = b"["
         p += 1
     # Leaves room for "]:65535" and two marks: its own, and that of a path without room
     p = put_escaped(p, key, len(c.key) - 2, quote, last - 13, True)
-    if c.host_kind == HOST_IPV6:
+    if r.host_kind == HOST_IPV6:
         p[0] = b"]"
         p += 1
-    if c.method == M_CONNECT or c.port != 80:
+    if r.method == M_CONNECT or r.port != 80:
         p[0] = b":"
-        p = put_number(p + 1, c.port)
-    if c.path_len:
-        p = put_escaped(p, bytes_of(c.head) + c.path_at, c.path_len, quote, last - 3, True)
+        p = put_number(p + 1, r.port)
+    if r.path_len:
+        p = put_escaped(p, bytes_of(c.head) + r.path_at, r.path_len, quote, last - 3, True)
     return p

@@ -28,6 +28,7 @@ from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport label_of
 from cutthrough.outcome import TABLE
 from cutthrough.session.client cimport Client, peer_of, worker_of_id
+from cutthrough.session.request cimport Request
 from libc.time cimport time_t, tm
 
 cdef extern from *:
@@ -354,6 +355,7 @@ cdef class JournalSink(DatagramSink):
 
     cdef char *put_head(self, char *p, Client c, int outcome) noexcept:
         """Each field is a line of its own; no value contains a line's end."""
+        cdef const Request *r = &c.request
         p = put_number(put_text(p, b"PRIORITY="), priorities[outcome])
         p = put_text(p, b"\nSYSLOG_IDENTIFIER=cutthrough\nSYSLOG_FACILITY=3\n"
                         b"CUTTHROUGH_LOG=access\nCUTTHROUGH_ID=")
@@ -367,13 +369,13 @@ cdef class JournalSink(DatagramSink):
         elif c.tried is not None:
             p = put_bytes(put_text(p, b"\nCUTTHROUGH_TRIED_USER="), c.tried, 1024)
         p = put_method(put_text(p, b"\nCUTTHROUGH_METHOD="), c)
-        if c.port:
+        if r.port:
             p = put_bytes(put_text(p, b"\nCUTTHROUGH_HOST="), c.key[:len(c.key) - 2], 1024)
-            p = put_number(put_text(p, b"\nCUTTHROUGH_PORT="), c.port)
-        if c.port or c.path_len:
+            p = put_number(put_text(p, b"\nCUTTHROUGH_PORT="), r.port)
+        if r.port or r.path_len:
             p = put_text(p, b"\nCUTTHROUGH_URL=")
             p = put_url(p, c, Q_URL, p + ATOMIC)
-        p = put_padded(put_text(p, b"\nCUTTHROUGH_STATUS="), c.status, 3)
+        p = put_padded(put_text(p, b"\nCUTTHROUGH_STATUS="), r.status, 3)
         p = put_text(put_text(p, b"\nCUTTHROUGH_REASON="), label_of(outcome))
         if peer_of(c) != NULL:
             p = put_address(put_text(p, b"\nCUTTHROUGH_PEER="), peer_of(c))

@@ -92,6 +92,9 @@ cdef class Acl:
     # Does a refusal by this rule (below 0: the default) end what runs already?
     cdef bint cuts(self, int rule) noexcept nogil
 
+    # The name of the limits that this rule (below 0: the default) names, or None.
+    cdef object limits_of(self, int rule)
+
     # What logs call a rule: its name, else where it stands; "default" for -1.
     cdef bytes label(self, int rule)
 

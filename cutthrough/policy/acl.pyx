@@ -223,6 +223,10 @@ cdef class Acl:
     cdef bint cuts(self, int rule) noexcept nogil:
         return self.rows[rule].cut if rule >= 0 else self.fallback.cut
 
+    cdef object limits_of(self, int rule):
+        cdef int index = self.rows[rule].limits if rule >= 0 else self.fallback.limits
+        return self.limits[index] if index >= 0 else None
+
     cdef bytes label(self, int rule):
         found = self.labels.get(rule)
         if found is None:

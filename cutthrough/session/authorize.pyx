@@ -19,29 +19,31 @@ from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.acl cimport KIND_UPGRADE, NOT_ASKED, Question, Verdict
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.client cimport Client, Context
+from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DECIDE, HALF_CLOSED, TUNNEL
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.target cimport HOST_NAME
 
 
 cdef int judge_request(Client c) except -1:
+    cdef Request *r = &c.request
     cdef Verdict verdict
     cdef Address literal
-    cdef int outcome = c.snapshot.judge_port(c.is_tunnel, c.port)
+    cdef int outcome = c.snapshot.judge_port(r.is_tunnel, r.port)
     if outcome != OK or c.snapshot.acl is None:
         return outcome
-    if c.host_kind == HOST_NAME:
+    if r.host_kind == HOST_NAME:
         ask_rules(c, c.snapshot, NULL, &verdict)
     else:
         parse_address(c.key[:len(c.key) - 2], &literal)
         ask_rules(c, c.snapshot, &literal, &verdict)
-    c.address_dependent = verdict.maybe
+    r.address_dependent = verdict.maybe
     return take_verdict(c, &verdict)
 
 
 cdef int judge_address(Client c, const Address *address) except -1:
     cdef Verdict verdict
-    cdef int outcome = c.snapshot.judge_own(address.family, address.bytes, c.port)
+    cdef int outcome = c.snapshot.judge_own(address.family, address.bytes, c.request.port)
     if outcome != OK:
         return outcome
     if c.snapshot.acl is not None:
@@ -53,14 +55,14 @@ cdef int judge_address(Client c, const Address *address) except -1:
 
 
 cdef int take_verdict(Client c, const Verdict *verdict) except -1:
-    c.rule = verdict.rule
-    c.reported = verdict.report
-    c.limits = verdict.limits
+    c.request.rule = verdict.rule
+    c.request.reported = verdict.report
     return verdict.outcome
 
 
 cdef int ask_rules(Client c, Snapshot snapshot, const Address *address,
                    Verdict *verdict) except -1:
+    cdef const Request *r = &c.request
     cdef Question q
     cdef unsigned char mapped[16]
     if c.account.who is None:
@@ -69,20 +71,20 @@ cdef int ask_rules(Client c, Snapshot snapshot, const Address *address,
     map_address(&c.address, q.client)
     q.host = c.key
     q.host_len = len(c.key) - 2
-    q.is_name = c.host_kind == HOST_NAME
+    q.is_name = r.host_kind == HOST_NAME
     q.address = NULL
     if address != NULL:
         map_address(address, mapped)
         q.address = mapped
-    q.port = c.port
-    q.method = KIND_UPGRADE if is_upgrade(c) else c.method
+    q.port = r.port
+    q.method = KIND_UPGRADE if is_upgrade(r) else r.method
     snapshot.acl.judge(&q, verdict)
     return 0
 
 
-cdef bint is_upgrade(Client c) noexcept:
+cdef bint is_upgrade(const Request *r) noexcept:
     """Does it offer to upgrade, or is it a tunnel that began so, in another worker too?"""
-    return c.has_upgrade or (c.is_tunnel and c.method != M_CONNECT)
+    return r.has_upgrade or (r.is_tunnel and r.method != M_CONNECT)
 
 
 cdef void map_address(const Address *address, unsigned char *out) noexcept nogil:
@@ -124,7 +126,7 @@ cdef object method_of(Client c):
     """The method's own word: of a plain request it stands in the rewritten head."""
     cdef const char *data
     cdef size_t n = 0
-    if c.has_upgrade:
+    if c.request.has_upgrade:
         return "UPGRADE"
     if c.head == NULL:
         return "CONNECT"
@@ -167,7 +169,7 @@ cdef bint is_cut_meanwhile(Client c) except -1:
 
 cdef bint must_cut(Client c, Snapshot newest) except -1:
     cdef Verdict verdict
-    cdef bint asked_for = c.snapshot.acl is not None and c.snapshot.acl.cuts(c.rule)
+    cdef bint asked_for = c.snapshot.acl is not None and c.snapshot.acl.cuts(c.request.rule)
     if newest is c.snapshot:
         return c.account.has_expired() and asked_for
     return is_refused_by(c, newest, asked_for, &verdict)
@@ -193,7 +195,6 @@ cdef bint readmit(Client c, bint asked_for) except -1:
     cdef bint refused
     memset(&verdict, 0, sizeof(verdict))
     verdict.rule = NOT_ASKED
-    verdict.limits = -1
     refused = is_refused_by(c, c.context.snapshot, asked_for, &verdict)
     c.snapshot = c.context.snapshot
     take_verdict(c, &verdict)

@@ -55,8 +55,8 @@ cdef int admit_user(Client c) except -1:
         return OK                       # the usual case: no limits, and none before
     cdef uint32_t retry_s = 0
     cdef int outcome = outcome_of(c.context.limiter.charge(
-        &c.usage, c.terms, c.user, c.is_tunnel, c.poller.now_us, &retry_s))
-    c.retry_s = retry_s
+        &c.usage, c.terms, c.user, c.request.is_tunnel, c.poller.now_us, &retry_s))
+    c.request.retry_s = retry_s
     if c.usage.meter != NULL:
         c.relay.up.allowance = c.relay.down.allowance = 0
     return outcome
@@ -65,7 +65,7 @@ cdef int admit_user(Client c) except -1:
 cdef int readmit_user(Client c) except -1:
     c.terms = c.context.limiter.terms_of(c.user, named_limits(c))
     cdef int outcome = outcome_of(c.context.limiter.adopt(
-        &c.usage, c.terms, c.user, c.is_tunnel, c.address.family, c.address.bytes,
+        &c.usage, c.terms, c.user, c.request.is_tunnel, c.address.family, c.address.bytes,
         c.poller.now_us))
     c.relay.up.allowance = c.relay.down.allowance = (
         0 if c.usage.meter != NULL else INT64_MAX)
@@ -77,9 +77,9 @@ cdef object named_limits(Client c):
     is; None: the user's own."""
     if c.decision is not None and c.decision.limits:
         return c.decision.limits
-    if c.limits >= 0 and not c.address_dependent and c.snapshot.acl is not None:
-        return c.snapshot.acl.limits[c.limits]
-    return None
+    if c.request.address_dependent or c.snapshot.acl is None:
+        return None
+    return c.snapshot.acl.limits_of(c.request.rule)
 
 
 cdef int admit_tunnel(Client c) noexcept:
@@ -98,7 +98,7 @@ cdef bint before_turn(Client c) noexcept:
     if (refill(c, &c.relay.up, &c.usage.meter.up, is_due)
             and refill(c, &c.relay.down, &c.usage.meter.down, is_due)):
         return True
-    c.retry_s = seconds_left_today()
+    c.request.retry_s = seconds_left_today()
     return False
 
 
@@ -108,8 +108,8 @@ cdef bint refill(Client c, Pump *pump, Lane *lane, bint is_due) noexcept:
             may_go_on(lane, c.terms, pump.allowance, c.poller.now_us)
             or pump.source == NULL or not pump.source.ready & CAN_READ):
         return True
-    return c.context.limiter.refill(&c.usage, lane, c.terms, c.is_tunnel, &pump.allowance,
-                                    c.poller.now_us)
+    return c.context.limiter.refill(&c.usage, lane, c.terms, c.request.is_tunnel,
+                                    &pump.allowance, c.poller.now_us)
 
 
 cdef int after_turn(Client c) except -1:

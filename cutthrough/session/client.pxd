@@ -14,6 +14,7 @@ from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.session.counters cimport Counters, Page
 from cutthrough.session.phases cimport Stamps
 from cutthrough.session.places cimport GUEST, STRANGER, Places
+from cutthrough.session.request cimport Request
 from cutthrough.session.flight_recorder cimport FlightRecorder
 from cutthrough.session.state cimport DELIVER, HALF_CLOSED, IDLE, N_STATES, TUNNEL
 from cutthrough.session.idle_pool cimport IdlePool
@@ -109,35 +110,11 @@ cdef class Client(StreamOwner):
     cdef int64_t judged_ms
     cdef int64_t judged_from
 
-    # the request in hand
-    cdef uint8_t method                 # wire's Method
-    cdef uint8_t minor
-    cdef uint8_t persistent             # the client's side may carry another request
-    cdef uint8_t is_tunnel
-    cdef uint8_t has_upgrade
-    cdef uint8_t can_retry              # safe to send again, nothing of a body sent (R19)
-    cdef uint8_t retried
-    cdef uint8_t host_kind
-    cdef uint8_t final_recipient_outcome    # of a request that ends here (Max-Forwards), or OK
-    cdef uint8_t address_dependent      # rule and limits follow from the address, not known yet
-    cdef uint8_t reported               # it passed, though a rule would have it refused
-    cdef uint8_t denied                 # Outcome of the last address that was refused
-    cdef uint8_t interim                # 1xx heads seen
-    cdef uint8_t awaits_100             # it was told to wait for one, which has not come
-    cdef uint8_t origin_persistent      # may be pooled after this response
-    cdef uint8_t marks_origin           # what it leaves on its connection may be another's
-    cdef uint8_t hint                   # wire's Hint: what more can be said of the refusal
-    cdef uint8_t closing                # the client was told that this response is the last
-    cdef uint8_t turned_away            # refused as it came; see door
-    cdef uint8_t ending                 # Outcome, where DELIVER comes before it
-    cdef uint8_t sides                  # whose bytes are on their way then; see delivery
+    # the request in hand; Python objects cannot stand in its struct
+    cdef Request request
+    cdef uint8_t turned_away            # refused as it came; see accept
     cdef uint8_t known                  # a request of this connection has authenticated
-    cdef uint16_t port
-    cdef uint16_t status                # sent to the client; 0: none yet
     cdef uint16_t id_worker             # gave it its identifier: 0: this one, else one more
-    cdef int rule                       # that decided; -1: the default; or NOT_ASKED
-    cdef int limits                     # index of the limits that it names; -1: none
-    cdef uint32_t retry_s               # for Retry-After; 0: as the reply's constant says
     cdef Decision decision              # of the hook
     cdef Account account                # None: not authenticated
     cdef bytes user                     # its name, as logs have it
@@ -145,7 +122,6 @@ cdef class Client(StreamOwner):
     cdef bytes key                      # canonical host and two bytes of port
     cdef uint64_t request_id
     cdef Block *head                    # the rewritten head, kept to the end of the exchange
-    cdef uint32_t path_at, path_len     # in it
     cdef Terms terms                    # of this request's user; None: no limits
 
     # the way to the origin
@@ -193,7 +169,7 @@ cdef class Client(StreamOwner):
 # no tunnel is a request.
 cdef inline bint carries_tunnel(Client client) noexcept:
     return client.state == TUNNEL or client.state == HALF_CLOSED or (
-        client.state == DELIVER and client.is_tunnel)
+        client.state == DELIVER and client.request.is_tunnel)
 
 
 # The worker in a connection's identifier: the one where it began.

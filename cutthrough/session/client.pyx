@@ -31,6 +31,7 @@ from cutthrough.session.awaited cimport NOBODY
 from cutthrough.session.counters cimport Counters, count_reply, observe
 from cutthrough.session.phases cimport end_last_phase
 from cutthrough.session.places cimport Places
+from cutthrough.session.request cimport Request
 from cutthrough.session.flight_recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, FlightRecorder, note)
 from cutthrough.session.state cimport (
@@ -165,8 +166,7 @@ cdef class Context:
 cdef class Client:
 
     def __cinit__(self):
-        self.rule = NOT_ASKED               # objects are zeroed, and 0 is the first one
-        self.limits = -1
+        self.request.rule = NOT_ASKED       # objects are zeroed, and 0 is the first one
 
     cdef int _set_state(self, int state) except -1:
         """The only writer of the state; arms the deadline that belongs to it (R30)."""
@@ -201,7 +201,7 @@ cdef class Client:
 
     cdef bint waits_for_100(self) noexcept:
         """The client sends no body before the origin has asked for it, or refused it."""
-        return (self.state == REQUEST and self.awaits_100
+        return (self.state == REQUEST and self.request.awaits_100
                 and self.relay.up.moved <= self.head.end)
 
     cdef bint is_too_old(self) noexcept:
@@ -224,24 +224,25 @@ cdef class Client:
         return True
 
     cdef int refuse(self, int outcome) except -1:
+        cdef Request *r = &self.request
         cdef size_t n
         cdef bint known = self.user is not None
         cdef bint close = (
-            not self.persistent or self.up_open or self.method == M_CONNECT
+            not r.persistent or self.up_open or r.method == M_CONNECT
             or self.context.draining)
         cdef const char *reply
-        if self.status != 0:
+        if r.status != 0:
             return self.cut_short(outcome)
         if status_of(outcome) == 0:
             return self.abort(outcome, False)
-        if self.hint != NO_HINT and (outcome == BAD_REQUEST or outcome == BAD_TARGET):
-            reply = reply_with_hint(self.hint, close, self.method != M_HEAD, known, &n)
+        if r.hint != NO_HINT and (outcome == BAD_REQUEST or outcome == BAD_TARGET):
+            reply = reply_with_hint(r.hint, close, r.method != M_HEAD, known, &n)
         else:
             reply = reply_with_retry(
-                outcome, close, self.method != M_HEAD, known, self.retry_s, &n)
+                outcome, close, r.method != M_HEAD, known, r.retry_s, &n)
         if reply == NULL:
             return self.abort(outcome, False)
-        self.status = <unsigned short>status_of(outcome)
+        r.status = <unsigned short>status_of(outcome)
         if is_holding(&self.relay.down) or try_send(&self.sock, reply, n) != <ssize_t>n:
             return self.abort(outcome, False)   # it does not even take an error
         self.relay.down.moved += n
@@ -256,14 +257,14 @@ cdef class Client:
         return 0
 
     cdef int complete(self) except -1:
-        cdef bint goes_on = not self.closing
+        cdef bint goes_on = not self.request.closing
         # Who did not say "close" itself may have sent its next request already: it would
         # find a closed socket, and its reset cost what has not arrived of this response
-        cdef bint at_once = not self.up_open and not self.persistent
+        cdef bint at_once = not self.up_open and not self.request.persistent
         cdef Stream stream
         self._record(OK)
         if self.origin is not None:
-            if self.origin_persistent:
+            if self.request.origin_persistent:
                 stream = self.origin
                 self.origin = None
                 self.context.idle_pool.park(stream, self.key)
@@ -373,7 +374,7 @@ cdef class Client:
         note_end(self, outcome)
         context.counters.outcomes[outcome] += 1
         self.count_moved()
-        count_reply(context.counters, self.method, self.status)
+        count_reply(context.counters, self.request.method, self.request.status)
         if self.stamps.first_byte_us:
             observe(&context.counters.first_byte, self.stamps.first_byte_us)
             if not carries_tunnel(self):
@@ -400,7 +401,6 @@ cdef class Client:
             &self.usage, self.terms, &self.relay.up.allowance, &self.relay.down.allowance,
             self.poller.now_us)
         self.terms = None
-        self.retry_s = 0
         stop_pump(&self.relay.up)
         stop_pump(&self.relay.down)
         self.relay.up.moved = self.relay.down.moved = 0
@@ -413,19 +413,11 @@ cdef class Client:
         self.user = self.tried = None
         self.snapshot = None
         self.decision = None
-        self.rule = NOT_ASKED
-        self.limits = -1
-        self.reported = self.address_dependent = False
-        self.method = self.interim = self.hint = 0
-        self.status = 0
-        self.denied = self.final_recipient_outcome = OK
-        self.is_tunnel = self.has_upgrade = self.retried = self.can_retry = False
-        self.persistent = self.until_close = self.origin_persistent = self.closing = False
-        self.marks_origin = False
+        memset(&self.request, 0, sizeof(self.request))
+        self.request.rule = NOT_ASKED
+        self.until_close = False
         drop_scan(&self.relay.up, &self.up_scan)
         drop_scan(&self.relay.down, &self.down_scan)
-        self.port = 0                       # no destination yet: the key is only a cache
-        self.path_len = 0
         self.input_seen = 0
         return 0
 
@@ -444,4 +436,4 @@ cdef void note_end(Client c, int outcome) noexcept:
         note(recorder, <void *>c, c.poller.now_us, E_UP_FAILED, 0, c.relay.up.error)
     if outcome != OK and c.relay.down.error:
         note(recorder, <void *>c, c.poller.now_us, E_DOWN_FAILED, 0, c.relay.down.error)
-    note(recorder, <void *>c, c.poller.now_us, E_ENDED, outcome, c.status)
+    note(recorder, <void *>c, c.poller.now_us, E_ENDED, outcome, c.request.status)

@@ -63,7 +63,8 @@ cdef bint is_impatient(int outcome) noexcept nogil:
 cdef bint looks_whole(Client c) noexcept nogil:
     """Would its client take a FIN here for the regular end? Chunks go to a client of
     HTTP/1.0 decoded, until the close."""
-    return c.is_tunnel or c.until_close or (c.down_scan != NULL and c.minor == HTTP_10)
+    return c.request.is_tunnel or c.until_close or (
+        c.down_scan != NULL and c.request.minor == HTTP_10)
 
 
 cdef int end_short(Client c, int outcome) except -1:
@@ -75,11 +76,11 @@ cdef int end_short(Client c, int outcome) except -1:
 
 
 cdef int deliver(Client c, int outcome, int sides) except -1:
-    c.ending = <unsigned char>outcome
-    c.sides = <unsigned char>sides
-    if c.is_tunnel and not sides & TO_CLIENT:
+    c.request.ending = <unsigned char>outcome
+    c.request.sides = <unsigned char>sides
+    if c.request.is_tunnel and not sides & TO_CLIENT:
         lose(&c.relay.down)                 # or an origin that wants to answer first would
-    if c.is_tunnel and not sides & TO_ORIGIN:       # never take the rest
+    if c.request.is_tunnel and not sides & TO_ORIGIN:       # never take the rest
         lose(&c.relay.up)
     # A send may have been told of the reset: then no event says that there is more to read
     c.sock.ready |= CAN_READ
@@ -95,13 +96,13 @@ cdef int go_on(Client c) except -1:
     cdef bint waits = False
     if c.usage.meter != NULL and not before_turn(c):
         c.relay.up.left = c.relay.down.left = 0
-    if c.sides & TO_CLIENT:
+    if c.request.sides & TO_CLIENT:
         waits = is_under_way(c, &c.relay.down, c.relay.down_shut)
     elif c.relay.down.left > 0:
         throw_away(&c.relay.down)
-    if c.sides & TO_ORIGIN:
+    if c.request.sides & TO_ORIGIN:
         waits |= is_under_way(c, &c.relay.up, c.relay.up_shut)
-    elif c.is_tunnel and c.relay.up.left > 0:
+    elif c.request.is_tunnel and c.relay.up.left > 0:
         throw_away(&c.relay.up)
     c.count_moved()
     if c.usage.meter != NULL:
@@ -138,8 +139,8 @@ cdef bint is_under_way(Client c, Pump *p, bint shut) except -1:
 
 cdef int finish(Client c) except -1:
     if looks_whole(c):
-        return c.abort(c.ending, True)
-    return end_short(c, c.ending)
+        return c.abort(c.request.ending, True)
+    return end_short(c, c.request.ending)
 
 
 cdef int look_again(Client c) except -1:
@@ -147,7 +148,7 @@ cdef int look_again(Client c) except -1:
         c.context.least_bytes * c.context.timeout_ms[DELIVER] // c.context.grace_ms)
     if c.poller.time_ms() >= c.silent_ms:
         if passed(c) - c.judged_from < max(1, owed):
-            return c.abort(c.ending, True)
+            return c.abort(c.request.ending, True)
         c.judged_from = passed(c)
         c.extend()
     return go_on(c)

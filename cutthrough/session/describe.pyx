@@ -36,7 +36,7 @@ def describe(Client client, int worker):
     `kind` is tunnel, request, or idle: no request in hand. An idle one has the id of its
     last request, or "". `age` is of the request in seconds, 0 without one."""
     cdef bint busy = client.stamps.start_us != 0
-    cdef bint known = client.key is not None and client.port != 0
+    cdef bint known = client.key is not None and client.request.port != 0
     cdef size_t key_len
     if client.state == CLOSED:
         return None
@@ -49,10 +49,10 @@ def describe(Client client, int worker):
         "user": client.user.decode("utf-8", "replace") if client.user is not None else None,
         "method": method_of(client) if busy else None,
         "host": client.key[:key_len].decode("ascii", "replace") if known else None,
-        "port": client.port if known else None,
+        "port": client.request.port if known else None,
         "state": WORDS[client.state],
         "kind": (_tunnel if client.state == TUNNEL or client.state == HALF_CLOSED
-                 or (client.state == DELIVER and client.is_tunnel)
+                 or (client.state == DELIVER and client.request.is_tunnel)
                  else _request if busy else _idle),
         "age": (clock_us() - client.stamps.start_us) / 1e6 if busy else 0.0,
         "bytes_up": client.relay.up.moved if busy else 0,
@@ -81,7 +81,7 @@ def cut(Client client):
         if client.state == IDLE or (client.state == HEAD and client.input == NULL):
             client.close()
         else:
-            client.persistent = False           # whatever is sent, it is the last
+            client.request.persistent = False   # whatever is sent, it is the last
             client.refuse(CUT)
     except BaseException:
         client.poller.contain(client)
@@ -100,7 +100,7 @@ cdef object method_of(Client client):
     cdef const char *data
     cdef const char *end
     if client.head == NULL or client.head.end == 0:
-        return METHODS[client.method] if client.method else None
+        return METHODS[client.request.method] if client.request.method else None
     data = bytes_of(client.head)
     end = <const char *>memchr(data, b" ", client.head.end)
     return data[:end - data].decode("ascii", "replace") if end != NULL else None

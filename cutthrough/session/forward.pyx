@@ -29,6 +29,7 @@ from cutthrough.session.client cimport Client, Scan
 from cutthrough.session.awaited cimport NOBODY, READER, SENDER, TAKER
 from cutthrough.session.min_rate cimport wait_for
 from cutthrough.session.phases cimport end_phase
+from cutthrough.session.request cimport Request
 from cutthrough.session.flight_recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, E_UP, note
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.tunnel cimport start_tunnel
@@ -131,7 +132,7 @@ cdef int pump_up(Client c) except -1:
                 c.input = c.up_scan.surplus
                 c.up_scan.surplus = NULL
                 if c.up_scan.no_room:
-                    c.persistent = False        # what followed is lost (R6)
+                    c.request.persistent = False        # what followed is lost (R6)
                     return c.refuse(OVERLOADED)
             if c.state == REQUEST:
                 return c._set_state(RESPONSE)
@@ -212,8 +213,9 @@ cdef int read_some(Client c) except -1:
 cdef int on_no_response(Client c, int outcome, size_t held) except -1:
     """A pooled connection may die the moment it is used: the request goes out once more,
     on a fresh one, if nobody can have seen it act twice (R19)."""
-    if c.origin.reused and c.can_retry and not c.retried and held == 0 and c.interim == 0:
-        c.retried = True
+    cdef Request *r = &c.request
+    if c.origin.reused and r.can_retry and not r.retried and held == 0 and r.interim == 0:
+        r.retried = True
         c.context.counters.retried += 1
         end_phase(&c.stamps)                # what the dead one took is no look-up's
         c.close_origin(False)
@@ -226,6 +228,7 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
 
 
 cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
+    cdef Request *r = &c.request
     cdef Framing framing
     cdef int used
     while True:
@@ -235,20 +238,20 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
         if used == 0:
             c.partial = keep_bytes(data, n, OF_REQUESTS)
             return 0 if c.partial != NULL else c.refuse(OVERLOADED)
-        if head.status < 200 and read_response_framing(&head, data, c.method, &framing) < 0:
+        if head.status < 200 and read_response_framing(&head, data, r.method, &framing) < 0:
             return c.refuse(BAD_RESPONSE_FRAMING)
         if head.status == 101:
             return on_upgraded(c, data, n, used)
         if head.status >= 200:
             return on_final_head(c, data, n, used)
-        if head.status == 100 and c.awaits_100:
-            c.awaits_100 = False
+        if head.status == 100 and r.awaits_100:
+            r.awaits_100 = False
             if c.state == REQUEST:
                 c.extend()                  # now it is the client's turn, for its whole time
-        c.interim += 1
-        if c.interim > MOST_INTERIM:
+        r.interim += 1
+        if r.interim > MOST_INTERIM:
             return c.refuse(BAD_RESPONSE)
-        if c.minor == HTTP_11 and not pass_head(c, data, False, False, False):
+        if r.minor == HTTP_11 and not pass_head(c, data, False, False, False):
             return 0
         data += used
         n -= used
@@ -273,6 +276,7 @@ cdef bint pass_head(Client c, const char *data, bint close, bint chunked,
 
 
 cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
+    cdef Request *r = &c.request
     cdef Pump *down = &c.relay.down
     cdef char *out = head_scratch()
     cdef const char *date = NULL
@@ -280,42 +284,42 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     cdef int64_t fed
     cdef uint64_t moved
     cdef bint chunked, says_close
-    cdef int out_len = read_response_framing(&head, data, c.method, &framing)
+    cdef int out_len = read_response_framing(&head, data, r.method, &framing)
     if out_len < 0:
         return c.refuse(-out_len)
     chunked = framing.kind == BODY_CHUNKED
     c.until_close = framing.kind == BODY_UNTIL_CLOSE
-    c.closing = (not c.persistent or c.up_open or c.until_close or c.context.draining
-                 or c.minor == HTTP_10)
+    r.closing = (not r.persistent or c.up_open or c.until_close or c.context.draining
+                 or r.minor == HTTP_10)
     # 417 to an expectation: curl tries again without it, if no `close` tells it not to. The
     # connection ends all the same, by a FIN: what follows is a body or a request (R6).
-    says_close = c.closing and not (head.status == 417 and c.awaits_100 and c.persistent
+    says_close = r.closing and not (head.status == 417 and r.awaits_100 and r.persistent
                                     and not c.until_close and not c.context.draining)
     if not head.count[F_DATE]:
         date = c.context.date()
     out_len = build_response_head(
         out, ANSWER_BLOCK, &head, data, c.context.pseudonym, c.context.pseudonym_len,
-        says_close, chunked and c.minor == HTTP_11, False, date)
+        says_close, chunked and r.minor == HTTP_11, False, date)
     if out_len < 0:
         return c.refuse(-out_len)
     down.left = framing.length if framing.kind == BODY_LENGTH else (
         -1 if c.until_close else 0)
     if chunked and not scan_through(
-            down, &c.down_scan, c.minor == HTTP_10, framing.trailers, True, 0):
+            down, &c.down_scan, r.minor == HTTP_10, framing.trailers, True, 0):
         return c.refuse(OVERLOADED)
     moved = down.moved
     fed = feed(down, out, out_len, data + used, n - used)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DOWN, 0, down.moved - moved)
     if fed == -2:
         return c.refuse(BAD_RESPONSE_FRAMING)
-    c.status = head.status
+    r.status = head.status
     if fed < 0:
         return c.abort(CLIENT_RESET if down.error else OVERLOADED, True)
     # Bytes behind the end belong to no request of ours: never pool that connection (R18).
     # Nor one on which the answer did not wait for the request, or not for the 100 that the
     # body was to wait for: an origin that takes the rest for its next request has two
     # answers, and the second one would be somebody else's.
-    c.origin_persistent = (framing.persistent and not c.marks_origin and not c.awaits_100
+    r.origin_persistent = (framing.persistent and not r.marks_origin and not r.awaits_100
                            and fed == <int64_t>(n - used) and not c.up_open
                            and c.relay.up.sink != NULL and not is_holding(&c.relay.up))
     c._set_state(RELAY)
@@ -336,7 +340,7 @@ cdef int pump_down(Client c) except -1:
     if how == PUMP_DONE or (how == PUMP_EOF and c.until_close and not was_reset(c)):
         if down.filter != NULL and (c.down_scan.surplus != NULL or c.down_scan.no_room
                                     or c.down_scan.chunks.odd):
-            c.origin_persistent = False
+            c.request.origin_persistent = False
         return c.complete()
     if how == PUMP_EOF:
         return c.cut_short(ORIGIN_RESET if was_reset(c) else RESPONSE_TRUNCATED)
@@ -369,7 +373,7 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
     cdef int outcome
     cdef const char *value
     cdef size_t i
-    if c.has_upgrade and head.count[F_UPGRADE] == 1:
+    if c.request.has_upgrade and head.count[F_UPGRADE] == 1:
         token_len = head.fields[head.first[F_UPGRADE] - 1].value_len
         value = data + head.fields[head.first[F_UPGRADE] - 1].value
     if token_len == 0 or token_len > sizeof(token):
@@ -389,7 +393,7 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
         return c.refuse(outcome)
     if not pass_head(c, data, False, False, True):
         return 0
-    c.status = 101
+    c.request.status = 101
     if n > <size_t>used and not push(&c.relay.down, data + used, n - used, NULL, 0):
         return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
     return start_tunnel(c, NULL, 0)

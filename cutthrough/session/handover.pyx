@@ -32,6 +32,7 @@ from cutthrough.session.client cimport Client, Context, places_taken, worker_of_
 from cutthrough.session.counters cimport BOUND_CONNECTIONS
 from cutthrough.session.handover_record import FORMAT, Tunnel, Way
 from cutthrough.session.flight_recorder cimport E_TAKEN, note
+from cutthrough.session.request cimport Request
 from cutthrough.session.session cimport Session
 from cutthrough.session.shed cimport shed_one
 from cutthrough.session.state cimport CLOSED, HALF_CLOSED, TUNNEL
@@ -78,19 +79,20 @@ def pack(Client c, int number, int worker, int holder):
 
 
 cdef object describe(Client c, int number, int worker, bint same_page):
+    cdef const Request *r = &c.request
     cdef bint has_rules = c.snapshot is not None and c.snapshot.acl is not None
     return Tunnel(
         format=FORMAT, number=number, frozen_us=clock_us(),
         worker=worker_of_id(c, worker), request_id=c.request_id,
         client=address_of(&c.address), origin=address_of(&c.origin.address),
-        key=c.key, host_kind=c.host_kind, port=c.port, method=c.method, minor=c.minor,
-        status=c.status,
+        key=c.key, host_kind=r.host_kind, port=r.port, method=r.method, minor=r.minor,
+        status=r.status,
         stamps=(c.stamps.start_us, c.stamps.mark_us, c.stamps.first_byte_us,
                 c.stamps.head_us, c.stamps.auth_us, c.stamps.hook_us, c.stamps.dns_us,
                 c.stamps.connect_us),
         half_closed=c.state == HALF_CLOSED, deadline_ms=c.silent_ms,
         user=c.user, groups=c.account.groups, expires=c.account.expires,
-        reported=bool(c.reported), cuts=has_rules and c.snapshot.acl.cuts(c.rule),
+        reported=bool(r.reported), cuts=has_rules and c.snapshot.acl.cuts(r.rule),
         decision=(None if c.decision is None
                   else (c.decision.reason, c.decision.limits)),
         holding=(c.usage.holding.client_row, c.usage.holding.user_row,
@@ -251,6 +253,7 @@ def unpack(Context context, record, list fds):
 
 
 cdef int read_record(Client c, record, lent, list fds) except -1:
+    cdef Request *r = &c.request
     cdef Account account = Account(record.user, record.groups, record.expires)
     cdef Decision decision
     c.account = account
@@ -260,15 +263,15 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     c.id_worker = record.worker + 1
     c.request_id = record.request_id
     c.key = record.key
-    c.host_kind = record.host_kind
-    c.port = record.port
-    c.method = record.method
-    c.minor = record.minor
-    c.status = record.status
+    r.host_kind = record.host_kind
+    r.port = record.port
+    r.method = record.method
+    r.minor = record.minor
+    r.status = record.status
     (c.stamps.start_us, c.stamps.mark_us, c.stamps.first_byte_us, c.stamps.head_us,
      c.stamps.auth_us, c.stamps.hook_us, c.stamps.dns_us,
      c.stamps.connect_us) = record.stamps
-    c.is_tunnel = True
+    r.is_tunnel = True
     if record.decision is not None:
         reason, limits = record.decision
         decision = Decision(True, reason, 0.0, limits)

@@ -9,6 +9,7 @@ A connection that this request may have changed is never the next request's (R18
 """
 
 from cutthrough.session.client cimport Client
+from cutthrough.session.request cimport Request
 from cutthrough.wire.chars cimport equals_lower
 from cutthrough.wire.framing cimport BODY_NONE, Framing
 from cutthrough.wire.http1 cimport HTTP_11, Field, Head, has_token
@@ -17,18 +18,19 @@ from cutthrough.wire.names cimport F_AUTHORIZATION, F_EXPECT, M_GET, M_HEAD, M_O
 
 cdef void judge_reuse(Client c, const Head *head, const char *data,
                       const Framing *framing) noexcept nogil:
+    cdef Request *r = &c.request
     cdef bint has_body = framing.kind != BODY_NONE
-    c.can_retry = (not has_body and c.method != M_POST and c.method != M_OTHER
-                   and not c.has_upgrade)
-    c.awaits_100 = (
-        head.first[F_EXPECT] != 0 and c.minor == HTTP_11 and has_body
+    r.can_retry = (not has_body and r.method != M_POST and r.method != M_OTHER
+                   and not r.has_upgrade)
+    r.awaits_100 = (
+        head.first[F_EXPECT] != 0 and r.minor == HTTP_11 and has_body
         and has_token(head, data, F_EXPECT, b"100-continue", 12))
     # Or a body that the origin may not look for, and then takes for its next request: a
     # GET's means nothing (RFC 9110 section 9.3.1), and some read 100-continue where we
     # do not
-    c.marks_origin = marks_connection(head, data) or (
-        has_body and (c.method == M_GET or c.method == M_HEAD
-                      or (head.first[F_EXPECT] != 0 and not c.awaits_100)))
+    r.marks_origin = marks_connection(head, data) or (
+        has_body and (r.method == M_GET or r.method == M_HEAD
+                      or (head.first[F_EXPECT] != 0 and not r.awaits_100)))
 
 
 cdef bint marks_connection(const Head *head, const char *data) noexcept nogil:

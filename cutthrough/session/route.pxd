@@ -7,7 +7,7 @@ from cutthrough.session.client cimport Client
 # For the request in hand, whose limits are charged unless they depend on the address.
 # `fresh`: not from the idle pool.
 cdef int find_way(Client client, bint fresh) except -1
-# May the request go to this address? The reason of a refusal is kept in client.denied.
+# May the request go to this address? The reason of a refusal is kept in request.denied.
 cdef bint may_reach(Client client, const Address *address) except -1
 # The dial has ended: see StreamOwner.on_dialled.
 cdef int take_origin(Client client, Connector connector, Stream stream, int error) except -1

@@ -39,7 +39,7 @@ cdef int find_way(Client c, bint fresh) except -1:
     cdef Address literal
     cdef bytes host
     cdef int outcome
-    if not fresh and c.can_retry:
+    if not fresh and c.request.can_retry:
         stream = c.context.idle_pool.take(c.key)
         if stream is not None:
             c.origin = stream
@@ -54,7 +54,7 @@ cdef int find_way(Client c, bint fresh) except -1:
                 return send_request(c)
             c.close_origin(False)       # it went elsewhere for somebody who may do so
     host = c.key[:len(c.key) - 2]
-    if c.host_kind != HOST_NAME:
+    if c.request.host_kind != HOST_NAME:
         parse_address(host, &literal)
         return dial_all(c, one_address(literal.family, literal.bytes))
     found = c.context.resolver.cached(host)
@@ -80,7 +80,7 @@ def on_resolved(Client c, request_id, answer):
 cdef int dial_all(Client c, answer) except -1:
     cdef Addresses addresses
     cdef int i, outcome
-    if c.host_kind == HOST_NAME:
+    if c.request.host_kind == HOST_NAME:
         c.stamps.dns_us = end_brief_phase(&c.stamps)
     if not isinstance(answer, Addresses):
         return c.refuse(OUTCOMES[answer])
@@ -89,13 +89,13 @@ cdef int dial_all(Client c, answer) except -1:
     if addresses.n == 0:
         return c.refuse(DNS_NOT_FOUND)
     for i in range(addresses.n):        # one of them is us: none is tried (R20)
-        if not may_reach(c, &addresses.items[i]) and c.denied == LOOP_DETECTED:
+        if not may_reach(c, &addresses.items[i]) and c.request.denied == LOOP_DETECTED:
             return c.refuse(LOOP_DETECTED)
     outcome = admit_late(c, addresses.items, addresses.n)
     if outcome:
         return c.refuse(outcome)
     c._set_state(DIAL)
-    connector = dial(c.poller, c, addresses, c.port, c.context.timeout_ms[DIAL])
+    connector = dial(c.poller, c, addresses, c.request.port, c.context.timeout_ms[DIAL])
     if connector is not None:           # else take_origin was called already
         c.connector = connector
     return 0
@@ -106,8 +106,8 @@ cdef int admit_late(Client c, const Address *addresses, int n) except -1:
     An Outcome."""
     cdef int i
     for i in range(n):
-        if c.address_dependent and may_reach(c, &addresses[i]):
-            c.address_dependent = False
+        if c.request.address_dependent and may_reach(c, &addresses[i]):
+            c.request.address_dependent = False
             return admit_user(c)
     return OK
 
@@ -115,7 +115,7 @@ cdef int admit_late(Client c, const Address *addresses, int n) except -1:
 cdef bint may_reach(Client c, const Address *address) except -1:
     cdef int outcome = judge_address(c, address)
     if outcome != OK:
-        c.denied = <unsigned char>outcome
+        c.request.denied = <unsigned char>outcome
     return outcome == OK
 
 
@@ -126,14 +126,14 @@ cdef int take_origin(Client c, Connector connector, Stream stream, int error) ex
         if relieve(c.context, error):
             return find_way(c, True)
         c.connector = connector         # it knows what was tried, for the log
-        return c.refuse(c.denied if error == 0 else outcome_of_errno(error))
+        return c.refuse(c.request.denied if error == 0 else outcome_of_errno(error))
     c.stamps.connect_us = end_brief_phase(&c.stamps)
     c.origin = stream
     if connector.i > 1:
         may_reach(c, &stream.address)    # asked last of another one: whose rule it is
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0, c.stamps.connect_us)
     count_dial(c.context.counters, stream.address.family, c.stamps.connect_us)
-    if c.is_tunnel:
+    if c.request.is_tunnel:
         if is_cut_meanwhile(c):
             return c.refuse(DESTINATION_DENIED)
         return start_tunnel(c, ESTABLISHED, ESTABLISHED_BYTES)

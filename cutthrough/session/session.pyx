@@ -7,7 +7,7 @@ target, authenticate, ask the policy; then `route` finds the origin, and hands o
 """
 
 cimport cython
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t
 from libc.string cimport memcmp, memcpy
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
@@ -34,6 +34,7 @@ from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.flight_recorder cimport (
     E_CLIENT_ENDED, E_DEADLINE, E_READ, note)
 from cutthrough.session.reuse cimport judge_reuse
+from cutthrough.session.request cimport Request
 from cutthrough.session.route cimport find_way, may_reach, take_origin
 from cutthrough.session.shed cimport keep_head, keep_part
 from cutthrough.session.state cimport (
@@ -114,7 +115,7 @@ cdef class Session(Client):
 
     cdef int on_fault(self) except -1:
         self.context.counters.faults += 1
-        self.persistent = False
+        self.request.persistent = False
         return self.refuse(INTERNAL_ERROR)
 
     cdef int cut_short(self, int outcome) except -1:
@@ -152,12 +153,13 @@ cdef class Session(Client):
         return self.parse(bytes_of(block) + block.start, block.end - block.start)
 
     cdef int parse(self, char *data, size_t n) except -1:
+        cdef Request *r = &self.request
         cdef int head_len, outcome
         if self.stamps.start_us == 0:
             self.begin()
         head_len = parse_request(&head, data, n, self.input_seen, &self.context.limits)
         if head_len <= 0:                       # should it be refused: without content
-            self.method = M_HEAD if begins_with_head(data, n) else M_OTHER
+            r.method = M_HEAD if begins_with_head(data, n) else M_OTHER
         if head_len == 0:
             if self.input == NULL and not keep_part(self, data, n):
                 return self.refuse(OVERLOADED)
@@ -168,13 +170,13 @@ cdef class Session(Client):
             if self.sock.ready & CAN_READ:
                 self.poller.call_again(self)
             return 0
-        self.persistent = self.up_open = False
+        r.persistent = self.up_open = False
         if head_len < 0:
             if -head_len == BAD_REQUEST and data[0] == 0x16:   # a record of TLS's handshake
-                self.hint = TLS_HERE
+                r.hint = TLS_HERE
             return self.refuse(-head_len)
-        self.method = head.method
-        self.minor = head.minor
+        r.method = head.method
+        r.minor = head.minor
         self.snapshot = self.context.snapshot
         self.stamps.head_us = end_brief_phase(&self.stamps)
         outcome = self.read_request(data)
@@ -184,11 +186,11 @@ cdef class Session(Client):
             outcome = authenticate(self, &head, data)
         if outcome == OK and self.account is not None:
             outcome = self.decide()
-        if self.context.journal.wants_fields and (self.is_tunnel or self.has_upgrade):
+        if self.context.journal.wants_fields and (r.is_tunnel or r.has_upgrade):
             self.context.journal.note_head(self, &head, data)
         if not self.take_head(data, n, head_len):
             outcome = OVERLOADED
-            self.persistent = False     # what follows is lost: its rest is no request (R6)
+            r.persistent = False        # what follows is lost: its rest is no request (R6)
         if outcome != OK:
             return self.refuse(outcome)
         if self.sock.ready & BROKEN:            # the kernel tells of a reset once, and it has
@@ -202,10 +204,10 @@ cdef class Session(Client):
         cdef int outcome = -read_target(&target, &head, data)
         if outcome:
             if outcome == BAD_TARGET:
-                self.hint = hint_of(&head, data)
+                self.request.hint = hint_of(&head, data)
                 self.keep_refused(data)
             return outcome
-        self.is_tunnel = self.method == M_CONNECT
+        self.request.is_tunnel = self.request.method == M_CONNECT
         if target.form == FORM_ORIGIN:
             if not self.context.has_origin:
                 self.keep_refused(data)
@@ -218,16 +220,18 @@ cdef class Session(Client):
         outcome = -read_request_framing(&head, data, &framing)
         if outcome:
             return outcome
-        self.persistent = framing.persistent
+        self.request.persistent = framing.persistent
         self.up_open = framing.kind != BODY_NONE
         return OK
 
     cdef void keep_refused(self, const char *data) noexcept:
         """What was asked for, for the log: the place of a rewritten head, and of its path."""
+        cdef uint32_t path_len
         self.head = take_block(HEAD_BLOCK, OF_REQUESTS)
         if self.head != NULL:
-            self.head.end = show_refused(bytes_of(self.head), &head, data, &self.path_len)
-            self.path_at = self.head.end - self.path_len
+            self.head.end = show_refused(bytes_of(self.head), &head, data, &path_len)
+            self.request.path_at = <uint16_t>(self.head.end - path_len)
+            self.request.path_len = <uint16_t>path_len
 
     def on_verified(self, request_id, answer, uint32_t retry_s):
         """The verifier's answer: an Account, or the label of an outcome; and after how many
@@ -238,7 +242,7 @@ cdef class Session(Client):
         try:
             self.poller.take_time()
             outcome = take_answer(self, answer)
-            self.retry_s = retry_s
+            self.request.retry_s = retry_s
             if outcome == OK:
                 outcome = self.decide()
             if outcome != OK:
@@ -255,7 +259,7 @@ cdef class Session(Client):
         if most and self.up_open and self.relay.up.left > most:
             return BODY_TOO_LARGE
         outcome = judge_request(self)
-        return outcome if outcome != OK else self.final_recipient_outcome
+        return outcome if outcome != OK else self.request.final_recipient_outcome
 
     cdef int proceed(self) except -1:
         cdef int outcome
@@ -268,7 +272,7 @@ cdef class Session(Client):
 
     cdef int set_out(self) except -1:
         # Which limits are to be charged may hang on the address: then `route` charges them
-        cdef int outcome = OK if self.address_dependent else admit_user(self)
+        cdef int outcome = OK if self.request.address_dependent else admit_user(self)
         return self.refuse(outcome) if outcome else self.route(False)
 
     def on_decided(self, request_id, decision):
@@ -289,23 +293,27 @@ cdef class Session(Client):
 
     cdef int prepare(self, const char *data) except -1:
         """Builds what will go up. An Outcome."""
+        cdef Request *r = &self.request
         cdef int n
-        if self.is_tunnel:
+        cdef uint32_t path_at, path_len
+        if r.is_tunnel:
             return OK
-        self.has_upgrade = (
-            head.first[F_UPGRADE] != 0 and self.minor == HTTP_11
+        r.has_upgrade = (
+            head.first[F_UPGRADE] != 0 and r.minor == HTTP_11
             and framing.kind == BODY_NONE and has_token(&head, data, F_CONNECTION, b"upgrade", 7)
             and offers_upgrade(&head, data))
         n = build_request_head(
             head_scratch(), HEAD_BLOCK, &head, data, &target, self.context.pseudonym,
-            self.context.pseudonym_len, self.has_upgrade, &self.path_at, &self.path_len)
+            self.context.pseudonym_len, r.has_upgrade, &path_at, &path_len)
         if n < 0:
             return -n
+        r.path_at = <uint16_t>path_at
+        r.path_len = <uint16_t>path_len
         if not keep_head(self, head_scratch(), n):
             return OVERLOADED
         judge_reuse(self, &head, data, &framing)
         # Only noted: decide() gives it, after the rules, which may refuse the request first
-        self.final_recipient_outcome = <unsigned char>answer_as_last(&head, data)
+        r.final_recipient_outcome = <unsigned char>answer_as_last(&head, data)
         return OK if expect_body(self, &framing) else OVERLOADED
 
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1:
@@ -331,6 +339,6 @@ cdef class Session(Client):
                 old, target.host, n + 2) != 0:
             self.key = target.host[:n + 2]
         target.host[n] = 0
-        self.port = target.port
-        self.host_kind = target.host_kind
+        self.request.port = target.port
+        self.request.host_kind = target.host_kind
         return 0

@@ -168,7 +168,7 @@ cdef int end(Client c, int bound) except -1:
     count_shed(c.context.counters, bound, GONE_HEAD)
     reply = reply_with_retry(OVERLOADED, True, True, c.known, 0, &n)
     if try_send(&c.sock, reply, n) == <ssize_t>n:
-        c.status = <unsigned short>status_of(OVERLOADED)
+        c.request.status = <unsigned short>status_of(OVERLOADED)
         c.relay.down.moved += n
     return c.abort(OVERLOADED, False)
 

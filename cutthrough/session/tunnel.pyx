@@ -32,7 +32,7 @@ cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
     cdef Block *ahead = c.input
     cdef Block *kept = relay.down.kept      # of a 101 head that was not taken whole
     cdef bint sent = True
-    c.is_tunnel = True
+    c.request.is_tunnel = True
     c.count_moved()                         # of the request that a 101 answered
     c.told_up = c.told_down = 0
     relay.up.may_splice = relay.down.may_splice = c.context.may_splice
@@ -44,7 +44,7 @@ cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
     leave_place(c)                         # a tunnel is never closed to make room
     c._set_state(TUNNEL)
     if n:
-        c.status = 200
+        c.request.status = 200
         sent = push(&relay.down, greeting, n, NULL, 0)
         relay.down.moved = 0                # counts what was relayed
     if sent and ahead != NULL:
@@ -57,7 +57,7 @@ cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
     if not sent:
         return c.abort(CLIENT_RESET if relay.down.error else OVERLOADED, True)
     give_block(&c.head)                     # at rest a tunnel owns no memory but itself
-    c.path_len = 0
+    c.request.path_len = 0
     return run_tunnel(c)
 
 
