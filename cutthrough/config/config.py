@@ -27,6 +27,7 @@ from cutthrough.config.values import (
     DAY,
     DURATION,
     DURATION_OR_0,
+    FILE,
     FLAG,
     NAMES,
     OVERRIDES,
@@ -60,8 +61,11 @@ class Option(NamedTuple):
     why: str                                 # source of the default
     section: str = ""                        # title of the section that begins here
     file: str = ""                           # of a secret: the option for its file
+    stand_in: str = "-"                      # of a secret: a value while its file may
+                                             # not be read
     swapped: bool = False                    # a reload changes it in running workers;
                                              # False: it replaces the workers
+    of_program: bool = False                 # an embedded proxy does not have it
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,14 +80,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         section="Processes and listeners")] = (("127.0.0.1", 8888),)
     workers: Annotated[int, Option(
         WORKERS, "worker processes; auto: one for each usable CPU, or each CPU of pin",
-        "sched_getaffinity(2): one loop keeps one CPU busy")] = 0
+        "sched_getaffinity(2): one loop keeps one CPU busy", of_program=True)] = 0
     pin: Annotated[tuple[int, ...] | str, Option(
         CPUS, "pins each worker to one CPU: of all usable CPUs (auto), or of a list "
         "such as 0-3,8", "off: beside other programs the scheduler chooses "
-        "better")] = "off"
+        "better", of_program=True)] = "off"
     loop: Annotated[Literal["auto", "uvloop", "asyncio"], Option(
         choice("auto", "uvloop", "asyncio"), "event loop of the workers",
-        "auto: uvloop if it is installed")] = "auto"
+        "auto: uvloop if it is installed", of_program=True)] = "auto"
 
     user: Annotated[str, Option(
         Kind("NAME", parse_user), "name of the one user of the proxy",
@@ -94,10 +98,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         "demonstration: password, on loopback only (R29)",
         file="password_file", swapped=True)] = ""
     password_file: Annotated[str, Option(
-        TEXT._replace(metavar="FILE"), "file with the password on one line",
+        FILE, "file with the password on one line",
         "none", swapped=True)] = ""
     users_file: Annotated[str, Option(
-        TEXT._replace(metavar="FILE"), "file of users and password hashes, in "
+        FILE, "file of users and password hashes, in "
         "htpasswd's format", "none: only the one user above", swapped=True)] = ""
     auth_cache_ttl: Annotated[float, Option(
         DURATION_OR_0, "how long verified credentials are cached",
@@ -237,7 +241,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         "may have several", "none")] = ()
 
     policy: Annotated[str, Option(
-        TEXT._replace(metavar="FILE"), "file of rules, users and limits: TOML, or "
+        FILE, "file of rules, users and limits: TOML, or "
         "smokescreen's YAML", "none: see address_floor and connect_ports",
         section="Allowed destinations", swapped=True)] = ""
     policy_hook: Annotated[str, Option(
@@ -261,38 +265,39 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     admin: Annotated[str, Option(
         ADMIN, "address of the admin listener: docs/admin.md; beyond loopback it "
         "requires admin_token", "off: no listener unless it is configured (R39)",
-        section="Administration", swapped=True)] = "off"
+        section="Administration", swapped=True, of_program=True)] = "off"
     admin_token: Annotated[str, Option(
         TEXT, "token for all changes by the admin listener; ps shows flags, so prefer "
         "admin_token_file", "none: the admin listener changes nothing",
-        file="admin_token_file", swapped=True)] = ""
+        file="admin_token_file", swapped=True, of_program=True)] = ""
     admin_token_file: Annotated[str, Option(
-        TEXT._replace(metavar="FILE"), "file with the token on one line", "none",
-        swapped=True)] = ""
+        FILE, "file with the token on one line", "none",
+        swapped=True, of_program=True)] = ""
     admin_names: Annotated[tuple[str, ...], Option(
         NAMES, "host names of the admin listener, beside localhost and addresses",
         "none: under another name a page may have been rebound to it (R39)",
-        swapped=True)] = ()
+        swapped=True, of_program=True)] = ()
 
     fleet_url: Annotated[str, Option(
         TEXT._replace(metavar="URL"), "Redis with which several programs share users' "
         "limits: docs/limits.md; it has a password, so prefer fleet_url_file",
         "none: limits count in this program alone",
         section="Limits shared by several programs", file="fleet_url_file",
-        swapped=True)] = ""
+        stand_in="redis://localhost", swapped=True, of_program=True)] = ""
     fleet_url_file: Annotated[str, Option(
-        TEXT._replace(metavar="FILE"), "file with the URL on one line", "none",
-        swapped=True)] = ""
+        FILE, "file with the URL on one line", "none",
+        swapped=True, of_program=True)] = ""
     fleet_prefix: Annotated[str, Option(
         Kind("TOKEN", parse_token), "prefix of the keys in Redis, one for each fleet",
-        "the program's name", swapped=True)] = "cutthrough"
+        "the program's name", swapped=True, of_program=True)] = "cutthrough"
     fleet_interval: Annotated[float, Option(
         DURATION._replace(low=0.02, high=10.0), "time between two exchanges, and so "
         "the delay of the others' counts", "our choice: idle, 0.07 % of a CPU",
-        swapped=True)] = 0.2
+        swapped=True, of_program=True)] = 0.2
     fleet_expiry: Annotated[float, Option(
         DURATION._replace(low=0.2, high=600.0), "time until the counts of a silent "
-        "program are dropped", "our choice: 25 failed exchanges", swapped=True)] = 5.0
+        "program are dropped", "our choice: 25 failed exchanges",
+        swapped=True, of_program=True)] = 5.0
 
     def __post_init__(self) -> None:
         if not (self.user or self.password or self.users_file or self.policy):

@@ -41,11 +41,8 @@ class Setting(NamedTuple):
 
 Settings = dict[str, Setting]
 
-# Valid values in place of secrets that were not read
-STAND_INS = {"password": "-", "admin_token": "-", "fleet_url": "redis://localhost"}
-
 # Tables of a policy file
-OF_POLICY = ("rules", "users", "groups", "lists", "limits")
+OF_POLICY = ("users", "groups", "lists", "limits", "rules")
 
 # The variables that Kubernetes makes for a service named cutthrough or cutthrough-…,
 # except for …_PORT=tcp://…
@@ -131,7 +128,7 @@ def _apply(settings: Settings, source: str, key_of: Callable[[str], str],
             with noting(mistakes):
                 settings[secret] = (
                     _read_secret(settings[by_file]) if secrets
-                    else Setting(STAND_INS[secret], "not read", ""))
+                    else Setting(OPTIONS[secret].stand_in, "not read", ""))
         elif given.get(secret) is not None:
             settings[by_file] = Setting(DEFAULTS[by_file], "default", by_file)
     return mistakes

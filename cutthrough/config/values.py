@@ -30,6 +30,9 @@ class Kind(NamedTuple):
     many: bool = False                       # a list: commas, or a repeated flag
     bare: bool = False                       # a number or truth value in TOML
     words: Mapping[str, Any] = {}            # texts with a special value
+    noun: str = ""                           # in docs/config.md; "": the metavar
+    typed: str = "str"                       # type of a value, or of a list's item, in
+                                             # `Options`
 
 
 _SECONDS = {"d": DAY, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
@@ -262,25 +265,34 @@ def parse_token(text: str) -> str:
 def choice(*words: str) -> Kind:
     def parse(text: str) -> str:
         raise ValueError(f"{text!r} is not one of {', '.join(words)}")
-    return Kind("|".join(words), parse, words={word: word for word in words})
+    return Kind("|".join(words), parse, words={word: word for word in words},
+                typed=f"Literal[{', '.join(map(json.dumps, words))}]")
 
 
-DURATION = Kind("TIME", parse_duration, show_duration, 0.001, 30 * DAY)
+DURATION = Kind("TIME", parse_duration, show_duration, 0.001, 30 * DAY, noun="time",
+                typed="float | str")
 DURATION_OR_0 = DURATION._replace(low=0.0)
-SIZE = Kind("SIZE", parse_size, show_size, low=0, high=1 << 50)
-COUNT = Kind("N", parse_count, low=0, high=10_000_000, bare=True)
+SIZE = Kind("SIZE", parse_size, show_size, low=0, high=1 << 50, noun="size",
+            typed="int | str")
+COUNT = Kind("N", parse_count, low=0, high=10_000_000, bare=True, noun="number",
+             typed="int | str")
 TEXT = Kind("TEXT", parse_text)
-ADDRESSES = Kind("HOST:PORT", parse_listen, show_address, many=True)
+FILE = TEXT._replace(metavar="FILE", typed="str | PathLike[str]")
+ADDRESSES = Kind("HOST:PORT", parse_listen, show_address, many=True,
+                 noun="address:port", typed="str | tuple[str, int]")
 WORKERS = COUNT._replace(metavar="auto|N", low=1, high=1024, words={"auto": 0})
 CPUS = Kind("off|auto|CPUS", parse_cpus, show_cpus,
             words={"off": "off", "auto": "auto"})
 RESOLVERS = Kind("IP", lambda text: str(ipaddress.ip_address(text)), many=True)
-OVERRIDES = Kind("NAME=IP", parse_override, show_override, many=True)
-PORTS = Kind("auto|any|PORT", parse_count, low=1, high=65535, many=True, bare=True,
-             words={"auto": "auto", "any": "any"})
-ADMIN = Kind("off|HOST:PORT|unix:PATH", parse_admin, words={"off": "off"})
+OVERRIDES = Kind("NAME=IP", parse_override, show_override, many=True,
+                 typed="str | tuple[str, str]")
+PORTS = COUNT._replace(metavar="auto|any|PORT", low=1, high=65535, many=True,
+                       words={"auto": "auto", "any": "any"})
+ADMIN = Kind("off|HOST:PORT|unix:PATH", parse_admin, words={"off": "off"},
+             noun="address:port or unix:path")
 NAMES = Kind("NAME", parse_host, many=True)
-FLAG = Kind("true|false", parse_flag, lambda value: str(value).lower(), bare=True)
+FLAG = Kind("true|false", parse_flag, lambda value: str(value).lower(), bare=True,
+            noun="true or false", typed="bool | str")
 
 
 def parse_value(kind: Kind, given: str | Iterable[str]) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, get_args
 import msgspec
 
 from cutthrough.config.mistake import Place, noting, raise_all
+from cutthrough.config.settings import OF_POLICY
 from cutthrough.config.toml import Path, Places, TomlError, read_toml
 from cutthrough.config.values import parse_size
 from cutthrough.policy.acl import METHODS
@@ -27,7 +28,7 @@ from cutthrough.policy.users import check_name, kind_of
 ReadFile = Callable[[str], str]
 
 ACTIONS = get_args(Action)
-_TOP = ("default", "cut", "users", "groups", "lists", "limits", "rules")
+_TOP = ("default", "cut", *OF_POLICY)
 _USER = ("password", "groups", "expires")
 _LIMITS = Limits.__struct_fields__
 # What a limit that is left out means, where that is not all of it

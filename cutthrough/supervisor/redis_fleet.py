@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from redis import exceptions
 from redis.asyncio import Redis
 
-from cutthrough.config.config import Config
+from cutthrough.config.config import OPTIONS, SECRETS, Config
 from cutthrough.generation.redis_client import PATIENCE_S, explain, make_client
 from cutthrough.log.stderr import say
 from cutthrough.process.fleet_state import FAILURES, FleetState
@@ -43,6 +43,9 @@ BATCH = 128
 PAUSE_MAX_S = 2.0
 # A replica that takes over may lack the last writes, which nobody notices
 TELL_AGAIN_S = 60.0
+# The options of a fleet; another source of the same URL is no change
+OF_FLEET = [name for name in OPTIONS
+            if name.startswith("fleet_") and name not in SECRETS.values()]
 
 SCRIPT = """
 local alive, feed, meta = KEYS[1], KEYS[2], KEYS[3]
@@ -146,8 +149,8 @@ class RedisFleet:
 
     def is_of(self, config: Config) -> bool:
         """Whether this is the fleet that the configuration means."""
-        return all(getattr(config, name) == getattr(self._config, name) for name in (
-            "fleet_url", "fleet_prefix", "fleet_interval", "fleet_expiry"))
+        return all(getattr(config, name) == getattr(self._config, name)
+                   for name in OF_FLEET)
 
     def know(self, names: Iterable[str]) -> None:
         """These are the users. Redis is told no name, only a hash of it.

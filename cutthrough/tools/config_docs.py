@@ -4,23 +4,11 @@ The page has one row for each option: its three names, its type, its default wit
 source, and the effect of a reload. A test compares the committed files with these.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, get_type_hints
+from collections.abc import Iterator
 
-from cutthrough.config.config import DEFAULTS, OPTIONS, Config
+from cutthrough.config.config import DEFAULTS, OPTIONS, Option
 from cutthrough.config.settings import flag_name, variable_name
-from cutthrough.config.values import (
-    FLAG,
-    Kind,
-    parse_admin,
-    parse_count,
-    parse_duration,
-    parse_flag,
-    parse_listen,
-    parse_override,
-    parse_size,
-    show_value,
-)
+from cutthrough.config.values import Kind, show_value
 
 OPENING = """\
 # Every option
@@ -61,14 +49,6 @@ is replaced, and the old one finishes its requests. No client is refused in eith
 HEAD = """\
 | key | flag | variable | takes | default | reload |
 |---|---|---|---|---|---|"""
-NOUNS: dict[Callable[[str], Any], str] = {
-    parse_duration: "time",
-    parse_size: "size",
-    parse_count: "number",
-    parse_flag: "true or false",
-    parse_listen: "address:port",
-    parse_admin: "address:port or unix:path",
-}
 
 
 def render() -> str:
@@ -78,36 +58,35 @@ def render() -> str:
 
 def _lines() -> Iterator[str]:
     yield OPENING
-    for name, (kind, text, why, section, file, swapped) in OPTIONS.items():
-        if section:
+    for name, option in OPTIONS.items():
+        if option.section:
             yield from ([] if name == "listen" else [""])
-            yield f"## {section}\n\n{HEAD}"
-        secret = "; secret" if file else ""
-        reload = "swapped" if swapped else "new workers"
+            yield f"## {option.section}\n\n{HEAD}"
+        secret = "; secret" if option.file else ""
+        reload = "swapped" if option.swapped else "new workers"
         yield "| " + " | ".join(_cell(cell) for cell in (
             f"`{name}`", f"`{flag_name(name)}`", f"`{variable_name(name)}`",
-            f"{takes(kind)}{secret}: {text}", default(name, kind, why), reload)) + " |"
+            f"{takes(option.kind)}{secret}: {option.help}", default(name, option),
+            reload)) + " |"
     yield ""
 
 
 def takes(kind: Kind) -> str:
     """The type of an option, with its bounds."""
-    noun = NOUNS.get(kind.parse) or kind.metavar
-    if noun == kind.metavar:                 # a choice of words, or a special form
-        return f"list of `{noun}`" if kind.many else f"`{noun}`"
+    noun = kind.noun
+    if not noun:                             # a choice of words, or a special form
+        return f"list of `{kind.metavar}`" if kind.many else f"`{kind.metavar}`"
     if kind.low is not None and kind.high is not None:
-        number = float if kind.parse is parse_duration else int
-        low, high = (kind.show(number(n)) for n in (kind.low, kind.high))
-        noun += f" from {low} to {high}"
+        noun += f" from {kind.show(kind.low)} to {kind.show(kind.high)}"
     if kind.many:
         noun = f"list of {noun}"
     words = [word for word in kind.words if word not in noun]
     return " or ".join([*(f"`{word}`" for word in words), noun])
 
 
-def default(name: str, kind: Kind, why: str) -> str:
+def default(name: str, option: Option) -> str:
     """The default and its reason; the reason may begin with the default."""
-    shown = show_value(kind, DEFAULTS[name])
+    shown, why = show_value(option.kind, DEFAULTS[name]), option.why
     if not shown:
         return why if why.startswith("none") else f"none: {why}"
     return f"`{shown}`: " + why.removeprefix(f"{shown}: ")
@@ -134,34 +113,18 @@ from typing import Literal, TypedDict
 
 class Options(TypedDict, total=False):
 """
-# Options of the program alone: it makes processes and has an admin listener
-OF_PROGRAM = ("workers", "pin", "loop", "admin", "fleet", "policy", "policy_hook")
-ITEMS: dict[Callable[[str], Any], str] = {
-    parse_count: "int | str",
-    parse_listen: "str | tuple[str, int]",
-    parse_override: "str | tuple[str, str]",
-}
+# Parameters of `serve`
+PARAMETERS = ("policy", "policy_hook")
 
 
 def render_types() -> str:
     """Returns the whole module."""
-    hints = get_type_hints(Config)
     return TYPES + "".join(
-        f"    {name}: {type_of(option.kind, hints[name])}\n"
+        f"    {name}: {type_of(option.kind)}\n"
         for name, option in OPTIONS.items()
-        if name not in OF_PROGRAM and name.partition("_")[0] not in OF_PROGRAM[:5])
+        if not option.of_program and name not in PARAMETERS)
 
 
-def type_of(kind: Kind, hint: Any) -> str:
+def type_of(kind: Kind) -> str:
     """The type of an option in Python: its value, or a text."""
-    if kind.many:
-        return f"str | Sequence[{ITEMS.get(kind.parse, 'str')}]"
-    if kind is FLAG:
-        return "bool | str"
-    if kind.parse is parse_duration:
-        return "float | str"
-    if hint is int:
-        return "int | str"
-    if kind.metavar == "FILE":
-        return "str | PathLike[str]"
-    return "str" if hint is str else str(hint).removeprefix("typing.").replace("'", '"')
+    return f"str | Sequence[{kind.typed}]" if kind.many else kind.typed

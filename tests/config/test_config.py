@@ -377,9 +377,8 @@ def test_via_is_made_at_each_start_and_kept_once_made():
 # What is shown
 
 def test_a_secret_is_in_no_text_made_of_a_config(tmp_path):
-    settings = gather({"user": "me", "password": "s3cret", "admin_token": "s3cret",
-                       "fleet_url": "redis://:s3cret@host"}, {})
-    assert set(SECRETS) == {"password", "admin_token", "fleet_url"}
+    secrets = {name: OPTIONS[name].stand_in + "s3cret" for name in SECRETS}
+    settings = gather({"user": "me", **secrets}, {})
     for text in (render(settings), repr(build(settings)), str(build(settings))):
         assert "s3cret" not in text
         assert "me" in text

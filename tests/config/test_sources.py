@@ -2,12 +2,9 @@
 
 import pytest
 
-from cutthrough.config.config import SECRETS, ConfigError
+from cutthrough.config.config import OPTIONS, SECRETS, ConfigError
 from cutthrough.config.settings import flag_name, from_options, load, variable_name
 from tests.config.test_config import ME, toml
-
-# Of a secret that has a form
-VALUES = {"fleet_url": "redis://:s3cret@127.0.0.1/0"}
 
 
 @pytest.mark.parametrize(("variable", "value"), [
@@ -43,7 +40,7 @@ def test_a_variable_that_nearly_is_one_is_refused(variable, meant):
 @pytest.mark.parametrize(("secret", "by_file"), SECRETS.items())
 def test_every_secret_comes_from_a_file(tmp_path, secret, by_file, content):
     path = tmp_path / "secret"
-    content = content.replace("s3cret", VALUES.get(secret, "s3cret"))
+    content = content.replace("s3cret", OPTIONS[secret].stand_in)
     path.write_bytes(content.encode())
     me = {} if secret == "password" else ME
     user = {"CUTTHROUGH_" + name.upper(): value for name, value in ME.items()
