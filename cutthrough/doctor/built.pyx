@@ -1,6 +1,6 @@
 # cython: language_level=3
-"""How the compiled modules were built: setup.py tells this one its mode and its flags,
-the compiler all else."""
+"""The build of the compiled modules: setup.py defines the mode and the flags, the
+compiler the rest."""
 
 cdef extern from *:
     """

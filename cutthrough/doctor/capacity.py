@@ -1,7 +1,7 @@
-"""How much room there is: descriptors, CPUs, memory, processes; a container's limits.
+"""The host's capacity: descriptors, CPUs, memory, processes; a container's limits.
 
-A cgroup's limit is the least of its own and of those above it. In a container with a
-cgroup namespace, the usual kind, only its own can be seen.
+A cgroup's limit is the least of its own and those of its parents. In a container with a
+cgroup namespace, the usual kind, only its own limit is visible.
 """
 
 import math
@@ -20,12 +20,12 @@ from cutthrough.process.descriptors import RESERVED_FDS
 MIB = 1 << 20
 # Resident, measured on x86-64 with Python 3.11: worker 34 MiB, supervisor 27 MiB
 PROCESS_BYTES = 36 * MIB
-# A tunnel at rest: 1.1 KiB of ours (README), and for each of its two sockets 3.7 KiB of
-# the kernel's (TCP, sock_inode_cache, filp, dentry, eventpoll_epi in /proc/slabinfo)
+# A tunnel at rest: 1.1 KiB in the worker (README), and in the kernel 3.7 KiB for each
+# socket (TCP, sock_inode_cache, filp, dentry, eventpoll_epi in /proc/slabinfo)
 CONNECTION_BYTES = 9 * 1024
-# What waits for slow readers has this bound in each worker: net/buffers.pyx
+# The bound of a worker's buffers, which hold bytes for slow readers: net/buffers.pyx
 BLOCK_BYTES = 512 * MIB
-# c-ares' thread for each of two channels, and one for the interpreter's own use
+# One thread of c-ares for each of two channels, and one of the interpreter
 OTHER_THREADS = 3
 
 
@@ -38,7 +38,7 @@ def check_room(case: Case) -> Iterator[Finding]:
 # Descriptors
 
 def check_nofile(case: Case) -> Finding:
-    """Of this shell: a service has its own limit, LimitNOFILE."""
+    """The limit of this shell; a service has its own, LimitNOFILE."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return judge_nofile(case, hard if hard != resource.RLIM_INFINITY else 1 << 62,
                         soft)
@@ -70,8 +70,8 @@ def check_cpus(case: Case) -> Iterator[Finding]:
     workers = case.workers
     if workers > len(ours):
         yield Finding("workers", "note", f"{workers} on {len(ours)} CPUs",
-                      f"{len(ours)} at most", f"--workers {len(ours)}, or auto: more "
-                      "loops than CPUs only take turns")
+                      f"{len(ours)} at most", f"--workers {len(ours)}, or auto: with "
+                      "more workers than CPUs they only take turns")
     else:
         yield Finding("workers", "ok", str(workers), f"{len(ours)} at most")
     if case.config.pin != "off":
@@ -88,10 +88,10 @@ def check_governor(host: Host, cpus: tuple[int, ...]) -> Iterator[Finding]:
     base = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_{}"
     found = {host.text(base.format(cpu, "governor")) for cpu in cpus} - {None}
     if not found:
-        return                               # a virtual machine: the host's business
+        return                               # a virtual machine: its host decides
     drivers = {host.text(base.format(cpu, "driver")) for cpu in cpus} - {None}
     shown = ", ".join(sorted(map(str, found)))
-    # These drivers' powersave scales with the load; cpufreq's own stays at the bottom
+    # With these drivers powersave scales with the load; with others it stays slowest
     slow = "powersave" in found and not drivers & {"intel_pstate", "amd-pstate-epp"}
     yield Finding("CPU governor", "note" if slow else "ok", shown,
                   "schedutil or performance",
@@ -104,7 +104,7 @@ def check_cgroup(case: Case) -> Iterator[Finding]:
     folders = cgroup_folders(case.host)
     if not folders:
         yield Finding("cgroup", "note", "no cgroup v2 here", "",
-                      "limits of cgroup v1 are not looked at")
+                      "limits of cgroup v1 are not checked")
         return
     yield judge_cpu(case, cpu_quota(case.host, folders))
     yield judge_memory(case, least(case.host, folders, "memory.max"))
@@ -112,13 +112,13 @@ def check_cgroup(case: Case) -> Iterator[Finding]:
 
 
 def cgroup_folders(host: Host) -> list[str]:
-    """Our cgroup's folder and those above it; [] where cgroup v2 limits nothing."""
+    """The folders of this process's cgroup and its parents; [] without cgroup v2."""
     path = next((line[3:] for line in host.lines("proc/self/cgroup")
                  if line.startswith("0::")), None)
     controllers = host.text("sys/fs/cgroup/cgroup.controllers")
     if path is None or controllers is None:
         return []
-    # ".." is what a process sees of a cgroup beside its namespace's root
+    # A cgroup outside the root of the namespace is shown with ".."
     parts = [part for part in PurePosixPath(path).parts if part not in ("/", "..")]
     return ["/".join(["sys/fs/cgroup", *parts[:n]]) for n in range(len(parts), -1, -1)]
 
@@ -129,7 +129,7 @@ def least(host: Host, folders: list[str], name: str) -> int | None:
 
 
 def cpu_quota(host: Host, folders: list[str]) -> float | None:
-    """CPUs that may be used at a time; None: all."""
+    """The number of CPUs that the quota allows; None: all."""
     found = []
     for folder in folders:
         text = (host.text(f"{folder}/cpu.max") or "max").split()
@@ -145,8 +145,8 @@ def judge_cpu(case: Case, quota: float | None) -> Finding:
     if case.workers <= fair:
         return Finding("cpu.max", "ok", f"{quota:g} CPUs", f"{case.workers} workers")
     return Finding("cpu.max", "warn", f"{quota:g} CPUs", f"{case.workers} workers",
-                   f"CUTTHROUGH_WORKERS={fair}: more use up the quota at once, and all "
-                   "are then stopped for the rest of each 100 ms")
+                   f"CUTTHROUGH_WORKERS={fair}: more workers use up the quota early, "
+                   "and all of them are stopped for the rest of each 100 ms")
 
 
 def judge_memory(case: Case, most: int | None) -> Finding:
@@ -160,7 +160,7 @@ def judge_memory(case: Case, most: int | None) -> Finding:
         asked = min(asked or config.max_connections_total, config.max_connections_total)
     seen = f"{show_bytes(most)}: {room} tunnels at rest"
     each = max(room // (2 * workers), 1)
-    set_it = f"max_connections = {each} leaves half of it to bytes on the way"
+    set_it = f"max_connections = {each} leaves half of the memory for buffered bytes"
     if room == 0:
         return Finding("memory.max", "fail", seen, f"{show_bytes(2 * fixed)} at least",
                        f"{workers + 1} processes of {show_bytes(PROCESS_BYTES)} do not "
@@ -170,23 +170,23 @@ def judge_memory(case: Case, most: int | None) -> Finding:
                        f"{show_bytes(fixed + asked * CONNECTION_BYTES)}", set_it)
     if not asked:
         return Finding("memory.max", "note", seen, "max_connections", f"{set_it}; "
-                       "without it only nofile bounds what the kernel keeps for them")
+                       "without it only nofile limits the kernel's memory for sockets")
     full = fixed + asked * CONNECTION_BYTES + workers * BLOCK_BYTES
     verdict: Verdict = "ok" if most >= full else "note"
     return Finding("memory.max", verdict, seen, show_bytes(full),
-                   "" if verdict == "ok" else "enough at rest; for clients that read "
-                   f"slowly each worker may keep {show_bytes(BLOCK_BYTES)} more")
+                   "" if verdict == "ok" else "enough at rest; each worker may buffer "
+                   f"{show_bytes(BLOCK_BYTES)} more for clients that read slowly")
 
 
 def judge_processes(case: Case, most: int | None) -> Finding:
     need = 1 + case.workers * (1 + case.config.auth_threads + OTHER_THREADS)
-    need += case.workers + 1                 # a reload, or an upgrade, doubles some
+    need += case.workers + 1                 # a reload or an upgrade doubles them
     seen = "no limit" if most is None else str(most)
     if most is None or most >= need:
         return Finding("pids.max", "ok", seen, f"{need}, threads included")
     return Finding("pids.max", "fail", seen, f"{need}, threads included",
-                   f"TasksMax={need * 2} in the unit, --pids-limit {need * 2}, or less "
-                   "workers")
+                   f"TasksMax={need * 2} in the unit, --pids-limit {need * 2}, or "
+                   "fewer workers")
 
 
 def show_bytes(size: int) -> str:

@@ -1,4 +1,4 @@
-"""What the proxy needs of others: name servers that answer, and the right time."""
+"""Name servers that answer, and the right time."""
 
 import ctypes
 import ipaddress
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from cutthrough.doctor.finding import Case, Finding, Host, Verdict
 
-# What dnsdist asks its servers, to see whether they answer: nobody's secret
+# The name that dnsdist queries for its health checks; it reveals nothing
 ASKED = "a.root-servers.net"
 RCODES = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP",
           5: "REFUSED"}
@@ -27,7 +27,7 @@ STA_UNSYNC, TIME_ERROR = 0x40, 5
 # Names
 
 class Resolv(NamedTuple):
-    """What resolv.conf says."""
+    """The content of resolv.conf."""
 
     servers: list[str]
     search: list[str]
@@ -59,22 +59,22 @@ def check_names(case: Case) -> Iterator[Finding]:
     source = "resolvers" if case.config.resolvers else "/etc/resolv.conf"
     if not servers:
         yield Finding("name servers", "warn", f"none in {source}", "one at least",
-                      "--resolvers ADDRESS; without any 127.0.0.1 is asked")
+                      "--resolvers ADDRESS; without any, 127.0.0.1 is queried")
         servers = ["127.0.0.1"]
     share = case.config.dns_timeout / max(3, len(servers))
     yield from judge_servers([(one, ask(one, share)) for one in servers], source)
     if resolv.search and resolv.ndots > 1:
         yield Finding(
             "search list", "note", f"{' '.join(resolv.search)} (ndots:{resolv.ndots})",
-            "", "names are looked up as they stand, here: clients have to write all of "
-            f"service.{resolv.search[0]}, which spares {len(resolv.search)} questions")
+            "", "the proxy does not use it: clients must give the full name, such as "
+            f"service.{resolv.search[0]}, which saves {len(resolv.search)} queries")
     elif resolv.search:
-        yield Finding("search list", "ok", " ".join(resolv.search), "not used: a name "
-                      "is looked up as it stands")
+        yield Finding("search list", "ok", " ".join(resolv.search), "not used: the "
+                      "proxy looks up full names only")
 
 
 class Reply(NamedTuple):
-    """`problem`: why there was none, else the response code; and how long it took."""
+    """`problem`: why there was no answer, else the response code."""
 
     problem: str
     seconds: float
@@ -90,14 +90,14 @@ def judge_servers(replies: list[tuple[str, Reply]], source: str) -> Iterator[Fin
         advice = "" if verdict == "ok" else "slow: each new name waits for it"
         if problem not in GOOD_RCODES:
             verdict = "warn" if answering else "fail"
-            advice = (f"take it out of {source}: each name waits for it first"
+            advice = (f"remove it from {source}: each name waits for it first"
                       if answering else "no name server answers, so no name resolves: "
-                      f"dig @{server} {ASKED}; see the firewall, and {source}")
+                      f"try dig @{server} {ASKED}; check the firewall and {source}")
         yield Finding(name, verdict, seen, wanted, advice)
 
 
 def ask(server: str, seconds: float, port: int = 53) -> Reply:
-    """Asks one question by UDP."""
+    """Sends one query over UDP."""
     query = struct.pack("!HHHHHH", secrets.randbelow(65536), 0x100, 1, 0, 0, 0)
     query += b"".join(bytes([len(label)]) + label.encode() for label in
                       ASKED.split(".")) + b"\0" + struct.pack("!HH", 1, 1)
@@ -107,7 +107,7 @@ def ask(server: str, seconds: float, port: int = 53) -> Reply:
         family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as sock:
             sock.settimeout(max(seconds, 0.1))
-            # Connected, so that a refusal by ICMP is heard, and nobody else is
+            # Connected, to receive a refusal by ICMP, and packets of this server only
             sock.connect((server, port))
             sock.send(query)
             reply = sock.recv(4096)
@@ -117,7 +117,7 @@ def ask(server: str, seconds: float, port: int = 53) -> Reply:
         return Reply(str(getattr(error, "strerror", None) or error),
                      time.monotonic() - began)
     if len(reply) < 12 or reply[:2] != query[:2]:
-        return Reply("no DNS", time.monotonic() - began)
+        return Reply("not DNS", time.monotonic() - began)
     code = reply[3] & 15
     return Reply(RCODES.get(code, f"code {code}"), time.monotonic() - began)
 
@@ -125,7 +125,7 @@ def ask(server: str, seconds: float, port: int = 53) -> Reply:
 # Time
 
 class Timex(ctypes.Structure):
-    """struct timex of adjtimex(2), as far as its status; the rest is room."""
+    """struct timex of adjtimex(2) up to its status; the rest is padding."""
 
     _fields_ = [("modes", ctypes.c_uint), ("offset", ctypes.c_long),
                 ("freq", ctypes.c_long), ("maxerror", ctypes.c_long),
@@ -137,8 +137,8 @@ def check_clock(case: Case) -> Finding:
     try:
         synchronised, error_us = read_clock()
     except OSError as error:
-        return Finding("clock", "note", f"cannot be asked: {error.strerror}",
-                       "synchronised", "in a container: see the host's timedatectl")
+        return Finding("clock", "note", f"cannot be read: {error.strerror}",
+                       "synchronised", "in a container: run timedatectl on the host")
     return judge_clock(case, synchronised, error_us)
 
 
@@ -153,11 +153,12 @@ def judge_clock(case: Case, synchronised: bool, error_us: int) -> Finding:
     return Finding(
         "clock", "warn" if needs else "note", "not synchronised", "synchronised",
         "timedatectl set-ntp true  # or chrony; " + (
-            f"{' and '.join(needs)} go by it" if needs else "the log's times go by it"))
+            f"{' and '.join(needs)} depend on it" if needs else
+            "the log's times depend on it"))
 
 
 def read_clock() -> tuple[bool, int]:
-    """Whether something keeps the clock right, and within how many microseconds."""
+    """Whether the clock is synchronised, and its largest error in microseconds."""
     libc = ctypes.CDLL(None, use_errno=True)
     state = Timex()
     result = libc.adjtimex(ctypes.byref(state))

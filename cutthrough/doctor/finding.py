@@ -1,8 +1,8 @@
-"""What every check of the host has to say, and the host as the checks read it.
+"""The result of a check, and the host as the checks read it.
 
 A check returns findings and changes nothing. `ok`: as it should be. `note`: could be
-better, or worth knowing; nothing is wrong. `warn`: will bite under load, or somebody
-can see what he should not. `fail`: does not work.
+better, or worth knowing; nothing is wrong. `warn`: will fail under load, or lets
+somebody see what they should not. `fail`: does not work.
 """
 
 from pathlib import Path
@@ -27,12 +27,12 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Case(NamedTuple):
-    """What is looked into: a configuration on a host."""
+    """The subject of the checks: a configuration on a host."""
 
     config: Config
     policy: Policy
     settings: Settings
-    config_file: str                     # "" where there is none
+    config_file: str                     # "": none
     workers: int
     host: "Host"
 
@@ -48,7 +48,7 @@ class Host:
         self.root = root
 
     def text(self, path: str) -> str | None:
-        """A file's text, its blanks single; None where it cannot be read."""
+        """A file's text with single spaces; None if it cannot be read."""
         try:
             return " ".join((self.root / path.lstrip("/")).read_text().split())
         except (OSError, ValueError):

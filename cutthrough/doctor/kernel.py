@@ -1,4 +1,4 @@
-"""The kernel: its version, what it lets us do, and its settings."""
+"""The kernel: its version, its features that this process may use, its settings."""
 
 import fcntl
 import os
@@ -14,11 +14,11 @@ from cutthrough.doctor.finding import Case, Finding, Host, Verdict
 from cutthrough.doctor.sysctls import SYSCTLS, Sysctl, suffices, widest
 from cutthrough.net.listener import BACKLOG
 
-# EPOLLEXCLUSIVE and all else that is used came earlier; memfd's seals are of 3.17, the
-# default somaxconn of 4096 is of 5.4
+# memfd's seals came with 3.17, the other features earlier; the default of 4096 for
+# somaxconn came with 5.4
 LEAST, GOOD = (3, 17), (5, 4)
 PIPE_BYTES = 1 << 20
-# Of a worker at most, and the least size of one that is used: net/pipes.pyx
+# The most pipes of a worker, and the least size of a pipe that it uses: net/pipes.pyx
 PIPES = 512
 LEAST_PIPE_BYTES = 65536
 PAGE = 4096
@@ -50,7 +50,8 @@ def check_feature(name: str, attempt: Callable[[], None]) -> Finding:
         attempt()
     except (OSError, AttributeError) as error:
         return Finding(name, "fail", str(error), "works", "the program cannot start "
-                       "without it: a seccomp filter, or a kernel without it")
+                       "without it: missing in the kernel, or denied by a seccomp "
+                       "filter")
     return Finding(name, "ok", "works")
 
 
@@ -76,9 +77,9 @@ def try_memfd() -> None:
 
 
 def check_splice(case: Case) -> Finding:
-    """Moves a byte from a socket into a pipe of our size, and out again."""
+    """Moves a byte from a socket into a pipe of the workers' size, and out again."""
     if not case.config.splice:
-        return Finding("splice", "note", "off", "on", "splice = true: bulk data costs "
+        return Finding("splice", "note", "off", "on", "splice = true: bulk data takes "
                        "a third of the CPU time")
     try:
         size = try_splice()
@@ -121,7 +122,7 @@ def check_sysctls(case: Case) -> Iterator[Finding]:
     for wanted in SYSCTLS:
         seen = case.host.sysctl(wanted.key)
         if seen is None:
-            continue                         # conntrack that is not loaded
+            continue                         # conntrack is not loaded
         found = check_sysctl(wanted, seen)
         if wanted.key == "net.core.somaxconn" and case.exposed and seen.isdigit() and (
                 int(seen) * 8 < BACKLOG):    # 128, the default before 5.4
@@ -142,7 +143,7 @@ def check_sysctl(wanted: Sysctl, seen: str) -> Finding:
 
 
 def check_pipes(case: Case) -> Iterator[Finding]:
-    """How many pipes of 1 MiB the program's user may hold."""
+    """Checks the number of pipes of 1 MiB that the program's user may hold."""
     pages = case.host.number("proc/sys/fs/pipe-user-pages-soft")
     hard = case.host.number("proc/sys/fs/pipe-user-pages-hard")
     if pages is None or not case.config.splice:
@@ -158,8 +159,8 @@ def check_pipes(case: Case) -> Iterator[Finding]:
     yield Finding(
         "splice pipes", "ok" if enough else "note", seen, f"{most}, at most",
         "" if enough else "sysctl -w fs.pipe-user-pages-soft="
-        f"{max(262144, most * PIPE_BYTES // PAGE)}  # more than {count} bulk tunnels "
-        "at a time are copied")
+        f"{max(262144, most * PIPE_BYTES // PAGE)}  # beyond {count} bulk tunnels at "
+        "a time, bytes are copied")
 
 
 def check_file_table(host: Host) -> Iterator[Finding]:
@@ -174,7 +175,7 @@ def check_file_table(host: Host) -> Iterator[Finding]:
 
 
 def check_tcp_memory(host: Host) -> Iterator[Finding]:
-    """Beyond tcp_mem's second number the kernel shrinks every window."""
+    """Checks the memory of TCP: beyond tcp_mem's second number all windows shrink."""
     limits = host.sysctl("net.ipv4.tcp_mem")
     match = re.search(r"TCP: .*\bmem (\d+)", host.text("proc/net/sockstat") or "")
     if limits is None or match is None:
@@ -196,7 +197,7 @@ def check_conntrack(case: Case) -> Iterator[Finding]:
     full = count * 10 > most * 8
     yield Finding("conntrack table", "warn" if full else "ok", f"{count} entries",
                   f"far below {most}", "sysctl -w net.netfilter.nf_conntrack_max="
-                  f"{most * 2}  # when it is full new connections are dropped"
+                  f"{most * 2}  # when it is full, new connections are dropped"
                   if full else "")
     key = "net.netfilter.nf_conntrack_tcp_timeout_established"
     seconds = case.host.number("proc/sys/" + key.replace(".", "/"))

@@ -1,4 +1,4 @@
-"""The program itself: how it was built, which loop, its files, log and listeners."""
+"""The program itself: its build, event loop, files, log and listeners."""
 
 import os
 import platform
@@ -24,7 +24,7 @@ SLOW_BUILDS = {
     "asan": "with sanitizers", "fuzz": "counts every edge, for a fuzzer"}
 
 
-# What is fast
+# Fast paths
 
 def check_speed(case: Case) -> Iterator[Finding]:
     yield judge_build(built.mode, built.flags, built.compiler, built.optimised)
@@ -62,7 +62,7 @@ def check_interpreter() -> Finding:
     seen = f"Python {platform.python_version()}"
     if told:
         return Finding("interpreter", "warn", f"{seen}, {', '.join(told)}", "plain",
-                       "unset what is for debugging")
+                       "unset the variables for debugging")
     return Finding("interpreter", "ok", seen)
 
 
@@ -74,14 +74,14 @@ def check_listeners(case: Case) -> Iterator[Finding]:
         shown = show_address((host, port))
         if config.demonstration:
             yield Finding(f"listen {shown}", "note", "demonstration credentials",
-                          "a user of your own", "--user NAME --password-file FILE; all "
-                          "of this machine may use it")
+                          "a user of your own", "--user NAME --password-file FILE; now "
+                          "everybody on this machine may use the proxy")
         elif config.loopback:
             yield Finding(f"listen {shown}", "ok", "loopback")
         else:
             yield Finding(f"listen {shown}", "note", "from outside, in plain text",
-                          "a private network, or a tunnel", "Basic credentials can be "
-                          "read on the way: see SECURITY.md")
+                          "a private network, or a tunnel", "others can read Basic "
+                          "credentials on the network: see SECURITY.md")
     yield from check_ports(case)
     with open_trial_sockets(config) as groups:
         for address, group in groups:
@@ -131,9 +131,9 @@ def check_admin(case: Case) -> Iterator[Finding]:
             yield Finding(name, "ok", seen, "mode 660 of its owner and group")
     elif config.admin_exposed:
         yield Finding(name, "warn", seen, "loopback or a unix socket",
-                      "whoever reaches it sees users and destinations: let the firewall"
-                      f" close port {split_address(config.admin)[1]} to all but "
-                      "Prometheus")
+                      "every host that reaches it sees users and destinations: let the "
+                      f"firewall close port {split_address(config.admin)[1]} to all but"
+                      " Prometheus")
     else:
         yield Finding(name, "ok", seen)
 
@@ -147,13 +147,14 @@ def check_files(case: Case) -> Iterator[Finding]:
         if where:
             yield from judge_file(where, by_file, True)
         elif secret == "fleet_url" and "@" not in config.fleet_url:
-            continue                         # an address, and no password
+            continue                         # an address without a password
         elif source == "command line":
             yield Finding(secret, "warn", "in a flag", "a file",
-                          f"ps shows it to everybody: {flag_name(secret)}-file FILE")
+                          "ps shows it to all users of this host: "
+                          f"{flag_name(secret)}-file FILE")
         elif source == "environment":
             yield Finding(secret, "note", "in the environment", "a file", "programs of "
-                          f"the same user see it: {variable_name(secret)}_FILE=…")
+                          f"the same user can read it: {variable_name(secret)}_FILE=…")
     if case.config_file:
         inside = any(settings[name].source == case.config_file
                      for name in SECRETS
@@ -162,7 +163,7 @@ def check_files(case: Case) -> Iterator[Finding]:
     if config.users_file:
         yield from judge_file(config.users_file, "users_file", True)
     if config.policy:
-        # Those of users_file are in case.policy, too; no user is in both
+        # case.policy has the users of users_file too; no user is in both
         others = load_users(config.users_file) if config.users_file else {}
         own = case.policy.users.keys() - others.keys()
         yield from judge_file(config.policy, "policy", bool(own))
@@ -177,24 +178,24 @@ def judge_file(path: str, name: str, secret: bool) -> Iterator[Finding]:
         yield Finding(name, "fail", f"{path}: {error.strerror}")
         return
     if not stat.S_ISREG(mode):
-        return                               # /dev/fd/3: a pipe of whoever started it
+        return                               # /dev/fd/3: a pipe of the parent process
     seen = f"{path}, mode {stat.S_IMODE(mode):03o}"
     if mode & stat.S_IWOTH:
         yield Finding(name, "fail", seen, "written by its owner only", f"chmod o-w "
-                      f"{path}  # anybody here may change it")
+                      f"{path}  # every user of this host can change it")
     elif above & stat.S_IWOTH and not above & stat.S_ISVTX:
         yield Finding(name, "fail", f"{os.path.dirname(os.path.abspath(path))}, mode "
                       f"{stat.S_IMODE(above):03o}", "written by its owner only",
-                      "anybody here may put another file in its place: chmod o-w")
+                      "every user of this host can replace the file: chmod o-w")
     elif secret and mode & stat.S_IROTH:
         yield Finding(name, "warn", seen, "not read by others", f"chmod o-r {path}  # "
-                      "it holds a secret")
+                      "it contains a secret")
     else:
         yield Finding(name, "ok", seen)
 
 
 def check_log(text: str) -> Iterator[Finding]:
-    """Whether we could write it; nothing is created, and nothing sent."""
+    """Checks whether the log can be written; creates nothing, and sends nothing."""
     target = read_target(text)
     if target.kind == "file":
         yield from check_log_file(target.path)
@@ -207,8 +208,8 @@ def check_log(text: str) -> Iterator[Finding]:
         yield Finding("access log", "ok", said)
     except OSError as error:
         yield Finding("access log", "fail", f"{target.path}: {error.strerror}", said,
-                      "nobody listens there: see that syslogd or journald runs, "
-                      "and that its socket is in the container")
+                      "no program listens there: make sure that syslogd or journald "
+                      "runs, and that the container has its socket")
 
 
 def check_log_file(path: str) -> Iterator[Finding]:
@@ -221,11 +222,11 @@ def check_log_file(path: str) -> Iterator[Finding]:
         yield Finding("access log", "fail", f"{path} is a directory", "a file")
     elif not os.access(place, os.W_OK | (os.X_OK if place == folder else 0)):
         yield Finding("access log", "fail", f"{place} cannot be written by this user",
-                      "", f"chown USER {place}; look again as the user that serves")
+                      "", f"chown USER {place}; check again as the proxy's user")
     else:
         room = os.statvfs(folder)
         free = room.f_bavail * 100 // max(room.f_blocks, 1)
         yield Finding("access log", "warn" if free < 5 else "ok",
                       f"{path}, {free} % of the disk free", "",
-                      "rotate it (SIGUSR1 reopens): lines that do not fit are lost"
+                      "rotate it (SIGUSR1 reopens): on a full disk lines are lost"
                       if free < 5 else "")

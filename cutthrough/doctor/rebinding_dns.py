@@ -1,7 +1,7 @@
-"""A name server for the doctor: a few names, whose answers change when asked again.
+"""A name server for the doctor: a few names whose answers change at the second query.
 
-UDP on a free loopback port (RFC 1035), each answer for no time at all, so that whoever
-asks a second time sees the change: what rebinding does.
+It uses UDP on a free loopback port (RFC 1035). Every answer has a TTL of zero, so that
+a client sees the change at its next query, as in an attack by DNS rebinding.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from typing import cast
 
 A, SOA, AAAA = 1, 6, 28
-RESPONSE = 0x8580                       # authoritative, recursion desired and there
+RESPONSE = 0x8580                       # authoritative, recursion desired, available
 NXDOMAIN = 3
 
-Answers = tuple[tuple[str, ...], ...]   # addresses of the first answer, the second …
+Answers = tuple[tuple[str, ...], ...]   # addresses of the first answer, of the second …
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """`zone`: canonical name -> answers; the last one stays."""
+    """`zone`: canonical name -> answers; the last answer is repeated."""
 
     def __init__(self, zone: Mapping[str, Answers]) -> None:
         self.zone = zone
@@ -37,7 +37,7 @@ class NameServer(asyncio.DatagramProtocol):
             try:
                 reply = self._answer(data)
             except (IndexError, struct.error, UnicodeError):
-                return                      # no question: it is not for us
+                return                      # not a query
             self.transport.sendto(reply, addr)
 
     def _answer(self, query: bytes) -> bytes:
@@ -59,7 +59,7 @@ class NameServer(asyncio.DatagramProtocol):
 
 
 def _build(query: bytes, flags: int, question: bytes, data: list[bytes]) -> bytes:
-    """The answer, or that there is none and that this may not be kept (RFC 2308)."""
+    """The answer; without data, a negative one that must not be cached (RFC 2308)."""
     kind = question[-4:] if data else struct.pack("!HH", SOA, 1)
     counts = (len(data), 0) if data else (0, 1)
     records = (b"\xc0\x0c" + kind + struct.pack("!IH", 0, len(one)) + one

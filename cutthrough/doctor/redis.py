@@ -1,7 +1,7 @@
-"""The Redis of a fleet: whether it answers, as whom, and by which certificates.
+"""The Redis of a fleet: whether it answers, accepts the password, and proves itself.
 
-Asked only where `fleet_url` is set. That it is away is no failure: limits are then this
-program's own.
+It is checked only if `fleet_url` is set. Its absence is no failure: the limits then
+count in this program alone.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from cutthrough.doctor.finding import Case, Finding
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-# A step of the fleet waits so long at most, and there are five a second
+# The most time that a step of the fleet waits; there are five steps a second
 SLOW_S = 0.1
 
 
@@ -40,22 +40,22 @@ def check_fleet(case: Case) -> Iterator[Finding]:
         seconds = asyncio.run(ping(client))
     except Exception as error:
         yield Finding("fleet", "warn", f"Redis {explain(error)[1]}", "an answer",
-                      "limits are this program's own meanwhile: look at fleet_url, the "
-                      "firewall" + (", and ssl_ca_certs in it" if tls else ""))
+                      "until then limits count in this program alone: check fleet_url, "
+                      "the firewall" + (", and ssl_ca_certs in the URL" if tls else ""))
         return
     slow = seconds > SLOW_S
     yield Finding("fleet", "note" if slow else "ok",
                   f"Redis answers in {seconds * 1000:.0f} ms" + (
                       ", its certificate is good" if tls else ""),
-                  f"{SLOW_S * 1000:g} ms", "nearer, or fleet_interval longer"
-                  if slow else "")
+                  f"{SLOW_S * 1000:g} ms", "use a nearer Redis, or a longer "
+                  "fleet_interval" if slow else "")
     if not tls and not is_near(case.config.fleet_url):
         yield Finding("fleet transport", "note", "plain text", "rediss://",
-                      "its password and who uses what can be read on the way")
+                      "others on the network can read its password and users' counts")
 
 
 async def ping(client: "Redis") -> float:
-    """Seconds that an answer takes once there is a connection."""
+    """The seconds that an answer takes over an open connection."""
     async with client:
         await client.ping()
         began = time.monotonic()
@@ -64,7 +64,7 @@ async def ping(client: "Redis") -> float:
 
 
 def is_near(url: str) -> bool:
-    """Whether it is this host."""
+    """Whether the URL's host is this host."""
     host = urlsplit(url).hostname
     if url.startswith("unix:") or host == "localhost":
         return True

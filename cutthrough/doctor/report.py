@@ -1,10 +1,10 @@
-"""`cutthrough doctor`: is this host fit for this configuration, and if not, what to do.
+"""`cutthrough doctor`: checks this host for this configuration, with remedies.
 
-It changes nothing, opens sockets on free ports of the configured addresses for a
-moment, and asks each name server one question. It looks as the user that runs it, in
-its limits and its container: run it where the service runs.
+It changes nothing. For a moment it opens sockets on free ports of the configured
+addresses, and it sends one query to each name server. It sees the host as its user,
+with the limits and inside the container of its process: run it like the service.
 
-Exit status 0: it will work; 1: something will not (`fail`).
+Exit status 0: the configuration will work; 1: something will not (`fail`).
 """
 
 import json
@@ -36,7 +36,7 @@ from cutthrough.process.cpus import count_workers
 SECTIONS: dict[str, tuple[Callable[[Case], Iterable[Finding]], ...]] = {
     "kernel": (check_kernel,),
     "settings of the kernel": (check_sysctls,),
-    "room": (check_room,),
+    "capacity": (check_room,),
     "names and time": (check_names, lambda case: [check_clock(case)], check_fleet),
     "fast paths": (check_speed,),
     "listeners": (check_listeners, check_admin),
@@ -45,14 +45,14 @@ SECTIONS: dict[str, tuple[Callable[[Case], Iterable[Finding]], ...]] = {
 }
 COLOURS: dict[Verdict, str] = {
     "ok": "32", "note": "36", "warn": "33", "fail": "31"}
-# Told once, where a setting is not as tuning/ has it
-APPLY = "tuning/apply prints what it would set of these; --yes does, for good"
+# Printed once if a setting differs from tuning/
+APPLY = "tuning/apply prints what it would change of these; --yes changes it for good"
 SEEN_CHARACTERS = 44
 
 
 def run(config: Config, policy: Policy, settings: Settings, config_file: str,
         as_json: bool) -> int:
-    """Prints what was found; returns the exit status."""
+    """Prints the findings; returns the exit status."""
     case = Case(config, policy, settings, config_file, count_workers(config), Host())
     found = list(examine(case))
     counts = Counter(finding.verdict for finding in found)
@@ -88,7 +88,7 @@ def show(found: list[Finding], coloured: bool = False) -> Iterator[str]:
 
 
 def show_advice(advice: str) -> Iterator[str]:
-    """A command stays on its line, to be copied; words, and its `# why`, are folded."""
+    """Keeps a command on one line, to be copied; folds text and a command's `# why`."""
     command, mark, why = advice.partition("  # ")
     if mark:
         yield " " * 10 + f"-> {command}"

@@ -1,15 +1,17 @@
-"""What a policy file says and surely does not mean: rules that nothing can reach, and
-names that nobody has. None of it is an error; each was one in somebody's policy."""
+"""Probable mistakes in a policy file: rules that never match, and undefined users.
+They are valid, so a reader accepts them."""
 
 import time
 from collections.abc import Iterator
 
 import msgspec
 
+from cutthrough.config.values import show_count
 from cutthrough.doctor.finding import Case, Finding
 from cutthrough.policy.source import Rule
 
 ASKS = ("users", "groups", "clients", "hosts", "addresses", "ports", "methods")
+CATCHES = {"allow": "allows", "deny": "denies", "report": "reports"}
 SHOWN = 3
 
 
@@ -27,14 +29,14 @@ def check_policy(case: Case) -> Iterator[Finding]:
             f"{policy.source}: {len(policy.rules)} rules, "
             f"{len(policy.users)} users")]
     if case.exposed and not config.floor:
-        yield Finding("address floor", "warn", "off", "on", "who may use the proxy "
-                      "reaches this network and the metadata service: address_floor = "
-                      "\"auto\", and rules with `addresses` for what is to be reached")
+        yield Finding("address floor", "warn", "off", "on", "users of the proxy reach "
+                      "this network and the metadata service: address_floor = \"auto\""
+                      ", and rules with `addresses` for wanted destinations")
     expired = sorted(user.name for user in policy.users.values()
                      if user.expires and user.expires < time.time())
     if expired:
         yield Finding("users", "note", f"expired: {_some(expired)}", "",
-                      "take them out")
+                      "remove them")
 
 
 def names_of(case: Case) -> set[str]:
@@ -45,8 +47,8 @@ def check_groups(case: Case) -> Iterator[Finding]:
     for group, members in case.policy.groups.items():
         strangers = sorted(set(members) - names_of(case))
         if strangers:
-            yield Finding(f"group {group}", "note", f"nobody is called "
-                          f"{_some(strangers)}", "", "correct the name, or take it out")
+            yield Finding(f"group {group}", "note", f"no user {_some(strangers)}", "",
+                          "correct the name, or remove it")
 
 
 def check_rules(case: Case) -> Iterator[Finding]:
@@ -58,18 +60,19 @@ def check_rules(case: Case) -> Iterator[Finding]:
         alike = msgspec.structs.replace(rule, name="", source="", limits="", cut=False,
                                         action="deny")
         if alike in seen:
-            yield Finding(where, "warn", "is never reached", "", "it asks what "
-                          f"{seen[alike].source} has asked: take one of them out")
+            yield Finding(where, "warn", "cannot match", "", "it has the conditions "
+                          f"of {seen[alike].source}: remove one of them")
         seen.setdefault(alike, rule)
         strangers = sorted(set(rule.users) - known)
         if strangers:
-            yield Finding(where, "warn", f"nobody is called {_some(strangers)}", "",
-                          "correct the name, or take it out")
+            yield Finding(where, "warn", f"no user {_some(strangers)}", "",
+                          "correct the name, or remove it")
         behind = len(policy.rules) - number
         if behind and not any(getattr(rule, name) for name in ASKS):
-            yield Finding(where, "warn", f"{behind} rules behind it are never reached",
-                          "", f"it asks nothing and {rule.action}s all: move it to "
-                          "the end, where `default` says the same")
+            yield Finding(where, "warn",
+                          f"{show_count(behind, 'rule')} after it cannot match", "",
+                          f"it has no conditions and {CATCHES[rule.action]} everything:"
+                          " move it to the end, or use `default`")
             return
 
 

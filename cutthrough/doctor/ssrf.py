@@ -1,14 +1,14 @@
-"""`cutthrough doctor ssrf`: is what must not be reached refused, however it is written?
+"""`cutthrough doctor ssrf`: are forbidden addresses refused in every disguise?
 
-A proxy with the operator's configuration, on a free loopback port, is asked for every
-disguise of a forbidden address by CONNECT (port 443) and by GET (port 80). Names are
-answered by a name server of our own, which changes its answers: the first leads to a
-public address that nobody has, the next to a forbidden one. What the rules open on
-purpose is counted, and not tried: it would be reached.
+It runs a proxy with the operator's configuration on a free loopback port, and requests
+every disguise of a forbidden address by CONNECT (port 443) and by GET (port 80). Its
+own name server answers for names, and changes its answers: the first is an unused
+public address, the next a forbidden one. Addresses that the rules open on purpose are
+counted and not requested, because the proxy would connect to them.
 
-What is not refused is dialled, and so is the first address of a name that changes its
-answers. Therefore this process moves into a network with loopback alone, where neither
-has a route; the host's own addresses go with it.
+An address that the proxy fails to refuse is dialled, and so is the first address of a
+name that changes its answers. Therefore this process moves into a network with loopback
+alone, where neither has a route. The host's own addresses are added to it.
 
 Exit status 0: all refused, for the right reason; 1: something was not.
 """
@@ -37,16 +37,16 @@ from cutthrough.tools.dry_run import OK, Caller, DryRun, printable
 from cutthrough.tools.explain import read_target
 
 AT_A_TIME = 16
-# More than any deadline of the proxy that a refusal or a lost SYN comes to
+# Seconds; longer than every deadline of the proxy for a refusal or a lost SYN
 PATIENCE = 20.0
-CONNECT_TIMEOUT = 1.0                   # to the address that nobody has
+CONNECT_TIMEOUT = 1.0                   # seconds, to the unused address
 DETAILS = re.compile(rb'details="(\w+)"')
 COLUMNS = ("tried", "403", "400", "opened", "passed")
 
 
 class Reply(NamedTuple):
     status: int
-    reason: str                         # a label of outcome.pyx, "" for none
+    reason: str                         # a label of outcome.pyx; "": none
 
     def __str__(self) -> str:
         return f"{self.status} {self.reason}".rstrip()
@@ -55,57 +55,57 @@ class Reply(NamedTuple):
 class Result(NamedTuple):
     disguise: Disguise
     method: str
-    column: str                         # of COLUMNS
+    column: str                         # one of COLUMNS
     reply: Reply | None = None
 
 
 def run(config: Config, policy: Policy, user: str, host_network: bool = False) -> int:
     """Prints the table; returns the exit status. Raises ConfigError, PolicyError.
 
-    Unless `host_network` is asked for, this process leaves the network of the host.
+    Without `host_network` this process leaves the network of the host.
     """
     floor = config.floor
     if not floor and config.address_floor == "off":
-        print("the floor is off (address_floor = off): nothing of this is refused; "
-              "--address-floor on tries what would be")
+        print("the floor is off (address_floor = off): nothing is refused; "
+              "--address-floor on tests with the floor")
         return 1
     if not floor:
-        print("the floor is off: loopback listeners only, and no policy. Tried as with "
+        print("the floor is off: loopback listeners only, and no policy. Tested with "
               "address_floor = on")
     if not host_network and not loopback_only.is_alone():
         try:
             loopback_only.enter(own_hosts())
         except OSError as error:
-            raise ConfigError("", "--host-network", "not given, and this user gets no "
-                              f"network with loopback alone ({error}): what passes "
-                              "would be dialled from this host") from None
+            raise ConfigError("", "--host-network", "is not given, and this user gets "
+                              f"no network with loopback alone ({error}): an address "
+                              "that passes would be dialled from this host") from None
     routed = routed_answers()
     results, rebound = asyncio.run(examine(config, policy, user, routed))
     print("\n".join(show(results)))
-    told = (f"not tried: {', '.join(routed)} would be dialled, and has a route"
-            if routed else rebound or "only what was checked was dialled")
+    told = (f"not tested: {', '.join(routed)} would be dialled, and has a route"
+            if routed else rebound or "only checked addresses were dialled")
     print(f"rebinding, first answer: {told}")
     return int(bool(rebound) or any(one.column == "passed" for one in results))
 
 
 def routed_answers() -> list[str]:
-    """Of the addresses that a name leads to at first, those that this network has a
-    route to. None of them may be answered."""
+    """The first addresses of rebinding names that this network has a route to. The name
+    server must not answer with them."""
     found = []
     for text in {text for one in disguises() for text in one.first}:
         family = socket.AF_INET6 if ":" in text else socket.AF_INET
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as (
                 probe):
-            probe.connect((text, 9))        # of UDP: asks for the route, sends nothing
+            probe.connect((text, 9))        # UDP: looks up the route, sends nothing
             found.append(text)
     return sorted(found)
 
 
 async def examine(config: Config, policy: Policy, user: str,
                   routed: list[str]) -> tuple[list[Result], str]:
-    """All results; and what rebinding while a name is dialled achieved, if anything.
+    """All results, and the success of rebinding during a dial; "" if there was none.
 
-    Where first answers are `routed`, such names lead to the forbidden address at once.
+    If the first answers are `routed`, those names have the forbidden address at once.
     """
     tried = [*disguises(), *_own()]
     if routed:
@@ -118,7 +118,7 @@ async def examine(config: Config, policy: Policy, user: str,
             rebound = await doctor.rebind(
                 [one for one in tried if one.kind == "rebinding" and not routed],
                 canary)
-            # Its answers were for no time, and are kept for the least
+            # The answers have a TTL of zero, and are cached for the minimum
             await asyncio.sleep(MIN_TTL + 0.1)
             results = await asyncio.gather(*(
                 doctor.try_one(one, method)
@@ -127,14 +127,14 @@ async def examine(config: Config, policy: Policy, user: str,
 
 
 def _own() -> Iterator[Disguise]:
-    """The addresses of this host, which no registry has."""
+    """The addresses of this host, which are in no registry."""
     for text in dict.fromkeys(own_hosts()):
         yield Disguise("own address", f"[{text}]" if ":" in text else text, text)
 
 
 def _prepare(config: Config, policy: Policy, user: str,
              names: NameServer) -> tuple[Config, Policy, Caller, str]:
-    """The configuration as it is, but here, and with a password that is known to us."""
+    """The configuration, changed to a loopback port and a password known here."""
     ports = config.allowed_ports
     config = msgspec.structs.replace(
         config, listen=(("127.0.0.1", 0),), access_log="off", address_floor="on",
@@ -147,7 +147,7 @@ def _prepare(config: Config, policy: Policy, user: str,
         raise ConfigError("", "--user", f"{printable(caller.user)!r}: {outcome}")
     password = config.password
     if caller.user in policy.users:
-        import bcrypt  # here: a policy without users does without it
+        import bcrypt  # here: a policy without users does not need it
 
         password = secrets.token_urlsafe()
         known = msgspec.structs.replace(
@@ -155,14 +155,14 @@ def _prepare(config: Config, policy: Policy, user: str,
             hash=bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode())
         policy = msgspec.structs.replace(
             policy, users={**policy.users, caller.user: known})
-    # Hundreds of requests at once: what they may use is not the question
+    # Hundreds of requests at once: limits are not what is tested
     policy = msgspec.structs.replace(
         policy, limits=dict.fromkeys(policy.limits, Limits()))
     return config, policy, caller, password
 
 
 class _Doctor:
-    """Asks the proxy on `port`."""
+    """A client of the proxy on `port`."""
 
     def __init__(self, judge: DryRun, caller: Caller, password: str, port: int) -> None:
         self.judge, self.caller, self.port = judge, caller, port
@@ -171,7 +171,7 @@ class _Doctor:
         self.places = asyncio.Semaphore(AT_A_TIME)
 
     async def rebind(self, tried: list[Disguise], canary: "_Canary") -> str:
-        """Asks for names whose answer changes while the first one is dialled."""
+        """Requests names whose answer changes while the first address is dialled."""
         replies = await asyncio.gather(*(
             self.ask(method, one.host, canary.port)
             for one in tried for method in ("CONNECT", "GET")))
@@ -193,10 +193,10 @@ class _Doctor:
         return Result(one, method, "passed", reply)
 
     def expect(self, one: Disguise, method: str, port: int) -> set[str]:
-        """The outcomes that would be right, by the rules; "ok" where they open it."""
+        """The correct outcomes by the rules; "ok" if the rules allow the address."""
         host = _host_of(one)
         if not one.address or host is None:
-            return set()                    # a 400, and nothing else
+            return set()                    # only a 400 is correct
         asked = (self.caller, method, host, port)
         by_name = self.judge.judge_name(*asked)
         if by_name.outcome != OK:
@@ -227,13 +227,13 @@ class _Doctor:
 
 
 def _host_of(one: Disguise) -> str | None:
-    """In canonical form, as the proxy reads it."""
+    """The host in the canonical form of the proxy."""
     read = read_target("CONNECT", f"{one.host}:443")
     return None if isinstance(read, str) else read[0]
 
 
 class _Canary:
-    """Listens where nobody may come."""
+    """Listens on an address that the proxy must not reach."""
 
     def __init__(self) -> None:
         self.callers = 0
@@ -266,7 +266,7 @@ async def _name_server(
 
 
 def show(results: list[Result]) -> list[str]:
-    """A table by kind, the reasons, and what passed one by one."""
+    """A table by kind, the reasons, and a line for each disguise that passed."""
     table: dict[str, Counter[str]] = {}
     for one in results:
         for kind in (one.disguise.kind, "total"):

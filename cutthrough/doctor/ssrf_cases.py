@@ -1,7 +1,7 @@
-"""Forbidden addresses, and the ways to write them that have got past proxies.
+"""Forbidden addresses, in spellings that have got past proxies.
 
-Each is what a client may send as host, the kind of trick, and the address that it
-leads to. Names are answered by the doctor's own name server, from what `names` makes.
+Each case has the host of a request, the kind of disguise, and the address behind it.
+The doctor's own name server answers for the names, with the answers made by `names`.
 """
 
 import ipaddress
@@ -16,24 +16,24 @@ V4_PLAIN = (*V4, "127.255.255.254", "192.0.0.192", "192.0.2.1", "224.0.0.1",
 V6_PLAIN = ("::1", "::", "fe80::1", "fc00::1", "fd00:ec2::254", "fd20:ce::254",
             "fec0::1", "ff02::1", "2001:db8::1", "3fff::1", "100::1",
             "64:ff9b:1::7f00:1", "5f00::1", "2001:10::1", "2001:2::1", "4000::1")
-# Those whose numbers look least like addresses get every form of number.
+# The addresses that are tried in every form of number.
 NUMBERED = V4[:4]
 ZONE = "ssrf.doctor.test"
-# Of the returned 6bone (RFC 3701): a public address that nobody has and none routes.
-# Beside it stands an address that is refused, because c-ares keeps that there is none
-# of a family, whatever the time of that answer.
+# From the returned 6bone (RFC 3701): a public address, unused and not routed. Answers
+# with it also have a refused IPv4 address, because c-ares caches the absence of a
+# family's addresses even if the TTL is zero.
 NOWHERE = "3ffe:ffff::d0c"
 
 
 class Disguise(NamedTuple):
     kind: str
-    host: str                   # as it stands in a request, brackets included
-    address: str                # where it leads to; "" for what nobody should read
+    host: str                   # as in a request, brackets included
+    address: str                # the address behind it; "": the host is invalid
     zone: tuple[tuple[str, ...], ...] = ()      # answers, one after the other
 
     @property
     def first(self) -> tuple[str, ...]:
-        """What a name leads to before that. It is not refused, and so dialled."""
+        """The addresses of a name's first answer, which are allowed, and so dialled."""
         return self.zone[0] if len(self.zone) > 1 else ()
 
 
@@ -52,7 +52,7 @@ def disguises() -> list[Disguise]:
 
 
 def numbers(text: str) -> Iterator[tuple[str, str]]:
-    """What inet_aton(3) takes for an IPv4 address, beside the dotted quad."""
+    """The forms of inet_aton(3) for an IPv4 address, except the dotted quad."""
     whole = int(ipaddress.IPv4Address(text))
     a, b, c, d = whole.to_bytes(4, "big")
     yield "decimal", str(whole)
@@ -71,7 +71,7 @@ def numbers(text: str) -> Iterator[tuple[str, str]]:
 
 
 def embeddings(text: str) -> Iterator[tuple[str, str]]:
-    """IPv6 that carries it (RFC 4291, 2765, 6052, 3056, 4380, 5214)."""
+    """IPv6 addresses that embed it (RFC 4291, 2765, 6052, 3056, 4380, 5214)."""
     whole = int(ipaddress.IPv4Address(text))
     high, low = whole >> 16, whole & 0xffff
     turned = whole ^ 0xffffffff
@@ -86,7 +86,7 @@ def embeddings(text: str) -> Iterator[tuple[str, str]]:
 
 
 def names() -> list[Disguise]:
-    """Names that resolve to them, at once or only when asked again."""
+    """Names with forbidden addresses, at the first query or only at the second."""
     made = [Disguise("localhost", host, "127.0.0.1")
             for host in ("localhost", "LOCALHOST", "localhost.", "a.localhost")]
     for i, text in enumerate((*V4, *V6_PLAIN)):
@@ -101,7 +101,7 @@ def names() -> list[Disguise]:
     return made
 
 
-# To some reader an address, to others not: nothing may be made of them but a 400.
+# Some parsers read these as addresses, others do not: only a 400 is correct.
 UNREADABLE = (
     "127.0.0.1.1", "4294967296", "127.0.0.256", "127.1.65536", "0x7f.0x", "0x100000000",
     "08.0.0.1", "127..1", ".127.0.0.1", "127.0.0.1..", "%31%32%37.0.0.1",

@@ -1,8 +1,8 @@
-"""The numbers of tuning/, for a host where only the package is installed.
+"""The numbers of tuning/, for a host that has only the package installed.
 
-tests/doctor/test_host.py holds them to tuning/sysctl.conf and tuning/limits.conf, which
-have the reasons and the sources. How a value is compared: `at least` (of a range it is
-at least as wide, of a triple the last number counts), `at most`, `exactly`.
+tests/doctor/test_host.py compares them with tuning/sysctl.conf and tuning/limits.conf,
+which have the reasons and the sources. A value is compared by `at least` (a range must
+be at least as wide; of three numbers the last one counts), `at most` or `exactly`.
 """
 
 from typing import NamedTuple
@@ -60,7 +60,7 @@ def suffices(wanted: Sysctl, seen: str) -> bool:
 
 
 def widest(wanted: Sysctl, seen: str) -> str:
-    """What to set, as tuning/apply does: no part of it is worse than it is."""
+    """The value to set, as in tuning/apply: no part of it is worse than the current."""
     have, want = _numbers(seen), _numbers(wanted.value)
     if len(have) != len(want) or len(want) == 1:
         return wanted.value

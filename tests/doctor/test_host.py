@@ -162,7 +162,7 @@ def test_a_stock_host_is_told_what_could_be_better_and_nothing_else(stock):
     ({**TABLE, ESTABLISHED: "432000"}, {}, "conntrack memory", "ok", ""),
     ({"fs.pipe-user-pages-soft": "0"}, {}, "splice pipes", "ok", ""),
     ({"fs.pipe-user-pages-soft": "0", "fs.pipe-user-pages-hard": "4096"}, {},
-     "splice pipes", "note", "more than 16 bulk tunnels"),
+     "splice pipes", "note", "beyond 16 bulk tunnels"),
 ])
 def test_what_bites_is_told(stock, change, options, name, verdict, advice):
     found = {one.name: one for one in
@@ -326,11 +326,11 @@ def test_a_policy_without_flaw_is_one_line():
 
 @pytest.mark.parametrize(("text", "said"), [
     ('[[rules]]\naction = "deny"\n[[rules]]\naction = "allow"\nhosts = ["a.test"]\n',
-     "1 rules behind it are never reached"),
+     "1 rule after it cannot match"),
     ('[[rules]]\naction = "allow"\nhosts = ["a.test"]\n'
-     '[[rules]]\naction = "deny"\nhosts = ["a.test"]\n', "is never reached"),
+     '[[rules]]\naction = "deny"\nhosts = ["a.test"]\n', "cannot match"),
     ('[[rules]]\naction = "allow"\nusers = ["me", "nobody"]\n',
-     "nobody is called nobody"),
+     "no user nobody"),
 ])
 def test_what_a_policy_surely_does_not_mean_is_told(text, said):
     told = [finding for finding in findings_of(text) if finding.verdict == "warn"]
@@ -342,7 +342,7 @@ def test_a_group_of_somebody_who_is_not_there_is_told():
     """A name that is mistyped there takes nobody in, and says nothing."""
     (found,) = findings_of('[groups]\nci = ["me", "nobdy"]\n')
     assert (found.name, found.verdict) == ("group ci", "note")
-    assert found.seen == "nobody is called nobdy"
+    assert found.seen == "no user nobdy"
 
 
 def test_an_open_floor_on_an_exposed_listener_is_told():

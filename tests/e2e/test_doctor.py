@@ -62,7 +62,7 @@ def test_every_disguise_is_refused_by_the_floor():
     """R25, R26, R27: 200 and more of them, each by CONNECT and by GET."""
     status, out = run()
     table = table_of(out)
-    assert "Tried as with address_floor = on" in out
+    assert "Tested with address_floor = on" in out
     assert set(table) == {*KINDS, "unreadable", "total"}
     for kind in KINDS:
         tried, refused, unreadable, opened, passed = table[kind]
@@ -72,7 +72,7 @@ def test_every_disguise_is_refused_by_the_floor():
     assert table["unreadable"] == [unreadable, 0, unreadable, 0, 0]
     assert f"{refused}  403 address_denied\n" in out
     assert f"{unreadable}  400\n" in out
-    assert out.endswith("first answer: only what was checked was dialled\n")
+    assert out.endswith("first answer: only checked addresses were dialled\n")
     assert status == 0
 
 
@@ -83,7 +83,7 @@ def test_a_policy_is_tried_as_one_of_its_users(tmp_path):
     table = table_of(out)
     assert status == 0, out
     assert table["total"][1] >= 400 and table["total"][3:] == [0, 0]
-    assert "Tried as" not in out and "destination_denied" not in out
+    assert "Tested with" not in out and "destination_denied" not in out
 
 
 def test_what_the_rules_refuse_is_refused_by_them(tmp_path):
@@ -107,7 +107,7 @@ def test_what_a_rule_opens_is_counted_and_not_tried(tmp_path):
 def test_a_floor_that_is_off_is_told(tmp_path):
     status, out = run("--address-floor", "off")
     assert status == 1
-    assert out.startswith("the floor is off (address_floor = off): nothing of this")
+    assert out.startswith("the floor is off (address_floor = off): nothing is refu")
 
 
 def test_the_user_must_be_one_that_can_come_in(tmp_path, capsys):
@@ -130,7 +130,7 @@ def test_without_a_network_of_its_own_nothing_is_tried(monkeypatch, capsys):
     monkeypatch.setattr(ssrf, "examine", examine)
     assert main(["doctor", "ssrf"]) == 2
     said = capsys.readouterr().err
-    assert "--host-network: not given" in said and "Operation not permitted" in said
+    assert "--host-network: is not given" in said and "Operation not permitted" in said
 
 
 def test_the_network_of_the_host_is_used_when_it_is_asked_for(monkeypatch, capsys):
@@ -184,5 +184,5 @@ def test_rebinding_is_not_answered_with_an_address_that_has_a_route(capsys):
         subprocess.run(route, check=True)
         assert main(["doctor", "ssrf", "--host-network"]) == 0
         out = capsys.readouterr().out
-        assert "rebinding, first answer: not tried: 3ffe:ffff::d0c would be" in out
+        assert "rebinding, first answer: not tested: 3ffe:ffff::d0c would be" in out
         assert table_of(out)["rebinding"] == [12, 12, 0, 0, 0]
