@@ -1,4 +1,4 @@
-# Every verb on one line; `make` alone lists them.
+# `make` alone lists all targets.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -12,7 +12,7 @@ SHELLS := bench.sh .ci/run scripts/*.sh bench/*.sh tuning/check tuning/apply tun
 ARGS ?=
 PYTEST_ARGS ?=
 
-help: ## list the verbs
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 serve: build/built.native ## build and serve on 127.0.0.1:8888; ARGS='--listen â€¦' passes flags
@@ -20,8 +20,8 @@ serve: build/built.native ## build and serve on 127.0.0.1:8888; ARGS='--listen â
 
 build: build/built.native ## create .venv and build in place for this machine
 
-# They wait more than they compute, so the two event loops are tested side by side; what
-# measures has the machine to itself.
+# The tests wait more than they compute, so the two event loops are tested in parallel.
+# The benchmark's tests measure, so they run alone.
 test: .venv/ready.test build/built.native lint ## everything: build, lint, all tests
 	$(MAKE) --no-print-directory -j2 -Otarget test-uvloop test-asyncio test-rooms
 	$(PY) -m pytest tests/bench $(PYTEST_ARGS)
@@ -32,7 +32,7 @@ test-asyncio:
 test-rooms:
 	$(PY) -m pytest -q tests --ignore tests/e2e --ignore tests/bench $(PYTEST_ARGS)
 
-quick: .venv/ready.test build/built.native ## the tests that need no server and no second build
+quick: .venv/ready.test build/built.native ## the tests without servers and without a second build
 	$(PY) -m pytest -q --ignore tests/e2e --ignore tests/bench --ignore tests/leaks --ignore tests/test_build.py $(PYTEST_ARGS)
 
 lint: .venv/ready.test ## ruff, cython-lint and shellcheck over the whole tree
@@ -40,7 +40,7 @@ lint: .venv/ready.test ## ruff, cython-lint and shellcheck over the whole tree
 	PATH="$$PWD/.venv/bin:$$PATH" cython-lint $(filter-out setup.py,$(SOURCES)) $(wildcard bench/micro/*.pyx)
 	shellcheck $(wildcard $(SHELLS))
 
-docs: build/built.native ## what is made of our tables: docs/config.md, endings.md, the log's schema, options.py
+docs: build/built.native ## generate docs/config.md, endings.md, the log's schema and options.py
 	$(PY) -m cutthrough config --markdown >docs/config.md.new && mv docs/config.md.new docs/config.md
 	$(PY) -c 'from cutthrough.tools.config_docs import render_types as r; print(r(), end="")' >build/options.py && mv build/options.py cutthrough/config/
 	$(PY) -m cutthrough.tools.log_schema >build/schema.json && mv build/schema.json docs/accesslog.schema.json
@@ -52,8 +52,8 @@ types: .venv/ready.test ## mypy over the package
 arm64: ## the quick tests on arm64, emulated in a Debian root of its own; ARGS=test runs all
 	nice scripts/arm64.sh $(or $(ARGS),quick)
 
-# Beside other machines' work a rate falls by a fifth now and then: what is found is looked at
-# once more, longer, and counts then.
+# On a shared machine a rate may fall by a fifth: a regression is measured once more, with
+# more repetitions, and only counts if it persists.
 COMPARED = $(PY) -m bench compare bench/results/baseline.json bench/results/guard.json
 bench-guard: .venv/ready.test build/built.native ## ratios to the relay, compared with the stored baseline
 	$(PY) -m bench run --guard --name guard
@@ -62,7 +62,7 @@ bench-guard: .venv/ready.test build/built.native ## ratios to the relay, compare
 bench: .venv/ready.test build/built.native ## wrk and siege through the proxy, against a local nginx
 	./bench.sh
 
-slowloris: .venv/ready.test build/built.native ## wrk beside 10 000 slow clients: its p99, memory, who is ended
+slowloris: .venv/ready.test build/built.native ## wrk beside 10 000 slow clients: its p99, memory, which clients are closed
 	$(PY) -m bench slowloris $(ARGS)
 
 storm: .venv/ready.test build/built.native ## reloads, kills and upgrades under wrk: every failed request is explained
@@ -74,7 +74,7 @@ attack: .venv/ready.test build/built.native ## are others served beside each of 
 handover: .venv/ready.test build/built.native ## 2 000 tunnels across ten replacements of their workers and two upgrades
 	$(PY) -m bench handover $(ARGS)
 
-browser: build/built.native ## the live page in Chromium, which is installed if need be (290 MB)
+browser: build/built.native ## the live page in Chromium, which is installed if it is missing (290 MB)
 	command -v chromium >/dev/null || scripts/bootstrap.sh browser
 	$(PY) -m pytest -q tests/e2e/test_live_page.py $(PYTEST_ARGS)
 
@@ -93,8 +93,8 @@ debug: build/built.debug ## build in place with assertions and symbols
 
 trace: build/built.trace ## build in place for coverage
 
-# Everything but the builds of its own. PYTHONMALLOC: an object's end is seen as well.
-# Two at a time: they wait more than they compute.
+# All tests except those that build. PYTHONMALLOC: to detect use of freed objects too.
+# Two runs in parallel, because they wait more than they compute.
 SANITIZED = ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" $(PY) -m pytest -q $(PYTEST_ARGS)
 asan: .venv/ready.test build/built.asan ## build with sanitizers and run all tests under them
 	$(MAKE) --no-print-directory -j2 asan-e2e asan-rooms
@@ -106,8 +106,8 @@ asan-rooms:
 fuzz: .venv/ready.test ## fuzz every target for SECONDS=60 together; needs clang and atheris
 	$(PY) -m tests.fuzz --seconds $(or $(SECONDS),60) $(ARGS)
 
-# The tests that run the proxy in their own process. -i: chars.pxd has its lines in other
-# modules' C, and Cython's plugin knows it only once it has seen one of these.
+# The tests that run the proxy in their own process. -i: the lines of chars.pxd are in the C
+# of other modules, and Cython's plugin finds them only after it has read such a module.
 COVERED := cutthrough/wire/*,cutthrough/net/relay*
 coverage: .venv/ready.test build/built.trace ## line coverage of wire/ and net/relay, at least 95 %
 	$(PY) -m coverage erase && $(PY) -m coverage run -m pytest -q tests/wire tests/net tests/fuzz tests/leaks $(PYTEST_ARGS)
@@ -119,21 +119,21 @@ annotate: build/built.native ## Cython's annotated HTML in build/annotate: yello
 wheel: .venv/ready.run ## a portable wheel in dist/, built with the locked Cython and setuptools
 	CUTTHROUGH_BUILD=release $(PY) -m pip wheel --no-deps --no-build-isolation --wheel-dir dist .
 
-lock: build/tools/ready ## requirements/*.txt anew: the newest versions, with hashes
+lock: build/tools/ready ## update requirements/*.txt to the newest versions, with hashes
 	scripts/lock.sh build/tools/bin/uv
 
-sbom: build/tools/ready ## dist/*.cdx.json: what a release is made of, as CycloneDX
+sbom: build/tools/ready ## dist/*.cdx.json: the bill of materials of a release, as CycloneDX
 	$(PY) scripts/sbom.py build/tools/bin/cyclonedx-py
 
 release: wheel sbom ## a wheel and its bill of materials in dist/
 
-clean: ## remove what was built; .venv stays
+clean: ## remove all build results; .venv stays
 	rm -rf build dist *.egg-info .coverage* htmlcov bench/bin
 	find . -path ./.venv -prune -o \( -name '*.so' -o -name __pycache__ \) -print0 | xargs -0 rm -rf
 	find cutthrough proxy.c -name '*.c' -delete 2>/dev/null || true
 
-# Stamps: a second `make serve` compares times and starts. One mode is in place at a time,
-# so that building one takes the stamps of the others away.
+# Stamps: a second `make serve` only compares times. One mode is in place at a time, so a
+# build removes the stamps of the other modes.
 .venv/ready.%: requirements/%.txt requirements/build.txt scripts/bootstrap.sh
 	scripts/bootstrap.sh $*
 

@@ -4,10 +4,10 @@
 #
 #   DURATION=2 CONC=50 PORT=0 WORKERS=auto ./bench.sh [flags of the proxy]
 #
-# PORT is the proxy's; 0 takes a free one. Nothing is installed, no system service is
-# touched, and what was started is stopped. Exit status 1: an error, or counts that differ.
-# It ends with a table of direct, a blind relay and the proxy, in turns: rate, ratio, CPU
-# per request, and the origin's count. Everything else: python -m bench --list.
+# PORT is the proxy's; 0 selects a free one. Nothing is installed, no system service is
+# touched, and every started process is stopped. Exit status 1: an error, or different
+# counts. It ends with a table of direct, a blind relay and the proxy, measured in turns:
+# rate, ratio, CPU per request, and the origin's count. More: python -m bench --list.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -28,12 +28,12 @@ for tool in wrk siege; do
     command -v "$tool" >/dev/null || fail "$tool is missing: apt install wrk siege nginx"
 done
 server=$(command -v nginx || command -v apache2) ||
-    fail "neither nginx nor apache2 is there: apt install wrk siege nginx"
+    fail "neither nginx nor apache2 is installed: apt install wrk siege nginx"
 [ -x "$PYTHON" ] || fail "$PYTHON is missing: make bench builds the proxy first"
 "$PYTHON" -c 'import cutthrough.session.session' 2>/dev/null ||
     fail "the proxy is not built: make bench builds it first"
 
-# A directory of this run alone: logs, configuration and payloads; stop removes it
+# A directory for this run: logs, configuration and payloads; stop removes it
 dir=$(mktemp -d "${TMPDIR:-/tmp}/bench.XXXXXX")
 pids=()
 stop() {
@@ -54,7 +54,7 @@ wait_for() {
         sleep 0.05
     done
     cat "$1" >&2
-    fail "waited for '$2' in vain"
+    fail "'$2' did not appear"
 }
 
 free_port() {
@@ -71,13 +71,13 @@ done
 origin=127.0.0.1:$(free_port)
 if [ "$(basename "$server")" = nginx ]; then
     user=''
-    [ "$(id -u)" = 0 ] && user='user root;' # else nginx falls to a user that may not enter $dir
+    [ "$(id -u)" = 0 ] && user='user root;' # nginx's default user may not enter $dir
     sed -e "s/@PORT@/${origin#*:}/" -e "s/@USER@/$user/" \
         -e 's/@IP@/127.0.0.1/' -e '/^@TLS@$/d' bench/origin.conf >"$dir/origin.conf"
     "$server" -p "$dir" -c "$dir/origin.conf" 2>"$dir/origin.err" &
 else
     user=''
-    if [ "$(id -u)" = 0 ]; then # Apache will not serve as root
+    if [ "$(id -u)" = 0 ]; then # Apache refuses to serve as root
         user=$(printf 'User nobody\\nGroup %s' "$(id -gn nobody)")
         chmod 755 "$dir"
     fi
@@ -96,7 +96,7 @@ kill -0 "${pids[0]}" 2>/dev/null || {
     fail "the origin did not start"
 }
 
-# origin_count: requests that the origin answered 200, once its log is at rest.
+# origin_count: requests that the origin answered with 200, after its log has settled.
 origin_count() {
     local before=-1 now=0
     while [ "$now" != "$before" ]; do
@@ -121,9 +121,9 @@ credentials="Proxy-Authorization: Basic $(printf %s "$USER_PASSWORD" | base64)"
 
 failures=0
 
-# check NAME REPORTED BEFORE IN_FLIGHT: the origin must have answered what was reported.
-# wrk hangs up when its time is over and does not count what is then in flight, one
-# request a connection at most: so the origin may have seen up to IN_FLIGHT more.
+# check NAME REPORTED BEFORE IN_FLIGHT: the origin must have answered the REPORTED requests.
+# When its time is over, wrk closes its connections and does not count the requests in
+# flight, at most one for each connection. So the origin may have IN_FLIGHT more.
 check() {
     local seen verdict=ok
     seen=$(($(origin_count) - $3))
@@ -150,9 +150,9 @@ run_wrk() { # NAME, arguments of wrk
     check "$name" "${reported:-0}" "$before" "$CONC"
 }
 
-# A number of requests, not a time: when its time is over siege cancels its threads
-# wherever they are, and with many of them one dies holding a lock, and siege hangs.
-# 8000 a second is what siege does on a small machine, so this takes about DURATION.
+# A number of requests, not a time: when its time is over, siege cancels its threads at
+# any point, and if one of many dies with a lock held, siege hangs. A small machine does
+# about 8000 requests a second, so this takes about DURATION.
 run_siege() { # NAME, arguments of siege
     local name=$1 before reported failed each
     shift
@@ -182,18 +182,17 @@ for size in 1k 16k 128k 1m; do
         "$origin/$size" "${credentials##* }"
 done
 run_siege "siege, origin form" -H "$credentials" "http://$proxy/index.html"
-# Not by proxy-login: siege counts the 407 that it then waits for as a transaction.
+# Not with proxy-login: siege would wait for a 407 and count it as a transaction.
 cat >>"$dir/siege.rc" <<EOF_RC
 proxy-host = ${proxy%:*}
 proxy-port = ${proxy##*:}
 EOF_RC
 run_siege "siege, as a proxy" -H "$credentials" "http://$origin/index.html"
 
-# ---- what the machine could do, and what the proxy cost ----
+# ---- the limit of the machine, and the cost of the proxy ----
 
-# Like the runs above this one's origin is private, but its runs take turns and each has a
-# fresh proxy. The relay is a blind C loop of one thread: what any proxy could reach. So
-# cutthrough has one worker, whatever WORKERS says.
+# This run has its own origin and a new proxy for each turn. The relay is a blind C loop of
+# one thread, the limit of any proxy. So cutthrough has one worker, independent of WORKERS.
 echo "== direct, blind relay, cutthrough with one worker: wrk -t1 -c$CONC -d${DURATION}s, medians of three"
 if [ "$(basename "$server")" = nginx ]; then
     "$PYTHON" -m bench short --seconds "$DURATION" --conns "$CONC" -- "$@" ||

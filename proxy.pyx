@@ -1,8 +1,8 @@
 # cython: language_level=3
-"""The front door: `python -c "import proxy" [flags]` serves until it is told to stop.
+"""The entry point of `python -c "import proxy" [flags]`, which serves until stopped.
 
-Only that command imports this module; everything else imports `cutthrough`, which does
-nothing by itself. After a clean stop the import ends, so that the interpreter exits 0.
+Only that command imports this module. All other code imports `cutthrough`, which has no
+side effect. After a clean stop the import returns, so that the interpreter exits with 0.
 """
 
 import sys

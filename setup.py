@@ -9,9 +9,9 @@ Every .pyx is an extension of its own. CUTTHROUGH_BUILD names the mode:
     asan      address and undefined-behaviour sanitizers, assertions on
     fuzz      counts edges for libFuzzer, traps undefined behaviour; CC must be clang
 
-CFLAGS from the environment come on top of Python's own and, in release mode,
-have the last word. Each mode keeps its objects under build/<mode>, so that going
-from one to the other compiles only what changed; the C is common to all but trace.
+CFLAGS from the environment are added to Python's own and override the flags of release
+mode. Each mode has its objects under build/<mode>, so that a change of the mode
+compiles only changed modules. All modes but trace share the generated C.
 """
 
 import json
@@ -30,9 +30,9 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 SANITIZE = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"]
-# Undefined behaviour traps: the run-time library that would print it has the same
-# coverage hooks as libFuzzer, and the first one loaded would get the counters. -w: for
-# clang's warnings (of inline functions that nobody calls) there are the other modes.
+# Undefined behaviour traps, because the run-time library that prints it has the same
+# coverage hooks as libFuzzer, and the library loaded first would get the counters. -w:
+# clang warns of unused inline functions, and the other modes show the real warnings.
 FUZZ = ["-fsanitize=fuzzer-no-link,undefined", "-fsanitize-trap=undefined", "-w"]
 ASSERTIONS = [("CUTTHROUGH_DEBUG", "1")]
 LINE_EVENTS = [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")]
@@ -63,9 +63,9 @@ NAME = os.environ.get("CUTTHROUGH_BUILD", "release")
 if NAME not in MODES:
     sys.exit(f"CUTTHROUGH_BUILD={NAME}: not one of {', '.join(MODES)}")
 MODE = MODES[NAME]
-# `cutthrough doctor` reads it there.
+# `cutthrough doctor` shows them.
 FLAGS = " ".join([*MODE.compile, *os.environ.get("CFLAGS", "").split()])
-TOLD = {
+BUILD_MACROS = {
     "cutthrough/doctor/built.pyx": [
         ("CUTTHROUGH_MODE", f'"{NAME}"'),
         ("CUTTHROUGH_FLAGS", json.dumps(FLAGS)),
@@ -82,7 +82,7 @@ def extensions() -> list[Extension]:
             [source],
             extra_compile_args=MODE.compile,
             extra_link_args=MODE.link,
-            define_macros=MODE.macros + TOLD.get(source, []),
+            define_macros=MODE.macros + BUILD_MACROS.get(source, []),
         )
         for source in sources
         if Path(source).exists()
@@ -90,35 +90,35 @@ def extensions() -> list[Extension]:
 
 
 class Progress:
-    """What `setup.py -q` shows on standard error: one line that changes on a terminal,
-    elsewhere a line for each quarter. Without -q the commands themselves are shown."""
+    """The progress of `setup.py -q` on standard error: one changing line on a terminal,
+    else a line for each quarter. Without -q setup.py shows the commands themselves."""
 
     def __init__(self, what: str, total: int, shown: bool) -> None:
         self.what, self.total, self.shown = what, total, shown and total > 0
-        self.fd = os.dup(2)                  # while 2 is being read back
+        self.fd = os.dup(2)                  # 2 itself is captured meanwhile
         self.live = os.isatty(self.fd)
         self.done, self.quarter = 0, 0
         self.lock = threading.Lock()
         self.over = threading.Event()
         if self.shown:
-            self.tell()
+            self.show()
 
-    def tell(self) -> None:
+    def show(self) -> None:
         line = f"{self.what} {self.done} of {self.total}"
         os.write(self.fd, (f"\r\x1b[K{line}" if self.live else f"{line}\n").encode())
 
     def step(self, done: int | None = None) -> None:
-        """One more is done, or so many are."""
+        """Counts one more module, or sets the count to `done`."""
         with self.lock:
             before, self.done = self.done, self.done + 1 if done is None else done
             quarter = 4 * self.done // max(1, self.total)
             if self.shown and self.done != before and (
                     self.live or quarter != self.quarter):
                 self.quarter = quarter
-                self.tell()
+                self.show()
 
     def watch(self, count: Callable[[], int]) -> None:
-        """Tells in a thread what `count` comes to, until `end`."""
+        """Shows the result of `count` from a thread, until `end`."""
         def look() -> None:
             while not self.over.wait(0.2):
                 self.step(min(count(), self.total))
@@ -141,34 +141,34 @@ def c_of(module: Extension) -> Path:
 
 
 def count_newer(modules: list[Extension], when: float) -> int:
-    """How many have C that was made since."""
+    """The number of modules with C newer than `when`."""
     return sum(path.exists() and path.stat().st_mtime >= when
                for path in map(c_of, modules))
 
 
 def count_stale(modules: list[Extension]) -> int:
-    """How many have no C, or C older than their source; those that another's change
-    makes stale are told as they come."""
+    """The number of modules without C, or with C older than their source. Modules that
+    are stale because of an included file are not counted."""
     return sum(not c_of(module).exists() or c_of(module).stat().st_mtime
                < Path(module.sources[0]).stat().st_mtime for module in modules)
 
 
 def translate(modules: list[Extension], force: bool, quiet: bool = False) -> None:
-    """Pyx to C; a warning or a performance hint is an error.
+    """Translates .pyx to C; a warning or a performance hint is an error.
 
-    Cython has no switch that makes a hint one, and prints from several processes:
-    what they write to descriptor 2 is read back. The C that they made goes, or the
-    next build would find it up to date and pass.
+    Cython has no switch for that, and prints from several processes, so their output to
+    descriptor 2 is captured and searched. If there is an error, the new C is removed,
+    because the next build would find it up to date and pass.
     """
     before = time.time() - 1  # file systems round time stamps down
     build_dir = None if MODE.beside else "build/c"
     force = force or MODE.beside
     progress = Progress("translating to C:", len(modules) if force
                         else count_stale(modules), quiet)
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         sys.stderr.flush()
         stderr = os.dup(2)
-        os.dup2(said.fileno(), 2)
+        os.dup2(output.fileno(), 2)
         progress.watch(lambda: count_newer(modules, before))
         try:
             translated = cythonize(
@@ -183,8 +183,8 @@ def translate(modules: list[Extension], force: bool, quiet: bool = False) -> Non
             progress.end()
             os.dup2(stderr, 2)
             os.close(stderr)
-            said.seek(0)
-            text = said.read().decode(errors="replace")
+            output.seek(0)
+            text = output.read().decode(errors="replace")
             sys.stderr.write(text)
     complaints = re.findall(r"^(?:warning|performance hint): ", text, re.MULTILINE)
     if complaints:
@@ -193,7 +193,7 @@ def translate(modules: list[Extension], force: bool, quiet: bool = False) -> Non
             if generated.stat().st_mtime >= before:
                 generated.unlink()
         sys.exit(f"{len(complaints)} Cython warnings or performance hints: see above")
-    # In place: setuptools has already noted things on these objects.
+    # In place, because setuptools has already set attributes of these objects.
     sources = {module.name: module.sources for module in translated}
     for module in modules:
         module.sources = sources[module.name]
@@ -205,11 +205,11 @@ class Build(build_ext):
         self.parallel = self.parallel or CPUS
 
     def build_extensions(self) -> None:
-        # Here rather than in setup(): no other command needs the C.
+        # Not in setup(), because no other command needs the C.
         self.force = self.force or MODE.beside
         quiet = not self.distribution.verbose
         translate(self.extensions, self.force, quiet)
-        # The longest first: at the end no compiler waits for another
+        # The longest first, so that the last compilers end together
         self.extensions.sort(key=lambda one: -Path(one.sources[0]).stat().st_size)
         self.progress = Progress("compiling C:", len(self.extensions), quiet)
         try:
@@ -222,7 +222,7 @@ class Build(build_ext):
         self.progress.step()
 
     def copy_extensions_to_source(self) -> None:
-        # distutils copies only what is newer, and another mode's module may be.
+        # distutils copies only newer files, and another mode's module may be newer.
         self.force = True
         super().copy_extensions_to_source()
 
@@ -230,7 +230,7 @@ class Build(build_ext):
 # Cython's worker processes may import this file.
 if __name__ == "__main__":
     setup(
-        # In pyproject.toml old and new setuptools each refuse what the other wants.
+        # Not in pyproject.toml: old and new setuptools require different syntax there.
         license="Apache-2.0",
         ext_modules=extensions(),
         cmdclass={"build_ext": Build},
