@@ -1,4 +1,4 @@
-"""The command line: `python -m bench run | compare | report | peers | micro`."""
+"""Measures the proxy beside yardsticks and other proxies. See docs/benchmarking.md."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from bench.proxies import PROXIES
 from bench.run import RESULTS, interrupt, run_all
 from bench.scenarios import GROUPS, SCENARIOS, most_files
 
-#: How long each run is where nobody says: of the field, of the guard, else.
+#: Default length of a run in seconds, by (field, guard).
 SECONDS = {(True, False): 1.5, (False, True): 2.0, (False, False): 3.0}
 
 
 def print_tables() -> None:
-    """Print every scenario and proxy, and why one cannot run here."""
+    """Print every scenario and proxy, with the reason if it cannot run here."""
     for group, about in GROUPS.items():
         print(f"{group}. {about}")
         for name, row in SCENARIOS.items():
@@ -61,7 +61,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    most_files()  # thousands of connections: the children inherit all that may be had
+    most_files()  # the children inherit the limit, and open thousands of connections
     site = None
     if options.netns:
         if missing := Namespaces.missing():
@@ -71,7 +71,7 @@ def _run(options: argparse.Namespace) -> int:
         parts = plan.guard()
     elif options.field:
         parts = plan.field()
-        micro.find_benches()  # compiled before the clock runs
+        micro.find_benches()  # compile before the time is measured
     elif options.asked:
         parts = plan.asked()
     elif options.features:
@@ -160,97 +160,125 @@ def _micro(options: argparse.Namespace) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--list", action="store_true", help="what can be measured here")
+    parser.add_argument("--list", action="store_true",
+                        help="list scenarios and proxies")
     verbs = parser.add_subparsers(dest="verb")
 
-    run = verbs.add_parser("run", help="measure, print, write bench/results/")
+    run = verbs.add_parser("run", help="run scenarios; print and store results")
     run.set_defaults(act=_run)
     what = run.add_mutually_exclusive_group()
-    what.add_argument("--scenarios", type=_names, default=plan.SCENARIOS)
-    what.add_argument("--field", action="store_true", help="all groups, all peers")
-    what.add_argument("--asked", action="store_true", help="the report's first table")
-    what.add_argument("--guard", action="store_true", help="what bench-guard compares")
-    what.add_argument("--features", action="store_true", help="what each one costs")
-    run.add_argument("--proxies", type=_names, default=plan.PROXIES)
-    run.add_argument("--seconds", type=float, help="of each run [3; less in --field]")
-    run.add_argument("--repetitions", type=int, default=3, help="of each pair [3]")
-    run.add_argument("--name", default="", help="keep the result under this name")
-    run.add_argument("--minutes", type=float, default=0, help="at most; then it ends")
-    run.add_argument("--netns", action="store_true", help="three hosts joined by veth")
+    what.add_argument("--scenarios", type=_names, default=plan.SCENARIOS,
+                      metavar="NAME,…", help="scenarios [a short selection]")
+    what.add_argument("--field", action="store_true", help="all scenarios and peers")
+    what.add_argument("--asked", action="store_true",
+                      help="scenarios of the report's first table")
+    what.add_argument("--guard", action="store_true",
+                      help="scenarios of `make bench-guard`")
+    what.add_argument("--features", action="store_true",
+                      help="the cost of each feature")
+    run.add_argument("--proxies", type=_names, default=plan.PROXIES,
+                     metavar="NAME,…", help="proxies [a short selection]")
+    run.add_argument("--seconds", type=float,
+                     help="length of a run [3; less with --field, --guard]")
+    run.add_argument("--repetitions", type=int, default=3,
+                     help="runs of each scenario and proxy [3]")
+    run.add_argument("--name", default="", help="name of the stored result")
+    run.add_argument("--minutes", type=float, default=0,
+                     help="total time limit; later runs are skipped")
+    run.add_argument("--netns", action="store_true",
+                     help="run in three network namespaces joined by veth")
 
-    compared = verbs.add_parser("compare", help="exit status 1 names what got worse")
+    compared = verbs.add_parser("compare",
+                                help="compare two results; exit status 1 if worse")
     compared.set_defaults(act=_compare)
     compared.add_argument("base", type=Path)
     compared.add_argument("new", type=Path)
 
-    reported = verbs.add_parser("report", help="one HTML page of one result")
+    reported = verbs.add_parser("report", help="write a result as an HTML page")
     reported.set_defaults(act=_report)
     reported.add_argument(
         "result", type=Path, nargs="?", default=RESULTS / "field.json"
     )
     reported.add_argument("-o", "--output", type=Path)
 
-    peers = verbs.add_parser("peers", help="what is installed, and how it is set up")
+    peers = verbs.add_parser("peers", help="list or install other proxies")
     peers.set_defaults(act=_peers)
     peers.add_argument("names", nargs="*")
     peers.add_argument("--install", action="store_true", help="install what is missing")
 
-    small = verbs.add_parser("micro", help="cost of one head, chunk, line, timer")
+    small = verbs.add_parser("micro",
+                             help="micro-benchmarks: a head, a chunk, a log line")
     small.set_defaults(act=_micro)
     small.add_argument("names", nargs="*",
-                       help="as their names begin; policy: large policies, by shape")
+                       help="prefixes of names; `policy`: large policies, by shape")
     small.add_argument("--repetitions", type=int, default=5)
 
-    slow = verbs.add_parser("slowloris", help="wrk beside slow clients: its p99, RSS")
+    slow = verbs.add_parser("slowloris", help="wrk's p99 and RSS beside slow clients")
     slow.set_defaults(act=_slowloris)
-    slow.add_argument("--conns", type=int, default=10_000, help="slow clients [10000]")
-    slow.add_argument("--seconds", type=int, default=14, help="of each run [14]")
+    slow.add_argument("--conns", type=int, default=10_000,
+                      help="number of slow clients [10000]")
+    slow.add_argument("--seconds", type=int, default=14, help="length of a run [14]")
 
-    seen = verbs.add_parser("scrape", help="/metrics twice a second: the workers' CPU")
+    seen = verbs.add_parser("scrape",
+                            help="workers' CPU if /metrics is read twice a second")
     seen.set_defaults(act=_scrape)
-    seen.add_argument("--conns", type=int, default=10_000, help="at rest [10000]")
-    seen.add_argument("--seconds", type=int, default=4, help="of each turn [4]")
+    seen.add_argument("--conns", type=int, default=10_000,
+                      help="number of idle connections [10000]")
+    seen.add_argument("--seconds", type=int, default=4, help="length of a turn [4]")
 
-    ruled = verbs.add_parser("policy", help="100 000 names, 10 000 networks: CPU")
+    ruled = verbs.add_parser("policy",
+                             help="CPU with 100 000 names and 10 000 networks")
     ruled.set_defaults(act=_policy)
-    ruled.add_argument("--seconds", type=int, default=3, help="of each run [3]")
-    ruled.add_argument("--repetitions", type=int, default=7, help="of each pair [7]")
+    ruled.add_argument("--seconds", type=int, default=3, help="length of a run [3]")
+    ruled.add_argument("--repetitions", type=int, default=7,
+                       help="runs of each proxy [7]")
 
-    known = verbs.add_parser("users", help="wrong passwords: p99 of those known")
+    known = verbs.add_parser("users",
+                             help="p99 of cached users during a password attack")
     known.set_defaults(act=_users)
     users.add_options(known)
 
-    struck = verbs.add_parser("attack", help="is everybody else served beside it?")
+    struck = verbs.add_parser("attack",
+                              help="service to regular clients during attacks")
     struck.set_defaults(act=_attack)
     struck.add_argument("--only", type=_names, default=(),
-                        help=f"of {', '.join(attack.ATTACKS)} [all]")
-    struck.add_argument("--seconds", type=float, default=20, help="of peace, of each "
-                        "attack [20]")
-    struck.add_argument("--settle", type=float, default=30, help="then, seconds [30]")
-    struck.add_argument("--cost", type=int, default=0, help="of a hash, bcrypt's "
-                        "[12 in reload, 10 else]")
-    struck.add_argument("--name", default="", help="keep the result under this name")
+                        help=f"attacks, of {', '.join(attack.ATTACKS)} [all]")
+    struck.add_argument("--seconds", type=float, default=20,
+                        help="length of the quiet span and of each attack [20]")
+    struck.add_argument("--settle", type=float, default=30,
+                        help="seconds of observation after an attack [30]")
+    struck.add_argument("--cost", type=int, default=0, help="bcrypt cost "
+                        "[12 for reload, else 10]")
+    struck.add_argument("--name", default="", help="name of the stored result")
 
-    blown = verbs.add_parser("storm", help="reloads, kills and upgrades: who notices?")
+    blown = verbs.add_parser("storm",
+                             help="failed requests during reloads, kills and upgrades")
     blown.set_defaults(act=_storm)
-    blown.add_argument("--conns", type=int, default=100, help="of wrk, 0: none [100]")
-    blown.add_argument("--seconds", type=float, default=60, help="[60]")
-    blown.add_argument("--kill-every", type=float, default=5, help="seconds [5]")
+    blown.add_argument("--conns", type=int, default=100,
+                       help="connections of wrk; 0: no wrk [100]")
+    blown.add_argument("--seconds", type=float, default=60, help="total length [60]")
+    blown.add_argument("--kill-every", type=float, default=5,
+                       help="seconds between kills [5]")
 
-    moved = verbs.add_parser("handover", help="tunnels across new workers and programs")
+    moved = verbs.add_parser("handover",
+                             help="pauses of tunnels when workers are replaced")
     moved.set_defaults(act=_handover)
-    moved.add_argument("--tunnels", type=int, default=2000, help="that talk [2000]")
-    moved.add_argument("--replacements", type=int, default=10, help="of workers [10]")
-    moved.add_argument("--upgrades", type=int, default=2, help="of the program [2]")
-    moved.add_argument("--workers", type=int, default=2, help="[2]")
+    moved.add_argument("--tunnels", type=int, default=2000,
+                       help="number of active tunnels [2000]")
+    moved.add_argument("--replacements", type=int, default=10,
+                       help="worker replacements [10]")
+    moved.add_argument("--upgrades", type=int, default=2,
+                       help="upgrades of the program [2]")
+    moved.add_argument("--workers", type=int, default=2,
+                       help="workers of the proxy [2]")
     moved.add_argument("--interval", type=float, default=1.0,
-                       help="seconds between two messages of a tunnel [1]")
+                       help="seconds between messages of a tunnel [1]")
 
     table = verbs.add_parser("short", help="the table at the end of bench.sh")
     table.set_defaults(act=_short)
     table.add_argument("--seconds", type=float, default=2)
     table.add_argument("--conns", type=int, default=50)
-    table.add_argument("flags", nargs="*", help="of the proxy, after --")
+    table.add_argument("flags", nargs="*", help="options of the proxy, after --")
 
     options = parser.parse_args()
     if options.verb is None:
@@ -262,7 +290,7 @@ def main() -> int:
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:  # all that was started has ended on the way here
+    except KeyboardInterrupt:  # by now every child process has ended
         print("bench: interrupted", file=sys.stderr)
         return 130
 

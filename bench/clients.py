@@ -175,7 +175,7 @@ def run_load(
 def _siege_number(text: str, name: str) -> float:
     found = re.search(rf"^{name}:\s*([\d.]+)", text, re.MULTILINE)
     if found is None:
-        raise BenchError(f"siege said no {name!r}: {text.strip()[-300:]}")
+        raise BenchError(f"no {name!r} in the output of siege: {text.strip()[-300:]}")
     return float(found[1])
 
 

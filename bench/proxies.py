@@ -128,7 +128,7 @@ def _variant(about: str, *flags: str) -> Proxy:
 PROXIES = {
     "direct": Proxy("no proxy: what the machine can do", start_direct, blind=True),
     "direct-again": Proxy(
-        "the same once more: how far apart equals are", start_direct, blind=True
+        "direct again: the difference between equals", start_direct, blind=True
     ),
     "relay": Proxy(
         "blind C relay, 64 KiB copies", _relay("copy"), _compiler(), blind=True
@@ -148,7 +148,7 @@ PROXIES = {
     "cutthrough-copy": _variant("without splice", *LOG_OFF, "--splice", "false"),
     "cutthrough-asyncio": _variant("on plain asyncio", *LOG_OFF, "--loop", "asyncio"),
     "cutthrough-users": _variant(
-        "a users file with bcrypt, remembered",
+        "a users file with bcrypt, cached",
         *LOG_OFF, "--users-file", "@FEATURES@/users",
     ),
     "cutthrough-policy": _variant(

@@ -167,10 +167,10 @@ def run_all(
                 run.origin_config = origin.config.read_text()
                 run.measure(origin)
         except OutOfTime:
-            print("out of time: the rest is left out", file=sys.stderr)
+            print("time limit reached: the remaining runs are skipped", file=sys.stderr)
         except KeyboardInterrupt:
             interrupted = True
-            print("interrupted: what follows is not all", file=sys.stderr)
+            print("interrupted: the results below are incomplete", file=sys.stderr)
     run.name_late()
     if after is not None and not interrupted:
         run.micro = after()

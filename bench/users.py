@@ -273,7 +273,7 @@ def attack(proxy: Running, target: str, options: argparse.Namespace) -> int:
                   f"{statistics.median(seconds):.2f} s, longest {max(seconds):.2f} s, "
                   f"of {len(seconds)}")
     if failed:
-        print(f"first logins that were refused: {len(failed)}, {sorted(set(failed))}")
+        print(f"refused first logins: {len(failed)}, {sorted(set(failed))}")
     return 0 if figures.sum_up() < MOST_RATIO and not figures.errors else 1
 
 
@@ -293,17 +293,19 @@ def control(proxy: Running, target: str, options: argparse.Namespace) -> int:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seconds", type=int, default=5, help="of each run [5]")
-    parser.add_argument("--repetitions", type=int, default=5, help="of each pair [5]")
-    parser.add_argument("--workers", type=int, default=1, help="of the proxy [1]")
+    parser.add_argument("--seconds", type=int, default=5, help="length of a run [5]")
+    parser.add_argument("--repetitions", type=int, default=5,
+                        help="runs of each proxy [5]")
+    parser.add_argument("--workers", type=int, default=1,
+                        help="workers of the proxy [1]")
     parser.add_argument("--threads", type=int, default=1,
-                        help="hashes at a time, of each worker [1, as by default]")
+                        help="concurrent hashes per worker [1, the default]")
     parser.add_argument("--spread", action="store_true",
-                        help="each wrong password from another network")
+                        help="send each wrong password from another network")
     parser.add_argument("--control", action="store_true",
-                        help="hashes computed outside of the proxy instead")
+                        help="compute the hashes outside the proxy instead")
     parser.add_argument("--priority", default="5",
-                        help="of those: idle, or a niceness [5]")
+                        help="priority of --control: idle, or a niceness [5]")
 
 
 def run_users(options: argparse.Namespace) -> int:
