@@ -1,4 +1,4 @@
-"""The admin listener as its users see it: HTTP over TCP or over a unix socket."""
+"""A client of the admin listener: HTTP over TCP or over a unix socket."""
 
 import contextlib
 import http.client
@@ -19,8 +19,8 @@ SAMPLE = re.compile(r"^(cutthrough_\w+)(?:\{(.*)\})? (\S+)$", re.M)
 
 
 class Operator:
-    """Asks the admin listener at `where`: a port of 127.0.0.1, or a path. `source`: the
-    address that it asks from."""
+    """Sends requests to the admin listener at `where`, a port of 127.0.0.1 or a path,
+    from the address `source`."""
 
     def __init__(self, where: int | str, source: str = "127.0.0.1") -> None:
         self.where = where
@@ -59,7 +59,7 @@ class Operator:
         return json.loads(text)["cut"]
 
     def metrics(self) -> dict[str, float]:
-        """Each sample's value, by `name` or `name{label="value"}`, unprefixed."""
+        """Returns samples by `name` or `name{label="value"}`, without the prefix."""
         return {name.removeprefix("cutthrough_") + (f"{{{labels}}}" if labels else ""):
                 float(value) for name, labels, value in SAMPLE.findall(
                     self.get("/metrics"))}
@@ -73,7 +73,7 @@ class Operator:
 
 def administered(opened: contextlib.ExitStack, directory: Path, loop: str,
                  text: str = "", token: str = TOKEN) -> tuple[Proxy, Operator]:
-    """A proxy with an admin listener on a free port, and who asks it."""
+    """Starts a proxy with an admin listener on a free port, and a client of it."""
     proxy = opened.enter_context(Proxy(
         directory, loop=loop,
         config=f'admin = "127.0.0.1:0"\nadmin_token = "{token}"\n{text}'))
@@ -82,7 +82,7 @@ def administered(opened: contextlib.ExitStack, directory: Path, loop: str,
 
 
 def some_tunnels(proxy: Proxy, origin: Origin, dial, count: int) -> list[Client]:
-    """Tunnels to an echoing origin through which five bytes have gone."""
+    """Opens tunnels to an echoing origin, and sends five bytes through each."""
     made = []
     for _ in range(count):
         tunnel = dial(proxy).tunnel(origin.authority)

@@ -1,4 +1,4 @@
-"""A real browser without a window, driven over its DevTools protocol."""
+"""A real headless browser, driven over its DevTools protocol."""
 
 import base64
 import contextlib
@@ -17,8 +17,8 @@ PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 class Browser:
-    """One page. `faults` has what the console would show in red, `requested` every
-    address that was asked for."""
+    """One page. `faults` has the errors of the console, `requested` the URL of every
+    request."""
 
     def __init__(self, directory: Path) -> None:
         assert PROGRAM is not None
@@ -26,7 +26,7 @@ class Browser:
         self.requested: list[str] = []
         self._number = 0
         with open(directory / "said", "wb") as said:
-            # No sandbox: it wants user namespaces, which containers do not give
+            # No sandbox: it needs user namespaces, which containers do not allow
             self._process = subprocess.Popen(
                 [PROGRAM, "--headless=new", "--no-sandbox", "--disable-gpu",
                  "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions",
@@ -35,7 +35,7 @@ class Browser:
                  "--disable-default-apps", "--no-pings", "--no-default-browser-check",
                  "--disable-features=MediaRouter,DialMediaRouteProvider,"
                  "OptimizationHints,AsyncDns,DnsOverHttps",
-                 # It asks name servers for its vendor's names; here is one host
+                 # It looks up its vendor's names; here every name is one host
                  "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
                  "--remote-debugging-port=0",
                  f"--user-data-dir={directory / 'profile'}",
@@ -107,7 +107,7 @@ class Browser:
                                     f"location.href === {json.dumps(url)}"), url, 30)
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page."""
+        """Returns the value of an expression in the page."""
         result = self.send("Runtime.evaluate", expression=script, returnByValue=True,
                            awaitPromise=True)
         assert "exceptionDetails" not in result, result
@@ -117,7 +117,7 @@ class Browser:
         return self.run(f"document.querySelector({json.dumps(selector)}).innerText")
 
     def type(self, selector: str, text: str) -> None:
-        """Into a field, key by key, in the place of what it has."""
+        """Types into a field, replacing its contents."""
         self.run(f"(e => {{ e.focus(); e.select(); }})"
                  f"(document.querySelector({json.dumps(selector)}))")
         if text:
@@ -128,7 +128,7 @@ class Browser:
                           windowsVirtualKeyCode=46)
 
     def place(self, selector: str) -> tuple[float, float]:
-        """The middle of it, where it is seen."""
+        """Scrolls the element into view, and returns its middle."""
         x, y = self.run(
             f"(e => {{ e.scrollIntoView({{block: 'center'}});"
             " const b = e.getBoundingClientRect();"
@@ -137,30 +137,30 @@ class Browser:
         return x, y
 
     def move(self, selector: str) -> None:
-        """The mouse, to the middle of it."""
+        """Moves the mouse to the middle of the element."""
         x, y = self.place(selector)
         self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def press(self, x: float, y: float, count: int = 1) -> None:
-        """The mouse, there; `count`: it is the first or the second of two."""
+        """Clicks at a point; `count`: the first click, or the second of two."""
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left",
                       clickCount=count)
 
     def click(self, selector: str) -> None:
-        """Where it is seen, with the mouse."""
+        """Clicks the middle of the element."""
         self.move(selector)
         self.press(*self.place(selector))
 
     def key(self, name: str, code: int, text: str = "") -> None:
-        """One key, down and up, by its name and its virtual code."""
+        """Presses and releases one key, by its name and its virtual code."""
         for kind in ("keyDown", "keyUp"):
             self.send("Input.dispatchKeyEvent", type=kind, key=name, code=name,
                       windowsVirtualKeyCode=code,
                       **({"text": text} if text and kind == "keyDown" else {}))
 
     def look(self, width: int, height: int, scheme: str) -> None:
-        """A window of that size, in the light or the dark."""
+        """Sets the window's size and the light or dark theme."""
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height,
                   deviceScaleFactor=1, mobile=width < 600)
         self.send("Emulation.setScrollbarsHidden", hidden=True)
@@ -168,6 +168,6 @@ class Browser:
                   features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def picture(self, path: Path, whole: bool = True) -> None:
-        """The page, or what the window shows of it, as PNG."""
+        """Returns the page, or the part in the window, as PNG."""
         data = self.send("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
         path.write_bytes(base64.b64decode(data))

@@ -1,4 +1,4 @@
-"""A raw client of the proxy: sends what it is told, and reads what comes."""
+"""A raw client of the proxy: sends given bytes, and reads the answer."""
 
 import base64
 import socket
@@ -24,7 +24,7 @@ def build_request(
     host: str | None = None,
     version: str = "HTTP/1.1",
 ) -> bytes:
-    """A head in absolute form, one CRLF-less line per field, and the body behind it."""
+    """Returns a request in absolute form; `fields` are lines without CRLF."""
     lines = [f"{method} {url} {version}", f"Host: {host or host_of(url)}"]
     if auth is not None:
         lines.append(f"Proxy-Authorization: {auth}")
@@ -38,9 +38,9 @@ class Client(Stream):
         self, port: int, host: str = "127.0.0.1", receive_buffer: int = 0,
         source: str = "",
     ) -> None:
-        """`source`: the address of this host to call from."""
+        """`source`: the local address to connect from."""
         sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        if receive_buffer:  # before connect: it bounds the window that is offered
+        if receive_buffer:  # before connect: it bounds the advertised window
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock.settimeout(10)
         try:
@@ -53,7 +53,7 @@ class Client(Stream):
         super().__init__(sock)
 
     def ask(self, method: str, url: str, *fields: str, **more: object) -> Message:
-        """One request and its whole final response."""
+        """Sends one request, and returns its whole final response."""
         self.send(build_request(method, url, *fields, **more))  # type: ignore[arg-type]
         return self.read_response(method)
 
@@ -63,7 +63,7 @@ class Client(Stream):
     def connect(
         self, authority: str, early: bytes = b"", auth: str | None = CREDENTIALS
     ) -> Message:
-        """CONNECT, with `early` behind the head in the same segment."""
+        """Sends CONNECT, with `early` after the head in the same segment."""
         head = build_request("CONNECT", authority, auth=auth, host=authority)
         self.send(head + early)
         return self.read_response("CONNECT")

@@ -1,4 +1,4 @@
-"""A loop whose time is the test's: what is called later is called by `advance`."""
+"""An event loop with a manual clock: `advance` runs the timers that are due."""
 
 import asyncio
 import heapq
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Clock:
-    """Has what a verifier asks of an event loop."""
+    """Implements the part of an event loop that a verifier uses."""
 
     def __init__(self, now: float = 1_000.0) -> None:
         self.now = now
@@ -26,17 +26,17 @@ class Clock:
         return timer
 
     def _timer_handle_cancelled(self, timer: asyncio.TimerHandle) -> None:
-        """As TimerHandle.cancel asks it of its loop."""
+        """Called by TimerHandle.cancel."""
 
     def get_debug(self) -> bool:
         return False
 
     def step(self) -> None:
-        """Time passes until something is due."""
+        """Advances the time to the next timer."""
         self.advance(max(0.0, self._due[0][0] - self.now))
 
     def advance(self, seconds: float) -> None:
-        """Time passes; what is due meanwhile is called, each at its time."""
+        """Advances the time; runs each timer that falls due, at its own time."""
         end = self.now + seconds
         while self._due and self._due[0][0] <= end:
             at, _, timer = heapq.heappop(self._due)

@@ -1,4 +1,4 @@
-"""A name server of one thread: answers by script, over UDP and TCP on port 53.
+"""A scripted name server in one thread, over UDP and TCP on port 53.
 
 The proxy's `resolvers` are addresses without a port, so each server takes a loopback
 address of its own; binding port 53 needs privilege, else PermissionError.
@@ -23,7 +23,7 @@ MOST_UDP = 1232
 
 
 class Reply(NamedTuple):
-    """What a name's questions get: of the addresses those of the type asked for."""
+    """The answer for a name: of the addresses, those of the queried type."""
 
     addresses: tuple[str, ...] = ()
     ttl: int = 60
@@ -41,14 +41,14 @@ Zone = dict[str, "str | int | Reply | None"]
 
 
 class Silence(dict[str, "str | int | Reply | None"]):
-    """A zone in which a name that is not there gets no answer."""
+    """A zone in which an unknown name gets no answer."""
 
     def get(self, name: str, default: object = None) -> "str | int | Reply | None":
         return super().get(name)
 
 
 def read_question(query: bytes) -> tuple[str, int, bytes]:
-    """The name, the type and the raw question of a query (RFC 1035 section 4.1.2)."""
+    """Returns a query's name, type and raw question (RFC 1035 section 4.1.2)."""
     labels, at = [], 12
     while length := query[at]:
         labels.append(query[at + 1 : at + 1 + length].decode("latin-1").lower())
@@ -69,7 +69,7 @@ def build_record(name: str, kind: int, ttl: int, data: bytes) -> bytes:
 def build_records(
     name: str, kind: int, reply: Reply
 ) -> tuple[list[bytes], list[bytes]]:
-    """The records of the answer and of the authority section."""
+    """Returns the records of the answer and of the authority section."""
     answer, family = [], socket.AF_INET6 if kind == AAAA else socket.AF_INET
     for alias in reply.aliases:
         answer.append(build_record(name, CNAME, reply.alias_ttl, encode_name(alias)))
@@ -86,8 +86,8 @@ def build_records(
 
 
 class NameServer:
-    """Listens from construction until its end; `asked` names the A queries in order,
-    `ports` are those that datagrams came from."""
+    """Listens from construction until `close`; `asked` names the A queries in order,
+    `ports` are the source ports of datagrams."""
 
     def __init__(self, zone: Zone) -> None:
         self.zone = zone
@@ -141,7 +141,7 @@ class NameServer:
         self.selector.register(sock, selectors.EVENT_READ, self._on_stream)
 
     def _on_stream(self, sock: socket.socket) -> None:
-        """One query, behind its length (RFC 1035 section 4.2.2)."""
+        """Answers one query, prefixed by its length (RFC 1035 section 4.2.2)."""
         head = sock.recv(2)
         if len(head) < 2:
             self.selector.unregister(sock)
@@ -175,5 +175,5 @@ class NameServer:
 
 
 def many_addresses(n: int, first: Iterable[str] = ()) -> tuple[str, ...]:
-    """These, and n of TEST-NET-3's neighbourhood behind them."""
+    """Returns these addresses, then n from around TEST-NET-3."""
     return (*first, *(f"203.0.113.{i}" for i in range(1, n + 1)))

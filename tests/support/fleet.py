@@ -1,4 +1,4 @@
-"""Programs of one fleet, as their operators see them."""
+"""Proxies of one fleet, as their operators see them."""
 
 import re
 
@@ -12,7 +12,7 @@ from tests.support.wait import wait_until
 
 
 class Member:
-    """One program of the fleet, and its operator."""
+    """One proxy of the fleet, and its operator."""
 
     def __init__(self, proxy: Proxy) -> None:
         self.proxy = proxy
@@ -41,7 +41,7 @@ class Member:
         wait_until(lambda: self.said(what) == n, self.proxy.stderr)
 
     def kill(self) -> None:
-        """All of it at once: nobody says good-bye, nobody closes anything."""
+        """Kills all its processes at once, so that none can sign off."""
         gone = [psutil.Process(self.proxy.process.pid), *self.proxy.workers()]
         for process in gone:
             process.suspend()
@@ -51,7 +51,7 @@ class Member:
 
 
 def in_step(*members: Member) -> None:
-    """Waits until everybody has told and heard what is so now."""
+    """Waits for two more steps of each, so that all have exchanged their counts."""
     for _ in range(2):
         before = [member.steps() for member in members]
         for member, seen in zip(members, before, strict=True):

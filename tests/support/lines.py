@@ -1,4 +1,4 @@
-"""Lines of the access log in JSON: each that a test reads is checked by the schema."""
+"""JSON lines of the access log, each checked by the schema when a test reads it."""
 
 import functools
 import json
@@ -17,8 +17,8 @@ _validator = Draft202012Validator(SCHEMA)
 
 @functools.lru_cache(100_000)
 def check(text: str | bytes) -> None:
-    """AssertionError for a line that is not of the schema, or whose phases, which
-    follow each other, are longer than all of it."""
+    """Raises AssertionError if a line does not match the schema, or if its phases,
+    which are consecutive, add up to more than its total."""
     record = json.loads(text)
     wrong = [error.message for error in _validator.iter_errors(record)]
     assert not wrong, (wrong, text)

@@ -1,4 +1,4 @@
-"""Who takes log messages: a socket as syslogd has one, and a real journald."""
+"""Receivers of log messages: a socket such as syslogd's, and a real journald."""
 
 import contextlib
 import json
@@ -27,13 +27,13 @@ class Receiver:
 
     @property
     def target(self) -> str:
-        """What stands behind the @ of the option."""
+        """The part of the option's value after @."""
         if self._path is not None:
             return str(self._path)
         return f"127.0.0.1:{self.socket.getsockname()[1]}"
 
     def read(self) -> list[bytes]:
-        """All messages so far."""
+        """Returns all messages so far."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 self.messages.append(self.socket.recv(65536))
@@ -56,7 +56,7 @@ def can_run_journald() -> bool:
 
 
 class Journald:
-    """A journald of its own namespace, so that the host's, if any, is left alone."""
+    """A journald with its own namespace, separate from the host's, if any."""
 
     def __init__(self, name: str) -> None:
         self.name = name

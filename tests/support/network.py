@@ -1,7 +1,7 @@
-"""Networks of the tests' own: nothing but loopback, and settings nobody else sees.
+"""Network namespaces of the tests: only loopback, with their own settings.
 
-All tests run in one of them. What a test or a proxy dials elsewhere has no route there:
-no packet is sent, and the kernel counts the attempt (`strays`).
+All tests run in one. Any other address has no route there: if a test or a proxy dials
+one, no packet is sent, and the kernel counts the attempt (`strays`).
 """
 
 import contextlib
@@ -24,16 +24,17 @@ SIOCSIFADDR, SIOCSIFNETMASK = 0x8916, 0x891C
 IFREQ, IFREQ_IPV4 = struct.Struct("16sh22x"), struct.Struct("16sHxx4s16x")
 IFREQ_IPV6 = struct.Struct("16sIi")
 CAPABILITY_VERSION_3 = 0x20080522       # capset(2)
-#: Of this host, and not loopback; nobody else has them (RFC 5737, RFC 3849).
+#: Addresses of this host other than loopback, from the documentation ranges (RFC 5737,
+#: RFC 3849).
 OWN_IPV4, OWN_IPV6 = "198.51.100.77", "2001:db8:77::1"
 IPV4, IPV6 = Path("/proc/sys/net/ipv4"), Path("/proc/sys/net/ipv6/conf/all")
 
 
 @contextlib.contextmanager
 def own_network() -> Iterator[None]:
-    """This thread, and what it starts, live there; skips where that is not allowed.
+    """Moves this thread into a network of its own; skips the test if not allowed.
 
-    Sockets stay in the network in which they were made.
+    Sockets stay in the network in which they were created.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     with contextlib.ExitStack() as stack:
@@ -47,12 +48,12 @@ def own_network() -> Iterator[None]:
 
 
 def enter_alone() -> str:
-    """Moves this process, which has one thread, into a network with `lo` alone.
+    """Moves this single-threaded process into a network with `lo` alone.
 
-    `lo` has OWN_IPV4 and OWN_IPV6, too. Returns "" or why that is not possible; then
-    the process is where it was, because a child tries first. Without privilege the
-    network belongs to a user namespace, in which this process keeps its user and gets
-    no capability.
+    `lo` also has OWN_IPV4 and OWN_IPV6. Returns "", or the reason if that is not
+    possible; the process has then not moved, because a child tries first. Without
+    privilege the network belongs to a user namespace, in which this process keeps its
+    user and gets no capability.
     """
     if is_alone():
         return ""
@@ -91,7 +92,7 @@ def _enter() -> None:
 
 
 def is_alone() -> bool:
-    """Is loopback up, and nothing else? Then nothing can leave."""
+    """Is loopback the only interface that is up? Then no packet can leave."""
     with socket.socket() as sock:
         return ["lo"] == [name for _, name in socket.if_nameindex()
                           if _flags(sock, name) & IFF_UP]
@@ -119,8 +120,8 @@ def _add_addresses() -> None:
 
 
 def strays() -> int:
-    """How often anything in this process's network has dialled, or sent to, an address
-    without a route. In a network with `lo` alone that is every one but loopback."""
+    """Returns how often a process in this network has dialled, or sent to, an address
+    without a route. In a network with `lo` alone that is any but loopback."""
     head, values = (line.split() for line in Path("/proc/self/net/snmp").open()
                     if line.startswith("Ip:"))
     count = int(values[head.index("OutNoRoutes")])
@@ -132,9 +133,9 @@ def strays() -> int:
 
 
 def refuse_elsewhere() -> None:
-    """For a machine that gives no network: Python's own sockets reach loopback only.
+    """Restricts Python's sockets to loopback, if no network namespace can be made.
 
-    Stays in force until the process ends.
+    The restriction lasts until the process ends.
     """
     def look(event: str, args: tuple) -> None:
         if event not in ("socket.connect", "socket.sendto", "socket.sendmsg"):

@@ -11,11 +11,11 @@ import trustme
 
 from tests.support.wait import wait_until
 
-#: What is preloaded into our own programs (sanitizers) is nothing for others.
+#: nginx must not preload the sanitizers of our own programs.
 ITSELF = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
 PROGRAM = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
 
-#: Name -> bytes of payload. Incompressible and all different, so a mix-up shows.
+#: Name -> payload. Incompressible and all different, so that a mix-up is detected.
 PAYLOADS = {
     "1k": 1 << 10,
     "16k": 16 << 10,
@@ -68,7 +68,7 @@ def free_port() -> int:
 
 
 class Nginx:
-    """Started by construction in a directory of its own; stopped by `close`."""
+    """Starts when constructed, in its own directory; `close` stops it."""
 
     def __init__(self, base: Path) -> None:
         assert PROGRAM, "nginx is not installed"
@@ -79,7 +79,7 @@ class Nginx:
         self._make_certificates()
         self._make_files()
         config = base / "nginx.conf"
-        # Started by root it would serve as another user, who may not read these files.
+        # If root starts it, nginx would change to a user that may not read these files.
         user = "user root root;" if os.geteuid() == 0 else ""
         ports = {"plain": self.port, "tls": self.tls_port}
         config.write_text(CONFIG.format(base=base, user=user, **ports))
@@ -142,12 +142,12 @@ class Nginx:
         return (self.root / "store" / name).read_bytes()
 
     def hits(self, path: str) -> list[re.Match[str]]:
-        """Access-log lines of one path: status, method, Host."""
+        """Returns the access-log lines of one path: status, method, Host."""
         pattern = rf"^(?P<status>\d+) (?P<method>\S+) {re.escape(path)} (?P<host>.*)$"
         return list(re.finditer(pattern, (self.base / "access.log").read_text(), re.M))
 
     def make_repository(self) -> bytes:
-        """A bare repository /repo.git for git's dumb protocol; returns its file."""
+        """Makes a bare /repo.git for git's dumb protocol; returns its file."""
         work, bare = self.base / "work", self.root / "repo.git"
         content = os.urandom(256 << 10)
         work.mkdir()

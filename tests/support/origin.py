@@ -1,8 +1,8 @@
 """A raw origin: records every byte of every connection and answers by script.
 
-A script is a function of one connection, run in a thread of its own. It reads and
-writes the `Stream`, and may split, stall, close, half-close or reset it anywhere. What
-a script asserts is raised when the origin is closed, in the test that used it.
+A script is a function of one connection and runs in its own thread. It reads and writes
+the `Stream`, and may split, stall, close, half-close or reset it anywhere. A script's
+AssertionError is raised in the test, when the origin is closed.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Connection(Stream):
-    """One accepted connection, and the origin's note of what it asked."""
+    """One accepted connection, with the requests that the origin recorded."""
 
     def __init__(self, sock: socket.socket, origin: "Origin") -> None:
         super().__init__(sock)
@@ -34,7 +34,7 @@ class Connection(Stream):
         self.origin.requests.append(message)
 
     def stall(self) -> None:
-        """Says nothing more until the test ends, or the peer closes."""
+        """Sends nothing more until the test ends or the peer closes."""
         while not self.origin.closing.is_set():
             try:
                 if not self.fill():
@@ -47,7 +47,7 @@ Script = Callable[[Connection], None]
 
 
 def answer(*replies: bytes) -> Script:
-    """The n-th request of a connection gets the n-th reply, the last one ever after."""
+    """Answers the n-th request of a connection with the n-th reply or the last one."""
 
     def script(conn: Connection) -> None:
         for turn in range(1 << 30):
@@ -63,7 +63,7 @@ okay = answer(OK)
 
 
 def answer_and_close(*pieces: bytes) -> Script:
-    """One request, one answer, FIN: what a close-delimited response is."""
+    """Answers one request with a close-delimited response: one answer, then FIN."""
 
     def script(conn: Connection) -> None:
         conn.read_request()
@@ -73,7 +73,7 @@ def answer_and_close(*pieces: bytes) -> Script:
 
 
 def echo(conn: Connection) -> None:
-    """Not HTTP: gives every byte back, and FIN for FIN."""
+    """Echoes every byte, without HTTP, and answers FIN with FIN."""
     while conn.fill():
         conn.send(conn.take(len(conn.pending)))
     conn.half_close()
@@ -85,7 +85,7 @@ def stall(conn: Connection) -> None:
 
 
 def flood(conn: Connection) -> None:
-    """After its first byte it sends for ever."""
+    """Sends for ever after its first byte."""
     conn.fill()
     with contextlib.suppress(OSError):
         while True:
@@ -135,17 +135,17 @@ class Origin:
 
     @property
     def received(self) -> bytes:
-        """Every byte of every connection, for what must not be among them."""
+        """Returns all bytes of all connections, for tests of what must be absent."""
         return b"".join(bytes(conn.received) for conn in self.connections)
 
     def close(self) -> None:
-        """Ends every connection and thread; raises what a script asserted."""
+        """Ends every connection and thread; raises the scripts' AssertionErrors."""
         if self.closing.is_set():
             return
         self.closing.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
-        self._threads[0].join(10)               # from now on no connection is added
+        self._threads[0].join(10)               # no connection is added after this
         for conn in self.connections:
             with contextlib.suppress(OSError):
                 conn.sock.shutdown(socket.SHUT_RDWR)
@@ -177,7 +177,7 @@ class Origin:
         try:
             self.script(conn)
         except (OSError, Closed):
-            pass  # the peer went away: the test's to judge, by what it received
+            pass  # the peer went away; the test judges by the received bytes
         except BaseException as error:
             self.errors.append(error)
         finally:

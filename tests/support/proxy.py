@@ -1,4 +1,4 @@
-"""The real program as a child process, and what can be seen of it from outside."""
+"""The real program as a child process, observed from outside."""
 
 import contextlib
 import json
@@ -24,11 +24,11 @@ BANNER = re.compile(r'(?:^|")cutthrough (\S+) listening on .*$', re.MULTILINE)
 RELOADED = re.compile(r"^cutthrough: (reload refused.*|generation .*)\n", re.MULTILINE)
 ADDRESS = re.compile(r"(\d+\.\d+\.\d+\.\d+|\[[0-9a-f:]+\]):(\d+)")
 
-#: Whether sanitizers are preloaded: they want to be the first, and memory is theirs.
+#: Are sanitizers preloaded? They must come first, and change memory use.
 SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
 
-#: A worker keeps at most so many descriptors of free pipes for the next bulk relay;
-#: that none is in use is for its own counters to say (tests/leaks).
+#: Most descriptors of free pipes that a worker keeps for the next bulk relay. Whether a
+#: pipe is in use is checked by the worker's own counters (tests/leaks).
 FREE_PIPES = 2 * 64
 
 #: Labels seen in any access log of this run; tests/e2e/test_zz_outcomes.py reads it.
@@ -36,7 +36,7 @@ seen_labels: set[str] = set()
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """This process's environment without what would configure a proxy or a client."""
+    """Returns the environment without variables that configure a proxy or a client."""
     kept = {
         key: value
         for key, value in os.environ.items()
@@ -46,7 +46,7 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 
 def fd_kinds(pid: int) -> Counter[str]:
-    """Open descriptors by kind: socket, pipe, anon_inode, file. None: it is gone."""
+    """Counts descriptors by kind: socket, pipe, anon_inode, file. None: it ended."""
     kinds: Counter[str] = Counter()
     with contextlib.suppress(FileNotFoundError):
         for fd in os.listdir(f"/proc/{pid}/fd"):
@@ -57,7 +57,7 @@ def fd_kinds(pid: int) -> Counter[str]:
 
 
 def begin_of(record: dict) -> float:
-    """When a request began: a line is written at its end."""
+    """Returns when a request began, because its line is written at its end."""
     end = datetime.fromisoformat(record["time"]).timestamp()
     return end - record["total_ms"] / 1000
 
@@ -127,7 +127,7 @@ class Proxy:
     # -- configuration
 
     def write_config(self, text: str) -> None:
-        """Writes the file: `text`, and what every test needs where it is silent."""
+        """Writes the file: `text`, and the tests' defaults for options not in it."""
         usual = {
             "listen": ["127.0.0.1:0"], "loop": self._loop, "workers": 1,
             "access_log": str(self.log_path), "access_log_format": "json",
@@ -139,12 +139,12 @@ class Proxy:
         self._config.write_text("".join(lines) + text)
 
     def reload(self, text: str) -> str:
-        """Writes the file anew and asks for a reload; returns the line that tells."""
+        """Rewrites the file and reloads; returns the line that reports the reload."""
         self.write_config(text)
         return self.hup()
 
     def hup(self) -> str:
-        """Asks for a reload; returns the line that tells."""
+        """Reloads; returns the line that reports the reload."""
         seen = len(RELOADED.findall(self.stderr()))
         self.signal(signal.SIGHUP)
         wait_until(lambda: len(RELOADED.findall(self.stderr())) > seen, self.stderr)
@@ -159,13 +159,13 @@ class Proxy:
     def client(self, receive_buffer: int = 0) -> Client:
         return Client(self.port, receive_buffer=receive_buffer)
 
-    # -- what it says
+    # -- logs
 
     def stderr(self) -> str:
         return self._stderr.read_text(errors="replace")
 
     def lines(self) -> list[str]:
-        """The access log's whole lines since `mark`."""
+        """Returns the access log's whole lines since `mark`."""
         try:
             text = self.log_path.read_bytes()
         except FileNotFoundError:
@@ -173,14 +173,14 @@ class Proxy:
         return text[self._mark : text.rfind(b"\n") + 1].decode().splitlines()
 
     def log(self, **wanted: object) -> list[dict]:
-        """The records since `mark` that have these values."""
+        """Returns the records since `mark` that have these values."""
         records = [read_line(line) for line in self.lines()]
         seen_labels.update(record["reason"] for record in records)
         records = [record for record in records if begin_of(record) > self._since]
         return [r for r in records if all(r.get(k) == v for k, v in wanted.items())]
 
     def wait_log(self, n: int = 1, **wanted: object) -> list[dict]:
-        """The records with these values, once there are n of them."""
+        """Waits for n records with these values, and returns them."""
         return wait_until(
             lambda: len(found := self.log(**wanted)) >= n and found,
             lambda: f"{n} log records with {wanted}: {self.lines()}",
@@ -190,11 +190,11 @@ class Proxy:
         return self.wait_log(1, reason=label, **wanted)[0]
 
     def mark(self) -> None:
-        """Forgets what began before now, though its line may still be on its way."""
+        """Ignores requests that began before now, even if their line comes later."""
         self._since = time.time() - 0.002  # the log counts in milliseconds
         self._mark = self.log_path.stat().st_size if self.log_path.exists() else 0
 
-    # -- what it holds
+    # -- resources
 
     def workers(self) -> list[psutil.Process]:
         found = []
@@ -211,7 +211,7 @@ class Proxy:
         return only
 
     def helpers(self, pid: int) -> list[psutil.Process]:
-        """What computes hashes for this worker, at the other end of a socket each."""
+        """Returns the worker's hash helpers, each at the other end of a socket."""
         with contextlib.suppress(psutil.NoSuchProcess):
             return psutil.Process(pid).children()
         return []
@@ -220,7 +220,7 @@ class Proxy:
         return {worker.pid: fd_kinds(worker.pid) for worker in self.workers()}
 
     def private_kib(self) -> int:
-        """Private memory of the one worker: what its tunnels and buffers cost."""
+        """Returns the private memory of the only worker: its tunnels and buffers."""
         text = Path(f"/proc/{self.worker.pid}/smaps_rollup").read_text()
         return sum(int(n) for n in re.findall(r"^Private_\w+:\s+(\d+)", text, re.M))
 
@@ -231,7 +231,7 @@ class Proxy:
         self.baseline = self.census()
 
     def leaked(self, *only: str) -> str:
-        """What the workers of the base line hold beyond it; "" when nothing."""
+        """Returns descriptors that the workers hold beyond the baseline; "" if none."""
         told = []
         for pid, kinds in self.census().items():
             allowed = self.baseline.get(pid, kinds) + Counter(pipe=FREE_PIPES)
@@ -242,7 +242,7 @@ class Proxy:
         return ", ".join(told)
 
     def wait_settled(self, *only: str) -> None:
-        """AssertionError if descriptors stay; the next test is not blamed for them."""
+        """Raises AssertionError if descriptors stay; then resets the baseline."""
         try:
             wait_until(
                 lambda: not self.leaked(*only), lambda: f"none: {self.leaked(*only)}"
@@ -251,7 +251,7 @@ class Proxy:
             self.take_baseline()
             raise
 
-    # -- its end
+    # -- end
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
@@ -265,7 +265,7 @@ class Proxy:
             ) from None
 
     def stop(self) -> None:
-        """Ends it now, and everything it started; its log is read a last time."""
+        """Stops it at once, kills what is left, and reads its log a last time."""
         workers = self.workers()
         if self.process.poll() is None:
             self.signal(signal.SIGINT)
@@ -277,5 +277,5 @@ class Proxy:
                     left.kill()
             self.process.wait()
             self._mark, self._since = 0, 0.0
-            with contextlib.suppress(ValueError):  # of another form, a torn line
+            with contextlib.suppress(ValueError):  # another format, or a torn line
                 self.log()

@@ -20,7 +20,7 @@ PASSWORD = "s3cret-of-redis"
 
 
 class Redis:
-    """Started by construction in a directory of its own; stopped by `close`."""
+    """Starts when constructed, in its own directory; `close` stops it."""
 
     def __init__(self, base: Path) -> None:
         assert PROGRAM, "redis-server is not installed"
@@ -50,7 +50,7 @@ class Redis:
         return f"unix://:{PASSWORD}@{self.base}/socket"
 
     def start(self) -> None:
-        """Begins, or begins again without the data."""
+        """Starts, or starts again without the data."""
         with open(self.base / "log", "ab") as log:
             self.process = subprocess.Popen(
                 [PROGRAM, "--port", str(self.port), "--bind", "127.0.0.1",
@@ -73,7 +73,7 @@ class Redis:
             return client.execute_command(*command)
 
     def pause(self) -> None:
-        """It is there, and answers nothing, until `resume`."""
+        """Accepts connections without an answer until `resume`."""
         assert self.process is not None
         os.kill(self.process.pid, signal.SIGSTOP)
 

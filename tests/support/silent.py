@@ -1,6 +1,6 @@
-"""An address that says nothing: a listening socket whose queue is full.
+"""An address that does not answer: a listening socket whose queue is full.
 
-Linux drops further SYNs there in silence, as a network does that loses them.
+Linux drops further SYNs silently, as a lossy network does.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import pytest
 
 @contextlib.contextmanager
 def silent(host: str, port: int = 0) -> Iterator[socket.socket]:
-    """A listener that answers no SYN until somebody accepts what waits in its queue."""
+    """A listener that answers no SYN until a connection in its queue is accepted."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(
@@ -25,7 +25,7 @@ def silent(host: str, port: int = 0) -> Iterator[socket.socket]:
             try:
                 sock.connect(address)
             except TimeoutError:
-                sock.close()        # or its next SYN would take a place that is free
+                sock.close()        # else its next SYN would take a free place
                 yield listener
                 return
         pytest.skip("this kernel answers although the queue is full")

@@ -1,7 +1,7 @@
 """One TCP connection, as bytes and as HTTP/1.1 messages; the same for both ends.
 
-Slow and obvious on purpose: it shares no line with the proxy's parser, and says what
-it saw, raw. Every read has a timeout, so nothing that uses it can hang.
+Slow and obvious on purpose: it shares no code with the proxy's parser, and returns raw
+bytes. Every read has a timeout, so that no test can hang.
 """
 
 import socket
@@ -13,7 +13,7 @@ TIMEOUT = 15.0
 
 
 class Closed(AssertionError):
-    """The peer closed before what was asked for had arrived."""
+    """The peer closed before the requested bytes had arrived."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Message:
         return [value for key, value in self.fields if key.lower() == name.lower()]
 
     def get(self, name: str) -> str | None:
-        """The value of a field that stands at most once."""
+        """Returns the value of a field that may occur at most once."""
         values = self.all(name)
         assert len(values) < 2, f"{name} stands {len(values)} times"
         return values[0] if values else None
@@ -55,7 +55,7 @@ class Message:
 
     @property
     def error(self) -> str | None:
-        """The error token of the proxy's own Proxy-Status (RFC 9209)."""
+        """Returns the error token of the proxy's own Proxy-Status (RFC 9209)."""
         value = self.get("Proxy-Status") or ""
         _, found, rest = value.partition("error=")
         return rest.split(";")[0].strip() if found else None
@@ -68,7 +68,7 @@ def split_field(line: str) -> tuple[str, str]:
 
 
 class Stream:
-    """A connected socket; its maker closes it. `received` is all that was read."""
+    """A connected socket; the caller closes it. `received` has all bytes read."""
 
     def __init__(self, sock: socket.socket, timeout: float = TIMEOUT) -> None:
         sock.settimeout(timeout)
@@ -86,7 +86,7 @@ class Stream:
     # -- bytes
 
     def send(self, *pieces: bytes) -> None:
-        """Each piece in a segment of its own, as far as TCP lets one say that."""
+        """Sends each piece in its own segment, as far as TCP allows."""
         for piece in pieces:
             self.sock.sendall(piece)
 
@@ -115,20 +115,20 @@ class Stream:
         return self.take(at + len(mark))
 
     def read_rest(self) -> bytes:
-        """Everything up to the peer's FIN."""
+        """Returns all bytes up to the peer's FIN."""
         while self.fill():
             pass
         return self.take(len(self.pending))
 
     def at_eof(self) -> bool:
-        """True when the peer's FIN (or reset) comes next, and no byte before it."""
+        """Does the peer's FIN or reset come next, without a byte before it?"""
         try:
             return not self.pending and not self.fill()
         except ConnectionResetError:
             return True
 
     def is_silent(self, seconds: float) -> bool:
-        """True when for so long nothing comes: no byte, no FIN."""
+        """Does nothing arrive for this long, neither a byte nor FIN?"""
         self.sock.settimeout(seconds)
         try:
             return not self.pending and self.fill() and False
@@ -160,7 +160,7 @@ class Stream:
         return message
 
     def read_response(self, method: str = "GET", interim: bool = False) -> Message:
-        """The next final response, or with `interim` the next one of any status."""
+        """Returns the next final response, or with `interim` the next of any status."""
         while True:
             message = self.read_head()
             assert message.start[0] in ("HTTP/1.1", "HTTP/1.0"), message.raw
@@ -201,5 +201,5 @@ class Stream:
 
 
 def chunked(pieces: Iterable[bytes]) -> bytes:
-    """A whole chunked body."""
+    """Returns a whole chunked body."""
     return b"".join(b"%x\r\n%s\r\n" % (len(p), p) for p in pieces) + b"0\r\n\r\n"

@@ -1,4 +1,4 @@
-"""The only place that waits. A test names what must become true, and by when."""
+"""The only module that waits. A test gives a condition and a deadline."""
 
 import time
 from collections.abc import Callable
@@ -7,15 +7,15 @@ from typing import TypeVar
 T = TypeVar("T")
 TRIES = 8
 
-# Generous: the deadline is for a proxy that hangs, not for a machine that is slow.
+# Generous, because the deadline is for a proxy that hangs, not for a slow machine.
 PATIENCE = 30.0
 
 
 def takes_less(seconds: float, act: Callable[[], object], what: str = "it") -> None:
-    """Runs `act` up to TRIES times; AssertionError where each of them took longer.
+    """Runs `act` up to TRIES times; raises AssertionError if every try took longer.
 
-    For what is late when the proxy waits and should not: then each try is late. On a
-    busy machine some are.
+    If the proxy waits when it should not, every try is late; on a busy machine only
+    some are.
     """
     took = []
     for _ in range(TRIES):
@@ -30,7 +30,7 @@ def takes_less(seconds: float, act: Callable[[], object], what: str = "it") -> N
 def wait_until(
     probe: Callable[[], T], what: str | Callable[[], str], seconds: float = PATIENCE
 ) -> T:
-    """Returns the first true answer of `probe`; AssertionError at the deadline."""
+    """Returns the first true result of `probe`. AssertionError at the deadline."""
     deadline = time.monotonic() + seconds
     pause = 0.002
     while True:

@@ -11,13 +11,13 @@ from cutthrough.supervisor.supervisor import run
 
 
 def command_with(limits: Limits) -> tuple[str, ...]:
-    """What Proxy is to start: the program with these limits for everybody."""
+    """Returns the command for Proxy: the program with these limits for all users."""
     policy = Policy(limits={"default": limits})
     return ("-m", __name__, msgspec.json.encode(policy).decode())
 
 
 class Sources:
-    """A policy from the command line, in place of the files that say one."""
+    """A policy from the command line, in place of policy files."""
 
     listen: tuple[tuple[str, int], ...] = ()
 

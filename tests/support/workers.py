@@ -1,4 +1,4 @@
-"""Workers in one loop, of which one gives its tunnels to the others."""
+"""Workers in one loop, one of which hands its tunnels over to the others."""
 
 import asyncio
 import socket
@@ -23,8 +23,8 @@ LIMITED = Policy(limits={"default": Limits(
 
 
 class Pair:
-    """A worker that has tunnels, one that is to have them, a third one that came after
-    these, and the page of all."""
+    """A worker with tunnels, one that receives them, a third that starts later, and the
+    page that they share."""
 
     def __init__(self, tmp_path, policy: Policy | None, newer: Policy | None,
                  **options: object) -> None:
@@ -101,7 +101,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 async def until(probe: Callable[[], object]) -> None:
-    """As tests.support.wait, while the loop goes on."""
+    """Waits as tests.support.wait does, while the loop runs."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + PATIENCE
     while not probe():
