@@ -39,10 +39,10 @@ PERIOD = 1_000_003
 MOST = 262_144
 PATTERN = random.Random(1).randbytes(PERIOD)
 PATTERN += PATTERN[:MOST]
-TOOK = re.compile(r"took (\d+) tunnels? over; they paused for at most ([\d.]+) ms, "
-                  r"99\.9% of them ([\d.]+) ms")
-HANDED = re.compile(r"handed (\d+) tunnels? over, (\d+) stay")
-SUCCESSOR = re.compile(r"pid (\d+) serves; we drain")
+TOOK = re.compile(r"took (\d+) tunnels? over; longest pause ([\d.]+) ms, "
+                  r"99\.9% of pauses up to ([\d.]+) ms")
+HANDED = re.compile(r"handed (\d+) tunnels? over, kept (\d+)")
+SUCCESSOR = re.compile(r"pid (\d+) serves; this program drains")
 PATIENCE_SECONDS = 60.0
 
 

@@ -47,12 +47,12 @@ PATH = "/index.html"
 MOST_LATE = 60.0
 #: Endings that clients bring about: wrk hangs up when its time is over.
 CLIENTS_OWN = {"client_closed", "client_reset", "ok", "keepalive_timeout"}
-SERVES = re.compile(r"pid (\d+) serves; we drain")
+SERVES = re.compile(r"pid (\d+) serves; this program drains")
 ACCOUNT = re.compile(r"cutthrough: served .*; failures: (.*)")
 #: Lines of the error log that nobody should have to read.
 WRONG = re.compile(
-    r".*(?:Traceback|does not answer|cannot take|cannot be started|fault of ours"
-    r"|upgrade failed|stays: |ended by status).*"
+    r".*(?:Traceback|does not answer|cannot apply|cannot be started|internal error"
+    r"|upgrade failed|stays in force: |ended by status).*"
 )
 STILL = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
 WRK = re.compile(r"connect:(\d+),read:(\d+),write:(\d+),timeout:(\d+),status:(\d+)")
@@ -315,7 +315,7 @@ def run_storm(seconds: float, conns: int, kill_every: float) -> int:
     row: dict[str, object] = {
         "scenario": "storm", "seconds": seconds, "conns": conns,
         "reloads": len(re.findall(r"cutthrough: generation \d+: ", said)),
-        "reloads_waited": said.count("the reload waits"),
+        "reloads_waited": said.count("reload postponed"),
         "kills": len(storm.kills), "upgrades": storm.upgrades,
         "killed_connections": sum(len(kill.ports) for kill in storm.kills),
         "killed_connections_of_wrk": sum(len(kill.wrk_ports) for kill in storm.kills),

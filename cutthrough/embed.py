@@ -45,7 +45,7 @@ class Embedded:
         """`policy` replaces the files that the configuration names. `hook` is the
         function behind `policy_hook`; this object keeps it alive."""
         if config.fleet_url:
-            raise ConfigError("", "fleet_url", "an embedded proxy shares no limits")
+            raise ConfigError("", "fleet_url", "an embedded proxy cannot share limits")
         if config.admin != "off":
             raise ConfigError("", "admin", "an embedded proxy has no admin listener; "
                               "`cutthrough serve` has one")
@@ -97,7 +97,7 @@ class Embedded:
     @property
     def worker(self) -> Worker:
         if self._worker is None:
-            raise RuntimeError("the proxy runs inside `async with` only")
+            raise RuntimeError("the proxy runs only inside `async with`")
         return self._worker
 
     @property

@@ -158,8 +158,8 @@ def read_message(packet: bytes) -> Message:
     try:
         return _decode(packet)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"a message of {len(packet)} bytes cannot be read, and is "
-                         f"dropped: {error}") from None
+        raise Unreadable(f"dropped a message of {len(packet)} bytes that cannot be "
+                         f"read: {error}") from None
 
 
 def in_memory(found: list[dict[str, Any]]) -> int:

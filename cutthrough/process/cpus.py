@@ -37,8 +37,8 @@ def chosen(config: Config) -> tuple[int, ...]:
         if cpu not in ours:
             there = (SYS / f"cpu{cpu}").exists()
             raise ConfigError("", "pin", (
-                f"CPU {cpu} is not among those that this process may use, "
-                f"{show_cpus(ours)}") if there else f"there is no CPU {cpu} here")
+                f"CPU {cpu} is not available to this process, which may use "
+                f"{show_cpus(ours)}") if there else f"this host has no CPU {cpu}")
     return config.pin
 
 
@@ -77,7 +77,7 @@ def pin(config: Config, slot: int) -> None:
         if cpu is not None:
             os.sched_setaffinity(0, {cpu})
     except (ConfigError, OSError) as error:
-        logging.warning("not pinned: %s", error)
+        logging.warning("the worker is not pinned to a CPU: %s", error)
 
 
 def show_pinning(config: Config) -> str:

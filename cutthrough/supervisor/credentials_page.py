@@ -38,7 +38,8 @@ class CredentialsPage:
                 os.set_inheritable(self.fd, False)
                 self._known = Known(mmap.mmap(self.fd, 0))
             except (OSError, ValueError):    # of a version with another page
-                say("who was verified by the program before us is not known")
+                say("cannot read the previous program's verified credentials: "
+                    "each is verified again")
                 self.close()
         if self._known is None:
             self.fd = os.memfd_create("cutthrough-credentials", os.MFD_CLOEXEC)

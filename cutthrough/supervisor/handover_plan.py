@@ -30,7 +30,7 @@ def relieve(child: Child, left: Iterable[Child], slots: int) -> None:
             try:
                 giver, taker = pair()
             except OSError as error:
-                say(f"no hand-over: {error.strerror}")
+                say(f"no tunnels are handed over: {error.strerror}")
                 return
             with giver, taker:
                 old.tell(Give(holder=FIRST + child.page), (giver.fileno(),))
@@ -44,7 +44,7 @@ def offer(children: Iterable[Child], successor: Successor) -> None:
         try:
             giver, taker = pair()
         except OSError as error:
-            say(f"no hand-over: {error.strerror}")
+            say(f"no tunnels are handed over: {error.strerror}")
             return
         with giver:
             child.tell(Give(holder=-1), (giver.fileno(),))
@@ -64,11 +64,10 @@ def tell(child: Child, message: Gave | Took) -> None:
     who = f"worker {child.slot.index} (pid {child.pid})"
     match message:
         case Gave(given, stayed):
-            say(f"{who} handed {show_count(given, 'tunnel')} over, "
-                f"{stayed} stay with it")
+            say(f"{who} handed {show_count(given, 'tunnel')} over, kept {stayed}")
         case Took(count, most_us, longest_us):
-            say(f"{who} took {show_count(count, 'tunnel')} over; they paused for at "
-                f"most {longest_us / 1000:.1f} ms, 99.9% of them "
+            say(f"{who} took {show_count(count, 'tunnel')} over; longest pause "
+                f"{longest_us / 1000:.1f} ms, 99.9% of pauses up to "
                 f"{most_us / 1000:.1f} ms")
 
 

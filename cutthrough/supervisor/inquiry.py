@@ -154,7 +154,7 @@ class Inquiry:
                     answer: Any = read_list(child.take_fd())
                 except (OSError, ValueError) as error:
                     # It counts as unanswered: we had no descriptor for it, perhaps
-                    log.error("the answer of %s cannot be read: %s", child.name, error)
+                    log.error("cannot read the answer of %s: %s", child.name, error)
                     return
             case WasCut(number):
                 answer = message

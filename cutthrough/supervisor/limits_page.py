@@ -54,8 +54,9 @@ class Limits:
     def check(self, holder: int) -> None:
         """Raises OSError where the page has no place for so many holders."""
         if holder >= self._holders:
-            raise OSError(errno.ENOSPC, f"the limits' page has {self._holders} places; "
-                          "restart the program for more workers")
+            raise OSError(errno.ENOSPC, f"the shared page of limits has room for "
+                          f"{self._holders} processes; restart the program to run more "
+                          "workers")
 
     def holder(self, page: int) -> int:
         """The number on this page of the child with that counters page."""

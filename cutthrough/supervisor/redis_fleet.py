@@ -271,7 +271,7 @@ class RedisFleet:
             return
         self._is_up, self._was_said, self._living = False, True, []
         self._away.forget()
-        say(f"fleet: Redis {text}; limits are this program's own until it is back")
+        say(f"fleet: Redis {text}; until it is back, limits count this program alone")
 
     # Redis
 

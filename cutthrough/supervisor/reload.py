@@ -104,14 +104,14 @@ class Reloads:
         program = self._program
         if not program.is_ending and (program.successor or not program.is_serving):
             if self._waiting is None:
-                say("the reload waits for the program that begins")
+                say("reload postponed until the new program has started")
             self._waiting = asked
             return asked
         self._waiting = None
         if not program.is_ending:
             self._begin(asked)
         elif program.successor is None:
-            self._end(asked, "refused", "reload refused: the program ends")
+            self._end(asked, "refused", "reload refused: the program is shutting down")
         else:
             asked.end("passed", program.successor.reload())
         return asked
@@ -129,7 +129,7 @@ class Reloads:
         except (ConfigError, PolicyError, OSError) as error:
             program.operations.withdraw()
             self._end(asked, "refused", f"reload refused, generation "
-                      f"{program.generation.number} stays: {describe(error)}")
+                      f"{program.generation.number} stays in force: {describe(error)}")
         else:
             self._tell(asked, generation, memory)
         finally:
@@ -158,9 +158,8 @@ class Reloads:
         """A file that is empty, because the disk is full or it is being written, says
         nothing of a user: that must not let everybody in whom the world knows (R29)."""
         if config.demonstration and not self._program.generation.config.demonstration:
-            raise ConfigError("", "user", "none is configured any more, and the "
-                              "demonstration credentials come into force by a start "
-                              "alone")
+            raise ConfigError("", "user", "no user is configured any more; the "
+                              "demonstration credentials are enabled only at a start")
 
     def _check_room(self, config: Config) -> None:
         """A slot beyond what the limits' page has places for would have a socket and
@@ -169,8 +168,8 @@ class Reloads:
         count = count_workers(config)
         most = program.limits.room - len(program.children)
         if count > len(program.slots) and count > most:
-            raise ConfigError("", "workers", f"{count} are more than the {most} that "
-                              "there is room for now; restart the program for more")
+            raise ConfigError("", "workers", f"{count} is more than the {most} that "
+                              "fit now; restart the program to run more")
 
     def _tell(self, asked: Reload, generation: Generation, memory: int) -> None:
         program = self._program
@@ -205,13 +204,14 @@ class Reloads:
     def _on_deaf(self, child: Child) -> None:
         """Its socket is full. One that is retired is killed at its deadline."""
         if not child.retired and child.slot.next is None:
-            say(f"{child.name} takes no word any more: the next one starts now")
+            say(f"{child.name}: control socket full, worker is not reading; "
+                "starting a replacement")
             self._program.replace(child.slot)
 
     def on_swapped(self, child: Child, number: int, error: str) -> None:
         if error:                            # it compiled here, and not there
             child.refused = number
-            say(f"{child.name} cannot take generation {number}: {error}")
+            say(f"{child.name} cannot apply generation {number}: {error}")
             if not child.retired and self._program.is_serving:
                 self._program.replace(child.slot)
             return
@@ -267,5 +267,5 @@ class Reloads:
 
 def why_late(child: Child, number: int) -> str:
     if child.refused >= number:
-        return "could not take it, and ends"
-    return "does not answer" if child.ready else "has not begun yet"
+        return "could not apply it and is being replaced"
+    return "does not answer" if child.ready else "has not started yet"

@@ -258,8 +258,7 @@ class Supervisor:
             slot.current = None
         if self.state in (State.DRAINING, State.STOPPING):
             if returncode and (child.ready or returncode != -signal.SIGKILL):
-                say(f"{child.name} ended by "
-                    f"{cause(returncode)}")
+                say(f"{child.name} ended by {cause(returncode)}")
                 self.status = self.status or 1
             if not self.children:
                 self.over.set()
@@ -268,8 +267,7 @@ class Supervisor:
                 say(f"worker {slot.index} (pid {child.pid}), being replaced, ended by "
                     f"{cause(returncode)}")
         elif not slot.proven and self.state is State.STARTING:
-            say(f"{child.name} ended before it was ready, by "
-                f"{cause(returncode)}")
+            say(f"{child.name} exited before it was ready: {cause(returncode)}")
             self.status = 2 if returncode == 2 else 1
             self.stop()
         elif returncode == 0:
@@ -280,8 +278,8 @@ class Supervisor:
 
     def respawn(self, slot: Slot, child: Child, returncode: int) -> None:
         delay = slot.count_death(time.monotonic() - child.started_at)
-        say(f"{child.name} died by {cause(returncode)}; "
-            f"the next one starts {f'in {delay:g} s' if delay else 'now'}")
+        say(f"{child.name} died: {cause(returncode)}; "
+            f"starting a replacement {f'in {delay:g} s' if delay else 'now'}")
         self.replace(slot, delay)
 
     def replace(self, slot: Slot, delay: float = 0.0) -> None:
@@ -354,9 +352,10 @@ class Supervisor:
     def upgrade(self) -> None:
         """Starts our successor; when it serves, we drain."""
         if self.state is not State.SERVING or self.successor is not None:
-            say("upgrade refused: not while starting, upgrading or ending")
+            say("upgrade refused: the program is starting, upgrading or shutting down")
         elif os.getpid() == 1:
-            say("upgrade refused: the container ends with its process 1; replace that")
+            say("upgrade refused: the container would end with this process, its "
+                "process 1; replace the container")
         else:
             try:
                 self.successor = Successor(
@@ -367,7 +366,7 @@ class Supervisor:
 
     def on_no_successor(self, reason: str) -> None:
         self.successor = None
-        say(f"upgrade failed, we serve on: {reason}")
+        say(f"upgrade failed, this program continues to serve: {reason}")
         self.reloads.resume()
 
     def reopen(self) -> None:
@@ -389,7 +388,7 @@ class Supervisor:
     def give_way(self) -> None:
         """Our successor serves."""
         assert self.successor is not None
-        say(f"pid {self.successor.process.pid} serves; we drain")
+        say(f"pid {self.successor.process.pid} serves; this program drains")
         self.operations.on_successor()
         if self.config.handover:
             handover_plan.offer(self.children.values(), self.successor)

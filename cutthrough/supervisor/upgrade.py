@@ -79,14 +79,14 @@ class Predecessor:
             data, some, _, _ = socket.recv_fds(
                 self._socket, 16, FDS_AT_ONCE, socket.MSG_CMSG_CLOEXEC)
             if not data:
-                raise ConnectionAbortedError("the program before us has gone")
+                raise ConnectionAbortedError("the previous program has exited")
             fds += some
         return [socket.socket(fileno=fd) for fd in fds]
 
     def _receive(self, n: int) -> bytes:
         data = self._socket.recv(n)
         if len(data) != n:
-            raise ConnectionAbortedError("the program before us has gone")
+            raise ConnectionAbortedError("the previous program has exited")
         return data
 
     def say_serving(
@@ -139,7 +139,7 @@ class Predecessor:
     # As operations asks it, beside our workers
 
     pid = 0                                  # no worker's
-    name = "the program before, which drains"
+    name = "the previous program, which is draining"
 
     def tell(self, message: Message) -> bool:
         try:
@@ -224,13 +224,13 @@ class Successor:
             self.close()                     # it has gone before us
         else:
             self.close()
-            self._on_failed("it ended before it served")
+            self._on_failed("the new program ended before it was ready")
 
     async def _tell(self, question: bytes) -> None:
         try:
             message, fd = await self._answer(read_message(question))
         except ValueError as error:          # who asks may be of another version
-            log.error("the program after us: %s", error)
+            log.error("cannot answer the new program: %s", error)
             return
         try:
             socket.send_fds(self._socket, [TOLD + msgspec.json.encode(message)],
@@ -252,14 +252,15 @@ class Successor:
             return
         except OSError as error:
             self.close()
-            self._on_failed(f"no sockets can be sent to it: {error.strerror}")
+            self._on_failed("cannot send the listening sockets to the new program: "
+                            f"{error.strerror}")
             return
         self._loop.remove_writer(self._socket.fileno())
 
     def _give_up(self) -> None:
         self.close()
         self.process.kill()
-        self._on_failed(f"it did not serve within {PATIENCE_S:g} s")
+        self._on_failed(f"the new program was not ready within {PATIENCE_S:g} s")
 
     def abandon(self) -> bool:
         """Ends it where it does not serve yet. Returns whether it was ended."""
@@ -272,7 +273,7 @@ class Successor:
     def reload(self) -> str:
         """Has it reload, once it serves; returns what is to be said."""
         self.process.send_signal(signal.SIGHUP)
-        return f"pid {self.process.pid} serves, and is told to reload"
+        return f"pid {self.process.pid} serves; the reload was passed on to it"
 
     def give(self, slot: int, taker: socket.socket) -> None:
         """Has it take, over this socket, which is its own from here on, what the worker

@@ -53,7 +53,7 @@ class AdminQueries:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             # Whoever asked is told after a while that we are silent
-            log.error("an operator's question is not answered", exc_info=error)
+            log.error("cannot answer an operator's query", exc_info=error)
 
     async def _list(self, query: int, selector: Selector) -> None:
         self._answer(query, [about async for _, about in self._matching(selector)])

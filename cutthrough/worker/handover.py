@@ -265,7 +265,7 @@ class Taker(Line):
             try:
                 client, passes = unpack(self._worker.context, message, packet[1])
             except Exception as error:
-                log.warning("a tunnel stays with the worker before us: %s", error)
+                log.warning("cannot take a tunnel over, its worker keeps it: %s", error)
                 answer.refused.append(message.number)
                 continue
             answer.taken.append(message.number)

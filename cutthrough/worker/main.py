@@ -100,7 +100,7 @@ class WorkerProcess:
         try:
             self.obey(message)
         except OSError as error:             # no descriptor to be had
-            logging.warning("not done (%s): %s", type(message).__name__.lower(),
+            logging.warning("cannot carry out %s: %s", type(message).__name__.lower(),
                             error.strerror)
 
     def obey(self, message: Message | None) -> None:

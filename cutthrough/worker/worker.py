@@ -247,7 +247,7 @@ class Worker:
         faults = self.poller.faults
         if faults & (faults - 1) == 0:  # the 1st, 2nd, 4th, 8th …: never a flood
             log.error(
-                "a connection ended by a fault of ours (%d so far)",
+                "a connection was ended by an internal error (%d so far)",
                 faults,
                 exc_info=fault,
             )

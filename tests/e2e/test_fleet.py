@@ -228,12 +228,12 @@ def test_without_redis_local_limits_hold_and_it_is_said(pair, redis, make_origin
     assert not held_tunnel(dial, b, authority)
     redis.kill()
     for member in (a, b):
-        member.wait_said("cannot be reached.*own until it is back")
+        member.wait_said("cannot be reached.*until it is back, limits count this")
         assert member.metric("up") == member.metric("instances") == 0
         assert member.operator.ask("GET", "/readyz")[0] == 200
         failed = member.failures()
         wait_until(lambda m=member, n=failed: m.failures() > n, "another attempt")
-        assert member.said("own until it is back") == 1, "once"
+        assert member.said("limits count this program alone") == 1, "once"
     assert not held_tunnel(dial, a, authority), "its own are counted still"
     own = [held_tunnel(dial, b, authority) for _ in range(2)]
     assert all(own) and not held_tunnel(dial, b, authority)
@@ -335,7 +335,8 @@ def test_an_upgrade_is_two_instances_for_a_while(join, make_origin, dial):
     wait_until(lambda: a.said("instances: 2"), a.proxy.stderr)
     children = psutil.Process(a.proxy.process.pid).children(recursive=True)
     try:
-        wait_until(lambda: "serves; we drain" in a.proxy.stderr(), a.proxy.stderr)
+        wait_until(
+            lambda: "serves; this program drains" in a.proxy.stderr(), a.proxy.stderr)
         new = Member(a.proxy)
         new.wait_instances(2)
         in_step(new)

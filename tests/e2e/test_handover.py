@@ -28,7 +28,7 @@ from tests.support.proxy import Proxy
 from tests.support.stream import Closed
 from tests.support.wait import wait_until
 
-HANDED = re.compile(r"handed (\d+) tunnels? over, (\d+) stay with it")
+HANDED = re.compile(r"handed (\d+) tunnels? over, kept (\d+)")
 # An option that is fixed when a worker begins, and changes nothing that a test sees
 RENEW = "dns_cache_entries = {}\n"
 

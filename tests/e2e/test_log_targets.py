@@ -291,7 +291,7 @@ def test_a_worker_serves_while_its_log_cannot_be_opened(
     os.kill(proxy.worker.pid, signal.SIGKILL)
     assert dial(proxy).get(make_origin().url("/meanwhile")).status == 200
     assert f"cannot open {target}, will retry: No such" in proxy.stderr()
-    assert "died by status" not in proxy.stderr()
+    assert "died: status" not in proxy.stderr()
     folder.mkdir()
     if kind == "syslog":
         taker = Receiver(path)

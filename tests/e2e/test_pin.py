@@ -92,7 +92,7 @@ def run(verb: str, *flags: str, prefix: tuple[str, ...] = ()) -> tuple[int, str]
 def test_a_cpu_that_is_not_there_is_refused(verb):
     status, said = run(verb, "--pin", "9999", "--listen", "127.0.0.1:0")
     assert (status, said) == (
-        2, "cutthrough: command line: --pin: there is no CPU 9999 here\n")
+        2, "cutthrough: command line: --pin: this host has no CPU 9999\n")
 
 
 @TWO
@@ -102,13 +102,14 @@ def test_a_cpu_that_is_not_ours_is_refused(verb):
     status, said = run(verb, "--pin", str(OURS[1]), "--listen", "127.0.0.1:0",
                        prefix=("taskset", "-c", str(OURS[0])))
     assert (status, said) == (
-        2, f"cutthrough: command line: --pin: CPU {OURS[1]} is not among those that "
-        f"this process may use, {OURS[0]}\n")
+        2, f"cutthrough: command line: --pin: CPU {OURS[1]} is not available to this "
+        f"process, which may use {OURS[0]}\n")
 
 
 def test_a_cpu_that_went_away_stops_no_worker(caplog):
     cpus.pin(from_options(pin="9999"), 0)
-    assert caplog.messages == ["not pinned: pin: there is no CPU 9999 here"]
+    assert caplog.messages == [
+        "the worker is not pinned to a CPU: pin: this host has no CPU 9999"]
 
 
 # What becomes of it

@@ -94,7 +94,8 @@ def test_a_hook_whose_file_cannot_be_used_refuses_the_reload(
     proxy, origin = start(LOCAL, hook=ANSWERS.format(True)), make_origin()
     file, before = proxy.log_path.parent / "decisions.py", proxy.worker.pid
     file.write_text(text)
-    assert "reload refused, generation 1 stays: policy_hook: decisions:decide: " in (
+    assert ("reload refused, generation 1 stays in force: policy_hook: "
+            "decisions:decide: ") in (
         "cutthrough: " + proxy.hup())
     assert proxy.worker.pid == before
     proxy.worker.kill()

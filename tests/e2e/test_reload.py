@@ -44,9 +44,9 @@ def test_a_configuration_that_is_a_pipe_refuses_the_reload(start, make_origin, d
     proxy._config.unlink()
     os.mkfifo(proxy._config)
     assert proxy.hup() == (
-        f"reload refused, generation 1 stays: {proxy._config}: is a pipe that no "
-        "writer has filled and closed; a start waits 10 s for one, a reload does not: "
-        "use a file")
+        f"reload refused, generation 1 stays in force: {proxy._config}: is a pipe that "
+        "no writer has filled and closed; a start waits 10 s for one, a reload does "
+        "not: use a file")
     assert dial(proxy).get(make_origin().url()).status == 200
     proxy._config.unlink()
     proxy._config.write_text(text)
@@ -109,7 +109,7 @@ def test_a_mistake_changes_nothing(start, make_origin, dial, mistake, reason):
     proxy._config.write_text(mistake)
     proxy.signal(signal.SIGHUP)
     wait_until(lambda: "reload refused" in proxy.stderr(), proxy.stderr)
-    assert "reload refused, generation 1 stays: " in proxy.stderr()
+    assert "reload refused, generation 1 stays in force: " in proxy.stderr()
     if mistake.startswith(("head", "user")):
         assert reason in proxy.stderr()
     assert client.get(origin.url()).status == 200
@@ -120,7 +120,8 @@ def test_a_file_that_is_empty_brings_no_demonstration_credentials(start, dial):
     """R29: a disk that was full left it so, and the whole world knew the password."""
     proxy = start()
     proxy._config.write_text("")
-    assert proxy.hup().startswith("reload refused, generation 1 stays: user: none is")
+    assert proxy.hup().startswith(
+        "reload refused, generation 1 stays in force: user: no user is configured")
     assert dial(proxy).get("http://127.0.0.1:1/").status == 502
 
 
@@ -291,8 +292,8 @@ def test_a_refused_reload_is_answered_with_its_reason(administer):
     proxy, operator = administer()
     proxy._config.write_text("head_timeut = 1\n")
     assert operator.ask("POST", "/reload", **AUTHORIZED) == (
-        409, f"reload refused, generation 1 stays: {proxy._config}:1: head_timeut: "
-             "no such option; did you mean head_timeout?\n")
+        409, f"reload refused, generation 1 stays in force: {proxy._config}:1: "
+             "head_timeut: no such option; did you mean head_timeout?\n")
 
 
 def test_a_worker_that_is_late_is_named_and_so_is_its_coming(administer, make_origin):
@@ -344,8 +345,8 @@ def test_a_worker_without_a_descriptor_is_replaced(administer, make_origin):
     worker.rlimit(resource.RLIMIT_NOFILE, (3, hard))
     proxy.write_config(ADMIN + 'password = "another"\n')
     assert operator.ask("POST", "/reload", **AUTHORIZED)[0] == 200
-    assert (f"worker 0 (pid {worker.pid}) cannot take generation 2: Too many open files"
-            in proxy.stderr())
+    assert (f"worker 0 (pid {worker.pid}) cannot apply generation 2: "
+            "Too many open files" in proxy.stderr())
     assert status(proxy, origin, "another") == 200
 
 
@@ -382,8 +383,9 @@ def test_a_worker_that_was_told_too_much_is_replaced(administer, make_origin):
                 assert one.getresponse().status == 200
             proxy.write_config(ADMIN + 'password = "another"\n')
             proxy.signal(signal.SIGHUP)
-            wait_until(lambda: f"worker 0 (pid {pid}) takes no word any more: the next "
-                       "one starts now" in proxy.stderr(), proxy.stderr)
+            wait_until(lambda: f"worker 0 (pid {pid}): control socket full, worker is "
+                       "not reading; starting a replacement" in proxy.stderr(),
+                       proxy.stderr)
         wait_until(lambda: len(pids(proxy)) == 2, "the next one")
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -395,8 +397,8 @@ def test_more_workers_than_there_is_room_for_are_refused(start, make_origin, dia
     """Slots without a worker had a socket, and their callers waited for ever."""
     proxy, origin = start("workers = 2\n"), make_origin()
     assert re.fullmatch(
-        r"reload refused, generation 1 stays: workers: 60 are more than the \d+ that "
-        r"there is room for now; restart the program for more",
+        r"reload refused, generation 1 stays in force: workers: 60 is more than the "
+        r"\d+ that fit now; restart the program to run more",
         proxy.reload("workers = 60\n"))
     for _ in range(20):
         assert dial(proxy).get(origin.url()).status == 200

@@ -252,7 +252,7 @@ def test_signals_that_come_while_it_begins_wait(tmp_path):
             file.write_text(text + 'head_timeout = "3s"\n')
             begins.write(text)
         assert process.stderr.readline() == (
-            "cutthrough: the reload waits for the program that begins\n")
+            "cutthrough: reload postponed until the new program has started\n")
         assert "listening on" in process.stderr.readline()
         assert process.stderr.readline() == (
             "cutthrough: generation 2: head_timeout 10s -> 3s\n")

@@ -51,7 +51,8 @@ def successor_of(proxy: Proxy) -> psutil.Process:
 
 
 def find_successor(told) -> psutil.Process:
-    found = wait_until(lambda: re.findall(r"pid (\d+) serves; we drain", told()), told)
+    found = wait_until(
+        lambda: re.findall(r"pid (\d+) serves; this program drains", told()), told)
     return psutil.Process(int(found[-1]))
 
 
@@ -113,7 +114,8 @@ def test_a_successor_that_cannot_begin_changes_nothing(start, make_origin, dial)
     proxy, origin = start(), make_origin()
     proxy.write_config('head_timeut = "1s"\n')
     proxy.signal(signal.SIGUSR2)
-    wait_until(lambda: "upgrade failed, we serve on" in proxy.stderr(), proxy.stderr)
+    wait_until(lambda: "upgrade failed, this program continues" in proxy.stderr(),
+               proxy.stderr)
     assert "did you mean head_timeout?" in proxy.stderr()
     assert dial(proxy).get(origin.url()).status == 200
     proxy.write_config("")
@@ -145,7 +147,7 @@ def test_told_to_end_while_a_successor_starts_neither_stays(
     assert proxy.wait_exit() == 0
     wait_until(lambda: not new.is_running() or new.status() == psutil.STATUS_ZOMBIE,
                "the successor's end")
-    assert "serves; we drain" not in proxy.stderr()
+    assert "serves; this program drains" not in proxy.stderr()
     assert "does not answer" not in proxy.stderr()
 
 
@@ -172,18 +174,19 @@ def test_a_reload_that_is_asked_for_in_an_upgrade_is_done_by_who_serves_then(
                   if "serve" in child.cmdline()]
         new.send_signal(signal.SIGUSR1)
         asker.start()
-        wait_until(lambda: "the reload waits" in proxy.stderr(), proxy.stderr)
+        wait_until(lambda: "reload postponed" in proxy.stderr(), proxy.stderr)
         proxy.signal(signal.SIGHUP)
         file.write(begins or old)
     line = "generation 2: head_timeout 10s -> 3s"
     wait_until(lambda: f"cutthrough: {line}\n" in proxy.stderr(), proxy.stderr)
     asker.join()
-    assert proxy.stderr().count("the reload waits") == 1
+    assert proxy.stderr().count("reload postponed") == 1
     if begins:
         assert answers == [(200, f"{line}\n")]
-        assert "upgrade failed, we serve on" in proxy.stderr()
+        assert "upgrade failed, this program continues" in proxy.stderr()
     else:
-        assert answers == [(202, f"pid {new.pid} serves, and is told to reload\n")]
+        assert answers == [
+            (202, f"pid {new.pid} serves; the reload was passed on to it\n")]
         assert proxy.process.wait(60) == 0
         end(new)
 

@@ -269,5 +269,5 @@ def test_options_that_cannot_be_are_refused(flags, key):
 
 
 def test_an_embedded_proxy_does_not_pretend():
-    with pytest.raises(ConfigError, match="shares no limits"):
+    with pytest.raises(ConfigError, match="cannot share limits"):
         cutthrough.serve(fleet_url="redis://127.0.0.1/0")

@@ -36,7 +36,7 @@ def listening(port):
 
 
 def deaths(proxy):
-    return re.findall(r"worker \d+ \(pid \d+\) died by (.*)\n", proxy.stderr())
+    return re.findall(r"worker \d+ \(pid \d+\) died: (.*)\n", proxy.stderr())
 
 
 def kill_worker(proxy, number=signal.SIGKILL):
@@ -169,13 +169,13 @@ def test_standard_descriptors_that_are_closed_are_nobody_elses(tmp_path):
 def test_a_killed_worker_is_replaced_and_one_line_tells(tmp_path):
     with Proxy(tmp_path, "--workers", "2") as proxy:
         kill_worker(proxy)
-        assert deaths(proxy) == ["signal SIGKILL; the next one starts now"]
+        assert deaths(proxy) == ["signal SIGKILL; starting a replacement now"]
 
 
 def test_a_worker_that_ends_by_itself_is_replaced(tmp_path):
     with Proxy(tmp_path) as proxy:
         kill_worker(proxy, signal.SIGTERM)
-        assert deaths(proxy) == ["status 0; the next one starts now"]
+        assert deaths(proxy) == ["status 0; starting a replacement now"]
 
 
 def test_workers_that_die_young_are_started_ever_later(tmp_path):
@@ -183,8 +183,8 @@ def test_workers_that_die_young_are_started_ever_later(tmp_path):
         for _ in range(4):
             kill_worker(proxy)
         assert [line.partition("; ")[2] for line in deaths(proxy)] == [
-            "the next one starts now", "the next one starts in 0.1 s",
-            "the next one starts in 0.2 s", "the next one starts in 0.4 s"]
+            "starting a replacement now", "starting a replacement in 0.1 s",
+            "starting a replacement in 0.2 s", "starting a replacement in 0.4 s"]
 
 
 def test_one_that_was_replaced_ends_the_row_of_those_that_died(tmp_path):
@@ -198,8 +198,8 @@ def test_one_that_was_replaced_ends_the_row_of_those_that_died(tmp_path):
             [], [before]) and len(proxy.workers()) == 1, "another one")
         kill_worker(proxy)
         assert [line.partition("; ")[2] for line in deaths(proxy)] == [
-            "the next one starts now", "the next one starts in 0.1 s",
-            "the next one starts in 0.2 s", "the next one starts now"]
+            "starting a replacement now", "starting a replacement in 0.1 s",
+            "starting a replacement in 0.2 s", "starting a replacement now"]
 
 
 def test_a_worker_that_cannot_begin_stops_the_program(tmp_path):
@@ -211,7 +211,7 @@ def test_a_worker_that_cannot_begin_stops_the_program(tmp_path):
         env=clean_environment(PYTHONPATH=str(tmp_path)))
     assert done.returncode == 1
     assert "ImportError: broken" in done.stderr
-    assert re.search(r"worker \d \(pid \d+\) ended before it was ready, by status 1\n",
+    assert re.search(r"worker \d \(pid \d+\) exited before it was ready: status 1\n",
                      done.stderr)
     assert "listening on" not in done.stderr
 
