@@ -118,7 +118,7 @@ class AdminAcceptor:
             await self._loop.connect_accepted_socket(self._make, sock)
         except OSError as error:            # it has gone meanwhile, mostly
             sock.close()
-            log.debug("a caller was not served: %s", error)
+            log.debug("cannot serve a connection: %s", error)
 
     def is_short(self) -> bool:
         """Are there no descriptors left but the spare ones, or not even these?"""

@@ -22,8 +22,8 @@ PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'")
-FOREIGN = ("another site asks: only the live page, a link to it and programs that are "
-           "no browser may\n")
+FOREIGN = ("cross-site request refused: only the live page, a link to it and clients "
+           "other than browsers are allowed\n")
 UCRED = struct.Struct("3i")                  # pid, uid, gid: unix(7), SO_PEERCRED
 
 

@@ -1,29 +1,29 @@
 // The live page's table of connections, and how one of them is cut. Part of live.html.
 //
-// A row is made once for each connection, by its identifier, which is never given again,
-// and keeps its node. While somebody points at the table, or is in it by the keyboard,
-// every row keeps its place: new ones come at the end, and one that has ended says so
-// where it stands. What is cut is asked for first, by name, and by the identifier that
-// the question showed.
+// Each connection has one row, by its identifier, which is never used again, and a row
+// keeps its node. While the pointer or the keyboard's focus is in the table, every row
+// keeps its place: new rows are added at the end, and a row whose connection has ended
+// shows that in place. A cut is confirmed first, in a dialog that names the connection,
+// and cuts the identifier that the dialog showed.
 const COLUMNS = [["user", "user"], ["client", "client"], ["method", "method"],
   ["host", "destination"], ["state", "state"], ["age", "age"], ["bytes_up", "up"],
   ["bytes_down", "down"], ["worker", "worker"], ["id", "id"]];
 const NUMBERS = new Set(["age", "bytes_up", "bytes_down", "worker"]);
-const ENDED_MS = 4000;          // a row that has ended is shown for so long at least
+const ENDED_MS = 4000;          // how long an ended connection's row is shown at least
 const MOST_REASONS = 2000;
 
 const rowsByKey = new Map();    // {key, tr, cells, button, one, endedAt}
-const reasons = new Map();      // of what ended, by identifier
+const reasons = new Map();      // why connections ended, by identifier
 let sortBy = "bytes_down", falling = true, alive = new Map(), isMute = () => false;
 let pointed = false, asked = null;
 
 const destination = one => one.host ? `${one.host}:${one.port}` : null;
 
-// What /connections said. A worker that did not answer has ended nothing.
+// Takes an answer of /connections. Connections of a worker that did not answer stay.
 function takeConnections({connections, unanswered}) {
   const twins = new Map();
   alive = new Map(connections.map(one => {
-    if (one.id) return [one.id, one];           // none: no request came on it yet
+    if (one.id) return [one.id, one];           // no id: no request received yet
     const twin = `${one.worker} ${one.client}`;
     twins.set(twin, (twins.get(twin) ?? 0) + 1);
     return [`${twin} ${twins.get(twin)}`, one];
@@ -73,15 +73,16 @@ function updateRow(row) {
       if (row.cells[i].textContent !== text) row.cells[i].textContent = text;
       if (row.cells[i].title !== text) row.cells[i].title = text;
     });
-  const why = row.endedAt ? "it has ended" : !one.id ? "no request came on it yet"
-    : !$("token").value ? "the admin token is asked for above" : "";
+  const why = row.endedAt ? "the connection has ended"
+    : !one.id ? "no request received on this connection yet"
+    : !$("token").value ? "enter the admin token above" : "";
   row.tr.classList.toggle("ended", row.endedAt > 0);
   row.tr.classList.toggle("asked", asked === row);
-  // Not `disabled`: a button that is would drop the focus
+  // Not `disabled`: a disabled button loses the focus
   row.button.setAttribute("aria-disabled", String(why !== ""));
   row.button.title = why;
   row.button.setAttribute("aria-label",
-    `cut ${one.id}, ${one.user ?? "nobody"}, ${destination(one) ?? "no destination"}`);
+    `cut ${one.id}, ${one.user ?? "no user"}, ${destination(one) ?? "no destination"}`);
 }
 
 function isHeld() {
@@ -98,13 +99,14 @@ function wanted(one) {
       .some(value => String(value ?? "").toLowerCase().includes(word)));
 }
 
-// The keys of the rows to show, in their order; `anew`: whatever holds it
-function arrange(anew) {
+// The keys of the rows to show, in order. `resort`: sort even while rows are held in place
+function arrange(resort) {
   const found = new Map([...alive].filter(([, one]) => wanted(one)));
   $("count").textContent = `${found.size} of ${alive.size}`
     + (found.size > MOST_ROWS ? `, ${MOST_ROWS} shown` : "");
-  const held = !anew && isHeld() && rowsByKey.size > 0;
-  $("held").textContent = held ? "– rows keep their place while you are there" : "";
+  const held = !resort && isHeld() && rowsByKey.size > 0;
+  $("held").textContent = held
+    ? "– rows keep their place while the pointer or focus is in the table" : "";
   if (held) {
     const order = [...$("rows").children].map(tr => tr.dataset.key).filter(Boolean);
     const there = new Set(order);
@@ -113,7 +115,7 @@ function arrange(anew) {
     return order;
   }
   const now = performance.now();
-  for (const row of rowsByKey.values()) {       // what has just ended, or did not answer
+  for (const row of rowsByKey.values()) {       // just ended, or its worker did not answer
     const stays = wanted(row.one) && (!row.endedAt || now - row.endedAt < ENDED_MS);
     if (stays && !alive.has(row.key)) found.set(row.key, row.one);
   }
@@ -124,8 +126,8 @@ function arrange(anew) {
   return order.slice(0, MOST_ROWS);
 }
 
-function showConnections(anew = false) {
-  const order = arrange(anew), body = $("rows"), focused = document.activeElement;
+function showConnections(resort = false) {
+  const order = arrange(resort), body = $("rows"), focused = document.activeElement;
   const shown = new Set(order), at = [...body.children].findIndex(tr => tr.contains(focused));
   for (const [key, row] of rowsByKey) {
     if (shown.has(key)) continue;
@@ -148,7 +150,7 @@ function showConnections(anew = false) {
     if (row.tr === next) next = next.nextSibling;
     else body.insertBefore(row.tr, next);
   }
-  // A node that is moved loses the focus; that of a row which has gone is its neighbour's
+  // A moved node loses the focus; the focus of a removed row goes to its neighbour
   if (at >= 0 && document.activeElement !== focused)
     (body.contains(focused) ? focused
       : body.children[Math.min(at, order.length - 1)]?.querySelector("button") ?? $("filter"))
@@ -180,7 +182,7 @@ function showHeads() {
   });
 }
 
-// The question, and its answer
+// The dialog that confirms a cut
 
 function openQuestion(row) {
   if (row.button.getAttribute("aria-disabled") === "true") {
@@ -189,16 +191,16 @@ function openQuestion(row) {
   }
   asked = row;
   $("ask-id").textContent = row.one.id;
-  $("ask-user").textContent = row.one.user ?? "nobody";
+  $("ask-user").textContent = row.one.user ?? "none";
   $("ask-host").textContent = destination(row.one) ?? "none";
   $("ask-client").textContent = row.one.client;
   $("ask-no").textContent = "keep it";
   $("ask-yes").textContent = `cut ${row.one.id}`;
   $("ask-note").textContent = "";
   $("ask-yes").setAttribute("aria-disabled", "false");
-  const id = row.one.id;                    // of this question, whatever comes meanwhile
+  const id = row.one.id;                    // this dialog's, even if the row changes
   $("ask-yes").onclick = event => {
-    // The second click of two at the table is no answer
+    // The second click of a double click in the table does not confirm
     if (event.detail > 1 || $("ask-yes").getAttribute("aria-disabled") === "true") return;
     cut(id);
   };
@@ -212,24 +214,24 @@ function updateQuestion() {
   $("ask-state").textContent = `${stateOf(asked)}, for ${seconds(one.age)}`;
   $("ask-moved").textContent = `${bytes(one.bytes_up)} up, ${bytes(one.bytes_down)} down`;
   if (!asked.endedAt) return;
-  $("ask-note").textContent = "It has ended by itself: there is nothing to cut.";
+  $("ask-note").textContent = "The connection has already ended: there is nothing to cut.";
   $("ask-no").textContent = "close";
   $("ask-yes").setAttribute("aria-disabled", "true");
 }
 
 async function cut(id) {
   $("ask-yes").setAttribute("aria-disabled", "true");
-  let said = "no answer";
+  let result = "no answer";
   try {
     const answer = await fetch("connections?id=" + encodeURIComponent(id), {
       method: "DELETE", headers: {Authorization: "Bearer " + $("token").value}});
     if (answer.ok) {
       const {cut, unanswered} = await answer.json();
-      said = [cut ? `${id} is cut` : `${id} had ended already`,
+      result = [cut ? `${id} was cut` : `${id} had already ended`,
         ...unanswered.map(one => `${one} does not answer`)].join("; ");
-    } else said = (await answer.text()).trim();
-  } catch { /* as said */ }
-  $("answer").textContent = said;
+    } else result = (await answer.text()).trim();
+  } catch { /* no answer */ }
+  $("answer").textContent = result;
   $("ask").close();
   look();
 }
@@ -241,7 +243,7 @@ $("ask").addEventListener("close", () => {
   showConnections();
 });
 
-// A finger does not stay where it was; a mouse does
+// A mouse pointer stays over the table; a finger does not
 $("rows").addEventListener("pointerenter", event => {
   pointed = event.pointerType === "mouse";
 });

@@ -97,14 +97,15 @@ class Reading:
 
 
 def collect(r: Reading) -> Iterator[Metric]:
-    yield _gauge("build_info", "What runs; the value is 1.",
+    yield _gauge("build_info", "The running version, as a label; always 1.",
                  [((cutthrough.__version__,), 1)], ["version"])
-    up = GaugeMetricFamily("cutthrough_worker_up", "Whether the slot has a worker.",
+    up = GaugeMetricFamily("cutthrough_worker_up",
+                           "1 if the slot has a worker that is ready, else 0.",
                            labels=["worker"])
     for slot, pid in sorted(r.workers.items()):
         up.add_metric([str(slot)], pid in r.living)
     yield up
-    yield _labelled("worker_deaths", "Workers that ended and were not told to.",
+    yield _labelled("worker_deaths", "Workers that ended unexpectedly.",
                     "worker", {str(slot): n for slot, n in r.deaths.items()})
     yield from _connections(r)
     yield from _requests(r)
@@ -117,135 +118,143 @@ def collect(r: Reading) -> Iterator[Metric]:
 def _connections(r: Reading) -> Iterator[Metric]:
     states = sorted({name for page in r.living.values() for name in page
                      if name.startswith("state:") and name != "state:CLOSED"})
-    yield _gauge("connections", "Client connections open now, by state.",
+    yield _gauge("connections", "Open client connections by state.",
                  [((name.partition(":")[2].lower(),), r.gauge(name))
                   for name in states],
                  ["state"])
-    yield _labelled("connections", "Client connections accepted.", "listener",
+    yield _labelled("connections", "Accepted client connections.", "listener",
                     r.listeners())
-    yield _gauge("connections_peak", "The most at one time, of each worker, added up.",
+    yield _gauge("connections_peak",
+                 "Most client connections open at one time, summed over the workers.",
                  [((), r.total("peak"))])
-    yield _counter("connections_refused", "Of these, turned away at once: too many.",
+    yield _counter("connections_refused",
+                   "Accepted client connections refused at once because of a limit.",
                    r.total("refused"))
     shed = CounterMetricFamily(
-        "cutthrough_connections_shed", "Connections that were closed to make room.",
+        "cutthrough_connections_shed", "Connections closed to make room for others.",
         labels=["bound", "kind"])
     for bound, kinds in SHED.items():
         for kind in kinds:
             shed.add_metric([bound, kind], r.total(f"shed:{bound} {kind}"))
     yield shed
-    yield _counter("starved", "Times that no descriptor, memory or pipe was to be had.",
+    yield _counter("starved", "Times that no descriptor, memory or pipe was available.",
                    r.total("starved"))
-    yield _gauge("tunnels", "Tunnels open now.",
+    yield _gauge("tunnels", "Open tunnels.",
                  [((), r.gauge("state:TUNNEL") + r.gauge("state:HALF_CLOSED"))])
 
 
 def _requests(r: Reading) -> Iterator[Metric]:
     requests = CounterMetricFamily(
-        "cutthrough_requests", "Plain requests and CONNECTs that were answered.",
+        "cutthrough_requests", "Answered requests, CONNECT included.",
         labels=["method", "code"])
     # The usual ones from the start: a rate needs a first value
     replies = {"GET 200": 0, "CONNECT 200": 0} | r.totals("reply")
     for label, value in sorted(replies.items()):
         requests.add_metric(label.split(" "), value)
     yield requests
-    moved = CounterMetricFamily("cutthrough_bytes", "Bytes that were relayed.",
+    moved = CounterMetricFamily("cutthrough_bytes", "Relayed bytes.",
                                 labels=["direction", "path"])
     for direction in ("up", "down"):
         spliced = r.total(f"spliced_{direction}")
         moved.add_metric([direction, "copy"], r.total(f"bytes_{direction}") - spliced)
         moved.add_metric([direction, "splice"], spliced)
     yield moved
-    yield _histogram("tunnel_duration_seconds", "How long tunnels were open.",
+    yield _histogram("tunnel_duration_seconds", "Lifetime of tunnels.",
                      r, "tunnel_ms")
     connects = HistogramMetricFamily(
-        "cutthrough_connect_seconds", "Time to connect to origins.", labels=["family"])
+        "cutthrough_connect_seconds", "Time to connect to an origin.",
+        labels=["family"])
     for family in ("ipv4", "ipv6"):
         connects.add_metric([family], *_buckets(r, f"connect_{family}_ms"))
     yield connects
-    yield _histogram("first_byte_seconds", "Time from the connection to the first byte "
-                     "of a response.", r, "first_byte_ms")
-    yield _histogram("request_duration_seconds", "How long plain requests took that an "
-                     "origin answered; no tunnels.", r, "request_ms")
+    yield _histogram("first_byte_seconds", "Time from the connection to the origin to "
+                     "the first byte of its response.", r, "first_byte_ms")
+    yield _histogram("request_duration_seconds", "Duration of plain requests answered "
+                     "by an origin, tunnels excluded.", r, "request_ms")
 
 
 def _outcomes(r: Reading) -> Iterator[Metric]:
     ended, tunnels = r.totals("outcome"), r.totals("tunnel")
-    yield _labelled("tunnels", "Tunnels that ended.", "reason",
+    yield _labelled("tunnels", "Ended tunnels.", "reason",
                     {row.label: tunnels.get(row.label, 0) for row in OUTCOMES})
     every = {row.label: ended.get(row.label, 0) for row in OUTCOMES}
-    yield _labelled("ended", "Requests and tunnels that ended.", "reason", every)
+    yield _labelled("ended", "Ended requests and tunnels.", "reason", every)
     denied = {row.label: every[row.label] for row in OUTCOMES
               if row.tag == "TCP_DENIED" and row.status != 407}
-    yield _labelled("denied", "Refused by policy.", "reason", denied)
-    yield _labelled("auth", "Requests by what came of their credentials.", "result",
+    yield _labelled("denied", "Requests refused by policy.", "reason", denied)
+    yield _labelled("auth", "Requests by the result of authentication.", "result",
                     {"ok": r.total("identified")}
                     | {row.label: every[row.label] for row in OUTCOMES
                        if row.label.startswith("auth_")})
-    yield _labelled("auth_cache", "Credentials looked up among the verified.", "result",
+    yield _labelled("auth_cache", "Look-ups in the cache of verified credentials.",
+                    "result",
                     {"hit": r.total("identified") - r.total("verified"),
                      "miss": r.total("verified")})
-    yield _gauge("auth_queue", "Credentials that wait for their hash, or for its end.",
-                 [((), r.gauge("auth_queue"))])
-    yield _gauge("auth_held", "Requests that are answered late: wrong too often.",
-                 [((), r.gauge("auth_held"))])
-    yield _counter("auth_hashes", "Password hashes that were computed.",
+    yield _gauge("auth_queue", "Credentials whose password hash is queued or being "
+                 "computed.", [((), r.gauge("auth_queue"))])
+    yield _gauge("auth_held", "Requests answered late because their address failed "
+                 "authentication often.", [((), r.gauge("auth_held"))])
+    yield _counter("auth_hashes", "Computed password hashes.",
                    r.total("auth_hashes"))
-    yield _counter("auth_evicted", "Verified credentials, and counts of wrong ones, "
-                   "that made room for others.", r.total("auth_evicted"))
-    yield _histogram("auth_wait_seconds", "How long requests waited to be verified.",
-                     r, "auth_wait_ms")
-    yield _labelled("connect_errors", "Origins that could not be reached.", "reason",
+    yield _counter("auth_evicted", "Verified credentials and counts of failures "
+                   "evicted to make room.", r.total("auth_evicted"))
+    yield _histogram("auth_wait_seconds", "Time that requests with credentials not in "
+                     "the cache waited for verification.", r, "auth_wait_ms")
+    yield _labelled("connect_errors", "Failed connections to origins.", "reason",
                     {row.label: every[row.label] for row in OUTCOMES
                      if row.fault == "network" and row.status
                      and not row.label.startswith("dns_")})
-    yield _labelled("timeouts", "Deadlines that came.", "kind",
+    yield _labelled("timeouts", "Expired deadlines.", "kind",
                     {row.label.removesuffix("_timeout"): every[row.label]
                      for row in OUTCOMES if row.label.endswith("_timeout")})
-    yield _counter("faults", "Exceptions caught at a connection's border.",
+    yield _counter("faults", "Connections ended by an internal error.",
                    r.total("faults"))
 
 
 def _services(r: Reading) -> Iterator[Metric]:
-    yield _labelled("dns_queries", "Names that were resolved.", "result",
+    yield _labelled("dns_queries", "Host name look-ups.", "result",
                     {name: r.total(f"dns_{name}") for name in (
                         "answered", "not_found", "failed", "hit", "stale",
                         "prefetched", "dropped", "refused")})
-    yield _gauge("dns_open_questions", "Questions to name servers that are open.",
+    yield _gauge("dns_open_questions", "Look-ups waiting for a name server.",
                  [((), r.gauge("dns_open"))])
-    yield _labelled("hook_questions", "Questions to the policy's hook.", "result",
+    yield _labelled("hook_questions", "Calls of the policy hook.", "result",
                     {name: r.total(f"hook_{name}") for name in (
                         "asked", "failed", "dropped", "refused")})
-    yield _gauge("hook_open_questions", "Of these, the ones that are under way.",
+    yield _gauge("hook_open_questions", "Calls of the policy hook in progress.",
                  [((), r.gauge("hook_open"))])
-    yield _gauge("dns_cache_entries", "Names in the caches.",
+    yield _gauge("dns_cache_entries", "Host names in the caches.",
                  [((), r.gauge("dns_entries"))])
-    yield _gauge("upstream_pool", "Connections to origins.",
+    yield _gauge("upstream_pool", "Pooled connections to origins.",
                  [(("idle",), r.gauge("upstream_idle"))], ["state"])
-    yield _labelled("upstream", "How requests got their connection.", "how",
+    yield _labelled("upstream", "How requests got a connection to their origin; "
+                    "retried: sent once more, on a fresh one.", "how",
                     {"dialled": r.total("dialled"), "reused": r.total("reused"),
                      "retried": r.total("retried")})
     ended = r.totals("outcome")
-    yield _labelled("drain", "Connections that were busy as a drain began.", "result",
+    yield _labelled("drain", "Connections in use when a drain began.", "result",
                     {"finished": r.total("drain_finished"),
                                "cut": ended.get("drained", 0),
                                "stopped": ended.get("stopped", 0)})
-    yield _gauge("buffer_bytes", "Memory of bytes that wait, by whose they are.",
+    yield _gauge("buffer_bytes", "Memory of buffered bytes, by share.",
                  [((share,), r.gauge(f"held:{share}")) for share in SHARES], ["share"])
-    yield _labelled("buffer_refused", "Times that a share of it was used up.", "share",
+    yield _labelled("buffer_refused", "Times that a share of the buffer memory was "
+                    "used up.", "share",
                     {share: r.total(f"no_room:{share}") for share in SHARES})
-    yield _counter("log_dropped", "Lines that the access log could not take.",
+    yield _counter("log_dropped", "Access log lines that could not be written.",
                    r.total("log_dropped"))
-    yield _gauge("config_generation", "The generation in force in every worker.",
+    yield _gauge("config_generation", "Configuration generation in force in every "
+                 "worker.",
                  [((), r.generation)])
-    yield _labelled("reloads", "Reloads that were asked for.", "result", r.reloads)
+    yield _labelled("reloads", "Requested reloads.", "result", r.reloads)
     yield _gauge("config_last_reload_successful",
-                 "Whether the one asked for last is in force; 1: none was.",
-                 [((), r.reloaded)])
+                 "1 if the last requested reload is in force or none was requested, "
+                 "else 0.", [((), r.reloaded)])
     yield _gauge("config_last_reload_success_timestamp_seconds",
-                 "When it came into force.", [((), r.reloaded_at)])
-    yield _gauge("loop_lag_seconds", "How late the event loop was, in its last second, "
-                 "or is.",
+                 "Unix time at which the configuration came into force.",
+                 [((), r.reloaded_at)])
+    yield _gauge("loop_lag_seconds", "How late the event loop's timer was in the last "
+                 "second, or is now.",
                  [((str(slot),), r.lag(pid))
                   for slot, pid in sorted(r.workers.items()) if pid in r.living],
                  ["worker"])
@@ -254,9 +263,9 @@ def _services(r: Reading) -> Iterator[Metric]:
 def _fleet(r: Reading) -> Iterator[Metric]:
     """Where there is no fleet there are names and no values: nothing is away."""
     fleet = r.fleet
-    yield _gauge("fleet_up", "Whether limits are shared with others now.",
+    yield _gauge("fleet_up", "1 while limits are shared through Redis, else 0.",
                  [((), fleet.is_up)] if fleet else [])
-    yield _gauge("fleet_instances", "Who shares them, this one counted.",
+    yield _gauge("fleet_instances", "Programs that share limits, this one included.",
                  [((), fleet.instances)] if fleet else [])
     yield _labelled("fleet_steps", "Exchanges with Redis.", "result",
                     {"ok": fleet.steps, **fleet.failures} if fleet
@@ -264,14 +273,14 @@ def _fleet(r: Reading) -> Iterator[Metric]:
 
 
 def _processes(r: Reading) -> Iterator[Metric]:
-    cpu = CounterMetricFamily("cutthrough_process_cpu_seconds", "CPU time.",
+    cpu = CounterMetricFamily("cutthrough_process_cpu_seconds", "CPU time used.",
                               labels=["worker", "mode"])
     memory = GaugeMetricFamily("cutthrough_process_resident_memory_bytes",
                                "Resident memory.", labels=["worker"])
-    fds = GaugeMetricFamily("cutthrough_process_open_fds", "Open descriptors.",
+    fds = GaugeMetricFamily("cutthrough_process_open_fds", "Open file descriptors.",
                             labels=["worker"])
     most_fds = GaugeMetricFamily("cutthrough_process_max_fds",
-                                 "How many descriptors may be open.", labels=["worker"])
+                                 "Limit of open file descriptors.", labels=["worker"])
     named = {str(slot): pid for slot, pid in sorted(r.workers.items()) if pid}
     for name, pid in (named | {"supervisor": os.getpid()}).items():
         try:

@@ -144,7 +144,7 @@ class AdminServer:
     def _bind_path(self, path: str, shared: bool) -> socket.socket:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISSOCK(os.lstat(path).st_mode):
-                raise FileExistsError(errno.EEXIST, "exists, and is no socket")
+                raise FileExistsError(errno.EEXIST, "exists and is not a socket")
         if not shared and is_answered(path):
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         # Made aside, and moved into place by `start`: never a moment without one
@@ -270,15 +270,15 @@ class AdminServer:
         name = request.headers.get("Host")
         if not self._where.startswith("unix:") and name is not None and (
                 not self._is_own_name(name)):
-            return web.Response(status=421, text="this is not the name of the admin "
+            return web.Response(status=421, text="Host is not a name of the admin "
                                 "listener; see admin_names\n")
         if is_foreign(request):
             return web.Response(status=403, text=FOREIGN)
         if request.method not in ("GET", "HEAD") and not self._has_token(request):
             return web.Response(
                 status=403 if not self._token else 401,
-                text="changes take the admin token\n" if self._token
-                else "no admin_token is configured: nothing can be changed here\n",
+                text="changes require the admin token\n" if self._token
+                else "no admin_token is configured: this listener is read-only\n",
                 headers={"WWW-Authenticate": 'Bearer realm="cutthrough"'}
                 if self._token else {})
         return None
@@ -339,8 +339,8 @@ class AdminServer:
     async def cut(self, request: web.Request) -> web.StreamResponse:
         selector = Selector.of_query(request.query)
         if selector.is_empty():
-            raise ValueError("which ones? Name a user, host, client, id or state; "
-                             "all=true means all")
+            raise ValueError("no connections are selected: give a user, host, client, "
+                             "id or state; all=true selects all")
         count, silent = await self._do.cut_connections(selector)
         return web.json_response({"cut": count, "unanswered": silent})
 
@@ -357,10 +357,11 @@ class AdminServer:
         """Endings as they are logged, one JSON object each, as server-sent events."""
         whose, kind = watcher_of(request)
         if self._watchers[whose] >= MOST_WATCHERS_EACH:
-            return web.Response(status=503, text=f"{MOST_WATCHERS_EACH} watch already "
-                                                 f"from this {kind}\n")
+            return web.Response(status=503, text="too many watchers: "
+                                f"{MOST_WATCHERS_EACH} from this {kind}\n")
         if self._watchers.total() >= MOST_WATCHERS:
-            return web.Response(status=503, text=f"{MOST_WATCHERS} watch already\n")
+            return web.Response(
+                status=503, text=f"too many watchers: {MOST_WATCHERS}\n")
         response = web.StreamResponse(
             headers={**PROTECTED, "Content-Type": "text/event-stream"})
         queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
@@ -388,7 +389,7 @@ async def next_batch(queue: "asyncio.Queue[bytes]") -> bytes:
     try:
         lines = await asyncio.wait_for(queue.get(), HEARTBEAT_S)
     except TimeoutError:
-        return b": still here\n\n"
+        return b": keep-alive\n\n"
     return b"".join(b"data: %s\n\n" % line for line in lines.splitlines())
 
 

@@ -65,7 +65,8 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for name, words in (("state", STATES), ("kind", KINDS)):
             word = getattr(self, name)
             if word and word not in words:
-                raise ValueError(f"{name}: {word!r} is none of {', '.join(words)}")
+                raise ValueError(
+                    f"{name}: {word!r} is not one of {', '.join(words)}")
         for name in ("user", "host"):
             text = getattr(self, name)
             if len(text) > MOST_TEXT:
@@ -73,13 +74,14 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if any("\ud800" <= ch <= "\udfff" for ch in text):
                 raise ValueError(f"{name}: not UTF-8")
         if self.id and not _ID.fullmatch(self.id):
-            raise ValueError(f"id: {self.id[:64]!r} is none; they look like 0-1234")
+            raise ValueError(f"id: {self.id[:64]!r} is not a connection's id, which "
+                             "looks like 0-1234")
         if self.client:
             msgspec.structs.force_setattr(self, "client", _read_address(self.client))
         if not (math.isfinite(self.older) and 0 <= self.older <= MOST_OLDER):
-            raise ValueError(f"older: not from 0 to {MOST_OLDER:.0f} seconds")
+            raise ValueError(f"older: must be from 0 to {MOST_OLDER:.0f} seconds")
         if not 0 <= self.bytes <= MOST_BYTES:
-            raise ValueError(f"bytes: not from 0 to {MOST_BYTES}")
+            raise ValueError(f"bytes: must be from 0 to {MOST_BYTES}")
 
     @classmethod
     def of_query(cls, query: Mapping[str, str]) -> "Selector":
@@ -87,7 +89,7 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         unknown = set(query) - set(cls.__struct_fields__)
         if unknown:
             raise msgspec.ValidationError(
-                f"unknown parameter {min(unknown)}; there are "
+                f"unknown parameter {min(unknown)}; the parameters are "
                 f"{', '.join(cls.__struct_fields__)}")
         if len(query) > len(set(query)):     # of a URL's: one of the two would count
             raise msgspec.ValidationError("a parameter is given twice")
@@ -121,10 +123,10 @@ def _read_address(text: str) -> str:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        raise ValueError(f"client: {text[:64]!r} is no address") from None
+        raise ValueError(f"client: {text[:64]!r} is not an IP address") from None
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None:
-            raise ValueError("client: an address without a zone is asked for")
+            raise ValueError("client: the address must have no zone")
         if address.ipv4_mapped is not None:
             address = address.ipv4_mapped
     return str(address)

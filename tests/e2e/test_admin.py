@@ -232,7 +232,7 @@ def test_watchers_are_bounded(start):
             watching[-1].request("GET", "/events")
             assert watching[-1].getresponse().status == 200
         assert operator.ask("GET", "/events") == (
-            503, f"{MOST_WATCHERS} watch already\n")
+            503, f"too many watchers: {MOST_WATCHERS}\n")
         assert operator.ask("HEAD", "/events")[0] == 405
         assert operator.get("/healthz")
     finally:

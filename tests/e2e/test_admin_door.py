@@ -226,7 +226,7 @@ def test_what_a_killed_program_left_is_taken_over(directory, opened, loop_name):
 def test_a_file_in_its_place_stays(directory, loop_name):
     path = directory("admin") / "file"
     path.write_text("precious")
-    with pytest.raises(AssertionError, match="exists, and is no socket"):
+    with pytest.raises(AssertionError, match="exists and is not a socket"):
         Proxy(directory("proxy"), "--admin", f"unix:{path}", loop=loop_name)
     assert path.read_text() == "precious"
 
@@ -309,7 +309,7 @@ def test_connections_are_listed_and_killed_from_a_terminal(start, make_origin, d
     assert done.returncode == 1 and "no open connection has this id" in done.stderr
     done = command(operator, "kill", "--user", USER)
     assert done.returncode == 1 and (
-        "401: changes take the admin token; give the token with --token-file or "
+        "401: changes require the admin token; give the token with --token-file or "
         "CUTTHROUGH_ADMIN_TOKEN\n" in done.stderr)
     done = command(operator, "kill", "--user", USER, CUTTHROUGH_ADMIN_TOKEN=TOKEN)
     assert (done.returncode, done.stdout) == (0, "2 cut\n")
@@ -361,9 +361,9 @@ def test_a_selector_that_is_none_exits_2(start):
     for words, said in ((("--older", "soon"), "--older: 'soon' is not a duration"),
                         (("--older", "-1"), "--older: '-1' is not a duration"),
                         (("--bytes", "many"), "--bytes: 'many' is not a size"),
-                        (("--state", "tunnle"), "state: 'tunnle' is none of head, "),
-                        (("--kind", "x"), "kind: 'x' is none of tunnel, "),
-                        (("--client", "ann"), "client: 'ann' is no address")):
+                        (("--state", "tunnle"), "state: 'tunnle' is not one of head, "),
+                        (("--kind", "x"), "kind: 'x' is not one of tunnel, "),
+                        (("--client", "ann"), "client: 'ann' is not an IP address")):
         for verb in ("kill", "conns"):
             done = command(operator, verb, *words, CUTTHROUGH_ADMIN_TOKEN=TOKEN)
             assert (done.returncode, done.stdout) == (2, ""), words

@@ -139,7 +139,7 @@ def test_an_address_has_a_share_of_the_places_to_watch(start):
         for _ in range(MOST_WATCHERS_EACH):
             assert taken.enter_context(watching(operator)).status == 200
         assert operator.ask("GET", "/events") == (
-            503, f"{MOST_WATCHERS_EACH} watch already from this address\n")
+            503, f"too many watchers: {MOST_WATCHERS_EACH} from this address\n")
         assert operator.get("/healthz")
         with watching(Operator(operator.where, "127.0.0.2")) as other:
             assert other.status == 200
@@ -162,4 +162,4 @@ def test_the_share_over_a_unix_socket_is_a_users(loop_name, directory, opened):
         for _ in range(MOST_WATCHERS_EACH):
             assert taken.enter_context(watching(operator)).status == 200
         assert operator.ask("GET", "/events") == (
-            503, f"{MOST_WATCHERS_EACH} watch already from this user\n")
+            503, f"too many watchers: {MOST_WATCHERS_EACH} from this user\n")

@@ -105,7 +105,7 @@ def test_the_button_under_the_mouse_stays_its_connections(page, traffic):
     browser.press(*place)
     assert browser.run(ASKS) and browser.text("#ask-id") == wanted
     browser.click("#ask-yes")
-    wait_until(lambda: browser.text("#answer") == f"{wanted} is cut", "the answer")
+    wait_until(lambda: browser.text("#answer") == f"{wanted} was cut", "the answer")
     see_reset(traffic.by_id.pop(wanted))
     left = {one["id"] for one in operator.connections("kind=tunnel")}
     assert left == set(traffic.by_id) - {before[0], before[4]}, "nobody else"
@@ -147,7 +147,7 @@ def test_one_that_ends_between_question_and_answer_cuts_nobody(page, traffic):
     browser.run("look = async () => {}")     # it has not heard of the end yet
     traffic.end(wanted)
     browser.click("#ask-yes")
-    wait_until(lambda: browser.text("#answer") == f"{wanted} had ended already",
+    wait_until(lambda: browser.text("#answer") == f"{wanted} had already ended",
                lambda: browser.text("#answer"))
     assert len(operator.connections("kind=tunnel")) == 5
 
@@ -189,7 +189,7 @@ def test_it_is_done_by_the_keyboard_and_the_focus_stays(page, traffic):
     gone = threading.Thread(target=see_reset, args=(tunnel,))
     gone.start()
     browser.key(*ENTER)
-    wait_until(lambda: browser.text("#answer") == f"{order[1]} is cut", "the answer")
+    wait_until(lambda: browser.text("#answer") == f"{order[1]} was cut", "the answer")
     gone.join(5)
     assert not gone.is_alive()
     browser.run(LOOK)
@@ -227,4 +227,4 @@ def test_a_tunnels_life_is_no_requests_latency(page, traffic, make_origin, dial)
     assert browser.run("phases.request.length") == 1
     assert browser.run("phases.first_byte_ms.length") == 1
     names = [cells[0] for cells in rows(browser, "#latency")]
-    assert names[-2:] == ["whole request", "tunnel's life"]
+    assert names[-2:] == ["whole request", "tunnel lifetime"]

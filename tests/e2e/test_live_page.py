@@ -90,7 +90,8 @@ def test_a_tunnel_is_filtered_and_cut_from_the_page(page, make_origin, dial):
     browser.click("#ask-yes")
     assert cut.wait(5), "the client sees the cut"
     watcher.join()
-    wait_until(lambda: browser.text("#answer") == f"{there['id']} is cut", "the answer")
+    wait_until(lambda: browser.text("#answer") == f"{there['id']} was cut",
+               "the answer")
     assert not browser.run(ASKS)
     wait_until(lambda: rows(browser)[0][4] == "ended: cut", lambda: str(rows(browser)))
     browser.move("#chart")
@@ -212,7 +213,7 @@ def test_endings_come_again_by_themselves(page, make_origin, dial):
         for _ in range(MOST_WATCHERS_EACH):
             watching.callback(wait_until(watcher, "a place").close)
         browser.open(address)
-        wait_until(lambda: "trying again" in browser.text("#watching"), "a word of it")
+        wait_until(lambda: "reconnecting" in browser.text("#watching"), "a word of it")
         wait_until(lambda: browser.text("#state") == "live", "all else is live")
     wait_until(lambda: end_one() or browser.text("#watching") == "", "it watches")
     end_one()
