@@ -1,4 +1,4 @@
-"""The first line of a run: where the program listens, and what serves there."""
+"""The first line on standard error: addresses, workers, event loop."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from cutthrough.process.cpus import show_pinning
 
 def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
                  config: Config) -> None:
-    """The first line: where it listens, and what it is made of."""
+    """Prints the line, with a warning if demonstration credentials are in force."""
     addresses = " and ".join(map(show_address, bound))
     line = (f"cutthrough {cutthrough.__version__} listening on {addresses}, "
             f"{show_count(workers, 'worker')}, {loop}{show_pinning(config)}")

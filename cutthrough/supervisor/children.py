@@ -1,8 +1,8 @@
-"""Worker processes, as their parent sees them: a child, and the slot it stands in.
+"""Worker processes as their parent sees them: children, and the slots that they fill.
 
-A slot is a place among the workers. It has one child that serves, and while that one is
-being replaced a second that is about to. A child that has been told to finish has left
-its slot, and is `retired` until it is reaped.
+A slot is a place among the workers. It has one child that serves and, while that child
+is being replaced, a second one that will serve when it is ready. A child that has been
+asked to finish has left its slot, and is `retired` until it is reaped.
 """
 
 import asyncio
@@ -14,21 +14,22 @@ import sys
 from cutthrough.process.channel import Channel, Message
 from cutthrough.process.environment import SIGNALS, worker_environment
 
-# A worker that lived this long died of something else than its start.
+# If a worker lived this long, its start was not the reason for its death.
 YOUNG_S = 10.0
-# A worker that ends well was told to, and not by us: with all of the service perhaps,
-# as systemd does it, and then our own signal is a moment away.
+# How long to wait before replacing a worker that exited with status 0. Another process
+# asked it to end, perhaps systemd, which signals every process of the service: then our
+# own signal is a moment away.
 TOLD_S = 0.25
-# Between starts of a slot whose workers die young: 0, 0.1, 0.2, 0.4 … seconds.
+# Delays between starts of a slot whose workers die young: 0, 0.1, 0.2, 0.4 … seconds.
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
 
 
 class Child:
     """One worker process, from its spawn until it is reaped.
 
-    `page` is the number of its counters page, its alone while it lives. `begun` is the
-    generation that it begins with, `generation` the one that it has said it judges by,
-    `refused` one that it could not take.
+    `page` is the number of its counters page, which no other living child has. `begun`
+    is the generation that it started with, `generation` the latest that it reported to
+    be in force, `refused` the latest that it could not apply; 0: none yet.
     """
 
     def __init__(self, slot: "Slot", page: int, begun: int, now: float) -> None:
@@ -41,7 +42,7 @@ class Child:
         self.process: subprocess.Popen[bytes] | None = None
         self.ready = False
         self.retired = False
-        self.lent: set[int] = set()          # pages of its takers; see relief
+        self.lent: set[int] = set()          # pages of its takers; see handover_plan
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -54,11 +55,11 @@ class Child:
 
     def spawn(self, inherited: tuple[int, ...]) -> None:
         """Starts the process with these descriptors. Raises OSError."""
-        # Until the worker has its own handlers these signals wait: a Ctrl-C must not
-        # find Python's. A blocked signal stays blocked through exec, and pending.
+        # Until the worker has its own handlers these signals stay blocked: a Ctrl-C
+        # must not run Python's. A blocked signal stays blocked, and pending, over exec.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
-            # -P: a directory from which the proxy is started shadows no module.
+            # -P: files in the working directory shadow no module.
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "cutthrough.worker.main",
                  str(self._theirs.fileno())],
@@ -77,15 +78,17 @@ class Child:
         self._timer = timer
 
     def tell(self, message: Message, fds: tuple[int, ...] = ()) -> bool:
-        """False: it has not read what it was told for long, and this is lost."""
+        """Sends without waiting. False: the worker is not reading, and the message is
+        lost."""
         return self.channel.send(message, fds)
 
     def take_fd(self) -> int:
-        """The descriptor of what it said last."""
+        """Returns the descriptor that came with the last message."""
         return self.channel.take_fd()
 
     def reaped(self, status: int) -> int:
-        """Takes the status of waitpid(2); returns it as `returncode` would be."""
+        """Releases what belongs to the child. Takes the status of waitpid(2) and
+        returns it in the form of `Popen.returncode`."""
         assert self.process is not None
         self.process.returncode = os.waitstatus_to_exitcode(status)
         self.set_timer(None)
@@ -93,22 +96,22 @@ class Child:
         return self.process.returncode
 
     def kill(self) -> None:
-        # Not Popen's, which would reap one that has just ended: nobody would hear of it
+        # Popen.kill would reap a child that has just ended, and its death be missed
         if self.process is not None and self.process.returncode is None:
             os.kill(self.pid, signal.SIGKILL)
 
 
 class Slot:
-    """One worker's place: processes come and go."""
+    """A worker's place, which successive processes fill."""
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.current: Child | None = None
-        self.next: Child | None = None       # will take over when it is ready
-        self.needs = 0                       # the generation that its child begins with
-        self.proven = False                  # some worker of this slot got ready
-        self.died_young = 0                  # how many in a row
-        self.deaths = 0                      # in all, of those that nobody told to end
+        self.next: Child | None = None       # replaces `current` when it is ready
+        self.needs = 0                       # oldest generation that a child may have
+        self.proven = False                  # a worker of this slot was ready once
+        self.died_young = 0                  # consecutive early deaths
+        self.deaths = 0                      # unexpected ends, in all
         self._timer: asyncio.TimerHandle | None = None    # back-off
 
     def set_timer(self, timer: asyncio.TimerHandle | None) -> None:
@@ -117,7 +120,7 @@ class Slot:
         self._timer = timer
 
     def count_death(self, lived_s: float) -> float:
-        """Returns how many seconds from now the next one is to start."""
+        """Returns after how many seconds the replacement is to start."""
         self.deaths += 1
         self.died_young = self.died_young + 1 if lived_s < YOUNG_S else 0
         if self.died_young < 2:
@@ -126,10 +129,10 @@ class Slot:
 
 
 def cause(returncode: int) -> str:
-    """Names how a child ended: `signal SIGKILL` or `status 1`."""
+    """Describes how a child ended: `signal SIGKILL` or `status 1`."""
     if returncode >= 0:
         return f"status {returncode}"
     try:
         return f"signal {signal.Signals(-returncode).name}"
-    except ValueError:                       # the real-time ones have no name
+    except ValueError:                       # real-time signals have no name
         return f"signal {-returncode}"

@@ -1,10 +1,9 @@
-"""The page on which all workers together know who was right, as its owner, the
-supervisor, sees it.
+"""The supervisor's side of the page on which all workers cache verified credentials.
 
-It outlives every worker: the next one finds there what that one has verified. The
-program that follows in an upgrade inherits it, as a descriptor whose number stands in
-its environment. A version before this one passes no page on, and the program that
-follows it begins with nobody verified.
+The page outlives every worker, so a replacement finds the credentials that its
+predecessor verified. In an upgrade the new program inherits it, as a descriptor whose
+number is in its environment. Versions before this one pass no page on; after such an
+upgrade the page is empty.
 """
 
 import mmap
@@ -27,8 +26,8 @@ class CredentialsPage:
         self._known: Known | None = None
 
     def open(self) -> None:
-        """Takes the page of the program before us, or makes one. Raises OSError."""
-        # Here: whoever only imports the supervisor loads nothing compiled
+        """Takes the previous program's page, or makes one. Raises OSError."""
+        # Imported here, so that importing the supervisor loads no compiled module
         from cutthrough.policy.known import Known, create
 
         text = os.environ.pop(VARIABLE, "")
@@ -37,7 +36,7 @@ class CredentialsPage:
             try:
                 os.set_inheritable(self.fd, False)
                 self._known = Known(mmap.mmap(self.fd, 0))
-            except (OSError, ValueError):    # of a version with another page
+            except (OSError, ValueError):    # from a version with another page layout
                 say("cannot read the previous program's verified credentials: "
                     "each is verified again")
                 self.close()
@@ -46,7 +45,7 @@ class CredentialsPage:
             self._known = Known(create(self.fd))
 
     def reap(self, pid: int) -> None:
-        """This worker is gone: others may compute what it did."""
+        """Frees the hashes that this worker, now gone, was computing for others."""
         if self._known is not None:
             self._known.reap(pid)
 

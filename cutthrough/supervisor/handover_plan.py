@@ -1,9 +1,10 @@
-"""Which worker gives its tunnels to which, as their supervisor arranges it.
+"""Decides which worker hands its tunnels to which, and connects the two.
 
-Whenever a worker gets ready, every one that left its slot gives to it; those of slots
-that are no more give to the slot of their number modulo the count. In an upgrade each
-of the old program's workers gives to one of the new one's: the socket between them goes
-from one supervisor to the other. Where nobody takes, a tunnel stays and drains.
+When a worker gets ready, every retired worker of its slot hands its tunnels to it. If a
+slot was removed, the slot of its number modulo the count takes them. In an upgrade each
+worker of the old program hands its tunnels to a worker of the new program: the old
+supervisor sends the socket between the two to the new one. If no worker takes a tunnel,
+it stays where it is and drains.
 """
 
 import os
@@ -23,8 +24,8 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 def relieve(child: Child, left: Iterable[Child], slots: int) -> None:
-    """`child` is ready: those that `left` their slots give to it, where it is
-    theirs."""
+    """Has the retired children among `left` hand their tunnels to `child`, which is
+    ready, if it is on their slot."""
     for old in left:
         if old.retired and old.slot.index % slots == child.slot.index:
             try:
@@ -39,7 +40,7 @@ def relieve(child: Child, left: Iterable[Child], slots: int) -> None:
 
 
 def offer(children: Iterable[Child], successor: Successor) -> None:
-    """Has all give to the program that takes our place."""
+    """Has all children hand their tunnels to the program that replaces this one."""
     for child in children:
         try:
             giver, taker = pair()
@@ -52,8 +53,8 @@ def offer(children: Iterable[Child], successor: Successor) -> None:
 
 
 def take(children: list[Child | None], index: int, fd: int) -> None:
-    """Has the worker in that slot take what comes over this socket, which is ours.
-    Where there is none, the giver finds it closed."""
+    """Has the worker on slot `index` take the tunnels that come over this socket, and
+    closes our copy of it. If there is no worker, the giver finds the socket closed."""
     child = children[index % len(children)] if children else None
     if child is not None:
         child.tell(Take(), (fd,))
@@ -72,9 +73,12 @@ def tell(child: Child, message: Gave | Took) -> None:
 
 
 def take_page(children: Iterable[Child], limits: Limits, counters: int) -> int:
-    """Returns the lowest page that no child has, and that none lends to: of a taker
-    that died its giver takes back what was under way. Makes room for it in the
-    counters. Raises OSError where there can be no more."""
+    """Returns the lowest page number that no child has or has lent, and makes room for
+    it in the counters. Raises OSError if the page of limits is full.
+
+    A page is lent to the taker of a child's tunnels: if the taker dies, the giver takes
+    back the tunnels that were under way, and their counts on that page.
+    """
     from cutthrough.session.counters import PAGE_BYTES
 
     taken: set[int] = set()

@@ -1,9 +1,10 @@
-"""What an operator may ask of the running program: the supervisor's side of it.
+"""Operators' queries about connections: the supervisor's side.
 
-Connections are the workers' own: they are asked over their channels, answer with a
-descriptor of memory (a list may be long), and a worker that does not answer in time is
-named. The program before us is asked as well, while it drains: see upgrade. Endings
-come over one pipe, in which every line is whole, and only while somebody watches.
+Only the workers know their connections. The supervisor sends each of them the query
+over its channel; a worker answers with a memory descriptor, because a list may be long.
+If a worker does not answer in time, the result names it. While the previous program
+drains, it is asked too: see upgrade. Endings come over one pipe, in whole lines, and
+only while there is a watcher.
 """
 
 import asyncio
@@ -32,15 +33,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cutthrough")
 
-# A worker answers within a turn of its loop; after this it hangs, or has just died.
+# A worker answers within a turn of its loop. If it takes longer, it hangs or has died.
 PATIENCE_S = 2.0
 READ_BYTES = 65536
-# A tunnel is on its way to another worker for some milliseconds; all are for a while
+# A cut is repeated while tunnels move: each is in transit for some milliseconds only,
+# but a hand-over of many goes on for longer
 ROUNDS, AGAIN_S = 10, 0.01
 
 
 class Team(Protocol):
-    """The workers, as the supervisor has them, and the program before us."""
+    """The supervisor's children, and the previous program."""
 
     @property
     def children(self) -> Mapping[int, Child]: ...
@@ -49,7 +51,7 @@ class Team(Protocol):
 
 
 class Asked(Protocol):
-    """Who may be asked: a worker, or the program before us."""
+    """A process that answers queries: a worker, or the previous program."""
 
     @property
     def pid(self) -> int: ...
@@ -60,8 +62,8 @@ class Asked(Protocol):
 
 
 class Ended(NamedTuple):
-    """What became of a cut: how many there were, who did not answer, and whether some
-    changed their worker (see WasCut)."""
+    """The result of a cut: the number of connections, the names of the processes that
+    did not answer, and whether tunnels moved between workers (see WasCut.moves)."""
 
     total: int
     silent: list[str]
@@ -69,10 +71,13 @@ class Ended(NamedTuple):
 
 
 class Query:
-    """One question to several workers: done when all have answered."""
+    """One query to several processes, done when all have answered.
+
+    `asked`: their names, by process id.
+    """
 
     def __init__(self, asked: dict[int, str]) -> None:
-        self.left = asked                    # their names
+        self.left = asked                    # the names of those yet to answer
         self.answers: list[Any] = []
         self.done = asyncio.Event()
 
@@ -89,7 +94,7 @@ class Query:
 
 
 class Inquiry:
-    """Asks the workers, and gathers what they say."""
+    """Sends queries to the workers and gathers their answers."""
 
     def __init__(self, team: Team) -> None:
         self._team = team
@@ -99,28 +104,29 @@ class Inquiry:
         self._rest = b""
         self._watchers: set[asyncio.Queue[bytes]] = set()
 
-    # Questions
+    # Queries
 
     async def list_connections(
             self, selector: Selector) -> tuple[list[dict[str, Any]], list[str]]:
-        """Returns the connections that `selector` means, and who did not answer."""
+        """Returns the connections that match `selector`, and the names of the processes
+        that did not answer."""
         query = await self._ask(lambda number: List(number, selector))
         return [one for found in query.answers for one in found], query.silent
 
     async def trace_connection(self, name: str) -> dict[str, Any] | None:
-        """What happened last to the one with this id; None: there is none."""
+        """Returns the last events of the connection with this id, or None."""
         query = await self._ask(lambda number: Trace(number, name))
         return next((one for found in query.answers for one in found), None)
 
     async def cut(self, selector: Selector) -> Ended:
-        """Ends them now, and those that change their worker where they arrive."""
+        """Closes the selected connections now, those in transit after they arrive."""
         total, most = 0, 0
         for number in range(ROUNDS):
             query = await self._ask(lambda number: Cut(number, selector))
             count = sum(was.count for was in query.answers)
             moves = max((was.moves for was in query.answers), default=0)
             total, most = total + count, max(most, moves)
-            # Once more at least where some may move: one came behind our question
+            # If tunnels may move, once more: one may have arrived behind the query
             if not moves or query.silent or (number and not count and moves < 2):
                 break
             await asyncio.sleep(AGAIN_S)
@@ -128,7 +134,7 @@ class Inquiry:
 
     async def _ask(self, question: Callable[[int], List | Trace | Cut]) -> Query:
         self._number += 1
-        number = self._number                # others ask while we wait
+        number = self._number                # `_number` may change while this waits
         asked: list[Asked] = [c for c in self._team.children.values() if c.ready]
         before = self._team.predecessor
         if before is not None and before.drains:
@@ -147,13 +153,13 @@ class Inquiry:
         return query
 
     def on_message(self, child: Asked, message: Message) -> None:
-        """Takes a worker's answer; one that nobody waits for any more is dropped."""
+        """Takes a worker's answer; drops it if its query is over."""
         match message:
             case Listed(number):
                 try:
                     answer: Any = read_list(child.take_fd())
                 except (OSError, ValueError) as error:
-                    # It counts as unanswered: we had no descriptor for it, perhaps
+                    # It counts as unanswered. Perhaps we had no descriptor for it
                     log.error("cannot read the answer of %s: %s", child.name, error)
                     return
             case WasCut(number):
@@ -184,7 +190,7 @@ class Inquiry:
             self.close()
 
     def on_ready(self, child: Child) -> None:
-        """A worker that begins while somebody watches is to tell, too."""
+        """Has a new worker report its endings, if there is a watcher."""
         if self._pipe is not None and child.ready:
             child.tell(Watch(True), (self._pipe[1],))
 
@@ -200,7 +206,7 @@ class Inquiry:
                 queue.put_nowait(lines)
 
     def close(self) -> None:
-        """Hears no more of what ends."""
+        """Stops reading endings."""
         if self._pipe is None:
             return
         for child in self._team.children.values():
@@ -212,7 +218,7 @@ class Inquiry:
 
 
 def read_list(fd: int) -> Any:
-    """Returns what this memory holds, and closes it."""
+    """Returns the decoded content of this memory, and closes it."""
     try:
         return msgspec.json.decode(os.pread(fd, os.fstat(fd).st_size, 0))
     finally:

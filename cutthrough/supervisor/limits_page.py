@@ -1,9 +1,8 @@
-"""The page on which all workers together keep count of what is limited, as its owner,
-the supervisor, sees it.
+"""The supervisor's side of the page on which all workers count against the limits.
 
-A child is a holder on it, by the number of its counters page: a slot may have several
-children at a time, and each keeps its own account until it is reaped. The first place
-is the fleet's: what users hold elsewhere (fleet.py).
+Each child is a holder on the page, by the number of its counters page: a slot may have
+several children at a time, and the counts of each stand until it is reaped. The first
+holder is the fleet: the use of limits in other programs (redis_fleet.py).
 """
 
 import asyncio
@@ -19,11 +18,13 @@ if TYPE_CHECKING:
     from cutthrough.policy.remote_usage import RemoteUsage
     from cutthrough.supervisor.redis_fleet import RedisFleet
 
-# Holders for each worker of the start: a reload may bring more workers, and each has an
-# old one beside it until that has drained
+# Holders for each worker at the start, and further ones. A reload may add workers, and
+# each worker may have an old one beside it that drains
 HOLDERS, MORE_HOLDERS = 3, 16
-# Of the children; before it stands the fleet
+# The children's first holder; holder 0 is the fleet
 FIRST = 1
+
+
 class Limits:
     """The page, from `open` to `close`."""
 
@@ -31,14 +32,14 @@ class Limits:
         self.fd = -1
         self._holders = 0
         self._away: RemoteUsage | None = None
-        # Of the program and not of a generation: what it used today goes by this name
+        # One for the program, not for a generation: today's use is counted by this name
         self._instance = secrets.token_hex(8)
         self._fleet: RedisFleet | None = None
         self._leaving: asyncio.Task[None] | None = None
 
     def open(self, workers: int) -> None:
         """Makes the page. Raises OSError."""
-        # Here: whoever only imports the supervisor loads nothing compiled
+        # Imported here, so that importing the supervisor loads no compiled module
         from cutthrough.policy.remote_usage import RemoteUsage
         from cutthrough.policy.shared_table import create
 
@@ -48,27 +49,27 @@ class Limits:
 
     @property
     def room(self) -> int:
-        """For how many processes the page has a place."""
+        """The number of worker processes that the page has room for."""
         return self._holders
 
     def check(self, holder: int) -> None:
-        """Raises OSError where the page has no place for so many holders."""
+        """Raises OSError if the page has no room for this holder."""
         if holder >= self._holders:
             raise OSError(errno.ENOSPC, f"the shared page of limits has room for "
                           f"{self._holders} processes; restart the program to run more "
                           "workers")
 
     def holder(self, page: int) -> int:
-        """The number on this page of the child with that counters page."""
+        """The holder number of the child with this counters page."""
         return FIRST + page
 
     def reap(self, holder: int) -> None:
-        """This child is gone: what it held is everybody's again."""
+        """Releases the counts of this child, which is gone."""
         if self._away is not None:
             self._away.reap(FIRST + holder)
 
     def commit(self, generation: Generation) -> None:
-        """This generation is in force: its fleet is ours, and its users."""
+        """Joins the fleet that this generation configures, with its users."""
         assert self._away is not None
         config = generation.config
         names = {name for name in (*generation.policy.users, config.user) if name}
@@ -87,11 +88,11 @@ class Limits:
                 _change(before, old, self._fleet))
 
     def standing(self) -> FleetState | None:
-        """How it stands with the fleet; None: there is none."""
+        """The state of the fleet; None: none is configured."""
         return self._fleet.standing() if self._fleet is not None else None
 
     async def leave(self) -> None:
-        """Says good-bye to the fleet, if there is one."""
+        """Leaves the fleet, if there is one."""
         fleet, self._fleet = self._fleet, None
         if fleet is not None or self._leaving is not None:
             await _change(self._leaving, fleet, None)
@@ -106,7 +107,7 @@ class Limits:
 
 async def _change(before: "asyncio.Task[None] | None", old: "RedisFleet | None",
                   new: "RedisFleet | None") -> None:
-    """One after the other: both go by the same name."""
+    """Leaves the old fleet, then joins the new one: both use the same instance name."""
     if before is not None:
         await before
     if old is not None:

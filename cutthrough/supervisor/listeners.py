@@ -1,8 +1,8 @@
 """The listening sockets of all slots, through changes of address and worker count.
 
-A socket on an address that stays is never closed: what the kernel has queued on it
-would be reset, and no client is to notice a reload. Where workers become fewer, those
-that stay get the sockets of those that went.
+A socket is never closed while its address stays configured: the kernel would reset the
+connections queued on it, and no client is to notice a reload. If the number of workers
+decreases, the remaining ones take over the sockets of the others.
 """
 
 import contextlib
@@ -13,30 +13,31 @@ from collections.abc import Iterable
 from cutthrough.config.values import show_address
 from cutthrough.net.listener import Address, bound_address, join, listen
 
-# An address that is asked for, and which one of that spelling: two may say port 0
+# A configured address, and its number among equal ones: two may have port 0
 Key = tuple[Address, int]
 
 
 class Listeners:
     """Owns every listening socket; `close` closes them.
 
-    `adopted`: sockets that somebody else opened (systemd, the program before us); ours
-    from here on. `open` takes those whose address is asked for and closes the others.
+    `adopted`: sockets that systemd or the previous program opened; they belong to this
+    object now. `open` keeps those with a configured address and closes the others.
     """
 
     def __init__(self, adopted: Iterable[socket.socket] = (),
                  activated: bool = False) -> None:
-        self.activated = activated           # by the service manager, us or before us
+        # The service manager opened the sockets, for this program or a previous one
+        self.activated = activated
         self._adopted = list(adopted)
         self._groups: dict[Key, list[socket.socket]] = {}
         self._leaving: list[socket.socket] = []
 
     def open(self, addresses: Iterable[Address], slots: int) -> None:
-        """Opens what lacks, so that each slot has a socket on each address.
+        """Opens the missing sockets, so that each slot has one on each address.
 
-        Addresses that are not named leave, at the next `drop_left`; one that is named
-        before that comes back. Raises OSError with the address as its file name; then
-        nothing has changed.
+        `drop_left` closes the sockets of addresses no longer given, unless a later
+        `open` gives their address again. Raises OSError with the address as its file
+        name, and then nothing has changed.
         """
         wanted = list(addresses)
         adopted = group_adopted([*self._adopted, *self._leaving], wanted)
@@ -64,9 +65,9 @@ class Listeners:
         self._groups = groups
 
     def of_slot(self, index: int, slots: int) -> list[socket.socket]:
-        """Returns the sockets of one slot of `slots`: together they have them all.
+        """Returns the sockets of one slot of `slots`; each socket belongs to a slot.
 
-        Where an address has fewer sockets than there are slots, they share.
+        If an address has fewer sockets than there are slots, slots share them.
         """
         found = []
         for group in self._groups.values():
@@ -81,7 +82,7 @@ class Listeners:
         return [bound_address(group[0]) for group in self._groups.values()]
 
     def drop_left(self) -> None:
-        """Closes the sockets of addresses that are gone, once no worker has them."""
+        """Closes the sockets of removed addresses; call it when no worker has them."""
         for sock in self._leaving:
             sock.close()
         self._leaving.clear()
@@ -96,8 +97,8 @@ class Listeners:
 
 def group_adopted(sockets: list[socket.socket],
                   wanted: list[Address]) -> dict[Key, list[socket.socket]]:
-    """Assigns sockets to the addresses that are wanted: the same one, or with port 0
-    one of that host that nobody else asks for."""
+    """Assigns sockets to the wanted addresses: by the same address or, if the port is
+    0, any socket on that host whose own address is not wanted."""
     bound: dict[Address, list[socket.socket]] = {}
     for sock in sockets:
         bound.setdefault(bound_address(sock), []).append(sock)
@@ -110,8 +111,8 @@ def group_adopted(sockets: list[socket.socket],
 
 
 def join_all(group: list[socket.socket], slots: int) -> list[socket.socket]:
-    """Opens what a group lacks. A socket of another user (systemd opens as root) cannot
-    be joined: then the slots share what is there."""
+    """Opens the sockets that a group lacks. A socket of another user (systemd opens
+    sockets as root) cannot be joined: then the slots share the existing ones."""
     if len(group) >= slots:
         return []
     try:

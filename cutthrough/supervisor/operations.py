@@ -1,8 +1,8 @@
-"""What operators may ask of the supervisor, through the admin listener if there is one.
+"""Operators' access to the supervisor, through the admin listener if there is one.
 
-The listener's address is bound before any worker begins, because the workers must know
-it: it is no destination (R39). It is listened on at once, but by a program that takes
-another's place only when it serves: until then the other one answers.
+The listener's address is bound before any worker starts, because the workers must know
+it: it is refused as a destination (R39). A program listens on it at once, except in an
+upgrade: then the previous program answers until the new one serves.
 """
 
 import asyncio
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from cutthrough.admin.server import AdminServer
     from cutthrough.supervisor.reload import Reload, Reloads
 
-# Endings that are nobody's fault
+# Endings that are not failures
 WELL = frozenset(row.label for row in TABLE if not row.fault)
 
 
 class Program(Protocol):
-    """The supervisor, as far as its operations sees it."""
+    """The part of the supervisor that Operations uses."""
 
     slots: list[Slot]
     children: dict[int, Child]
@@ -65,34 +65,35 @@ class Program(Protocol):
 
 
 class Operations:
-    """Implements admin.Operations for `program`. `succeeds`: another one serves yet."""
+    """Implements admin.Operations for `program`. `succeeds`: it replaces a program that
+    still serves."""
 
     def __init__(self, program: Program, succeeds: bool) -> None:
         self._program = program
         self._succeeds = succeeds
         self._inquiry = Inquiry(program)
         self._admin: AdminServer | None = None
-        self._where = "off"                  # as the configuration spells it
+        self._where = "off"                  # the configured address
         self._pending: AdminServer | None = None
         self._committed_at = 0.0
         self._reloads = {"ok": 0, "refused": 0, "late": 0}     # by result
-        self._reloaded = True                # what was asked for last is in force
+        self._reloaded = True                # the last requested reload is in force
         self._served = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     # The listener
 
     def open(self, config: Config) -> tuple[tuple[str, int], ...]:
-        """Binds what the configuration says; it counts from `commit` on, or is taken
-        back by `withdraw`. Raises OSError and ConfigError. Returns what is no
-        destination: `own` of the generation."""
+        """Binds the configured address; `commit` puts it in force, `withdraw` undoes
+        it. Returns the addresses refused as destinations, `own` of the generation.
+        Raises OSError and ConfigError."""
         admin = self._admin
         if config.admin != self._where:
             self._pending = admin = self._make(config)
         return admin.own if admin is not None else ()
 
     def commit(self, config: Config) -> None:
-        """The configuration that was `open`ed last is in force."""
+        """Puts the configuration that was `open`ed last in force."""
         if config.admin != self._where:
             if self._admin is not None:
                 self._run(self._leave(self._admin))
@@ -110,9 +111,9 @@ class Operations:
             self._committed_at = time.time()
 
     def withdraw(self) -> None:
-        """The configuration that was `open`ed last is refused."""
+        """Undoes the last `open`: its configuration is refused."""
         if self._pending is not None:
-            self._pending.release()          # not by a task: the path may be next's too
+            self._pending.release()          # now: the next one may have the same path
             self._pending = None
 
     def _make(self, config: Config) -> "AdminServer | None":
@@ -127,9 +128,9 @@ class Operations:
         return admin
 
     def on_serving(self) -> None:
-        """We serve: whoever asks is to be answered by us."""
+        """Begins to answer operators, because this program serves now."""
         if self._succeeds and self._admin is not None:
-            self._admin.listen()             # before the other one hears that we serve
+            self._admin.listen()             # before the other program stops listening
             self._run(self._admin.start())
         self._succeeds, self._served = False, True
         self._tell()
@@ -139,15 +140,15 @@ class Operations:
             say(f"admin listener on {self._admin.shown}")
 
     def on_successor(self) -> None:
-        """Another one serves, and answers in our place: it knows of our connections,
-        and we of none that we gave it."""
+        """Closes the listener: the new program serves and answers operators. It can
+        list this program's connections; this one knows none that it handed over."""
         if self._admin is not None:
             self._admin.leave()
         self._end(self._admin)
         self._admin = None
 
     async def _leave(self, admin: "AdminServer") -> None:
-        """Once whoever asked for the reload over there has been answered."""
+        """Closes the old listener when reloads requested through it are answered."""
         await self._program.reloads.settle()
         await admin.close()
 
@@ -161,7 +162,7 @@ class Operations:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Ends the listener, and gives the account."""
+        """Closes the listener, and prints the account."""
         self._inquiry.close()
         self.withdraw()
         self.on_successor()
@@ -171,7 +172,7 @@ class Operations:
             say(self.account())
 
     def account(self) -> str:
-        """One line about everything that was served."""
+        """Returns one line about everything that the program served."""
         pages = self._read_pages()
         total = {name: sum(page.get(name, 0) for page in pages)
                  for page in pages for name in page}
@@ -187,10 +188,10 @@ class Operations:
                 f"at most {show_count(total['peak'], 'connection')} at a time; "
                 f"failures: {failures}")
 
-    # What the supervisor passes on
+    # Events that the supervisor reports
 
     def on_reload(self, result: str, in_force: bool) -> None:
-        """A reload has ended so; "": one that was late is in force now."""
+        """Counts a reload by its result; "": a late one is in force now."""
         if result:
             self._reloads[result] += 1
         self._reloaded = in_force
@@ -206,14 +207,14 @@ class Operations:
     def on_death(self, child: Asked) -> None:
         self._inquiry.on_death(child)
 
-    # What the listener asks
+    # What the listener calls
 
     def is_serving(self) -> bool:
         return self._program.state.name == "SERVING"
 
     def is_ready(self) -> bool:
-        """Somebody takes callers: where every worker dies, again and again, they
-        wait."""
+        """Is there a worker that accepts connections? If all die again and again,
+        there is none."""
         return self.is_serving() and any(
             child.ready and not child.retired
             for child in self._program.children.values())
@@ -224,7 +225,7 @@ class Operations:
         return asked.result, asked.line
 
     def drain(self) -> None:
-        if self.is_serving():                # a second one would end everything now
+        if self.is_serving():                # a second drain would stop at once
             self._program.drain()
 
     def read_counters(self) -> "Reading":
@@ -242,7 +243,7 @@ class Operations:
             {slot.index: slot.deaths for slot in self._program.slots})
 
     def _in_force(self) -> int:
-        """The oldest generation by which a worker still judges."""
+        """The oldest generation in force in any worker."""
         return min((child.generation for child in self._program.children.values()
                     if child.ready), default=self._program.generation.number)
 
@@ -281,7 +282,7 @@ class Operations:
         return was.total, was.silent
 
     async def answer(self, question: Message) -> tuple[Message, int]:
-        """What the program after us asks: the answer, and its descriptor, or -1."""
+        """Answers a query of the new program: the message, and its descriptor or -1."""
         match question:
             case Cut(number, selector):
                 was = await self._inquiry.cut(selector)

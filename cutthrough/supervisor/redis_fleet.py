@@ -1,21 +1,23 @@
-"""Limits of users over several programs, which tell each other through Redis.
+"""Limits of users over several programs (instances), shared through Redis.
 
-Each `fleet_interval` one script, run by Redis as one step, takes in what is new of our
-users' use and answers what they use elsewhere, which goes into the rows of the page
-that all workers share (policy/remote_usage.pyx). They ask that page as ever: no request
-and no byte waits for Redis. What is told are totals, each under our own name, so that
-what is told twice counts once.
+Every `fleet_interval` one script, which Redis runs as one step, stores our users' new
+usage and returns their usage in other instances. That goes into the rows of the page
+that all workers share (policy/remote_usage.pyx). Workers read only that page, so no
+request and no byte waits for Redis. Instances publish totals, each under its own name,
+so a total that is published twice counts once.
 
-    {PREFIX}:alive          who was heard of, until when, by the clock of Redis
+    {PREFIX}:alive          instances, by the time at which they expire (Redis' clock)
     {PREFIX}:user:ID        instance -> "connections tunnels day bytes spent"
     {PREFIX}:feed           ID, by the number of its last change
-    {PREFIX}:meta           number of changes; epoch: a word that is lost with the data
+    {PREFIX}:meta           number of changes; epoch: a random word, lost with the data
 
-What an instance holds counts while it is alive, what it moved counts all day. Whoever
-comes, goes, or finds another epoch makes everybody tell everything again.
+Connections and tunnels of an instance count while it is alive, its bytes count all day.
+If an instance joins, leaves or sees another epoch, all instances publish everything
+again.
 
-Redis away: for `fleet_expiry` what was heard last holds, as ours does elsewhere; then
-limits are this program's own, which is said once, and so is the end of it.
+If Redis cannot be reached, the last usage received stays valid for `fleet_expiry`, here
+as in the other instances. After that limits count this program alone. The change is
+logged once, and so is its end.
 """
 
 import asyncio
@@ -37,11 +39,12 @@ from cutthrough.process.fleet_state import FAILURES, FleetState
 if TYPE_CHECKING:
     from cutthrough.policy.remote_usage import RemoteUsage
 
-# Users in one step, told and heard each: with 20 instances 2 ms of Redis' time
+# Users published and users received in one step: with 20 instances 2 ms of Redis' time
 BATCH = 128
-# Between attempts while it is away
+# Longest pause between attempts while Redis cannot be reached
 PAUSE_MAX_S = 2.0
-# A replica that takes over may lack the last writes, which nobody notices
+# Everything is published again this often: a replica that takes over may lack the last
+# writes, and nothing shows it
 TELL_AGAIN_S = 60.0
 # The options of a fleet; another source of the same URL is no change
 OF_FLEET = [name for name in OPTIONS
@@ -125,7 +128,7 @@ return {epoch, position, more, names, answer}
 
 
 class RedisFleet:
-    """This program as one of a fleet: from `start` to `leave`."""
+    """This program as a member of a fleet, from `start` to `leave`."""
 
     def __init__(self, config: Config, away: "RemoteUsage", instance: str) -> None:
         self._config = config
@@ -136,9 +139,9 @@ class RedisFleet:
         self._over = asyncio.Event()
         self._ids: dict[bytes, str] = {}     # of users, by tag
         self._tags: dict[str, bytes] = {}
-        self._left: dict[bytes, str] = {}    # of those who are no users any more
-        self._told: set[str] = set()         # ids that others may count, under our name
-        self._due: dict[str, str] = {}       # by id: what was not told yet
+        self._left: dict[bytes, str] = {}    # ids of former users, by tag
+        self._told: set[str] = set()         # ids with usage published under our name
+        self._due: dict[str, str] = {}       # usage not yet published, by id
         self._epoch, self._position = "", "0"
         self._living: list[str] = []
         self._is_up = False
@@ -148,15 +151,15 @@ class RedisFleet:
         self._failures = dict.fromkeys(FAILURES, 0)
 
     def is_of(self, config: Config) -> bool:
-        """Whether this is the fleet that the configuration means."""
+        """Whether this is the fleet that `config` names."""
         return all(getattr(config, name) == getattr(self._config, name)
                    for name in OF_FLEET)
 
     def know(self, names: Iterable[str]) -> None:
-        """These are the users. Redis is told no name, only a hash of it.
+        """Sets the users. Redis gets no name, only a hash of it.
 
-        Who is none any more and has told something is told of until it is nothing; what
-        such a user holds elsewhere is nothing to us.
+        The usage of a removed user is published until it is zero, if it ever was
+        published. The usage of such a user in other instances is ignored.
         """
         tags = {id_of(name): self._away.tag(name.encode()) for name in names}
         if tags != self._tags:
@@ -180,8 +183,9 @@ class RedisFleet:
         return FleetState(self._is_up, len(self._living), self._steps, self._failures)
 
     async def leave(self) -> None:
-        """Tells the last, and holds nothing any more; others need not wait for it."""
-        self._over.set()                     # not cancelled: in a step it would be torn
+        """Publishes the last usage and leaves, so that others need not wait for the
+        expiry."""
+        self._over.set()                     # cancelling could interrupt a step
         if self._task is not None:
             await self._task
         if self._is_up:
@@ -198,7 +202,7 @@ class RedisFleet:
             try:
                 has_more = await self._sync()
                 pause = 0.0 if has_more else self._config.fleet_interval
-            except Exception as error:       # whatever it is, local limits go on
+            except Exception as error:       # on any error local limits stay in force
                 await self._on_failure(error)
                 pause = min(max(2 * pause, self._config.fleet_interval), PAUSE_MAX_S)
             with contextlib.suppress(TimeoutError):
@@ -206,7 +210,8 @@ class RedisFleet:
                     await self._over.wait()
 
     async def _sync(self) -> bool:
-        """Tells what is new, and hears what is new. Whether there is more to hear."""
+        """Publishes new usage and receives that of others. Returns whether there is
+        more to receive."""
         now_s = int(time.time())
         if time.monotonic() - self._told_at > TELL_AGAIN_S:
             self._told_at = time.monotonic()
@@ -230,7 +235,7 @@ class RedisFleet:
         return begin
 
     async def _step(self, now_s: int) -> bool:
-        """One exchange with Redis. Whether there is more to hear."""
+        """Makes one exchange with Redis. Returns whether there is more to receive."""
         telling = dict(list(self._due.items())[:BATCH])
         async with asyncio.timeout(min(PATIENCE_S, self._config.fleet_expiry / 4)):
             answer: Any = await self._redis().register_script(SCRIPT)(
@@ -276,7 +281,7 @@ class RedisFleet:
     # Redis
 
     def _key(self, name: str) -> str:
-        # In braces: on a cluster all keys lie in one slot
+        # In braces: all keys hash to one slot of a Redis cluster
         return f"{{{self._config.fleet_prefix}}}:{name}"
 
     def _redis(self) -> Redis:
@@ -285,7 +290,7 @@ class RedisFleet:
         return self._client
 
     async def _hang_up(self) -> None:
-        """An answer that comes late must not be taken for the next one's."""
+        """Closes the connection: a late answer must not be taken for the next one."""
         client, self._client = self._client, None
         if client is not None:
             with contextlib.suppress(exceptions.RedisError, OSError, TimeoutError):

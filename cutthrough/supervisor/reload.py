@@ -1,15 +1,15 @@
-"""A reload: what the files say now comes into force in every worker, or nowhere.
+"""A reload: the files' present content comes into force in every worker, or in none.
 
-    asked ─ read, checked, opened ─> told ─ every worker has said so ─> in force
-      └───── refused                  └──── not within LATE_S ─> late ─> in force
+    requested ─ read, checked, opened ─> sent ─ all workers report it ─> in force
+      └───── refused                      └──── not within LATE_S ─> late ─> in force
 
-Refused: nothing has changed. Told: running workers take the generation over, and where
-an option is fixed when a worker begins, each slot gets a new one. In force: no process
-judges by an older one, those that drain counted. That is when `generation N` is said;
-who is late is named, and the last word follows.
+Refused: nothing has changed. Sent: running workers apply the generation; if an option
+changed that is fixed when a worker starts, each slot gets a new worker. In force: no
+process uses an older generation, draining ones included. Then `generation N` is logged.
+If that is late, a line names the workers, and another line follows at the end.
 
-One that is asked for while the program begins or is being upgraded waits, and is done
-by whoever serves then.
+A reload requested during the start or an upgrade waits. The program that serves
+afterwards carries it out.
 """
 
 import asyncio
@@ -35,15 +35,15 @@ from cutthrough.supervisor.children import Child, Slot
 from cutthrough.supervisor.limits_page import Limits
 from cutthrough.supervisor.upgrade import Successor
 
-# A worker takes a generation over within a turn of its loop, a new one begins in 0.2 s
-# here; after this somebody who waits wants to know
+# A worker applies a generation within a turn of its loop, and a new worker starts in
+# 0.2 s here. After this time the reload is reported as late
 LATE_S = 5.0
-# Workers that are named in one line
+# Workers named in one line
 MOST_NAMED = 8
 
 
 class AdminListener(Protocol):
-    """The listener for operators, which a reload opens anew and reports to."""
+    """The operators' listener, which a reload reconfigures and reports to."""
 
     def open(self, config: Config) -> tuple[tuple[str, int], ...]: ...
     def withdraw(self) -> None: ...
@@ -51,7 +51,7 @@ class AdminListener(Protocol):
 
 
 class Program(Protocol):
-    """The supervisor, as far as a reload concerns it."""
+    """The part of the supervisor that reloads use."""
 
     generation: Generation
     memory: int
@@ -75,7 +75,7 @@ class Program(Protocol):
 
 
 class Reload:
-    """One that was asked for. `over`: there is a result, and a line that tells."""
+    """A requested reload. `over` is set when it has its result and its log line."""
 
     def __init__(self) -> None:
         self.number, self.changes = 0, ""
@@ -91,15 +91,15 @@ class Reload:
 
 
 class Reloads:
-    """All that are asked for; several may be under way."""
+    """All requested reloads; several may be in progress."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._told: list[Reload] = []        # and not in force, the oldest first
+        self._told: list[Reload] = []        # sent, not in force yet; oldest first
         self._waiting: Reload | None = None
 
     def ask(self) -> Reload:
-        """Takes over what the files say now; on any error all stays as it is."""
+        """Applies the files' present content; on any error nothing changes."""
         asked = self._waiting or Reload()
         program = self._program
         if not program.is_ending and (program.successor or not program.is_serving):
@@ -117,7 +117,7 @@ class Reloads:
         return asked
 
     def resume(self) -> None:
-        """Something has changed for one that waits."""
+        """Retries the waiting reload, because the program's state has changed."""
         if self._waiting is not None:
             self.ask()
 
@@ -136,7 +136,7 @@ class Reloads:
             self._tell_manager()
 
     def _read(self) -> tuple[Generation, int]:
-        """Reads and checks all, and opens what lacks."""
+        """Reads and checks everything, and opens missing listeners."""
         program = self._program
         config, policy = program.read()
         generation = Generation(program.generation.number + 1, config, policy,
@@ -155,15 +155,18 @@ class Reloads:
         return generation, memory
 
     def _check_credentials(self, config: Config) -> None:
-        """A file that is empty, because the disk is full or it is being written, says
-        nothing of a user: that must not let everybody in whom the world knows (R29)."""
+        """Refuses a reload that would enable the demonstration credentials (R29).
+
+        A file may be empty because the disk is full or the file is being written. It
+        then configures no user, and must not let in credentials that everybody knows.
+        """
         if config.demonstration and not self._program.generation.config.demonstration:
             raise ConfigError("", "user", "no user is configured any more; the "
                               "demonstration credentials are enabled only at a start")
 
     def _check_room(self, config: Config) -> None:
-        """A slot beyond what the limits' page has places for would have a socket and
-        no worker: its callers would wait for ever."""
+        """Refuses more workers than the page of limits has room for: a slot beyond
+        them would have a socket and no worker, and its clients would wait for ever."""
         program = self._program
         count = count_workers(config)
         most = program.limits.room - len(program.children)
@@ -182,14 +185,14 @@ class Reloads:
         self._told.append(asked)
         asked.timer = asyncio.get_running_loop().call_later(
             LATE_S, self._on_late, asked)
-        for child in [*program.children.values()]:    # retired ones judge by it too
+        for child in [*program.children.values()]:    # retired ones apply it too
             if child.begun < asked.number and not child.tell(
                     Swap(asked.number), (memory,)):
                 self._on_deaf(child)
         self.look()
 
     def _renew(self, count: int) -> None:
-        """A new worker on each slot, and none on the slots that are too many."""
+        """Starts a new worker on each slot, and removes the slots beyond `count`."""
         slots = self._program.slots
         for slot in slots[count:]:
             slot.set_timer(None)
@@ -202,14 +205,15 @@ class Reloads:
             self._program.replace(slot)
 
     def _on_deaf(self, child: Child) -> None:
-        """Its socket is full. One that is retired is killed at its deadline."""
+        """Replaces a worker whose socket is full. If it is retired, it is killed at its
+        deadline anyway."""
         if not child.retired and child.slot.next is None:
             say(f"{child.name}: control socket full, worker is not reading; "
                 "starting a replacement")
             self._program.replace(child.slot)
 
     def on_swapped(self, child: Child, number: int, error: str) -> None:
-        if error:                            # it compiled here, and not there
+        if error:                            # it compiled here, but not in the worker
             child.refused = number
             say(f"{child.name} cannot apply generation {number}: {error}")
             if not child.retired and self._program.is_serving:
@@ -219,7 +223,7 @@ class Reloads:
         self.look()
 
     def look(self) -> None:
-        """A worker has said something, or is gone: what is in force everywhere?"""
+        """Ends the reloads that are in force in every worker now."""
         least = min((child.generation for child in self._program.children.values()),
                     default=self._program.generation.number)
         least = min([least, *(slot.needs - 1 for slot in self._lacking())])
@@ -235,7 +239,7 @@ class Reloads:
                 self._tell_manager()
 
     def _lacking(self) -> list[Slot]:
-        """Those with a worker that another one is to follow."""
+        """The slots whose worker is older than they need, and is to be replaced."""
         return [slot for slot in self._program.slots
                 if slot.current is not None and slot.current.begun < slot.needs]
 
@@ -260,7 +264,7 @@ class Reloads:
             self._program.tell_ready()
 
     async def settle(self) -> None:
-        """Returns when each one that was asked for has its result."""
+        """Returns when every reload in progress has its result."""
         for one in self._told[:]:
             await one.over.wait()
 

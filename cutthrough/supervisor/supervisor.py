@@ -1,17 +1,17 @@
-"""The supervisor: opens the listening sockets, keeps a worker on every slot.
+"""The supervisor: opens the listening sockets and keeps a worker on every slot.
 
-It owns the process: its signals, its children (all are reaped, as process 1 of a
+It owns the process: its signals, its children (it reaps all of them, as process 1 of a
 container must), its descriptor limit. It moves no byte of a client.
 
     starting ──all ready──> serving ──TERM, QUIT──> draining ──any again──> stopping
-        └───── a worker that cannot begin, or INT ──────────────────────────────┘
+        └───── a worker that cannot start, or INT ──────────────────────────────┘
 
-It holds every slot's sockets too. So a worker's death loses that worker's connections
-only: what waits in its queue is accepted by the one that follows.
+It also holds every slot's sockets. So if a worker dies, only its own connections are
+lost: the connections in its accept queue go to its replacement.
 
-A reload (HUP) is `reload`'s: running workers take the new generation over; where an
-option changed that is fixed when a worker begins, each slot gets a new worker, and the
-old one drains once the new one is ready.
+`reload` carries out a reload (HUP). Running workers apply the new generation. If an
+option changed that is fixed when a worker starts, each slot gets a new worker, and the
+old one drains when the new one is ready.
 """
 
 import asyncio
@@ -55,9 +55,9 @@ from cutthrough.supervisor.operations import Operations
 from cutthrough.supervisor.reload import Reload, Reloads
 from cutthrough.supervisor.upgrade import Predecessor, Successor
 
-# A worker imports and binds nothing slow: 0.2 s here; this is for a machine in swap.
+# How long a worker may take to start: 0.2 s here, much longer on a swapping machine.
 START_S = 30.0
-# After the drain deadline, or after stop: then it hangs, and is killed.
+# A worker that runs this long after its drain deadline or Stop hangs, and is killed.
 GRACE_S = 2.0
 
 State = Enum("State", "STARTING SERVING DRAINING STOPPING")
@@ -66,8 +66,8 @@ State = Enum("State", "STARTING SERVING DRAINING STOPPING")
 class Supervisor:
     """One run of the program: `run` returns its exit status.
 
-    `read` makes the configuration and the policy anew, for a reload. `predecessor` is
-    the program whose place we take.
+    `read` reads configuration and policy again, for a reload. `predecessor` is the
+    previous program, which this one replaces.
     """
 
     def __init__(self, config: Config, policy: Policy, read: Reader,
@@ -85,7 +85,7 @@ class Supervisor:
         self.counters = -1
         self.limits = Limits()
         self.credentials = CredentialsPage()
-        self.memory = -1                     # of the generation
+        self.memory = -1                     # descriptor with the encoded generation
         self.was_told = False                # to end, by a signal or an operator
         self.over = asyncio.Event()
         self.operations = Operations(self, predecessor is not None)
@@ -96,11 +96,11 @@ class Supervisor:
         return self.generation.config
 
     async def run(self) -> int:
-        """Serves until told to stop.
+        """Serves until a signal or an operator ends it.
 
-        Returns 0 after a clean stop, else 1, or 2 where a worker could not use its
-        configuration. Raises ConfigError, PolicyError and OSError for what cannot be
-        used or opened.
+        Returns 0 after a clean stop, else 1, or 2 if a worker could not use its
+        configuration. Raises ConfigError, PolicyError and OSError if something cannot
+        be used or opened.
         """
         choose_loop(self.config.loop)
         raise_nofile()
@@ -143,7 +143,7 @@ class Supervisor:
 
     @property
     def count(self) -> int:
-        """How many slots are to have a worker; those beyond are being emptied."""
+        """The number of slots that are to have a worker; further slots drain."""
         return count_workers(self.config)
 
     def spawn(self, slot: Slot) -> Child:
@@ -184,12 +184,12 @@ class Supervisor:
         child.generation = max(child.generation, child.begun)
         self.operations.on_ready(child)
         if self.state not in (State.STARTING, State.SERVING) or child.retired:
-            return                           # a deadline for its end stands already
+            return                           # it has a deadline for its end already
         child.set_timer(None)
         if child is slot.next:
             old, slot.current, slot.next = slot.current, child, None
             if old is not None:
-                slot.died_young = 0          # that one was well
+                slot.died_young = 0          # the old worker did not die
                 self.retire(old)
         if self.config.handover:
             handover_plan.relieve(child, self.children.values(), self.count)
@@ -223,15 +223,15 @@ class Supervisor:
                 f"{show_count(len(self.slots), 'worker')}")
 
     def retire(self, child: Child) -> None:
-        """Lets a child that has left its slot finish what it has in hand."""
+        """Drains a child that has left its slot."""
         child.retired = True
         self.end(child, Drain(self.config.drain_timeout),
                  self.config.drain_timeout + GRACE_S)
         if not any(slot.next for slot in self.slots):
-            self.listeners.drop_left()           # the last worker that had them lets go
+            self.listeners.drop_left()           # no worker on a slot has them any more
 
     def on_child(self) -> None:
-        """Reaps every child that ended, ours or inherited."""
+        """Reaps every child that ended: workers, successor, inherited processes."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -283,18 +283,18 @@ class Supervisor:
         self.replace(slot, delay)
 
     def replace(self, slot: Slot, delay: float = 0.0) -> None:
-        """Gives the slot a new worker; one that is there serves until that is ready."""
+        """Starts a new worker on the slot; the present one serves until it is ready."""
         loop = asyncio.get_running_loop()
         slot.set_timer(None)
         if delay:
             slot.set_timer(loop.call_later(delay, self.replace, slot))
             return
         late, slot.next = slot.next, None
-        if late is not None:    # older, but it may serve, its Ready on the way
+        if late is not None:    # drained, not killed: its Ready may be on the way
             self.retire(late)
         try:
             child = self.spawn(slot)
-        except OSError as error:             # no memory, no process: as likely passing
+        except OSError as error:             # no memory, no process: it may pass
             say(f"worker {slot.index} cannot be started: {error}")
             self.replace(slot, BACKOFF_MAX_S)
             return
@@ -311,7 +311,7 @@ class Supervisor:
     # Reload
 
     def reload(self) -> Reload:
-        """Takes over what the files say now; on any error all stays as it is."""
+        """Applies the files' present content; on any error nothing changes."""
         return self.reloads.ask()
 
     @property
@@ -323,13 +323,13 @@ class Supervisor:
         return self.state in (State.DRAINING, State.STOPPING)
 
     def take(self, generation: Generation, memory: int) -> None:
-        """This generation, in this memory, is what workers begin with from now on."""
+        """Has new workers start with this generation; owns `memory`, which holds it."""
         os.close(self.memory)
         self.generation, self.memory = generation, memory
         self.operations.commit(generation.config)
 
     def tell_ready(self) -> None:
-        """A reload is over, whatever came of it."""
+        """Tells the service manager that a reload is over, whatever its result."""
         if self.is_serving:
             notify("READY=1", f"STATUS={self.status_line()}")
 
@@ -339,18 +339,18 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         loop.add_signal_handler(signal.SIGCHLD, self.on_child)
-        self.on_child()                      # who ended before that told nobody
+        self.on_child()                      # for children that ended before this
         loop.add_signal_handler(signal.SIGTERM, self.drain)
         loop.add_signal_handler(signal.SIGQUIT, self.drain)
         loop.add_signal_handler(signal.SIGINT, self.stop)
         loop.add_signal_handler(signal.SIGUSR1, self.reopen)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
         loop.add_signal_handler(signal.SIGUSR2, self.upgrade)
-        # Whoever started us may have blocked others, too
+        # The process that started us may have blocked more signals
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, signal.SIGCHLD})
 
     def upgrade(self) -> None:
-        """Starts our successor; when it serves, we drain."""
+        """Starts the new program; when it serves, this one drains."""
         if self.state is not State.SERVING or self.successor is not None:
             say("upgrade refused: the program is starting, upgrading or shutting down")
         elif os.getpid() == 1:
@@ -374,10 +374,10 @@ class Supervisor:
             child.tell(Reopen())
 
     def drain(self) -> None:
-        """We are told to end: the second time it means now."""
+        """Drains and ends; the second request ends the program now."""
         before, self.was_told = self.was_told, True
         if self.state is State.DRAINING and not before:
-            return                           # for our successor, as it would be now
+            return                           # it drains already, for its successor
         if self.state is not State.SERVING:
             self.stop()
             return
@@ -386,7 +386,7 @@ class Supervisor:
         self.begin_drain()
 
     def give_way(self) -> None:
-        """Our successor serves."""
+        """Drains, because the new program serves: hands the tunnels over first."""
         assert self.successor is not None
         say(f"pid {self.successor.process.pid} serves; this program drains")
         self.operations.on_successor()
@@ -408,12 +408,12 @@ class Supervisor:
             self.end_all(Stop(), GRACE_S)
 
     def abandon_successor(self) -> None:
-        """Where it does not serve yet it is not to."""
+        """Ends the new program if it does not serve yet."""
         if self.successor is not None and self.successor.abandon():
             self.successor = None
 
     def end_all(self, message: Message, seconds: float) -> None:
-        self.listeners.close()              # held open they would still take callers
+        self.listeners.close()              # an open one still accepts connections
         for slot in self.slots:
             slot.set_timer(None)
         for child in self.children.values():
@@ -423,18 +423,18 @@ class Supervisor:
             self.over.set()
 
     def end(self, child: Child, message: Message, seconds: float) -> None:
-        """Tells a worker to end, and kills it where it is still there after that."""
+        """Asks a worker to end, and kills it if it still runs after `seconds`."""
         child.tell(message)
         if not child.ready and isinstance(message, Stop):
-            seconds = 0.0                    # it is not there yet, and nobody waits
+            seconds = 0.0                    # it serves no connection yet
         loop = asyncio.get_running_loop()
         child.set_timer(loop.call_later(seconds, self.kill, child))
 
 
 def run(sources: Sources) -> int:
     """Runs the program; returns its exit status. Raises ConfigError, PolicyError and
-    OSError for what cannot be used or opened."""
-    # They wait for their handlers: sent to the whole service they come while one begins
+    OSError if something cannot be used or opened."""
+    # Blocked until there are handlers: a signal to the whole service may come early
     signal.pthread_sigmask(signal.SIG_BLOCK, EARLY)
     predecessor = Predecessor.find()
     adopted = predecessor.take_listeners() if predecessor else take_listeners()

@@ -1,18 +1,18 @@
-"""One program takes over from another: the listening sockets go from the old supervisor
-to the new one, so that no caller is refused and none is reset.
+"""An upgrade: a new program takes over from the old one. The listening sockets go from
+the old supervisor to the new one, so that no connection is refused or reset.
 
     old  USR2: starts the new program, with one end of a socket pair
-    new  reads and checks its configuration, asks: TAKE
+    new  reads and checks its configuration, then requests the sockets: TAKE
     old  sends every listening socket
     new  starts its workers; when all are ready: SERVING
     old  sends a socket for each of its workers, which hands its tunnels over there
-    new  gives each of these to a worker of its own: see relief
-    old  stops accepting and drains; its sockets live on in the new one
-    new  passes an operator's question on: ASK, and a List, Trace or Cut
-    old  TOLD, and the answer, of what still drains with it
+    new  gives each of these to a worker of its own: see handover_plan
+    old  stops accepting and drains; its sockets live on in the new program
+    new  forwards an operator's query: ASK, and a List, Trace or Cut
+    old  TOLD, and the answer about the connections that still drain
 
-Before SERVING the old program is untouched: whatever becomes of the new one, the old
-one serves on. Descriptors go some at a time, because a message takes 253 at most
+Before SERVING nothing changes in the old program: if the new one fails, the old one
+continues to serve. Descriptors are sent in batches, because a message takes at most 253
 (SCM_MAX_FD).
 """
 
@@ -36,33 +36,33 @@ from cutthrough.supervisor.credentials_page import VARIABLE as CREDENTIALS
 log = logging.getLogger("cutthrough")
 
 VARIABLE = "CUTTHROUGH_SUCCEEDS"
-# Set where the service manager opened the sockets: they stand for `listen`
+# Set if the service manager opened the sockets: they replace `listen`
 ACTIVATED = "CUTTHROUGH_ACTIVATED"
 TAKE, SERVING = b"take", b"serving"
-# With the number of a slot behind it, and a descriptor
+# Followed by the number of a slot; a descriptor comes with it
 TUNNELS = b"tunnels"
-# With a message of channel's behind it
+# Followed by an encoded channel.Message
 ASK, TOLD = b"ask", b"told"
 MOST_BYTES = 4096
-# Of the new program's start, until it serves; a worker has 30 s for its own
+# How long the new program may take until it serves; each worker may take 30 s
 PATIENCE_S = 60.0
 FDS_AT_ONCE = 200
 
 
 class Predecessor:
-    """The new program's side."""
+    """The new program's side: its view of the previous one."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._socket.settimeout(PATIENCE_S)
         self.activated = os.environ.pop(ACTIVATED, "") == "1"
-        self.drains = False                  # and can be asked
+        self.drains = False                  # it drains, and answers queries
         self._fd = -1
         self._on_told: Callable[[Predecessor, Message | None], None] | None = None
 
     @classmethod
     def find(cls) -> "Predecessor | None":
-        """Returns the program that we succeed, if one started us."""
+        """Returns the previous program, if one started this one for an upgrade."""
         text = os.environ.pop(VARIABLE, "")
         if not text.isdigit():
             return None
@@ -71,7 +71,7 @@ class Predecessor:
         return cls(sock)
 
     def take_listeners(self) -> list[socket.socket]:
-        """Returns its listening sockets, ours now. Raises OSError."""
+        """Returns its listening sockets, which the caller owns. Raises OSError."""
         self._socket.send(TAKE)
         left = int.from_bytes(self._receive(4), "big")
         fds: list[int] = []
@@ -92,14 +92,17 @@ class Predecessor:
     def say_serving(
             self, on_tunnels: Callable[[int, int], None] | None,
             on_told: "Callable[[Predecessor, Message | None], None]") -> None:
-        """We serve: it may go. `on_tunnels` gets the slot of each of its workers, and
-        the socket over which that one's tunnels come; None: we take none. `on_told`
-        gets its answers, and None at its end."""
+        """Reports that this program serves, so that the previous one drains.
+
+        `on_tunnels` gets the slot of each of its workers and the socket over which the
+        worker's tunnels come; None: no tunnels are taken. `on_told` gets the answers to
+        queries, and None when the previous program has ended.
+        """
         self._on_told = on_told
         try:
             self._socket.send(SERVING)
         except OSError:
-            self._socket.close()            # it went without being told
+            self._socket.close()            # it has ended already
             return
         self.drains = True
         self._socket.setblocking(False)
@@ -119,7 +122,7 @@ class Predecessor:
         elif data.startswith(TOLD):
             try:
                 message = read_message(data[len(TOLD):])
-            except Unreadable as error:      # it may be of another version
+            except Unreadable as error:      # it may have another version
                 log.error("%s: %s", self.name, error)
             else:
                 self._fd = fds.pop() if fds else -1
@@ -136,9 +139,9 @@ class Predecessor:
         if self._on_told is not None:
             self._on_told(self, message)
 
-    # As operations asks it, beside our workers
+    # As inquiry queries it, like a worker
 
-    pid = 0                                  # no worker's
+    pid = 0                                  # no worker has this one
     name = "the previous program, which is draining"
 
     def tell(self, message: Message) -> bool:
@@ -149,17 +152,16 @@ class Predecessor:
         return True
 
     def take_fd(self) -> int:
-        """The descriptor of what it said last."""
+        """Returns the descriptor that came with the last answer."""
         return self._fd
 
 
 class Successor:
-    """The old program's side: starts the new one, and hears of it through `on_serving`
-    and `on_failed`, one of which is called once. `listeners`: the sockets to give;
-    `credentials`: the page that it inherits. What it asks for from then on is answered
-    by `answer`.
+    """The old program's side: starts the new one, and calls `on_serving` or `on_failed`
+    once. `listeners`: the sockets to send; `credentials`: the page that the new program
+    inherits. `answer` answers its queries.
 
-    Raises OSError where it cannot be started.
+    Raises OSError if the new program cannot be started.
     """
 
     def __init__(self, listeners: list[socket.socket], activated: bool,
@@ -171,7 +173,7 @@ class Successor:
         self._answers: set[asyncio.Task[None]] = set()
         self._serves = False
         self._listeners = listeners
-        self._packets: list[tuple[bytes, list[int]]] = []    # not sent yet
+        self._packets: list[tuple[bytes, list[int]]] = []    # yet to be sent
         self._on_serving, self._on_failed = on_serving, on_failed
         self._socket, theirs = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -185,7 +187,7 @@ class Successor:
         signal.pthread_sigmask(signal.SIG_BLOCK, EARLY)      # until it has handlers
         try:
             with theirs:
-                # The same command line; what it imports may be another version by now
+                # The same command line; the installed version may have changed
                 self.process = subprocess.Popen(
                     [sys.executable, *sys.orig_argv[1:]], env=environ,
                     pass_fds=inherited)
@@ -221,7 +223,7 @@ class Successor:
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)
         elif self._serves:
-            self.close()                     # it has gone before us
+            self.close()                     # it ended before this program
         else:
             self.close()
             self._on_failed("the new program ended before it was ready")
@@ -229,20 +231,20 @@ class Successor:
     async def _tell(self, question: bytes) -> None:
         try:
             message, fd = await self._answer(read_message(question))
-        except ValueError as error:          # who asks may be of another version
+        except ValueError as error:          # the new program may have another version
             log.error("cannot answer the new program: %s", error)
             return
         try:
             socket.send_fds(self._socket, [TOLD + msgspec.json.encode(message)],
                             [fd] if fd >= 0 else [])
         except OSError:
-            pass                             # who asked has gone, or asks too much
+            pass                             # it has ended, or does not read
         finally:
             if fd >= 0:
                 os.close(fd)
 
     def _send_listeners(self) -> None:
-        """As many as there is room for; the rest when it has read some."""
+        """Sends as many as the socket has room for; called again when there is more."""
         try:
             while self._packets:
                 data, fds = self._packets[0]
@@ -263,7 +265,7 @@ class Successor:
         self._on_failed(f"the new program was not ready within {PATIENCE_S:g} s")
 
     def abandon(self) -> bool:
-        """Ends it where it does not serve yet. Returns whether it was ended."""
+        """Ends the new program if it does not serve yet. Returns whether it did."""
         if self._timer.cancelled():
             return False
         self.close()
@@ -271,13 +273,14 @@ class Successor:
         return True
 
     def reload(self) -> str:
-        """Has it reload, once it serves; returns what is to be said."""
+        """Has the new program reload, after it serves; returns the line to log."""
         self.process.send_signal(signal.SIGHUP)
         return f"pid {self.process.pid} serves; the reload was passed on to it"
 
     def give(self, slot: int, taker: socket.socket) -> None:
-        """Has it take, over this socket, which is its own from here on, what the worker
-        in that slot gives. Where it wants none, the giver finds the socket closed."""
+        """Sends the new program the socket over which the worker on `slot` gives its
+        tunnels, and closes our copy. If it takes none, the giver finds the socket
+        closed."""
         with taker, contextlib.suppress(OSError):
             socket.send_fds(self._socket, [TUNNELS + slot.to_bytes(4, "big")],
                             [taker.fileno()])
@@ -288,7 +291,7 @@ class Successor:
         self._loop.remove_writer(self._socket.fileno())
 
     def close(self) -> None:
-        """Hears no more of it; the process is on its own."""
+        """Closes the socket to the new program, which goes on by itself."""
         if self._socket.fileno() >= 0:
             self._stop_waiting()
             self._socket.close()
