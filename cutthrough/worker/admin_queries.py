@@ -1,8 +1,7 @@
-"""A worker's answers to what an operator asks: which connections, cut these, tell of
-endings.
+"""A worker's answers to operators: list, trace and cut connections, report endings.
 
-Of ten thousand connections a list takes a tenth of a second: it is made in pieces, and
-between two of them the loop serves.
+A list of ten thousand connections takes a tenth of a second. It is made in pieces, and
+between two pieces the loop serves.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from cutthrough.worker.worker import Worker
 
 log = logging.getLogger("cutthrough")
 
-# Some 0.5 ms of work
+# Connections in a piece: some 0.5 ms of work
 PIECE = 100
 
 
@@ -52,7 +51,7 @@ class AdminQueries:
     def _on_answered(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Whoever asked is told after a while that we are silent
+            # The supervisor reports this worker as unanswered after its time limit
             log.error("cannot answer an operator's query", exc_info=error)
 
     async def _list(self, query: int, selector: Selector) -> None:
@@ -89,7 +88,7 @@ class AdminQueries:
                 yield client, about
 
     def watch(self, fd: int) -> None:
-        """Writes each ending into this pipe too, which is ours from here on."""
+        """Writes each ending into this pipe too, which this object owns from now on."""
         self.unwatch()
         loop = asyncio.get_running_loop()
         self._watched = AccessLog(loop, fd, "json", self._worker.slot)
@@ -102,7 +101,7 @@ class AdminQueries:
             self._watched = None
 
     def close(self) -> None:
-        """Answers no more."""
+        """Abandons unanswered queries, and stops reporting endings."""
         self.unwatch()
         for task in self._tasks:
             task.cancel()

@@ -1,8 +1,8 @@
-"""Once a second a worker writes into its page what no session counts.
+"""Writes into the worker's page, once a second, the figures that no session counts.
 
-Totals of the resolver, verifier, log and blocks of memory, and how late the loop is:
-reading them then costs the hot path nothing. At the same time memory that is not
-needed any more goes back to the system.
+These are totals of the resolver, verifier, log and buffer memory, and the loop's lag.
+Reading them once a second costs the hot path nothing. At the same time unneeded memory
+is returned to the system.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Hashes(Protocol):
 
 
 class Gauges:
-    """Beats from its making until `stop`, which writes a last time."""
+    """Writes every second until `stop`, which writes a last time."""
 
     def __init__(self, page: Page, resolver: Resolver, idle_pool: IdlePool,
                  verifier: Hashes, log: Log | None, hooks: Tally) -> None:
@@ -45,7 +45,7 @@ class Gauges:
         self._verifier = verifier
         self._log = log
         self._hooks = hooks
-        # Blocks are the process's: what was before us is not ours to tell
+        # Blocks belong to the process: earlier counts are not this worker's
         self._told = self._read_blocks()
         self._loop = asyncio.get_running_loop()
         self._due = 0.0
@@ -54,7 +54,7 @@ class Gauges:
 
     def _again(self) -> None:
         self._due = self._loop.time() + EVERY_S
-        # For who reads the page: a loop that hangs cannot say how late it is
+        # For readers of the page: a loop that hangs cannot write how late it is
         self._page.set("due_us", int((time.monotonic() + EVERY_S) * 1e6))
         self._timer = self._loop.call_later(EVERY_S, self._beat)
 
@@ -92,7 +92,7 @@ class Gauges:
             "log_dropped": self._log.dropped if self._log is not None else 0,
             **self._read_blocks(),
         }
-        # By what they grew: the page has the totals of the workers before us, too
+        # The increase only: the page also has the totals of earlier workers
         for name, total in totals.items():
             self._page.add(name, total - self._told.get(name, 0))
         self._told = totals

@@ -1,15 +1,16 @@
-"""A worker gives its tunnels to another one, or takes them: the talk over their socket.
+"""The hand-over of tunnels from one worker to another: the protocol over their socket.
 
-    taker   Answer(nothing)                 it listens
-    giver   Tunnel, with its descriptors    frozen from here on; a few at a time
-    taker   Answer(taken, refused)          taken: its own, before it moves a byte of it
-    giver   Done                            that was all; or its last word
+    taker   Answer(nothing)                 it is ready
+    giver   Tunnel, with its descriptors    frozen from now on; a few at a time
+    taker   Answer(taken, refused)          sent before it moves a byte of a taken one
+    giver   Done                            end of a round, or of the hand-over
 
-One SOCK_SEQPACKET pair: a tunnel is one packet, whole or not at all, and what was sent
-arrives even if its sender dies. So a tunnel is at every moment one's alone. The giver
-moves none of its bytes once the packet is out. It has it back when the taker says no,
-or is gone without having said yes: what that one has said is read to its end first. A
-taker whose giver dies keeps what it was sent: nobody else has it.
+The socket is one SOCK_SEQPACKET pair: a tunnel is one packet, whole or not at all, and
+a packet that was sent arrives even if its sender dies. So each tunnel belongs to one
+worker at every moment. After its packet was sent, the giver moves no byte of a tunnel.
+It takes the tunnel back if the taker refuses it, or is gone without having taken it:
+before that it reads all answers of the taker. If the giver dies, the taker keeps the
+tunnels that it received, because no other process has them.
 """
 
 import asyncio
@@ -38,27 +39,27 @@ from cutthrough.worker.worker import Worker
 
 log = logging.getLogger("cutthrough")
 
-# Tunnels under way at a time. Each one is frozen until those before it have been taken,
-# at some 0.1 ms; with fewer, the two sides would wait for each other
+# Tunnels in transit at a time. Each one is frozen until those before it are taken, at
+# some 0.1 ms each; with a smaller window the two sides would wait for each other
 WINDOW = 16
-# Two blocks that are full, and the words round them
+# Two full blocks, and the encoding around them
 PACKET_BYTES = 262144
 # Two sockets, and a pipe for each direction
 MOST_FDS = 6
-# Between two looks for tunnels that have begun since
+# How often to look for tunnels that have begun since the last round
 LOOK_AGAIN_S = 0.1
 
 
 class Line:
-    """One end of the socket, and its owner. The loop calls `on_readable`, which reads
-    until there is no more: libuv tells of a socket with an error once, and no more."""
+    """One end of the socket, which it owns. The loop calls `on_readable`, which must
+    read until nothing is left: libuv reports a socket with an error only once."""
 
     def __init__(self, worker: Worker, sock: socket.socket) -> None:
         self._worker = worker
         self._socket = sock
         self._buffer = bytearray(PACKET_BYTES)
         self._loop = asyncio.get_running_loop()
-        # As far as net.core.wmem_max allows; its default has room for one such packet
+        # Up to net.core.wmem_max, whose default has room for one such packet
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * PACKET_BYTES)
         self._loop.add_reader(sock.fileno(), self.on_readable)
         worker.at_end.append(self.close)
@@ -71,14 +72,14 @@ class Line:
         return self._socket.fileno() >= 0
 
     def try_send(self, message: Any, fds: Iterable[int] = ()) -> None:
-        """Raises BlockingIOError where it would wait, OSError where it cannot."""
+        """Raises BlockingIOError if the socket is full, OSError if it cannot send."""
         socket.send_fds(self._socket, [msgspec.msgpack.encode(message)], list(fds),
                         socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def receive(self) -> tuple[memoryview, list[int]] | None:
-        """Returns the next packet, good until the one after it, and its descriptors,
-        which are the caller's; None: no more will come. Raises BlockingIOError where
-        none is there yet."""
+        """Returns the next packet and its descriptors, which the caller owns; None: no
+        more packets will come. The packet is valid until the next call. Raises
+        BlockingIOError if no packet is there yet."""
         while True:
             try:
                 n, control, _, _ = self._socket.recvmsg_into(
@@ -86,7 +87,7 @@ class Line:
                     socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
                 break
             except ConnectionResetError:
-                continue        # it died with our packets unread: told once, and first
+                continue        # the peer died with packets unread: reported once
         fds: list[int] = []
         for level, kind, data in control:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
@@ -103,14 +104,15 @@ class Line:
 
 
 class Giver(Line):
-    """Gives `worker`'s tunnels away, now and whenever one begins, until it is closed.
+    """Gives `worker`'s tunnels away, present and future ones, until it is closed.
 
-    A worker has one at a time. The next one takes the place of the one before, whose
-    taker is being replaced itself: that one gives nothing more, and hears what becomes
-    of what it has sent. Nobody waits for that, the taker may hang.
+    A worker has one active giver. A new one supersedes it, because its taker is being
+    replaced itself: the old giver sends nothing more, and only reads the answers to
+    what it has sent. Nothing waits for these, because the taker may hang.
 
     `holder`: the taker's number on the page of limits; -1: it has another page. `tell`
-    hears after each round how many were given in all, and how many stay.
+    is called after each round with the number of tunnels given in all, and of those
+    kept.
     """
 
     def __init__(self, worker: Worker, sock: socket.socket, holder: int,
@@ -118,10 +120,10 @@ class Giver(Line):
         super().__init__(worker, sock)
         self._holder = holder
         self._tell = tell
-        self._away: dict[int, Parcel] = {}   # sent, and not answered yet
-        self._next: list[Client] = []        # of this round, the last one first
+        self._away: dict[int, Parcel] = {}   # sent, not answered yet
+        self._next: list[Client] = []        # the rest of this round, in reverse order
         self._in_round = False
-        self._is_wanted = True               # nothing was refused yet
+        self._is_wanted = True               # the taker has refused nothing yet
         self._number = self._given = 0
         self._timer: asyncio.TimerHandle | None = None
         before, worker.giver = worker.giver, self
@@ -129,7 +131,7 @@ class Giver(Line):
             before.follow()
 
     def follow(self) -> None:
-        """Another one gives from here on."""
+        """Stops giving: another giver gives from now on."""
         self._is_wanted = False
         self._next.clear()
         self._go_on()
@@ -147,7 +149,7 @@ class Giver(Line):
         if self._in_round or not self._is_wanted:
             self._go_on()
         else:
-            self._look()                     # its first word: it listens
+            self._look()                     # the first answer: the taker is ready
 
     def _settle(self, taken: Iterable[int] = (), refused: Iterable[int] = ()) -> None:
         for number in taken:
@@ -158,7 +160,7 @@ class Giver(Line):
         for number in refused:
             self._away.pop(number).restore()
             self._worker.in_transit -= 1
-            self._is_wanted = False          # the others would be refused as well
+            self._is_wanted = False          # it would refuse the others as well
 
     def _look(self) -> None:
         """Begins a round."""
@@ -176,9 +178,9 @@ class Giver(Line):
                 self._give(self._next[-1])
                 self._next.pop()
         except OSError as error:
-            # Full for now: the next answer makes room. Else the taker is gone, a packet
-            # is too large for the buffer, or too many descriptors are under way
-            # (unix(7)): what cannot go stays
+            # If the socket is full, the next answer makes room. Else the taker is gone,
+            # a packet is too large for the buffer, or too many descriptors are in
+            # transit (unix(7)): the remaining tunnels stay
             if not (isinstance(error, BlockingIOError) and self._away):
                 self._is_wanted = False
         if not self._away:
@@ -187,7 +189,7 @@ class Giver(Line):
     def _give(self, client: Client) -> None:
         parcel = pack(client, self._number, self._worker.slot, self._holder)
         if parcel is None:
-            return                           # it has ended meanwhile
+            return                           # the tunnel has ended meanwhile
         try:
             self.try_send(parcel.record, parcel.fds)
         except OSError:
@@ -210,8 +212,9 @@ class Giver(Line):
             self.close()
 
     def close(self) -> None:
-        """What was sent and not answered is the taker's: it has it, or is gone. But it
-        may refuse it yet: then there is no goodbye, and it counts anew."""
+        """Forgets tunnels that were sent and not answered: the taker has them, or is
+        gone. It may still refuse some, so no last Done is sent then, and the taker
+        recounts."""
         if not self.is_open:
             return
         if self._timer is not None:
@@ -230,8 +233,8 @@ class Giver(Line):
 
 
 class Taker(Line):
-    """Takes tunnels for `worker`. `tell` hears after each of the giver's rounds for how
-    many microseconds each of them was frozen."""
+    """Takes tunnels for `worker`. `tell` is called after each of the giver's rounds
+    with the time that each tunnel was frozen, in microseconds."""
 
     def __init__(self, worker: Worker, sock: socket.socket,
                  tell: Callable[[list[int]], None]) -> None:
@@ -243,8 +246,9 @@ class Taker(Line):
         self._answer(Answer([], []))
 
     def on_readable(self) -> None:
-        """Takes what is there, WINDOW tunnels at most, and answers. They are in the
-        epoll set by then, where nobody looks before this returns: none moves before."""
+        """Takes the tunnels that have come, at most WINDOW, and answers. They are in
+        the epoll set before the answer is sent, but the set is not polled until this
+        returns, so none moves a byte before."""
         answer = Answer([], [])
         begun: list[int] = []
         denied: list[Client] = []
@@ -282,7 +286,7 @@ class Taker(Line):
             self._end()
 
     def _read(self, data: memoryview, fds: list[int]) -> Tunnel | Done | None:
-        """None: what another version of the program says, and we do not understand."""
+        """Returns None for a message that cannot be decoded, of another version."""
         try:
             message: Tunnel | Done = msgspec.msgpack.decode(data, type=Tunnel | Done)
         except msgspec.DecodeError:
@@ -296,12 +300,12 @@ class Taker(Line):
             try:
                 self.try_send(answer)
                 return
-            except BlockingIOError:          # there is room for thousands, and 16 come
+            except BlockingIOError:          # rare: there is room for thousands
                 poll = select.poll()
                 poll.register(self._socket, select.POLLOUT)
                 poll.poll()
             except OSError:
-                return                       # the giver is gone, and they are ours
+                return                       # the giver is gone: the tunnels are ours
 
     def _report(self) -> None:
         if self._pauses:
@@ -313,8 +317,8 @@ class Taker(Line):
         self.close()
         if not self._was_last:
             for other in self._worker.takers[:]:
-                if other.is_open:            # the one before it may have seen its end
-                    other.on_readable()      # what has come is ours, and counted so
+                if other.is_open:            # on_readable may have closed others
+                    other.on_readable()      # received tunnels are ours, and counted
             recount(self._worker.context)
 
     def close(self) -> None:

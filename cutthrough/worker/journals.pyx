@@ -1,6 +1,6 @@
 # cython: language_level=3
-"""Journals around the access log: `Tee` writes a second one as well, `Tracer` logs what
-led to a bad ending."""
+"""Journals around the access log: `Tee` also writes a second one, `Tracer` also logs the
+events that led to a bad ending."""
 
 import logging
 import time
@@ -14,12 +14,12 @@ from cutthrough.wire.http1 cimport Head
 log = logging.getLogger("cutthrough")
 
 ASKED_FOR = ("drained", "stopped", "cut")
-# A trace costs a look at the whole ring, some 0.1 ms, and makes a line of 1 KiB. If an
-# origin is down for all clients, this many are logged in EVERY_S and the rest counted.
+# A trace reads the whole ring, some 0.1 ms, and makes a line of 1 KiB. If an origin is
+# down for all clients, this many are logged in EVERY_S and the rest counted.
 MOST_TOLD = 5
 EVERY_S = 10.0
 
-# Outcomes whose fault was the origin's or the proxy's, and that no operator asked for
+# Outcomes by the origin's or the proxy's fault, except those that an operator requested
 cdef bint[N_OUTCOMES] is_bad
 for _number, _row in enumerate(TABLE):
     is_bad[<size_t>_number] = (
@@ -33,7 +33,7 @@ cdef class Tee(Journal):
     def __init__(self, Journal first, Journal second):
         self.first = first
         self.second = second
-        self.wants_fields = first.wants_fields      # the second's are JSON, without any
+        self.wants_fields = first.wants_fields      # the second's JSON has none
 
     cdef int note_head(self, Client client, const Head *head, const char *data) except -1:
         return self.first.note_head(client, head, data)

@@ -1,12 +1,12 @@
 """One worker process: `python -m cutthrough.worker.main FD`.
 
-FD is its end of the channel; everything else comes by the first message. It tells the
-supervisor when it is ready, obeys drain, stop and reopen, and exits 0. When the channel
-ends the supervisor is gone: the worker drains and exits by itself.
+FD is its end of the channel; the first message brings everything else. The worker
+reports when it is ready, carries out the supervisor's messages, and exits 0. If the
+channel ends, the supervisor is gone: the worker drains and exits by itself.
 
-Signals: SIGINT is the supervisor's to judge, so that Ctrl-C in a terminal, which
-reaches the whole process group, means one thing; so are SIGHUP and SIGUSR2, which an
-operator may send to the whole service. SIGTERM and SIGQUIT drain this worker alone.
+Signals: the worker ignores SIGINT, because Ctrl-C in a terminal reaches the whole
+process group and only the supervisor handles it; and SIGHUP and SIGUSR2, because an
+operator may send them to the whole service. SIGTERM and SIGQUIT drain only this worker.
 """
 
 import asyncio
@@ -74,8 +74,8 @@ class WorkerProcess:
         await self.worker.start()
         self.admin_queries = make_admin_queries(self.worker, self.channel)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        # What exists now lives as long as the process: the collector need not look
-        # at it again, and its pages stay shared with nobody's writes.
+        # Objects that exist now live as long as the process: the collector need not
+        # look at them again, nor write to their pages.
         gc.collect()
         gc.freeze()
         self.channel.attach(self.on_message)
@@ -83,8 +83,8 @@ class WorkerProcess:
         self.report_suppressed()
         await self.over.wait()
         self.admin_queries.close()
-        # systemd's SIGTERM goes to all of us: one that comes while the loop closes, and
-        # takes its handlers along, would make a clean end look like a death.
+        # systemd sends SIGTERM to every process. If it came while the loop closes and
+        # removes its handlers, a clean end would look like a death.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         self.worker.stop()
         self.channel.close()
@@ -92,14 +92,14 @@ class WorkerProcess:
             self.draining.result()           # raises what went wrong in it
 
     def report_suppressed(self) -> None:
-        """Now and again: the last of many may have been the last for long."""
+        """Reports suppressed messages at intervals: the next one may be far away."""
         self.errors.report_suppressed()
         asyncio.get_running_loop().call_later(EVERY_S, self.report_suppressed)
 
     def on_message(self, message: Message | None) -> None:
         try:
             self.obey(message)
-        except OSError as error:             # no descriptor to be had
+        except OSError as error:             # no descriptor available
             logging.warning("cannot carry out %s: %s", type(message).__name__.lower(),
                             error.strerror)
 
@@ -135,7 +135,7 @@ class WorkerProcess:
                 self.admin_queries.unwatch()
 
     def hand_over(self, message: Give | Take, sock: socket.socket) -> None:
-        # Here, because the supervisor imports this module and needs no data plane.
+        # Imported here, like the rest of the data plane: see make_worker
         from cutthrough.worker.handover import Giver, Taker
 
         match message:
@@ -151,11 +151,11 @@ class WorkerProcess:
                                pauses_us[-1]))
 
     def swap(self, number: int) -> None:
-        """Takes over the generation that came along, or stays and says why."""
+        """Applies the generation that came with the message, or reports why not."""
         try:
             generation = self.receive_generation()
             self.worker.swap(generation)
-        except OSError as error:             # without descriptors nothing is read
+        except OSError as error:             # no descriptor came with the message
             self.channel.send(Swapped(number, error.strerror or str(error)))
         except (ValueError, MemoryError) as error:
             self.channel.send(Swapped(number, str(error) or "no memory"))
@@ -176,9 +176,9 @@ class WorkerProcess:
 
     async def _drain(self, seconds: float) -> None:
         ending = asyncio.create_task(self.worker.drain(seconds))
-        await asyncio.sleep(0)               # its first step: accepting has stopped
-        # Only now, and before the wait: held open they would still take callers in,
-        # closed earlier they would stay in an epoll set while the supervisor has them.
+        await asyncio.sleep(0)               # its first step stops accepting
+        # Closed now, before the wait: open sockets would still queue connections.
+        # Closed earlier they would stay in the epoll set while the supervisor has them.
         for listener in self.listeners:
             listener.close()
         try:
@@ -189,7 +189,7 @@ class WorkerProcess:
 
 def make_worker(hello: Hello, generation: Generation,
                 listeners: list[socket.socket]) -> "Worker":
-    # Here, because the supervisor imports this module and needs no data plane.
+    # Imported here: the process is pinned and logs before the data plane is loaded
     from cutthrough.policy.known import Known
     from cutthrough.policy.ledger import Ledger
     from cutthrough.session.counters import PAGE_BYTES
@@ -204,11 +204,11 @@ def make_worker(hello: Hello, generation: Generation,
     return Worker(generation.config, generation.policy, number=generation.number,
                   own=generation.own, slot=hello.slot, listeners=listeners,
                   counters=memoryview(memory), ledger=ledger, known=known, helpers=True,
-                  must_log=False)            # the supervisor has looked, at the start
+                  must_log=False)            # the supervisor checked it at the start
 
 
 def make_admin_queries(worker: "Worker", channel: Channel) -> "AdminQueries":
-    from cutthrough.worker.admin_queries import AdminQueries  # for the same reason
+    from cutthrough.worker.admin_queries import AdminQueries  # see make_worker
 
     return AdminQueries(worker, channel)
 
@@ -225,14 +225,14 @@ def main(fd: int) -> int:
         signal.signal(number, signal.SIG_IGN)
     channel = Channel(socket.socket(fileno=fd))
     hello = channel.receive()
-    if not isinstance(hello, Hello):         # the supervisor went first
+    if not isinstance(hello, Hello):         # the supervisor has ended
         return 0
     generation = from_memory(hello.generation)
     os.close(hello.generation)
     errors = ErrorLog(generation.config.error_log_format, f"worker {hello.slot}")
     logging.basicConfig(level=logging.INFO, handlers=[errors])
     try:
-        pin(generation.config, hello.slot)   # before there are threads, which inherit
+        pin(generation.config, hello.slot)   # before there are threads: they inherit it
         loop_name, factory = make_loop(choose_loop(generation.config.loop))
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(serve(channel, hello, generation, errors, loop_name))

@@ -1,8 +1,8 @@
-"""One worker: everything that serves connections on one event loop, put together.
+"""One worker: everything that serves connections on one event loop.
 
-The same object runs in a process of its own, under the supervisor, and inside somebody
-else's loop. It is made, started, and ended by `drain` (work in hand may finish) or by
-`stop` (now); after either nothing of it is left, which `leaks` shows.
+The same object runs in a process of its own under the supervisor, and embedded in
+another program's loop. It is made, started, and ended by `drain` (open work may finish)
+or `stop` (now). After either nothing of it is left, which `leaks` shows.
 """
 
 import asyncio
@@ -43,14 +43,14 @@ from cutthrough.worker.journals import Tracer
 
 log = logging.getLogger("cutthrough")
 
-# While draining: how often to look whether the last connection has gone
+# While draining: seconds between two looks whether connections are left
 LOOK_AGAIN = 0.02
 
-# … and how long a connection may be idle before it is closed: what was sent just before
-# its client could know is answered, and told to be the last
+# … and seconds that a connection may be idle before it is closed: a request that was on
+# its way when the drain began is still answered, as the connection's last
 LAST_REQUEST = 1.0
 
-# How often tunnels are looked over for users that have expired
+# Seconds between two checks of tunnels whose users may have expired
 RECHECK = 0.5
 
 
@@ -69,14 +69,14 @@ class Takes(Protocol):
 
 
 class Worker:
-    """Serves `listeners` as `config` and `policy` say, of generation `number`; `own`:
-    see Generation.
+    """Serves `listeners` by `config` and `policy`, generation `number`; `own`: see
+    Generation.
 
-    `counters` is PAGE_BYTES bytes of writable memory that others may read meanwhile,
-    `ledger` its view of the page that all workers share, `known` of the one with what
-    they know of credentials; without them this one is alone.
-    `helpers`: password hashes may be computed in processes that it makes. `must_log`:
-    it does not start without its access log; else that is opened once it can be.
+    `counters` is PAGE_BYTES bytes of writable memory, which other processes may read
+    meanwhile. `ledger` and `known` are its views of the pages that all workers share,
+    of limits and of verified credentials; None: it shares neither.
+    `helpers`: it may start processes that compute password hashes. `must_log`: it does
+    not start without its access log; else the log is opened as soon as it can be.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class Worker:
         self._log: AccessLog | None = None
         self._running = False
         self._timer: asyncio.TimerHandle | None = None      # of the next recheck
-        # Called before the connections end; and tunnels that were given to another
-        # worker, and that are on their way there; who gives and takes: see handover
+        # `at_end` is called before the connections end. The others belong to handover:
+        # tunnels given to another worker, tunnels in transit there, giver, takers
         self.at_end: list[Callable[[], None]] = []
         self.given_away = self.in_transit = 0
         self.giver: Gives | None = None
@@ -186,16 +186,18 @@ class Worker:
         return SessionSink(self.context, self.page.add_listener(where))
 
     def swap(self, generation: Generation) -> None:
-        """Takes over what a running worker can; requests keep what they began with.
+        """Applies the options that a running worker can change; requests keep the
+        generation that they began with.
 
-        Raises ValueError where it cannot be compiled, and then nothing has changed.
+        Raises ValueError if it cannot be compiled, and then nothing has changed.
         """
         if self._running:
             self._configure(generation)
             self._recheck()
 
     def _recheck(self) -> None:
-        """Cuts what may go on no longer; now, and once a second while users expire."""
+        """Cuts tunnels that the policy no longer allows: now, and every RECHECK seconds
+        if a user has an expiry date."""
         if not self._running:
             return
         recheck(self.context)
@@ -253,14 +255,14 @@ class Worker:
             )
 
     def reopen_log(self) -> None:
-        """Opens the access log anew, after it was moved away."""
+        """Opens the access log again, after it was renamed."""
         if self._log is not None:
             self._log.reopen()
 
     async def drain(self, timeout: float) -> int:
-        """Accepts no more, lets work in hand finish for `timeout` seconds, and ends.
+        """Stops accepting, lets open work finish for `timeout` seconds, and ends.
 
-        Returns how many connections with work in hand had to be cut.
+        Returns the number of busy connections that were cut.
         """
         if not self._running:
             return 0
@@ -280,7 +282,7 @@ class Worker:
         return cut
 
     def stop(self) -> int:
-        """Ends everything now. Idempotent. Returns how many connections were cut."""
+        """Ends everything now. Idempotent. Returns the number of connections cut."""
         return self._end("stopped")
 
     def _stop_accepting(self) -> None:
@@ -309,7 +311,7 @@ class Worker:
         return cut
 
     def leaks(self) -> dict[str, int]:
-        """What is in use now; all zero once every connection has ended.
+        """Returns the resources in use; all are zero when every connection has ended.
 
         Blocks and pipes are counted for the process, the rest for this worker.
         """
