@@ -1,9 +1,9 @@
-"""Accepts callers of the admin listener, also when the process has no descriptor left.
+"""Accepts connections to the admin listener, even without a free descriptor.
 
-An operator asks what is wrong exactly then. So a few descriptors are kept open for
-nothing: one is closed for a caller that could not be accepted otherwise, and all while
-an answer is made that has to open files. Neither loop can do it: asyncio waits for a
-second and tries again, libuv accepts the caller and closes the connection.
+Operators need answers exactly then, so a few spare descriptors are kept open. One is
+closed to accept a connection, and all are closed while an answer is made that opens
+files. The event loops cannot do this: asyncio waits for a second and tries again, libuv
+accepts the connection and closes it.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 
-# For callers that come together, and for the one file at a time that psutil reads
+# For simultaneous connections, and for the one file at a time that psutil reads
 SPARE = 4
-# As long as accepting finds no descriptor
+# Pause after accepting found no descriptor
 PAUSE_S = 0.1
-# Callers in a turn: the loop has other work
+# Connections accepted in a turn: the loop has other work
 BATCH = 64
 
 STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -27,7 +27,7 @@ log = logging.getLogger("cutthrough.admin")
 
 
 class Spare:
-    """Descriptors that are open for nothing. Its maker closes it."""
+    """Descriptors kept open as a reserve. Its maker closes it."""
 
     def __init__(self, most: int = SPARE) -> None:
         self._most = most
@@ -35,7 +35,7 @@ class Spare:
         self.refill()
 
     def refill(self) -> bool:
-        """Opens what is missing. False: there is no descriptor for that."""
+        """Opens missing ones. False: the process has no descriptor for them."""
         try:
             while len(self._fds) < self._most:
                 self._fds.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -44,7 +44,7 @@ class Spare:
         return True
 
     def give(self) -> bool:
-        """Closes one, so that a descriptor can be opened. False: there is none."""
+        """Closes one, so that another can be opened. False: none is left."""
         if self._fds:
             os.close(self._fds.pop())
             return True
@@ -52,7 +52,8 @@ class Spare:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """Files may be opened meanwhile, and are closed at the end."""
+        """Closes all meanwhile, so that files can be opened; they must be closed again
+        at the end."""
         while self.give():
             pass
         try:
@@ -67,10 +68,10 @@ class Spare:
 
 
 class AdminAcceptor:
-    """Accepts on `listener`, which stays its owner's, until `close`.
+    """Accepts on `listener`, which the caller keeps, until `close`.
 
-    `make` makes a protocol for each connection; `shed` closes connections that ask for
-    nothing when there are no descriptors left.
+    `make` makes a protocol for each connection; `shed` closes idle connections when
+    there are no descriptors left.
     """
 
     def __init__(self, listener: socket.socket,
@@ -95,7 +96,7 @@ class AdminAcceptor:
                 return
             except OSError as error:
                 if error.errno not in STARVED:
-                    continue                # that caller is gone
+                    continue                # the connection is gone
                 self._shed()
                 if not self.spare.give():
                     self._loop.remove_reader(self._fd)
@@ -116,12 +117,12 @@ class AdminAcceptor:
     async def _serve(self, sock: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(self._make, sock)
-        except OSError as error:            # it has gone meanwhile, mostly
+        except OSError as error:            # usually the peer has closed meanwhile
             sock.close()
             log.debug("cannot serve a connection: %s", error)
 
     def is_short(self) -> bool:
-        """Are there no descriptors left but the spare ones, or not even these?"""
+        """Can the process open no descriptors but the spare ones, or not even these?"""
         return not self.spare.refill()
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""The admin listener and other sites: what a page in an operator's browser may not do.
+"""Protects the admin listener from other sites' pages in an operator's browser (R39).
 
-A browser sends what any page has it send, from an operator's own address. So a page of
-another site is refused, no answer may be framed, and the places for watchers are shared
-out by address (R39).
+Any page can make the browser send requests, and they come from the operator's own
+address. So requests from other sites' pages are refused, no answer may be framed, and
+the number of watchers is limited per address.
 """
 
 import ipaddress
@@ -11,13 +11,13 @@ import struct
 
 from aiohttp import web
 
-# Of every answer: no other site frames it or reads it
+# Header fields of every answer: no other site may frame or read it
 PROTECTED = {
     "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
     "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
-# Of the page: it loads nothing, and asks this listener only
+# Policy of the live page: it loads nothing, and connects to this listener only
 PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -28,26 +28,28 @@ UCRED = struct.Struct("3i")                  # pid, uid, gid: unix(7), SO_PEERCR
 
 
 def is_foreign(request: web.Request) -> bool:
-    """Does a page of another site ask? A browser says where a request comes from, in
-    fields that no script can set: Sec-Fetch-Site (W3C Fetch Metadata), or Origin (RFC
-    6454) where it is older. What is no browser sends neither."""
+    """Is this a request from another site's page?
+
+    A browser names the site in a field that no script can set: Sec-Fetch-Site (W3C
+    Fetch Metadata) or, if it is older, Origin (RFC 6454). Other clients send neither.
+    """
     site = request.headers.get("Sec-Fetch-Site")
     if site is None:
         origin = request.headers.get("Origin")
         return origin is not None and origin.lower().partition("://")[2] != (
             request.headers.get("Host", "").lower())
-    if site in ("same-origin", "none"):      # none: typed, or a bookmark
+    if site in ("same-origin", "none"):      # none: a typed address or a bookmark
         return False
-    # A link leads to the page, where nothing of the other site can see it. Not to
-    # /events: it would take a place there.
+    # A link may open any path but /events, because the other site cannot see into the
+    # page that it opens. /events is refused: it would use up a watcher's place.
     return not (request.method == "GET" and request.path != "/events"
                 and request.headers.get("Sec-Fetch-Mode") == "navigate"
                 and request.headers.get("Sec-Fetch-Dest") == "document")
 
 
 def watcher_of(request: web.Request) -> tuple[str, str]:
-    """Whose share of the places is asked for: of an address, of IPv6 the network, as
-    limits have it; over a unix socket, where all have the same one, of a user."""
+    """Returns the key by which a watcher is counted, and its kind: the address, of IPv6
+    the /64 network, as limits count it; over a unix socket the user."""
     assert request.transport is not None
     sock = request.transport.get_extra_info("socket")
     if sock.family == socket.AF_UNIX:

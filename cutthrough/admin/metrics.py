@@ -1,7 +1,7 @@
 """The counters of all workers as Prometheus metrics; docs/conventions.md names them.
 
-Everything is read from the workers' shared pages: no worker is asked, and none is held
-up by a scrape. Labels come from our own tables, never from the wire (R38).
+Everything is read from the workers' shared pages, so a scrape interrupts no worker.
+Labels come from the proxy's own tables and configuration, never from the wire (R38).
 """
 
 import os
@@ -30,21 +30,21 @@ Page = Mapping[str, int]
 NO_RELOADS = {"ok": 0, "refused": 0, "late": 0}
 NO_DEATHS: Mapping[int, int] = {}
 
-#: What is closed to make room, at which bound.
+#: The kinds of connections closed to make room, by bound.
 AT_REST = ("stranger", "head", "guest")
 SHED = {"connections": AT_REST, "client": AT_REST, "memory": ("head",),
         "descriptors": (*AT_REST, "pooled")}
 
 
 class Reading:
-    """What the supervisor knows at one moment.
+    """The supervisor's figures at one moment.
 
-    `pages`: every counters page, living or not, for totals; `living`: those of worker
-    processes that run, for gauges, by process id; `workers`: who stands on each slot, 0
-    where there is nobody. A worker that is being replaced lives, and stands on none.
-    `generation`: the one in force in all of them. `reloads`: how many were asked for,
-    by result; `reloaded`: is the last one in force. `fleet`: how that goes; None: there
-    is none. `deaths`: of those that nobody told to end, by slot.
+    `pages`: all counters pages, those of ended workers included, for totals. `living`:
+    the pages of running workers by process id, for gauges. `workers`: the process id on
+    each slot; 0: none. A retired worker is in `living`, but not in `workers`.
+    `generation`: the one in force in all workers. `reloads`: requested reloads by
+    result. `reloaded`: the last one is in force. `fleet`: None if there is none.
+    `deaths`: unexpected ends, by slot.
     """
 
     def __init__(self, pages: Sequence[Page], living: Mapping[int, Page],
@@ -66,7 +66,7 @@ class Reading:
         return sum(page[name] for page in self._pages)
 
     def totals(self, prefix: str) -> dict[str, int]:
-        """Sums all counters named `prefix:label`, by label; those that are not zero."""
+        """Returns the sums of the counters `prefix:label` by label, without zeros."""
         found: dict[str, int] = {}
         for page in self._pages:
             for name, value in page.items():
@@ -76,14 +76,14 @@ class Reading:
         return found
 
     def lag(self, pid: int) -> float:
-        """How late this one's loop was, in seconds, or is: one that hangs says
-        nothing."""
+        """How late this worker's loop was, in seconds, or is now: a loop that hangs
+        writes nothing."""
         page = self.living[pid]
         overdue = time.monotonic() * 1e6 - page["due_us"] if page["due_us"] else 0
         return max(page["lag_us"], overdue) / 1e6
 
     def listeners(self) -> dict[str, int]:
-        """What was accepted, by address; those where nobody called, too."""
+        """Accepted connections by listening address, zeros included."""
         found: dict[str, int] = {}
         for page in self._pages:
             for name, value in page.items():
@@ -147,7 +147,7 @@ def _requests(r: Reading) -> Iterator[Metric]:
     requests = CounterMetricFamily(
         "cutthrough_requests", "Answered requests, CONNECT included.",
         labels=["method", "code"])
-    # The usual ones from the start: a rate needs a first value
+    # The usual labels exist from the start, because a rate needs a first value
     replies = {"GET 200": 0, "CONNECT 200": 0} | r.totals("reply")
     for label, value in sorted(replies.items()):
         requests.add_metric(label.split(" "), value)
@@ -261,7 +261,7 @@ def _services(r: Reading) -> Iterator[Metric]:
 
 
 def _fleet(r: Reading) -> Iterator[Metric]:
-    """Where there is no fleet there are names and no values: nothing is away."""
+    """Without a fleet the gauges have no values, so that no alert fires."""
     fleet = r.fleet
     yield _gauge("fleet_up", "1 while limits are shared through Redis, else 0.",
                  [((), fleet.is_up)] if fleet else [])
@@ -293,7 +293,7 @@ def _processes(r: Reading) -> Iterator[Metric]:
             fds.add_metric([name], process.num_fds())
             most_fds.add_metric([name], process.rlimit(psutil.RLIMIT_NOFILE)[0])
         except psutil.Error:
-            continue                        # it has just gone
+            continue                        # the process has just ended
     yield from (cpu, memory, fds, most_fds)
 
 
@@ -323,7 +323,7 @@ def _histogram(name: str, text: str, r: Reading, counter: str) -> Metric:
 
 
 def _buckets(r: Reading, counter: str) -> tuple[list[tuple[str, float]], float]:
-    """Cumulative buckets with their upper bounds in seconds, and the sum in seconds."""
+    """Returns cumulative buckets by upper bound, and the sum, both in seconds."""
     counts = r.totals(counter)
     buckets: list[tuple[str, float]] = []
     so_far = 0

@@ -1,17 +1,17 @@
-"""The admin listener: what an operator sees and asks for, over HTTP.
+"""The admin listener: an operator's view of the program and commands to it, over HTTP.
 
-    GET    /metrics /healthz /readyz /config      anybody who can reach the listener
+    GET    /metrics /healthz /readyz /config      for every client that can connect
     GET    /connections /connections/ID/trace     the same
     GET    /events /                              the same
     DELETE /connections?user=…                    with the token
     POST   /reload /drain
 
-It is its own listener, on loopback or a unix socket unless the operator says otherwise,
-and Host has to be an address, localhost or a configured name: a page in somebody's
-browser reaches a loopback port by a name of its own (R39). What changes anything takes
-`Authorization: Bearer TOKEN`; without a configured token nothing can be changed.
+It is a separate listener, by default on loopback or a unix socket. Host must be an
+address, localhost or a configured name, because a page in a browser can reach a
+loopback port by a name of its own site (R39). Requests that change anything require
+`Authorization: Bearer TOKEN`; without a configured token they are refused.
 
-It knows the supervisor through `Operations` only.
+It knows the supervisor only as `Operations`.
 """
 
 import asyncio
@@ -45,27 +45,26 @@ from cutthrough.process.selector import Selector
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-# What watchers may cost (R31): a batch is up to 64 KiB, the same one for all of them.
-# One that reads slower than so many come, or nothing for so long, is cut off.
-# Of one address a share: eight tabs, since a browser opens no more than six to one.
+# Bounds of watchers' cost (R31). A batch is up to 64 KiB, and all watchers share it. A
+# watcher is cut off if MOST_WAITING batches wait for it, or if it reads nothing for
+# STALLED_S. Eight for each address: a browser opens at most six connections to a host.
 MOST_WATCHERS = 32
 MOST_WATCHERS_EACH = 8
 MOST_WAITING = 256
 STALLED_S = 5.0
-# Comments that keep a stream through idle-closing middle boxes
+# Interval of comments that keep middleboxes from closing an idle stream
 HEARTBEAT_S = 15.0
 
-# Connections: their descriptors and memory are the supervisor's (R31)
+# Connections: they use descriptors and memory of the supervisor (R31)
 MOST_CONNECTIONS = 512
-# For a request's head, and between two requests; a scraper comes back within a minute
+# For a request's head, and between two requests; scrapers usually return in a minute
 IDLE_S = 75.0
-
 
 log = logging.getLogger("cutthrough.admin")
 
 
 def is_ours(record: logging.LogRecord) -> bool:
-    """What is no request is the caller's fault, and nothing to be told."""
+    """Is this worth logging? A malformed request is not: it is the client's fault."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
@@ -73,7 +72,7 @@ log.addFilter(is_ours)
 
 
 class Operations(Protocol):
-    """What the supervisor does for the admin listener."""
+    """The supervisor's operations for the admin listener."""
 
     def is_ready(self) -> bool: ...
     def read_counters(self) -> Reading: ...
@@ -101,19 +100,20 @@ class AdminServer:
         self._callers: AdminAcceptor | None = None
         self._busy: set[object] = set()     # connections with a request in hand
         self._watchers: collections.Counter[str] = collections.Counter()
-        self._made = ""                     # of a unix socket, before it has its name
+        self._made = ""                     # temporary path of a unix socket
         self._inode = 0
 
     def configure(self, token: str, names: Iterable[str]) -> None:
-        """What a reload may change: the token ("": nothing can be changed), and the
-        names that Host may have."""
+        """Sets what a reload may change: the token ("": the listener is read-only), and
+        the names allowed in Host."""
         self._token = token.encode()
         self._names = {"localhost", *names}
 
     def bind(self, shared: bool) -> None:
-        """Takes the address; `start` listens. `shared`: with the program before us.
+        """Binds the address; `start` listens. `shared`: together with the previous
+        program.
 
-        Raises OSError with the address as file name: EADDRINUSE where somebody else
+        Raises OSError with the address as file name; EADDRINUSE if another program
         answers there.
         """
         try:
@@ -131,14 +131,14 @@ class AdminServer:
 
     @property
     def own(self) -> tuple[tuple[str, int], ...]:
-        """The address that it is reached by, over TCP."""
+        """Its TCP address; () for a unix socket or before `bind`."""
         if self._socket is None or self._where.startswith("unix:"):
             return ()
         return (self._socket.getsockname()[:2],)
 
     @property
     def shown(self) -> str:
-        """The address with its real port."""
+        """The address with its actual port."""
         return show_address(self.own[0]) if self.own else self._where
 
     def _bind_path(self, path: str, shared: bool) -> socket.socket:
@@ -147,7 +147,7 @@ class AdminServer:
                 raise FileExistsError(errno.EEXIST, "exists and is not a socket")
         if not shared and is_answered(path):
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        # Made aside, and moved into place by `start`: never a moment without one
+        # A temporary path, renamed by `listen`: the path always has a socket
         self._made = f"{path}.{os.getpid()}"
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
@@ -161,7 +161,7 @@ class AdminServer:
         return sock
 
     def listen(self) -> None:
-        """From here on who calls waits for `start`, and is not refused."""
+        """Listens: connections wait for `start`, and are no longer refused."""
         assert self._socket is not None
         self._socket.listen()
         if self._made:
@@ -192,7 +192,7 @@ class AdminServer:
             self._socket, self._on_connection, self._shed_idle)
 
     def leave(self) -> None:
-        """Answers who is there, and nobody who comes."""
+        """Stops accepting; open connections are still answered."""
         if self._callers is not None:
             assert self._socket is not None
             self._callers.close()
@@ -200,7 +200,7 @@ class AdminServer:
             self._socket.close()
 
     async def close(self) -> None:
-        """Ends the listener; a successor's socket on the same path stays."""
+        """Closes the listener; a new program's socket on the same path stays."""
         self.leave()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -208,7 +208,7 @@ class AdminServer:
         self.release()
 
     def release(self) -> None:
-        """Gives the address back, at once: enough where `start` was not called."""
+        """Releases the address at once: enough if `start` was not called."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -218,7 +218,7 @@ class AdminServer:
             elif self._inode and os.stat(self._path).st_ino == self._inode:
                 os.unlink(self._path)
 
-    # Who may ask
+    # Access control
 
     def _on_connection(self) -> asyncio.BaseProtocol:
         assert self._runner is not None and self._runner.server is not None
@@ -226,7 +226,7 @@ class AdminServer:
         return self._runner.server()
 
     def _shed(self, most: int) -> None:
-        """Where they are more the oldest that ask for nothing go."""
+        """If there are more than `most` connections, closes the oldest idle ones."""
         if self._runner is None or self._runner.server is None:
             return
         there = [one for one in self._runner.server.connections
@@ -243,7 +243,7 @@ class AdminServer:
                      handler: Handler) -> web.StreamResponse:
         response = self._refuse(request) or await self._answer(request, handler)
         if self._callers is not None and self._callers.is_short():
-            response.force_close()              # the next caller needs its descriptor
+            response.force_close()          # the next connection needs its descriptor
         if not response.prepared:
             for name, value in PROTECTED.items():
                 response.headers.setdefault(name, value)
@@ -265,8 +265,8 @@ class AdminServer:
             self._busy.discard(request.protocol)
 
     def _refuse(self, request: web.Request) -> web.Response | None:
-        """The answer to who may not ask this; None: it may be asked."""
-        # request.host, where there is none, is a name that is asked for, and waited for
+        """Returns the refusal of a request that is not allowed, else None."""
+        # Not request.host: without a Host field it looks the host's own name up
         name = request.headers.get("Host")
         if not self._where.startswith("unix:") and name is not None and (
                 not self._is_own_name(name)):
@@ -296,7 +296,7 @@ class AdminServer:
         return bool(self._token) and scheme.lower() == "bearer" and hmac.compare_digest(
             given.strip().encode("utf-8", "surrogateescape"), self._token)
 
-    # What they ask
+    # Handlers
 
     async def page(self, request: web.Request) -> web.StreamResponse:
         here = resources.files("cutthrough.admin")
@@ -309,7 +309,7 @@ class AdminServer:
         if self._callers is None:
             body = render(self._do.read_counters())
         else:
-            with self._callers.spare.lent():    # it looks into /proc
+            with self._callers.spare.lent():    # it opens files in /proc
                 body = render(self._do.read_counters())
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
@@ -354,7 +354,7 @@ class AdminServer:
         return web.Response(status=202, text="draining\n")
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """Endings as they are logged, one JSON object each, as server-sent events."""
+        """Streams endings as server-sent events, one JSON object each, as logged."""
         whose, kind = watcher_of(request)
         if self._watchers[whose] >= MOST_WATCHERS_EACH:
             return web.Response(status=503, text="too many watchers: "
@@ -378,8 +378,8 @@ class AdminServer:
         finally:
             self._do.unwatch(queue)
             self._watchers[whose] -= 1
-            self._watchers += collections.Counter()      # without those that are 0
-        # It does not keep up, and may come again. A proper end would wait for it too.
+            self._watchers += collections.Counter()      # drops keys with count 0
+        # The watcher is too slow; it may reconnect. A clean end would wait for it.
         if request.transport is not None:
             request.transport.abort()
         return response
@@ -403,8 +403,8 @@ def bind_address(address: tuple[str, int], shared: bool) -> socket.socket:
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(address)
-        # Only now, as in net.listener: a stranger's address is refused, and a program
-        # that takes our place may join
+        # After bind, as in net.listener: an address of another program is refused, but
+        # our own successor may share it
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except BaseException:
         sock.close()
@@ -413,7 +413,7 @@ def bind_address(address: tuple[str, int], shared: bool) -> socket.socket:
 
 
 def is_answered(path: str) -> bool:
-    # Not blocking: where the backlog is full somebody listens, who may never accept
+    # Non-blocking: if the backlog is full, a program listens but may never accept
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         return probe.connect_ex(path) in (0, errno.EAGAIN)

@@ -1,8 +1,8 @@
-"""What the supervisor and a worker say to each other, and the wire between them.
+"""The channel between the supervisor and a worker, and its messages.
 
-One SOCK_SEQPACKET pair for each worker: a message is one packet, whole or not at all,
+Each worker has one SOCK_SEQPACKET pair: a message is one packet, whole or not at all,
 and the end of either process is an end of file at the other. A descriptor may come with
-a message, and is then the receiver's.
+a message; the receiver owns it.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ import msgspec
 
 from cutthrough.process.selector import Selector
 
-# Small messages: what is large travels as a descriptor beside one. The longest is a
-# Hello where a few workers have taken over the sockets of many.
+# Messages are small: large data travels as a memory descriptor with one. The longest is
+# a Hello, if a few workers have taken over the sockets of many.
 MESSAGE_BYTES = 65536
 MOST_FDS = 1
 
@@ -26,7 +26,8 @@ log = logging.getLogger("cutthrough")
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """The first message to a worker: what it is to be. Numbers are descriptors."""
+    """The first message to a worker: its parameters. Integers are descriptors, except
+    `slot`, `page` and `holder`."""
 
     slot: int
     generation: int
@@ -35,17 +36,17 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     limits: int
     known: int
     page: int                                # number of its counters page
-    holder: int                              # its number on the limits' page
+    holder: int                              # its number on the page of limits
 
 
 class Swap(msgspec.Struct, frozen=True, tag="swap"):
-    """Take over this generation, whose memory comes with the message."""
+    """Apply this generation, whose memory comes with the message."""
 
     number: int
 
 
 class Swapped(msgspec.Struct, frozen=True, tag="swapped"):
-    """From a worker: this generation is in force, or was not to be had."""
+    """From a worker: this generation is in force, or could not be applied."""
 
     number: int
     error: str = ""
@@ -58,7 +59,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class Drain(msgspec.Struct, frozen=True, tag="drain"):
-    """Accept no more, let what is open run for so many seconds, and exit."""
+    """Stop accepting, let open connections run for `timeout` seconds, and exit."""
 
     timeout: float
 
@@ -72,36 +73,37 @@ class Reopen(msgspec.Struct, frozen=True, tag="reopen"):
 
 
 class List(msgspec.Struct, frozen=True, tag="list"):
-    """Tell of the connections that `selector` means; the answer is Listed."""
+    """List the connections that match `selector`; the answer is Listed."""
 
     query: int
     selector: Selector
 
 
 class Trace(msgspec.Struct, frozen=True, tag="trace"):
-    """Tell what the connection with this id did last; the answer is Listed, with one
-    object or none."""
+    """Report the last events of the connection with this id; the answer is Listed, with
+    one object or none."""
 
     query: int
     id: str
 
 
 class Listed(msgspec.Struct, frozen=True, tag="listed"):
-    """From a worker; a JSON array of objects comes with it as memory."""
+    """From a worker: the answer, a JSON array of objects, comes as memory."""
 
     query: int
 
 
 class Cut(msgspec.Struct, frozen=True, tag="cut"):
-    """End the connections that `selector` means, now; the answer is WasCut."""
+    """Close the connections that match `selector`, now; the answer is WasCut."""
 
     query: int
     selector: Selector
 
 
 class WasCut(msgspec.Struct, frozen=True, tag="was_cut"):
-    """From a worker: how many they were. `moves`: 2 where tunnels were on their way to
-    another one meanwhile, where nobody can look at them; 1 where some may be soon."""
+    """From a worker: the number of closed connections. `moves`: 2 if tunnels were in
+    transit to another worker meanwhile, which no worker can examine; 1 if some may be
+    soon; else 0."""
 
     query: int
     count: int
@@ -110,20 +112,21 @@ class WasCut(msgspec.Struct, frozen=True, tag="was_cut"):
 
 class Watch(msgspec.Struct, frozen=True, tag="watch"):
     """Write each ending as a line of JSON into the pipe that comes with this message;
-    or, where `on` is false, no longer."""
+    if `on` is false, stop doing so."""
 
     on: bool
 
 
 class Give(msgspec.Struct, frozen=True, tag="give"):
     """Give your tunnels away over the socket that comes with this message. The taker is
-    `holder` on the page of limits; -1: it is another program's and has another page."""
+    `holder` on the page of limits; -1: it is a worker of another program, which has its
+    own page."""
 
     holder: int
 
 
 class Gave(msgspec.Struct, frozen=True, tag="gave"):
-    """From a worker: so many tunnels are another's now, so many its own still."""
+    """From a worker: the number of tunnels given away, and of those kept."""
 
     given: int
     stayed: int
@@ -134,8 +137,8 @@ class Take(msgspec.Struct, frozen=True, tag="take"):
 
 
 class Took(msgspec.Struct, frozen=True, tag="took"):
-    """From a worker: so many tunnels came. For so long nobody moved their bytes: 999 of
-    1000 of them, and the last one."""
+    """From a worker: the number of tunnels taken, and how long their bytes were not
+    moved: the 99.9th percentile and the maximum."""
 
     count: int
     most_us: int
@@ -147,14 +150,14 @@ Message = (Hello | Ready | Drain | Stop | Reopen | Swap | Swapped
 
 
 class Unreadable(ValueError):
-    """What is no message of ours, with its reason."""
+    """A packet that is not a Message, with the reason."""
 
 
 _decode: Callable[[bytes], Message] = msgspec.json.Decoder(Message).decode
 
 
 def read_message(packet: bytes) -> Message:
-    """Raises Unreadable with the place of what is wrong."""
+    """Raises Unreadable with the position of the error."""
     try:
         return _decode(packet)
     except (ValueError, RecursionError) as error:
@@ -163,7 +166,7 @@ def read_message(packet: bytes) -> Message:
 
 
 def in_memory(found: list[dict[str, Any]]) -> int:
-    """Returns a descriptor of memory that holds these as JSON; the caller's."""
+    """Returns a descriptor of memory that holds `found` as JSON; the caller owns it."""
     fd = os.memfd_create("cutthrough-connections", os.MFD_CLOEXEC)
     left = msgspec.json.encode(found)
     while left:
@@ -172,7 +175,7 @@ def in_memory(found: list[dict[str, Any]]) -> int:
 
 
 class Channel:
-    """One end of the pair; owns its socket. An end of file is told once, by None."""
+    """One end of the pair; owns its socket. Reports an end of file once, as None."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -181,13 +184,14 @@ class Channel:
 
     @classmethod
     def pair(cls) -> "tuple[Channel, socket.socket]":
-        """Returns this side's channel and the other side's socket, to be handed on."""
+        """Returns this side's channel, and the socket to pass to the other side."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(ours), theirs
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> bool:
-        """Sends without waiting; False where it is lost, as when the other side has not
-        read for long. That this is gone is told by the end of file."""
+        """Sends without waiting. False: the message is lost, usually because the other
+        side does not read and the socket is full. If the other side is gone, the result
+        is True, and `receive` returns the end of file."""
         try:
             socket.send_fds(self._socket, [msgspec.json.encode(message)], fds,
                             socket.MSG_DONTWAIT)
@@ -200,14 +204,14 @@ class Channel:
     def receive(self) -> Message | None:
         """Returns the next message, or None at the end of file.
 
-        Blocks until `attach`, and then raises BlockingIOError where nothing is there.
-        Raises Unreadable for what is no message of ours, whose descriptor is closed. A
-        descriptor that came with a message is kept for `take_fd`.
+        Before `attach` it blocks; after it, it raises BlockingIOError if there is no
+        message. Raises Unreadable for a packet that is not a message, whose descriptors
+        it closes. A message's descriptor is kept for `take_fd`.
         """
         try:
             packet, fds, _, _ = socket.recv_fds(
                 self._socket, MESSAGE_BYTES, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
-        except ConnectionResetError:         # it died with our messages unread
+        except ConnectionResetError:         # the peer died with messages unread
             return None
         if not packet:
             return None
@@ -221,16 +225,17 @@ class Channel:
         return message
 
     def take_fd(self) -> int:
-        """Returns the descriptor of the message just received; the caller's now.
+        """Returns the descriptor of the message just received; the caller owns it.
 
-        Raises OSError where none came: we had no room for it (recvmsg(2), MSG_CTRUNC).
+        Raises OSError if none came: this process had no room for it (recvmsg(2),
+        MSG_CTRUNC).
         """
         if not self._fds:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return self._fds.pop(0)
 
     def attach(self, on_message: Callable[[Message | None], None]) -> None:
-        """Calls `on_message` in the running loop, at the end of file with None."""
+        """Calls `on_message` in the running loop; with None at the end of file."""
         self._socket.setblocking(False)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket.fileno(), self._on_readable, on_message)
@@ -240,7 +245,7 @@ class Channel:
             message = self.receive()
         except BlockingIOError:
             return
-        except Unreadable as error:          # its sender hears nothing, which it bounds
+        except Unreadable as error:          # its sender has a time limit for an answer
             log.error("%s", error)
             return
         if message is None:

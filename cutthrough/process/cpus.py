@@ -1,7 +1,7 @@
-"""Which CPUs there are for workers, and which one a worker keeps to.
+"""The CPUs that workers may use, and the CPU that each worker is pinned to.
 
-The supervisor is never pinned: a worker that follows another, and a program that
-succeeds this one, begin with every CPU that we were given, and choose from these anew.
+The supervisor is never pinned. So a replacement worker, and the new program of an
+upgrade, start with all CPUs of this process and select from them again.
 """
 
 import logging
@@ -20,14 +20,15 @@ def usable() -> tuple[int, ...]:
 
 
 def count_workers(config: Config) -> int:
-    """How many workers there are to be: `workers`, auto resolved."""
+    """The configured number of workers, with `auto` resolved."""
     if config.workers:
         return config.workers
     return len(config.pin if isinstance(config.pin, tuple) else usable())
 
 
 def chosen(config: Config) -> tuple[int, ...]:
-    """The CPUs of the slots in turn; () where nobody is pinned. Raises ConfigError."""
+    """The CPUs of the slots, in order; () if workers are not pinned. Raises
+    ConfigError."""
     if config.pin == "off":
         return ()
     ours = usable()
@@ -43,7 +44,7 @@ def chosen(config: Config) -> tuple[int, ...]:
 
 
 def cores_first(cpus: tuple[int, ...]) -> tuple[int, ...]:
-    """In such an order that two threads of one core come as late as possible."""
+    """Orders the CPUs so that second threads of a core come as late as possible."""
     seen: dict[str, int] = {}
     turns = {}
     for cpu in cpus:
@@ -61,16 +62,16 @@ def siblings(cpu: int) -> str:
 
 
 def cpu_of(config: Config, slot: int) -> int | None:
-    """The CPU that the worker of this slot keeps to. Raises ConfigError."""
+    """The CPU that this slot's worker is pinned to, or None. Raises ConfigError."""
     cpus = chosen(config)
     return cpus[slot % len(cpus)] if cpus else None
 
 
 def pin(config: Config, slot: int) -> None:
-    """Keeps the calling thread, and those that it will start, to the slot's CPU.
+    """Pins the calling thread, and threads that it starts later, to the slot's CPU.
 
-    Called by a worker before it has threads. Where the CPU went away meanwhile the
-    worker serves all the same, and says so.
+    A worker calls this before it has threads. If the CPU is gone meanwhile, the worker
+    logs that and serves unpinned.
     """
     try:
         cpu = cpu_of(config, slot)
@@ -81,7 +82,7 @@ def pin(config: Config, slot: int) -> None:
 
 
 def show_pinning(config: Config) -> str:
-    """For the banner: "" where nobody is pinned. The configuration is one in force."""
+    """The banner's words on pinning; "": not pinned. `config` has been validated."""
     cpus = chosen(config)[:count_workers(config)]
     if not cpus:
         return ""

@@ -1,4 +1,4 @@
-"""What a child process begins with: its environment, and the blocked signals."""
+"""The environment and the blocked signals that a child process starts with."""
 
 import os
 import signal
@@ -7,15 +7,16 @@ import cutthrough
 from cutthrough.config.config import SECRETS
 from cutthrough.config.settings import variable_name
 
-# Blocked round a spawn; the child lets them in when its handlers stand.
+# Blocked around a spawn; the child unblocks them when it has its handlers.
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1,
            signal.SIGUSR2}
-# Of these, what would end a program that has no handler yet, and does not mean to
+# Those that would end a program that has no handlers yet, though they mean no end
 EARLY = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 
 
 def worker_environment() -> dict[str, str]:
-    """Returns our environment, able to import this package, and without secrets."""
+    """Returns this process's environment without secrets, and with a PYTHONPATH from
+    which this package can be imported."""
     environ = {name: value for name, value in os.environ.items()
                if name not in map(variable_name, SECRETS)}
     package = os.path.dirname(os.path.dirname(os.path.abspath(cutthrough.__file__)))

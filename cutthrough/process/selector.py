@@ -1,7 +1,7 @@
-"""Which connections? The one way to say it, for the admin listener and the workers.
+"""Selectors of connections, for the admin listener, the command line and the workers.
 
-A selector is validated when it is made, at the border: by the admin listener and by the
-command line. A selector that passes can be encoded, and a worker decodes the same.
+A selector is validated when it is made, by the admin listener or the command line. A
+valid selector can be encoded, and a worker decodes an equal one.
 """
 
 import ipaddress
@@ -17,9 +17,9 @@ from cutthrough.session.states import KINDS, WORDS
 
 STATES = WORDS[:-1]                 # closed: there is no connection any more
 MOST_OLDER = 10 * 366 * 86400.0     # seconds; longer than any program runs
-MOST_BYTES = 2**63 - 1              # as the workers count them
-MOST_TEXT = 1024                    # characters; Basic credentials leave a name no more
-                                    # than 3 KiB, and a host name has 253
+MOST_BYTES = 2**63 - 1              # the workers' counters have 64 bits
+MOST_TEXT = 1024                    # characters; a name in Basic credentials has at
+                                    # most 3 KiB, a host name 253
 _ID = re.compile(r"[0-9]{1,10}-[0-9]{1,20}")
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?")
 
@@ -38,11 +38,12 @@ class Term(NamedTuple):
 
 
 class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that is said must hold; an empty one selects every connection.
+    """Selects connections for which all given fields hold; an empty one selects all.
 
     `host` is the destination, exact or `*.suffix`; `older` in seconds, `bytes` in both
     directions together; `kind` is tunnel, request or idle, which is neither. Raises
-    ValueError for what could mean nothing: a slip would select nobody, and say so.
+    ValueError for a value that no connection can have: a mistyped one would silently
+    select nothing.
     """
 
     user: Annotated[str, Term("NAME", "connections of this user")] = ""
@@ -59,7 +60,7 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bytes: Annotated[int, Term(
         "SIZE", "with at least this many bytes, both directions together",
         parse_size)] = 0
-    all: bool = False                   # said, where nothing else is
+    all: bool = False                   # selects all; the other fields are empty then
 
     def __post_init__(self) -> None:
         for name, words in (("state", STATES), ("kind", KINDS)):
@@ -85,21 +86,22 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of_query(cls, query: Mapping[str, str]) -> "Selector":
-        """Reads the parameters of a URL. Raises ValidationError with the reason."""
+        """Reads a selector from a URL's parameters. Raises ValidationError with the
+        reason."""
         unknown = set(query) - set(cls.__struct_fields__)
         if unknown:
             raise msgspec.ValidationError(
                 f"unknown parameter {min(unknown)}; the parameters are "
                 f"{', '.join(cls.__struct_fields__)}")
-        if len(query) > len(set(query)):     # of a URL's: one of the two would count
+        if len(query) > len(set(query)):     # only one of the two would apply
             raise msgspec.ValidationError("a parameter is given twice")
-        for name in ("older", "bytes"):      # no value of these is long
+        for name in ("older", "bytes"):      # a valid number is short
             if len(query.get(name, "")) > 64:
                 raise msgspec.ValidationError(f"{name}: too long for a number")
         return msgspec.convert(dict(query), cls, strict=False)
 
     def matches(self, one: Mapping[str, Any]) -> bool:
-        """Is it this connection, as session.inspect describes it?"""
+        """Does this connection, as session.describe describes it, match?"""
         return ((not self.id or one["id"] == self.id)
                 and (not self.user or one["user"] == self.user)
                 and (not self.client or one["client"] == self.client)
@@ -119,7 +121,7 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _read_address(text: str) -> str:
-    """Returns the address as the workers spell it. Raises ValueError."""
+    """Returns the address in the workers' spelling. Raises ValueError."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

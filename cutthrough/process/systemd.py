@@ -1,7 +1,7 @@
-"""What systemd and a daemon say to each other: sd_notify(3), sd_listen_fds(3).
+"""systemd's protocols for services: sd_notify(3), sd_listen_fds(3).
 
-Both are a few lines over the environment, and need no library: a datagram to a socket,
-and descriptors that begin at 3. Without systemd each of them does nothing.
+Both take a few lines and no library: a datagram to a socket that the environment names,
+and descriptors from 3 on. Without systemd both do nothing.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ PATIENCE_S = 0.5
 
 
 def notify(*lines: str, patience: float = PATIENCE_S) -> None:
-    """Tells the service manager; nobody listening is no error."""
+    """Sends `lines` to the service manager; its absence is not an error."""
     path = os.environ.get("NOTIFY_SOCKET", "")
-    if not path.startswith(("/", "@")):      # vsock: of virtual machines
+    if not path.startswith(("/", "@")):      # vsock: in virtual machines
         return
     if path[0] == "@":
         path = "\0" + path[1:]
@@ -29,14 +29,14 @@ def notify(*lines: str, patience: float = PATIENCE_S) -> None:
 
 
 def notify_reloading() -> None:
-    """A reload begins; `READY=1` ends it. The manager wants to know since when."""
+    """Reports that a reload begins, with its time; `READY=1` ends it."""
     notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
 
 def take_listeners() -> list[socket.socket]:
-    """Returns the sockets that the service manager opened for us, as ours.
+    """Returns the sockets that the service manager opened; the caller owns them.
 
-    The variables are taken out of the environment: no child is to believe them.
+    Removes the variables from the environment, so that no child uses them.
     """
     pid, count = os.environ.get("LISTEN_PID"), os.environ.get("LISTEN_FDS", "")
     for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
@@ -58,8 +58,8 @@ def take_listeners() -> list[socket.socket]:
 
 
 def watchdog_seconds() -> float:
-    """Returns how often the manager wants to hear `WATCHDOG=1`: half of its patience.
-    0: it does not."""
+    """Returns the interval of `WATCHDOG=1`, half of the manager's timeout; 0: there is
+    no watchdog."""
     pid, micros = os.environ.get("WATCHDOG_PID"), os.environ.get("WATCHDOG_USEC", "")
     if not micros.isdigit() or pid not in (None, str(os.getpid())):
         return 0.0
@@ -67,7 +67,7 @@ def watchdog_seconds() -> float:
 
 
 def feed_watchdog(is_alive: Callable[[], bool]) -> None:
-    """Feeds it from the running loop, for as long as `is_alive` says so."""
+    """Feeds the watchdog from the running loop while `is_alive` returns true."""
     seconds = watchdog_seconds()
     if seconds and is_alive():
         notify("WATCHDOG=1", patience=0)
@@ -75,11 +75,11 @@ def feed_watchdog(is_alive: Callable[[], bool]) -> None:
 
 
 def environ_of_heir() -> dict[str, str]:
-    """Returns the environment of the program that takes our place.
+    """Returns the environment of the new program in an upgrade.
 
-    The watchdog is for the process that WATCHDOG_PID names. If that is us it will be
-    the heir, which feeds it where the variable is absent, and was killed where it named
-    us.
+    The watchdog expects the process that WATCHDOG_PID names. If that is this process,
+    the variable is removed: the new program then feeds the watchdog. With this
+    process's id in it, it did not, and systemd killed it.
     """
     environ = dict(os.environ)
     if environ.get("WATCHDOG_PID") == str(os.getpid()):
