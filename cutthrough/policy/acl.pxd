@@ -2,6 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from cutthrough.policy.address cimport MOST_CARRIED
+from cutthrough.policy.hop cimport Hop
 from cutthrough.policy.hosts cimport HostIndex, MAX_LABELS, Candidate, Run
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.policy.networks cimport MAX_NESTED, Key, NetworkIndex, NetworkSets
@@ -33,6 +34,7 @@ cdef struct Verdict:
     int outcome             # OK or DESTINATION_DENIED
     int rule                # index in Acl.rules; -1: the default
     int limits              # index in Acl.limits; -1: the rule names none
+    Hop hop                 # which way, if it passes
     bint report             # passes, though it would be refused: worth a line in the log
     bint cut                # a refusal ends tunnels that run already
     bint opens_floor        # an allow rule names this very address (R27)

@@ -212,6 +212,7 @@ cdef class Acl:
         v.outcome = DESTINATION_DENIED if row.action == DENY else OK
         v.rule = -1 if best == UINT32_MAX else <int>best
         v.limits = row.limits
+        memset(&v.hop, 0, sizeof(v.hop))    # no rule names another way than the direct one
         v.report = row.action == REPORT
         v.cut = row.cut
         v.maybe = maybe

@@ -38,6 +38,7 @@ cdef int judge_request(Client c) except -1:
         parse_address(c.key[:len(c.key) - 2], &literal)
         ask_rules(c, c.snapshot, &literal, &verdict)
     r.address_dependent = verdict.maybe
+    r.hop = verdict.hop
     return take_verdict(c, &verdict)
 
 

@@ -267,7 +267,7 @@ cdef class Client:
             if self.request.origin_persistent:
                 stream = self.origin
                 self.origin = None
-                self.context.idle_pool.park(stream, self.key)
+                self.context.idle_pool.park(stream, &self.request.hop, self.key)
             else:
                 self.close_origin(False)
         self._clear_request()

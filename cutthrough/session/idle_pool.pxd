@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t
 from cutthrough.net.connector cimport Stream, StreamOwner
+from cutthrough.policy.hop cimport Hop
 
 cdef class Shelf:
     """Those of one key."""
@@ -17,10 +18,10 @@ cdef class IdlePool(StreamOwner):
     cdef int64_t timeout_ms
     cdef readonly unsigned long discarded   # died, timed out, or found no place
 
-    # A clean idle connection for this key, the caller's now; or None. It may have died since
+    # A clean idle connection made so and for that, the caller's now; or None. It may have died since
     # the kernel was last heard: only for what can be sent twice.
-    cdef Stream take(self, object key)
+    cdef Stream take(self, const Hop *hop, bytes destination)
     # Keeps it, or ends it when it is not clean or there is no place.
-    cdef int park(self, Stream stream, object key) except -1
+    cdef int park(self, Stream stream, const Hop *hop, bytes destination) except -1
     cdef int _unlink(self, Stream stream) except -1
     cdef int _sweep(self) except -1

@@ -2,8 +2,8 @@
 """Idle connections to origins, kept for the next request, the warmest first.
 
 Only a clean connection is kept (R19): no unread byte, no error, no end of stream. Bytes or
-an end that come while it waits close it. A connection belongs to one key, which is the
-canonical host and the port that it was dialled for.
+an end that come while it waits close it. A connection belongs to one key: the hop that it was
+made with, which says the TLS identity too, and the canonical host and the port that it leads to.
 
 A clean connection for which there is no place is ended by a reset. Each POST brings a
 connection of its own, and one that we close by FIN keeps its port in TIME_WAIT for 60 s: with
@@ -15,6 +15,7 @@ ends its idle ones the same way).
 from cutthrough.net.linux cimport EAGAIN
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, set_abortive, try_recv, untaken)
+from cutthrough.policy.hop cimport is_plain_direct
 
 cdef enum:
     # Shelves that stay when their last connection is taken: it will be back. Making and
@@ -39,8 +40,8 @@ cdef class IdlePool(StreamOwner):
         self.most_per_key = most_per_key
         self.timeout_ms = int(timeout * 1000)
 
-    cdef Stream take(self, object key):
-        cdef Shelf shelf = <Shelf>self.shelves.get(key)
+    cdef Stream take(self, const Hop *hop, bytes destination):
+        cdef Shelf shelf = <Shelf>self.shelves.get(make_key(hop, destination))
         cdef Stream stream
         while shelf is not None and shelf.newest is not None:
             stream = shelf.newest
@@ -52,7 +53,8 @@ cdef class IdlePool(StreamOwner):
             stream.close()
         return None
 
-    cdef int park(self, Stream stream, object key) except -1:
+    cdef int park(self, Stream stream, const Hop *hop, bytes destination) except -1:
+        cdef object key = make_key(hop, destination)
         cdef Shelf shelf = <Shelf>self.shelves.get(key)
         if not is_clean(stream) or self.most_per_key == 0 or self.timeout_ms == 0:
             self.discarded += 1
@@ -132,6 +134,14 @@ cdef class IdlePool(StreamOwner):
                 self._unlink(stream)
                 stream.close()
         return count
+
+
+cdef inline object make_key(const Hop *hop, bytes destination):
+    """One for each hop, TLS identity and destination. Of most connections it is the
+    destination's own object, so that none is made for a request."""
+    if is_plain_direct(hop):
+        return destination
+    return ((<const char *>hop)[:sizeof(Hop)], destination)
 
 
 cdef bint is_clean(Stream stream) noexcept:

@@ -1,9 +1,11 @@
 """The request in hand: what a client connection knows of it, beside Python objects."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from cutthrough.policy.hop cimport Hop
 
 # By value in Client, and zeroed between two requests, but for `rule`.
 cdef struct Request:
+    Hop hop                             # which way it goes
     int rule                            # that decided; -1: the default; or NOT_ASKED
     uint32_t retry_s                    # for Retry-After; 0: as the reply's constant says
     uint16_t port                       # of the destination; 0: it is not known

@@ -40,7 +40,7 @@ cdef int find_way(Client c, bint fresh) except -1:
     cdef bytes host
     cdef int outcome
     if not fresh and c.request.can_retry:
-        stream = c.context.idle_pool.take(c.key)
+        stream = c.context.idle_pool.take(&c.request.hop, c.key)
         if stream is not None:
             c.origin = stream
             stream.owner = c

@@ -4,14 +4,11 @@ import asyncio
 import contextlib
 import os
 import resource
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +17,7 @@ from cutthrough.net import buffers, pipes
 from cutthrough.worker import worker as worker_module
 from tests.net.test_relay import Way, descriptors, send_all_through
 from tests.support.client import PASSWORD, USER, Client, build_request
+from tests.support.compiled import build_module
 from tests.support.lines import read_line
 from tests.support.network import IPV4, IPV6, own_network
 from tests.support.origin import Origin, echo
@@ -184,24 +182,8 @@ cdef class Hostile(IdlePool):
 
 @pytest.fixture(scope="module")
 def hostile_pool(tmp_path_factory):
-    if shutil.which("cc") is None:
-        pytest.skip("no C compiler")
     base = tmp_path_factory.mktemp("hostile")
-    (base / "hostile_pool.pyx").write_text(HOSTILE)
-    root = Path(cutthrough.__file__).parent.parent
-    made = base / ("hostile_pool" + sysconfig.get_config_var("EXT_SUFFIX"))
-    include = sysconfig.get_path("include")
-    cython = [sys.executable, "-m", "cython", "-I", root, base / "hostile_pool.pyx"]
-    subprocess.run(cython, check=True, cwd=base)
-    cc = ["cc", "-shared", "-fPIC", "-O0", "-w", f"-I{include}", "-o", made]
-    subprocess.run([*cc, base / "hostile_pool.c"], check=True)
-    sys.path.insert(0, str(base))
-    try:
-        import hostile_pool
-
-        yield hostile_pool.Hostile
-    finally:
-        sys.path.remove(str(base))
+    return build_module(base, "hostile_pool", HOSTILE).Hostile
 
 
 def test_a_fault_at_a_pooled_connection_takes_it_out_of_the_pool(
