@@ -8,24 +8,24 @@ from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.policy.networks cimport MAX_NESTED, Key, NetworkIndex, NetworkSets
 
 cdef enum:
-    # Round each carried IPv4 address there are 33 networks at most
+    # Each carried IPv4 address is in at most 33 networks
     MAX_RUNS = MAX_LABELS + MAX_NESTED + 2 + 33 * MOST_CARRIED
-    NOT_ASKED = -2          # for a rule: none was, something before the rules decided
-    # What offers to upgrade may end in a tunnel, as CONNECT does: to rules it is a kind of
-    # its own, whatever its method, behind those that wire.names numbers
+    NOT_ASKED = -2          # in place of a rule: the rules were not evaluated
+    # A request that offers an upgrade may end in a tunnel, as CONNECT does. For rules it is a
+    # method of its own, numbered after those of wire.names.
     KIND_UPGRADE = M_CONNECT + 1
 
 cdef struct Question:
-    const uint8_t *who      # Acl.who(user, groups); NULL: somebody whom no rule names
-    uint8_t client[16]      # network order, IPv4 as ::ffff:a.b.c.d; all of them are here
+    const uint8_t *who      # Acl.who(user, groups); NULL: a user whom no rule names
+    uint8_t client[16]      # IPv6 or ::ffff:a.b.c.d, network order; addresses here are all so
     const char *host        # canonical, as wire.target writes it
     size_t host_len
-    bint is_name            # False: the host is an address, and `address` is given
+    bint is_name            # False: the host is an address, and `address` is set
     const uint8_t *address  # 16 bytes; NULL: not known yet
     int port
     int method              # Method of wire.names, or KIND_UPGRADE
 
-# IPv4 addresses that the one that is dialled carries; only rules that deny ask for them.
+# IPv4 addresses inside the dialled IPv6 address; only deny rules compare them.
 cdef struct Inner:
     int n
     Key keys[MOST_CARRIED]
@@ -34,18 +34,18 @@ cdef struct Verdict:
     int outcome             # OK or DESTINATION_DENIED
     int rule                # index in Acl.rules; -1: the default
     int limits              # index in Acl.limits; -1: the rule names none
-    Hop hop                 # which way, if it passes
-    bint report             # passes, though it would be refused: worth a line in the log
-    bint cut                # a refusal ends tunnels that run already
+    Hop hop                 # the way of a request that passes
+    bint report             # passes because the rule only reports; to be logged
+    bint cut                # a refusal also ends running tunnels
     bint opens_floor        # an allow rule names this very address (R27)
-    bint maybe              # passes only until the address is known: ask again with it
+    bint maybe              # passes until the address is known: judge again with it
 
 cdef enum Action:
     ALLOW = 0
     DENY
     REPORT
 
-# Why a candidate does not match; the order is that of the questions.
+# The condition that a candidate does not meet, in the order of evaluation.
 cdef enum Mismatch:
     MATCHES = 0
     OTHER_USER
@@ -58,17 +58,17 @@ cdef struct PortRange:
     uint16_t first
     uint16_t last
 
-cdef struct Row:            # a rule; 0 in a field that numbers something: asks nothing
-    uint32_t clients        # in Acl.sets
-    uint32_t addresses      # in Acl.sets, where the candidate was found by another question
-    uint32_t literals       # in Acl.sets: addresses among the hosts
-    uint32_t ports          # index of the first
-    uint16_t n_ports
-    uint16_t methods        # bit M_*
-    int limits
-    uint8_t action
+cdef struct Row:            # a rule; set number 0: no condition
+    uint32_t clients        # number in Acl.sets
+    uint32_t addresses      # number in Acl.sets; 0 too if `by_address`
+    uint32_t literals       # number in Acl.sets: the addresses among its hosts
+    uint32_t ports          # index of its first range in Acl.ports
+    uint16_t n_ports        # 0: every port
+    uint16_t methods        # bit M_*; 0: every method
+    int limits              # index in Acl.limits; -1: none
+    uint8_t action          # Action
     uint8_t cut
-    uint8_t by_address      # `addresses` is the question that finds it
+    uint8_t by_address      # the rule names addresses and no hosts: found by the address
 
 cdef class Acl:
     cdef readonly tuple rules       # of source.Rule
@@ -80,24 +80,24 @@ cdef class Acl:
     cdef HostIndex hosts
     cdef NetworkIndex networks
     cdef NetworkSets sets
-    cdef Candidate *plain           # rules that ask for no host and no address
-    cdef Candidate *hanging         # that hang on the address alone, and do not deny
+    cdef Candidate *plain           # rules with neither hosts nor addresses
+    cdef Candidate *hanging         # rules found by address alone that do not deny
     cdef uint32_t n_plain, n_hanging
     cdef size_t n_who
     cdef dict who_of_user, who_of_group
     cdef dict labels
 
-    # The first rule that matches, or the default. Without an address, what hangs on one
-    # counts as passing: refused is only what no address could save.
+    # Finds the first rule that matches, or the default. While the address is not known, a
+    # request is refused only if it would be refused with every address.
     cdef void judge(self, const Question *q, Verdict *v) noexcept nogil
 
-    # Does a refusal by this rule (below 0: the default) end what runs already?
+    # Does a refusal by this rule (below 0: the default) also end running tunnels?
     cdef bint cuts(self, int rule) noexcept nogil
 
-    # The name of the limits that this rule (below 0: the default) names, or None.
+    # Returns the name of the limits that this rule (below 0: the default) names, or None.
     cdef object limits_of(self, int rule)
 
-    # What logs call a rule: its name, else where it stands; "default" for -1.
+    # Returns the label of a rule in logs: its name, else its place; "default" for -1.
     cdef bytes label(self, int rule)
 
     cdef int gather(self, const Question *q, const Inner *inner, Run *runs) noexcept nogil

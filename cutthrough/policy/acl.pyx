@@ -1,18 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """May this request go there? The rules of a policy, compiled (R25, R26).
 
-The first rule that matches decides. Nobody looks at all of them: a rule that names hosts
-is found by the host, one that names only addresses by the address, and only those that
-name neither stand in a list. Each of these gives runs of candidates in the order of the
-rules, and the remaining questions are asked of the candidates until one matches; no run is
-read beyond what another one has found already.
+The first rule that matches decides, but not every rule is read: a rule that names hosts is
+found by the host, a rule that names only addresses by the address, and only rules that name
+neither are in a list. Each of these searches returns runs of candidates in the order of the
+rules. The other conditions of the candidates are then checked until one matches; no run is
+read beyond the best match of another run.
 
-Before the name is resolved the address is missing. A rule that hangs on it is a "maybe": a
-maybe that denies is passed over, a maybe that allows lets the request go on. Each address
-is judged again, by all rules, before it is connected to.
+Before the name is resolved the address is not known. A rule that depends on it is a "maybe":
+a maybe that denies is skipped, a maybe that allows lets the request go on. Each address is
+judged again, by all rules, before the proxy connects to it.
 
-An IPv6 address may carry an IPv4 one (NAT64, 6to4 and others): a rule that denies matches
-either, a rule that lets pass only the address that is dialled.
+An IPv6 address may carry an IPv4 address (NAT64, 6to4 and others). A deny rule matches either
+address, any other rule only the address that is dialled.
 """
 
 import ipaddress
@@ -30,8 +30,8 @@ from cutthrough.wire.names cimport (
     M_CONNECT, M_DELETE, M_GET, M_HEAD, M_OPTIONS, M_OTHER, M_POST, M_PUT, M_TRACE)
 from cutthrough.wire.target cimport HOST_NAME, Target, parse_authority
 
-# What a rule may say of methods. OTHER is every one that is not here; UPGRADE is any that
-# offers to upgrade, and then it is nothing else.
+# The methods that a rule can name. OTHER is every method not listed here. A request that
+# offers an upgrade is UPGRADE, whatever its method.
 METHODS = {
     "GET": M_GET, "HEAD": M_HEAD, "POST": M_POST, "PUT": M_PUT, "DELETE": M_DELETE,
     "OPTIONS": M_OPTIONS, "TRACE": M_TRACE, "CONNECT": M_CONNECT, "UPGRADE": KIND_UPGRADE,
@@ -39,24 +39,24 @@ METHODS = {
 
 cdef dict ACTIONS = {"allow": ALLOW, "deny": DENY, "report": REPORT}
 
-# How a run was found.
+# The search that found a run.
 cdef enum:
     BY_HOST = 0
     BY_ADDRESS
-    BY_CARRIED              # an IPv4 address within the one that is dialled
+    BY_CARRIED              # by an IPv4 address inside the dialled address
     HANGING
     PLAIN
 
 
 class Look(NamedTuple):
-    """A rule that was looked at, and the question that it did not match; "": it matched."""
+    """A rule that was considered, and the condition that failed; "": it matched."""
 
     rule: int
     mismatch: str
 
 
 class Answer(NamedTuple):
-    """A verdict for people."""
+    """A Verdict in words, for explain and tests."""
 
     outcome: str            # "ok" or "destination_denied"
     rule: int               # index in Acl.rules, -1: the default
@@ -69,7 +69,7 @@ class Answer(NamedTuple):
 
 
 cdef enum:
-    MOST_LABEL = 96             # of a rule, in a log line
+    MOST_LABEL = 96             # characters of a rule's label in a log line
 
 
 cdef class Acl:
@@ -168,10 +168,11 @@ cdef class Acl:
         return 0
 
     def who(self, user, groups=()):
-        """The bitmap for Question.who: which rules' users and groups this one is among.
+        """Returns the bitmap for Question.who: the sets of users and groups in rules that
+        this user belongs to.
 
-        Made once for a user, in bytes or text; the groups in which the policy has that
-        user are his too."""
+        Made once for each user, given as bytes or str. The policy's groups of the user are
+        added to `groups`."""
         name = user.decode() if isinstance(user, bytes) else user
         bits = bytearray((self.n_who + 7) // 8)
         numbers = [0, *self.who_of_user.get(name, ())]
@@ -220,7 +221,6 @@ cdef class Acl:
             row.by_address or row.addresses != 0
             or (row.literals != 0 and self.sets.contains(row.literals, key_of(q.address))))
 
-    # Definite runs come before the hanging one: a rule that is in both is definite.
     cdef bint cuts(self, int rule) noexcept nogil:
         return self.rows[rule].cut if rule >= 0 else self.fallback.cut
 
@@ -255,11 +255,12 @@ cdef class Acl:
         runs[n] = Run(self.plain, self.n_plain, PLAIN)
         n += 1
         if q.address == NULL:
+            # Last, because a rule that is in another run too does not depend on the address
             runs[n] = Run(self.hanging, self.n_hanging, HANGING)
             n += 1
         return n
 
-    # The question by which the candidate was found is answered already.
+    # Checks all conditions but the one by which the candidate was found.
     cdef int mismatch(self, const Question *q, const Inner *inner,
                       const Candidate *c) noexcept nogil:
         cdef const Row *row
@@ -296,9 +297,9 @@ cdef class Acl:
 
     def ask(self, *, host, port, user="", groups=(), client="127.0.0.1", method="CONNECT",
             address=None):
-        """The Answer for somebody's request; hosts as they come, addresses as text.
+        """Returns the Answer for a request. `host` need not be canonical; addresses are text.
 
-        Raises ValueError for what is no host or no address."""
+        Raises ValueError for an invalid host or address."""
         cdef Question q
         cdef Verdict v
         cdef Target target
@@ -347,8 +348,9 @@ cdef class Acl:
             tuple([Look(*pair) for pair in sorted(looked.items())]))
 
     def clock(self, list hosts, list addresses=None, user="", port=443):
-        """Nanoseconds of CPU time for one decision, on average over these hosts (canonical,
-        in bytes), with the address (text) that stands beside each; for bench."""
+        """Returns nanoseconds of CPU time for one decision, on average over these hosts
+        (canonical, in bytes), each with its address (text) if `addresses` are given; for
+        bench."""
         cdef Question q
         cdef Verdict v
         cdef char host[256]
@@ -377,7 +379,7 @@ cdef class Acl:
         q.method = M_CONNECT
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &began)
         for i in range(n):
-            # As a session's: in the cache, because it has just been read.
+            # Copied, so that it is in the cache, as a session's host is.
             memcpy(host, texts[i], lengths[i])
             q.host_len = lengths[i]
             if known:
@@ -391,7 +393,7 @@ cdef class Acl:
                 + (ended.tv_nsec - began.tv_nsec)) / max(<size_t>1, n)
 
     def sizes(self):
-        """Bytes held outside of Python, by structure."""
+        """Returns the bytes of C memory, by structure."""
         return {"rules": len(self.rules) * sizeof(Row), "hosts": self.hosts.bytes,
                 "networks": self.networks.bytes, "sets": self.sets.bytes}
 
@@ -410,7 +412,7 @@ cdef inline void look_inside(const uint8_t *address, Inner *inner) noexcept nogi
             inner.keys[i] = key_of_v4(found.v4[i])
 
 
-# A canonical host whose last label is a number is an IPv4 address (wire.target).
+# Is this canonical host an address? An IPv4 address has a number as its last label (wire.target).
 cdef bint is_literal(bytes host):
     return b":" in host or host.rpartition(b".")[2].isdigit()
 

@@ -1,27 +1,27 @@
-"""What kind of place an address is (R27)."""
+"""The class of an address: public, loopback, cloud metadata and others (R27)."""
 
 from libc.stdint cimport uint8_t
 
 cdef enum:
     PUBLIC = 0
-    CARRIED = 256           # a class of an IPv4 address that an IPv6 one carries: times this
+    CARRIED = 256           # factor for the class of a carried IPv4 address, see classify
 
     MOST_CARRIED = 4
 
-# The IPv4 addresses that an IPv6 one carries, in network order.
+# The IPv4 addresses that an IPv6 address carries, in network order.
 cdef struct Carried:
     int n
     uint8_t v4[MOST_CARRIED][4]
 
-# Finds them; returns how many. `data` are 16 bytes. A mapped address (::ffff:0:0/96) is
-# IPv4 and not listed: every caller has it as IPv4 already.
+# Finds the carried addresses; returns their number. `data` is 16 bytes. The address in a mapped
+# one (::ffff:0:0/96) is not included, because every caller treats it as IPv4 already.
 cdef int find_carried(const uint8_t *data, Carried *found) noexcept nogil
 
-# The class of an address: PUBLIC, a number for class_name, or how an IPv6 address carries
-# an IPv4 one, plus CARRIED times the class of that. `family` is 4 or 6, `data` the address
-# in network order.
+# Returns the class of an address: PUBLIC, or a number for class_name. For an IPv6 address that
+# carries an IPv4 one: the number of the carrier, plus CARRIED times the class of the IPv4
+# address. `family` is 4 or 6, `data` the address in network order.
 cdef int classify(int family, const uint8_t *data) noexcept nogil
-# The one word of a class below CARRIED, "public" for PUBLIC. Static.
+# Returns the name of a class, modulo CARRIED; "public" for PUBLIC. Static.
 cdef const char *class_name(int number) noexcept nogil
-# Is it an ordinary, globally reachable unicast address, embedded IPv4 included?
+# Is it an ordinary, globally reachable unicast address, and a carried IPv4 address too?
 cdef bint is_public(int family, const uint8_t *data) noexcept nogil

@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What kind of place an address is (R27).
+"""The class of an address: public, loopback, cloud metadata and others (R27).
 
 The tables hold every row of the IANA special-purpose address registries for IPv4 and IPv6
-(RFC 6890, RFC 8190) as of October 2025, and what else is no origin of anything that a
-client could want: multicast, addresses of clouds' metadata services, IPv6 that is not
-global unicast. Rows that the registry calls globally reachable are here too: anycast of
-PCP, TURN, AMT, AS112 is infrastructure of the network we stand in, not a destination.
-An IPv6 address that carries an IPv4 one is as public as the one that it carries.
+(RFC 6890, RFC 8190) as of October 2025, and other addresses that are no origin for a client:
+multicast, clouds' metadata services, IPv6 outside global unicast. Rows that the registry
+calls globally reachable are included: anycast of PCP, TURN, AMT and AS112 is infrastructure
+of the local network, not a destination. An IPv6 address that carries an IPv4 address is as
+public as that address.
 """
 
 import ipaddress
@@ -14,15 +14,15 @@ import ipaddress
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcmp
 
-# The narrowest network that holds an address names its class.
+# The narrowest network that contains an address gives its class.
 SPECIAL_V4 = (
-    ("0.0.0.0/8", "this-network"),          # RFC 791; the kernel takes 0.0.0.0 for itself
+    ("0.0.0.0/8", "this-network"),          # RFC 791; to the kernel 0.0.0.0 is this host
     ("0.0.0.0/32", "unspecified"),          # RFC 1122
     ("10.0.0.0/8", "private-use"),          # RFC 1918
     ("100.64.0.0/10", "shared"),            # RFC 6598: CGNAT
     ("100.100.100.200/32", "cloud-metadata"),   # Alibaba
     ("127.0.0.0/8", "loopback"),            # RFC 1122
-    ("168.63.129.16/32", "cloud-metadata"),     # Azure's platform: public by number only
+    ("168.63.129.16/32", "cloud-metadata"),     # Azure's platform; it looks public
     ("169.254.0.0/16", "link-local"),       # RFC 3927
     ("169.254.169.254/32", "cloud-metadata"),   # AWS, GCP, Azure, and most others
     ("169.254.170.2/32", "cloud-metadata"),     # AWS, of a container (ECS)
@@ -35,7 +35,7 @@ SPECIAL_V4 = (
     ("192.0.0.10/32", "turn-anycast"),      # RFC 8155
     ("192.0.0.170/32", "nat64-discovery"),  # RFC 8880
     ("192.0.0.171/32", "nat64-discovery"),
-    ("192.0.0.192/32", "cloud-metadata"),   # Oracle, the older one
+    ("192.0.0.192/32", "cloud-metadata"),   # Oracle, older
     ("192.0.2.0/24", "documentation"),      # RFC 5737
     ("192.31.196.0/24", "as112"),           # RFC 7535
     ("192.52.193.0/24", "amt"),             # RFC 7450
@@ -51,13 +51,13 @@ SPECIAL_V4 = (
     ("255.255.255.255/32", "broadcast"),    # RFC 919
 )
 
-# Those that carry an IPv4 address are looked into first: see find_carrier.
+# Networks that carry IPv4 addresses are not here: find_carrier looks for them first.
 SPECIAL_V6 = (
-    ("::/0", "reserved"),                   # all but 2000::/3 (RFC 4291)
+    ("::/0", "reserved"),                   # outside 2000::/3 (RFC 4291)
     ("2000::/3", "public"),
     ("::/128", "unspecified"),              # RFC 4291
     ("::1/128", "loopback"),                # RFC 4291
-    ("64:ff9b:1::/48", "nat64-local"),      # RFC 8215: where the IPv4 stands, nobody knows
+    ("64:ff9b:1::/48", "nat64-local"),      # RFC 8215: the place of the IPv4 is unknown
     ("100::/64", "discard-only"),           # RFC 6666
     ("100:0:0:1::/64", "dummy"),            # RFC 9780
     ("2001::/23", "protocol-assignments"),  # RFC 2928
@@ -83,7 +83,7 @@ SPECIAL_V6 = (
     ("ff00::/8", "multicast"),              # RFC 4291
 )
 
-# How an IPv6 address can carry an IPv4 one.
+# The ways in which an IPv6 address can carry an IPv4 address.
 CARRIERS = ("ipv4-mapped", "ipv4-compatible", "ipv4-translated", "nat64", "6to4", "teredo",
             "isatap")
 
@@ -124,7 +124,7 @@ cdef int fill() except -1:
     cdef bytes packed
     for i in range(len(_bytes)):
         names[i] = _bytes[i]
-    # Narrowest first, so that the first hit is the one.
+    # Narrowest first, so that the first hit is the narrowest network.
     for text, name in sorted(SPECIAL_V4, key=prefix_of, reverse=True):
         network = ipaddress.ip_network(text)
         nets4[n4] = Net4(int(network.network_address), int(network.netmask),
@@ -176,7 +176,7 @@ cdef inline void add(Carried *found, uint8_t a, uint8_t b, uint8_t c, uint8_t d)
 
 
 cdef int find_carrier(const uint8_t *data, Carried *found) noexcept nogil:
-    """How the prefix says that IPv4 is carried, and what; 0: it does not."""
+    """Returns the carrier that the prefix shows, and its IPv4 addresses; 0: there is none."""
     found.n = 0
     if memcmp(data, b"\0\0\0\0\0\0\0\0", 8) == 0:
         if memcmp(data + 8, b"\0\0\xff\xff", 4) == 0:       # ::ffff:0:0/96, RFC 4291
@@ -185,7 +185,7 @@ cdef int find_carrier(const uint8_t *data, Carried *found) noexcept nogil:
         if memcmp(data + 8, b"\xff\xff\0\0", 4) == 0:       # ::ffff:0:0:0/96, RFC 2765
             add(found, data[12], data[13], data[14], data[15])
             return TRANSLATED
-        # ::/96, RFC 4291; ::1 and :: look compatible and are not
+        # ::/96, RFC 4291; :: and ::1 are excluded
         if memcmp(data + 8, b"\0\0\0\0", 4) == 0 and (
                 data[12] or data[13] or data[14] or data[15] > 1):
             add(found, data[12], data[13], data[14], data[15])
@@ -198,7 +198,7 @@ cdef int find_carrier(const uint8_t *data, Carried *found) noexcept nogil:
     elif data[0] == 0x20 and data[1] == 0x02:
         add(found, data[2], data[3], data[4], data[5])
         return SIX_TO_FOUR
-    # 2001::/32 (Teredo, RFC 4380): client with all bits turned, and server
+    # 2001::/32 (Teredo, RFC 4380): the client's with all bits inverted, and the server's
     elif memcmp(data, b"\x20\x01\0\0", 4) == 0:
         add(found, ~data[12], ~data[13], ~data[14], ~data[15])
         add(found, data[4], data[5], data[6], data[7])
@@ -217,9 +217,9 @@ cdef int find_carried(const uint8_t *data, Carried *found) noexcept nogil:
     elif is_isatap(data):
         add(found, data[12], data[13], data[14], data[15])
     elif memcmp(data, b"\x00\x64\xff\x9b\x00\x01", 6) == 0:
-        # 64:ff9b:1::/48 (RFC 8215): an operator's prefix in it has 48, 56, 64 or 96 bits,
-        # and the IPv4 stands behind it, around byte 8 (RFC 6052 section 2.2). What would
-        # begin with 0 is no destination but the zeros of another length.
+        # 64:ff9b:1::/48 (RFC 8215): an operator's prefix in it has 48, 56, 64 or 96 bits. The
+        # IPv4 address follows the prefix and skips byte 8 (RFC 6052 section 2.2). A reading
+        # that begins with 0 is not a destination: it sees the zeros of another length.
         if data[6]:
             add(found, data[6], data[7], data[9], data[10])
         if data[7]:
@@ -241,8 +241,8 @@ cdef int classify(int family, const uint8_t *data) noexcept nogil:
         number = classify_v4(found.v4[i])
         if number:
             break
-    # Outside of 2000::/3, and so never public as such. Of the others but NAT64 the same
-    # would be said by 2000::/3: as public as the IPv4 inside.
+    # Carriers up to TRANSLATED are outside 2000::/3, and so never public. All others are as
+    # public as the IPv4 address inside.
     if carrier and (number or carrier <= TRANSLATED):
         return carrier + CARRIED * number
     if not carrier:
@@ -265,17 +265,17 @@ cdef bint is_public(int family, const uint8_t *data) noexcept nogil:
 
 
 def is_public_address(text):
-    """The same for an address in text. Raises ValueError."""
+    """Returns is_public for an address in text. Raises ValueError."""
     address = ipaddress.ip_address(text)
     packed = address.packed
     return bool(is_public(address.version, packed))
 
 
 def class_of(address):
-    """The class of an address, in text or packed: "public", "loopback", "cloud-metadata" …
+    """Returns the class of an address, in text or packed: "public", "loopback" …
 
-    Of an IPv6 address that carries an IPv4 one both are told, as "6to4:private-use", and
-    the carrier alone where the inner one is public. Raises ValueError."""
+    For an IPv6 address that carries an IPv4 one it is "6to4:private-use", carrier and class,
+    or the carrier alone if the inner address is public. Raises ValueError."""
     known = ipaddress.ip_address(address)
     packed = known.packed
     number = classify(known.version, packed)

@@ -1,4 +1,4 @@
-"""Who is it? Basic authentication (RFC 7617), for each request anew (R21-R23)."""
+"""Basic authentication (RFC 7617), repeated for each request (R21-R23)."""
 
 from libc.stdint cimport int64_t, uint64_t
 from cutthrough.policy.known cimport Key, Known
@@ -7,15 +7,15 @@ cdef enum Verdict:
     KNOWN = 0               # authenticate() returned the account
     MISSING
     REFUSED
-    PENDING                 # not remembered: compare() or question(), then remember()
+    PENDING                 # not cached: call compare() or question(), then remember()
 
 cdef class Account:
-    """Somebody, as of one generation: who, never what is allowed."""
+    """A user of one generation: the identity, not the permissions."""
     cdef readonly bytes name
     cdef readonly tuple groups
     cdef readonly double expires    # seconds of the epoch; 0: never
-    cdef readonly int index         # of this account among its authenticator's
-    cdef bytes who                  # what the compiled rules know it by; None: not asked yet
+    cdef readonly int index         # among the accounts of its Authenticator
+    cdef bytes who                  # bitmap from Acl.who; None: not computed yet
 
     cdef bint has_expired(self) noexcept
 
@@ -24,21 +24,21 @@ cdef class Verified:
     cdef int64_t until_us           # of CLOCK_MONOTONIC
 
 cdef class Authenticator:
-    cdef dict verified      # keyed hash of the credentials -> Verified: who, never what
+    cdef dict verified      # cache of this worker: keyed hash of credentials -> Verified
     cdef dict accounts      # name -> Account
-    cdef dict digests       # name -> digest of a password that the configuration gave
+    cdef dict digests       # name -> digest of a password from the configuration
     cdef dict hashes        # name -> hash as htpasswd(1) writes it
-    cdef dict records       # name -> hash of such a user's record
-    cdef readonly Known known       # what all workers know of credentials
+    cdef dict records       # name -> keyed hash of the record of a user in `digests`
+    cdef readonly Known known       # verified credentials that all workers share
     cdef object salt, no_digest, no_hash, check_hash
     cdef uint64_t key[2]
-    cdef int64_t ttl_us
-    cdef int bound
-    cdef readonly int evicted       # remembered ones that made room for others
+    cdef int64_t ttl_us             # how long verified credentials are cached
+    cdef int bound                  # of `verified`, in entries
+    cdef readonly int evicted       # entries of `verified` that made room for others
 
-    # `value` is the Proxy-Authorization field's value; n 0 and NULL: there is none.
-    # Returns the account and sets KNOWN, or None and another verdict. `now_us` is of
-    # CLOCK_MONOTONIC. Raises nothing but MemoryError.
+    # `value` is the value of the Proxy-Authorization field; NULL, with n 0: no field.
+    # Returns the account and sets KNOWN, or returns None and sets another verdict. `now_us`
+    # is CLOCK_MONOTONIC. Raises only MemoryError.
     cdef Account authenticate(self, const char *value, size_t n, int64_t now_us, int *verdict)
     cdef Account _recall(self, bytes tag, bytes name, int64_t now_us)
     cdef int _make_key(self, bytes tag, bytes name, Key *key) except -1

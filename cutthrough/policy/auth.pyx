@@ -1,20 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Who is it? Basic authentication (RFC 7617), for each request anew (R21-R23).
+"""Basic authentication (RFC 7617), repeated for each request (R21-R23).
 
-The scheme and the base64 are parsed exactly: one way only to write the same credentials.
-What was verified is remembered under a keyed hash of it, so that the common request costs
-a hash and a look-up. What this worker does not remember it looks up among what all workers
-know (`known`), before anything is verified: a reload, a new worker and the program that
-follows in an upgrade find there who was right. The user's record is part of what is looked
-up, so that a change of the record ends what was remembered of the one before.
+The scheme and the base64 are parsed exactly: the same credentials have one spelling only.
+Verified credentials are cached under a keyed hash, so that the common request costs a hash
+and a look-up. If this worker's cache does not have them, the page that all workers share
+(`known`) is searched before anything is verified: a new worker, a reload and the next program
+of an upgrade find verified credentials there. The user's record is part of the key, so a
+changed record makes all cached entries of the old one unreachable.
 
-Two sorts of users. One whose password the configuration gives is held as a salted SHA-256
-digest and compared here, in constant time. One of a table has a password hash, which takes
-a tenth of a second and is computed elsewhere (R24): `question` tells what to compute.
-`authenticate` knows only what is remembered and answers PENDING to all else that is well
-formed, because who was wrong too often has to wait; `compare`, or what `question` asks,
-and `remember` follow. Where there is a table every name that does not compare goes that
-way, and one that nobody has is held against a hash of the table's most common kind (R22).
+There are two kinds of users. The password of a user in the configuration is held as a salted
+SHA-256 digest and compared here, in constant time. A user in a table has a password hash,
+which takes a tenth of a second and is computed elsewhere (R24): `question` returns what to
+compute. `authenticate` only looks credentials up and answers PENDING if they are well formed
+but not cached, because after too many wrong ones a client has to wait. The caller then calls
+`compare`, or computes the hash from `question`, and calls `remember`. If there is a table,
+every name that `compare` does not accept takes that way, and an unknown name is verified
+against a hash of the table's most common kind (R22).
 """
 
 import binascii
@@ -31,10 +32,10 @@ from cutthrough.policy.siphash cimport keyed_hash
 from cutthrough.wire.chars cimport equals_lower
 
 cdef enum:
-    VERIFIED_BOUND = 4096       # credentials remembered, or two for each user (R31)
-    MOST_VALUE = 4096           # of a field value that is looked at
+    VERIFIED_BOUND = 4096       # cached credentials; if more, two for each user (R31)
+    MOST_VALUE = 4096           # bytes of a field value; a longer one is refused
 
-# So long after they were verified last, credentials are nobody's guess
+# Credentials verified within this time are no guess of an attacker
 cdef int64_t TRUSTED_US = 86400000000
 
 
@@ -56,10 +57,10 @@ cdef class Account:
 cdef class Authenticator:
 
     def __init__(self, inline, users=None, cache_ttl=300.0, groups=None, Known known=None):
-        """From {name: password}, both bytes, and {name: source.User}. The passwords are
-        not kept. `cache_ttl`: seconds that a verified credential is believed again.
-        `groups`: {name: groups} of the former. `known`: what all workers know; None: this
-        one is alone. Raises ValueError for a name that is in both."""
+        """Made from {name: password}, both bytes, and {name: source.User}. The passwords are
+        not kept. `cache_ttl`: how long verified credentials are cached, in seconds. `groups`:
+        {name: groups} for `inline`. `known`: the page that all workers share; None: a page of
+        its own. Raises ValueError for a name that is in both `inline` and `users`."""
         self.known = Known() if known is None else known
         memcpy(self.key, self.known.page.key, 16)
         self.salt = os.urandom(16)
@@ -77,7 +78,7 @@ cdef class Authenticator:
         self.bound = max(VERIFIED_BOUND, 2 * len(self.accounts))
 
     def _take_table(self, users):
-        # Here, because its libraries are nothing to whoever has no table
+        # Imported here, because without a table its libraries are not needed
         from cutthrough.policy.users import check_hash, kind_of, make_dummy
         kinds = {}
         for user in users.values():
@@ -118,7 +119,7 @@ cdef class Authenticator:
         return account
 
     cdef Account _recall(self, bytes tag, bytes name, int64_t now_us):
-        """Whose these credentials are, as another worker, or one before, has verified."""
+        """Returns the account of these credentials if any worker has verified them."""
         cdef Key key
         cdef int64_t since_us
         self._make_key(tag, name, &key)
@@ -150,13 +151,13 @@ cdef class Authenticator:
 
     cdef bint _remember(self, bytes tag, Account account, int64_t since_us,
                         int64_t now_us) except -1:
-        """Notes whose credentials these are, verified at `since_us`. False: that was too
-        long ago."""
+        """Caches the account of credentials verified at `since_us`. False: the entry would
+        have expired already."""
         cdef Verified entry = Verified.__new__(Verified)
         cdef int64_t left_us = since_us + self.ttl_us - now_us
         if account.expires != 0:
-            # As a time of the one clock that a hit reads anyway; a stepped wall clock is
-            # noticed when the entry ends
+            # Converted to the monotonic clock, which a hit reads anyway; a step of the wall
+            # clock takes effect when the entry ends
             left_us = min(left_us, <int64_t>((account.expires - time.time()) * 1000000))
         if left_us <= 0:
             return False
@@ -169,12 +170,12 @@ cdef class Authenticator:
         return True
 
     def find(self, bytes name):
-        """The account of this name, or None."""
+        """Returns the account of this name, or None."""
         return self.accounts.get(name)
 
     def key_of(self, bytes value):
-        """What stands for these credentials, and for the record of the user whom they
-        name, while they are verified: keyed hashes. None: they cannot be read."""
+        """Returns the key of these credentials: keyed hashes of the credentials, the user's
+        record and the name. None: they cannot be read."""
         cdef uint64_t out[2]
         cdef Key key
         pair = split_basic(value)
@@ -184,14 +185,14 @@ cdef class Authenticator:
         return (<char *>&key)[:sizeof(Key)]
 
     def proved_us(self, bytes key):
-        """When these credentials were verified last, by CLOCK_MONOTONIC, where that is
-        less than a day ago; else 0."""
+        """Returns when these credentials were last verified, in microseconds of
+        CLOCK_MONOTONIC; 0 if that was more than a day ago, or never."""
         cdef int64_t since_us = self.known.recall(<const Key *><const char *>key)
         now_us = <int64_t>(time.monotonic() * 1000000)
         return since_us if now_us - since_us < TRUSTED_US else 0
 
     def recall(self, bytes value):
-        """Whose these credentials are, where some worker has verified them; or None."""
+        """Returns the account of these credentials if any worker has verified them, or None."""
         cdef uint64_t out[2]
         pair = split_basic(value)
         if pair is None or not hash_credentials(self.key, value, len(value), out):
@@ -200,12 +201,13 @@ cdef class Authenticator:
             (<char *>out)[:16], pair[0], <int64_t>(time.monotonic() * 1000000))
 
     def name_of(self, bytes value):
-        """The name in these credentials, of whomever; None: they cannot be read."""
+        """Returns the name in these credentials, known or not; None: they cannot be read."""
         pair = split_basic(value)
         return None if pair is None else pair[0]
 
     def compare(self, bytes value):
-        """The account of a user whose password the configuration gave, or None."""
+        """Returns the account if these are right credentials of a user in the configuration,
+        else None."""
         pair = split_basic(value)
         if pair is None:
             return None
@@ -216,13 +218,12 @@ cdef class Authenticator:
 
     @property
     def has_table(self):
-        """Whether there are password hashes to be computed."""
+        """Whether there are users with password hashes."""
         return bool(self.hashes)
 
     def question(self, bytes value):
-        """What has to be computed: a hash, the password that may be its own, and whose
-        these credentials are if it is. Nobody's for a name that nobody has: the hash is
-        then one that takes as long."""
+        """Returns what to verify: a hash, the password to try, and the account if they match.
+        For an unknown name the account is None, and the hash one that takes as long."""
         pair = split_basic(value)
         name, secret = (None, b"") if pair is None else pair
         expected = self.hashes.get(name)
@@ -231,14 +232,15 @@ cdef class Authenticator:
         return expected, secret, self.accounts[name]
 
     def verify(self, bytes value):
-        """Computes the hash: the account, or None. For a thread: takes long, changes
-        nothing."""
+        """Computes the hash. Returns the account, or None. For a thread: it takes long and
+        changes nothing."""
         hash, secret, account = self.question(value)
         return account if self.check_hash(hash, secret) else None
 
     def remember(self, bytes key, Account account, at=None):
-        """Notes, for all workers, whose the credentials of `key_of` are; False: that user's
-        time is over. `at`: when they were verified, in seconds of CLOCK_MONOTONIC; None: now."""
+        """Caches, for all workers, the account of credentials; `key` is from `key_of`. False:
+        the user has expired. `at`: time of the verification, in seconds of CLOCK_MONOTONIC;
+        None: now."""
         cdef int64_t now_us = <int64_t>((time.monotonic() if at is None else at) * 1000000)
         if account.has_expired():
             return False
@@ -247,8 +249,8 @@ cdef class Authenticator:
         return True
 
     def check(self, value, at=None):
-        """The user's name for a field value, or None, with whatever it takes; for tests
-        and tools. `at`: seconds of CLOCK_MONOTONIC."""
+        """Returns the user's name for a field value, or None, and computes a hash if it has
+        to; for tests and tools. `at`: seconds of CLOCK_MONOTONIC."""
         cdef const char *text = NULL
         cdef size_t n = 0
         cdef int verdict
@@ -268,14 +270,14 @@ cdef class Authenticator:
 
     @property
     def remembered(self):
-        """How many credentials are."""
+        """Number of cached credentials."""
         return len(self.verified)
 
 
 cdef bint hash_credentials(const uint64_t *key, const char *value, size_t n,
                            uint64_t *out) noexcept nogil:
-    """Of what stands behind the scheme: that may be spelt in many ways, and each would be
-    verified, and remembered, as if it were another's. False: another scheme."""
+    """Hashes the text after the scheme. The scheme is left out because it has many spellings,
+    and each would be verified and cached by itself. False: another scheme."""
     cdef size_t at = 6
     if n < 7 or not equals_lower(value, b"basic ", 6):
         return False
@@ -286,7 +288,7 @@ cdef bint hash_credentials(const uint64_t *key, const char *value, size_t n,
 
 
 cdef tuple split_basic(bytes value):
-    """The name and the password, or None for what is not exactly Basic credentials."""
+    """Returns the name and the password, or None if the value is not exactly in Basic form."""
     cdef const char *text = value
     if len(value) < 7 or not equals_lower(text, b"basic ", 6):
         return None                         # another scheme (RFC 9110: 407 all the same)
@@ -296,6 +298,6 @@ cdef tuple split_basic(bytes value):
     except binascii.Error:
         return None
     if binascii.b2a_base64(pair, newline=False) != coded:
-        return None                         # decoders skip and forgive: one spelling only
+        return None                         # decoders are lenient; accept one spelling only
     name, colon, secret = pair.partition(b":")
     return (name, secret) if colon else None

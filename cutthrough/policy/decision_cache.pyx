@@ -1,8 +1,8 @@
 # cython: language_level=3
-"""What a hook decided, kept for as long as it said.
+"""A cache of the hook's decisions, each kept for its time to live.
 
-A verdict is kept for one user and one destination, so that the next request of the same
-kind costs a look-up and no Python. Each generation begins with none.
+The key is one user and one destination, so the next request of the same kind costs a look-up
+and no Python. Each generation begins with an empty cache.
 """
 
 import math
@@ -11,20 +11,20 @@ from libc.stdint cimport int64_t
 
 cdef enum:
     MOST_REASON = 64
-    MOST_TTL = 86400            # s: a verdict that is wrong is gone within a day
+    MOST_TTL = 86400            # s: a wrong decision is gone within a day
 
 
 cdef class Decision:
     """The answer of a hook.
 
-    `allow`: may it pass? `reason`: a few printable ASCII characters for the log line.
-    `ttl`: seconds for which the same user may be answered the same for the same host
-    and port; 0 asks again each time. `limits`: a name from the policy's limits.
-    Raises ValueError and TypeError for what is none of these.
+    `allow`: may the request pass? `reason`: a few printable ASCII characters for the log line.
+    `ttl`: seconds for which the decision holds for the same user, host and port; 0: the hook
+    is asked each time. `limits`: a name from the policy's limits. Raises ValueError and
+    TypeError for invalid arguments.
     """
 
     def __init__(self, allow, reason="", ttl=0.0, limits=""):
-        if not isinstance(allow, bool):     # a coroutine, None, "no": all are true or odd
+        if not isinstance(allow, bool):     # a coroutine or "no" would count as True
             raise TypeError("allow must be True or False")
         if not (isinstance(reason, str) and reason.isascii()
                 and (reason.isprintable() or not reason)
@@ -47,7 +47,7 @@ cdef class Decision:
 cdef class DecisionCache:
 
     def __init__(self, bound=10000):
-        """Keeps at most `bound` verdicts; then the oldest goes first."""
+        """Keeps at most `bound` decisions; a new one then replaces the oldest."""
         self.kept = {}
         self.bound = bound
 
@@ -66,7 +66,7 @@ cdef class DecisionCache:
             return
         while len(self.kept) >= self.bound:
             del self.kept[next(iter(self.kept))]
-        # A copy: a hook may answer with one object for ever
+        # A copy, because a hook may return the same object for ever
         kept = Decision(bool(decision.allow), decision.reason, decision.ttl,
                         decision.limits)
         kept.until_ms = now_ms + <int64_t>(kept.ttl * 1000)

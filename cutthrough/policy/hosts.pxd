@@ -1,26 +1,26 @@
-"""Which rules name this host? Exact names and suffixes, one probe for each label."""
+"""An index of the hosts in rules: exact names and suffixes, one probe for each label."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 cdef enum:
     MAX_LABELS = 128        # 253 octets hold 127 labels of one
 
-cdef struct Candidate:      # a rule that one question points to; the others are not asked yet
+cdef struct Candidate:      # a rule that one condition found; the others are not checked yet
     uint32_t rule
-    uint32_t who            # the first of the others, because most candidates fail there
+    uint32_t who            # the condition on users, checked first: most candidates fail it
 
 cdef struct Run:            # candidates in the order of their rules
     const Candidate *at
     uint32_t n
-    uint32_t kind           # for the caller
+    uint32_t kind           # for the caller's use
 
 cdef struct Slot:
-    uint32_t tag            # the hash's upper half
-    uint32_t at             # where the record begins in the arena, in words, + 1; 0: free
+    uint32_t tag            # upper half of the hash
+    uint32_t at             # offset of the record in the arena, in words, + 1; 0: free slot
 
-cdef struct Draft:          # a record that still grows
+cdef struct Draft:          # a record under construction
     uint64_t hash
-    uint64_t text
+    uint64_t text           # offset in texts
     uint32_t length
     uint32_t first[2]       # index + 1 in links; [0] the name itself, [1] names below it
     uint32_t last[2]
@@ -36,17 +36,18 @@ cdef class HostIndex:
     cdef uint32_t mask
     cdef uint32_t *arena    # records: counts, length, text, candidates
     cdef readonly size_t bytes
-    # while it is made
+    # until seal()
     cdef Draft *drafts
     cdef Link *links
     cdef char *texts
     cdef size_t n_drafts, room_drafts, n_links, room_links, n_texts, room_texts
 
-    # "example.com" or "*.example.com", canonical; rules come in ascending order.
+    # Adds "example.com" or "*.example.com", canonical. Rules must come in ascending order.
     cdef int add(self, const char *pattern, size_t n, Candidate candidate) except -1
-    # No more names: makes what is searched.
+    # Builds the table that `find` searches; nothing can be added afterwards.
     cdef int seal(self) except -1
-    # Writes the runs of this host and of what it is below of; how many, < MAX_LABELS.
+    # Writes the runs of this host and of the suffixes above it. Returns their number, which
+    # is below MAX_LABELS.
     cdef int find(self, const char *host, size_t n, Run *runs) noexcept nogil
 
     cdef void drop_drafts(self) noexcept nogil

@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Which rules name this host? Exact names and suffixes, one probe for each label.
+"""An index of the hosts in rules: exact names and suffixes, one probe for each label.
 
 A hash table in C memory, open addressing, at most half full. A name is hashed from its
-right end, label by label, so that the hashes of all its suffixes cost one pass. The hash
-is keyed anew at each start and the text is compared: what is asked comes from anybody, and
-must neither find long chains nor a rule that is not its own.
+right end, label by label, so that the hashes of all its suffixes cost one pass. Clients choose
+the hosts that are looked up. So the hash has a random key, against long probes, and the text
+is compared, so that a collision cannot match the rule of another name.
 
-A hit is three cache lines: the slot, the record (counts, text and candidates together) and
-the rule. 100 000 names take 6 MB so.
+A hit touches three cache lines: the slot, the record (counts, text and candidates together)
+and the rule. 100 000 names take 6 MB.
 """
 
 import os
@@ -27,7 +27,7 @@ cdef extern from *:
         return (uint64_t)r ^ (uint64_t)(r >> 64);
     }
 
-    /* 1 to 8 bytes as one word, without reading outside; for one n no two texts agree. */
+    /* 1 to 8 bytes as one word, reading no others; texts of one length give distinct words. */
     static inline uint64_t load_tail(const char *p, size_t n) {
         uint32_t low, high;
         if (n >= 4) {
@@ -90,12 +90,12 @@ cdef class HostIndex:
                     runs[found].at = candidates(record) + (record[EXACT] if which else 0)
                     runs[found].n = record[which]
                     found += 1
-            # No name of the wire has more labels; nothing is found for what has.
+            # No valid name has more labels.
             if start == 0 or found == MAX_LABELS - 1:
                 return found
             end = start - 1
 
-    # Making it: drafts with linked candidates, whose slots hold the draft's index + 1.
+    # Construction: drafts with linked candidates; until seal() a slot has the draft's index + 1.
 
     cdef int add(self, const char *pattern, size_t n, Candidate candidate) except -1:
         cdef int which = EXACT
@@ -220,7 +220,7 @@ cdef class HostIndex:
         return 0
 
 
-# The hash of one more label to the left of what has hash h.
+# Returns the hash of a name from the hash h of its suffix and the label to the left of that.
 cdef inline uint64_t hash_label(const uint64_t *key, uint64_t h, const char *p,
                                 size_t n) noexcept nogil:
     cdef size_t left = n
@@ -255,7 +255,7 @@ cdef inline size_t record_words(const Draft *draft) noexcept nogil:
         <size_t>draft.count[EXACT] + draft.count[BELOW])
 
 
-# Room for n items at least; the old block if there is already.
+# Makes room for at least n items. Returns the block, the old one if it is large enough.
 cdef void *grow(void *block, size_t *room, size_t n, size_t size) except NULL:
     cdef size_t more
     if block != NULL and n <= room[0]:

@@ -1,21 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What all workers know of credentials, on one page of shared memory.
+"""Verified and wrong credentials, on one page of memory that all workers share.
 
-    header, key, claims | proofs: who was right | marks: who was wrong, and what networks
+    header, key, claims | proofs: right credentials | marks: counts by name and by network
 
-The supervisor makes the page; workers, the workers that follow them, and the program that
-follows in an upgrade map the same memory. So one verification serves all of them.
+The supervisor makes the page. Its workers, their successors, and the next program of an
+upgrade map the same memory, so one verification serves all of them.
 
-A proof is the keyed hash of credentials beside the keyed hash of the user's record that they
+A proof is the keyed hash of credentials, with the keyed hash of the user's record that they
 were verified against: the name, the password's hash and the expiry. A changed record has
-another hash, so its proofs are found by nobody any more. A proof never says what the user
-may do. Whether it is young enough is for the reader to decide (R23).
+another hash, so its old proofs are never found again. A proof does not say what the user may
+do, and its reader decides if it is recent enough (R23).
 
-Every table is an array of sets of eight entries, and the key says which set an entry is
-in. Nothing is linked: a worker that is killed in the middle of a write leaves an entry
-whose time is 0, which is a free one. Tables have a fixed size; a full set gives up its
-oldest entry. Proofs are in the set of their user, who has half of it at most: passwords that
-one hash takes for the same (bcrypt reads 72 bytes) do not push out other users.
+Every table is an array of sets of eight entries, and the key selects the set. Nothing is
+linked: if a worker is killed during a write, the entry's time is 0, and the entry is free.
+Tables have a fixed size, and a full set gives up its oldest entry. A user's proofs are all in
+one set, and take half of it at most. So passwords that a hash cannot tell apart (bcrypt reads
+72 bytes) do not push out other users.
 """
 
 import mmap
@@ -32,26 +32,26 @@ cdef enum:
     # 1.5 MiB of proofs and 1 MiB for each table of marks; untouched pages cost nothing
     PROOF_SETS = 4096
     MARK_SETS = 4096
-    # A hash takes 4 s at most where its core is free; the supervisor ends the claims of a
-    # worker that died sooner
+    # A hash takes at most 4 s on a free core; the supervisor ends the claims of a dead worker
+    # earlier
     CLAIM_US = 10000000
 
 MAGIC = 0x637574746872_6b01
 
-# The tables of marks. Apart from each other, so that nobody who fills one of them with
-# names of his own choice makes another one forget.
+# The tables of marks. They are separate, so that a client that fills one of them with names of
+# its choice does not push marks out of the others.
 GUESSES, STRANGERS, PLACES, RIGHT = range(N_MARKS)
 
 
 def page_bytes(proof_sets=PROOF_SETS, mark_sets=MARK_SETS):
-    """How long a page with so many sets is."""
+    """Returns the length of a page with this many sets."""
     return (sizeof(Header) + 63) // 64 * 64 + WAYS * (
         sizeof(Proof) * proof_sets + N_MARKS * sizeof(Mark) * mark_sets)
 
 
 def create(fd=-1, proof_sets=PROOF_SETS, mark_sets=MARK_SETS):
-    """Sets up a page and returns its mapping: of the file `fd`, which is given the length
-    that it needs, or of anonymous memory."""
+    """Sets up a page and returns its mapping: of the file `fd`, which is resized to fit, or
+    of anonymous memory."""
     cdef unsigned char[::1] view
     cdef Header *page
     cdef bytes key = os.urandom(16)
@@ -76,9 +76,8 @@ def create(fd=-1, proof_sets=PROOF_SETS, mark_sets=MARK_SETS):
 cdef class Known:
 
     def __init__(self, memory=None, pid=0):
-        """The view of process `pid`, 0 for this one, of `memory`, which `create` has set
-        up; without one, of a page of its own. Raises ValueError where the memory holds
-        no page."""
+        """A view of `memory`, which `create` has set up, for process `pid`, 0 for this one.
+        Without `memory` the page is its own. Raises ValueError if the memory is no page."""
         cdef unsigned char[::1] view
         self.memory = create() if memory is None else memory
         view = self.memory
@@ -94,7 +93,7 @@ cdef class Known:
 
     cdef void _lock(self) noexcept nogil:
         if pthread_mutex_lock(&self.page.lock) == EOWNERDEAD:
-            self.page.repairs += 1          # nothing is linked: there is nothing to mend
+            self.page.repairs += 1          # nothing is linked, so nothing needs a repair
             pthread_mutex_consistent(&self.page.lock)
 
     # --- proofs --------------------------------------------------------------------
@@ -132,8 +131,8 @@ cdef class Known:
         pthread_mutex_unlock(&self.page.lock)
 
     cdef Proof *_place(self, uint64_t who) noexcept nogil:
-        """Where a new one of this user goes: a free entry, or the oldest one's, which is
-        the user's own where the user has enough of them."""
+        """Returns the entry for a new proof of this user: a free one, or the oldest; if the
+        user has MOST_OF_USER, the user's oldest."""
         cdef Proof *one = self.proofs + WAYS * (who & (self.page.proof_sets - 1))
         cdef Proof *free = NULL
         cdef Proof *oldest = NULL
@@ -155,11 +154,11 @@ cdef class Known:
         self.evicted += 1
         return own if owned >= MOST_OF_USER else oldest
 
-    # --- claims: who computes what now ---------------------------------------------
+    # --- claims: hashes under computation ------------------------------------------
 
     def claim(self, bytes key, int64_t now_us):
-        """Whether the hash of these credentials is this worker's to compute; `key` is
-        what an Authenticator says. False: another worker computes it at this moment."""
+        """Claims the hash of these credentials for this worker; `key` is from
+        Authenticator.key_of. False: another worker computes it at this moment."""
         cdef const Key *wanted = <const Key *><const char *>key
         cdef Claim *free = NULL
         cdef Claim *one
@@ -174,7 +173,7 @@ cdef class Known:
                 is_ours = one.pid == self.pid
                 free = NULL
                 break
-        if free != NULL:                    # else it is claimed, or there is no room
+        if free != NULL:                    # else it is claimed, or the table is full
             free.until_us = 0
             ordered()
             free.key = wanted[0]
@@ -185,11 +184,11 @@ cdef class Known:
         return is_ours
 
     def disclaim(self, bytes key):
-        """This worker no longer computes that hash."""
+        """Ends this worker's claim of that hash."""
         self._end_claims(self.pid, <const Key *><const char *>key)
 
     def reap(self, int64_t pid):
-        """The worker with this process id is gone: others may compute what it did."""
+        """Ends all claims of the worker with this process id, which is dead."""
         self._end_claims(pid, NULL)
 
     cdef void _end_claims(self, int64_t pid, const Key *key) noexcept nogil:
@@ -231,7 +230,8 @@ cdef class Known:
         keyed_hash(self.page.key, <const unsigned char *><const char *>name, len(name), tag)
 
     def read_mark(self, int table, bytes name):
-        """How often in a row, and when last, in microseconds; (0, 0): never."""
+        """Returns the count of a mark and the time of its last event in microseconds; (0, 0):
+        there is no mark."""
         cdef uint64_t tag[2]
         cdef uint64_t count = 0
         cdef int64_t at_us = 0
@@ -246,7 +246,8 @@ cdef class Known:
         return count, at_us
 
     def mark(self, int table, bytes name, int64_t now_us, int64_t forget_us):
-        """Once more; after `forget_us` without another one it begins anew. The count."""
+        """Counts one event more and returns the count, which starts at 1 again if the last
+        event was more than `forget_us` ago."""
         cdef uint64_t tag[2]
         cdef uint64_t count
         cdef Mark *one
@@ -263,7 +264,7 @@ cdef class Known:
         return count
 
     def unmark(self, int table, bytes name):
-        """It never happened."""
+        """Removes a mark."""
         cdef uint64_t tag[2]
         cdef Mark *one
         self._tag_of(name, tag)
@@ -273,15 +274,15 @@ cdef class Known:
             one.at_us = 0
         pthread_mutex_unlock(&self.page.lock)
 
-    # --- for people and tests --------------------------------------------------------
+    # --- for operators and tests -----------------------------------------------------
 
     @property
     def proved(self):
-        """How often credentials were noted, by all workers."""
+        """Number of verifications that all workers recorded."""
         return self.page.proved
 
     def read(self):
-        """How many proofs there are, marks in each table, claims; and repairs."""
+        """Returns the numbers of proofs, claims, repairs, and marks in each table."""
         cdef uint64_t n = <uint64_t>WAYS * self.page.mark_sets
         cdef uint64_t n_proofs = <uint64_t>WAYS * self.page.proof_sets
         cdef uint64_t proofs = 0
@@ -303,5 +304,5 @@ cdef class Known:
                 "marks": tuple([marks[table] for table in range(N_MARKS)])}
 
     def grab(self):
-        """Takes the lock and keeps it: for the test of what happens then."""
+        """Takes the lock and keeps it, for tests of a killed owner."""
         self._lock()

@@ -1,4 +1,4 @@
-"""Who holds how much of what is limited, exactly, over all workers."""
+"""Exact counts of everything that is limited, over all workers."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from cutthrough.policy.shared_table cimport Row, SharedTable, Table
@@ -6,25 +6,25 @@ from cutthrough.policy.shared_table cimport Row, SharedTable, Table
 cdef enum:
     DAY_S = 86400
 
-# How an entry was answered.
+# The answer to a connection or request: ENTERED, or the limit that refuses it.
 cdef enum Entry:
     ENTERED = 0
     OVER_ALL                # all connections together
-    OVER_CLIENT             # of this address
-    OVER_CONNECTIONS        # of this user
+    OVER_CLIENT             # connections of this address
+    OVER_CONNECTIONS        # connections of this user
     OVER_TUNNELS
-    OVER_RATE               # requests per second; *retry_s
-    OVER_QUOTA              # bytes of today; *retry_s
-    NO_ROW                  # the table is full: nothing is known, so nothing passes
+    OVER_RATE               # requests per second; sets *retry_s
+    OVER_QUOTA              # bytes of today; sets *retry_s
+    NO_ROW                  # the table is full: usage is unknown, so it is refused
 
-# What one client connection holds. Zeroed: nothing. Only the functions here write it.
+# The counts that one client connection holds. Zeroed: none. Only the functions here write it.
 cdef struct Holding:
-    uint32_t client_row
-    uint32_t user_row       # pinned, and counted among the user's connections
+    uint32_t client_row     # number of the client's row; 0: not counted there
+    uint32_t user_row       # likewise; while set, the row is not dropped
     uint8_t is_counted      # among all connections
-    uint8_t has_tunnel
+    uint8_t has_tunnel      # among the user's tunnels
 
-# What is asked of a user's row. 0: no limit.
+# The limits of a user. 0: no limit.
 cdef struct Dues:
     uint32_t connections
     uint32_t tunnels
@@ -36,8 +36,8 @@ cdef struct Dues:
 
 cdef struct Answer:
     int64_t granted         # bytes
-    int64_t left_today      # bytes; INT64_MAX: there is no quota
-    int64_t wait_us         # until there is something to grant
+    int64_t left_today      # bytes; INT64_MAX: no quota
+    int64_t wait_us         # until a further grant is possible; 0: not limited by the rate
 
 cdef inline int64_t day_bytes_of(Row *row, int64_t now_s) noexcept nogil:
     if row.day != now_s // DAY_S:
@@ -47,8 +47,8 @@ cdef inline int64_t day_bytes_of(Row *row, int64_t now_s) noexcept nogil:
 
 cdef inline double tokens_of(double tokens, int64_t *as_of_us, double rate, double depth,
                              int64_t now_us) noexcept nogil:
-    """A bucket's tokens now. One that was never asked is full. Workers read the clock at
-    the begin of a batch, so the time of one may lie a little before another's."""
+    """Returns the tokens in a bucket now. A bucket is full before its first use. Workers read
+    the clock at the start of a batch, so one worker's time may be a little behind another's."""
     cdef int64_t passed_us = now_us - as_of_us[0]
     if as_of_us[0] == 0:
         tokens = depth
@@ -58,43 +58,43 @@ cdef inline double tokens_of(double tokens, int64_t *as_of_us, double rate, doub
     return min(tokens, depth)
 
 cdef class Ledger(SharedTable):
-    # A connection comes in. An Entry; ENTERED: `holding` says what leave() gives back.
+    # Counts a new connection. ENTERED: leave() gives back the counts in `holding`.
     cdef Entry enter(self, Holding *holding, uint32_t most, const uint64_t *client,
                      uint32_t most_of_client) noexcept nogil
-    # A request of this user: its connection, its token, its tunnel. An Entry. The
-    # connection stays the user's until leave(), or until another user's request.
+    # Counts a request of this user: its connection, a token, its tunnel. The connection
+    # counts as the user's until leave(), or until a request of another user.
     cdef Entry charge(self, Holding *holding, const uint64_t *user, const Dues *dues,
                       bint is_tunnel, int64_t now_us, int64_t now_s,
                       uint32_t *retry_s) noexcept nogil
-    # Undoes that, with the connection: another charge follows.
+    # Undoes a charge, and the count of the connection, because another charge follows.
     cdef void uncharge(self, Holding *holding, const Dues *dues, int64_t now_us) noexcept nogil
-    # The connection turns into a tunnel without a further request (101).
+    # Counts a tunnel without a further request: the connection was upgraded (101).
     cdef Entry charge_tunnel(self, Holding *holding, const Dues *dues) noexcept nogil
-    # Books `used` bytes, gives back `unused` of those granted at `granted_us`, and asks
-    # for `want`.
+    # Books `used` bytes, gives back `unused` of the bytes granted at `granted_us`, and
+    # requests `want` more.
     cdef Answer draw(self, Holding *holding, const Dues *dues, int64_t used, int64_t unused,
                      int64_t granted_us, int64_t want, int64_t now_us,
                      int64_t now_s) noexcept nogil
     cdef void end_tunnel(self, Holding *holding) noexcept nogil
-    # Idempotent: everything that the connection holds.
+    # Gives back everything that the connection holds. Idempotent.
     cdef void leave(self, Holding *holding, int64_t now_us) noexcept nogil
-    # The connection's next request may be another's, who has no limits.
+    # Gives back the user's part, because the next request is of a user without limits.
     cdef void leave_user(self, Holding *holding, int64_t now_us) noexcept nogil
-    # A connection changes its worker: what it holds is counted for holder `number`. It
-    # holds it still, but only that worker may give it back. Returns that one's tally: where
-    # it has another by now, what was lent is counted nowhere.
+    # For a connection that changes its worker: moves its counts to holder `number`, and only
+    # that worker may give them back. Returns the tally of that holder. Once the holder has
+    # another tally, the counts are gone.
     cdef uint32_t lend(self, const Holding *holding, int number) noexcept nogil
-    # Of our own numbers.
+    # Returns the tally of this worker.
     cdef uint32_t tally(self) noexcept nogil
-    # The other way round: all that `holding` names is counted for us; where `number` is
-    # >= 0 that holder counted it, unless it has another tally by now. Rows are found by
-    # their tags, because those of one counted nowhere may be others' by now. No limit is
-    # asked. False: there was no row for a part, which `holding` no longer names.
+    # The reverse: moves the counts in `holding` to this worker, from holder `number` if that
+    # is >= 0 and still has this tally; else they are new. Rows are found by their tags,
+    # because a row without counts may belong to another name by now. No limit is checked.
+    # False: there was no row for a part, and `holding` no longer has that part.
     cdef bint claim(self, Holding *holding, int number, uint32_t tally,
                     const uint64_t *client, const uint64_t *user,
                     int64_t now_us) noexcept nogil
-    # Counts all that we hold anew: begin, add each connection's, and end. The page is
-    # locked meanwhile.
+    # Recounts everything that this worker holds: begin, add each connection, end. The page
+    # stays locked from begin to end.
     cdef void begin_recount(self) noexcept nogil
     cdef void add_recounted(self, const Holding *holding) noexcept nogil
     cdef void end_recount(self) noexcept nogil

@@ -1,19 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Who holds how much of what is limited, exactly, over all workers.
+"""Exact counts of everything that is limited, over all workers.
 
-The operations on the shared page of `rows`; each is one lock taken and given back. What
-a connection holds it keeps in a Holding, so that everything is given back exactly once
-(R33), and by the connection that took it.
+These are the operations on the page of `shared_table`; each takes and releases the lock once.
+A connection's counts are in its Holding, so that everything is given back exactly once (R33),
+and by the connection that took it.
 
-It knows no clock and no socket: its user says what time it is.
+The module reads no clock and knows no socket: the caller passes the time.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from cutthrough.policy.shared_table cimport CONNECTIONS, TUNNELS, Row, SharedTable, Table
 
 cdef enum:
-    # All draws on a quota together are half of what is left, or this each: so far can
-    # each direction of a tunnel run past it
+    # All draws on a quota together take half of its remaining bytes, but one draw takes at
+    # least this much. So each direction of a tunnel can exceed the quota by this.
     LAST_BYTES = 16384
 
 
@@ -86,7 +86,7 @@ cdef class Ledger(SharedTable):
         elif is_tunnel and dues.tunnels and self._sum(tunnels) >= dues.tunnels:
             answer = OVER_TUNNELS
         elif dues.requests_per_second > 0 and not take_request(row, dues, now_us, retry_s):
-            answer = OVER_RATE                      # the last question: it takes a token
+            answer = OVER_RATE                      # checked last, because it takes a token
         elif is_tunnel:
             tunnels[self.slot] += 1
             holding.has_tunnel = True
@@ -100,7 +100,7 @@ cdef class Ledger(SharedTable):
         self._lock()
         if dues.requests_per_second > 0:
             row = self._row(&self.page.users, holding.user_row)
-            row.requests += 1                       # no more than fit: see tokens_of
+            row.requests += 1                       # tokens_of caps it at the burst
             row.spent -= 1
         self._leave_user(holding, now_us)
         self._unlock()
@@ -144,8 +144,8 @@ cdef class Ledger(SharedTable):
             want = answer.granted
             row.bytes = tokens_of(row.bytes, &row.bytes_us, dues.bytes_per_second,
                                   dues.depth, now_us)
-            # Of a bucket that has been full meanwhile they would have run over: many
-            # relays at rest must not store up what one bucket cannot hold
+            # If the bucket has been full since the grant, returned tokens would have run
+            # over: relays at rest must not store up more than one bucket holds
             if unused < 0 or granted_us >= row.brim_us:
                 row.bytes += unused
             if row.bytes >= dues.depth:
@@ -215,7 +215,7 @@ cdef class Ledger(SharedTable):
         return tally
 
     cdef uint32_t tally(self) noexcept nogil:
-        return self.tallies[self.slot]      # but for us, it changes when we are gone
+        return self.tallies[self.slot]      # others change it only after this worker's end
 
     cdef bint claim(self, Holding *holding, int number, uint32_t tally,
                     const uint64_t *client, const uint64_t *user,

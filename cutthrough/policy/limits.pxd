@@ -1,91 +1,92 @@
-"""What one user may use, as numbers; and how a relay asks for its bytes."""
+"""The limits of users, and the allowance of bytes of a relay."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from cutthrough.policy.ledger cimport Dues, Entry, Holding, Ledger
 
 cdef enum:
-    SETTLE_US = 1000000         # a quota is looked at this often while a relay runs
-    FRESH_US = 31250            # so long is an allowance good: for a quantum at its rate
+    SETTLE_US = 1000000         # how often a quota is checked while a relay runs
+    FRESH_US = 31250            # how long an allowance is valid: a quantum at its rate
 
-# One direction of one relay. It is told how many bytes it may read, reads them, and comes
-# back for more.
+# One direction of one relay. It gets an allowance of bytes, reads as many, and calls refill
+# for the next one.
 cdef struct Lane:
-    int64_t given               # what it was told last
-    int64_t drawn               # of the user's bytes: asked for and not used yet
-    int64_t asked_us            # when it was told
-    double tokens               # of the tunnel's own rate
-    int64_t tokens_us
-    int64_t wait_us             # until there will be some: it was told 0
+    int64_t given               # bytes of the current allowance
+    int64_t drawn               # bytes drawn from the user's row for it
+    int64_t asked_us            # time of the allowance
+    double tokens               # of the tunnel's own bucket
+    int64_t tokens_us           # time of `tokens`
+    int64_t wait_us             # after an allowance of 0: until the next; else 0
 
 # Both directions of a request that has a limit in bytes.
 cdef struct Meter:
     Lane up
     Lane down
-    int64_t settled_us
+    int64_t settled_us          # when settle was last called
 
-# All that one client's connection uses. Zeroed: nothing.
+# Everything that one client connection uses. Zeroed: nothing.
 cdef struct Usage:
     Holding holding
-    Meter *meter                # NULL: the request in hand has no limit in bytes
+    Meter *meter                # NULL: the current request has no limit in bytes
 
-# Until midnight UTC, when quotas begin anew.
+# Seconds until midnight UTC, when quotas start again.
 cdef uint32_t seconds_left_today() noexcept nogil
 
 cdef class Terms:
     """One set of limits, ready for use."""
     cdef Dues dues
     cdef double tunnel_rate     # bytes per second, each direction
-    cdef double tunnel_depth
-    cdef int64_t quantum        # bytes asked for at a time
-    cdef bint has_bytes
+    cdef double tunnel_depth    # bytes that a tunnel's bucket holds
+    cdef int64_t quantum        # bytes drawn at a time
+    cdef bint has_bytes         # is there any limit in bytes?
 
-# May it go on without asking? Early, so that no read is cut short by the end of an
-# allowance. But an old one stands beside a bucket that has filled up meanwhile: both
-# together are a burst of twice what it may be.
+# May a lane go on with its allowance? Refilling early avoids reads that the end of an allowance
+# cuts short. An old allowance does not count, because the bucket has filled up since: both
+# together would allow a burst of twice the limit.
 cdef inline bint may_go_on(const Lane *lane, Terms terms, int64_t left,
                            int64_t now_us) noexcept:
     return left > terms.quantum // 4 and now_us - lane.asked_us < FRESH_US
 
 cdef class Limiter:
-    """Which limits apply to whom, and the page on which it is kept count."""
+    """The limits of each user, and the ledger that counts."""
     cdef readonly Ledger ledger
-    cdef uint32_t most, most_of_client
-    cdef dict by_name, by_user
+    cdef uint32_t most, most_of_client      # connections; 0: no limit
+    cdef dict by_name, by_user              # name of limits, name of user -> Terms or None
     cdef Terms default
 
-    # An Entry, as the ledger's. `data` is the client's address in network order.
+    # Counts a new connection, as Ledger.enter. `data` is the client's address in network order.
     cdef Entry enter(self, Usage *usage, int family, const uint8_t *data) noexcept
-    # None: no limits. `limits` is a name that goes before the user's own, or None.
+    # Returns the Terms that apply; None: no limits. `limits` is a name that takes precedence
+    # over the user's own limits, or None.
     cdef Terms terms_of(self, bytes user, object limits)
-    # An Entry. ENTERED: the usage is the request's until end_request.
+    # Charges a request, as Ledger.charge. ENTERED: call end_request at its end.
     cdef Entry charge(self, Usage *usage, Terms terms, bytes user, bint is_tunnel,
                       int64_t now_us, uint32_t *retry_s) noexcept
-    # Undoes a charge of this request, which other limits turn out to bind.
+    # Undoes the charge of this request, because other limits turn out to apply.
     cdef void uncharge(self, Usage *usage, Terms terms, int64_t *up_left, int64_t *down_left,
                        int64_t now_us) noexcept
-    # What the lane may read now, given what is left of what it was told: a number of
-    # bytes, <= 0: none before lane.wait_us has passed. False: the quota is used up.
+    # Gives the lane its next allowance. *left is the unused part of the last one, and becomes
+    # the new one in bytes; 0: none until lane.wait_us has passed. False: the quota is used up.
     cdef bint refill(self, Usage *usage, Lane *lane, Terms terms, bint is_tunnel,
                      int64_t *left, int64_t now_us) noexcept
-    # Books what both lanes used and gives back what they did not; they begin anew.
+    # Books the bytes that both lanes used, gives back the rest, and ends their allowances.
     cdef void settle(self, Usage *usage, Terms terms, int64_t *up_left, int64_t *down_left,
                      int64_t now_us) noexcept
     cdef void _settle_lane(self, Usage *usage, Lane *lane, Terms terms, int64_t *left,
                            int64_t now_us) noexcept
-    # The request ends: the same, and its tunnel. No Terms: nothing to do.
+    # Ends a request: settles it and ends its tunnel. Does nothing if `terms` is None.
     cdef void end_request(self, Usage *usage, Terms terms, int64_t *up_left,
                           int64_t *down_left, int64_t now_us) noexcept
-    # A connection that another process let in and hands over: whatever is limited here and
-    # not in its usage yet is counted, and nothing is refused, but for want of a row.
-    # `user` may have no Terms.
+    # Takes over a connection that another process accepted: counts everything that is limited
+    # here and not in `usage` yet. No limit refuses it; NO_ROW: a table is full. `terms` may be
+    # None.
     cdef Entry adopt(self, Usage *usage, Terms terms, bytes user, bint is_tunnel, int family,
                      const uint8_t *data, int64_t now_us) noexcept
-    # What it holds is from now on holder `number`'s on the same page, in the tally that is
-    # returned; and the other way round, where that one would not have it, or is gone.
+    # Moves this connection's counts to holder `number` on the same page, and returns the tally
+    # of that holder. `reclaim` moves them back if the holder refuses the connection, or is gone.
     cdef uint32_t lend(self, Usage *usage, int number) noexcept
     cdef void reclaim(self, Usage *usage, int number, uint32_t tally, bytes user,
                       int family, const uint8_t *data, int64_t now_us) noexcept
     cdef bint _claim(self, Holding *holding, int number, uint32_t tally, bytes user,
                      int family, const uint8_t *data, int64_t now_us) noexcept
-    # The connection closes. Idempotent (R33).
+    # Gives back everything when the connection closes. Idempotent (R33).
     cdef void leave(self, Usage *usage, int64_t now_us) noexcept

@@ -1,15 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What one user may use, as numbers; and how a relay asks for its bytes.
+"""The limits of users, and the allowance of bytes of a relay.
 
-Limits apply by name: those that a rule names, else the user's own, else those of the
-first of the user's groups that has some, else "default", else none.
+Limits apply by name, the first of these: the limits that a rule names, the user's own, those
+of the first of the user's groups that has limits, "default", none.
 
-A rate is a token bucket. The user's lies in the shared page, one for all workers, and is
-drawn from in quanta, so that the lock is taken some 30 times a second and not for each
-read; a tunnel's own is in the lane. A bucket holds an eighth of a second: more would let
-a burst through, less would lose tokens to the timer wheel, which comes up to 64 ms after
-the moment that was asked for. A quota is booked when a quantum has been used, at the end,
-and each second while the relay runs.
+A rate is a token bucket. The user's bucket is on the shared page, one for all workers. It is
+drawn from in quanta, so that the lock is taken some 30 times a second and not for each read.
+A tunnel's own bucket is in the lane. A bucket holds an eighth of a second: more would let a
+burst through, less would lose tokens to the timer wheel, which fires up to 64 ms late. A
+quota is booked when a quantum has been used, at the end, and each second while the relay runs.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
@@ -20,19 +19,19 @@ from cutthrough.policy.ledger cimport ENTERED, NO_ROW, Answer, Entry, Holding, L
 from cutthrough.policy.source import PolicyError
 
 cdef enum:
-    # Bytes asked for at a time: a pump's turn is 1 MiB, and a quarter of it is four reads
+    # Bytes drawn at a time: a pump's turn is 1 MiB, and a quarter of it is four reads
     MOST_QUANTUM = 262144
-    # A slower rate than 32 KiB/s comes in pieces of this, each of one segment
+    # For rates below 32 KiB/s: one segment each
     LEAST_QUANTUM = 1024
-    # An IPv6 host has a /64 to itself (RFC 6177, RFC 8981): one client is one prefix
+    # An IPv6 host has a /64 of its own (RFC 6177, RFC 8981), so a prefix counts as one client
     PREFIX_BYTES = 8
-    MOST_COUNT = 0x7fffffff
+    MOST_COUNT = 0x7fffffff     # larger counts are no limit in practice
 
 
 cdef class Terms:
 
     def __init__(self, limits):
-        """From a policy's Limits."""
+        """Made from a source.Limits."""
         cdef double slowest
         self.dues.connections = min(limits.connections, MOST_COUNT)
         self.dues.tunnels = min(limits.tunnels, MOST_COUNT)
@@ -53,8 +52,8 @@ cdef class Terms:
 cdef class Limiter:
 
     def __init__(self, Ledger ledger=None, policy=None, *, most=0, most_of_client=0):
-        """`policy`: a source.Policy, or None. `most`: connections in all, and of one
-        client address; 0: no limit."""
+        """`policy`: a source.Policy, or None. `most`, `most_of_client`: connections in all,
+        and of one client address; 0: no limit."""
         self.ledger = Ledger() if ledger is None else ledger
         self.most = min(most, MOST_COUNT)
         self.most_of_client = min(most_of_client, MOST_COUNT)
@@ -75,7 +74,7 @@ cdef class Limiter:
                     chosen[name] = policy.group_limits[group]
                     break
         for group, members in policy.groups.items():
-            for name in members:                # of the configuration, and in no table
+            for name in members:                # the user of the configuration is in no table
                 if group in policy.group_limits and name not in policy.users:
                     chosen.setdefault(name, policy.group_limits[group])
         chosen.update(policy.user_limits)
@@ -93,7 +92,7 @@ cdef class Limiter:
         return self.ledger.enter(&usage.holding, self.most, tag, self.most_of_client)
 
     cdef Terms terms_of(self, bytes user, object limits):
-        if limits is not None and limits in self.by_name:   # else of another generation
+        if limits is not None and limits in self.by_name:   # else from another generation
             return <Terms>self.by_name[limits]
         return <Terms>self.by_user.get(user, self.default)
 
@@ -122,7 +121,7 @@ cdef class Limiter:
                      int64_t *left, int64_t now_us) noexcept:
         cdef int64_t used = lane.given - left[0]
         cdef int64_t may = INT64_MAX
-        cdef int64_t least = terms.quantum // 4     # fewer are not worth a turn
+        cdef int64_t least = terms.quantum // 4     # fewer bytes are not worth a turn
         cdef Answer answer
         lane.wait_us = 0
         if terms.dues.bytes_per_second > 0 or terms.dues.bytes_per_day:
@@ -132,7 +131,7 @@ cdef class Limiter:
             if answer.left_today == 0:
                 lane.given = left[0] = 0
                 return False
-            if may < least and answer.wait_us:      # else it is the quota that ends
+            if may < least and answer.wait_us:      # else the quota is the limit
                 lane.wait_us = answer.wait_us
                 may = 0
         if terms.tunnel_rate > 0 and is_tunnel:
@@ -215,7 +214,7 @@ cdef class Limiter:
 
 
 cdef bint start_meter(Usage *usage, Terms terms, int64_t now_us) noexcept:
-    """False: there is no memory for one."""
+    """Makes the meter if there is a limit in bytes. False: out of memory."""
     if not terms.has_bytes:
         return True
     usage.meter = <Meter *>malloc(sizeof(Meter))
@@ -242,7 +241,7 @@ def is_unlimited(limits):
 
 
 cdef class Holder:
-    """One connection's usage, by hand; for tests and tools. Times are in seconds."""
+    """One connection's usage, driven by hand; for tests and tools. Times are in seconds."""
     cdef Limiter limiter
     cdef Usage usage
     cdef Terms terms
@@ -253,11 +252,11 @@ cdef class Holder:
         self.limiter = limiter
 
     def enter(self, bytes packed):
-        """From this packed address. How it was answered, by name."""
+        """Counts a connection from this packed address. Returns the Entry by name."""
         return ENTRIES[self.limiter.enter(&self.usage, 4 if len(packed) == 4 else 6, packed)]
 
     def ask(self, bytes user, bint is_tunnel=False, limits=None, now=1.0):
-        """A request. How it was answered, and after how many seconds to come again."""
+        """Charges a request. Returns the Entry by name, and seconds until a retry."""
         cdef uint32_t retry_s = 0
         cdef Entry entry
         self.end(now)
@@ -269,7 +268,7 @@ cdef class Holder:
         return ENTRIES[entry], retry_s
 
     def ask_again(self, bytes user, bint is_tunnel=False, limits=None, now=1.0):
-        """The same request under other limits: the first charge is undone."""
+        """Charges the same request under other limits, and undoes the first charge."""
         if self.terms is not None:
             self.limiter.uncharge(&self.usage, self.terms, &self.up_left, &self.down_left,
                                   <int64_t>(now * 1e6))
@@ -277,7 +276,7 @@ cdef class Holder:
         return self.ask(user, is_tunnel, limits, now)
 
     def move(self, int64_t n, now=1.0):
-        """Bytes that come down: how many of them pass now; None: the quota is used up."""
+        """Returns how many of n bytes pass down now; None: the quota is used up."""
         cdef int64_t passed
         if self.usage.meter == NULL:
             return n
@@ -291,11 +290,11 @@ cdef class Holder:
         return passed
 
     def wait(self):
-        """Seconds until more will pass."""
+        """Returns seconds until more bytes may pass."""
         return self.usage.meter.down.wait_us / 1e6 if self.usage.meter != NULL else 0.0
 
     def end(self, now=1.0):
-        """The request is over; the connection stays."""
+        """Ends the request; the connection stays."""
         self.limiter.end_request(&self.usage, self.terms, &self.up_left, &self.down_left,
                                  <int64_t>(now * 1e6))
         self.terms = None

@@ -1,7 +1,7 @@
-"""A robust mutex of pthread(7) in memory that several processes share.
+"""A robust mutex (pthreads(7)) in memory that several processes share.
 
-A process that is killed while it holds the mutex leaves it to the next one that asks, which
-gets EOWNERDEAD, repairs what the mutex guards, and calls pthread_mutex_consistent.
+If a process is killed while it holds the mutex, the next one that locks it gets EOWNERDEAD,
+repairs the data that the mutex guards, and calls pthread_mutex_consistent.
 """
 
 cdef extern from "<errno.h>" nogil:
@@ -23,13 +23,13 @@ cdef extern from "<pthread.h>" nogil:
 
 cdef extern from *:
     """
-    /* The processor keeps the order of one process's stores as that process sees it, and
-       the kernel ends it between two instructions: only the compiler must be told. */
+    /* A process is killed between two instructions, and the processor keeps its stores in
+       program order for the process itself. So only the compiler must not reorder them. */
     #define ordered() __asm__ __volatile__("" ::: "memory")
     """
     void ordered() noexcept nogil
 
-# Sets up a mutex in shared memory. False: a robust one cannot be had.
+# Sets up a mutex in shared memory. False: the system has no robust mutexes.
 cdef inline bint make_robust(pthread_mutex_t *mutex) noexcept nogil:
     cdef pthread_mutexattr_t attributes
     pthread_mutexattr_init(&attributes)

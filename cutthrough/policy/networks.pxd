@@ -1,14 +1,14 @@
-"""Which networks is this address in?
+"""Indexes of networks, searched by address.
 
-An address is 16 bytes, IPv4 as ::ffff:a.b.c.d. An IPv6 network never holds an IPv4 one:
-::/0 is all of IPv6 and nothing else.
+An address is 16 bytes, IPv4 as ::ffff:a.b.c.d. An IPv6 network never contains an IPv4
+address: ::/0 is all of IPv6 and nothing else.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from cutthrough.policy.hosts cimport Candidate, Run
 
 cdef enum:
-    MAX_NESTED = 130        # prefixes round one address: 129 lengths
+    MAX_NESTED = 130        # networks around one address: there are 129 prefix lengths
 
 cdef struct Key:
     uint64_t high
@@ -19,18 +19,18 @@ cdef struct Span:
     Key last
 
 cdef struct Net:
-    uint32_t at             # its candidates
-    uint32_t n
+    uint32_t at             # index of its first candidate
+    uint32_t n              # number of its candidates
     uint32_t parent         # index + 1 of the next wider network; 0: none
 
-cdef struct Edge:           # from here up to the next edge
+cdef struct Edge:           # a range of addresses, up to the next edge
     Key first
-    uint32_t net            # index + 1 of the narrowest network; 0: none
+    uint32_t net            # index + 1 of the narrowest network around them; 0: none
 
-# Sets of networks, numbered; 0 is the set that asks nothing.
+# Numbered sets of networks. Number 0 is no condition.
 cdef class NetworkSets:
-    cdef Span *spans        # of all sets, each set's sorted and apart
-    cdef uint32_t *starts   # starts[i] to starts[i + 1]: set i
+    cdef Span *spans        # of all sets; within a set sorted and disjoint
+    cdef uint32_t *starts   # set i has the spans from starts[i] to starts[i + 1]
     cdef uint32_t n_sets
     cdef readonly size_t bytes
     cdef dict numbers
@@ -46,7 +46,7 @@ cdef class NetworkIndex:
     cdef readonly size_t bytes
     cdef dict gathered
 
-    # Writes a run for each network round the address, narrowest first; how many.
+    # Writes a run for each network around the address, narrowest first. Returns their number.
     cdef int find(self, Key key, Run *runs) noexcept nogil
 
 cdef extern from *:

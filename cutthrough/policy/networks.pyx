@@ -1,9 +1,9 @@
 # cython: language_level=3, cdivision=True, initializedcheck=False
-"""Which networks is this address in?
+"""Indexes of networks, searched by address.
 
-Both structures are sorted arrays in C memory and a binary search. A set is the union of
-its networks, as spans. The index answers with every network round an address: prefixes
-nest or lie apart, so that it is enough to find the narrowest, and to go out from there.
+Both structures are sorted arrays in C memory with a binary search. A set is the union of its
+networks, as spans. The index finds every network around an address: because prefixes either
+nest or are disjoint, it finds the narrowest one, and from there the wider ones by `parent`.
 """
 
 import ipaddress
@@ -28,7 +28,8 @@ cdef Key key_of_number(number) except *:
 
 
 def parse_network(str text):
-    """First address and prefix length in 128 bits of a network, or of an address."""
+    """Returns the first address, as a number, and the prefix length of a network or an
+    address, in 128 bits."""
     network = ipaddress.ip_network(text)
     number, bits = int(network.network_address), network.prefixlen
     return (number, bits) if network.version == 6 else (number + FIRST_V4, bits + V4_BITS)
@@ -45,7 +46,7 @@ cdef class NetworkSets:
         free(self.starts)
 
     def number(self, tuple texts):
-        """The number of this set, a new one if it has none."""
+        """Returns the number of this set, a new number for a new set."""
         got = self.numbers.get(texts)
         if got is None:
             got = self.numbers[texts] = len(self.gathered)
@@ -83,13 +84,13 @@ cdef class NetworkSets:
         return low > start and not is_before(self.spans[low - 1].last, key)
 
 
-# [(first, last), …] of the union, sorted and apart.
+# Returns the union as [(first, last), …], sorted and disjoint.
 cdef list spans_of(tuple texts):
     parts = []
     for text in texts:
         first, bits = parse_network(text)
         last = first | (LAST >> bits)
-        # Wider than all of IPv4, and so of IPv6: it may begin or end where IPv4 does
+        # A network wider than all of IPv4 is one of IPv6: the addresses of IPv4 are cut out
         if bits < V4_BITS and first < FIRST_V4 <= last:
             parts.append((first, FIRST_V4 - 1))
             if last > LAST_V4:
@@ -110,7 +111,7 @@ cdef list spans_of(tuple texts):
 cdef class NetworkIndex:
 
     def __cinit__(self):
-        # All of IPv4, with no rule and no parent: where the way out from one ends.
+        # All of IPv4, with no rule and no parent, so that no search goes on into IPv6.
         self.gathered = {(FIRST_V4, V4_BITS): []}
 
     def __dealloc__(self):
@@ -119,7 +120,7 @@ cdef class NetworkIndex:
         free(self.candidates)
 
     def add(self, str text, uint32_t rule, uint32_t who):
-        """Rules come in ascending order."""
+        """Adds a network of a rule. Rules must come in ascending order."""
         found = self.gathered.setdefault(parse_network(text), [])
         if not found or found[-1][0] != rule:
             found.append((rule, who))
@@ -134,7 +135,7 @@ cdef class NetworkIndex:
         if (self.edges == NULL or self.nets == NULL or self.candidates == NULL
                 or n_candidates >> 32):
             raise MemoryError
-        round_it = []                       # networks that we are in: (index + 1, last)
+        round_it = []                       # networks around this one: (index + 1, last)
         self.push_edge(0, 0)
         ordered = sorted(self.gathered.items())
         for i, ((first, bits), rules) in enumerate(ordered):
@@ -163,7 +164,7 @@ cdef class NetworkIndex:
     def push_edge(self, first, uint32_t net):
         cdef Key key = key_of_number(first)
         cdef Edge *edge = self.edges + self.n_edges
-        # Two networks that begin, or end, at one place: the later edge says more.
+        # Two networks that begin or end at the same address: the later edge replaces the other
         if self.n_edges and not is_before((edge - 1).first, key):
             edge -= 1
         else:

@@ -1,7 +1,7 @@
-"""Hosts and networks as policy files write them, in the one canonical form (R25).
+"""Reads hosts and networks of policy files into the one canonical form (R25).
 
-A request's host goes through `wire.target` before anything looks at it, and so does a
-rule's: what they compare is spelt the same, or it is refused here.
+The hosts of requests and of rules both go through `wire.target`, so that two hosts that
+are compared have the same spelling. A host that has none is refused here.
 """
 
 import ipaddress
@@ -27,7 +27,7 @@ def canonical_host(text: str) -> tuple[str, bool]:
             raise ValueError(f"{text!r} is not a host name: {error}") from None
     if ":" in host and not host.startswith("["):
         host = f"[{host}]"
-    # Port 1 is the default here, so that another shows; a bracket ends what has none.
+    # Port 1 is the default here: any other port shows in the text that is not the host.
     got = read_authority(host.encode(), 1)
     if isinstance(got, str) or (host.startswith("[") and not host.endswith("]")):
         raise ValueError(f"{text!r} is not a host name or address{_hint(text)}")
@@ -67,7 +67,7 @@ def canonical_network(text: str) -> str:
     """Reads a network or an address; mapped IPv4 becomes IPv4. Raises ValueError."""
     try:
         network = ipaddress.ip_network(text, strict=False)
-        if "%" in text:                      # a zone (RFC 4007) is for one host alone
+        if "%" in text:                 # a zone (RFC 4007) has a meaning on one host
             raise ValueError
     except ValueError:
         raise ValueError(

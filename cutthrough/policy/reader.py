@@ -1,7 +1,7 @@
-"""Typed values of a policy's tables, and the mistakes in them with their places.
+"""Reads typed values from a policy's tables, and collects mistakes with their places.
 
-What the tables mean stands in `rules`. A mistake is raised and noted, and the reader
-goes on behind the value that it is about.
+`rules` knows the meaning of the tables. A mistake is raised and noted, and the reader
+goes on with the next value.
 """
 
 import contextlib
@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 def unknown_key(key: str, known: Iterable[str], what: str = "key") -> str:
-    """The reason for a name that is not known, with the nearest one that is; of keys,
-    which the program names, else with all of them."""
+    """Returns the reason for an unknown name, with the nearest known one. For a key
+    without a near one it lists all keys, which the program defines."""
     near = difflib.get_close_matches(key, list(known), 1)
     if what == "key" and key in OPTIONS and not (near and near[0].startswith(key)):
         return "is an option of `serve`: it belongs in the file that `-c` names"
@@ -29,9 +29,9 @@ def unknown_key(key: str, known: Iterable[str], what: str = "key") -> str:
 
 
 class Reader:
-    """One policy file while it is read; `path` is the table that is looked at.
+    """One policy file while it is read; `path` is the path of the current table.
 
-    `fail` raises, and each `noting` goes on behind what it failed at.
+    `fail` raises; the enclosing `noting` notes the mistake, and reading goes on.
     """
 
     def __init__(self, table: dict[str, Any], source: str, places: Places) -> None:
@@ -40,19 +40,19 @@ class Reader:
         self.mistakes: list[Mistake] = []
 
     def fail(self, key: str, reason: str, item: int | None = None) -> NoReturn:
-        """About the value of a key of the table, or one item of it; "": the table."""
+        """Raises a mistake in a key's value, or in one item of it; "": in the table."""
         path = (*self.path, *([key] if key else []), *([] if item is None else [item]))
         raise self.mistake(key, reason, self.places.value(*path)) from None
 
     def mistake(self, key: str, reason: str, place: Place | None) -> PolicyError:
-        # The line says which rule it is
+        # A rule is identified by its line
         table = [] if self.path[:1] == ("rules",) else map(str, self.path)
         where = ": ".join(part for part in (".".join(table), key) if part)
         return PolicyError(self.source, where, reason, place)
 
     @contextlib.contextmanager
     def table_at(self, *path: str | int) -> Iterator[None]:
-        """Looks at this table; a mistake about it ends only that."""
+        """Makes this table the current one; a mistake ends the `with` block only."""
         before, self.path = self.path, path
         try:
             with noting(self.mistakes):
@@ -85,7 +85,7 @@ class Reader:
         return found
 
     def texts(self, table: dict[str, Any], key: str) -> list[str]:
-        """A list of strings; [] only where the key is absent."""
+        """Returns a list of strings; [] only if the key is absent."""
         if key not in table:
             return []
         found = table[key]

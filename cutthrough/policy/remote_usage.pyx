@@ -1,13 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What users use elsewhere: the shared page as one member of a fleet sees it.
+"""The usage of users in the other programs of a fleet, booked on the shared page.
 
-`collect` tells what is new of this program's own use, `book` takes in what the others
-use. The workers ask as ever: connections and tunnels held elsewhere stand in the rows as
-those of one more holder, bytes of the day are added to the row's, tokens spent elsewhere
-are taken from its bucket. So no question costs more than it did, and none waits.
+`collect` returns changes in this program's own usage, `book` takes in the usage of all other
+programs. The workers need not know: connections and tunnels held elsewhere are in the rows as
+those of one more holder, bytes of the day are added to the row's, and tokens spent elsewhere
+are taken from its bucket. So a limit costs no more to check than without a fleet, and no
+check waits.
 
-What was told is remembered by row, with its user, because a row may be forgotten and
-become another's: then its user's use is told as nothing.
+The last report is kept for each row, with its user. If the row has been dropped and belongs
+to another user now, zero usage is reported for the first one.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -17,26 +18,26 @@ from cutthrough.policy.ledger cimport DAY_S, day_bytes_of, tokens_of
 from cutthrough.policy.shared_table cimport CONNECTIONS, TUNNELS, Row, SharedTable, Table
 
 cdef enum:
-    # Rows looked at in one turn of the lock, some 20 µs
+    # Rows that are read while the lock is held once, some 20 µs
     SLICE = 512
 
-# What a row's user used here, as it was told last.
+# The last report of a row: what its user used in this program.
 cdef struct Told:
     uint64_t tag[2]
-    uint32_t round          # 0: nothing was told
+    uint32_t round          # of the report; 0: none yet
     uint32_t connections
     uint32_t tunnels
-    int64_t day
-    int64_t bytes
-    int64_t spent
-    uint32_t is_due         # is to be told, whatever it is
+    int64_t day             # days of the epoch, UTC
+    int64_t bytes           # moved on that day
+    int64_t spent           # tokens of requests
+    uint32_t is_due         # to be reported even if unchanged
 
 
 cdef class RemoteUsage(SharedTable):
     cdef Told *told         # by the row's number
-    cdef Told *found
-    cdef uint32_t round     # of telling
-    cdef uint32_t base      # of what others have spent
+    cdef Told *found        # reports of one call of `collect`
+    cdef uint32_t round     # reports of an earlier round are repeated
+    cdef uint32_t base      # number of the baseline from which tokens of others are deducted
 
     def __init__(self, memory=None, int slot=0):
         SharedTable.__init__(self, memory, slot)
@@ -52,23 +53,23 @@ cdef class RemoteUsage(SharedTable):
         free(self.found)
 
     def tell_again(self):
-        """All is news."""
+        """Makes `collect` report every user again."""
         self.round += 1
 
     def begin_anew(self):
-        """All is news, and what others have spent until now is not deducted."""
+        """As `tell_again`, and tokens that others have spent until now are not deducted."""
         self.round += 1
         self.base += 1
 
     def tag(self, bytes name):
-        """By what a user is known here."""
+        """Returns the tag of a user on this page: the keyed hash of the name."""
         cdef uint64_t tag[2]
         self.tag_of(name, len(name), tag)
         return (<char *>tag)[:16]
 
     def collect(self, uint32_t begin, int64_t now_s):
-        """Looks at some rows. Returns where to go on, 0 at the end, and what is to be
-        told: (tag, connections, tunnels, bytes of the day, tokens spent)."""
+        """Reads up to SLICE rows from row `begin`. Returns the row to continue with, 0 at the
+        end, and the reports: (tag, connections, tunnels, bytes of the day, tokens spent)."""
         cdef Table *table = &self.page.users
         cdef Told *found = self.found
         cdef uint32_t n = 0
@@ -87,7 +88,7 @@ cdef class RemoteUsage(SharedTable):
 
     cdef uint32_t _take(self, Table *table, uint32_t number, int64_t today,
                         Told *out) noexcept nogil:
-        """What is to be told of one row; how many entries, 2 at most."""
+        """Writes the reports that one row makes due. Returns their number, at most 2."""
         cdef Told *last = self.told + number
         cdef Row *row = self._row(table, number)
         cdef Told now
@@ -95,10 +96,10 @@ cdef class RemoteUsage(SharedTable):
         cdef uint32_t n = 0
         cdef bint is_same = (row.is_used and last.tag[0] == row.tag[0]
                              and last.tag[1] == row.tag[1])
-        if last.round and not is_same:          # the row of somebody who was forgotten
+        if last.round and not is_same:          # the row's former user was dropped
             other = self._find(table, last.tag)
             if other:
-                self.told[other].is_due = True  # and came back: that row tells
+                self.told[other].is_due = True  # and is back in another row, which reports
             else:
                 memset(out, 0, sizeof(Told))
                 out.tag[0] = last.tag[0]
@@ -122,7 +123,7 @@ cdef class RemoteUsage(SharedTable):
             if is_same and last.round == self.round and is_told(last, &now):
                 return n
             if not is_same and is_nothing(&now) and not self._is_held_away(row):
-                return n                        # there is no news in that
+                return n                        # an unused new row needs no report
         last[0] = now
         out[n] = now
         return n + 1
@@ -137,8 +138,9 @@ cdef class RemoteUsage(SharedTable):
 
     def book(self, bytes tag, uint32_t connections, uint32_t tunnels, int64_t day_bytes,
              int64_t spent, int64_t now_us, int64_t now_s):
-        """What this user uses elsewhere, all others together: held now, moved today,
-        spent ever. A user not seen here gets a row while half of all are free."""
+        """Books the usage of a user in all other programs together: connections and tunnels
+        now, bytes of today, tokens spent in total. A user who is new here gets a row as long
+        as half of all rows are free."""
         cdef Table *table = &self.page.users
         cdef uint64_t *name = <uint64_t *><char *>tag
         cdef uint32_t number
@@ -162,7 +164,7 @@ cdef class RemoteUsage(SharedTable):
         self._unlock()
 
     def forget(self):
-        """Nothing is held elsewhere; the bytes of today stay used."""
+        """Removes all connections and tunnels held elsewhere; the bytes of today stay used."""
         self.reap(self.slot)
 
 
@@ -177,7 +179,7 @@ cdef inline bint is_nothing(const Told *told) noexcept nogil:
 
 
 cdef void add_bytes(Row *row, int64_t day_bytes, int64_t now_us, int64_t now_s) noexcept nogil:
-    """Once used they stay used, even where a Redis that lost its data knows of fewer."""
+    """Used bytes stay used, even if a Redis that lost its data reports fewer."""
     cdef int64_t known = row.away_bytes if row.away_day == now_s // DAY_S else 0
     row.day_bytes = day_bytes_of(row, now_s) + max(0, day_bytes - known)
     row.away_bytes = max(known, day_bytes)
@@ -186,8 +188,8 @@ cdef void add_bytes(Row *row, int64_t day_bytes, int64_t now_us, int64_t now_s) 
 
 
 cdef void take_tokens(Row *row, int64_t spent, uint32_t base, int64_t now_us) noexcept nogil:
-    """A debt is what an interval let through; one of longer ago is not collected. Where
-    the user never asked here, the bucket is full and its depth not known."""
+    """Takes tokens spent elsewhere since the last exchange; older ones are not deducted. A user
+    without a request here is skipped: the bucket is full, and its depth is unknown."""
     cdef int64_t more = spent - row.away_spent
     if row.away_base == base and more > 0 and row.requests_us:
         row.requests = tokens_of(row.requests, &row.requests_us, row.rate, row.burst,

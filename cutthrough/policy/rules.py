@@ -1,9 +1,9 @@
-"""The policy file: TOML text -> source.Policy, or a PolicyError: where, and why.
+"""The policy file: TOML text -> source.Policy, or a PolicyError with place and reason.
 
-No I/O: whoever calls hands over the text, and a function that reads the files of lists.
-Every text in the Policy is canonical (`patterns`), names of lists are replaced by what
-they hold, and nothing is left that could match more than it says: an empty list asks
-nothing of a request, so that none is made here by mistake.
+No I/O: the caller passes the text, and a function that reads the files of lists. Every
+text in the Policy is canonical (`patterns`), and names of lists are replaced by their
+entries. An empty tuple in a rule is no condition, so it matches everything. That is why
+an empty array is an error, and a rule whose lists turn out empty is left out.
 """
 
 import difflib
@@ -31,7 +31,7 @@ ACTIONS = get_args(Action)
 _TOP = ("default", "cut", *OF_POLICY)
 _USER = ("password", "groups", "expires")
 _LIMITS = Limits.__struct_fields__
-# What a limit that is left out means, where that is not all of it
+# The advice for a limit of 0, if it is not "no limit"
 _ABSENT = {"burst": "one second's worth",
            "tunnels": "no limit, or deny CONNECT and UPGRADE to forbid tunnels"}
 _SIZES = ("bytes_per_second", "tunnel_bytes_per_second", "bytes_per_day")
@@ -41,8 +41,8 @@ _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*rules[ \t]*\]\]", re.M)
 def read_policy(text: str, source: str, read_file: ReadFile) -> Policy:
     """Reads the text of a policy file named `source`.
 
-    `read_file` returns the text of a file that a list names, as the name stands there;
-    it may raise OSError or UnicodeError. Raises PolicyError.
+    `read_file` returns the text of a file, given its name as a list writes it; it may
+    raise OSError or UnicodeError. Raises PolicyError.
     """
     try:
         table = read_toml(text, is_secret)
@@ -52,16 +52,16 @@ def read_policy(text: str, source: str, read_file: ReadFile) -> Policy:
 
 
 def is_secret(path: Path) -> bool:
-    """A password stands in `users`, or where somebody has misspelt that."""
+    """Whether this path may hold a password: in `users`, or in a misspelt table."""
     if path[0] == "users":
         return path[2:3] not in (("groups",), ("expires",))
     return path[0] not in (*_TOP, *_LIMITS, *_RULE)
 
 
 def add_users(policy: Policy, users: Mapping[str, User], source: str) -> Policy:
-    """Returns the policy with the users of another file, in the groups it gives them.
+    """Returns the policy with the users of another file added to its users and groups.
 
-    Raises PolicyError where both know a name: which password counts?
+    Raises PolicyError if both define a user, because the passwords could differ.
     """
     raise_all([PolicyError(source, name, f"{policy.source} already defines this user")
                for name in users if name in policy.users])
@@ -71,7 +71,7 @@ def add_users(policy: Policy, users: Mapping[str, User], source: str) -> Policy:
 
 def _in_groups(users: Mapping[str, User],
                groups: Mapping[str, tuple[str, ...]]) -> dict[str, User]:
-    """The users, each also in the groups that name him as a member."""
+    """Returns the users, each with the groups that list it as a member."""
     of: dict[str, list[str]] = {}
     for group, members in groups.items():
         for name in members:
@@ -113,12 +113,12 @@ class _Reader(Reader):
             groups=groups, limits=limits, user_limits=user_limits,
             group_limits=group_limits, source=self.source)
 
-    # Who.
+    # Users, groups and limits.
 
     def read_groups(self) -> dict[str, tuple[str, ...]]:
         groups: dict[str, tuple[str, ...]] = {}
         for name, members in self.sub("groups").items():
-            groups[name] = ()                # known, whatever is wrong with it
+            groups[name] = ()           # defined, even if its members are invalid
             with self.table_at("groups"):
                 if not isinstance(members, list) or not all(
                         isinstance(member, str) for member in members):
@@ -230,7 +230,7 @@ class _Reader(Reader):
                            "in [users]")
             self.fail("groups", f"{group!r}: {reason}", item)
 
-    # What and where to.
+    # Rules.
 
     def read_rules(self) -> tuple[Rule, ...]:
         tables: list[Any] = []
@@ -242,7 +242,7 @@ class _Reader(Reader):
             line += self.text.count("\n", at, match.start())
             at = match.start()
             lines.append(line)
-        # A header inside a long string, or rules as one array: no line can be told.
+        # A header inside a long string, or rules as one array: the lines are unknown
         told = len(lines) == len(tables)
         rules = []
         for i, table in enumerate(tables):
@@ -256,7 +256,8 @@ class _Reader(Reader):
         return tuple(rules)
 
     def read_rule(self, table: dict[str, Any], place: str) -> Rule | None:
-        """None for a rule that no request can match, as its lists are empty."""
+        """Returns the rule, or None if it is invalid or can match no request, because
+        the lists that it names are empty."""
         fields = {}
         for key in table:
             read = _RULE.get(key)
@@ -265,7 +266,7 @@ class _Reader(Reader):
                 continue
             with noting(self.mistakes):
                 fields[key] = read(self, table, key)
-        # A misspelt one has been told
+        # A misspelt key has been reported
         if "action" not in table and not difflib.get_close_matches("action", table):
             self.fail("action", "is missing")
         if "action" not in fields:
@@ -342,13 +343,13 @@ class _Reader(Reader):
             if not isinstance(texts, list) or not all(
                     isinstance(text, str) for text in texts) or (
                     isinstance(found, dict) and found.keys() != {"file"}):
-                self.lists[name] = []        # known, whatever is wrong with it
+                self.lists[name] = []        # defined, even if it is invalid
                 with self.table_at("lists"):
                     self.fail(name, "takes a list of strings, or { file = \"name\" }")
 
     def entries(self, table: dict[str, Any], key: str,
                 parse: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
-        """The entries of a key, lists put in; each once."""
+        """Returns the entries of a key, with lists expanded, each entry once."""
         texts = self.texts(table, key)
         if len(texts) == 1 and texts[0].startswith("@"):
             return self.entries_of_list(texts[0], key, parse, 0)
@@ -390,12 +391,12 @@ class _Reader(Reader):
         return self.expanded[name, kind]
 
     def lines_of(self, name: str) -> list[tuple[int, str]]:
-        """The numbered lines of a list's file, without comments and empty ones."""
+        """Returns the numbered lines of a list's file that have an entry."""
         file = self.lists[name]["file"]
         if file not in self.files:
             try:
                 text = self.read_file(file)
-            except PolicyError as error:        # of whoever reads for us
+            except PolicyError as error:        # from the caller's function
                 raise PolicyError(self.source, f"lists.{name}", str(error),
                                   self.places.value("lists", name)) from None
             except (OSError, UnicodeError) as error:

@@ -1,9 +1,9 @@
-"""One page of memory, shared by all workers: rows with a number for each worker slot."""
+"""A page of memory that all workers share: rows with a number for each worker slot."""
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from cutthrough.policy.mutex cimport pthread_mutex_t
 
-# What may be counted of a row; one number for each worker slot.
+# The counts of a row; each has a number for every worker slot.
 cdef enum Column:
     CONNECTIONS = 0
     TUNNELS
@@ -11,69 +11,69 @@ cdef enum Column:
 
 cdef struct Row:
     uint64_t tag[2]         # keyed hash of the name
-    uint32_t next           # in its chain, or among the free: a number, 0 ends it
+    uint32_t next           # row number, in its chain or in the free list; 0: the end
     uint32_t is_used
-    # Of a user, all under the lock. Times are microseconds of CLOCK_MONOTONIC, which is
-    # one clock for all processes of a host.
-    double requests         # tokens
-    int64_t requests_us     # as of this time
-    double bytes            # tokens
-    int64_t bytes_us
-    int64_t brim_us         # when the bytes' was full last
-    int64_t full_us         # both are full again: the row can be forgotten
+    # Only for users. Times are microseconds of CLOCK_MONOTONIC, which is one clock for all
+    # processes of a host.
+    double requests         # tokens of the bucket for requests
+    int64_t requests_us     # time of `requests`; 0: never used
+    double bytes            # tokens of the bucket for bytes
+    int64_t bytes_us        # time of `bytes`; 0: never used
+    int64_t brim_us         # when the bucket for bytes was last full
+    int64_t full_us         # when both buckets are full and the quota is new: may be dropped
     int32_t day             # days of the epoch, UTC
-    int32_t away_day
-    int64_t day_bytes       # moved on that day
-    # For a fleet: what `away` tells others, and what it was told last
-    int64_t spent           # tokens of requests, taken here
-    double rate             # of the request that took the last one
+    int32_t away_day        # likewise, for away_bytes
+    int64_t day_bytes       # moved on `day`
+    # For a fleet: what `remote_usage` reports to others, and the last report of theirs
+    int64_t spent           # tokens of requests spent here, in total
+    double rate             # limits of the request that took the last token
     double burst
-    int64_t away_bytes      # of the day's, moved elsewhere on `away_day`
-    int64_t away_spent
-    uint32_t away_base      # 0: never told
-    # behind it: uint32_t held[N_COLUMNS][slots]
+    int64_t away_bytes      # the part of day_bytes moved elsewhere on `away_day`
+    int64_t away_spent      # tokens of requests spent elsewhere, in total
+    uint32_t away_base      # baseline of away_spent; 0: no report yet
+    # follows: uint32_t held[N_COLUMNS][slots]
 
 cdef struct Table:
-    uint64_t buckets_at     # bytes from the page's begin
-    uint64_t rows_at
+    uint64_t buckets_at     # offset in the page, bytes
+    uint64_t rows_at        # likewise
     uint32_t capacity       # rows, and chains: a power of two
-    uint32_t fresh          # rows from here on were never used; row 0 never is
-    uint32_t free           # head of the list of free ones
-    uint32_t used
-    uint64_t full           # times that no row was to be had (R31)
-    int64_t swept_us
+    uint32_t fresh          # first row that was never used; row 0 stands for none
+    uint32_t free           # head of the list of free rows; 0: empty
+    uint32_t used           # number of rows in use
+    uint64_t full           # times that no row was available (R31)
+    int64_t swept_us        # when the full table was last swept
 
 cdef struct Header:
     uint64_t magic
     uint64_t bytes
-    uint32_t slots          # holders that there is room for
-    uint32_t seen           # of these, the first ones that were ever used
+    uint32_t slots          # number of holders that have room
+    uint32_t seen           # holders from here on were never used
     uint32_t stride         # bytes of a row with its columns
     uint64_t key[2]
-    uint64_t repairs        # locks whose owner had died
-    uint64_t underflows     # releases of what was not held: none, ever
+    uint64_t repairs        # times that the lock's owner had died
+    uint64_t underflows     # releases of a count that was 0: always 0
     Table clients
     Table users
     pthread_mutex_t lock
-    # behind it: uint32_t connections[slots], tallies[slots]
+    # follows: uint32_t connections[slots], tallies[slots]
 
 cdef class SharedTable:
     cdef Header *page
-    cdef uint32_t *all              # connections of each slot
-    cdef uint32_t *tallies          # how often each one's numbers were begun anew
-    cdef object memory              # keeps it alive
+    cdef uint32_t *all              # connections, by slot
+    cdef uint32_t *tallies          # by slot: how often its numbers were reset
+    cdef object memory              # the owner of `page`
     cdef readonly int slot
 
     cdef void tag_of(self, const unsigned char *name, size_t n, uint64_t *tag) noexcept nogil
-    # The rest is called with the lock held; a row's number, 0: there is none.
     cdef void _lock(self) noexcept nogil
     cdef void _unlock(self) noexcept nogil
+    # The rest needs the lock. A row's number is 0 if there is no row.
     cdef Row *_row(self, Table *table, uint32_t number) noexcept nogil
     cdef uint32_t *_held(self, Row *row, int column) noexcept nogil
     cdef uint64_t _sum(self, const uint32_t *columns) noexcept nogil
     cdef uint32_t _find(self, Table *table, const uint64_t *tag) noexcept nogil
     cdef uint32_t _make(self, Table *table, const uint64_t *tag, int64_t now_us) noexcept nogil
-    # One less of this worker's; the row goes when it is spent.
+    # Takes one from this worker's number; drops the row if it is spent.
     cdef void _release(self, Table *table, uint32_t number, int column,
                        int64_t now_us) noexcept nogil
     cdef uint32_t *_bucket(self, Table *table, const uint64_t *tag) noexcept nogil

@@ -1,21 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""One page of memory, shared by all workers: rows with a number for each worker slot.
+"""A page of memory that all workers share: rows with a number for each worker slot.
 
     header | of each slot: connections, tally | clients: chains, rows | users: chains, rows
 
-Everything is read and written under one lock, a robust pthread mutex that lies in the
-page. A row has one number for each worker slot, and its sum is counted anew each time:
-what is not stored cannot be wrong. So when a worker is killed the supervisor clears its
-slot's numbers (`reap`), and all sums are exact again. How often a slot's numbers were
-begun anew is its tally: what was lent to it before that is not among them any more.
+Everything is read and written under one lock, a robust pthread mutex in the page. A row has
+one number for each worker slot. Its sum is computed each time: a sum that is not stored cannot
+be wrong. So when a worker is killed, the supervisor clears the numbers of its slot (`reap`),
+and all sums are exact again. A slot's tally counts how often its numbers were reset: counts
+that were lent to the slot before a reset are no longer in them.
 
-A worker killed while it holds the lock leaves it to the next one that asks (EOWNERDEAD).
-Only rows are believed then: chains and free lists are made from them anew. That is why
-rows stay where they are, in chains by number: open addressing would have to move them,
-and half a move cannot be told from a row.
+If a worker is killed while it holds the lock, the next one to lock it gets EOWNERDEAD.
+It then trusts the rows only, and rebuilds the chains and free lists from them. That is why
+rows never move and are chained by number: open addressing would have to move them, and half a
+move looks like a row.
 
-Names never come in, only their keyed hash: 128 bits of SipHash under a key made with
-the page, so nobody can make two names meet, or one chain long.
+The page has no names, only their keyed hashes: 128 bits of SipHash with a key made for the
+page, so a client cannot choose names that collide, or that make one chain long.
 """
 
 import mmap
@@ -29,10 +29,10 @@ from cutthrough.policy.mutex cimport (
 from cutthrough.policy.siphash cimport keyed_hash
 
 cdef enum:
-    # Rows of each table: addresses with a connection open, and users seen. Untouched
-    # rows cost address space only
+    # Rows of each table: addresses with an open connection, and users. Untouched rows cost
+    # address space only
     CAPACITY = 65536
-    SWEEP_US = 1000000      # a full table is looked through this often at most
+    SWEEP_US = 1000000      # a full table is swept at most this often
 
 MAGIC = 0x6375747468726f02
 
@@ -42,7 +42,7 @@ cdef inline uint64_t aligned(uint64_t n) noexcept nogil:
 
 
 def page_bytes(int slots, int capacity=CAPACITY):
-    """How long the page for so many workers is."""
+    """Returns the length of a page for this many slots."""
     cdef uint64_t stride = aligned(sizeof(Row) + 4 * N_COLUMNS * slots)
     return (aligned(sizeof(Header)) + 2 * aligned(4 * slots)
             + 2 * (aligned(4 * capacity) + stride * capacity))
@@ -51,8 +51,8 @@ def page_bytes(int slots, int capacity=CAPACITY):
 cdef class SharedTable:
 
     def __init__(self, memory=None, int slot=0):
-        """The view of worker `slot` on `memory`, a mapping that `create` has set up;
-        without one, on a page of its own, for one worker."""
+        """A view of `memory`, a mapping that `create` has set up, for worker `slot`. Without
+        `memory` the page is its own, for one worker."""
         cdef unsigned char[::1] view
         self.memory = create(1) if memory is None else memory
         view = self.memory
@@ -89,7 +89,7 @@ cdef class SharedTable:
         return total
 
     cdef bint _is_spent(self, Row *row, int64_t now_us) noexcept nogil:
-        """Nobody holds anything of it, and forgetting it would forgive nothing."""
+        """Whether the row can be dropped: it has no counts, no debt and no used quota."""
         return (row.full_us <= now_us and self._sum(self._held(row, CONNECTIONS)) == 0
                 and self._sum(self._held(row, TUNNELS)) == 0)
 
@@ -109,7 +109,7 @@ cdef class SharedTable:
 
     cdef uint32_t _make(self, Table *table, const uint64_t *tag,
                         int64_t now_us) noexcept nogil:
-        """A new row in its chain; 0: the table is full, which is counted."""
+        """Makes a row and returns its number; 0: the table is full, which is counted."""
         cdef uint32_t *bucket = self._bucket(table, tag)
         cdef uint32_t number
         cdef Row *row
@@ -130,7 +130,7 @@ cdef class SharedTable:
         row.tag[1] = tag[1]
         row.next = bucket[0]
         ordered()
-        row.is_used = True                  # from here on it is believed
+        row.is_used = True                  # from here on a repair trusts it
         ordered()
         bucket[0] = number
         table.used += 1
@@ -161,7 +161,7 @@ cdef class SharedTable:
             self._drop(table, number)
 
     cdef void _sweep(self, Table *table, int64_t now_us) noexcept nogil:
-        """Forgets the users who hold nothing and whose allowances are full again."""
+        """Drops the spent rows."""
         cdef uint32_t number
         cdef Row *row
         if now_us - table.swept_us < SWEEP_US:
@@ -201,10 +201,10 @@ cdef class SharedTable:
                 row.next = table.free
                 table.free = number
 
-    # --- for the supervisor, and for people ----------------------------------------------
+    # --- for the supervisor and operators ------------------------------------------------
 
     def reap(self, uint32_t slot):
-        """The worker of this slot is gone: what it held is given back."""
+        """Gives back everything that the dead worker of this slot held."""
         if slot >= self.page.slots:
             raise ValueError(f"no slot {slot}: the page has {self.page.slots}")
         self._lock()
@@ -226,7 +226,7 @@ cdef class SharedTable:
                     self._drop(table, number)
 
     cdef uint64_t _count(self, Table *table, int slot) noexcept nogil:
-        """What one slot holds of all rows; slot -1: what all do."""
+        """Returns the sum of one slot's numbers in all rows; slot -1: of all slots."""
         cdef uint64_t total = 0
         cdef uint32_t number
         cdef int column
@@ -240,7 +240,7 @@ cdef class SharedTable:
         return total
 
     def read(self):
-        """What is held and what was counted, by name, over all workers."""
+        """Returns counts and counters by name, over all workers."""
         cdef uint64_t connections, of_clients, of_users
         self._lock()
         connections = self._sum(self.all)
@@ -255,7 +255,7 @@ cdef class SharedTable:
         }
 
     def held(self):
-        """How much of all that this view's worker holds."""
+        """Returns the sum of all counts of this view's worker."""
         cdef uint64_t total
         self._lock()
         total = (self.all[self.slot] + self._count(&self.page.clients, self.slot)
@@ -264,7 +264,8 @@ cdef class SharedTable:
         return total
 
     def of_user(self, bytes name):
-        """Connections, tunnels, and bytes of the day last seen; None: nothing known."""
+        """Returns a user's connections, tunnels, and bytes of the last day with any; None: no
+        row."""
         cdef uint64_t tag[2]
         cdef uint64_t connections = 0
         cdef uint64_t tunnels = 0
@@ -283,13 +284,13 @@ cdef class SharedTable:
         return (connections, tunnels, day_bytes) if number else None
 
     def grab(self):
-        """Takes the lock and keeps it: for the test of what happens then."""
+        """Takes the lock and keeps it, for tests of a killed owner."""
         self._lock()
 
 
 def create(int slots, int fd=-1, int capacity=CAPACITY):
-    """Sets up a page for so many workers and returns its mapping: of the file `fd`, which
-    is given the length that it needs, or of anonymous memory."""
+    """Sets up a page for this many slots and returns its mapping: of the file `fd`, which is
+    resized to fit, or of anonymous memory."""
     cdef unsigned char[::1] view
     cdef Header *page
     cdef uint64_t at

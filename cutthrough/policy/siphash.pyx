@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, 2012).
 
-Without the key nobody can make two values meet, and time tells nothing about what is
-stored under such a hash.
+Without the key an attacker cannot make two values collide, and the time of a look-up reveals
+nothing about the stored values.
 """
 
 from libc.stdint cimport uint64_t
@@ -60,7 +60,7 @@ cdef void keyed_hash(const uint64_t *key, const unsigned char *data, size_t n,
 
 
 def siphash128(bytes key, bytes data):
-    """The keyed hash, for its test vectors. 16 bytes of key, 16 of hash."""
+    """Returns the keyed hash, for tests with vectors: a key of 16 bytes, a hash of 16."""
     cdef uint64_t k[2]
     cdef uint64_t out[2]
     memcpy(k, <char *>key, 16)

@@ -1,21 +1,21 @@
 """Smokescreen's ACL file, version v1: YAML text -> source.Policy.
 
-Smokescreen decides for a role, which here is a user of that name or a member of a group
-of that name: by the role's service, else by `default`, else it denies. In a service its
-allowed_domains come first, then global_deny_list, global_allow_list, and its action.
-One order of rules says the same:
+Smokescreen decides by role, which here is a user of that name or a member of a group of
+that name: the role's service decides, else `default`; without both it denies. In a
+service allowed_domains come first, then global_deny_list, global_allow_list, and the
+action. This order of rules has the same effect:
 
     allow    the service's users                its allowed_domains     (each service)
     deny     users of all services              global_deny_list
     allow    users of all services              global_allow_list
     deny, report, allow   users of the services with that action
-    allow    everybody else                     default's allowed_domains
-    deny     everybody else                     global_deny_list
-    allow    everybody else                     global_allow_list
+    allow    all other users                    default's allowed_domains
+    deny     all other users                    global_deny_list
+    allow    all other users                    global_allow_list
     the default's action
 
-Where somebody is in several services, their domains add up and the strictest action
-holds; smokescreen's roles cannot meet so.
+If a user is in several services, their domains add up and the strictest action applies;
+in smokescreen a role has one service only.
 """
 
 import re
@@ -34,11 +34,11 @@ _TOP = ("version", "services", "default", "global_allow_list", "global_deny_list
 _SERVICE = ("name", "project", "action", "allowed_domains", "allowed_external_proxies",
             "mitm_domains")
 _AT_LINE = re.compile(r"line ([0-9]+)(?:: )?")
-_LINE = "\n"                                 # a key that no file can hold so
+_LINE = "\n"                                 # a key that no file can contain
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Plain data only; libyaml where PyYAML has it. A mapping remembers its line."""
+    """Loads plain data only, by libyaml if PyYAML has it. Mappings keep their line."""
 
 
 def _mapping(loader: Any, node: Any) -> dict[Any, Any]:
@@ -69,7 +69,7 @@ def read_smokescreen(text: str, source: str) -> Policy:
         number = int(said[1])
         shown = lines[number - 1] if number <= len(lines) else ""
         key = where[said.end():]
-        # The line is that of the mapping; the key stands in it, or below
+        # The line is where the mapping begins; the key is in that line or below
         column = shown.find(key) if key else -1
         width = len(key)
         if column < 0:
@@ -168,7 +168,7 @@ def _check_keys(table: dict[Any, Any], known: tuple[str, ...], where: str,
 def _read_service(service: dict[Any, Any], where: str,
                   fail: Fail) -> tuple[Action, tuple[str, ...]]:
     _check_keys(service, _SERVICE, where, fail)
-    # allowed_external_proxies is about a header that is not read here, and may stand.
+    # allowed_external_proxies concerns a header that this proxy ignores: it is accepted
     if service.get("mitm_domains"):
         fail(f"{where}: mitm_domains", "is not supported: tunnels are not decrypted")
     action = service.get("action")

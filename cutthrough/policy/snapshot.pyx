@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Everything that decides whether a request may pass, as of one generation.
+"""Everything that decides whether a request may pass, for one generation.
 
-Immutable once made: a reload makes another, and a session keeps the one it began with.
-Only this host's addresses change, which `OwnHosts` holds for all snapshots of a worker.
-Who it is (`users`), what the rules say (`acl`), what an operator's function said (`hook`,
-`verdicts`), and here what needs no rule: the ports of CONNECT, our own addresses and the
-floor under them all.
+A snapshot never changes: a reload makes another, and a request keeps the one it began with.
+Only this host's addresses change; `OwnHosts` holds them for all snapshots of a worker. The
+parts are the users (`users`), the rules (`acl`), the operator's hook and its cached decisions
+(`hook`, `verdicts`), and three checks without rules, which are here: the ports of CONNECT, the
+proxy's own listeners and the address floor.
 """
 
 import ipaddress
@@ -23,7 +23,7 @@ cdef class OwnHosts:
         self.set(texts)
 
     def set(self, texts):
-        """Takes these addresses for the ones that it held."""
+        """Replaces the addresses."""
         self.packed = frozenset([unmapped(ipaddress.ip_address(text)) for text in texts])
 
     def __contains__(self, text):
@@ -35,10 +35,10 @@ cdef class Snapshot:
     def __init__(self, users, *, address_floor, connect_ports, own_addresses=(),
                  own_hosts=(), generation=1, acl=None, hook=None):
         """`users`: an Authenticator, or {name: password} in bytes. `connect_ports`: the
-        ports that CONNECT may reach, None for all. `own_addresses`: (address, port) of
-        our own listeners, an unspecified address standing for every one of this host's.
-        `own_hosts`: this host's addresses, which the floor closes on every port: an
-        OwnHosts, which may change, or their texts."""
+        ports that CONNECT may reach, None: all. `own_addresses`: (address, port) of the
+        proxy's listeners; the unspecified address stands for all addresses of this host.
+        `own_hosts`: this host's addresses, which the floor refuses on every port: an
+        OwnHosts, which may change, or texts."""
         cdef int port
         self.users = users if isinstance(users, Authenticator) else Authenticator(users)
         self.generation = generation
@@ -91,14 +91,14 @@ cdef class Snapshot:
         packed = unmapped(known)
         if port in self.own.get(packed, ()):
             return True
-        # Connecting to the unspecified address reaches this host, and a listener on it is
-        # reached by each of the host's addresses, and by every loopback address
+        # Connecting to the unspecified address reaches this host. A listener on the unspecified
+        # address is reached by each address of this host, and by every loopback address
         known = ipaddress.ip_address(packed)
         return known.is_unspecified or (
             (known.is_loopback or packed in self.own_hosts.packed)
             and any([port in self.own.get(bytes(n), ()) for n in (4, 16)]))
 
-    # For explain and the doctor: the label of an outcome.
+    # For explain and the doctor: these return the label of an outcome.
 
     def port_outcome(self, is_connect, port):
         return label_of(self.judge_port(is_connect, port)).decode()

@@ -1,9 +1,9 @@
-"""What a policy says, before it is compiled: the typed form of its files.
+"""The typed form of policy files, before it is compiled.
 
-Whoever reads a policy file makes these; the compiled structures (`acl`, `auth`,
-`limits`) are made from them, in each worker anew. They travel from the supervisor to
-the workers as one message, so that every worker of a generation has read the same text.
-Pure data: how a file is read stands in `rules` and `users`.
+The readers of policy files (`rules`, `smokescreen`, `users`) make these structures, and
+each worker compiles them (`acl`, `auth`, `limits`). The supervisor sends them to the
+workers as one message, so that all workers of a generation have the same policy. Pure
+data.
 """
 
 from typing import Literal
@@ -16,11 +16,11 @@ Action = Literal["allow", "deny", "report"]
 
 
 class PolicyError(Mistake):
-    """A policy that cannot be used: which file, which key, and why."""
+    """A policy that cannot be used, with the file, the key and the reason."""
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody who may use the proxy."""
+    """A user who may use the proxy."""
 
     name: str
     hash: str                           # as htpasswd(1) writes it: $2y$…, $6$…, $apr1$…
@@ -33,21 +33,21 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one user may use. 0: no limit."""
+    """The limits of one user. 0: no limit."""
 
     connections: int = 0                # client connections at a time
     tunnels: int = 0                    # at a time
     requests_per_second: float = 0.0
     burst: int = 0                      # requests at once; 0: one second's worth
-    bytes_per_second: int = 0           # of the user, everything together
+    bytes_per_second: int = 0           # of all the user's connections together
     tunnel_bytes_per_second: int = 0    # of each tunnel, each direction
     bytes_per_day: int = 0              # since midnight UTC, both directions
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule: who, where to, what, and the answer. An empty tuple asks nothing.
+    """One rule: its conditions and its action. An empty tuple is no condition.
 
-    Users and groups are one question (either answers it); the others must all match.
+    Users and groups are one condition (either may match); all others must match too.
     """
 
     action: Action
@@ -59,35 +59,35 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...] = ()     # networks that a resolved address must be in
     ports: tuple[tuple[int, int], ...] = ()     # ranges, both ends included
     methods: tuple[str, ...] = ()
-    cut: bool = False                   # a refusal also ends tunnels that run already
-    limits: str = ""                    # a name in Policy.limits
-    source: str = ""                    # file and line, for people: policy.toml:12
+    cut: bool = False                   # a refusal also ends running tunnels
+    limits: str = ""                    # a name in Policy.limits; "": none
+    source: str = ""                    # file and line, for messages: policy.toml:12
 
 
 class Code(msgspec.Struct, frozen=True):
-    """A hook's module, as its file said when the generation was read."""
+    """A hook's module: the text of its file when the generation was read."""
 
     path: str
     text: bytes
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a generation's files said."""
+    """The content of all policy files of a generation."""
 
     rules: tuple[Rule, ...] = ()
     default: Action = "deny"
-    cut: bool = False                   # the default ends running tunnels too
+    cut: bool = False                   # a refusal by default also ends running tunnels
     users: dict[str, User] = {}
-    groups: dict[str, tuple[str, ...]] = {}     # members, those of other files too
-    limits: dict[str, Limits] = {}      # by name; "default": of the others
+    groups: dict[str, tuple[str, ...]] = {}     # name -> members, of other files too
+    limits: dict[str, Limits] = {}      # by name; "default": for all other users
     user_limits: dict[str, str] = {}    # user -> name of limits
-    group_limits: dict[str, str] = {}
-    source: str = ""                    # the file, "" for none: the built-in policy
-    hook: Code | None = None            # None: there is none, or not as source
+    group_limits: dict[str, str] = {}   # group -> name of limits
+    source: str = ""                    # the file; "": the built-in policy
+    hook: Code | None = None            # None: no hook, or one without a source file
 
     def groups_of(self, name: str) -> tuple[str, ...]:
-        """The groups that this name is in: also of the one user whom the configuration
-        names, who stands in no table of users."""
+        """Returns the groups of this user. The user of the configuration (`user`) is in
+        no table of users, so groups that list the name are searched."""
         known = self.users.get(name)
         if known is not None:
             return known.groups

@@ -1,11 +1,11 @@
-"""Users as an htpasswd file lists them, and what their hashes are worth.
+"""Users of an htpasswd file, and their password hashes.
 
 Text in, users out: `generation.policy_files` reads the file. A hash is accepted if it
-is salted, made for passwords, and costs no more than a few seconds; all of them are
-computed by libraries, most of them without the interpreter's lock, because they run in
-threads beside the loop (R24). No reason given here repeats a hash (R37).
+is salted, made for passwords, and takes a few seconds at most. Libraries compute all
+hashes, most of them without the interpreter's lock, because they run in threads beside
+the loop (R24). No error message repeats a hash (R37).
 
-The libraries are imported when first needed: without a file of users none of them is.
+The libraries are imported when first needed, and so never without a file of users.
 """
 
 import functools
@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 from cutthrough.config.mistake import Mistake, Place, raise_all
 from cutthrough.policy.source import PolicyError, User
 
-MOST_NAME = 255             # bytes; htpasswd(1) itself takes no longer one
-BCRYPT_BYTES = 72           # what bcrypt looks at of a password
-MOST_SECRET = 1024          # bytes; more than anybody types, and htpasswd takes 255
+MOST_NAME = 255             # bytes; the limit of htpasswd(1)
+BCRYPT_BYTES = 72           # the part of a password that bcrypt reads
+MOST_SECRET = 1024          # bytes; more than a user types; htpasswd(1) takes 255
 
 ALGORITHMS = ("bcrypt", "argon2", "sha512")
 
 
 class Kind(NamedTuple):
-    """A hash and its price. Two of the same kind take the same time to verify."""
+    """A hash algorithm and its cost. Hashes of one kind take equally long to verify."""
 
     name: str                           # bcrypt, sha256, sha512, apr1, argon2
     cost: tuple[int, ...] = ()
@@ -44,8 +44,8 @@ _FORMS = {
         r"\$[0-9A-Za-z+/]{11,86}\$[0-9A-Za-z+/]{16,86}"),
 }
 
-# The dearest that is verified: 2 to 4 s of one core each. Dearer ones would hold a
-# thread longer than anybody waits for an answer.
+# The highest accepted costs: 2 to 4 s of one core each. A higher cost would occupy a
+# thread for longer than clients wait for an answer.
 _MOST_BCRYPT = 15
 _MOST_ROUNDS = 2_000_000
 _MOST_MEMORY = 1 << 20                  # KiB
@@ -65,7 +65,7 @@ _ADVICE = "`cutthrough passwd` creates an accepted hash"
 
 
 def kind_of(hash: str) -> Kind:
-    """Returns what it takes to verify a hash. Raises ValueError with the reason."""
+    """Returns the kind of a hash. Raises ValueError with the reason to refuse it."""
     for name, form in _FORMS.items():
         match = form.fullmatch(hash)
         if match is not None:
@@ -96,9 +96,9 @@ def _judge(kind: Kind) -> None:
 def read_htpasswd(text: str, source: str) -> dict[str, User]:
     """Reads `name:hash` lines; returns the users by name.
 
-    Empty lines and those that begin with # are skipped; a third field, which nginx
-    allows as a comment, is too. Raises PolicyError with the line's number, and never
-    with the line itself, which may hold a password.
+    Empty lines and lines that begin with # are skipped. A third field is ignored; nginx
+    allows it as a comment. Raises PolicyError with the number of the line, never with
+    the line itself, which may contain a password.
     """
     mistakes: list[Mistake] = []
     users: dict[str, User] = {}
@@ -133,7 +133,7 @@ def read_line(line: str) -> User:
 
 
 def check_name(name: str) -> None:
-    """Raises ValueError for what cannot be a user's name."""
+    """Raises ValueError if this cannot be a user's name."""
     if not name:
         raise ValueError("the user name is empty")
     if ":" in name:
@@ -150,13 +150,13 @@ def check_name(name: str) -> None:
 # Verifying. These run in threads: they share nothing and change nothing.
 
 def check_hash(hash: str, secret: bytes) -> bool:
-    """Is this the password of that hash? Raises ValueError for an unknown kind."""
+    """Returns whether the hash is of this password. Raises ValueError as kind_of."""
     if len(secret) > MOST_SECRET or b"\0" in secret:
         return False                    # the libraries stop at a NUL, or refuse it
     name = kind_of(hash).name
     if name == "bcrypt":
         import bcrypt
-        # htpasswd(1) cuts off silently as well: such a password was stored so.
+        # htpasswd(1) truncates silently too, so the stored hash is of these bytes.
         return bool(bcrypt.checkpw(secret[:BCRYPT_BYTES], hash.encode()))
     if name == "argon2":
         return _check_argon2(hash, secret)
@@ -172,12 +172,12 @@ def check_hash(hash: str, secret: bytes) -> bool:
 
 
 def _check_argon2(hash: str, secret: bytes) -> bool:
-    # libpass 1.9.4 does not find its own argon2 backend; argon2-cffi by itself does.
+    # libpass 1.9.4 does not find its argon2 backend: argon2-cffi is called directly.
     from argon2 import low_level
     from argon2.exceptions import Argon2Error
     try:
         return low_level.verify_secret(hash.encode(), secret, low_level.Type.ID)
-    except Argon2Error:                 # wrong, or base64 that is none
+    except Argon2Error:                 # a wrong password, or invalid base64
         return False
 
 
@@ -193,8 +193,9 @@ def _libcrypt() -> Any:
 
 
 def _crypt(secret: bytes, setting: str) -> bytes | None:
-    """crypt_r(3), where the system has it: libpass computes SHA-crypt in Python, in
-    ten times the time (10 ms for the usual 5000 rounds), and holds the lock meanwhile.
+    """Returns the result of crypt_r(3), None if the system lacks it. libpass computes
+    SHA-crypt in Python, takes ten times as long (10 ms for the usual 5000 rounds), and
+    holds the interpreter's lock.
     """
     library = _libcrypt()
     if library is None:
@@ -206,14 +207,14 @@ def _crypt(secret: bytes, setting: str) -> bytes | None:
 
 
 def make_dummy(hash: str) -> str:
-    """Returns a hash of the same kind and cost that no password is known for.
+    """Returns a hash of the same kind and cost whose password is unknown.
 
-    What a name that nobody has is verified against, so that it takes as long (R22).
+    An unknown name is verified against it, so that it takes as long (R22).
     """
     digest = 31 if hash.startswith("$2") else len(hash.rpartition("$")[2])
     letters = string.ascii_letters + string.digits
     made = "".join(secrets.choice(letters) for _ in range(digest - 1))
-    return hash[:-digest] + made + hash[-1]         # the last one holds padding bits
+    return hash[:-digest] + made + hash[-1]     # the last character has padding bits
 
 
 def make_hash(secret: bytes, algorithm: str) -> str:
