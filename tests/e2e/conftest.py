@@ -4,6 +4,8 @@ marked `any_loop`: what it asks is decided elsewhere, and the other loop says it
 `proxy` is shared by the tests of a session, `start_proxy` makes one of a test's own.
 Both check at their end that the workers hold no more descriptors than before, after
 everything that the test itself `opened` has been closed.
+
+A run of the whole directory fails at its end if an outcome of the table was in no log.
 """
 
 import contextlib
@@ -16,11 +18,12 @@ from pathlib import Path
 import pytest
 
 from cutthrough.net import buffers
+from cutthrough.outcome import TABLE
 from cutthrough.policy.source import Limits
 from tests.support.client import Client
 from tests.support.nginx import PROGRAM, Nginx
 from tests.support.origin import Origin, Script, okay
-from tests.support.proxy import Proxy
+from tests.support.proxy import Proxy, seen_labels
 from tests.support.stream import Stream
 from tests.support.wait import wait_until
 from tests.support.with_policy import command_with
@@ -34,6 +37,8 @@ StartProxy = Callable[..., Proxy]
 Dial = Callable[..., Client]
 
 _numbers = itertools.count()
+_deselected: list[pytest.Item] = []
+_unreached: list[str] = []
 
 
 def pytest_collection_modifyitems(
@@ -41,6 +46,36 @@ def pytest_collection_modifyitems(
 ) -> None:
     config.hook.pytest_deselected(items=[one for one in items if is_repetition(one)])
     items[:] = [one for one in items if not is_repetition(one)]
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    _deselected.extend(items)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if exitstatus == pytest.ExitCode.OK and is_whole(session):
+        _unreached.extend(
+            row.label for row in TABLE if row.label not in seen_labels)
+        if _unreached:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _unreached:
+        terminalreporter.section("outcomes that no test reached", red=True, bold=True)
+        terminalreporter.line(
+            f"All of tests/e2e passed, and no access log had {', '.join(_unreached)}: "
+            "each row of cutthrough/outcome.pyx needs a test that ends so.")
+
+
+def is_whole(session: pytest.Session) -> bool:
+    """Whether every test of this directory was run, on one event loop at the least."""
+    config, files = session.config, {item.path for item in session.items}
+    return not (
+        config.option.collectonly
+        or set(Path(__file__).parent.glob("test_*.py")) - files
+        or any("::" in name for name in config.args)
+        or any("asyncio" not in item.nodeid for item in _deselected))
 
 
 def is_repetition(item: pytest.Item) -> bool:

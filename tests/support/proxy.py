@@ -31,7 +31,7 @@ SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
 #: pipe is in use is checked by the worker's own counters (tests/leaks).
 FREE_PIPES = 2 * 64
 
-#: Labels seen in any access log of this run; tests/e2e/test_zz_outcomes.py reads it.
+#: Labels seen in any access log of this run; tests/e2e/conftest.py reads it.
 seen_labels: set[str] = set()
 
 
