@@ -37,7 +37,7 @@ quick: .venv/ready.test build/built.native ## the tests without servers and with
 
 lint: .venv/ready.test ## ruff, cython-lint and shellcheck over the whole tree
 	$(PY) -m ruff check $(PYTHONS)
-	PATH="$$PWD/.venv/bin:$$PATH" cython-lint $(filter-out setup.py,$(SOURCES)) $(wildcard bench/micro/*.pyx)
+	PATH="$$PWD/.venv/bin:$$PATH" cython-lint $(filter-out setup.py,$(SOURCES)) $(wildcard bench/micro/*.pyx tests/doors/*.pyx)
 	shellcheck $(wildcard $(SHELLS))
 
 docs: build/built.native ## generate docs/config.md, endings.md, the log's schema and options.py

@@ -10,12 +10,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
 
 import cutthrough
+from tests.support import doors
 
 TREE = Path(__file__).resolve().parent.parent
 PYPROJECT = TREE / "pyproject.toml"
@@ -192,6 +194,19 @@ def test_a_wheel_holds_modules_and_stubs_and_no_source_of_them(small: Path) -> N
     assert {"cutthrough/room.pyi", "cutthrough/py.typed"} <= set(names)
     assert not [n for n in names if n.endswith((".c", ".pyx", ".pxd"))]
     assert not [n for n in names if n.startswith(("tests/", "bench/"))]
+
+
+def test_doors_are_compiled_anew_after_a_change_of_a_declaration(
+    tmp_path: Path,
+) -> None:
+    now = time.time()
+    for module in doors.modules(tmp_path):
+        assert doors.are_stale(tmp_path), "one is missing"
+        module.parent.mkdir(parents=True, exist_ok=True)
+        module.touch()
+    assert not doors.are_stale(tmp_path)
+    os.utime(module, (now, TREE.joinpath("setup.py").stat().st_mtime - 1))
+    assert doors.are_stale(tmp_path)
 
 
 def test_make_alone_lists_every_verb() -> None:

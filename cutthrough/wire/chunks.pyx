@@ -16,7 +16,7 @@ way. A trailer's name is held until its colon shows whether the field is sent on
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
-from cutthrough.outcome cimport BAD_FRAMING, label_of
+from cutthrough.outcome cimport BAD_FRAMING
 from cutthrough.wire.chars cimport CC_HEX, CC_TOKEN, CC_VALUE, is_class
 from cutthrough.wire.names cimport field_name
 
@@ -219,42 +219,3 @@ cdef Step step_trailers(Chunks *chunks, char c) noexcept nogil:
 
 cdef uint32_t hex_value(char c) noexcept nogil:
     return c - c'0' if c <= c'9' else (c | 0x20) - c'a' + 10
-
-
-# For tests and tools.
-
-cdef class ChunkScanner:
-    """The chunk scanner as an object: feed(bytes) -> (consumed, bytes to send on)."""
-    cdef Chunks chunks
-
-    def __init__(self, decode=False, trailers=True, lenient=False):
-        start_chunks(&self.chunks, decode, trailers, lenient)
-
-    @property
-    def done(self):
-        return bool(self.chunks.done)
-
-    @property
-    def odd(self):
-        return bool(self.chunks.odd)
-
-    def feed(self, bytes data):
-        """Returns (consumed, output), or a refusal's label, after which feed no more."""
-        cdef bytearray copy = bytearray(data)
-        cdef size_t out_len
-        cdef int64_t got = scan_chunks(&self.chunks, copy, len(data), &out_len)
-        if got < 0:
-            return label_of(<int>-got).decode()
-        return got, self.before() + bytes(copy[:out_len])
-
-    def feed_at(self, address, n):
-        """Like `feed`, in place, on n bytes at this address. Returns (consumed, out_len,
-        bytes to send before the output), or the label."""
-        cdef size_t out_len
-        cdef int64_t got = scan_chunks(&self.chunks, <char *><size_t>address, n, &out_len)
-        if got < 0:
-            return label_of(<int>-got).decode()
-        return got, out_len, self.before()
-
-    def before(self):
-        return self.chunks.before[:self.chunks.before_len]

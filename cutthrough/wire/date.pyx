@@ -33,10 +33,3 @@ cdef void build_date(char *out, int64_t epoch_s) noexcept nogil:
 cdef inline void put_two(char *out, int x) noexcept nogil:
     out[0] = <char>(48 + x // 10)
     out[1] = <char>(48 + x % 10)
-
-
-def date(int64_t epoch_s):
-    """Returns the date as str; for tests and tools."""
-    cdef char out[DATE_BYTES]
-    build_date(out, epoch_s)
-    return out[:DATE_BYTES].decode()

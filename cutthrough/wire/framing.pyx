@@ -8,14 +8,11 @@ Two exceptions are made for responses: equal lengths count as one, and a coding 
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t
-from cutthrough.outcome cimport (
-    BAD_FRAMING, BAD_RESPONSE_FRAMING, UNSUPPORTED_CODING, label_of)
+from cutthrough.outcome cimport BAD_FRAMING, BAD_RESPONSE_FRAMING, UNSUPPORTED_CODING
 from cutthrough.wire.chars cimport (
-    CC_DIGIT, equals_lower, is_class, is_name, is_token, next_member, text_of)
+    CC_DIGIT, equals_lower, is_class, is_name, is_token, next_member)
 from cutthrough.wire.chunks cimport NOT_IN_TRAILERS
-from cutthrough.wire.http1 cimport (
-    HTTP_10, HTTP_11, Field, HeadLimits, MAX_FIELDS, has_token, parse_request,
-    parse_response)
+from cutthrough.wire.http1 cimport HTTP_10, HTTP_11, Field, has_token
 from cutthrough.wire.names cimport (
     F_CONNECTION, F_CONTENT_LENGTH, F_PROXY_CONNECTION, F_TRANSFER_ENCODING, M_CONNECT,
     M_HEAD, M_TRACE, field_name)
@@ -201,44 +198,3 @@ cdef bint names_trailers(const Head *head, const char *buf) noexcept nogil:
                     return True
         field += 1
     return False
-
-
-# For tests and tools.
-
-def read_framing(source, request_method=None):
-    """Returns (kind, length, persistent) or a refusal's label for a whole, valid head.
-
-    `source` is a request head. With `request_method` (a Method number) it is the head of a
-    response to such a request. kind: "none", "length", "chunked", "until-close".
-    """
-    cdef Framing out
-    cdef int got = frame(&out, source, request_method)
-    if got < 0:
-        return label_of(-got).decode()
-    return ("none", "length", "chunked", "until-close")[out.kind], out.length, bool(out.persistent)
-
-
-def passes_trailers(source, request_method=None):
-    """Returns whether trailers of a message with this whole, valid head are sent on."""
-    cdef Framing out
-    return frame(&out, source, request_method) == 0 and bool(out.trailers)
-
-
-cdef int frame(Framing *out, source, request_method) except 1:
-    cdef Head head
-    cdef HeadLimits limits = HeadLimits(65536, 65536, MAX_FIELDS)
-    cdef size_t n
-    cdef const char *buf = text_of(source, &n)
-    cdef bytearray copy
-    cdef int got
-    if request_method is None:
-        got = parse_request(&head, buf, n, 0, &limits)
-    else:
-        copy = bytearray(buf[:n])
-        buf = copy
-        got = parse_response(&head, <char *>buf, n, 0, &limits)
-    if got <= 0:
-        raise ValueError("not a whole, valid head")
-    if request_method is None:
-        return read_request_framing(&head, buf, out)
-    return read_response_framing(&head, buf, request_method, out)

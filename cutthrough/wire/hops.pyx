@@ -2,10 +2,9 @@
 """The other proxies on the way: Max-Forwards and Via (R20)."""
 
 from libc.stdint cimport int64_t, uint32_t
-from cutthrough.outcome cimport (
-    BAD_REQUEST, FINAL_RECIPIENT, LOOP_DETECTED, OK, TRACE_REFUSED, label_of)
-from cutthrough.wire.chars cimport CC_DIGIT, is_class, is_same, text_of
-from cutthrough.wire.http1 cimport Field, Head, HeadLimits, MAX_FIELDS, parse_request
+from cutthrough.outcome cimport BAD_REQUEST, FINAL_RECIPIENT, LOOP_DETECTED, OK, TRACE_REFUSED
+from cutthrough.wire.chars cimport CC_DIGIT, is_class, is_same
+from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.wire.names cimport F_MAX_FORWARDS, F_VIA, M_OPTIONS, M_TRACE
 
 cdef enum:
@@ -97,16 +96,3 @@ cdef int find_loop(const Head *head, const char *buf, const char *pseudonym,
                         return -LOOP_DETECTED
         field += 1
     return 0
-
-
-# For tests and tools.
-
-def last_answer(source):
-    """Returns the label of the Outcome that answers Max-Forwards: 0, or "ok"."""
-    cdef Head head
-    cdef HeadLimits limits = HeadLimits(65536, 65536, MAX_FIELDS)
-    cdef size_t n
-    cdef const char *buf = text_of(source, &n)
-    if parse_request(&head, buf, n, 0, &limits) <= 0:
-        raise ValueError("not a whole, valid request head")
-    return label_of(answer_as_last(&head, buf)).decode()

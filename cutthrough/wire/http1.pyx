@@ -16,10 +16,10 @@ and a limit refuses a head only if the bytes below the limit are valid.
 from libc.stdint cimport uint32_t
 from libc.string cimport memchr, memcmp, memset
 from cutthrough.outcome cimport (
-    BAD_REQUEST, BAD_RESPONSE, HEAD_TOO_LARGE, RESPONSE_HEAD_TOO_LARGE,
-    UNSUPPORTED_VERSION, URI_TOO_LONG, label_of)
+    BAD_REQUEST, BAD_RESPONSE, HEAD_TOO_LARGE, RESPONSE_HEAD_TOO_LARGE, UNSUPPORTED_VERSION,
+    URI_TOO_LONG)
 from cutthrough.wire.chars cimport (
-    CC_DIGIT, CC_TARGET, CC_TOKEN, equals_lower, find_control, is_class, next_member, text_of)
+    CC_DIGIT, CC_TARGET, CC_TOKEN, equals_lower, find_control, is_class, next_member)
 from cutthrough.wire.names cimport M_OTHER, field_name, method_of
 
 cdef extern from "<string.h>" nogil:
@@ -378,61 +378,3 @@ cdef bint has_token(const Head *head, const char *buf, int name,
                     return True
         field += 1
     return False
-
-
-# For tests and tools. A source is bytes, or (address, length).
-
-def read_request(source, seen=0, **limits):
-    """Returns the parts of the head as a dict, None for "more", or a refusal's label."""
-    return read_head(source, seen, limits, False)
-
-
-def read_response(source, seen=0, **limits):
-    """Returns the same for a response head."""
-    return read_head(source, seen, limits, True)
-
-
-def lists_token(source, name, token):
-    """Returns whether `token` is in the list of this field (a FieldName number)."""
-    cdef Head head
-    cdef size_t n
-    cdef const char *buf = text_of(source, &n)
-    cdef HeadLimits most = HeadLimits(8192, 16384, MAX_FIELDS)
-    if parse_request(&head, buf, n, 0, &most) <= 0:
-        raise ValueError("not a whole, valid request head")
-    return bool(has_token(&head, buf, name, <bytes>token, len(token)))
-
-
-cdef object read_head(source, size_t seen, dict limits, bint response):
-    cdef Head head
-    cdef HeadLimits most
-    cdef size_t n
-    cdef const char *buf = text_of(source, &n)
-    cdef bytearray copy
-    cdef int got
-    cdef Field field
-    most.line_bytes = limits.get("line_bytes", 8192)
-    most.head_bytes = limits.get("head_bytes", 16384)
-    most.n_fields = limits.get("n_fields", MAX_FIELDS)
-    if response and not isinstance(source, tuple):
-        copy = bytearray(source)            # obs-fold is replaced where it stands
-        buf = copy
-    if response:
-        got = parse_response(&head, <char *>buf, n, seen, &most)
-    else:
-        got = parse_request(&head, buf, n, seen, &most)
-    if got <= 0:
-        return label_of(-got).decode() if got else None
-    target = buf[head.target:head.target + head.target_len]
-    said = {"minor": head.minor, "length": head.length, "fields": []}
-    if head.lenient:
-        said["lenient"] = True
-    if response:
-        said |= {"status": head.status, "reason": target}
-    else:
-        said |= {"method": buf[head.start:head.start + head.method_len],
-                 "known_method": head.method, "target": target}
-    for field in head.fields[:head.n_fields]:
-        said["fields"].append((buf[field.start:field.start + field.name_len],
-                               buf[field.value:field.value + field.value_len], field.name))
-    return said

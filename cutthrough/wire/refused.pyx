@@ -3,8 +3,8 @@
 
 from libc.stdint cimport uint32_t
 from libc.string cimport memchr, memcmp, memcpy
-from cutthrough.wire.chars cimport CC_HOST, equals_lower, is_class, text_of
-from cutthrough.wire.http1 cimport Head, HeadLimits, MAX_FIELDS, parse_request
+from cutthrough.wire.chars cimport CC_HOST, equals_lower, is_class
+from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.reply cimport (
     HTTPS_TARGET, NO_HINT, NO_PORT, OTHER_SCHEME, USERINFO)
@@ -69,19 +69,3 @@ cdef uint32_t hide_userinfo(const char *text, uint32_t n, uint32_t *scheme) noex
         if text[i] == c'@' or (i > 1 and memcmp(text + i - 2, b"%40", 3) == 0):
             behind = i + 1
     return behind if behind > scheme[0] else 0
-
-
-# For tests and tools.
-
-def show_refused_target(source):
-    """Returns the target of a whole, valid request head as logs show a refused one."""
-    cdef Head head
-    cdef HeadLimits limits = HeadLimits(16384, 16384, MAX_FIELDS)
-    cdef char[16384 + 3] out
-    cdef uint32_t length, shown = 0
-    cdef size_t n
-    cdef const char *buf = text_of(source, &n)
-    if parse_request(&head, buf, n, 0, &limits) <= 0:
-        raise ValueError("not a whole, valid request head")
-    length = show_refused(out, &head, buf, &shown)
-    return out[length - shown:length].decode("ascii")

@@ -146,15 +146,3 @@ for number, (_label, _words) in _HINTS.items():
             variant & CLOSE, variant & BODY, variant & KNOWN_USER)
         texts[number][variant] = _replies[number, variant]
         lengths[number][variant] = len(_replies[number, variant])
-
-
-def render(label, close=True, body=True, known_user=False, retry_s=0, hint=0):
-    """Returns the reply for the outcome of this label, b"" if it has none."""
-    cdef size_t length
-    cdef const char *text
-    if hint:
-        text = reply_with_hint(hint, close, body, known_user, &length)
-    else:
-        text = reply_with_retry(
-            NAMES[label], close, body, known_user, retry_s, &length)
-    return text[:length] if text != NULL else b""

@@ -10,21 +10,19 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memchr, memcmp, memcpy
 from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_REQUEST, BAD_RESPONSE, BAD_RESPONSE_FRAMING, HEAD_TOO_LARGE,
-    RESPONSE_HEAD_TOO_LARGE, label_of)
+    RESPONSE_HEAD_TOO_LARGE)
 from cutthrough.wire.chars cimport (
-    CC_DIGIT, equals_lower, is_class, is_same, is_token, next_member, text_of)
+    CC_DIGIT, equals_lower, is_class, is_same, is_token, next_member)
 from cutthrough.wire.date cimport DATE_BYTES
 from cutthrough.wire.framing cimport names_trailers
 from cutthrough.wire.hops cimport UNCOUNTED, find_loop, read_hops
-from cutthrough.wire.http1 cimport (
-    Field, HTTP_10, HTTP_11, HeadLimits, MAX_FIELDS, parse_request, parse_response)
+from cutthrough.wire.http1 cimport Field, HTTP_10, HTTP_11
 from cutthrough.wire.names cimport (
     F_CONNECTION, F_CONTENT_LENGTH, F_EXPECT, F_HOST, F_HTTP2_SETTINGS, F_KEEP_ALIVE,
     F_MAX_FORWARDS, F_OTHER, F_PROXY_AUTHENTICATE, F_PROXY_AUTHENTICATION_INFO,
     F_PROXY_AUTHORIZATION, F_PROXY_CONNECTION, F_TE, F_TRAILER, F_TRANSFER_ENCODING,
     F_UPGRADE, F_VIA, M_OPTIONS, field_name)
-from cutthrough.wire.target cimport (
-    FORM_ABSOLUTE, build_authority, put_number, read_target)
+from cutthrough.wire.target cimport FORM_ABSOLUTE, build_authority, put_number
 
 cdef enum:
     # RFC 9110 section 7.6.1, and the fields of this hop's authentication (R15).
@@ -314,43 +312,3 @@ cdef bint next_offer(const Head *head, const char *buf, uint32_t *at, const char
                     n[0] == 3 or member[0][3] == c'/')):
                 return True
     return False
-
-
-# For tests and tools.
-
-def rewrite_request(source, pseudonym=b"cutthrough", upgrade=False, cap=None):
-    """Returns (head, path) as bytes, or a refusal's label, for a whole, valid head."""
-    cdef Head head
-    cdef Target target
-    cdef HeadLimits limits = HeadLimits(65536, 65536, MAX_FIELDS)
-    cdef size_t n
-    cdef const char *buf = text_of(source, &n)
-    cdef uint32_t path_at, path_len
-    if parse_request(&head, buf, n, 0, &limits) <= 0:
-        raise ValueError("not a whole, valid request head")
-    cdef int got = read_target(&target, &head, buf)
-    if got < 0:
-        return label_of(-got).decode()
-    cdef bytearray out = bytearray(head.length + REWRITE_ROOM if cap is None else cap)
-    got = build_request_head(out, len(out), &head, buf, &target, pseudonym, len(pseudonym),
-                             upgrade, &path_at, &path_len)
-    if got < 0:
-        return label_of(-got).decode()
-    return bytes(out[:got]), bytes(out[path_at:path_at + path_len])
-
-
-def rewrite_response(source, pseudonym=b"cutthrough", close=False, chunked=True,
-                     upgrade=False, cap=None):
-    """Returns the head as bytes, or a refusal's label, for a whole, valid head."""
-    cdef Head head
-    cdef HeadLimits limits = HeadLimits(65536, 65536, MAX_FIELDS)
-    cdef size_t n
-    cdef const char *text = text_of(source, &n)
-    cdef bytearray buf = bytearray(text[:n])
-    if parse_response(&head, buf, len(buf), 0, &limits) <= 0:
-        raise ValueError("not a whole, valid response head")
-    cdef bytearray out = bytearray(
-        head.length + head.n_fields + REWRITE_ROOM if cap is None else cap)
-    cdef int got = build_response_head(out, len(out), &head, buf, pseudonym, len(pseudonym),
-                                       close, chunked, upgrade, NULL)
-    return label_of(-got).decode() if got < 0 else bytes(out[:got])

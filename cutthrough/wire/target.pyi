@@ -1,6 +1,6 @@
 from typing import Any
 
-from cutthrough.wire.http1 import Source
+Source = bytes | tuple[int, int]
 
 def read_authority(source: Source, default_port: int = 0) -> dict[str, Any] | str: ...
 def read_request_target(source: Source) -> dict[str, Any] | str: ...

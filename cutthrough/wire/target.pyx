@@ -373,7 +373,7 @@ cdef int put_number(char *out, uint32_t number) noexcept nogil:
     return n
 
 
-# For tests and tools.
+# For Python: patterns of the policy, and `explain`.
 
 def read_authority(source, default_port=0):
     """Returns a dict of host, kind, address, port and text, or a refusal's label."""

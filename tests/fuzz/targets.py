@@ -7,10 +7,14 @@ accepted must also survive what happens to it next.
 
 import zlib
 
-from cutthrough.wire.framing import read_framing
-from cutthrough.wire.http1 import read_request, read_response
-from cutthrough.wire.rewrite import rewrite_request, rewrite_response
 from cutthrough.wire.target import read_authority, read_request_target
+from tests.doors.wire import (
+    read_framing,
+    read_request,
+    read_response,
+    rewrite_request,
+    rewrite_response,
+)
 from tests.wire import twin
 from tests.wire.against import (
     NUMBERS,

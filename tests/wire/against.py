@@ -1,8 +1,7 @@
 """Holds the wire room against its twin; for the properties and for the fuzz targets."""
 
-from cutthrough.wire.chunks import ChunkScanner
-from cutthrough.wire.framing import passes_trailers, read_framing
 from cutthrough.wire.target import read_request_target
+from tests.doors.wire import ChunkScanner, passes_trailers, read_framing
 from tests.wire import twin
 from tests.wire.replay import octets
 

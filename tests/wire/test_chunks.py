@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutthrough.wire.chunks import ChunkScanner
-from cutthrough.wire.framing import passes_trailers
-from cutthrough.wire.rewrite import rewrite_request, rewrite_response
+from tests.doors.wire import (
+    ChunkScanner,
+    passes_trailers,
+    rewrite_request,
+    rewrite_response,
+)
 from tests.wire.cases import Case, as_params
 from tests.wire.replay import octets, scan, scan_every_way
 

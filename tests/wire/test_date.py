@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.wire.date import date
+from tests.doors.wire import date
 
 
 @pytest.mark.parametrize(

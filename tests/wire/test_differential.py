@@ -14,11 +14,14 @@ import httptools
 import pytest
 from hypothesis import given, settings
 
-from cutthrough.wire.chunks import ChunkScanner
-from cutthrough.wire.framing import read_framing
-from cutthrough.wire.http1 import read_request, read_response
-from cutthrough.wire.rewrite import rewrite_request
 from cutthrough.wire.target import read_request_target
+from tests.doors.wire import (
+    ChunkScanner,
+    read_framing,
+    read_request,
+    read_response,
+    rewrite_request,
+)
 from tests.wire import hostile
 from tests.wire.against import NUMBERS
 from tests.wire.strategies import MESSAGES, REPLIES, REQUESTS, RESPONSES, spoiled

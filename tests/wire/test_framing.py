@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.wire.framing import read_framing
+from tests.doors.wire import read_framing
 
 # Numbers of http1.pxd.
 GET, HEAD, POST, CONNECT = 1, 2, 3, 8

@@ -6,11 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutthrough.wire.framing import read_framing
-from cutthrough.wire.hops import last_answer
-from cutthrough.wire.http1 import lists_token, read_request, read_response
-from cutthrough.wire.rewrite import rewrite_request, rewrite_response
 from cutthrough.wire.target import read_request_target
+from tests.doors.wire import (
+    last_answer,
+    lists_token,
+    read_framing,
+    read_request,
+    read_response,
+    rewrite_request,
+    rewrite_response,
+)
 from tests.wire.cases import Case, as_params, unescape
 from tests.wire.replay import parse_every_way
 

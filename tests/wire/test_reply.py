@@ -6,9 +6,7 @@ from http import HTTPStatus
 import pytest
 
 from cutthrough.outcome import TABLE
-from cutthrough.wire.framing import read_framing
-from cutthrough.wire.http1 import read_response
-from cutthrough.wire.reply import render
+from tests.doors.wire import read_framing, read_response, render
 
 WITH_REPLY = [row for row in TABLE if row.status]
 WITHOUT = [row for row in TABLE if not row.status]

@@ -4,10 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutthrough.wire.framing import passes_trailers
-from cutthrough.wire.hops import last_answer
-from cutthrough.wire.http1 import read_request, read_response
-from cutthrough.wire.rewrite import rewrite_request, rewrite_response
+from tests.doors.wire import (
+    last_answer,
+    passes_trailers,
+    read_request,
+    read_response,
+    rewrite_request,
+    rewrite_response,
+)
 from tests.wire.cases import Case, as_params
 from tests.wire.replay import guarded
 

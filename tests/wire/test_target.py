@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cutthrough.wire.refused import show_refused_target
 from cutthrough.wire.target import read_authority, read_request_target
+from tests.doors.wire import show_refused_target
 from tests.wire.cases import read_tables, unescape
 from tests.wire.replay import guarded
 

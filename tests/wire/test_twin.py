@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cutthrough.wire.http1 import read_request, read_response
 from cutthrough.wire.target import read_authority
+from tests.doors.wire import read_request, read_response
 from tests.wire import twin
 from tests.wire.against import (
     NUMBERS,

@@ -1,6 +1,0 @@
-from cutthrough.wire.http1 import Source
-
-def passes_trailers(source: Source, request_method: int | None = None) -> bool: ...
-def read_framing(
-    source: Source, request_method: int | None = None
-) -> tuple[str, int, bool] | str: ...

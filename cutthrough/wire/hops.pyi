@@ -1,3 +1,0 @@
-from cutthrough.wire.http1 import Source
-
-def last_answer(source: Source) -> str: ...

@@ -1,3 +1,0 @@
-from cutthrough.wire.http1 import Source
-
-def show_refused_target(source: Source) -> str: ...
