@@ -95,12 +95,12 @@ async def test_a_hook_may_be_a_closure(make):
 
 
 def test_a_hook_goes_with_its_proxy():
-    before = len(hook._given)
+    before = len(hook._embedded)
     proxy = cutthrough.serve(user="u", password="p", policy_hook=closure("a.b"))
-    assert len(hook._given) == before + 1
+    assert len(hook._embedded) == before + 1
     del proxy
     gc.collect()
-    assert len(hook._given) == before
+    assert len(hook._embedded) == before
 
 
 def test_a_hook_that_is_not_async_is_refused():
