@@ -110,19 +110,19 @@ def read_toml(text: str, is_secret: Callable[[Path], bool]) -> dict[str, Any]:
     found = _AT.search(reason)
     line = int(found[1]) if found and found[1] else len(lines)
     column = int(found[2]) - 1 if found and found[2] else len(lines[line - 1])
-    told = lines[line - 1]
-    pair = _PAIR.match(told)
-    if pair is None and told.lstrip()[:1] not in ("[", ""):
-        told, column = "", 0                 # inside a value of several lines
+    shown_line = lines[line - 1]
+    pair = _PAIR.match(shown_line)
+    if pair is None and shown_line.lstrip()[:1] not in ("[", ""):
+        shown_line, column = "", 0                 # inside a value of several lines
     elif pair is not None:
-        bare = _BARE.match(told, pair.end())
+        bare = _BARE.match(shown_line, pair.end())
         secret = is_secret((pair[2],))
         if bare and found and column >= pair.end():
             shown = "…" if secret else bare[0]
             reason += f"; a string needs quotes: {pair[2]} = \"{shown}\""
         if secret:
-            told, column = told[:pair.end()] + "…", min(column, pair.end())
-    place = Place(line, told, column, 1)
+            shown_line, column = shown_line[:pair.end()] + "…", min(column, pair.end())
+    place = Place(line, shown_line, column, 1)
     raise TomlError(_AT.sub("", reason.partition(";")[0]) + "".join(
         reason.partition(";")[1:]), place) from None
 

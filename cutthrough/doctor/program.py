@@ -52,7 +52,7 @@ def judge_build(mode: str, flags: str, compiler: str, optimised: bool) -> Findin
 
 
 def check_interpreter() -> Finding:
-    told = [text for text, is_so in (
+    switches = [text for text, is_so in (
         ("-X dev", sys.flags.dev_mode),
         ("PYTHONASYNCIODEBUG", bool(os.environ.get("PYTHONASYNCIODEBUG"))),
         ("PYTHONMALLOC", "debug" in os.environ.get("PYTHONMALLOC", "")),
@@ -60,8 +60,8 @@ def check_interpreter() -> Finding:
         ("tracing", sys.gettrace() is not None),
     ) if is_so]
     seen = f"Python {platform.python_version()}"
-    if told:
-        return Finding("interpreter", "warn", f"{seen}, {', '.join(told)}", "plain",
+    if switches:
+        return Finding("interpreter", "warn", f"{seen}, {', '.join(switches)}", "plain",
                        "unset the variables for debugging")
     return Finding("interpreter", "ok", seen)
 

@@ -82,9 +82,9 @@ def run(config: Config, policy: Policy, user: str, host_network: bool = False) -
     routed = routed_answers()
     results, rebound = asyncio.run(examine(config, policy, user, routed))
     print("\n".join(show(results)))
-    told = (f"not tested: {', '.join(routed)} would be dialled, and has a route"
+    result = (f"not tested: {', '.join(routed)} would be dialled, and has a route"
             if routed else rebound or "only checked addresses were dialled")
-    print(f"rebinding, first answer: {told}")
+    print(f"rebinding, first answer: {result}")
     return int(bool(rebound) or any(one.column == "passed" for one in results))
 
 
@@ -175,10 +175,10 @@ class _Doctor:
         replies = await asyncio.gather(*(
             self.ask(method, one.host, canary.port)
             for one in tried for method in ("CONNECT", "GET")))
-        told = [str(reply) for reply in replies if reply.status < 300]
+        passed = [str(reply) for reply in replies if reply.status < 300]
         if canary.callers:
-            told.append(f"{canary.callers} connections to a loopback address")
-        return ", ".join(told)
+            passed.append(f"{canary.callers} connections to a loopback address")
+        return ", ".join(passed)
 
     async def try_one(self, one: Disguise, method: str) -> Result:
         port = 443 if method == "CONNECT" else 80

@@ -72,31 +72,31 @@ def run(config: Config, policy: Policy, request: tuple[str, str], user: str,
     Raises ConfigError and PolicyError.
     """
     judge = DryRun(config, policy)
-    told = asyncio.run(explain(judge, *request, user, client))
+    result = asyncio.run(explain(judge, *request, user, client))
     if as_json:
-        print(msgspec.json.encode(told).decode())
+        print(msgspec.json.encode(result).decode())
     else:
-        print("\n".join(show(told, judge)))
-    return 0 if told.outcome == OK else 1
+        print("\n".join(show(result, judge)))
+    return 0 if result.outcome == OK else 1
 
 
 async def explain(judge: DryRun, method: str, target: str, user: str = "",
                   client: str = "127.0.0.1") -> Explanation:
     """Makes the decisions of a request. Raises ConfigError for an invalid call."""
     caller, outcome = judge.find_caller(user, client)
-    told = Explanation(method=method, target=target, user=caller.user,
+    result = Explanation(method=method, target=target, user=caller.user,
                        groups=caller.groups, client=caller.client,
                        floor=judge.snapshot.address_floor)
     read = read_target(method, target)
     if isinstance(read, str):
         outcome = read
-        told.remark = remark(method, target)
+        result.remark = remark(method, target)
     else:
-        told.host, told.port = read
+        result.host, result.port = read
         if outcome == OK:
-            outcome = await _decide(judge, caller, told)
-    told.outcome, told.status = outcome, STATUS[outcome]
-    return told
+            outcome = await _decide(judge, caller, result)
+    result.outcome, result.status = outcome, STATUS[outcome]
+    return result
 
 
 def read_target(method: str, target: str) -> tuple[str, int] | str:
@@ -129,28 +129,29 @@ def remark(method: str, target: str) -> str:
     return ""
 
 
-async def _decide(judge: DryRun, caller: Caller, told: Explanation) -> str:
-    asked = (caller, told.method, told.host, told.port)
+async def _decide(judge: DryRun, caller: Caller, result: Explanation) -> str:
+    asked = (caller, result.method, result.host, result.port)
     by_name = judge.judge_name(*asked)
-    told.port_rule = _port_rule(judge.config, told.method)
-    told.rule, told.by_name, told.report = by_name.rule, by_name.outcome, by_name.report
+    result.port_rule = _port_rule(judge.config, result.method)
+    result.rule, result.report = by_name.rule, by_name.report
+    result.by_name = by_name.outcome
     if by_name.address_dependent:
-        told.by_name = "maybe"
+        result.by_name = "maybe"
     if by_name.outcome != OK:
         return by_name.outcome
     of_hook = ""
     if judge.snapshot.hook is not None:
         decision = await _ask_hook(judge.snapshot.hook, asked)
-        told.hook_outcome = _outcome_of(decision)
-        told.hook = decision.reason if decision is not None else "no decision"
-        if told.hook_outcome != OK or decision is None:
-            return told.hook_outcome
+        result.hook_outcome = _outcome_of(decision)
+        result.hook = decision.reason if decision is not None else "no decision"
+        if result.hook_outcome != OK or decision is None:
+            return result.hook_outcome
         of_hook = decision.limits
-    answer = await _resolve(judge.config, told)
+    answer = await _resolve(judge.config, result)
     if isinstance(answer, str):
         return answer
     found = [(text, judge.judge_address(*asked, text)) for text in answer.texts()]
-    told.addresses = [_place(text, finding) for text, finding in found]
+    result.addresses = [_place(text, finding) for text, finding in found]
     # A worker tries none if one of them is its own (R20), else the allowed ones.
     outcomes = [finding.outcome for _, finding in found]
     if "loop_detected" in outcomes:
@@ -158,9 +159,9 @@ async def _decide(judge: DryRun, caller: Caller, told: Explanation) -> str:
     if OK not in outcomes:
         return outcomes[-1]
     first = found[outcomes.index(OK)][1]
-    told.report = first.report
-    told.limits = judge.limits_of(caller, first.limits, of_hook)
-    told.limit_values = _values(judge.policy.limits.get(told.limits))
+    result.report = first.report
+    result.limits = judge.limits_of(caller, first.limits, of_hook)
+    result.limit_values = _values(judge.policy.limits.get(result.limits))
     return OK
 
 
@@ -190,16 +191,16 @@ def _outcome_of(decision: Decision | None) -> str:
     return OK if decision.allow else "destination_denied"
 
 
-async def _resolve(config: Config, told: Explanation) -> Answer:
+async def _resolve(config: Config, result: Explanation) -> Answer:
     """Resolves a name like a worker; an address needs no name server."""
-    host = told.host.encode()
+    host = result.host.encode()
     try:
-        class_of(told.host)
+        class_of(result.host)
     except ValueError:
         pass
     else:
-        told.dns = "not needed: it is an address"
-        return Addresses([told.host])
+        result.dns = "not needed: it is an address"
+        return Addresses([result.host])
     loop = asyncio.get_running_loop()
     resolver = Resolver(
         loop, config.resolvers, config.dns_timeout, overrides=config.dns_overrides)
@@ -210,12 +211,12 @@ async def _resolve(config: Config, told: Explanation) -> Answer:
             answer: asyncio.Future[Answer] = loop.create_future()
             resolver.resolve(host, answer.set_result)
             known = await answer
-            told.dns = " ".join(config.resolvers) or "/etc/hosts, /etc/resolv.conf"
+            result.dns = " ".join(config.resolvers) or "/etc/hosts, /etc/resolv.conf"
         else:
-            told.dns = "dns_overrides"
+            result.dns = "dns_overrides"
     finally:
         await resolver.close()
-    told.dns_ms = round((time.monotonic() - began) * 1000, 1)
+    result.dns_ms = round((time.monotonic() - began) * 1000, 1)
     return known
 
 
@@ -234,49 +235,52 @@ def _values(limits: Limits | None) -> dict[str, float]:
             if value}
 
 
-def show(told: Explanation, judge: DryRun) -> list[str]:
+def show(result: Explanation, judge: DryRun) -> list[str]:
     """The explanation in lines: a keyword, and its value."""
-    groups = f" (groups: {', '.join(told.groups)})" if told.groups else ""
-    lines = [("request", f"{told.method} {told.target}"),
-             ("user", f"{told.user}{groups}"), ("client", told.client)]
-    if told.host:
-        lines.append(("name", f"{told.host} port {told.port}"))
-    if told.remark:
-        lines.append(("target", told.remark))
-    if told.port_rule:
-        lines.append(("ports", told.port_rule))
-    if told.by_name:
-        rule = told.rule or ("there are no rules" if told.by_name == OK
+    groups = f" (groups: {', '.join(result.groups)})" if result.groups else ""
+    lines = [("request", f"{result.method} {result.target}"),
+             ("user", f"{result.user}{groups}"), ("client", result.client)]
+    if result.host:
+        lines.append(("name", f"{result.host} port {result.port}"))
+    if result.remark:
+        lines.append(("target", result.remark))
+    if result.port_rule:
+        lines.append(("ports", result.port_rule))
+    if result.by_name:
+        rule = result.rule or ("there are no rules" if result.by_name == OK
                              else "not checked: the port is refused")
-        lines.append(("rule", f"{told.by_name}  {rule}"))
-        asked = told.hook_outcome
-        hook = f"{asked}  {told.hook}" if asked else "not called"
+        lines.append(("rule", f"{result.by_name}  {rule}"))
+        asked = result.hook_outcome
+        hook = f"{asked}  {result.hook}" if asked else "not called"
         if judge.config.policy_hook:
             lines.append(("hook", f"{hook}  ({judge.config.policy_hook})"))
-        lines.append(("floor", "on" if told.floor else "off"))
-    if told.dns:
-        took = f"  {told.dns_ms} ms" if told.dns_ms else ""
-        found = "" if told.dns.startswith("not") else f"{len(told.addresses)} found  "
-        lines.append(("dns", f"{found}{told.dns}{took}"))
-    lines += [("address", text) for text in _show_places(told)]
-    if told.outcome == OK:
-        values = " ".join(f"{key}={value}" for key, value in told.limit_values.items())
-        lines.append(("limits", f"{told.limits}  {values}" if told.limits else "none"))
-    verdict = "allowed" if told.outcome == OK else f"refused {told.status}"
-    word = "  reported" if told.report and told.outcome == OK else ""
-    lines.append(("verdict", f"{verdict}  {told.outcome}{word}"))
+        lines.append(("floor", "on" if result.floor else "off"))
+    if result.dns:
+        took = f"  {result.dns_ms} ms" if result.dns_ms else ""
+        count = f"{len(result.addresses)} found  "
+        found = "" if result.dns.startswith("not") else count
+        lines.append(("dns", f"{found}{result.dns}{took}"))
+    lines += [("address", text) for text in _show_places(result)]
+    if result.outcome == OK:
+        values = " ".join(
+            f"{key}={value}" for key, value in result.limit_values.items())
+        limits = f"{result.limits}  {values}" if result.limits else "none"
+        lines.append(("limits", limits))
+    verdict = "allowed" if result.outcome == OK else f"refused {result.status}"
+    word = "  reported" if result.report and result.outcome == OK else ""
+    lines.append(("verdict", f"{verdict}  {result.outcome}{word}"))
     return [f"{word:<9}{printable(text).rstrip()}" for word, text in lines]
 
 
-def _show_places(told: Explanation) -> list[str]:
-    if not told.addresses:
+def _show_places(result: Explanation) -> list[str]:
+    if not result.addresses:
         return []
-    width = max(len(place.address) for place in told.addresses)
-    kinds = max(len(place.kind) + 4 * place.ours for place in told.addresses)
+    width = max(len(place.address) for place in result.addresses)
+    kinds = max(len(place.kind) + 4 * place.ours for place in result.addresses)
     lines = []
-    for place in told.addresses:
+    for place in result.addresses:
         kind = f"{place.kind}{' own' if place.ours else ''}"
-        floor = "  opens the floor" if place.opens_floor and told.floor else ""
+        floor = "  opens the floor" if place.opens_floor and result.floor else ""
         lines.append(f"{place.address:<{width}}  {kind:<{kinds}}  {place.outcome}  "
                      f"{place.rule}{floor}")
     return lines

@@ -81,18 +81,18 @@ def suggest(log: LogReader) -> str:
             place = Place(line.who, line.host or "", line.port)
             seen.setdefault(place, Seen()).add(line)
     groups: dict[Group, list[tuple[Place, Seen]]] = {}
-    told: list[tuple[int, str]] = []
+    skipped: list[tuple[int, str]] = []
     for place, what in seen.items():
         why = _why_not(place, what)
         if why:
-            told.append((what.count, _comment(place, what, why)))
+            skipped.append((what.count, _comment(place, what, why)))
             continue
         group = Group(place.user, place.port, tuple(sorted(what.methods)))
         groups.setdefault(group, []).append((place, what))
     ranked = sorted(groups.items(), key=lambda item: (
         -sum(what.count for _, what in item[1]), item[0]))
     parts = [_rule(group, places) for group, places in ranked]
-    left = [text for _, text in sorted(told, key=lambda pair: (-pair[0], pair[1]))]
+    left = [text for _, text in sorted(skipped, key=lambda pair: (-pair[0], pair[1]))]
     if left:
         parts.append("# Not proposed:\n" + "".join(left))
     return "\n".join([HEADER, *parts]) if parts else "# Nothing was refused.\n"
