@@ -326,8 +326,8 @@ class AdminServer:
 
     async def connections(self, request: web.Request) -> web.StreamResponse:
         selector = Selector.of_query(request.query)
-        found, silent = await self._do.list_connections(selector)
-        return web.json_response({"connections": found, "unanswered": silent})
+        found, unanswered = await self._do.list_connections(selector)
+        return web.json_response({"connections": found, "unanswered": unanswered})
 
     async def trace(self, request: web.Request) -> web.StreamResponse:
         name = Selector(id=request.match_info["id"]).id
@@ -341,8 +341,8 @@ class AdminServer:
         if selector.is_empty():
             raise ValueError("no connections are selected: give a user, host, client, "
                              "id or state; all=true selects all")
-        count, silent = await self._do.cut_connections(selector)
-        return web.json_response({"cut": count, "unanswered": silent})
+        count, unanswered = await self._do.cut_connections(selector)
+        return web.json_response({"cut": count, "unanswered": unanswered})
 
     async def reload(self, request: web.Request) -> web.StreamResponse:
         result, line = await self._do.reload()

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("cutthrough")
 
 # A worker answers within a turn of its loop. If it takes longer, it hangs or has died.
-PATIENCE_S = 2.0
+ANSWER_TIMEOUT_S = 2.0
 READ_BYTES = 65536
 # A cut is repeated while tunnels move: each is in transit for some milliseconds only,
 # but a hand-over of many goes on for longer
-ROUNDS, AGAIN_S = 10, 0.01
+ROUNDS, REPEAT_S = 10, 0.01
 
 
-class Team(Protocol):
+class Processes(Protocol):
     """The supervisor's children, and the previous program."""
 
     @property
@@ -50,7 +50,7 @@ class Team(Protocol):
     def predecessor(self) -> "Predecessor | None": ...
 
 
-class Asked(Protocol):
+class Respondent(Protocol):
     """A process that answers queries: a worker, or the previous program."""
 
     @property
@@ -61,47 +61,47 @@ class Asked(Protocol):
     def take_fd(self) -> int: ...
 
 
-class Ended(NamedTuple):
+class CutResult(NamedTuple):
     """The result of a cut: the number of connections, the names of the processes that
     did not answer, and whether tunnels moved between workers (see WasCut.moves)."""
 
     total: int
-    silent: list[str]
+    unanswered: list[str]
     moves: int
 
 
 class Query:
     """One query to several processes, done when all have answered.
 
-    `asked`: their names, by process id.
+    `names`: of the processes, by process id.
     """
 
-    def __init__(self, asked: dict[int, str]) -> None:
-        self.left = asked                    # the names of those yet to answer
+    def __init__(self, names: dict[int, str]) -> None:
+        self.pending = names                 # the names of those yet to answer
         self.answers: list[Any] = []
         self.done = asyncio.Event()
 
     @property
-    def silent(self) -> list[str]:
-        return list(self.left.values())
+    def unanswered(self) -> list[str]:
+        return list(self.pending.values())
 
-    def answered(self, pid: int, answer: Any) -> None:
+    def on_answer(self, pid: int, answer: Any) -> None:
         if answer is not None:
             self.answers.append(answer)
-        self.left.pop(pid, None)
-        if not self.left:
+        self.pending.pop(pid, None)
+        if not self.pending:
             self.done.set()
 
 
 class Inquiry:
     """Sends queries to the workers and gathers their answers."""
 
-    def __init__(self, team: Team) -> None:
-        self._team = team
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
         self._queries: dict[int, Query] = {}
         self._number = 0
         self._pipe: tuple[int, int] | None = None
-        self._rest = b""
+        self._partial_line = b""
         self._watchers: set[asyncio.Queue[bytes]] = set()
 
     # Queries
@@ -111,48 +111,49 @@ class Inquiry:
         """Returns the connections that match `selector`, and the names of the processes
         that did not answer."""
         query = await self._ask(lambda number: List(number, selector))
-        return [one for found in query.answers for one in found], query.silent
+        return [one for found in query.answers for one in found], query.unanswered
 
     async def trace_connection(self, name: str) -> dict[str, Any] | None:
         """Returns the last events of the connection with this id, or None."""
         query = await self._ask(lambda number: Trace(number, name))
         return next((one for found in query.answers for one in found), None)
 
-    async def cut(self, selector: Selector) -> Ended:
+    async def cut(self, selector: Selector) -> CutResult:
         """Closes the selected connections now, those in transit after they arrive."""
         total, most = 0, 0
         for number in range(ROUNDS):
             query = await self._ask(lambda number: Cut(number, selector))
-            count = sum(was.count for was in query.answers)
-            moves = max((was.moves for was in query.answers), default=0)
+            count = sum(result.count for result in query.answers)
+            moves = max((result.moves for result in query.answers), default=0)
             total, most = total + count, max(most, moves)
             # If tunnels may move, once more: one may have arrived behind the query
-            if not moves or query.silent or (number and not count and moves < 2):
+            if not moves or query.unanswered or (number and not count and moves < 2):
                 break
-            await asyncio.sleep(AGAIN_S)
-        return Ended(total, query.silent, most)
+            await asyncio.sleep(REPEAT_S)
+        return CutResult(total, query.unanswered, most)
 
     async def _ask(self, question: Callable[[int], List | Trace | Cut]) -> Query:
         self._number += 1
         number = self._number                # `_number` may change while this waits
-        asked: list[Asked] = [c for c in self._team.children.values() if c.ready]
-        before = self._team.predecessor
+        respondents: list[Respondent] = [
+            child for child in self._processes.children.values() if child.ready]
+        before = self._processes.predecessor
         if before is not None and before.drains:
-            asked.append(before)
-        query = Query({one.pid: one.name for one in asked})
-        if not asked:
+            respondents.append(before)
+        query = Query({one.pid: one.name for one in respondents})
+        if not respondents:
             return query
         self._queries[number] = query
         try:
-            for one in asked:
+            for one in respondents:
                 one.tell(question(number))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(query.done.wait(), PATIENCE_S)
+                await asyncio.wait_for(query.done.wait(), ANSWER_TIMEOUT_S)
         finally:
             del self._queries[number]
         return query
 
-    def on_message(self, child: Asked, message: Message) -> None:
+    def on_message(self, child: Respondent, message: Message) -> None:
         """Takes a worker's answer; drops it if its query is over."""
         match message:
             case Listed(number):
@@ -167,11 +168,11 @@ class Inquiry:
             case _:
                 return
         if number in self._queries:
-            self._queries[number].answered(child.pid, answer)
+            self._queries[number].on_answer(child.pid, answer)
 
-    def on_death(self, child: Asked) -> None:
+    def on_death(self, child: Respondent) -> None:
         for query in self._queries.values():
-            query.answered(child.pid, None)
+            query.on_answer(child.pid, None)
 
     # Endings as they come
 
@@ -181,7 +182,7 @@ class Inquiry:
         if self._pipe is None:
             self._pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             asyncio.get_running_loop().add_reader(self._pipe[0], self._on_readable)
-            for child in self._team.children.values():
+            for child in self._processes.children.values():
                 self.on_ready(child)
 
     def unwatch(self, queue: "asyncio.Queue[bytes]") -> None:
@@ -200,7 +201,8 @@ class Inquiry:
             data = os.read(self._pipe[0], READ_BYTES)
         except BlockingIOError:
             return
-        lines, newline, self._rest = (self._rest + data).rpartition(b"\n")
+        data = self._partial_line + data
+        lines, newline, self._partial_line = data.rpartition(b"\n")
         for queue in self._watchers if newline else ():
             with contextlib.suppress(asyncio.QueueFull):
                 queue.put_nowait(lines)
@@ -209,12 +211,12 @@ class Inquiry:
         """Stops reading endings."""
         if self._pipe is None:
             return
-        for child in self._team.children.values():
+        for child in self._processes.children.values():
             child.tell(Watch(False))
         asyncio.get_running_loop().remove_reader(self._pipe[0])
         for fd in self._pipe:
             os.close(fd)
-        self._pipe, self._rest = None, b""
+        self._pipe, self._partial_line = None, b""
 
 
 def read_list(fd: int) -> Any:

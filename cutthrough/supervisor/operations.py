@@ -31,7 +31,7 @@ from cutthrough.process.channel import (
 )
 from cutthrough.process.selector import Selector
 from cutthrough.supervisor.children import Child, Slot
-from cutthrough.supervisor.inquiry import Asked, Inquiry
+from cutthrough.supervisor.inquiry import Inquiry, Respondent
 from cutthrough.supervisor.limits_page import Limits
 from cutthrough.supervisor.listeners import Listeners
 from cutthrough.supervisor.upgrade import Predecessor
@@ -198,13 +198,13 @@ class Operations:
         if in_force:
             self._committed_at = time.time()
 
-    def on_message(self, child: Asked, message: Message) -> None:
+    def on_message(self, child: Respondent, message: Message) -> None:
         self._inquiry.on_message(child, message)
 
     def on_ready(self, child: Child) -> None:
         self._inquiry.on_ready(child)
 
-    def on_death(self, child: Asked) -> None:
+    def on_death(self, child: Respondent) -> None:
         self._inquiry.on_death(child)
 
     # What the listener calls
@@ -278,15 +278,15 @@ class Operations:
         return await self._inquiry.trace_connection(name)
 
     async def cut_connections(self, selector: Selector) -> tuple[int, list[str]]:
-        was = await self._inquiry.cut(selector)
-        return was.total, was.silent
+        result = await self._inquiry.cut(selector)
+        return result.total, result.unanswered
 
     async def answer(self, question: Message) -> tuple[Message, int]:
         """Answers a query of the new program: the message, and its descriptor or -1."""
         match question:
             case Cut(number, selector):
-                was = await self._inquiry.cut(selector)
-                return WasCut(number, was.total, was.moves), -1
+                result = await self._inquiry.cut(selector)
+                return WasCut(number, result.total, result.moves), -1
             case List(number, selector):
                 found, _ = await self.list_connections(selector)
             case Trace(number, name):
