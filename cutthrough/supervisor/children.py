@@ -15,11 +15,8 @@ from cutthrough.process.channel import Channel, Message
 from cutthrough.process.environment import SIGNALS, worker_environment
 
 # If a worker lived this long, its start was not the reason for its death.
-YOUNG_S = 10.0
-# How long to wait before replacing a worker that exited with status 0. Another process
-# asked it to end, perhaps systemd, which signals every process of the service: then our
-# own signal is a moment away.
-TOLD_S = 0.25
+EARLY_S = 10.0
+
 # Delays between starts of a slot whose workers die young: 0, 0.1, 0.2, 0.4 … seconds.
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
 
@@ -27,22 +24,23 @@ BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
 class Child:
     """One worker process, from its spawn until it is reaped.
 
-    `page` is the number of its counters page, which no other living child has. `begun`
-    is the generation that it started with, `generation` the latest that it reported to
-    be in force, `refused` the latest that it could not apply; 0: none yet.
+    `page` is the number of its counters page, which no other living child has.
+    `first_generation` is the one that it started with, `generation` the latest that it
+    reported to be in force, `refused` the latest that it could not apply; 0: none yet.
     """
 
-    def __init__(self, slot: "Slot", page: int, begun: int, now: float) -> None:
+    def __init__(self, slot: "Slot", page: int, first_generation: int,
+                 now: float) -> None:
         self.slot = slot
         self.page = page
-        self.begun = begun
+        self.first_generation = first_generation
         self.generation = self.refused = 0
         self.started_at = now
         self.channel, self._theirs = Channel.pair()
         self.process: subprocess.Popen[bytes] | None = None
         self.ready = False
         self.retired = False
-        self.lent: set[int] = set()          # pages of its takers; see handover_plan
+        self.lent_pages: set[int] = set()    # pages of its takers; see handover_plan
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -77,7 +75,7 @@ class Child:
             self._timer.cancel()
         self._timer = timer
 
-    def tell(self, message: Message, fds: tuple[int, ...] = ()) -> bool:
+    def send(self, message: Message, fds: tuple[int, ...] = ()) -> bool:
         """Sends without waiting. False: the worker is not reading, and the message is
         lost."""
         return self.channel.send(message, fds)
@@ -86,7 +84,7 @@ class Child:
         """Returns the descriptor that came with the last message."""
         return self.channel.take_fd()
 
-    def reaped(self, status: int) -> int:
+    def on_reaped(self, status: int) -> int:
         """Releases what belongs to the child. Takes the status of waitpid(2) and
         returns it in the form of `Popen.returncode`."""
         assert self.process is not None
@@ -108,9 +106,9 @@ class Slot:
         self.index = index
         self.current: Child | None = None
         self.next: Child | None = None       # replaces `current` when it is ready
-        self.needs = 0                       # oldest generation that a child may have
-        self.proven = False                  # a worker of this slot was ready once
-        self.died_young = 0                  # consecutive early deaths
+        self.needed_generation = 0           # oldest generation that a child may have
+        self.was_ready = False               # a worker of this slot was ready once
+        self.early_deaths = 0                # consecutive early deaths
         self.deaths = 0                      # unexpected ends, in all
         self._timer: asyncio.TimerHandle | None = None    # back-off
 
@@ -122,13 +120,13 @@ class Slot:
     def count_death(self, lived_s: float) -> float:
         """Returns after how many seconds the replacement is to start."""
         self.deaths += 1
-        self.died_young = self.died_young + 1 if lived_s < YOUNG_S else 0
-        if self.died_young < 2:
+        self.early_deaths = self.early_deaths + 1 if lived_s < EARLY_S else 0
+        if self.early_deaths < 2:
             return 0.0
-        return min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** (self.died_young - 2))
+        return min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** (self.early_deaths - 2))
 
 
-def cause(returncode: int) -> str:
+def describe_exit(returncode: int) -> str:
     """Describes how a child ended: `signal SIGKILL` or `status 1`."""
     if returncode >= 0:
         return f"status {returncode}"

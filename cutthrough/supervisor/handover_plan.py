@@ -34,9 +34,9 @@ def relieve(child: Child, left: Iterable[Child], slots: int) -> None:
                 say(f"no tunnels are handed over: {error.strerror}")
                 return
             with giver, taker:
-                old.tell(Give(holder=FIRST + child.page), (giver.fileno(),))
-                child.tell(Take(), (taker.fileno(),))
-            old.lent.add(child.page)
+                old.send(Give(holder=FIRST + child.page), (giver.fileno(),))
+                child.send(Take(), (taker.fileno(),))
+            old.lent_pages.add(child.page)
 
 
 def offer(children: Iterable[Child], successor: Successor) -> None:
@@ -48,7 +48,7 @@ def offer(children: Iterable[Child], successor: Successor) -> None:
             say(f"no tunnels are handed over: {error.strerror}")
             return
         with giver:
-            child.tell(Give(holder=-1), (giver.fileno(),))
+            child.send(Give(holder=-1), (giver.fileno(),))
         successor.give(child.slot.index, taker)
 
 
@@ -57,7 +57,7 @@ def take(children: list[Child | None], index: int, fd: int) -> None:
     closes our copy of it. If there is no worker, the giver finds the socket closed."""
     child = children[index % len(children)] if children else None
     if child is not None:
-        child.tell(Take(), (fd,))
+        child.send(Take(), (fd,))
     os.close(fd)
 
 
@@ -83,7 +83,7 @@ def take_page(children: Iterable[Child], limits: Limits, counters: int) -> int:
 
     taken: set[int] = set()
     for child in children:
-        taken |= {child.page, *child.lent}
+        taken |= {child.page, *child.lent_pages}
     page = next(n for n in range(len(taken) + 1) if n not in taken)
     limits.check(page)
     if os.fstat(counters).st_size < (page + 1) * PAGE_BYTES:

@@ -57,7 +57,7 @@ class Respondent(Protocol):
     def pid(self) -> int: ...
     @property
     def name(self) -> str: ...
-    def tell(self, message: Message) -> bool: ...
+    def send(self, message: Message) -> bool: ...
     def take_fd(self) -> int: ...
 
 
@@ -146,7 +146,7 @@ class Inquiry:
         self._queries[number] = query
         try:
             for one in respondents:
-                one.tell(question(number))
+                one.send(question(number))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(query.done.wait(), ANSWER_TIMEOUT_S)
         finally:
@@ -193,7 +193,7 @@ class Inquiry:
     def on_ready(self, child: Child) -> None:
         """Has a new worker report its endings, if there is a watcher."""
         if self._pipe is not None and child.ready:
-            child.tell(Watch(True), (self._pipe[1],))
+            child.send(Watch(True), (self._pipe[1],))
 
     def _on_readable(self) -> None:
         assert self._pipe is not None
@@ -212,7 +212,7 @@ class Inquiry:
         if self._pipe is None:
             return
         for child in self._processes.children.values():
-            child.tell(Watch(False))
+            child.send(Watch(False))
         asyncio.get_running_loop().remove_reader(self._pipe[0])
         for fd in self._pipe:
             os.close(fd)

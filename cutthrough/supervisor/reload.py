@@ -186,7 +186,7 @@ class Reloads:
         asked.timer = asyncio.get_running_loop().call_later(
             LATE_S, self._on_late, asked)
         for child in [*program.children.values()]:    # retired ones apply it too
-            if child.begun < asked.number and not child.tell(
+            if child.first_generation < asked.number and not child.send(
                     Swap(asked.number), (memory,)):
                 self._on_deaf(child)
         self.look()
@@ -201,7 +201,7 @@ class Reloads:
                     self._program.retire(child)
         del slots[count:]
         for slot in slots:
-            slot.needs = self._program.generation.number
+            slot.needed_generation = self._program.generation.number
             self._program.replace(slot)
 
     def _on_deaf(self, child: Child) -> None:
@@ -226,7 +226,7 @@ class Reloads:
         """Ends the reloads that are in force in every worker now."""
         least = min((child.generation for child in self._program.children.values()),
                     default=self._program.generation.number)
-        least = min([least, *(slot.needs - 1 for slot in self._lacking())])
+        least = min([least, *(slot.needed_generation - 1 for slot in self._lacking())])
         while self._told and self._told[0].number <= least:
             one = self._told.pop(0)
             if one.timer is not None:
@@ -241,7 +241,8 @@ class Reloads:
     def _lacking(self) -> list[Slot]:
         """The slots whose worker is older than they need, and is to be replaced."""
         return [slot for slot in self._program.slots
-                if slot.current is not None and slot.current.begun < slot.needs]
+                if slot.current is not None
+                and slot.current.first_generation < slot.needed_generation]
 
     def _on_late(self, one: Reload) -> None:
         late = [f"{child.name}, which {why_late(child, one.number)}"

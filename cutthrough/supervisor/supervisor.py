@@ -47,7 +47,7 @@ from cutthrough.process.loops import choose_loop
 from cutthrough.process.systemd import feed_watchdog, notify, take_listeners
 from cutthrough.supervisor import handover_plan
 from cutthrough.supervisor.banner import print_banner
-from cutthrough.supervisor.children import BACKOFF_MAX_S, TOLD_S, Child, Slot, cause
+from cutthrough.supervisor.children import BACKOFF_MAX_S, Child, Slot, describe_exit
 from cutthrough.supervisor.credentials_page import CredentialsPage
 from cutthrough.supervisor.limits_page import Limits
 from cutthrough.supervisor.listeners import Listeners
@@ -59,6 +59,9 @@ from cutthrough.supervisor.upgrade import Predecessor, Successor
 START_S = 30.0
 # A worker that runs this long after its drain deadline or Stop hangs, and is killed.
 GRACE_S = 2.0
+# How long to wait before replacing a worker that exited with status 0: systemd may have
+# signalled every process of the service, and then our own signal is a moment away.
+EXIT_WAIT_S = 0.25
 
 State = Enum("State", "STARTING SERVING DRAINING STOPPING")
 
@@ -86,7 +89,7 @@ class Supervisor:
         self.limits = Limits()
         self.credentials = CredentialsPage()
         self.memory = -1                     # descriptor with the encoded generation
-        self.was_told = False                # to end, by a signal or an operator
+        self.end_requested = False           # to end, by a signal or an operator
         self.over = asyncio.Event()
         self.operations = Operations(self, predecessor is not None)
         self.reloads = Reloads(self)
@@ -156,7 +159,7 @@ class Supervisor:
         child.spawn((self.counters, self.limits.fd, self.credentials.fd, self.memory,
                      *listeners))
         self.children[child.pid] = child
-        child.tell(Hello(
+        child.send(Hello(
             slot=slot.index, generation=self.memory, listeners=listeners,
             counters=self.counters, limits=self.limits.fd, page=child.page,
             known=self.credentials.fd, holder=self.limits.holder(child.page)))
@@ -180,8 +183,8 @@ class Supervisor:
 
     def on_ready(self, child: Child) -> None:
         slot = child.slot
-        child.ready = slot.proven = True
-        child.generation = max(child.generation, child.begun)
+        child.ready = slot.was_ready = True
+        child.generation = max(child.generation, child.first_generation)
         self.operations.on_ready(child)
         if self.state not in (State.STARTING, State.SERVING) or child.retired:
             return                           # it has a deadline for its end already
@@ -189,7 +192,7 @@ class Supervisor:
         if child is slot.next:
             old, slot.current, slot.next = slot.current, child, None
             if old is not None:
-                slot.died_young = 0          # the old worker did not die
+                slot.early_deaths = 0        # the old worker did not die
                 self.retire(old)
         if self.config.handover:
             handover_plan.relieve(child, self.children.values(), self.count)
@@ -245,7 +248,7 @@ class Supervisor:
             if child is not None:
                 self.limits.reap(child.page)
                 self.credentials.reap(pid)
-                self.on_death(child, child.reaped(status))
+                self.on_death(child, child.on_reaped(status))
                 self.reloads.look()
 
     def on_death(self, child: Child, returncode: int) -> None:
@@ -258,27 +261,27 @@ class Supervisor:
             slot.current = None
         if self.state in (State.DRAINING, State.STOPPING):
             if returncode and (child.ready or returncode != -signal.SIGKILL):
-                say(f"{child.name} ended by {cause(returncode)}")
+                say(f"{child.name} ended by {describe_exit(returncode)}")
                 self.status = self.status or 1
             if not self.children:
                 self.over.set()
         elif child.retired:
             if returncode:
                 say(f"worker {slot.index} (pid {child.pid}), being replaced, ended by "
-                    f"{cause(returncode)}")
-        elif not slot.proven and self.state is State.STARTING:
-            say(f"{child.name} exited before it was ready: {cause(returncode)}")
+                    f"{describe_exit(returncode)}")
+        elif not slot.was_ready and self.state is State.STARTING:
+            say(f"{child.name} exited before it was ready: {describe_exit(returncode)}")
             self.status = 2 if returncode == 2 else 1
             self.stop()
         elif returncode == 0:
             loop = asyncio.get_running_loop()
-            slot.set_timer(loop.call_later(TOLD_S, self.respawn, slot, child, 0))
+            slot.set_timer(loop.call_later(EXIT_WAIT_S, self.respawn, slot, child, 0))
         else:
             self.respawn(slot, child, returncode)
 
     def respawn(self, slot: Slot, child: Child, returncode: int) -> None:
         delay = slot.count_death(time.monotonic() - child.started_at)
-        say(f"{child.name} died: {cause(returncode)}; "
+        say(f"{child.name} died: {describe_exit(returncode)}; "
             f"starting a replacement {f'in {delay:g} s' if delay else 'now'}")
         self.replace(slot, delay)
 
@@ -371,11 +374,11 @@ class Supervisor:
 
     def reopen(self) -> None:
         for child in self.children.values():
-            child.tell(Reopen())
+            child.send(Reopen())
 
     def drain(self) -> None:
         """Drains and ends; the second request ends the program now."""
-        before, self.was_told = self.was_told, True
+        before, self.end_requested = self.end_requested, True
         if self.state is State.DRAINING and not before:
             return                           # it drains already, for its successor
         if self.state is not State.SERVING:
@@ -424,7 +427,7 @@ class Supervisor:
 
     def end(self, child: Child, message: Message, seconds: float) -> None:
         """Asks a worker to end, and kills it if it still runs after `seconds`."""
-        child.tell(message)
+        child.send(message)
         if not child.ready and isinstance(message, Stop):
             seconds = 0.0                    # it serves no connection yet
         loop = asyncio.get_running_loop()

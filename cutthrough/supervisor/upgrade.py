@@ -144,7 +144,7 @@ class Predecessor:
     pid = 0                                  # no worker has this one
     name = "the previous program, which is draining"
 
-    def tell(self, message: Message) -> bool:
+    def send(self, message: Message) -> bool:
         try:
             self._socket.send(ASK + msgspec.json.encode(message))
         except OSError:
