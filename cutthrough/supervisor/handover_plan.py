@@ -23,7 +23,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
-def relieve(child: Child, left: Iterable[Child], slots: int) -> None:
+def connect_givers(child: Child, left: Iterable[Child], slots: int) -> None:
     """Has the retired children among `left` hand their tunnels to `child`, which is
     ready, if it is on their slot."""
     for old in left:
@@ -39,7 +39,7 @@ def relieve(child: Child, left: Iterable[Child], slots: int) -> None:
             old.lent_pages.add(child.page)
 
 
-def offer(children: Iterable[Child], successor: Successor) -> None:
+def connect_successor(children: Iterable[Child], successor: Successor) -> None:
     """Has all children hand their tunnels to the program that replaces this one."""
     for child in children:
         try:
@@ -49,10 +49,10 @@ def offer(children: Iterable[Child], successor: Successor) -> None:
             return
         with giver:
             child.send(Give(holder=-1), (giver.fileno(),))
-        successor.give(child.slot.index, taker)
+        successor.send_giver(child.slot.index, taker)
 
 
-def take(children: list[Child | None], index: int, fd: int) -> None:
+def connect_taker(children: list[Child | None], index: int, fd: int) -> None:
     """Has the worker on slot `index` take the tunnels that come over this socket, and
     closes our copy of it. If there is no worker, the giver finds the socket closed."""
     child = children[index % len(children)] if children else None
@@ -61,18 +61,18 @@ def take(children: list[Child | None], index: int, fd: int) -> None:
     os.close(fd)
 
 
-def tell(child: Child, message: Gave | Took) -> None:
-    who = f"worker {child.slot.index} (pid {child.pid})"
+def log_result(child: Child, message: Gave | Took) -> None:
+    name = f"worker {child.slot.index} (pid {child.pid})"
     match message:
         case Gave(given, stayed):
-            say(f"{who} handed {show_count(given, 'tunnel')} over, kept {stayed}")
+            say(f"{name} handed {show_count(given, 'tunnel')} over, kept {stayed}")
         case Took(count, most_us, longest_us):
-            say(f"{who} took {show_count(count, 'tunnel')} over; longest pause "
+            say(f"{name} took {show_count(count, 'tunnel')} over; longest pause "
                 f"{longest_us / 1000:.1f} ms, 99.9% of pauses up to "
                 f"{most_us / 1000:.1f} ms")
 
 
-def take_page(children: Iterable[Child], limits: Limits, counters: int) -> int:
+def allocate_page(children: Iterable[Child], limits: Limits, counters: int) -> int:
     """Returns the lowest page number that no child has or has lent, and makes room for
     it in the counters. Raises OSError if the page of limits is full.
 

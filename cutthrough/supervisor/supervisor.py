@@ -153,7 +153,7 @@ class Supervisor:
         """Starts a worker for this slot. Raises OSError."""
         listeners = tuple(
             sock.fileno() for sock in self.listeners.of_slot(slot.index, self.count))
-        page = handover_plan.take_page(
+        page = handover_plan.allocate_page(
             self.children.values(), self.limits, self.counters)
         child = Child(slot, page, self.generation.number, time.monotonic())
         child.spawn((self.counters, self.limits.fd, self.credentials.fd, self.memory,
@@ -179,7 +179,7 @@ class Supervisor:
             case Listed() | WasCut():
                 self.operations.on_message(child, message)
             case Gave() | Took():
-                handover_plan.tell(child, message)
+                handover_plan.log_result(child, message)
 
     def on_ready(self, child: Child) -> None:
         slot = child.slot
@@ -195,7 +195,7 @@ class Supervisor:
                 slot.early_deaths = 0        # the old worker did not die
                 self.retire(old)
         if self.config.handover:
-            handover_plan.relieve(child, self.children.values(), self.count)
+            handover_plan.connect_givers(child, self.children.values(), self.count)
         if self.state is State.STARTING and all(
                 slot.current is not None and slot.current.ready for slot in self.slots):
             self.begin_serving()
@@ -213,7 +213,7 @@ class Supervisor:
         self.reloads.resume()
 
     def take_tunnels(self, index: int, fd: int) -> None:
-        handover_plan.take([slot.current for slot in self.slots], index, fd)
+        handover_plan.connect_taker([slot.current for slot in self.slots], index, fd)
 
     def on_told(self, before: Predecessor, message: Message | None) -> None:
         if message is None:
@@ -394,7 +394,7 @@ class Supervisor:
         say(f"pid {self.successor.process.pid} serves; this program drains")
         self.operations.on_successor()
         if self.config.handover:
-            handover_plan.offer(self.children.values(), self.successor)
+            handover_plan.connect_successor(self.children.values(), self.successor)
         self.begin_drain()
 
     def begin_drain(self) -> None:

@@ -277,7 +277,7 @@ class Successor:
         self.process.send_signal(signal.SIGHUP)
         return f"pid {self.process.pid} serves; the reload was passed on to it"
 
-    def give(self, slot: int, taker: socket.socket) -> None:
+    def send_giver(self, slot: int, taker: socket.socket) -> None:
         """Sends the new program the socket over which the worker on `slot` gives its
         tunnels, and closes our copy. If it takes none, the giver finds the socket
         closed."""
