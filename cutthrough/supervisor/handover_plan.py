@@ -15,7 +15,7 @@ from cutthrough.config.values import show_count
 from cutthrough.log.stderr import say
 from cutthrough.process.channel import Gave, Give, Take, Took
 from cutthrough.supervisor.children import Child
-from cutthrough.supervisor.limits_page import FIRST, Limits
+from cutthrough.supervisor.limits_page import FIRST_HOLDER, LimitsPage
 from cutthrough.supervisor.upgrade import Successor
 
 
@@ -34,7 +34,7 @@ def connect_givers(child: Child, left: Iterable[Child], slots: int) -> None:
                 say(f"no tunnels are handed over: {error.strerror}")
                 return
             with giver, taker:
-                old.send(Give(holder=FIRST + child.page), (giver.fileno(),))
+                old.send(Give(holder=FIRST_HOLDER + child.page), (giver.fileno(),))
                 child.send(Take(), (taker.fileno(),))
             old.lent_pages.add(child.page)
 
@@ -72,7 +72,7 @@ def log_result(child: Child, message: Gave | Took) -> None:
                 f"{most_us / 1000:.1f} ms")
 
 
-def allocate_page(children: Iterable[Child], limits: Limits, counters: int) -> int:
+def allocate_page(children: Iterable[Child], limits: LimitsPage, counters: int) -> int:
     """Returns the lowest page number that no child has or has lent, and makes room for
     it in the counters. Raises OSError if the page of limits is full.
 

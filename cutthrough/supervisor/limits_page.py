@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 # each worker may have an old one beside it that drains
 HOLDERS, MORE_HOLDERS = 3, 16
 # The children's first holder; holder 0 is the fleet
-FIRST = 1
+FIRST_HOLDER = 1
 
 
-class Limits:
+class LimitsPage:
     """The page, from `open` to `close`."""
 
     def __init__(self) -> None:
         self.fd = -1
         self._holders = 0
-        self._away: RemoteUsage | None = None
+        self._remote_usage: RemoteUsage | None = None
         # One for the program, not for a generation: today's use is counted by this name
         self._instance = secrets.token_hex(8)
         self._fleet: RedisFleet | None = None
@@ -45,10 +45,10 @@ class Limits:
 
         self._holders = HOLDERS * workers + MORE_HOLDERS
         self.fd = os.memfd_create("cutthrough-limits", os.MFD_CLOEXEC)
-        self._away = RemoteUsage(create(FIRST + self._holders, self.fd))
+        self._remote_usage = RemoteUsage(create(FIRST_HOLDER + self._holders, self.fd))
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """The number of worker processes that the page has room for."""
         return self._holders
 
@@ -61,35 +61,35 @@ class Limits:
 
     def holder(self, page: int) -> int:
         """The holder number of the child with this counters page."""
-        return FIRST + page
+        return FIRST_HOLDER + page
 
     def reap(self, holder: int) -> None:
         """Releases the counts of this child, which is gone."""
-        if self._away is not None:
-            self._away.reap(FIRST + holder)
+        if self._remote_usage is not None:
+            self._remote_usage.reap(FIRST_HOLDER + holder)
 
     def commit(self, generation: Generation) -> None:
         """Joins the fleet that this generation configures, with its users."""
-        assert self._away is not None
+        assert self._remote_usage is not None
         config = generation.config
         names = {name for name in (*generation.policy.users, config.user) if name}
-        if self._fleet is not None and self._fleet.is_of(config):
-            self._fleet.know(names)
+        if self._fleet is not None and self._fleet.is_configured_by(config):
+            self._fleet.set_users(names)
             return
         old, self._fleet = self._fleet, None
         if config.fleet_url:
             from cutthrough.supervisor.redis_fleet import RedisFleet
 
-            self._fleet = RedisFleet(config, self._away, self._instance)
-            self._fleet.know(names)
+            self._fleet = RedisFleet(config, self._remote_usage, self._instance)
+            self._fleet.set_users(names)
         if old is not None or self._fleet is not None:
             before = self._leaving
             self._leaving = asyncio.get_running_loop().create_task(
                 _change(before, old, self._fleet))
 
-    def standing(self) -> FleetState | None:
+    def fleet_state(self) -> FleetState | None:
         """The state of the fleet; None: none is configured."""
-        return self._fleet.standing() if self._fleet is not None else None
+        return self._fleet.state() if self._fleet is not None else None
 
     async def leave(self) -> None:
         """Leaves the fleet, if there is one."""
@@ -99,7 +99,7 @@ class Limits:
             self._leaving = None
 
     def close(self) -> None:
-        self._away = None
+        self._remote_usage = None
         if self.fd >= 0:
             os.close(self.fd)
         self.fd = -1

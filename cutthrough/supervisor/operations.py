@@ -32,7 +32,7 @@ from cutthrough.process.channel import (
 from cutthrough.process.selector import Selector
 from cutthrough.supervisor.children import Child, Slot
 from cutthrough.supervisor.inquiry import Inquiry, Respondent
-from cutthrough.supervisor.limits_page import Limits
+from cutthrough.supervisor.limits_page import LimitsPage
 from cutthrough.supervisor.listeners import Listeners
 from cutthrough.supervisor.upgrade import Predecessor
 
@@ -51,7 +51,7 @@ class Program(Protocol):
     slots: list[Slot]
     children: dict[int, Child]
     counters: int
-    limits: Limits
+    limits: LimitsPage
     listeners: Listeners
     generation: Generation
     predecessor: Predecessor | None
@@ -239,7 +239,7 @@ class Operations:
             {slot.index: slot.current.pid if slot.current is not None else 0
              for slot in self._program.slots},
             self._in_force(), self._committed_at,
-            self._reloads, self._reloaded, self._program.limits.standing(),
+            self._reloads, self._reloaded, self._program.limits.fleet_state(),
             {slot.index: slot.deaths for slot in self._program.slots})
 
     def _in_force(self) -> int:

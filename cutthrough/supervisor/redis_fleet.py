@@ -45,7 +45,7 @@ BATCH = 128
 PAUSE_MAX_S = 2.0
 # Everything is published again this often: a replica that takes over may lack the last
 # writes, and nothing shows it
-TELL_AGAIN_S = 60.0
+REPUBLISH_S = 60.0
 # The options of a fleet; another source of the same URL is no change
 OF_FLEET = [name for name in OPTIONS
             if name.startswith("fleet_") and name not in SECRETS.values()]
@@ -100,13 +100,13 @@ for i = 1, #changed, 2 do
 end
 
 for i = 9, #ARGV, 2 do
-    local id, told = ARGV[i], ARGV[i + 1]
+    local id, usage = ARGV[i], ARGV[i + 1]
     local key = users .. id
-    if told ~= (redis.call('HGET', key, me) or '') then
-        if told == '' then
+    if usage ~= (redis.call('HGET', key, me) or '') then
+        if usage == '' then
             redis.call('HDEL', key, me)
         else
-            redis.call('HSET', key, me, told)
+            redis.call('HSET', key, me, usage)
             redis.call('PEXPIRE', key, two_days)
         end
         redis.call('ZADD', feed, redis.call('HINCRBY', meta, 'version', 1), id)
@@ -130,56 +130,57 @@ return {epoch, position, more, names, answer}
 class RedisFleet:
     """This program as a member of a fleet, from `start` to `leave`."""
 
-    def __init__(self, config: Config, away: "RemoteUsage", instance: str) -> None:
+    def __init__(self, config: Config, remote_usage: "RemoteUsage",
+                 instance: str) -> None:
         self._config = config
-        self._away = away
+        self._remote_usage = remote_usage
         self._instance = instance
         self._client: Redis | None = None
         self._task: asyncio.Task[None] | None = None
         self._over = asyncio.Event()
         self._ids: dict[bytes, str] = {}     # of users, by tag
         self._tags: dict[str, bytes] = {}
-        self._left: dict[bytes, str] = {}    # ids of former users, by tag
-        self._told: set[str] = set()         # ids with usage published under our name
-        self._due: dict[str, str] = {}       # usage not yet published, by id
+        self._former_ids: dict[bytes, str] = {}  # ids of former users, by tag
+        self._published: set[str] = set()    # ids with usage published under our name
+        self._unpublished: dict[str, str] = {}  # usage not yet published, by id
         self._epoch, self._position = "", "0"
         self._living: list[str] = []
         self._is_up = False
-        self._was_said = False
-        self._heard_at = self._told_at = 0.0
+        self._is_state_logged = False
+        self._answered_at = self._published_at = 0.0
         self._steps = 0
         self._failures = dict.fromkeys(FAILURES, 0)
 
-    def is_of(self, config: Config) -> bool:
+    def is_configured_by(self, config: Config) -> bool:
         """Whether this is the fleet that `config` names."""
         return all(getattr(config, name) == getattr(self._config, name)
                    for name in OF_FLEET)
 
-    def know(self, names: Iterable[str]) -> None:
+    def set_users(self, names: Iterable[str]) -> None:
         """Sets the users. Redis gets no name, only a hash of it.
 
         The usage of a removed user is published until it is zero, if it ever was
         published. The usage of such a user in other instances is ignored.
         """
-        tags = {id_of(name): self._away.tag(name.encode()) for name in names}
+        tags = {id_of(name): self._remote_usage.tag(name.encode()) for name in names}
         if tags != self._tags:
             gone = {id: tag for id, tag in self._tags.items() if id not in tags}
-            known = self._left | {tag: id for id, tag in gone.items()}
-            self._left = {tag: id for tag, id in known.items()
-                          if id in self._told and id not in tags}
+            known = self._former_ids | {tag: id for id, tag in gone.items()}
+            self._former_ids = {tag: id for tag, id in known.items()
+                                if id in self._published and id not in tags}
             self._tags = tags
             self._ids = {tag: id for id, tag in tags.items()}
             now_us, now_s = time.monotonic_ns() // 1000, int(time.time())
             for tag in gone.values():
-                self._away.book(tag, 0, 0, 0, 0, now_us, now_s)
-            self._away.begin_anew()
+                self._remote_usage.book(tag, 0, 0, 0, 0, now_us, now_s)
+            self._remote_usage.begin_anew()
 
     def start(self) -> None:
-        self._away.begin_anew()
-        self._heard_at = asyncio.get_running_loop().time()
+        self._remote_usage.begin_anew()
+        self._answered_at = asyncio.get_running_loop().time()
         self._task = asyncio.create_task(self._run())
 
-    def standing(self) -> FleetState:
+    def state(self) -> FleetState:
         return FleetState(self._is_up, len(self._living), self._steps, self._failures)
 
     async def leave(self) -> None:
@@ -193,8 +194,8 @@ class RedisFleet:
                 async with asyncio.timeout(PATIENCE_S):
                     await self._sync()
                     await self._redis().zrem(self._key("alive"), self._instance)
-        await self._hang_up()
-        self._away.forget()
+        await self._disconnect()
+        self._remote_usage.forget()
 
     async def _run(self) -> None:
         pause = self._config.fleet_interval
@@ -213,69 +214,70 @@ class RedisFleet:
         """Publishes new usage and receives that of others. Returns whether there is
         more to receive."""
         now_s = int(time.time())
-        if time.monotonic() - self._told_at > TELL_AGAIN_S:
-            self._told_at = time.monotonic()
-            self._away.tell_again()
+        if time.monotonic() - self._published_at > REPUBLISH_S:
+            self._published_at = time.monotonic()
+            self._remote_usage.tell_again()
         begin = self._collect(0, now_s)
-        while begin or len(self._due) > BATCH:
-            if begin and len(self._due) < BATCH:
+        while begin or len(self._unpublished) > BATCH:
+            if begin and len(self._unpublished) < BATCH:
                 begin = self._collect(begin, now_s)
             else:
                 await self._step(now_s)
         return await self._step(now_s)
 
     def _collect(self, begin: int, now_s: int) -> int:
-        begin, found = self._away.collect(begin, now_s)
+        begin, found = self._remote_usage.collect(begin, now_s)
         for tag, *use in found:
-            id = self._ids.get(tag) or self._left.get(tag)
+            id = self._ids.get(tag) or self._former_ids.get(tag)
             if id:
-                self._due[id] = told(now_s, *use)
-                if self._due[id]:
-                    self._told.add(id)
+                self._unpublished[id] = encode_usage(now_s, *use)
+                if self._unpublished[id]:
+                    self._published.add(id)
         return begin
 
     async def _step(self, now_s: int) -> bool:
         """Makes one exchange with Redis. Returns whether there is more to receive."""
-        telling = dict(list(self._due.items())[:BATCH])
+        batch = dict(list(self._unpublished.items())[:BATCH])
         async with asyncio.timeout(min(PATIENCE_S, self._config.fleet_expiry / 4)):
             answer: Any = await self._redis().register_script(SCRIPT)(
                 keys=[self._key("alive"), self._key("feed"), self._key("meta")],
                 args=[self._key("user:"), self._instance,
                       int(self._config.fleet_expiry * 1000), now_s // 86400,
                       secrets.token_hex(8), self._epoch, self._position, BATCH,
-                      *(part for pair in telling.items() for part in pair)])
-        for id, use in telling.items():
-            del self._due[id]
+                      *(part for pair in batch.items() for part in pair)])
+        for id, use in batch.items():
+            del self._unpublished[id]
             if not use:
-                self._told.discard(id)
-        epoch, self._position, more, living, heard = answer
+                self._published.discard(id)
+        epoch, self._position, more, living, received = answer
         self._on_answer(epoch, living)
         now_us = time.monotonic_ns() // 1000
-        for id, connections, tunnels, moved, spent in heard:
+        for id, connections, tunnels, moved, spent in received:
             if id in self._tags:
-                self._away.book(self._tags[id], connections, tunnels, moved, spent,
-                                now_us, now_s)
+                self._remote_usage.book(self._tags[id], connections, tunnels, moved,
+                                        spent, now_us, now_s)
         return bool(more)
 
     def _on_answer(self, epoch: str, living: list[str]) -> None:
         self._steps += 1
-        self._heard_at = asyncio.get_running_loop().time()
+        self._answered_at = asyncio.get_running_loop().time()
         if not self._is_up or epoch != self._epoch or living != self._living:
-            self._away.begin_anew()
+            self._remote_usage.begin_anew()
         self._epoch, self._living = epoch, living
         if not self._is_up:
-            self._is_up = self._was_said = True
+            self._is_up = self._is_state_logged = True
             say(f"fleet: limits are shared through Redis, instances: {len(living)}")
 
     async def _on_failure(self, error: Exception) -> None:
         reason, text = explain(error)
         self._failures[reason] += 1
-        await self._hang_up()
-        silence = asyncio.get_running_loop().time() - self._heard_at
-        if silence < self._config.fleet_expiry or (self._was_said and not self._is_up):
+        await self._disconnect()
+        silence = asyncio.get_running_loop().time() - self._answered_at
+        if silence < self._config.fleet_expiry or (
+                self._is_state_logged and not self._is_up):
             return
-        self._is_up, self._was_said, self._living = False, True, []
-        self._away.forget()
+        self._is_up, self._is_state_logged, self._living = False, True, []
+        self._remote_usage.forget()
         say(f"fleet: Redis {text}; until it is back, limits count this program alone")
 
     # Redis
@@ -289,7 +291,7 @@ class RedisFleet:
             self._client = make_client(self._config)
         return self._client
 
-    async def _hang_up(self) -> None:
+    async def _disconnect(self) -> None:
         """Closes the connection: a late answer must not be taken for the next one."""
         client, self._client = self._client, None
         if client is not None:
@@ -303,7 +305,8 @@ def id_of(name: str) -> str:
         name.encode(), digest_size=16, person=b"cutthrough").hexdigest()
 
 
-def told(now_s: int, connections: int, tunnels: int, moved: int, spent: int) -> str:
+def encode_usage(
+        now_s: int, connections: int, tunnels: int, moved: int, spent: int) -> str:
     if not (connections or tunnels or moved or spent):
         return ""
     return f"{connections} {tunnels} {now_s // 86400} {moved} {spent}"

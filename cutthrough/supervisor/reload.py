@@ -32,7 +32,7 @@ from cutthrough.process.cpus import count_workers
 from cutthrough.process.loops import choose_loop
 from cutthrough.process.systemd import notify_reloading
 from cutthrough.supervisor.children import Child, Slot
-from cutthrough.supervisor.limits_page import Limits
+from cutthrough.supervisor.limits_page import LimitsPage
 from cutthrough.supervisor.upgrade import Successor
 
 # A worker applies a generation within a turn of its loop, and a new worker starts in
@@ -58,7 +58,7 @@ class Program(Protocol):
     read: Reader
     slots: list[Slot]
     children: dict[int, Child]
-    limits: Limits
+    limits: LimitsPage
     successor: Successor | None
 
     @property
@@ -169,7 +169,7 @@ class Reloads:
         them would have a socket and no worker, and its clients would wait for ever."""
         program = self._program
         count = count_workers(config)
-        most = program.limits.room - len(program.children)
+        most = program.limits.capacity - len(program.children)
         if count > len(program.slots) and count > most:
             raise ConfigError("", "workers", f"{count} is more than the {most} that "
                               "fit now; restart the program to run more")

@@ -49,7 +49,7 @@ from cutthrough.supervisor import handover_plan
 from cutthrough.supervisor.banner import print_banner
 from cutthrough.supervisor.children import BACKOFF_MAX_S, Child, Slot, describe_exit
 from cutthrough.supervisor.credentials_page import CredentialsPage
-from cutthrough.supervisor.limits_page import Limits
+from cutthrough.supervisor.limits_page import LimitsPage
 from cutthrough.supervisor.listeners import Listeners
 from cutthrough.supervisor.operations import Operations
 from cutthrough.supervisor.reload import Reload, Reloads
@@ -86,7 +86,7 @@ class Supervisor:
         self.predecessor = predecessor
         self.successor: Successor | None = None
         self.counters = -1
-        self.limits = Limits()
+        self.limits = LimitsPage()
         self.credentials = CredentialsPage()
         self.memory = -1                     # descriptor with the encoded generation
         self.end_requested = False           # to end, by a signal or an operator

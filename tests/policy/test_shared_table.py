@@ -13,7 +13,7 @@ from cutthrough.policy import source
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Holder, Limiter
 from cutthrough.policy.shared_table import create, page_bytes
-from cutthrough.supervisor.limits_page import FIRST, Limits
+from cutthrough.supervisor.limits_page import FIRST_HOLDER, LimitsPage
 from tests.support.proxy import ROOT
 
 CHILD = """
@@ -146,14 +146,14 @@ def test_only_rows_that_were_used_cost_memory():
 
 def test_a_page_has_places_for_more_workers_than_it_began_with():
     """Each beside an old one that drains, and each with an account of its own."""
-    page = Limits()
+    page = LimitsPage()
     page.open(2)
     try:
         with pytest.raises(OSError, match="22 places; restart"):
             page.check(22)
         page.check(21)
         memory = mmap.mmap(page.fd, 0)
-        old, new = (Limiter(Ledger(memory, FIRST + n), most=2) for n in (0, 21))
+        old, new = (Limiter(Ledger(memory, FIRST_HOLDER + n), most=2) for n in (0, 21))
         first, second, third = Holder(old), Holder(new), Holder(new)
         assert first.enter(bytes(4)) == second.enter(bytes(4)) == "entered"
         assert third.enter(bytes(4)) == "over all"

@@ -52,7 +52,7 @@ class Member:
             Ledger(memory, 1), Policy(limits={"default": Limits(**limits)}))
         config = Config(fleet_url=url, fleet_interval=0.02, fleet_expiry=1.0)
         self.fleet = RedisFleet(config, self.away, name)
-        self.fleet.know(users)
+        self.fleet.set_users(users)
 
     def holder(self, user: str) -> Holder:
         holder = Holder(self.limiter)
@@ -93,11 +93,11 @@ async def becomes(probe, what: str) -> None:
 async def test_many_users_are_told_in_batches(join, redis):
     users = [f"user {n}: {'long ' * (n % 7)}" for n in range(3 * BATCH + 7)]
     a, b = join(users, connections=9), join(users, connections=9)
-    await becomes(lambda: a.fleet.standing().instances == 2, "two of them")
-    before = a.fleet.standing().steps
+    await becomes(lambda: a.fleet.state().instances == 2, "two of them")
+    before = a.fleet.state().steps
     held = [a.holder(user) for user in users]
     await becomes(lambda: all(b.uses(user)[0] == 1 for user in users), "all are known")
-    assert a.fleet.standing().steps >= before + 4
+    assert a.fleet.state().steps >= before + 4
     late = join(users, connections=9)
     await becomes(lambda: all(late.uses(user)[0] == 1 for user in users), "and later")
     for holder in held:
@@ -131,16 +131,16 @@ async def test_an_answer_that_is_lost_counts_nothing_twice(join, redis):
     port = server.sockets[0].getsockname()[1]
     url = redis.url.replace(str(redis.port), str(port))
     a, b = join(["u"], url, bytes_per_day=10**9), join(["u"], bytes_per_day=10**9)
-    await becomes(lambda: a.fleet.standing().instances == 2, "two of them")
+    await becomes(lambda: a.fleet.state().instances == 2, "two of them")
     for n in range(1, 6):
         lose.set()
         a.moved("u", 1000)
         await becomes(lambda: not lose.is_set(), "a lost answer")
-        steps = a.fleet.standing().steps
-        await becomes(lambda s=steps: a.fleet.standing().steps > s + 1, "two more")
+        steps = a.fleet.state().steps
+        await becomes(lambda s=steps: a.fleet.state().steps > s + 1, "two more")
         await becomes(lambda n=n: b.uses("u")[2] >= 1000 * n, "it is known")
         assert b.uses("u")[2] == a.uses("u")[2] == 1000 * n
-    assert sum(a.fleet.standing().failures.values()) == 5
+    assert sum(a.fleet.state().failures.values()) == 5
     await a.fleet.leave()
     server.close()
     await server.wait_closed()
@@ -175,7 +175,7 @@ async def test_users_of_others_whom_we_do_not_know_are_left_out(join):
     held = [a.holder("v"), a.holder("u")]
     await becomes(lambda: b.uses("u")[0] == 1, "the one that both know")
     assert b.away.read()["users"] == 1
-    b.fleet.know(["u", "v"])              # a reload
+    b.fleet.set_users(["u", "v"])         # a reload
     c = b.holder("v")
     await becomes(lambda: b.uses("v")[0] == 2, "the other one")
     for holder in (*held, c):
@@ -187,9 +187,9 @@ async def test_what_a_removed_user_held_is_given_back_at_the_others(join, redis)
     a, b = join(["u", "v"], connections=9), join(["u", "v"], connections=9)
     held = [a.holder("u"), a.holder("u"), b.holder("u")]
     await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 3, "both know")
-    a.fleet.know(["v"])                   # a reload
+    a.fleet.set_users(["v"])              # a reload
     assert a.uses("u")[0] == 2, "what others hold is nothing to us any more"
-    a.fleet.know(["v", "w"])              # and one more
+    a.fleet.set_users(["v", "w"])         # and one more
     held.pop(0).close()
     await becomes(lambda: b.uses("u")[0] == 2, "one of them is given back")
     held.pop(0).close()
@@ -197,7 +197,7 @@ async def test_what_a_removed_user_held_is_given_back_at_the_others(join, redis)
     key = f"{{cutthrough}}:user:{id_of('u')}"
     assert redis.ask("HKEYS", key) == ["member 1"]
     assert a.away.read()["users"] == 0
-    a.fleet.know(["u", "v"])              # who comes back
+    a.fleet.set_users(["u", "v"])         # who comes back
     held.append(a.holder("u"))
     await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 2, "as before")
     for holder in held:
@@ -216,7 +216,7 @@ async def test_one_that_goes_lets_go_and_its_bytes_stay(join):
 
 async def test_what_redis_lost_unnoticed_is_told_again(join, redis, monkeypatch):
     """A replica that takes over may lack the last writes."""
-    monkeypatch.setattr("cutthrough.supervisor.redis_fleet.TELL_AGAIN_S", 0.2)
+    monkeypatch.setattr("cutthrough.supervisor.redis_fleet.REPUBLISH_S", 0.2)
     a, b = (join(["u"], connections=9, requests_per_second=9) for _ in range(2))
     held = [a.holder("u"), b.holder("u")]
     await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 2, "both")
