@@ -74,7 +74,7 @@ def feed_watchdog(is_alive: Callable[[], bool]) -> None:
         asyncio.get_running_loop().call_later(seconds, feed_watchdog, is_alive)
 
 
-def environ_of_heir() -> dict[str, str]:
+def successor_environment() -> dict[str, str]:
     """Returns the environment of the new program in an upgrade.
 
     The watchdog expects the process that WATCHDOG_PID names. If that is this process,

@@ -30,17 +30,17 @@ class Listeners:
         self.activated = activated
         self._adopted = list(adopted)
         self._groups: dict[Key, list[socket.socket]] = {}
-        self._leaving: list[socket.socket] = []
+        self._dropped: list[socket.socket] = []
 
     def open(self, addresses: Iterable[Address], slots: int) -> None:
         """Opens the missing sockets, so that each slot has one on each address.
 
-        `drop_left` closes the sockets of addresses no longer given, unless a later
+        `close_dropped` closes the sockets of addresses no longer given, unless a later
         `open` gives their address again. Raises OSError with the address as its file
         name, and then nothing has changed.
         """
         wanted = list(addresses)
-        adopted = group_adopted([*self._adopted, *self._leaving], wanted)
+        adopted = group_adopted([*self._adopted, *self._dropped], wanted)
         with contextlib.ExitStack() as opened:
             groups = {}
             for i, address in enumerate(wanted):
@@ -60,7 +60,7 @@ class Listeners:
             if sock not in kept:
                 sock.close()
         self._adopted.clear()
-        self._leaving = [sock for sock in (*self._leaving, *self.all())
+        self._dropped = [sock for sock in (*self._dropped, *self.all())
                          if sock not in kept]
         self._groups = groups
 
@@ -81,14 +81,14 @@ class Listeners:
         """Returns each address with its real port."""
         return [bound_address(group[0]) for group in self._groups.values()]
 
-    def drop_left(self) -> None:
+    def close_dropped(self) -> None:
         """Closes the sockets of removed addresses; call it when no worker has them."""
-        for sock in self._leaving:
+        for sock in self._dropped:
             sock.close()
-        self._leaving.clear()
+        self._dropped.clear()
 
     def close(self) -> None:
-        self.drop_left()
+        self.close_dropped()
         for group in self._groups.values():
             for sock in group:
                 sock.close()

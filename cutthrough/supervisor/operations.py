@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from cutthrough.supervisor.reload import Reload, Reloads
 
 # Endings that are not failures
-WELL = frozenset(row.label for row in TABLE if not row.fault)
+NOT_FAILURES = frozenset(row.label for row in TABLE if not row.fault)
 
 
 class Program(Protocol):
@@ -65,19 +65,19 @@ class Program(Protocol):
 
 
 class Operations:
-    """Implements admin.Operations for `program`. `succeeds`: it replaces a program that
-    still serves."""
+    """Implements admin.Operations for `program`. `is_successor`: it replaces a program
+    that still serves."""
 
-    def __init__(self, program: Program, succeeds: bool) -> None:
+    def __init__(self, program: Program, is_successor: bool) -> None:
         self._program = program
-        self._succeeds = succeeds
+        self._is_successor = is_successor
         self._inquiry = Inquiry(program)
         self._admin: AdminServer | None = None
-        self._where = "off"                  # the configured address
+        self._address = "off"                # the configured address
         self._pending: AdminServer | None = None
         self._committed_at = 0.0
         self._reloads = {"ok": 0, "refused": 0, "late": 0}     # by result
-        self._reloaded = True                # the last requested reload is in force
+        self._is_last_in_force = True        # the last requested reload is in force
         self._served = False
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -88,21 +88,21 @@ class Operations:
         it. Returns the addresses refused as destinations, `own` of the generation.
         Raises OSError and ConfigError."""
         admin = self._admin
-        if config.admin != self._where:
+        if config.admin != self._address:
             self._pending = admin = self._make(config)
         return admin.own if admin is not None else ()
 
     def commit(self, config: Config) -> None:
         """Puts the configuration that was `open`ed last in force."""
-        if config.admin != self._where:
+        if config.admin != self._address:
             if self._admin is not None:
-                self._run(self._leave(self._admin))
+                self._run(self._close_when_answered(self._admin))
             self._admin, self._pending = self._pending, None
-            self._where = config.admin
-            if self._admin is not None and not self._succeeds:
+            self._address = config.admin
+            if self._admin is not None and not self._is_successor:
                 self._run(self._admin.start())
             if self._served:
-                self._tell()
+                self._announce()
         if self._admin is not None:
             self._admin.configure(config.admin_token, config.admin_names)
         self._program.limits.commit(self._program.generation)
@@ -124,18 +124,18 @@ class Operations:
         except ImportError as error:
             raise ConfigError("", "admin", f"{error.name} is not installed") from None
         admin = AdminServer(self, config.admin)
-        admin.bind(shared=self._succeeds)
+        admin.bind(shared=self._is_successor)
         return admin
 
     def on_serving(self) -> None:
         """Begins to answer operators, because this program serves now."""
-        if self._succeeds and self._admin is not None:
+        if self._is_successor and self._admin is not None:
             self._admin.listen()             # before the other program stops listening
             self._run(self._admin.start())
-        self._succeeds, self._served = False, True
-        self._tell()
+        self._is_successor, self._served = False, True
+        self._announce()
 
-    def _tell(self) -> None:
+    def _announce(self) -> None:
         if self._admin is not None:
             say(f"admin listener on {self._admin.shown}")
 
@@ -147,9 +147,9 @@ class Operations:
         self._end(self._admin)
         self._admin = None
 
-    async def _leave(self, admin: "AdminServer") -> None:
+    async def _close_when_answered(self, admin: "AdminServer") -> None:
         """Closes the old listener when reloads requested through it are answered."""
-        await self._program.reloads.settle()
+        await self._program.reloads.wait_for_results()
         await admin.close()
 
     def _end(self, admin: "AdminServer | None") -> None:
@@ -181,7 +181,7 @@ class Operations:
         failures = ", ".join(
             f"{label} {count}" for label, count in sorted(
                 ends.items(), key=lambda item: -item[1])
-            if label not in WELL) or "none"
+            if label not in NOT_FAILURES) or "none"
         return (f"served {show_count(total['requests'], 'request')} and "
                 f"{show_count(total['tunnels'], 'tunnel')}, "
                 f"{total['bytes_up']} bytes up and {total['bytes_down']} down, "
@@ -194,7 +194,7 @@ class Operations:
         """Counts a reload by its result; "": a late one is in force now."""
         if result:
             self._reloads[result] += 1
-        self._reloaded = in_force
+        self._is_last_in_force = in_force
         if in_force:
             self._committed_at = time.time()
 
@@ -220,9 +220,9 @@ class Operations:
             for child in self._program.children.values())
 
     async def reload(self) -> tuple[str, str]:
-        asked = self._program.reload()
-        await asked.over.wait()
-        return asked.result, asked.line
+        reload = self._program.reload()
+        await reload.over.wait()
+        return reload.result, reload.line
 
     def drain(self) -> None:
         if self.is_serving():                # a second drain would stop at once
@@ -239,7 +239,7 @@ class Operations:
             {slot.index: slot.current.pid if slot.current is not None else 0
              for slot in self._program.slots},
             self._in_force(), self._committed_at,
-            self._reloads, self._reloaded, self._program.limits.fleet_state(),
+            self._reloads, self._is_last_in_force, self._program.limits.fleet_state(),
             {slot.index: slot.deaths for slot in self._program.slots})
 
     def _in_force(self) -> int:

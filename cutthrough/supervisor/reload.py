@@ -67,11 +67,11 @@ class Program(Protocol):
     def is_serving(self) -> bool: ...
     @property
     def is_ending(self) -> bool: ...
-    def open_doors(self, generation: Generation) -> None: ...
-    def take(self, generation: Generation, memory: int) -> None: ...
+    def open_listeners(self, generation: Generation) -> None: ...
+    def put_in_force(self, generation: Generation, memory: int) -> None: ...
     def replace(self, slot: Slot) -> None: ...
     def retire(self, child: Child) -> None: ...
-    def tell_ready(self) -> None: ...
+    def notify_ready(self) -> None: ...
 
 
 class Reload:
@@ -95,45 +95,45 @@ class Reloads:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._told: list[Reload] = []        # sent, not in force yet; oldest first
+        self._sent: list[Reload] = []        # sent, not in force yet; oldest first
         self._waiting: Reload | None = None
 
-    def ask(self) -> Reload:
+    def request(self) -> Reload:
         """Applies the files' present content; on any error nothing changes."""
-        asked = self._waiting or Reload()
+        reload = self._waiting or Reload()
         program = self._program
         if not program.is_ending and (program.successor or not program.is_serving):
             if self._waiting is None:
                 say("reload postponed until the new program has started")
-            self._waiting = asked
-            return asked
+            self._waiting = reload
+            return reload
         self._waiting = None
         if not program.is_ending:
-            self._begin(asked)
+            self._begin(reload)
         elif program.successor is None:
-            self._end(asked, "refused", "reload refused: the program is shutting down")
+            self._end(reload, "refused", "reload refused: the program is shutting down")
         else:
-            asked.end("passed", program.successor.reload())
-        return asked
+            reload.end("passed", program.successor.reload())
+        return reload
 
-    def resume(self) -> None:
+    def retry(self) -> None:
         """Retries the waiting reload, because the program's state has changed."""
         if self._waiting is not None:
-            self.ask()
+            self.request()
 
-    def _begin(self, asked: Reload) -> None:
+    def _begin(self, reload: Reload) -> None:
         program = self._program
         notify_reloading()
         try:
             generation, memory = self._read()
         except (ConfigError, PolicyError, OSError) as error:
             program.operations.withdraw()
-            self._end(asked, "refused", f"reload refused, generation "
+            self._end(reload, "refused", f"reload refused, generation "
                       f"{program.generation.number} stays in force: {describe(error)}")
         else:
-            self._tell(asked, generation, memory)
+            self._send(reload, generation, memory)
         finally:
-            self._tell_manager()
+            self._notify_manager()
 
     def _read(self) -> tuple[Generation, int]:
         """Reads and checks everything, and opens missing listeners."""
@@ -148,7 +148,7 @@ class Reloads:
         self._check_room(config)
         memory = to_memory(generation)
         try:
-            program.open_doors(generation)
+            program.open_listeners(generation)
         except BaseException:
             os.close(memory)
             raise
@@ -174,24 +174,24 @@ class Reloads:
             raise ConfigError("", "workers", f"{count} is more than the {most} that "
                               "fit now; restart the program to run more")
 
-    def _tell(self, asked: Reload, generation: Generation, memory: int) -> None:
+    def _send(self, reload: Reload, generation: Generation, memory: int) -> None:
         program = self._program
         old = program.generation
-        program.take(generation, memory)
+        program.put_in_force(generation, memory)
         if needs_new_workers(old, generation):
-            self._renew(count_workers(generation.config))
-        asked.number = generation.number
-        asked.changes = show_changes(old, generation)
-        self._told.append(asked)
-        asked.timer = asyncio.get_running_loop().call_later(
-            LATE_S, self._on_late, asked)
+            self._renew_workers(count_workers(generation.config))
+        reload.number = generation.number
+        reload.changes = show_changes(old, generation)
+        self._sent.append(reload)
+        reload.timer = asyncio.get_running_loop().call_later(
+            LATE_S, self._on_late, reload)
         for child in [*program.children.values()]:    # retired ones apply it too
-            if child.first_generation < asked.number and not child.send(
-                    Swap(asked.number), (memory,)):
-                self._on_deaf(child)
-        self.look()
+            if child.first_generation < reload.number and not child.send(
+                    Swap(reload.number), (memory,)):
+                self._on_unreachable(child)
+        self.update()
 
-    def _renew(self, count: int) -> None:
+    def _renew_workers(self, count: int) -> None:
         """Starts a new worker on each slot, and removes the slots beyond `count`."""
         slots = self._program.slots
         for slot in slots[count:]:
@@ -204,7 +204,7 @@ class Reloads:
             slot.needed_generation = self._program.generation.number
             self._program.replace(slot)
 
-    def _on_deaf(self, child: Child) -> None:
+    def _on_unreachable(self, child: Child) -> None:
         """Replaces a worker whose socket is full. If it is retired, it is killed at its
         deadline anyway."""
         if not child.retired and child.slot.next is None:
@@ -220,15 +220,16 @@ class Reloads:
                 self._program.replace(child.slot)
             return
         child.generation = max(child.generation, number)
-        self.look()
+        self.update()
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Ends the reloads that are in force in every worker now."""
         least = min((child.generation for child in self._program.children.values()),
                     default=self._program.generation.number)
-        least = min([least, *(slot.needed_generation - 1 for slot in self._lacking())])
-        while self._told and self._told[0].number <= least:
-            one = self._told.pop(0)
+        least = min([least, *(
+            slot.needed_generation - 1 for slot in self._outdated_slots())])
+        while self._sent and self._sent[0].number <= least:
+            one = self._sent.pop(0)
             if one.timer is not None:
                 one.timer.cancel()
             if one.over.is_set():
@@ -236,9 +237,9 @@ class Reloads:
                 self._program.operations.on_reload("", True)
             else:
                 self._end(one, "ok", f"generation {one.number}: {one.changes}")
-                self._tell_manager()
+                self._notify_manager()
 
-    def _lacking(self) -> list[Slot]:
+    def _outdated_slots(self) -> list[Slot]:
         """The slots whose worker is older than they need, and is to be replaced."""
         return [slot for slot in self._program.slots
                 if slot.current is not None
@@ -249,24 +250,24 @@ class Reloads:
                 for child in self._program.children.values()
                 if child.generation < one.number]
         late += [f"worker {slot.index}, which cannot be started"
-                 for slot in self._lacking() if slot.next is None]
+                 for slot in self._outdated_slots() if slot.next is None]
         if len(late) > MOST_NAMED:
             late[MOST_NAMED:] = [f"{len(late) - MOST_NAMED} more"]
         self._end(one, "late", f"generation {one.number} is not in force yet in "
                   f"{'; '.join(late)}: {one.changes}")
-        self._tell_manager()
+        self._notify_manager()
 
     def _end(self, one: Reload, result: str, line: str) -> None:
         self._program.operations.on_reload(result, result == "ok")
         one.end(result, line)
 
-    def _tell_manager(self) -> None:
-        if all(one.over.is_set() for one in self._told):
-            self._program.tell_ready()
+    def _notify_manager(self) -> None:
+        if all(one.over.is_set() for one in self._sent):
+            self._program.notify_ready()
 
-    async def settle(self) -> None:
+    async def wait_for_results(self) -> None:
         """Returns when every reload in progress has its result."""
-        for one in self._told[:]:
+        for one in self._sent[:]:
             await one.over.wait()
 
 

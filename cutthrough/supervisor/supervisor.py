@@ -113,7 +113,7 @@ class Supervisor:
             self.counters = os.memfd_create("cutthrough-counters", os.MFD_CLOEXEC)
             self.limits.open(self.count)
             self.credentials.open()
-            self.open_doors(self.generation)
+            self.open_listeners(self.generation)
             self.generation = self.generation.with_own_addresses(
                 self.operations.open(self.config))
             self.memory = to_memory(self.generation)
@@ -127,7 +127,7 @@ class Supervisor:
             self.close()
         return self.status
 
-    def open_doors(self, generation: Generation) -> None:
+    def open_listeners(self, generation: Generation) -> None:
         count = count_workers(generation.config)
         self.listeners.open(generation.config.listen, count)
         for index in range(len(self.slots), count):
@@ -173,7 +173,7 @@ class Supervisor:
             case Ready(loop=name):
                 self.loop_name = name
                 self.on_ready(child)
-                self.reloads.look()
+                self.reloads.update()
             case Swapped(number, error):
                 self.reloads.on_swapped(child, number, error)
             case Listed() | WasCut():
@@ -206,16 +206,16 @@ class Supervisor:
             self.listeners.bound(), len(self.slots), self.loop_name, self.config)
         self.operations.on_serving()
         if self.predecessor is not None:
-            self.predecessor.say_serving(
-                self.take_tunnels if self.config.handover else None, self.on_told)
+            self.predecessor.report_serving(
+                self.take_tunnels if self.config.handover else None, self.on_answer)
         notify("READY=1", f"MAINPID={os.getpid()}", f"STATUS={self.status_line()}")
         feed_watchdog(lambda: self.state in (State.SERVING, State.DRAINING))
-        self.reloads.resume()
+        self.reloads.retry()
 
     def take_tunnels(self, index: int, fd: int) -> None:
         handover_plan.connect_taker([slot.current for slot in self.slots], index, fd)
 
-    def on_told(self, before: Predecessor, message: Message | None) -> None:
+    def on_answer(self, before: Predecessor, message: Message | None) -> None:
         if message is None:
             self.operations.on_death(before)
         else:
@@ -231,7 +231,7 @@ class Supervisor:
         self.end(child, Drain(self.config.drain_timeout),
                  self.config.drain_timeout + GRACE_S)
         if not any(slot.next for slot in self.slots):
-            self.listeners.drop_left()           # no worker on a slot has them any more
+            self.listeners.close_dropped()       # no worker on a slot has them any more
 
     def on_child(self) -> None:
         """Reaps every child that ended: workers, successor, inherited processes."""
@@ -249,7 +249,7 @@ class Supervisor:
                 self.limits.reap(child.page)
                 self.credentials.reap(pid)
                 self.on_death(child, child.on_reaped(status))
-                self.reloads.look()
+                self.reloads.update()
 
     def on_death(self, child: Child, returncode: int) -> None:
         slot = child.slot
@@ -315,7 +315,7 @@ class Supervisor:
 
     def reload(self) -> Reload:
         """Applies the files' present content; on any error nothing changes."""
-        return self.reloads.ask()
+        return self.reloads.request()
 
     @property
     def is_serving(self) -> bool:
@@ -325,13 +325,13 @@ class Supervisor:
     def is_ending(self) -> bool:
         return self.state in (State.DRAINING, State.STOPPING)
 
-    def take(self, generation: Generation, memory: int) -> None:
+    def put_in_force(self, generation: Generation, memory: int) -> None:
         """Has new workers start with this generation; owns `memory`, which holds it."""
         os.close(self.memory)
         self.generation, self.memory = generation, memory
         self.operations.commit(generation.config)
 
-    def tell_ready(self) -> None:
+    def notify_ready(self) -> None:
         """Tells the service manager that a reload is over, whatever its result."""
         if self.is_serving:
             notify("READY=1", f"STATUS={self.status_line()}")
@@ -362,15 +362,16 @@ class Supervisor:
         else:
             try:
                 self.successor = Successor(
-                    self.listeners.all(), self.listeners.activated, self.give_way,
-                    self.on_no_successor, self.operations.answer, self.credentials.fd)
+                    self.listeners.all(), self.listeners.activated,
+                    self.on_successor_serving, self.on_no_successor,
+                    self.operations.answer, self.credentials.fd)
             except OSError as error:
                 say(f"upgrade refused: {describe(error)}")
 
     def on_no_successor(self, reason: str) -> None:
         self.successor = None
         say(f"upgrade failed, this program continues to serve: {reason}")
-        self.reloads.resume()
+        self.reloads.retry()
 
     def reopen(self) -> None:
         for child in self.children.values():
@@ -388,7 +389,7 @@ class Supervisor:
         notify("STOPPING=1", "STATUS=draining")
         self.begin_drain()
 
-    def give_way(self) -> None:
+    def on_successor_serving(self) -> None:
         """Drains, because the new program serves: hands the tunnels over first."""
         assert self.successor is not None
         say(f"pid {self.successor.process.pid} serves; this program drains")
@@ -399,7 +400,7 @@ class Supervisor:
 
     def begin_drain(self) -> None:
         self.state = State.DRAINING
-        self.reloads.resume()
+        self.reloads.retry()
         self.end_all(Drain(self.config.drain_timeout),
                      self.config.drain_timeout + GRACE_S)
 
@@ -407,7 +408,7 @@ class Supervisor:
         if self.state is not State.STOPPING:
             self.abandon_successor()
             self.state = State.STOPPING
-            self.reloads.resume()
+            self.reloads.retry()
             self.end_all(Stop(), GRACE_S)
 
     def abandon_successor(self) -> None:

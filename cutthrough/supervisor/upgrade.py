@@ -9,7 +9,7 @@ the old supervisor to the new one, so that no connection is refused or reset.
     new  gives each of these to a worker of its own: see handover_plan
     old  stops accepting and drains; its sockets live on in the new program
     new  forwards an operator's query: ASK, and a List, Trace or Cut
-    old  TOLD, and the answer about the connections that still drain
+    old  ANSWER, and the answer about the connections that still drain
 
 Before SERVING nothing changes in the old program: if the new one fails, the old one
 continues to serve. Descriptors are sent in batches, because a message takes at most 253
@@ -30,7 +30,7 @@ import msgspec
 
 from cutthrough.process.channel import Message, Unreadable, read_message
 from cutthrough.process.environment import EARLY
-from cutthrough.process.systemd import environ_of_heir
+from cutthrough.process.systemd import successor_environment
 from cutthrough.supervisor.credentials_page import VARIABLE as CREDENTIALS
 
 log = logging.getLogger("cutthrough")
@@ -42,10 +42,10 @@ TAKE, SERVING = b"take", b"serving"
 # Followed by the number of a slot; a descriptor comes with it
 TUNNELS = b"tunnels"
 # Followed by an encoded channel.Message
-ASK, TOLD = b"ask", b"told"
+ASK, ANSWER = b"ask", b"told"
 MOST_BYTES = 4096
 # How long the new program may take until it serves; each worker may take 30 s
-PATIENCE_S = 60.0
+START_TIMEOUT_S = 60.0
 FDS_AT_ONCE = 200
 
 
@@ -54,11 +54,11 @@ class Predecessor:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        self._socket.settimeout(PATIENCE_S)
+        self._socket.settimeout(START_TIMEOUT_S)
         self.activated = os.environ.pop(ACTIVATED, "") == "1"
         self.drains = False                  # it drains, and answers queries
         self._fd = -1
-        self._on_told: Callable[[Predecessor, Message | None], None] | None = None
+        self._on_answer: Callable[[Predecessor, Message | None], None] | None = None
 
     @classmethod
     def find(cls) -> "Predecessor | None":
@@ -89,16 +89,16 @@ class Predecessor:
             raise ConnectionAbortedError("the previous program has exited")
         return data
 
-    def say_serving(
+    def report_serving(
             self, on_tunnels: Callable[[int, int], None] | None,
-            on_told: "Callable[[Predecessor, Message | None], None]") -> None:
+            on_answer: "Callable[[Predecessor, Message | None], None]") -> None:
         """Reports that this program serves, so that the previous one drains.
 
         `on_tunnels` gets the slot of each of its workers and the socket over which the
-        worker's tunnels come; None: no tunnels are taken. `on_told` gets the answers to
-        queries, and None when the previous program has ended.
+        worker's tunnels come; None: no tunnels are taken. `on_answer` gets the answers
+        to queries, and None when the previous program has ended.
         """
-        self._on_told = on_told
+        self._on_answer = on_answer
         try:
             self._socket.send(SERVING)
         except OSError:
@@ -119,25 +119,25 @@ class Predecessor:
             data, fds = b"", []
         if data.startswith(TUNNELS) and fds and on_tunnels is not None:
             on_tunnels(int.from_bytes(data[len(TUNNELS):], "big"), fds.pop())
-        elif data.startswith(TOLD):
+        elif data.startswith(ANSWER):
             try:
-                message = read_message(data[len(TOLD):])
+                message = read_message(data[len(ANSWER):])
             except Unreadable as error:      # it may have another version
                 log.error("%s: %s", self.name, error)
             else:
                 self._fd = fds.pop() if fds else -1
-                self._tell(message)
+                self._deliver(message)
         elif not data:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
             self.drains = False
-            self._tell(None)
+            self._deliver(None)
         for fd in fds:
             os.close(fd)
 
-    def _tell(self, message: Message | None) -> None:
-        if self._on_told is not None:
-            self._on_told(self, message)
+    def _deliver(self, message: Message | None) -> None:
+        if self._on_answer is not None:
+            self._on_answer(self, message)
 
     # As inquiry queries it, like a worker
 
@@ -177,7 +177,7 @@ class Successor:
         self._on_serving, self._on_failed = on_serving, on_failed
         self._socket, theirs = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environ = {**environ_of_heir(), VARIABLE: str(theirs.fileno())}
+        environ = {**successor_environment(), VARIABLE: str(theirs.fileno())}
         inherited = [theirs.fileno()]
         if credentials >= 0:
             environ[CREDENTIALS] = str(credentials)
@@ -199,27 +199,27 @@ class Successor:
         self._loop = asyncio.get_running_loop()
         self._socket.setblocking(False)
         self._loop.add_reader(self._socket.fileno(), self._on_readable)
-        self._timer = self._loop.call_later(PATIENCE_S, self._give_up)
+        self._timer = self._loop.call_later(START_TIMEOUT_S, self._on_timeout)
 
     def _on_readable(self) -> None:
         try:
-            said = self._socket.recv(MOST_BYTES)
+            packet = self._socket.recv(MOST_BYTES)
         except BlockingIOError:
             return
         except OSError:
-            said = b""
-        if said == TAKE:
+            packet = b""
+        if packet == TAKE:
             fds = [listener.fileno() for listener in self._listeners]
             self._packets = [(len(fds).to_bytes(4, "big"), []), *(
                 (b"fds", fds[start:start + FDS_AT_ONCE])
                 for start in range(0, len(fds), FDS_AT_ONCE))]
             self._loop.add_writer(self._socket.fileno(), self._send_listeners)
-        elif said == SERVING:
+        elif packet == SERVING:
             self._timer.cancel()
             self._serves = True
             self._on_serving()
-        elif self._serves and said.startswith(ASK):
-            task = self._loop.create_task(self._tell(said[len(ASK):]))
+        elif self._serves and packet.startswith(ASK):
+            task = self._loop.create_task(self._reply(packet[len(ASK):]))
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)
         elif self._serves:
@@ -228,14 +228,14 @@ class Successor:
             self.close()
             self._on_failed("the new program ended before it was ready")
 
-    async def _tell(self, question: bytes) -> None:
+    async def _reply(self, question: bytes) -> None:
         try:
             message, fd = await self._answer(read_message(question))
         except ValueError as error:          # the new program may have another version
             log.error("cannot answer the new program: %s", error)
             return
         try:
-            socket.send_fds(self._socket, [TOLD + msgspec.json.encode(message)],
+            socket.send_fds(self._socket, [ANSWER + msgspec.json.encode(message)],
                             [fd] if fd >= 0 else [])
         except OSError:
             pass                             # it has ended, or does not read
@@ -259,10 +259,10 @@ class Successor:
             return
         self._loop.remove_writer(self._socket.fileno())
 
-    def _give_up(self) -> None:
+    def _on_timeout(self) -> None:
         self.close()
         self.process.kill()
-        self._on_failed(f"the new program was not ready within {PATIENCE_S:g} s")
+        self._on_failed(f"the new program was not ready within {START_TIMEOUT_S:g} s")
 
     def abandon(self) -> bool:
         """Ends the new program if it does not serve yet. Returns whether it did."""

@@ -363,7 +363,7 @@ if predecessor is None:
 else:
     taken = predecessor.take_listeners()
     async def new() -> None:
-        predecessor.say_serving(None, print)
+        predecessor.report_serving(None, print)
     asyncio.run(new())
     sys.exit(len(taken) != 3000)
 """
