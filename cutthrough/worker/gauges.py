@@ -46,24 +46,24 @@ class Gauges:
         self._log = log
         self._hooks = hooks
         # Blocks belong to the process: earlier counts are not this worker's
-        self._told = self._read_blocks()
+        self._written = self._read_blocks()
         self._loop = asyncio.get_running_loop()
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._again()
+        self._schedule()
 
-    def _again(self) -> None:
+    def _schedule(self) -> None:
         self._due = self._loop.time() + EVERY_S
         # For readers of the page: a loop that hangs cannot write how late it is
         self._page.set("due_us", int((time.monotonic() + EVERY_S) * 1e6))
-        self._timer = self._loop.call_later(EVERY_S, self._beat)
+        self._timer = self._loop.call_later(EVERY_S, self._on_timer)
 
-    def _beat(self) -> None:
+    def _on_timer(self) -> None:
         late = max(0.0, self._loop.time() - self._due)
         self._page.set("lag_us", int(late * 1e6))
         self.write()
         buffers.ebb(self._page.live)
-        self._again()
+        self._schedule()
 
     def write(self) -> None:
         dns = self._resolver.stats()
@@ -94,8 +94,8 @@ class Gauges:
         }
         # The increase only: the page also has the totals of earlier workers
         for name, total in totals.items():
-            self._page.add(name, total - self._told.get(name, 0))
-        self._told = totals
+            self._page.add(name, total - self._written.get(name, 0))
+        self._written = totals
 
     def _read_blocks(self) -> dict[str, int]:
         blocks = buffers.stats()

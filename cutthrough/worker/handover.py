@@ -50,7 +50,7 @@ MOST_FDS = 6
 LOOK_AGAIN_S = 0.1
 
 
-class Line:
+class HandoverSocket:
     """One end of the socket, which it owns. The loop calls `on_readable`, which must
     read until nothing is left: libuv reports a socket with an error only once."""
 
@@ -103,38 +103,38 @@ class Line:
                 self._worker.at_end.remove(self.close)
 
 
-class Giver(Line):
+class Giver(HandoverSocket):
     """Gives `worker`'s tunnels away, present and future ones, until it is closed.
 
     A worker has one active giver. A new one supersedes it, because its taker is being
     replaced itself: the old giver sends nothing more, and only reads the answers to
     what it has sent. Nothing waits for these, because the taker may hang.
 
-    `holder`: the taker's number on the page of limits; -1: it has another page. `tell`
-    is called after each round with the number of tunnels given in all, and of those
-    kept.
+    `holder`: the taker's number on the page of limits; -1: it has another page.
+    `on_round` is called after each round with the number of tunnels given in all, and
+    of those kept.
     """
 
     def __init__(self, worker: Worker, sock: socket.socket, holder: int,
-                 tell: Callable[[int, int], object]) -> None:
+                 on_round: Callable[[int, int], object]) -> None:
         super().__init__(worker, sock)
         self._holder = holder
-        self._tell = tell
-        self._away: dict[int, Parcel] = {}   # sent, not answered yet
-        self._next: list[Client] = []        # the rest of this round, in reverse order
+        self._on_round = on_round
+        self._in_transit: dict[int, Parcel] = {}  # sent, not answered yet
+        self._queue: list[Client] = []       # the rest of this round, in reverse order
         self._in_round = False
-        self._is_wanted = True               # the taker has refused nothing yet
+        self._may_give = True                # the taker has refused nothing yet
         self._number = self._given = 0
         self._timer: asyncio.TimerHandle | None = None
         before, worker.giver = worker.giver, self
         if before is not None:
-            before.follow()
+            before.supersede()
 
-    def follow(self) -> None:
+    def supersede(self) -> None:
         """Stops giving: another giver gives from now on."""
-        self._is_wanted = False
-        self._next.clear()
-        self._go_on()
+        self._may_give = False
+        self._queue.clear()
+        self._send_more()
 
     def on_readable(self) -> None:
         try:
@@ -144,46 +144,46 @@ class Giver(Line):
         except BlockingIOError:
             pass
         else:
-            self._is_wanted = False
-            self._settle(refused=list(self._away))
-        if self._in_round or not self._is_wanted:
-            self._go_on()
+            self._may_give = False
+            self._settle(refused=list(self._in_transit))
+        if self._in_round or not self._may_give:
+            self._send_more()
         else:
-            self._look()                     # the first answer: the taker is ready
+            self._begin_round()              # the first answer: the taker is ready
 
     def _settle(self, taken: Iterable[int] = (), refused: Iterable[int] = ()) -> None:
         for number in taken:
-            self._away.pop(number).forget()
+            self._in_transit.pop(number).forget()
             self._worker.in_transit -= 1
             self._worker.given_away += 1
             self._given += 1
         for number in refused:
-            self._away.pop(number).restore()
+            self._in_transit.pop(number).restore()
             self._worker.in_transit -= 1
-            self._is_wanted = False          # it would refuse the others as well
+            self._may_give = False           # it would refuse the others as well
 
-    def _look(self) -> None:
+    def _begin_round(self) -> None:
         """Begins a round."""
         self._timer = None
-        self._next = tunnels(self._worker.context)[::-1]
-        self._in_round = bool(self._next)
+        self._queue = tunnels(self._worker.context)[::-1]
+        self._in_round = bool(self._queue)
         if self._in_round:
-            self._go_on()
+            self._send_more()
         else:
-            self._timer = self._loop.call_later(LOOK_AGAIN_S, self._look)
+            self._timer = self._loop.call_later(LOOK_AGAIN_S, self._begin_round)
 
-    def _go_on(self) -> None:
+    def _send_more(self) -> None:
         try:
-            while self._next and self._is_wanted and len(self._away) < WINDOW:
-                self._give(self._next[-1])
-                self._next.pop()
+            while self._queue and self._may_give and len(self._in_transit) < WINDOW:
+                self._give(self._queue[-1])
+                self._queue.pop()
         except OSError as error:
             # If the socket is full, the next answer makes room. Else the taker is gone,
             # a packet is too large for the buffer, or too many descriptors are in
             # transit (unix(7)): the remaining tunnels stay
-            if not (isinstance(error, BlockingIOError) and self._away):
-                self._is_wanted = False
-        if not self._away:
+            if not (isinstance(error, BlockingIOError) and self._in_transit):
+                self._may_give = False
+        if not self._in_transit:
             self._end_round()
 
     def _give(self, client: Client) -> None:
@@ -195,19 +195,19 @@ class Giver(Line):
         except OSError:
             parcel.restore()
             raise
-        self._away[self._number] = parcel
+        self._in_transit[self._number] = parcel
         self._number += 1
         self._worker.in_transit += 1
 
     def _end_round(self) -> None:
         if self._in_round:
-            self._tell(self._given, len(tunnels(self._worker.context)))
+            self._on_round(self._given, len(tunnels(self._worker.context)))
             with contextlib.suppress(OSError):
                 self.try_send(Done(last=False))
         self._in_round = False
-        self._next.clear()
-        if self._is_wanted:
-            self._timer = self._loop.call_later(LOOK_AGAIN_S, self._look)
+        self._queue.clear()
+        if self._may_give:
+            self._timer = self._loop.call_later(LOOK_AGAIN_S, self._begin_round)
         else:
             self.close()
 
@@ -219,27 +219,27 @@ class Giver(Line):
             return
         if self._timer is not None:
             self._timer.cancel()
-        is_last_word = not self._away
-        for parcel in self._away.values():
+        is_last = not self._in_transit
+        for parcel in self._in_transit.values():
             parcel.forget()
             self._worker.in_transit -= 1
-        self._away.clear()
+        self._in_transit.clear()
         if self._worker.giver is self:
             self._worker.giver = None
-        if is_last_word:
+        if is_last:
             with contextlib.suppress(OSError):
                 self.try_send(Done(last=True))
         super().close()
 
 
-class Taker(Line):
-    """Takes tunnels for `worker`. `tell` is called after each of the giver's rounds
+class Taker(HandoverSocket):
+    """Takes tunnels for `worker`. `on_round` is called after each of the giver's rounds
     with the time that each tunnel was frozen, in microseconds."""
 
     def __init__(self, worker: Worker, sock: socket.socket,
-                 tell: Callable[[list[int]], None]) -> None:
+                 on_round: Callable[[list[int]], None]) -> None:
         super().__init__(worker, sock)
-        self._tell = tell
+        self._on_round = on_round
         self._pauses: list[int] = []
         self._was_last = False
         worker.takers.append(self)
@@ -309,7 +309,7 @@ class Taker(Line):
 
     def _report(self) -> None:
         if self._pauses:
-            self._tell(self._pauses)
+            self._on_round(self._pauses)
             self._pauses = []
 
     def _end(self) -> None:

@@ -16,7 +16,7 @@ log = logging.getLogger("cutthrough")
 ASKED_FOR = ("drained", "stopped", "cut")
 # A trace reads the whole ring, some 0.1 ms, and makes a line of 1 KiB. If an origin is
 # down for all clients, this many are logged in EVERY_S and the rest counted.
-MOST_TOLD = 5
+MOST_TRACES = 5
 EVERY_S = 10.0
 
 # Outcomes by the origin's or the proxy's fault, except those that an operator requested
@@ -48,8 +48,8 @@ cdef class Tracer(Journal):
     cdef Journal first
     cdef int worker
     cdef object since
-    cdef int told
-    cdef long untold
+    cdef int logged
+    cdef long suppressed
 
     def __init__(self, Journal first, worker):
         """Writes through `first`, too."""
@@ -61,24 +61,24 @@ cdef class Tracer(Journal):
     cdef int write(self, Client client, int outcome) except -1:
         self.first.write(client, outcome)
         if is_bad[outcome]:
-            self.tell(client, TABLE[outcome].label)
+            self.log_trace(client, TABLE[outcome].label)
         return 0
 
     cdef int note_head(self, Client client, const Head *head, const char *data) except -1:
         return self.first.note_head(client, head, data)
 
-    def tell(self, client, reason):
+    def log_trace(self, client, reason):
         now = time.monotonic()
         if now - self.since >= EVERY_S:
             self.since = now
-            self.told = 0
-        self.told += 1
-        if self.told > MOST_TOLD:
-            self.untold += 1
+            self.logged = 0
+        self.logged += 1
+        if self.logged > MOST_TRACES:
+            self.suppressed += 1
             return
         about = trace(client, self.worker)
         about["reason"] = reason
-        if self.untold:
-            about["untold_before"] = self.untold
-            self.untold = 0
+        if self.suppressed:
+            about["untold_before"] = self.suppressed
+            self.suppressed = 0
         log.warning("trace", extra={"fields": about})

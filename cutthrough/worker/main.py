@@ -98,12 +98,12 @@ class WorkerProcess:
 
     def on_message(self, message: Message | None) -> None:
         try:
-            self.obey(message)
+            self.carry_out(message)
         except OSError as error:             # no descriptor available
             logging.warning("cannot carry out %s: %s", type(message).__name__.lower(),
                             error.strerror)
 
-    def obey(self, message: Message | None) -> None:
+    def carry_out(self, message: Message | None) -> None:
         match message:
             case Drain(timeout):
                 self.drain(timeout)
@@ -143,9 +143,9 @@ class WorkerProcess:
                 Giver(self.worker, sock, holder, lambda given, stayed: (
                     self.channel.send(Gave(given, stayed))))
             case Take():
-                Taker(self.worker, sock, self.tell_pauses)
+                Taker(self.worker, sock, self.report_pauses)
 
-    def tell_pauses(self, pauses_us: list[int]) -> None:
+    def report_pauses(self, pauses_us: list[int]) -> None:
         pauses_us.sort()
         self.channel.send(Took(len(pauses_us), pauses_us[len(pauses_us) * 999 // 1000],
                                pauses_us[-1]))

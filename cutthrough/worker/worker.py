@@ -54,13 +54,13 @@ LAST_REQUEST = 1.0
 RECHECK = 0.5
 
 
-class Gives(Protocol):
+class TunnelGiver(Protocol):
     """Gives this worker's tunnels to another one; see handover."""
 
-    def follow(self) -> None: ...
+    def supersede(self) -> None: ...
 
 
-class Takes(Protocol):
+class TunnelTaker(Protocol):
     """Takes tunnels of another worker over; see handover."""
 
     @property
@@ -111,8 +111,8 @@ class Worker:
         # tunnels given to another worker, tunnels in transit there, giver, takers
         self.at_end: list[Callable[[], None]] = []
         self.given_away = self.in_transit = 0
-        self.giver: Gives | None = None
-        self.takers: list[Takes] = []
+        self.giver: TunnelGiver | None = None
+        self.takers: list[TunnelTaker] = []
 
     @property
     def config(self) -> Config:
