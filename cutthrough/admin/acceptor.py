@@ -26,7 +26,7 @@ STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 log = logging.getLogger("cutthrough.admin")
 
 
-class Spare:
+class SpareDescriptors:
     """Descriptors kept open as a reserve. Its maker closes it."""
 
     def __init__(self, most: int = SPARE) -> None:
@@ -43,7 +43,7 @@ class Spare:
             return False
         return True
 
-    def give(self) -> bool:
+    def close_one(self) -> bool:
         """Closes one, so that another can be opened. False: none is left."""
         if self._fds:
             os.close(self._fds.pop())
@@ -51,10 +51,10 @@ class Spare:
         return False
 
     @contextlib.contextmanager
-    def lent(self) -> Iterator[None]:
+    def released(self) -> Iterator[None]:
         """Closes all meanwhile, so that files can be opened; they must be closed again
         at the end."""
-        while self.give():
+        while self.close_one():
             pass
         try:
             yield
@@ -63,28 +63,28 @@ class Spare:
 
     def close(self) -> None:
         self._most = 0
-        while self.give():
+        while self.close_one():
             pass
 
 
 class AdminAcceptor:
     """Accepts on `listener`, which the caller keeps, until `close`.
 
-    `make` makes a protocol for each connection; `shed` closes idle connections when
-    there are no descriptors left.
+    `make` makes a protocol for each connection; `close_idle` closes idle connections
+    when there are no descriptors left.
     """
 
     def __init__(self, listener: socket.socket,
                  make: Callable[[], asyncio.BaseProtocol],
-                 shed: Callable[[], None]) -> None:
+                 close_idle: Callable[[], None]) -> None:
         self._listener = listener
         self._make = make
-        self._shed = shed
+        self._close_idle = close_idle
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
         self._fd = listener.fileno()
-        self.spare = Spare()
+        self.spare = SpareDescriptors()
         listener.setblocking(False)
         self._loop.add_reader(self._fd, self._accept)
 
@@ -97,8 +97,8 @@ class AdminAcceptor:
             except OSError as error:
                 if error.errno not in STARVED:
                     continue                # the connection is gone
-                self._shed()
-                if not self.spare.give():
+                self._close_idle()
+                if not self.spare.close_one():
                     self._loop.remove_reader(self._fd)
                     self._pause = self._loop.call_later(PAUSE_S, self._resume)
                     return

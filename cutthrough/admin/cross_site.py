@@ -22,12 +22,12 @@ PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'")
-FOREIGN = ("cross-site request refused: only the live page, a link to it and clients "
-           "other than browsers are allowed\n")
+CROSS_SITE = ("cross-site request refused: only the live page, a link to it and "
+              "clients other than browsers are allowed\n")
 UCRED = struct.Struct("3i")                  # pid, uid, gid: unix(7), SO_PEERCRED
 
 
-def is_foreign(request: web.Request) -> bool:
+def is_cross_site(request: web.Request) -> bool:
     """Is this a request from another site's page?
 
     A browser names the site in a field that no script can set: Sec-Fetch-Site (W3C
@@ -47,7 +47,7 @@ def is_foreign(request: web.Request) -> bool:
                 and request.headers.get("Sec-Fetch-Dest") == "document")
 
 
-def watcher_of(request: web.Request) -> tuple[str, str]:
+def watcher_key(request: web.Request) -> tuple[str, str]:
     """Returns the key by which a watcher is counted, and its kind: the address, of IPv6
     the /64 network, as limits count it; over a unix socket the user."""
     assert request.transport is not None

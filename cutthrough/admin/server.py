@@ -33,11 +33,11 @@ from aiohttp.http import HttpProcessingError
 
 from cutthrough.admin.acceptor import AdminAcceptor
 from cutthrough.admin.cross_site import (
-    FOREIGN,
+    CROSS_SITE,
     PAGE_POLICY,
     PROTECTED,
-    is_foreign,
-    watcher_of,
+    is_cross_site,
+    watcher_key,
 )
 from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
 from cutthrough.config.values import show_address, split_address
@@ -63,12 +63,12 @@ IDLE_S = 75.0
 log = logging.getLogger("cutthrough.admin")
 
 
-def is_ours(record: logging.LogRecord) -> bool:
+def is_worth_logging(record: logging.LogRecord) -> bool:
     """Is this worth logging? A malformed request is not: it is the client's fault."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
-log.addFilter(is_ours)
+log.addFilter(is_worth_logging)
 
 
 class Operations(Protocol):
@@ -91,16 +91,16 @@ class AdminServer:
     """Serves `operations` at `where`: `host:port` or `unix:/path`."""
 
     def __init__(self, operations: Operations, where: str) -> None:
-        self._do = operations
+        self._operations = operations
         self._where = where
         self._token = b""
         self._names: set[str] = set()
         self._socket: socket.socket | None = None
         self._runner: web.AppRunner | None = None
-        self._callers: AdminAcceptor | None = None
+        self._acceptor: AdminAcceptor | None = None
         self._busy: set[object] = set()     # connections with a request in hand
         self._watchers: collections.Counter[str] = collections.Counter()
-        self._made = ""                     # temporary path of a unix socket
+        self._temporary_path = ""           # temporary path of a unix socket
         self._inode = 0
 
     def configure(self, token: str, names: Iterable[str]) -> None:
@@ -148,13 +148,13 @@ class AdminServer:
         if not shared and is_answered(path):
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         # A temporary path, renamed by `listen`: the path always has a socket
-        self._made = f"{path}.{os.getpid()}"
+        self._temporary_path = f"{path}.{os.getpid()}"
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._made)
-            sock.bind(self._made)
-            os.chmod(self._made, 0o660)
+                os.unlink(self._temporary_path)
+            sock.bind(self._temporary_path)
+            os.chmod(self._temporary_path, 0o660)
         except BaseException:
             sock.close()
             raise
@@ -164,10 +164,10 @@ class AdminServer:
         """Listens: connections wait for `start`, and are no longer refused."""
         assert self._socket is not None
         self._socket.listen()
-        if self._made:
-            self._inode = os.stat(self._made).st_ino
-            os.replace(self._made, self._path)
-            self._made = ""
+        if self._temporary_path:
+            self._inode = os.stat(self._temporary_path).st_ino
+            os.replace(self._temporary_path, self._path)
+            self._temporary_path = ""
 
     async def start(self) -> None:
         """Listens, and answers."""
@@ -188,20 +188,20 @@ class AdminServer:
             app, access_log=None, logger=log, handle_signals=False,
             shutdown_timeout=0.2, keepalive_timeout=IDLE_S)
         await self._runner.setup()
-        self._callers = AdminAcceptor(
+        self._acceptor = AdminAcceptor(
             self._socket, self._on_connection, self._shed_idle)
 
-    def leave(self) -> None:
+    def stop_accepting(self) -> None:
         """Stops accepting; open connections are still answered."""
-        if self._callers is not None:
+        if self._acceptor is not None:
             assert self._socket is not None
-            self._callers.close()
-            self._callers = None
+            self._acceptor.close()
+            self._acceptor = None
             self._socket.close()
 
     async def close(self) -> None:
         """Closes the listener; a new program's socket on the same path stays."""
-        self.leave()
+        self.stop_accepting()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -213,8 +213,8 @@ class AdminServer:
             self._socket.close()
             self._socket = None
         with contextlib.suppress(OSError):
-            if self._made:
-                os.unlink(self._made)
+            if self._temporary_path:
+                os.unlink(self._temporary_path)
             elif self._inode and os.stat(self._path).st_ino == self._inode:
                 os.unlink(self._path)
 
@@ -242,7 +242,7 @@ class AdminServer:
     async def _guard(self, request: web.Request,
                      handler: Handler) -> web.StreamResponse:
         response = self._refuse(request) or await self._answer(request, handler)
-        if self._callers is not None and self._callers.is_short():
+        if self._acceptor is not None and self._acceptor.is_short():
             response.force_close()          # the next connection needs its descriptor
         if not response.prepared:
             for name, value in PROTECTED.items():
@@ -272,8 +272,8 @@ class AdminServer:
                 not self._is_own_name(name)):
             return web.Response(status=421, text="Host is not a name of the admin "
                                 "listener; see admin_names\n")
-        if is_foreign(request):
-            return web.Response(status=403, text=FOREIGN)
+        if is_cross_site(request):
+            return web.Response(status=403, text=CROSS_SITE)
         if request.method not in ("GET", "HEAD") and not self._has_token(request):
             return web.Response(
                 status=403 if not self._token else 401,
@@ -306,32 +306,32 @@ class AdminServer:
                             headers={"Content-Security-Policy": PAGE_POLICY})
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
-        if self._callers is None:
-            body = render(self._do.read_counters())
+        if self._acceptor is None:
+            body = render(self._operations.read_counters())
         else:
-            with self._callers.spare.lent():    # it opens files in /proc
-                body = render(self._do.read_counters())
+            with self._acceptor.spare.released():  # it opens files in /proc
+                body = render(self._operations.read_counters())
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def health(self, request: web.Request) -> web.StreamResponse:
         return web.Response(text="ok\n")
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
-        if self._do.is_ready():
+        if self._operations.is_ready():
             return web.Response(text="serving\n")
         return web.Response(status=503, text="not serving\n")
 
     async def config(self, request: web.Request) -> web.StreamResponse:
-        return web.Response(text=self._do.show_config())
+        return web.Response(text=self._operations.show_config())
 
     async def connections(self, request: web.Request) -> web.StreamResponse:
         selector = Selector.of_query(request.query)
-        found, unanswered = await self._do.list_connections(selector)
+        found, unanswered = await self._operations.list_connections(selector)
         return web.json_response({"connections": found, "unanswered": unanswered})
 
     async def trace(self, request: web.Request) -> web.StreamResponse:
         name = Selector(id=request.match_info["id"]).id
-        found = await self._do.trace_connection(name)
+        found = await self._operations.trace_connection(name)
         if found is None:
             return web.Response(status=404, text="no open connection has this id\n")
         return web.json_response(found)
@@ -341,22 +341,22 @@ class AdminServer:
         if selector.is_empty():
             raise ValueError("no connections are selected: give a user, host, client, "
                              "id or state; all=true selects all")
-        count, unanswered = await self._do.cut_connections(selector)
+        count, unanswered = await self._operations.cut_connections(selector)
         return web.json_response({"cut": count, "unanswered": unanswered})
 
     async def reload(self, request: web.Request) -> web.StreamResponse:
-        result, line = await self._do.reload()
+        result, line = await self._operations.reload()
         status = {"ok": 200, "passed": 202, "refused": 409, "late": 504}[result]
         return web.Response(status=status, text=f"{line}\n")
 
     async def drain(self, request: web.Request) -> web.StreamResponse:
-        asyncio.get_running_loop().call_soon(self._do.drain)
+        asyncio.get_running_loop().call_soon(self._operations.drain)
         return web.Response(status=202, text="draining\n")
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Streams endings as server-sent events, one JSON object each, as logged."""
-        whose, kind = watcher_of(request)
-        if self._watchers[whose] >= MOST_WATCHERS_EACH:
+        key, kind = watcher_key(request)
+        if self._watchers[key] >= MOST_WATCHERS_EACH:
             return web.Response(status=503, text="too many watchers: "
                                 f"{MOST_WATCHERS_EACH} from this {kind}\n")
         if self._watchers.total() >= MOST_WATCHERS:
@@ -365,8 +365,8 @@ class AdminServer:
         response = web.StreamResponse(
             headers={**PROTECTED, "Content-Type": "text/event-stream"})
         queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
-        self._watchers[whose] += 1
-        self._do.watch(queue)
+        self._watchers[key] += 1
+        self._operations.watch(queue)
         try:
             await response.prepare(request)
             while not queue.full():
@@ -376,8 +376,8 @@ class AdminServer:
         except (TimeoutError, ConnectionError):
             pass                             # stalled, or gone
         finally:
-            self._do.unwatch(queue)
-            self._watchers[whose] -= 1
+            self._operations.unwatch(queue)
+            self._watchers[key] -= 1
             self._watchers += collections.Counter()      # drops keys with count 0
         # The watcher is too slow; it may reconnect. A clean end would wait for it.
         if request.transport is not None:

@@ -143,7 +143,7 @@ class Operations:
         """Closes the listener: the new program serves and answers operators. It can
         list this program's connections; this one knows none that it handed over."""
         if self._admin is not None:
-            self._admin.leave()
+            self._admin.stop_accepting()
         self._end(self._admin)
         self._admin = None
 
