@@ -325,7 +325,7 @@ class AdminServer:
         return web.Response(text=self._operations.show_config())
 
     async def connections(self, request: web.Request) -> web.StreamResponse:
-        selector = Selector.of_query(request.query)
+        selector = Selector.from_query(request.query)
         found, unanswered = await self._operations.list_connections(selector)
         return web.json_response({"connections": found, "unanswered": unanswered})
 
@@ -337,7 +337,7 @@ class AdminServer:
         return web.json_response(found)
 
     async def cut(self, request: web.Request) -> web.StreamResponse:
-        selector = Selector.of_query(request.query)
+        selector = Selector.from_query(request.query)
         if selector.is_empty():
             raise ValueError("no connections are selected: give a user, host, client, "
                              "id or state; all=true selects all")

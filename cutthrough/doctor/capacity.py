@@ -14,7 +14,7 @@ from cutthrough.config.values import show_cpus, show_size
 from cutthrough.doctor.finding import Case, Finding, Host, Verdict
 from cutthrough.doctor.sysctls import NOFILE
 from cutthrough.generation.effective import show_slots
-from cutthrough.process.cpus import chosen, online, usable
+from cutthrough.process.cpus import online, pinned_cpus, usable
 from cutthrough.process.descriptors import RESERVED_FDS
 
 MIB = 1 << 20
@@ -76,7 +76,7 @@ def check_cpus(case: Case) -> Iterator[Finding]:
         yield Finding("workers", "ok", str(workers), f"{len(ours)} at most")
     if case.config.pin != "off":
         try:
-            chosen(case.config)
+            pinned_cpus(case.config)
             yield Finding("pin", "ok", show_slots(case.config))
         except ConfigError as error:
             yield Finding("pin", "fail", error.reason, "", "pin = \"auto\", or CPUs of "

@@ -9,7 +9,7 @@ from cutthrough.config.log_target import read_target
 from cutthrough.config.mistake import Mistake
 from cutthrough.config.values import show_count
 from cutthrough.generation.generation import Generation
-from cutthrough.process.cpus import chosen
+from cutthrough.process.cpus import pinned_cpus
 
 
 def validate(generation: Generation) -> None:
@@ -19,7 +19,7 @@ def validate(generation: Generation) -> None:
     """
     from cutthrough.policy.limits import Limiter
 
-    chosen(generation.config)
+    pinned_cpus(generation.config)
     Limiter(None, generation.policy)
     if generation.policy.source:
         from cutthrough.policy.acl import Acl

@@ -12,7 +12,7 @@ from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.values import show_address, show_cpus
 from cutthrough.net.listener import bound_address, listen
 from cutthrough.net.options import SocketOption, read_options
-from cutthrough.process.cpus import chosen, count_workers
+from cutthrough.process.cpus import count_workers, pinned_cpus
 from cutthrough.process.descriptors import most_connections
 from cutthrough.process.loops import choose_loop
 
@@ -43,7 +43,7 @@ def show_effective(config: Config, groups: Iterable[tuple[str, Group]]) -> str:
 def show_slots(config: Config) -> str:
     """Returns the CPU of each worker slot."""
     try:
-        cpus = chosen(config)
+        cpus = pinned_cpus(config)
     except ConfigError as error:             # a CPU went offline since the start
         return error.reason
     slots = [cpus[slot % len(cpus)] for slot in range(count_workers(config)) if cpus]

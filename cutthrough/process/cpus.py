@@ -26,7 +26,7 @@ def count_workers(config: Config) -> int:
     return len(config.pin if isinstance(config.pin, tuple) else usable())
 
 
-def chosen(config: Config) -> tuple[int, ...]:
+def pinned_cpus(config: Config) -> tuple[int, ...]:
     """The CPUs of the slots, in order; () if workers are not pinned. Raises
     ConfigError."""
     if config.pin == "off":
@@ -63,7 +63,7 @@ def siblings(cpu: int) -> str:
 
 def cpu_of(config: Config, slot: int) -> int | None:
     """The CPU that this slot's worker is pinned to, or None. Raises ConfigError."""
-    cpus = chosen(config)
+    cpus = pinned_cpus(config)
     return cpus[slot % len(cpus)] if cpus else None
 
 
@@ -83,7 +83,7 @@ def pin(config: Config, slot: int) -> None:
 
 def show_pinning(config: Config) -> str:
     """The banner's words on pinning; "": not pinned. `config` has been validated."""
-    cpus = chosen(config)[:count_workers(config)]
+    cpus = pinned_cpus(config)[:count_workers(config)]
     if not cpus:
         return ""
     return f", pinned to CPU{'s' if len(cpus) > 1 else ''} {show_cpus(sorted(cpus))}"

@@ -85,7 +85,7 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError(f"bytes: must be from 0 to {MOST_BYTES}")
 
     @classmethod
-    def of_query(cls, query: Mapping[str, str]) -> "Selector":
+    def from_query(cls, query: Mapping[str, str]) -> "Selector":
         """Reads a selector from a URL's parameters. Raises ValidationError with the
         reason."""
         unknown = set(query) - set(cls.__struct_fields__)

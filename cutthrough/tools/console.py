@@ -165,7 +165,7 @@ def query_of(given: argparse.Namespace) -> str:
         except ValueError as error:
             raise ConfigError("command line", flag_name(name), str(error)) from None
     try:
-        Selector.of_query(said)
+        Selector.from_query(said)
     except msgspec.ValidationError as error:
         raise ConfigError("command line", "", str(error)) from None
     return urlencode(said, quote_via=quote)

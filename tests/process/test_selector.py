@@ -23,7 +23,7 @@ ACCEPTED = (
 
 def read(query: str) -> Selector:
     name, _, value = query.partition("=")
-    return Selector.of_query({name: value})
+    return Selector.from_query({name: value})
 
 
 @pytest.mark.parametrize("query", REFUSED, ids=lambda query: ascii(query)[:30])
