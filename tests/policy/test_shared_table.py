@@ -149,7 +149,7 @@ def test_a_page_has_places_for_more_workers_than_it_began_with():
     page = LimitsPage()
     page.open(2)
     try:
-        with pytest.raises(OSError, match="22 places; restart"):
+        with pytest.raises(OSError, match="22 processes; restart"):
             page.check(22)
         page.check(21)
         memory = mmap.mmap(page.fd, 0)
