@@ -17,9 +17,10 @@ from cutthrough.log.text cimport (
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.address cimport Address, from_sockaddr
-from cutthrough.net.linux cimport sockaddr, sockaddr_storage, socklen_t
-from cutthrough.net.sysio cimport clock_us
+from cutthrough.net.linux cimport sockaddr_storage
+from cutthrough.net.sysio cimport clock_us, read_own_name
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
+from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport OK, label_of, tag_of, token_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, peer_of, worker_of_id
@@ -227,12 +228,12 @@ cdef class FormatLine(Line):
         if code == S_PEER_TIME:
             return p if at.first_byte_us == 0 else put_number(p, at.first_byte_us // 1000)
         if code == S_LOCAL or code == S_LOCAL_PORT:
-            if not own_address(c.sock.fd, &address):
+            if not own_address(&c.sock, &address):
                 return p
             return put_address(p, &address) if code == S_LOCAL else (
                 put_number(p, address.port))
         if code == S_SOURCE or code == S_SOURCE_PORT:
-            if c.origin is None or not own_address(c.origin.sock.fd, &address):
+            if c.origin is None or not own_address(&c.origin.sock, &address):
                 return p
             return put_address(p, &address) if code == S_SOURCE else (
                 put_number(p, address.port))
@@ -278,7 +279,7 @@ cdef class FormatLine(Line):
             return put_ms(p, us) if us else p
         if code >= S_ORIGIN_RTT and c.origin is None:
             return p
-        if not read_path(c.sock.fd if code < S_ORIGIN_RTT else c.origin.sock.fd, &info):
+        if not read_path(&c.sock if code < S_ORIGIN_RTT else &c.origin.sock, &info):
             return p
         if code == S_CLIENT_RTT or code == S_ORIGIN_RTT:
             return put_ms(p, info.rtt_us)
@@ -393,11 +394,9 @@ cdef char *put_seconds(char *p, const linux.timespec *now, int64_t ago_us) noexc
     return put_padded(p + 1, at_ms % 1000, 3)
 
 
-cdef bint own_address(int fd, Address *out) noexcept nogil:
+cdef bint own_address(const Socket *s, Address *out) noexcept nogil:
     cdef sockaddr_storage name
-    cdef socklen_t n = sizeof(name)
-    return fd >= 0 and linux.getsockname(fd, <sockaddr *>&name, &n) == 0 and (
-        from_sockaddr(&name, out))
+    return read_own_name(s, &name) and from_sockaddr(&name, out)
 
 
 cdef char *fit(char *p, char *end, Step *step) noexcept:

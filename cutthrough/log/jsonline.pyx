@@ -123,10 +123,10 @@ cdef char *put_phase(char *p, uint64_t us) noexcept:
 cdef char *put_path(char *p, Client c) noexcept:
     """Writes the kernel's final round trip and retransmits of both sides."""
     cdef PathInfo info
-    if read_path(c.sock.fd, &info):
+    if read_path(&c.sock, &info):
         p = put_ms(put_text(p, b',"client_rtt_ms":'), info.rtt_us)
         p = put_number(put_text(p, b',"client_retransmits":'), info.retransmits)
-    if read_path(c.origin.sock.fd, &info):
+    if read_path(&c.origin.sock, &info):
         p = put_ms(put_text(p, b',"origin_rtt_ms":'), info.rtt_us)
         p = put_number(put_text(p, b',"origin_retransmits":'), info.retransmits)
     return p

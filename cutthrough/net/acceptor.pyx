@@ -65,7 +65,7 @@ cdef class Acceptor(Endpoint):
             self.accepted += 1
             from_sockaddr(&name, &client)
             self.sink.on_accept(fd, &client)
-            if self.sock.fd < 0:
+            if not self.is_open:
                 return 0                # told to stop meanwhile
         return 0
 

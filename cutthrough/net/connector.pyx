@@ -11,15 +11,14 @@ wins, and the others are closed. One deadline for them all. The order is the res
 
 cimport cython
 from libc.stdint cimport int64_t
-from cutthrough.net cimport linux
 from cutthrough.net.address cimport (
     Address, Addresses, from_sockaddr, has_source, is_same_address, to_sockaddr)
 from cutthrough.net.linux cimport (
-    EADDRNOTAVAIL, EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, EMFILE,
-    ENETUNREACH, ENFILE, ENOBUFS, ENOMEM, ETIMEDOUT, IPPROTO_TCP, SO_ERROR, SOL_SOCKET,
-    TCP_NODELAY, errno, setsockopt, sockaddr, sockaddr_storage, socklen_t)
+    EADDRNOTAVAIL, EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EMFILE,
+    ENETUNREACH, ENFILE, ENOBUFS, ENOMEM, ETIMEDOUT, sockaddr_storage, socklen_t)
 from cutthrough.net.poller cimport Endpoint, Poller
-from cutthrough.net.sysio cimport BROKEN, CAN_WRITE, sys_close
+from cutthrough.net.sysio cimport (
+    BROKEN, CAN_WRITE, begin_connect, read_own_name, sys_close, take_error)
 
 cdef enum:
     STAGGER_MS = 250    # RFC 8305 section 8: Connection Attempt Delay
@@ -128,9 +127,8 @@ cdef bint is_itself(Stream stream) noexcept:
     """A socket that dials a free port of this host may be given that very port as its
     own, and is then connected to itself (TCP's simultaneous open): nobody listens."""
     cdef sockaddr_storage name
-    cdef socklen_t n = sizeof(name)
     cdef Address own
-    return (linux.getsockname(stream.sock.fd, <sockaddr *>&name, &n) == 0
+    return (read_own_name(&stream.sock, &name)
             and from_sockaddr(&name, &own) and own.port == stream.address.port
             and is_same_address(&own, &stream.address))
 
@@ -152,7 +150,6 @@ cdef class Connector:
         """True: under way, or connected and answered. False: `error` says why not."""
         cdef sockaddr_storage name
         cdef socklen_t name_len
-        cdef int one = 1
         cdef int failed
         cdef Stream stream = Stream.__new__(Stream)
         stream.address = self.addresses.items[self.i]
@@ -164,17 +161,9 @@ cdef class Connector:
         if self.open == MOST_ATTEMPTS:
             self._end(self.oldest, ETIMEDOUT)
         name_len = to_sockaddr(&stream.address, &name)
-        stream.sock.fd = linux.socket(
-            name.ss_family, linux.SOCK_STREAM | linux.SOCK_NONBLOCK | linux.SOCK_CLOEXEC, 0)
+        failed = begin_connect(&stream.sock, &name, name_len)
         if stream.sock.fd < 0:
-            return self._note(meant_by(errno, &stream.address))
-        # A proxy passes on what it gets when it gets it: Nagle would add a round trip
-        setsockopt(stream.sock.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one))
-        failed = linux.connect(stream.sock.fd, <sockaddr *>&name, name_len)
-        if failed < 0 and errno != EINPROGRESS:
-            self._note(meant_by(errno, &stream.address))
-            sys_close(&stream.sock)
-            return False
+            return self._note(meant_by(-failed, &stream.address))
         try:
             self.poller.add(stream)
         except OSError as refusal:          # no memory, or no watch left for this user
@@ -204,10 +193,7 @@ cdef class Connector:
         return True
 
     cdef int on_attempt(self, Stream stream) except -1:
-        cdef int error = 0
-        cdef socklen_t n = sizeof(error)
-        if stream.sock.ready & BROKEN:
-            linux.getsockopt(stream.sock.fd, SOL_SOCKET, SO_ERROR, &error, &n)
+        cdef int error = take_error(&stream.sock) if stream.sock.ready & BROKEN else 0
         if error == 0 and is_itself(stream):
             error = ECONNREFUSED
         if error == 0 and stream.sock.ready & CAN_WRITE:

@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from cutthrough.net.linux cimport epoll_event
-from cutthrough.net.sysio cimport Socket
+from cutthrough.net.transport cimport Socket
 from cutthrough.net.timers cimport Timer, Wheel
 
 cdef enum:
@@ -19,6 +19,7 @@ cdef class Endpoint:
     cdef Socket sock
     cdef Timer timer
     cdef Poller poller
+    cdef uint8_t is_open    # in the set; a transport may have no descriptor of its own
     cdef uint8_t listed     # in the poller's list of those to be called again
     cdef uint8_t starved    # in its list of those that wait for a block
 
@@ -47,12 +48,13 @@ cdef class Poller:
     cdef int64_t later_ms                   # when `later` will come
     cdef object on_fault_hook, exit
 
-    # Puts the endpoint's fd into the set, edge-triggered, and keeps the endpoint alive.
+    # Puts the endpoint's fd, if it has one, into the set, edge-triggered, and keeps the
+    # endpoint alive.
     cdef int add(self, Endpoint endpoint) except -1
     # Level-triggered reading only: a listening socket.
     cdef int add_level(self, Endpoint endpoint) except -1
     cdef int want_level(self, Endpoint endpoint, bint wanted) except -1
-    # Takes it out and closes the fd. Idempotent.
+    # Takes it out and closes it. Idempotent.
     cdef int remove(self, Endpoint endpoint) except -1
     # Takes it out. The fd, which is returned, stays open and is the caller's; -1: had none.
     cdef int release(self, Endpoint endpoint) except -2
@@ -68,6 +70,7 @@ cdef class Poller:
     # has to be told too.
     cdef int arm(self, Endpoint endpoint, int64_t deadline_ms) except -1
     cdef int _register(self, Endpoint endpoint, uint32_t events) except -1
+    cdef int _unregister(self, Endpoint endpoint) except -1
     cdef int _take_events(self, int most) except -1
     cdef int _handle(self, int n) except -1
     cdef int _wake_starved(self) except -1

@@ -12,8 +12,8 @@ EAGAIN. Who stops with work left (its turn is over) asks for `call_again`.
 
 An endpoint in the set is kept alive by one reference that the set holds, from `add` to
 `remove`. One that is removed within a batch stays allocated until the batch ends, because
-the kernel may already have handed out its pointer: the stale event finds fd -1 and does
-nothing.
+the kernel may already have handed out its pointer: the stale event finds it closed and
+does nothing.
 """
 
 import os
@@ -26,7 +26,7 @@ from libc.stdlib cimport abort
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport has_room
 from cutthrough.net.linux cimport epoll_ctl, epoll_event, errno
-from cutthrough.net.sysio cimport clock_us, note_events
+from cutthrough.net.sysio cimport clock_us, note_events, sys_close
 
 cdef extern from *:
     """
@@ -88,7 +88,7 @@ cdef void expire(void *owner) noexcept:
 
 
 cdef inline int wake(Poller poller, Endpoint endpoint) except -1:
-    if endpoint.sock.fd < 0:
+    if not endpoint.is_open:
         return 0                            # closed earlier in this batch
     try:
         endpoint.on_ready()
@@ -217,9 +217,11 @@ cdef class Poller:
         cdef epoll_event event
         event.events = events
         event.data.ptr = <void *>endpoint
-        if epoll_ctl(self.epfd, linux.EPOLL_CTL_ADD, endpoint.sock.fd, &event) < 0:
+        if endpoint.sock.fd >= 0 and epoll_ctl(
+                self.epfd, linux.EPOLL_CTL_ADD, endpoint.sock.fd, &event) < 0:
             raise OSError(errno, "epoll_ctl")
         endpoint.poller = self
+        endpoint.is_open = True
         if ASSERTS:
             self.fresh.append(endpoint)
         Py_INCREF(endpoint)
@@ -227,25 +229,34 @@ cdef class Poller:
         return 0
 
     cdef int remove(self, Endpoint endpoint) except -1:
-        cdef int fd = self.release(endpoint)
-        if fd >= 0:
-            linux.close(fd)
+        if endpoint.is_open:
+            self._unregister(endpoint)
+            sys_close(&endpoint.sock)
+            Py_DECREF(endpoint)
         return 0
 
     cdef int release(self, Endpoint endpoint) except -2:
-        cdef int fd = endpoint.sock.fd
-        if fd < 0:
+        cdef int fd
+        if not endpoint.is_open:
             return -1
+        self._unregister(endpoint)
+        fd = endpoint.sock.fd
+        endpoint.sock.fd = -1
+        Py_DECREF(endpoint)
+        return fd
+
+    cdef int _unregister(self, Endpoint endpoint) except -1:
+        """The caller takes away the set's reference."""
+        endpoint.is_open = False
         self.wheel.disarm(&endpoint.timer)
         # close() alone leaves the entry, and our pointer in it, for as long as another
         # process holds the file: a listening one always, any one after a fork
-        epoll_ctl(self.epfd, linux.EPOLL_CTL_DEL, fd, NULL)
-        endpoint.sock.fd = -1
+        if endpoint.sock.fd >= 0:
+            epoll_ctl(self.epfd, linux.EPOLL_CTL_DEL, endpoint.sock.fd, NULL)
         self.registered -= 1
         if self.in_batch:
             self.closed.append(endpoint)
-        Py_DECREF(endpoint)
-        return fd
+        return 0
 
     cdef int call_again(self, Endpoint endpoint) except -1:
         if not endpoint.listed:
@@ -271,13 +282,13 @@ cdef class Poller:
             woken, self.starved = self.starved[:BATCH], self.starved[BATCH:]
             for endpoint in woken:
                 endpoint.starved = False
-                if endpoint.sock.fd >= 0:
+                if endpoint.is_open:
                     self.call_again(endpoint)
         return 0
 
     cdef int _check_timed(self, Endpoint endpoint) except -1:
         """Debug builds: what waits without a deadline may wait for ever (R30)."""
-        if endpoint.sock.fd >= 0 and not endpoint.is_timed():
+        if endpoint.is_open and not endpoint.is_timed():
             sys.stderr.write(f"no timer armed: {endpoint!r}, fd {endpoint.sock.fd}\n")
             sys.stderr.flush()
             abort()

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from cutthrough.net.buffers cimport Block
 from cutthrough.net.pipes cimport Pipe
-from cutthrough.net.sysio cimport Socket
+from cutthrough.net.transport cimport Socket
 
 # What holds a pump up, or how it ended.
 cdef enum Pumped:
@@ -41,7 +41,8 @@ cdef struct Pump:
     uint8_t may_splice
     uint8_t spliced         # it has, at least once
 
-# Ready to move `left` bytes. Resets everything but may_splice and allowance.
+# Ready to move `left` bytes. Resets everything but may_splice, which holds if both sockets
+# can be spliced, and allowance.
 cdef void start_pump(Pump *pump, Socket *source, Socket *sink, int64_t left) noexcept nogil
 # Moves what can be moved without waiting, for one turn at most.
 cdef Pumped run_pump(Pump *pump) noexcept nogil

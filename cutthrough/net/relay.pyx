@@ -21,14 +21,14 @@ End of stream is passed on as shutdown(SHUT_WR), after everything that came befo
 
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.string cimport memcpy, memset
-from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
     COPY_BYTES, OF_RELAYS, Block, bytes_of, give_block, has_room, make_room, scratch)
-from cutthrough.net.linux cimport (
-    EAGAIN, MSG_PEEK, MSG_TRUNC, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, errno, recv, splice)
+from cutthrough.net.linux cimport EAGAIN, EINVAL, EPIPE
 from cutthrough.net.pipes cimport give_pipe, take_pipe
 from cutthrough.net.sysio cimport (
-    CAN_READ, CAN_WRITE, URGENT, Socket, try_recv, try_send, try_send2)
+    CAN_READ, CAN_WRITE, URGENT, can_peek, can_splice, half_close, holds_back, skip_peeked,
+    splice_from, splice_to, try_peek, try_recv, try_send, try_send2)
+from cutthrough.net.transport cimport KERNEL, Socket, drop_transport, open_transport
 
 cdef enum:
     TURN_BYTES = 1048576        # one pump's share of a turn
@@ -82,7 +82,9 @@ cdef int64_t copy_once(Pump *p) noexcept nogil:
     cdef ssize_t n
     cdef int64_t used
     if not has_room():
-        return copy_unread(p, data, want) if p.filter == NULL else -PUMP_STARVED
+        if p.filter != NULL or not can_peek(p.source):
+            return -PUMP_STARVED
+        return copy_unread(p, data, want)
     n = try_recv(p.source, data, want)
     if n > 0:
         if p.may_splice and p.filter == NULL:
@@ -110,16 +112,15 @@ cdef int64_t copy_unread(Pump *p, char *data, size_t want) noexcept nogil:
 
     Filtered bytes cannot go this way: what a filter has seen it cannot see again.
     """
-    cdef ssize_t n = recv(p.source.fd, data, want, MSG_PEEK)
+    cdef ssize_t n = try_peek(p.source, data, want)
     cdef ssize_t sent, r
     if n == 0:
         p.eof = True
         return 0
-    if n < 0 and errno == EAGAIN:
-        p.source.ready &= ~CAN_READ
+    if n == -EAGAIN:
         return 0
     if n < 0:                           # the kernel tells it once: recv would say "end"
-        p.error = errno
+        p.error = <int>-n
         return -PUMP_SOURCE_FAILED
     sent = try_send(p.sink, data, n)
     if sent < 0:
@@ -131,9 +132,9 @@ cdef int64_t copy_unread(Pump *p, char *data, size_t want) noexcept nogil:
         p.left -= sent
     n = sent
     while n > 0:
-        r = recv(p.source.fd, NULL, n, MSG_TRUNC)       # tcp(7): throws them away
+        r = skip_peeked(p.source, n)
         if r <= 0:
-            p.error = errno
+            p.error = <int>-r
             return -PUMP_SOURCE_FAILED
         n -= r
     return sent
@@ -151,8 +152,7 @@ cdef int64_t splice_once(Pump *p) noexcept nogil:
         if p.pipe == NULL:              # none to be had: copy, ask again later (R35)
             p.bulk = 0
             return 0
-    n = splice(p.source.fd, NULL, p.pipe.write_fd, NULL, wanted(p, p.pipe.size),
-               SPLICE_F_MOVE | SPLICE_F_NONBLOCK)
+    n = splice_from(p.source, p.pipe.write_fd, wanted(p, p.pipe.size))
     if n > 0:
         p.spliced = True
         p.pipe.held = <unsigned int>n
@@ -166,15 +166,15 @@ cdef int64_t splice_once(Pump *p) noexcept nogil:
     if n == 0:                          # an end, or an urgent mark with a FIN behind it:
         p.bulk = 0                      # only recv can tell, so it is asked
         return 0
-    if errno == EAGAIN and not p.source.ready & URGENT:
+    if n == -EAGAIN and not p.source.ready & URGENT:
         p.source.ready &= ~CAN_READ
         return 0
     # A socket that cannot be spliced, or an urgent mark, which recv passes and splice not
-    if errno == EAGAIN or errno == linux.EINVAL:
+    if n == -EAGAIN or n == -EINVAL:
         p.may_splice = False
         p.bulk = 0
         return 0
-    p.error = errno
+    p.error = <int>-n
     return -PUMP_SOURCE_FAILED
 
 
@@ -191,13 +191,11 @@ cdef bint flush(Pump *p) noexcept nogil:
         if p.kept.start == p.kept.end:
             give_block(&p.kept)
     while p.kept == NULL and p.pipe != NULL and p.pipe.held:
-        n = splice(p.pipe.read_fd, NULL, p.sink.fd, NULL, p.pipe.held,
-                   SPLICE_F_MOVE | SPLICE_F_NONBLOCK)
+        n = splice_to(p.sink, p.pipe.read_fd, p.pipe.held)
+        if n == 0:
+            return True
         if n < 0:
-            if errno == EAGAIN:
-                p.sink.ready &= ~CAN_WRITE
-                return True
-            p.error = errno
+            p.error = <int>-n
             return False
         p.pipe.held -= <unsigned int>n
         p.moved += n
@@ -255,7 +253,8 @@ cdef bint is_holding(const Pump *p) noexcept nogil:
 
 
 cdef void start_pump(Pump *p, Socket *source, Socket *sink, int64_t left) noexcept nogil:
-    cdef bint may_splice = p.may_splice
+    cdef bint may_splice = p.may_splice and can_splice(source) and (
+        sink == NULL or can_splice(sink))
     cdef int64_t allowance = p.allowance
     memset(p, 0, sizeof(Pump))
     p.may_splice = may_splice
@@ -276,14 +275,12 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
     if not r.up_shut:
         up = run_pump(&r.up) if r.up.sink != NULL else throw_away(&r.up)
         # Only behind an end of stream the send is told EPIPE: the origin has said all
-        if up == PUMP_SINK_FAILED and r.up.sink != NULL and r.up.error == linux.EPIPE:
+        if up == PUMP_SINK_FAILED and r.up.sink != NULL and r.up.error == EPIPE:
             lose(&r.up)
             up = throw_away(&r.up)
         if up == PUMP_EOF:
             r.up_shut = True
-            # Where both are, it is closed now, which sends the FIN as well
-            if not r.down_shut and r.up.sink != NULL:
-                linux.shutdown(r.up.sink.fd, linux.SHUT_WR)
+            pass_end(r.up.sink, r.down_shut)
         elif up == PUMP_SINK_FAILED:
             return RELAY_UP_SINK_FAILED
         elif up >= PUMP_SOURCE_FAILED:
@@ -294,16 +291,23 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
         down = run_pump(&r.down)
         if down == PUMP_EOF:
             r.down_shut = True
-            if not r.up_shut:
-                linux.shutdown(r.down.sink.fd, linux.SHUT_WR)
+            pass_end(r.down.sink, r.up_shut)
         elif down >= PUMP_SOURCE_FAILED:
             return RELAY_DOWN_SOURCE_FAILED if down == PUMP_SOURCE_FAILED else (
                 RELAY_DOWN_SINK_FAILED if down == PUMP_SINK_FAILED else RELAY_NO_ROOM)
         else:
             again[0] |= down == PUMP_AGAIN
-    if r.up_shut and r.down_shut:
+    if r.up_shut and r.down_shut and not holds_back(r.down.sink) and (
+            r.up.sink == NULL or not holds_back(r.up.sink)):
         return RELAY_CLOSED
     return RELAY_HALF_CLOSED if r.up_shut or r.down_shut else RELAY_OPEN
+
+
+cdef inline void pass_end(Socket *sink, bint both) noexcept nogil:
+    """If both directions have ended, the socket is closed next, which sends the FIN as well;
+    what a transport sends as an end has to be taken by the kernel before."""
+    if sink != NULL and (not both or sink.kind != KERNEL):
+        half_close(sink)
 
 
 cdef void lose(Pump *p) noexcept nogil:
@@ -340,9 +344,13 @@ cdef class OneWay:
     cdef Socket source, sink
 
     def __init__(self, int source, int sink, int64_t left=-1, bint may_splice=True,
-                 int64_t allowance=INT64_MAX):
-        self.source = Socket(source, 0)
-        self.sink = Socket(sink, 0)
+                 int64_t allowance=INT64_MAX, int transport=KERNEL):
+        """`transport`: the number of one, above both sockets."""
+        self.source.fd = source
+        self.sink.fd = sink
+        if transport != KERNEL:
+            open_transport(&self.source, transport)
+            open_transport(&self.sink, transport)
         self.pump.may_splice = may_splice
         self.pump.allowance = allowance
         start_pump(&self.pump, &self.source, &self.sink, left)
@@ -359,6 +367,8 @@ cdef class OneWay:
 
     def stop(self):
         stop_pump(&self.pump)
+        drop_transport(&self.source)
+        drop_transport(&self.sink)
 
     @property
     def moved(self):

@@ -3,6 +3,7 @@
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memset
 from cutthrough.net.linux cimport IPPROTO_TCP, getsockopt, socklen_t
+from cutthrough.net.transport cimport Socket
 
 cdef extern from "<netinet/tcp.h>" nogil:
     int TCP_INFO, TCP_CLOSE
@@ -16,22 +17,22 @@ cdef struct PathInfo:
     uint32_t retransmits
 
 
-cdef inline bint read_path(int fd, PathInfo *out) noexcept nogil:
+cdef inline bint read_path(const Socket *s, PathInfo *out) noexcept nogil:
     """False: no TCP connection, or none any more."""
     cdef tcp_info info
     cdef socklen_t n = sizeof(info)
     memset(&info, 0, sizeof(info))
-    if fd < 0 or getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0:
+    if s.fd < 0 or getsockopt(s.fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0:
         return False
     out.rtt_us = info.tcpi_rtt
     out.retransmits = info.tcpi_total_retrans
     return True
 
 
-cdef inline bint is_closed(int fd) noexcept nogil:
+cdef inline bint has_ended(const Socket *s) noexcept nogil:
     """Has the connection ended, by a reset or otherwise? Both its ends may be shut before."""
     cdef tcp_info info
     cdef socklen_t n = sizeof(info)
     memset(&info, 0, sizeof(info))
-    return (fd < 0 or getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0
+    return (s.fd < 0 or getsockopt(s.fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0
             or info.tcpi_state == TCP_CLOSE)

@@ -2,6 +2,7 @@ from cutthrough.net.acceptor import Sink
 from cutthrough.session.client import Context
 
 class SessionSink(Sink):
+    transport: int
     def __init__(self, context: Context, listener: int) -> None: ...
 
 def close_idle(context: Context, grace: float = 0.0) -> int: ...

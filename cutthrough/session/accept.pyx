@@ -4,6 +4,7 @@
 from libc.stdint cimport int64_t
 from cutthrough.net.address cimport Address
 from cutthrough.net.sysio cimport CAN_WRITE, sys_close
+from cutthrough.net.transport cimport KERNEL, open_transport
 from cutthrough.outcome cimport CLIENT_LIMIT, OK, OVERLOADED
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.client cimport Client, Context, places_taken, rest
@@ -43,6 +44,10 @@ cdef class SessionSink(Sink):
         session.context = context
         session.address = client[0]
         session.since_ms = context.poller.time_ms()
+        if self.transport != KERNEL and open_transport(&session.sock, self.transport) < 0:
+            sys_close(&session.sock)
+            context.counters.refused += 1
+            return 0
         try:
             context.poller.add(session)
         except OSError:                     # no memory, or no watch left for this user

@@ -52,6 +52,7 @@ cdef class Context:
     cdef Py_ssize_t turned_away         # refused as they came, and not gone yet
     cdef Places places                  # connections that may be closed to make room
     cdef bint may_splice
+    cdef public int origin_transport    # of all connections to origins; KERNEL: none
     cdef bint has_origin                # where requests in origin form go
     cdef Target origin
     cdef char pseudonym[64]             # in Via

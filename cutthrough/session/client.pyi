@@ -14,6 +14,7 @@ class Journal: ...
 class Client: ...
 
 class Context:
+    origin_transport: int
     journal: Journal
     live: int
     busy: int

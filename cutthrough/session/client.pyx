@@ -23,7 +23,8 @@ from cutthrough.net.connector cimport cancel
 from cutthrough.net.pipes cimport pipes_refused
 from cutthrough.net.relay cimport Pump, is_holding, stop_pump
 from cutthrough.net.sysio cimport (
-    BROKEN, CAN_READ, clock_us, set_abortive, try_recv, try_send)
+    BROKEN, CAN_READ, clock_us, half_close, has_unread, set_abortive, try_recv, try_send)
+from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_TARGET, KEEPALIVE_TIMEOUT, OK, status_of)
 from cutthrough.policy.acl cimport NOT_ASKED
@@ -292,9 +293,10 @@ cdef class Client:
         give_block(&self.input)
         # Broken before our own end is out is a reset: nobody is left to read the reply. Later
         # it may mean no more than that both sides ended, and what came before is read off.
-        if self.sock.ready & BROKEN or (at_once and not unread):
+        if self.sock.ready & BROKEN or (
+                at_once and not unread and self.sock.kind == KERNEL):
             return self.close()
-        linux.shutdown(self.sock.fd, linux.SHUT_WR)
+        half_close(&self.sock)
         self._set_state(LINGER)
         return self.discard_input()
 
@@ -312,9 +314,8 @@ cdef class Client:
         return 0
 
     cdef int close_idle(self) except -1:
-        cdef char byte
         # A request that came behind another, or one that a late loop has not seen yet
-        if self.input != NULL or linux.recv(self.sock.fd, &byte, 1, linux.MSG_PEEK) > 0:
+        if self.input != NULL or has_unread(&self.sock):
             return 0
         self.context.counters.outcomes[<int>KEEPALIVE_TIMEOUT] += 1
         self.close()

@@ -24,7 +24,7 @@ from cutthrough.net.relay cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_SINK_FAILED, PUMP_SOURCE_FAILED,
     Pump, Pumped, is_holding, lose, run_pump, stop_pump, throw_away)
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, untaken
-from cutthrough.net.tcpinfo cimport is_closed
+from cutthrough.net.tcpinfo cimport has_ended
 from cutthrough.outcome cimport (
     CLIENT_CLOSED, CLIENT_RESET, CUT, DESTINATION_DENIED, DRAINED, HALF_CLOSED_TIMEOUT,
     IDLE_TIMEOUT, INTERNAL_ERROR, STOPPED, WRITE_TIMEOUT)
@@ -134,7 +134,7 @@ cdef bint is_under_way(Client c, Pump *p, bint shut) except -1:
             return True
         if not looks_whole(c):
             return False
-    return untaken(p.sink) > 0 and not (p.sink.ready & BROKEN and is_closed(p.sink.fd))
+    return untaken(p.sink) > 0 and not (p.sink.ready & BROKEN and has_ended(p.sink))
 
 
 cdef int finish(Client c) except -1:

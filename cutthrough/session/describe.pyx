@@ -74,7 +74,7 @@ def cut(Client client):
     """Ends it now: a tunnel by a reset of both sides, a request by an answer where one
     can still be made. False: there was nothing to end, or it is on its way to another
     worker (frozen: no descriptor), whose business it is from there on."""
-    if client.state == CLOSED or client.state == LINGER or client.sock.fd < 0:
+    if client.state == CLOSED or client.state == LINGER or not client.is_open:
         return False
     client.poller.take_time()
     try:

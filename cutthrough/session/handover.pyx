@@ -22,7 +22,8 @@ from cutthrough.net.address cimport Address
 from cutthrough.net.pipes cimport adopt_pipe, give_pipe
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.relay cimport Pump, start_pump, stop_pump
-from cutthrough.net.sysio cimport Socket, clock_us, set_abortive, sys_close
+from cutthrough.net.sysio cimport clock_us, set_abortive, sys_close
+from cutthrough.net.transport cimport KERNEL, Socket
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, OVERLOADED
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.limits cimport Lane
@@ -53,9 +54,11 @@ def tunnels(Context context):
 
 cdef bint is_movable(Client c) noexcept:
     """Relayed, and nothing else: no head and no early byte of it is kept any more. What
-    is frozen is in a parcel already."""
-    return (c.state == TUNNEL or c.state == HALF_CLOSED) and c.sock.fd >= 0 and (
-        c.origin is not None and c.account is not None and c.head == NULL
+    is frozen is in a parcel already. The state of a transport above the kernel's socket
+    cannot be handed over."""
+    return (c.state == TUNNEL or c.state == HALF_CLOSED) and c.is_open and (
+        c.sock.kind == KERNEL and c.origin is not None and c.origin.sock.kind == KERNEL
+        and c.account is not None and c.head == NULL
         and c.input == NULL and c.partial == NULL)
 
 

@@ -12,6 +12,7 @@ from functools import partial
 
 from cutthrough.net.connector cimport Connector, Stream, dial
 from cutthrough.net.address cimport Address, Addresses, one_address, parse_address
+from cutthrough.net.transport cimport KERNEL, open_transport
 from cutthrough.outcome cimport DESTINATION_DENIED, DNS_NOT_FOUND, LOOP_DETECTED, OK
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.authorize cimport asker_of, is_cut_meanwhile, judge_address
@@ -129,6 +130,10 @@ cdef int take_origin(Client c, Connector connector, Stream stream, int error) ex
         return c.refuse(c.request.denied if error == 0 else outcome_of_errno(error))
     c.stamps.connect_us = end_brief_phase(&c.stamps)
     c.origin = stream
+    if c.context.origin_transport != KERNEL:
+        error = -open_transport(&stream.sock, c.context.origin_transport)
+        if error:
+            return c.refuse(outcome_of_errno(error))
     if connector.i > 1:
         may_reach(c, &stream.address)    # asked last of another one: whose rule it is
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0, c.stamps.connect_us)

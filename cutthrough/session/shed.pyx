@@ -17,11 +17,10 @@ at rest of which something waits to be read, because a close would be that reque
 import logging
 
 from libc.stdint cimport uint32_t, uint64_t
-from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
     OF_REQUESTS, OF_STRANGERS, change_share, keep_bytes)
 from cutthrough.net.address cimport Address
-from cutthrough.net.sysio cimport try_send
+from cutthrough.net.sysio cimport has_unread, try_send
 from cutthrough.outcome cimport OVERLOADED, status_of
 from cutthrough.session.client cimport Client, Context, leave_place
 from cutthrough.session.counters cimport (
@@ -148,13 +147,12 @@ cdef Client find_first(Context context, int kind, const Address *of):
 
 
 cdef bint is_at_rest(Client c) noexcept:
-    cdef char byte
     if c.state == LINGER or (c.state == AUTH and not c.known):
         return True
     # A part of a head has been looked at as far as it goes; other input was not yet
     if c.state != HEAD and (c.state != IDLE or c.input != NULL):
         return False
-    return linux.recv(c.sock.fd, &byte, 1, linux.MSG_PEEK) <= 0
+    return not has_unread(&c.sock)
 
 
 cdef int end(Client c, int bound) except -1:

@@ -20,6 +20,10 @@ EARLY_S = 10.0
 # Delays between starts of a slot whose workers die young: 0, 0.1, 0.2, 0.4 … seconds.
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
 
+# A worker's program; its channel's descriptor follows. -P: files in the working
+# directory shadow no module.
+COMMAND = (sys.executable, "-P", "-m", "cutthrough.worker.main")
+
 
 class Child:
     """One worker process, from its spawn until it is reaped.
@@ -57,10 +61,8 @@ class Child:
         # must not run Python's. A blocked signal stays blocked, and pending, over exec.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
-            # -P: files in the working directory shadow no module.
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "cutthrough.worker.main",
-                 str(self._theirs.fileno())],
+                [*COMMAND, str(self._theirs.fileno())],
                 stdin=subprocess.DEVNULL, env=worker_environment(),
                 pass_fds=(self._theirs.fileno(), *inherited))
         except BaseException:

@@ -70,10 +70,13 @@ def split_field(line: str) -> tuple[str, str]:
 class Stream:
     """A connected socket; the caller closes it. `received` has all bytes read."""
 
+    #: What stands between the bytes and the socket: see tests.support.framing
+    wrap = staticmethod(lambda sock: sock)
+
     def __init__(self, sock: socket.socket, timeout: float = TIMEOUT) -> None:
         sock.settimeout(timeout)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.sock = sock
+        self.sock = self.wrap(sock)
         self.pending = bytearray()
         self.received = bytearray()
 

@@ -1,0 +1,31 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The table of transports. It is empty until a module adds one."""
+
+cdef Transport[MOST_KINDS] table
+cdef int n_kinds = 1            # KERNEL has no row
+
+
+cdef int add_transport(const Transport *transport) except -1:
+    global n_kinds
+    if n_kinds == MOST_KINDS:
+        raise ValueError(f"more than {MOST_KINDS} kinds of transport")
+    table[n_kinds] = transport[0]
+    n_kinds += 1
+    return n_kinds - 1
+
+
+cdef int open_transport(Socket *s, int kind) noexcept nogil:
+    cdef int failed = table[kind].open(s)
+    if failed == 0:
+        s.kind = <uint8_t>kind
+    return failed
+
+
+cdef void drop_transport(Socket *s) noexcept nogil:
+    if s.kind != KERNEL:
+        table[s.kind].release(s)
+        s.kind = KERNEL
+
+
+cdef const Transport *transport_of(const Socket *s) noexcept nogil:
+    return &table[s.kind]

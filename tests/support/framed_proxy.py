@@ -1,0 +1,30 @@
+"""The program with the transport of framed.pyx on both sides of every connection.
+
+    python -m tests.support.framed_proxy serve …      as `python -m cutthrough serve …`
+"""
+
+import sys
+
+from tests.support.compiled import load_compiled
+
+
+def serve(arguments: list[str]) -> int:
+    from cutthrough.cli import main
+    from cutthrough.supervisor import children
+
+    children.COMMAND = (*children.COMMAND[:-1], "tests.support.framed_proxy", "worker")
+    return main(arguments)
+
+
+def work(fd: int) -> int:
+    from cutthrough.worker import main, worker
+
+    framed = load_compiled("framed")
+    plain = worker.SessionSink
+    worker.SessionSink = lambda context, listener: framed.dress(
+        context, plain(context, listener))
+    return main.main(fd)
+
+
+if __name__ == "__main__":
+    sys.exit(work(int(sys.argv[2])) if sys.argv[1] == "worker" else serve(sys.argv[1:]))

@@ -1,0 +1,51 @@
+"""The pump over records: tests of tests/net/test_relay.py.
+
+Not those of splice, of urgent bytes and of looking before reading, which are the
+kernel's, nor those that count what one read or one send of the kernel takes.
+"""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from cutthrough.net import buffers
+from cutthrough.net.relay import OneWay
+from tests.net.test_relay import (  # noqa: F401 - collected here
+    Way,
+    tcp_pair,
+    test_an_end_waits_for_its_turn_behind_the_allowance,
+    test_no_more_is_read_than_the_allowance,
+    test_no_readiness_no_system_call,
+    test_nothing_is_pushed_to_a_sink_that_has_gone,
+    test_what_is_pushed_stands_before_what_is_read,
+    test_what_was_read_arrives_and_a_direction_at_rest_holds_nothing,
+    test_without_splice_bulk_is_copied_and_every_byte_arrives,
+    way,
+)
+from tests.support.framing import FramedSocket
+
+
+class FramedWay(Way):
+    def __init__(self, transport: int, left: int = -1, splice: bool = True) -> None:
+        client, self.inlet = tcp_pair()
+        self.outlet, origin = tcp_pair()
+        self.client, self.origin = FramedSocket(client), FramedSocket(origin)
+        self.inlet.setblocking(False)
+        self.outlet.setblocking(False)
+        self.pump = OneWay(self.inlet.fileno(), self.outlet.fileno(), left, splice,
+                           transport=transport)
+
+
+@pytest.fixture
+def make_way(framed) -> Iterator[Callable[..., Way]]:
+    made: list[Way] = []
+
+    def make(left: int = -1, splice: bool = True) -> Way:
+        made.append(FramedWay(framed.KIND, left, splice))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+    assert buffers.stats()["copy_blocks"] == buffers.stats()["head_blocks"] == 0
+    assert framed.count_open() == 0
