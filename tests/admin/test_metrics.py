@@ -87,6 +87,15 @@ def test_every_promised_name_is_there_before_anything_happened():
     assert promised() <= names_in(text)
 
 
+def test_every_name_is_promised():
+    """A metric that docs/conventions.md did not list was noticed by no test."""
+    page = Page().read()
+    text = render(Reading([page], {1: page}, {0: 1}, 1, 0.0)).decode()
+    assert {family.name.removeprefix("cutthrough_")
+            + ("_total" if family.type == "counter" else "")
+            for family in text_string_to_metric_families(text)} <= promised()
+
+
 def test_a_listener_keeps_its_number_and_too_many_share_one():
     memory = bytearray(PAGE_BYTES)
     assert [Page(memory).add_listener(f"192.0.2.1:{port}") for port in (1, 2, 1)] == [
