@@ -153,7 +153,8 @@ def test_inside_another_program_no_process_is_made(loop_name, users_file):
     before = psutil.Process().children()
 
     async def main() -> None:
-        async with cutthrough.serve(users_file=str(users_file)) as proxy:
+        async with cutthrough.serve(users_file=str(users_file),
+                                    auth_timeout=60.0) as proxy:
             with Origin() as origin:
                 await asyncio.to_thread(ask, proxy.port, origin.url(), SLOW, 200)
             assert proxy.worker.verifier.verified == 1

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-TIMEOUT = 15.0
+TIMEOUT = 60.0
 
 
 class Closed(AssertionError):
