@@ -16,7 +16,7 @@ cdef enum:
     KIND_UPGRADE = M_CONNECT + 1
 
 cdef struct Question:
-    const uint8_t *who      # Acl.who(user, groups); NULL: a user whom no rule names
+    const uint8_t *subjects # Acl.subjects_of(user, groups); NULL: a user whom no rule names
     uint8_t client[16]      # IPv6 or ::ffff:a.b.c.d, network order; addresses here are all so
     const char *host        # canonical, as wire.target writes it
     size_t host_len
@@ -83,8 +83,8 @@ cdef class Acl:
     cdef Candidate *plain           # rules with neither hosts nor addresses
     cdef Candidate *hanging         # rules found by address alone that do not deny
     cdef uint32_t n_plain, n_hanging
-    cdef size_t n_who
-    cdef dict who_of_user, who_of_group
+    cdef size_t n_subjects
+    cdef dict subjects_of_user, subjects_of_group
     cdef dict labels
 
     # Finds the first rule that matches, or the default. While the address is not known, a
@@ -104,5 +104,5 @@ cdef class Acl:
     cdef int mismatch(self, const Question *q, const Inner *inner,
                       const Candidate *c) noexcept nogil
     cdef bint has_inner(self, uint32_t number, const Inner *inner) noexcept nogil
-    cdef int add(self, uint32_t index, rule, dict who, list ports, dict ports_at,
+    cdef int add(self, uint32_t index, rule, dict subjects, list ports, dict ports_at,
                  list plain, list hanging, dict limits) except -1

@@ -91,7 +91,7 @@ cdef class Acl:
         cdef list ports = []
         cdef list plain = []
         cdef list hanging = []
-        cdef dict who = {((), ()): 0}
+        cdef dict subjects = {((), ()): 0}
         cdef dict ports_at = {}
         cdef uint32_t index
         self.labels = {-1: b"default"}
@@ -103,7 +103,7 @@ cdef class Acl:
         if self.rows == NULL or n >= UINT32_MAX:
             raise MemoryError
         for index, rule in enumerate(self.rules):
-            self.add(index, rule, who, ports, ports_at, plain, hanging, limits)
+            self.add(index, rule, subjects, ports, ports_at, plain, hanging, limits)
         self.fallback.action = ACTIONS[policy.default]
         self.fallback.cut = policy.cut
         self.fallback.limits = -1
@@ -119,23 +119,23 @@ cdef class Acl:
             raise MemoryError
         for index, (first, last) in enumerate(ports):
             self.ports[index] = PortRange(first, last)
-        self.n_who = len(who)
-        self.who_of_user = {}
-        self.who_of_group = {}
-        for (users, groups), number in who.items():
+        self.n_subjects = len(subjects)
+        self.subjects_of_user = {}
+        self.subjects_of_group = {}
+        for (users, groups), number in subjects.items():
             for name in users:
-                self.who_of_user.setdefault(name, []).append(number)
+                self.subjects_of_user.setdefault(name, []).append(number)
             for name in groups:
-                self.who_of_group.setdefault(name, []).append(number)
+                self.subjects_of_group.setdefault(name, []).append(number)
 
-    cdef int add(self, uint32_t index, rule, dict who, list ports, dict ports_at,
+    cdef int add(self, uint32_t index, rule, dict subjects, list ports, dict ports_at,
                  list plain, list hanging, dict limits) except -1:
         cdef Row *row = &self.rows[index]
         cdef bytes host
         cdef list literals = []
         cdef Candidate candidate
         candidate.rule = index
-        candidate.who = who.setdefault((rule.users, rule.groups), len(who))
+        candidate.subject = subjects.setdefault((rule.users, rule.groups), len(subjects))
         row.action = ACTIONS[rule.action]
         row.cut = rule.cut
         row.limits = limits[rule.limits] if rule.limits else -1
@@ -151,7 +151,7 @@ cdef class Acl:
             host = text.encode()
             if is_literal(host):
                 literals.append(text)
-                self.networks.add(text, index, candidate.who)
+                self.networks.add(text, index, candidate.subject)
             else:
                 self.hosts.add(host, len(host), candidate)
         row.literals = self.sets.number(tuple(literals))
@@ -160,24 +160,24 @@ cdef class Acl:
         elif rule.addresses:
             row.by_address = True
             for text in rule.addresses:
-                self.networks.add(text, index, candidate.who)
+                self.networks.add(text, index, candidate.subject)
         else:
-            plain.append((index, candidate.who))
+            plain.append((index, candidate.subject))
         if (literals or row.by_address) and row.action != DENY:
-            hanging.append((index, candidate.who))
+            hanging.append((index, candidate.subject))
         return 0
 
-    def who(self, user, groups=()):
-        """Returns the bitmap for Question.who: the sets of users and groups in rules that
-        this user belongs to.
+    def subjects_of(self, user, groups=()):
+        """Returns the bitmap for Question.subjects. A subject is the users and groups that a
+        rule names; the bitmap has those that this user belongs to.
 
         Made once for each user, given as bytes or str. The policy's groups of the user are
         added to `groups`."""
         name = user.decode() if isinstance(user, bytes) else user
-        bits = bytearray((self.n_who + 7) // 8)
-        numbers = [0, *self.who_of_user.get(name, ())]
+        bits = bytearray((self.n_subjects + 7) // 8)
+        numbers = [0, *self.subjects_of_user.get(name, ())]
         for group in (*groups, *self.policy.groups_of(name)):
-            numbers += self.who_of_group.get(group, ())
+            numbers += self.subjects_of_group.get(group, ())
         for number in numbers:
             bits[number >> 3] |= 1 << (number & 7)
         return bytes(bits)
@@ -266,7 +266,8 @@ cdef class Acl:
         cdef const Row *row
         cdef const PortRange *ports
         cdef uint32_t i
-        if c.who and (q.who == NULL or not q.who[c.who >> 3] >> (c.who & 7) & 1):
+        if c.subject and (
+                q.subjects == NULL or not q.subjects[c.subject >> 3] >> (c.subject & 7) & 1):
             return OTHER_USER
         row = &self.rows[c.rule]
         if row.n_ports:
@@ -307,14 +308,14 @@ cdef class Acl:
         cdef Inner inner
         cdef const Candidate *c
         cdef bytes text = host.encode()
-        cdef bytes bits = self.who(user, groups)
+        cdef bytes bits = self.subjects_of(user, groups)
         cdef bytes from_packed = packed(client)
         cdef bytes to_packed
         cdef uint32_t j
         cdef int i, n
         if parse_authority(&target, text, len(text), 1) != 0 or target.port != 1:
             raise ValueError(f"{host!r} is not a host")
-        q.who = <const uint8_t *>bits
+        q.subjects = <const uint8_t *>bits
         memcpy(q.client, <const char *>from_packed, 16)
         q.host = target.host
         q.host_len = target.host_len
@@ -356,7 +357,7 @@ cdef class Acl:
         cdef char host[256]
         cdef uint8_t address[16]
         cdef timespec began, ended
-        cdef bytes bits = self.who(user)
+        cdef bytes bits = self.subjects_of(user)
         cdef list to_packed = [packed(text) for text in addresses or ()]
         cdef size_t n = len(hosts), i
         cdef bint known = bool(to_packed)
@@ -372,7 +373,7 @@ cdef class Acl:
             if known:
                 texts[n + i] = <bytes>to_packed[i]
         memset(&q, 0, sizeof(Question))
-        q.who = <const uint8_t *>bits
+        q.subjects = <const uint8_t *>bits
         q.host = host
         q.is_name = True
         q.port = port
@@ -422,8 +423,8 @@ cdef Candidate *candidates_of(list pairs) except NULL:
     cdef size_t i
     if out == NULL:
         raise MemoryError
-    for i, (rule, who) in enumerate(pairs):
-        out[i] = Candidate(rule, who)
+    for i, (rule, subject) in enumerate(pairs):
+        out[i] = Candidate(rule, subject)
     return out
 
 

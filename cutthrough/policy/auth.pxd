@@ -15,7 +15,7 @@ cdef class Account:
     cdef readonly tuple groups
     cdef readonly double expires    # seconds of the epoch; 0: never
     cdef readonly int index         # among the accounts of its Authenticator
-    cdef bytes who                  # bitmap from Acl.who; None: not computed yet
+    cdef bytes subjects             # bitmap from Acl.subjects_of; None: not computed yet
 
     cdef bint has_expired(self) noexcept
 

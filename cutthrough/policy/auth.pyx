@@ -141,7 +141,7 @@ cdef class Authenticator:
         memcpy(key.tag, <char *>tag, 16)
         memcpy(key.record, <char *>record, 16)
         keyed_hash(self.key, <const unsigned char *><const char *>name, len(name), out)
-        key.who = out[0]
+        key.name = out[0]
         return 0
 
     cdef bytes _hashed(self, bytes data):

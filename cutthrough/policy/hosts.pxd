@@ -7,7 +7,7 @@ cdef enum:
 
 cdef struct Candidate:      # a rule that one condition found; the others are not checked yet
     uint32_t rule
-    uint32_t who            # the condition on users, checked first: most candidates fail it
+    uint32_t subject        # the condition on users, checked first: most candidates fail it
 
 cdef struct Run:            # candidates in the order of their rules
     const Candidate *at

@@ -13,7 +13,7 @@ cdef enum:
 cdef struct Key:
     uint64_t tag[2]         # of the credentials
     uint64_t record[2]      # of the record of the user that they name
-    uint64_t who            # of the name
+    uint64_t name            # of the name
 
 # Credentials that were verified. Times are microseconds of CLOCK_MONOTONIC, which is one
 # clock for all processes of a host.
@@ -63,7 +63,7 @@ cdef class Known:
     # These three need the lock. _mark returns NULL if there is no such mark; with `make` it
     # makes one.
     cdef Proof *_find(self, const Key *key) noexcept nogil
-    cdef Proof *_place(self, uint64_t who) noexcept nogil
+    cdef Proof *_place(self, uint64_t name) noexcept nogil
     cdef Mark *_mark(self, int table, const uint64_t *tag, bint make) noexcept nogil
     cdef void _end_claims(self, int64_t pid, const Key *key) noexcept nogil
     cdef void _tag_of(self, bytes name, uint64_t *tag) noexcept

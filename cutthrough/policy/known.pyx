@@ -108,7 +108,7 @@ cdef class Known:
         return since_us
 
     cdef Proof *_find(self, const Key *key) noexcept nogil:
-        cdef Proof *proof = self.proofs + WAYS * (key.who & (self.page.proof_sets - 1))
+        cdef Proof *proof = self.proofs + WAYS * (key.name & (self.page.proof_sets - 1))
         cdef int _i
         for _i in range(WAYS):
             if proof.since_us and memcmp(&proof.key, key, sizeof(Key)) == 0:
@@ -121,7 +121,7 @@ cdef class Known:
         self._lock()
         proof = self._find(key)
         if proof == NULL:
-            proof = self._place(key.who)
+            proof = self._place(key.name)
         proof.since_us = 0
         ordered()
         proof.key = key[0]
@@ -130,10 +130,10 @@ cdef class Known:
         self.page.proved += 1
         pthread_mutex_unlock(&self.page.lock)
 
-    cdef Proof *_place(self, uint64_t who) noexcept nogil:
+    cdef Proof *_place(self, uint64_t name) noexcept nogil:
         """Returns the entry for a new proof of this user: a free one, or the oldest; if the
         user has MOST_OF_USER, the user's oldest."""
-        cdef Proof *one = self.proofs + WAYS * (who & (self.page.proof_sets - 1))
+        cdef Proof *one = self.proofs + WAYS * (name & (self.page.proof_sets - 1))
         cdef Proof *free = NULL
         cdef Proof *oldest = NULL
         cdef Proof *own = NULL
@@ -144,7 +144,7 @@ cdef class Known:
                 free = one
             elif oldest == NULL or one.since_us < oldest.since_us:
                 oldest = one
-            if one.since_us and one.key.who == who:
+            if one.since_us and one.key.name == name:
                 owned += 1
                 if own == NULL or one.since_us < own.since_us:
                     own = one

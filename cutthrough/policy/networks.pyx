@@ -119,11 +119,11 @@ cdef class NetworkIndex:
         free(self.nets)
         free(self.candidates)
 
-    def add(self, str text, uint32_t rule, uint32_t who):
+    def add(self, str text, uint32_t rule, uint32_t subject):
         """Adds a network of a rule. Rules must come in ascending order."""
         found = self.gathered.setdefault(parse_network(text), [])
         if not found or found[-1][0] != rule:
-            found.append((rule, who))
+            found.append((rule, subject))
 
     def seal(self):
         cdef size_t n = len(self.gathered)
@@ -145,8 +145,8 @@ cdef class NetworkIndex:
             self.nets[i].parent = round_it[-1][0] if round_it and not is_v4_root else 0
             self.nets[i].at = at
             self.nets[i].n = len(rules)
-            for rule, who in rules:
-                self.candidates[at] = Candidate(rule, who)
+            for rule, subject in rules:
+                self.candidates[at] = Candidate(rule, subject)
                 at += 1
             self.push_edge(first, i + 1)
             round_it.append((i + 1, first | (LAST >> bits)))

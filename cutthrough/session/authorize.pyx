@@ -66,9 +66,9 @@ cdef int ask_rules(Client c, Snapshot snapshot, const Address *address,
     cdef const Request *r = &c.request
     cdef Question q
     cdef unsigned char mapped[16]
-    if c.account.who is None:
-        c.account.who = snapshot.acl.who(c.account.name, c.account.groups)
-    q.who = c.account.who
+    if c.account.subjects is None:
+        c.account.subjects = snapshot.acl.subjects_of(c.account.name, c.account.groups)
+    q.subjects = c.account.subjects
     map_address(&c.address, q.client)
     q.host = c.key
     q.host_len = len(c.key) - 2

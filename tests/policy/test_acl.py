@@ -375,7 +375,7 @@ def test_a_bitmap_has_room_for_many_distinct_sets_of_users():
     for i in (0, 6, 7, 8, 255, 256, 299):
         assert acl.ask(host="a.b", port=i + 1, user=f"u{i}").rule == i
         assert acl.ask(host="a.b", port=i + 2, user=f"u{i}").rule == -1
-    assert acl.who(b"u7") == acl.who("u7") != acl.who("u8")
+    assert acl.subjects_of(b"u7") == acl.subjects_of("u7") != acl.subjects_of("u8")
 
 
 def test_methods_that_have_no_name_are_other():
