@@ -26,7 +26,7 @@ cdef struct Question:
     int method              # Method of wire.names, or KIND_UPGRADE
 
 # IPv4 addresses inside the dialled IPv6 address; only deny rules compare them.
-cdef struct Inner:
+cdef struct CarriedKeys:
     int n
     Key keys[MOST_CARRIED]
 
@@ -80,9 +80,9 @@ cdef class Acl:
     cdef HostIndex hosts
     cdef NetworkIndex networks
     cdef NetworkSets sets
-    cdef Candidate *plain           # rules with neither hosts nor addresses
-    cdef Candidate *hanging         # rules found by address alone that do not deny
-    cdef uint32_t n_plain, n_hanging
+    cdef Candidate *anywhere        # rules with neither hosts nor addresses
+    cdef Candidate *needing_address # rules found by address alone that do not deny
+    cdef uint32_t n_anywhere, n_needing_address
     cdef size_t n_subjects
     cdef dict subjects_of_user, subjects_of_group
     cdef dict labels
@@ -100,9 +100,10 @@ cdef class Acl:
     # Returns the label of a rule in logs: its name, else its place; "default" for -1.
     cdef bytes label(self, int rule)
 
-    cdef int gather(self, const Question *q, const Inner *inner, Run *runs) noexcept nogil
-    cdef int mismatch(self, const Question *q, const Inner *inner,
+    cdef int find_runs(self, const Question *q, const CarriedKeys *carried,
+                       Run *runs) noexcept nogil
+    cdef int mismatch(self, const Question *q, const CarriedKeys *carried,
                       const Candidate *c) noexcept nogil
-    cdef bint has_inner(self, uint32_t number, const Inner *inner) noexcept nogil
+    cdef bint contains_carried(self, uint32_t number, const CarriedKeys *carried) noexcept nogil
     cdef int add(self, uint32_t index, rule, dict subjects, list ports, dict ports_at,
-                 list plain, list hanging, dict limits) except -1
+                 list anywhere, list needing_address, dict limits) except -1

@@ -44,8 +44,8 @@ cdef enum:
     BY_HOST = 0
     BY_ADDRESS
     BY_CARRIED              # by an IPv4 address inside the dialled address
-    HANGING
-    PLAIN
+    NEEDING_ADDRESS
+    ANYWHERE
 
 
 class Look(NamedTuple):
@@ -82,15 +82,15 @@ cdef class Acl:
     def __dealloc__(self):
         free(self.rows)
         free(self.ports)
-        free(self.plain)
-        free(self.hanging)
+        free(self.anywhere)
+        free(self.needing_address)
 
     def __init__(self, policy):
         """From a source.Policy whose texts are canonical, as `rules` makes them."""
         cdef size_t n = len(policy.rules)
         cdef list ports = []
-        cdef list plain = []
-        cdef list hanging = []
+        cdef list anywhere = []
+        cdef list needing_address = []
         cdef dict subjects = {((), ()): 0}
         cdef dict ports_at = {}
         cdef uint32_t index
@@ -103,17 +103,17 @@ cdef class Acl:
         if self.rows == NULL or n >= UINT32_MAX:
             raise MemoryError
         for index, rule in enumerate(self.rules):
-            self.add(index, rule, subjects, ports, ports_at, plain, hanging, limits)
+            self.add(index, rule, subjects, ports, ports_at, anywhere, needing_address, limits)
         self.fallback.action = ACTIONS[policy.default]
         self.fallback.cut = policy.cut
         self.fallback.limits = -1
         self.hosts.seal()
         self.networks.seal()
         self.sets.seal()
-        self.n_plain = len(plain)
-        self.plain = candidates_of(plain)
-        self.n_hanging = len(hanging)
-        self.hanging = candidates_of(hanging)
+        self.n_anywhere = len(anywhere)
+        self.anywhere = candidates_of(anywhere)
+        self.n_needing_address = len(needing_address)
+        self.needing_address = candidates_of(needing_address)
         self.ports = <PortRange *>malloc(len(ports) * sizeof(PortRange) + 1)
         if self.ports == NULL:
             raise MemoryError
@@ -129,7 +129,7 @@ cdef class Acl:
                 self.subjects_of_group.setdefault(name, []).append(number)
 
     cdef int add(self, uint32_t index, rule, dict subjects, list ports, dict ports_at,
-                 list plain, list hanging, dict limits) except -1:
+                 list anywhere, list needing_address, dict limits) except -1:
         cdef Row *row = &self.rows[index]
         cdef bytes host
         cdef list literals = []
@@ -162,9 +162,9 @@ cdef class Acl:
             for text in rule.addresses:
                 self.networks.add(text, index, candidate.subject)
         else:
-            plain.append((index, candidate.subject))
+            anywhere.append((index, candidate.subject))
         if (literals or row.by_address) and row.action != DENY:
-            hanging.append((index, candidate.subject))
+            needing_address.append((index, candidate.subject))
         return 0
 
     def subjects_of(self, user, groups=()):
@@ -184,16 +184,16 @@ cdef class Acl:
 
     cdef void judge(self, const Question *q, Verdict *v) noexcept nogil:
         cdef Run runs[MAX_RUNS]
-        cdef Inner inner
+        cdef CarriedKeys carried
         cdef int n
         cdef uint32_t best = UINT32_MAX
         cdef const Candidate *c
         cdef const Candidate *end
         cdef const Row *row
-        cdef bint maybe = False, hangs
+        cdef bint maybe = False, depends
         cdef int i
-        look_inside(q.address, &inner)
-        n = self.gather(q, &inner, runs)
+        read_carried(q.address, &carried)
+        n = self.find_runs(q, &carried, runs)
         for i in range(n):
             c = runs[i].at
             end = c + runs[i].n
@@ -201,12 +201,13 @@ cdef class Acl:
                 if runs[i].kind == BY_CARRIED and self.rows[c.rule].action != DENY:
                     c += 1
                     continue
-                if self.mismatch(q, &inner, c) == MATCHES:
+                if self.mismatch(q, &carried, c) == MATCHES:
                     row = &self.rows[c.rule]
-                    hangs = q.address == NULL and (runs[i].kind == HANGING or row.addresses)
-                    if not hangs or row.action != DENY:
+                    depends = q.address == NULL and (
+                        runs[i].kind == NEEDING_ADDRESS or row.addresses)
+                    if not depends or row.action != DENY:
                         best = c.rule
-                        maybe = hangs
+                        maybe = depends
                         break
                 c += 1
         row = &self.fallback if best == UINT32_MAX else &self.rows[best]
@@ -237,7 +238,8 @@ cdef class Acl:
                 c if c.isascii() and c.isprintable() else "?" for c in text).encode()
         return <bytes>found
 
-    cdef int gather(self, const Question *q, const Inner *inner, Run *runs) noexcept nogil:
+    cdef int find_runs(self, const Question *q, const CarriedKeys *carried,
+                       Run *runs) noexcept nogil:
         cdef int n = 0, found, i
         if q.is_name:
             n = self.hosts.find(q.host, q.host_len, runs)
@@ -246,22 +248,22 @@ cdef class Acl:
             n += self.networks.find(key_of(q.address), runs + n)
         for i in range(n):
             runs[i].kind = BY_HOST if i < found else BY_ADDRESS
-        for i in range(inner.n):
+        for i in range(carried.n):
             found = n
-            n += self.networks.find(inner.keys[i], runs + n)
+            n += self.networks.find(carried.keys[i], runs + n)
             while found < n:
                 runs[found].kind = BY_CARRIED
                 found += 1
-        runs[n] = Run(self.plain, self.n_plain, PLAIN)
+        runs[n] = Run(self.anywhere, self.n_anywhere, ANYWHERE)
         n += 1
         if q.address == NULL:
             # Last, because a rule that is in another run too does not depend on the address
-            runs[n] = Run(self.hanging, self.n_hanging, HANGING)
+            runs[n] = Run(self.needing_address, self.n_needing_address, NEEDING_ADDRESS)
             n += 1
         return n
 
     # Checks all conditions but the one by which the candidate was found.
-    cdef int mismatch(self, const Question *q, const Inner *inner,
+    cdef int mismatch(self, const Question *q, const CarriedKeys *carried,
                       const Candidate *c) noexcept nogil:
         cdef const Row *row
         cdef const PortRange *ports
@@ -283,14 +285,14 @@ cdef class Acl:
             return OTHER_CLIENT
         if row.addresses and q.address != NULL and (
                 not self.sets.contains(row.addresses, key_of(q.address))) and (
-                row.action != DENY or not self.has_inner(row.addresses, inner)):
+                row.action != DENY or not self.contains_carried(row.addresses, carried)):
             return OTHER_ADDRESS
         return MATCHES
 
-    cdef bint has_inner(self, uint32_t number, const Inner *inner) noexcept nogil:
+    cdef bint contains_carried(self, uint32_t number, const CarriedKeys *carried) noexcept nogil:
         cdef int i
-        for i in range(inner.n):
-            if self.sets.contains(number, inner.keys[i]):
+        for i in range(carried.n):
+            if self.sets.contains(number, carried.keys[i]):
                 return True
         return False
 
@@ -305,7 +307,7 @@ cdef class Acl:
         cdef Verdict v
         cdef Target target
         cdef Run runs[MAX_RUNS]
-        cdef Inner inner
+        cdef CarriedKeys carried
         cdef const Candidate *c
         cdef bytes text = host.encode()
         cdef bytes bits = self.subjects_of(user, groups)
@@ -330,14 +332,14 @@ cdef class Acl:
             q.address = <const uint8_t *>to_packed
         self.judge(&q, &v)
         looked = {}
-        look_inside(q.address, &inner)
-        n = self.gather(&q, &inner, runs)
+        read_carried(q.address, &carried)
+        n = self.find_runs(&q, &carried, runs)
         for i in range(n):
             for j in range(runs[i].n):
                 c = runs[i].at + j
                 if v.rule >= 0 and c.rule > <uint32_t>v.rule:
                     break
-                why = MISMATCHES[self.mismatch(&q, &inner, c)]
+                why = MISMATCHES[self.mismatch(&q, &carried, c)]
                 if runs[i].kind == BY_CARRIED and self.rows[c.rule].action != DENY:
                     why = "address"
                 if not why and c.rule != <uint32_t>v.rule:
@@ -403,14 +405,14 @@ cdef class Acl:
 MISMATCHES = ("", "user", "port", "method", "client", "address")
 
 
-cdef inline void look_inside(const uint8_t *address, Inner *inner) noexcept nogil:
+cdef inline void read_carried(const uint8_t *address, CarriedKeys *carried) noexcept nogil:
     cdef Carried found
     cdef int i
-    inner.n = 0
+    carried.n = 0
     if address != NULL:
-        inner.n = find_carried(address, &found)
-        for i in range(inner.n):
-            inner.keys[i] = key_of_v4(found.v4[i])
+        carried.n = find_carried(address, &found)
+        for i in range(carried.n):
+            carried.keys[i] = key_of_v4(found.v4[i])
 
 
 # Is this canonical host an address? An IPv4 address has a number as its last label (wire.target).

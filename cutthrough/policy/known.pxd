@@ -13,7 +13,7 @@ cdef enum:
 cdef struct Key:
     uint64_t tag[2]         # of the credentials
     uint64_t record[2]      # of the record of the user that they name
-    uint64_t name            # of the name
+    uint64_t name           # of the name
 
 # Credentials that were verified. Times are microseconds of CLOCK_MONOTONIC, which is one
 # clock for all processes of a host.
