@@ -22,7 +22,7 @@ cdef enum:
     SLICE = 512
 
 # The last report of a row: what its user used in this program.
-cdef struct Told:
+cdef struct Report:
     uint64_t tag[2]
     uint32_t round          # of the report; 0: none yet
     uint32_t connections
@@ -34,30 +34,30 @@ cdef struct Told:
 
 
 cdef class RemoteUsage(SharedTable):
-    cdef Told *told         # by the row's number
-    cdef Told *found        # reports of one call of `collect`
+    cdef Report *reported   # by the row's number
+    cdef Report *found      # reports of one call of `collect`
     cdef uint32_t round     # reports of an earlier round are repeated
     cdef uint32_t base      # number of the baseline from which tokens of others are deducted
 
     def __init__(self, memory=None, int slot=0):
         SharedTable.__init__(self, memory, slot)
-        if self.told == NULL:
-            self.told = <Told *>calloc(self.page.users.capacity, sizeof(Told))
-            self.found = <Told *>calloc(2 * SLICE, sizeof(Told))
-        if self.told == NULL or self.found == NULL:
+        if self.reported == NULL:
+            self.reported = <Report *>calloc(self.page.users.capacity, sizeof(Report))
+            self.found = <Report *>calloc(2 * SLICE, sizeof(Report))
+        if self.reported == NULL or self.found == NULL:
             raise MemoryError
         self.round = self.base = 1
 
     def __dealloc__(self):
-        free(self.told)
+        free(self.reported)
         free(self.found)
 
-    def tell_again(self):
+    def report_all(self):
         """Makes `collect` report every user again."""
         self.round += 1
 
-    def begin_anew(self):
-        """As `tell_again`, and tokens that others have spent until now are not deducted."""
+    def restart(self):
+        """As `report_all`, and tokens that others have spent until now are not deducted."""
         self.round += 1
         self.base += 1
 
@@ -71,14 +71,14 @@ cdef class RemoteUsage(SharedTable):
         """Reads up to SLICE rows from row `begin`. Returns the row to continue with, 0 at the
         end, and the reports: (tag, connections, tunnels, bytes of the day, tokens spent)."""
         cdef Table *table = &self.page.users
-        cdef Told *found = self.found
+        cdef Report *found = self.found
         cdef uint32_t n = 0
         cdef uint32_t number, end
         self._lock()
         begin = max(begin, 1)
         end = min(begin + SLICE, table.fresh)
         for number in range(begin, end):
-            n += self._take(table, number, now_s // DAY_S, found + n)
+            n += self._report(table, number, now_s // DAY_S, found + n)
         if end == table.fresh:
             end = 0
         self._unlock()
@@ -86,12 +86,12 @@ cdef class RemoteUsage(SharedTable):
                       found[number].tunnels, found[number].bytes, found[number].spent)
                      for number in range(n)]
 
-    cdef uint32_t _take(self, Table *table, uint32_t number, int64_t today,
-                        Told *out) noexcept nogil:
+    cdef uint32_t _report(self, Table *table, uint32_t number, int64_t today,
+                        Report *out) noexcept nogil:
         """Writes the reports that one row makes due. Returns their number, at most 2."""
-        cdef Told *last = self.told + number
+        cdef Report *last = self.reported + number
         cdef Row *row = self._row(table, number)
-        cdef Told now
+        cdef Report now
         cdef uint32_t other
         cdef uint32_t n = 0
         cdef bint is_same = (row.is_used and last.tag[0] == row.tag[0]
@@ -99,9 +99,9 @@ cdef class RemoteUsage(SharedTable):
         if last.round and not is_same:          # the row's former user was dropped
             other = self._find(table, last.tag)
             if other:
-                self.told[other].is_due = True  # and is back in another row, which reports
+                self.reported[other].is_due = True      # and is back in another row
             else:
-                memset(out, 0, sizeof(Told))
+                memset(out, 0, sizeof(Report))
                 out.tag[0] = last.tag[0]
                 out.tag[1] = last.tag[1]
                 n += 1
@@ -113,26 +113,26 @@ cdef class RemoteUsage(SharedTable):
         now.round = self.round
         now.is_due = False
         now.day = today
-        now.connections = self._here(row, CONNECTIONS)
-        now.tunnels = self._here(row, TUNNELS)
+        now.connections = self._held_here(row, CONNECTIONS)
+        now.tunnels = self._held_here(row, TUNNELS)
         now.spent = row.spent
         now.bytes = 0
         if row.day == today:
-            now.bytes = row.day_bytes - (row.away_bytes if row.away_day == today else 0)
+            now.bytes = row.day_bytes - (row.remote_bytes if row.remote_day == today else 0)
         if not last.is_due:
-            if is_same and last.round == self.round and is_told(last, &now):
+            if is_same and last.round == self.round and is_unchanged(last, &now):
                 return n
-            if not is_same and is_nothing(&now) and not self._is_held_away(row):
+            if not is_same and is_empty(&now) and not self._is_held_elsewhere(row):
                 return n                        # an unused new row needs no report
         last[0] = now
         out[n] = now
         return n + 1
 
-    cdef uint32_t _here(self, Row *row, int column) noexcept nogil:
+    cdef uint32_t _held_here(self, Row *row, int column) noexcept nogil:
         cdef uint32_t *held = self._held(row, column)
         return <uint32_t>(self._sum(held) - held[self.slot])
 
-    cdef bint _is_held_away(self, Row *row) noexcept nogil:
+    cdef bint _is_held_elsewhere(self, Row *row) noexcept nogil:
         return (self._held(row, CONNECTIONS)[self.slot] != 0
                 or self._held(row, TUNNELS)[self.slot] != 0)
 
@@ -168,33 +168,33 @@ cdef class RemoteUsage(SharedTable):
         self.reap(self.slot)
 
 
-cdef inline bint is_told(const Told *last, const Told *now) noexcept nogil:
+cdef inline bint is_unchanged(const Report *last, const Report *now) noexcept nogil:
     return (last.connections == now.connections and last.tunnels == now.tunnels
             and last.spent == now.spent and last.bytes == now.bytes
-            and (last.day == now.day or is_nothing(now)))
+            and (last.day == now.day or is_empty(now)))
 
 
-cdef inline bint is_nothing(const Told *told) noexcept nogil:
-    return not (told.connections or told.tunnels or told.bytes or told.spent)
+cdef inline bint is_empty(const Report *report) noexcept nogil:
+    return not (report.connections or report.tunnels or report.bytes or report.spent)
 
 
 cdef void add_bytes(Row *row, int64_t day_bytes, int64_t now_us, int64_t now_s) noexcept nogil:
     """Used bytes stay used, even if a Redis that lost its data reports fewer."""
-    cdef int64_t known = row.away_bytes if row.away_day == now_s // DAY_S else 0
+    cdef int64_t known = row.remote_bytes if row.remote_day == now_s // DAY_S else 0
     row.day_bytes = day_bytes_of(row, now_s) + max(0, day_bytes - known)
-    row.away_bytes = max(known, day_bytes)
-    row.away_day = row.day
+    row.remote_bytes = max(known, day_bytes)
+    row.remote_day = row.day
     row.full_us = max(row.full_us, now_us + (DAY_S - now_s % DAY_S) * 1000000)
 
 
 cdef void take_tokens(Row *row, int64_t spent, uint32_t base, int64_t now_us) noexcept nogil:
     """Takes tokens spent elsewhere since the last exchange; older ones are not deducted. A user
     without a request here is skipped: the bucket is full, and its depth is unknown."""
-    cdef int64_t more = spent - row.away_spent
-    if row.away_base == base and more > 0 and row.requests_us:
+    cdef int64_t more = spent - row.remote_spent
+    if row.remote_base == base and more > 0 and row.requests_us:
         row.requests = tokens_of(row.requests, &row.requests_us, row.rate, row.burst,
                                  now_us) - more
         row.full_us = max(row.full_us, now_us + <int64_t>(
             (row.burst - row.requests) / row.rate * 1e6))
-    row.away_spent = spent
-    row.away_base = base
+    row.remote_spent = spent
+    row.remote_base = base

@@ -22,15 +22,15 @@ cdef struct Row:
     int64_t brim_us         # when the bucket for bytes was last full
     int64_t full_us         # when both buckets are full and the quota is new: may be dropped
     int32_t day             # days of the epoch, UTC
-    int32_t away_day        # likewise, for away_bytes
+    int32_t remote_day      # likewise, for remote_bytes
     int64_t day_bytes       # moved on `day`
     # For a fleet: what `remote_usage` reports to others, and the last report of theirs
     int64_t spent           # tokens of requests spent here, in total
     double rate             # limits of the request that took the last token
     double burst
-    int64_t away_bytes      # the part of day_bytes moved elsewhere on `away_day`
-    int64_t away_spent      # tokens of requests spent elsewhere, in total
-    uint32_t away_base      # baseline of away_spent; 0: no report yet
+    int64_t remote_bytes    # the part of day_bytes moved elsewhere on `remote_day`
+    int64_t remote_spent    # tokens of requests spent elsewhere, in total
+    uint32_t remote_base    # baseline of remote_spent; 0: no report yet
     # follows: uint32_t held[N_COLUMNS][slots]
 
 cdef struct Table:

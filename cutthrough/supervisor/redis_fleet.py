@@ -173,10 +173,10 @@ class RedisFleet:
             now_us, now_s = time.monotonic_ns() // 1000, int(time.time())
             for tag in gone.values():
                 self._remote_usage.book(tag, 0, 0, 0, 0, now_us, now_s)
-            self._remote_usage.begin_anew()
+            self._remote_usage.restart()
 
     def start(self) -> None:
-        self._remote_usage.begin_anew()
+        self._remote_usage.restart()
         self._answered_at = asyncio.get_running_loop().time()
         self._task = asyncio.create_task(self._run())
 
@@ -216,7 +216,7 @@ class RedisFleet:
         now_s = int(time.time())
         if time.monotonic() - self._published_at > REPUBLISH_S:
             self._published_at = time.monotonic()
-            self._remote_usage.tell_again()
+            self._remote_usage.report_all()
         begin = self._collect(0, now_s)
         while begin or len(self._unpublished) > BATCH:
             if begin and len(self._unpublished) < BATCH:
@@ -262,7 +262,7 @@ class RedisFleet:
         self._steps += 1
         self._answered_at = asyncio.get_running_loop().time()
         if not self._is_up or epoch != self._epoch or living != self._living:
-            self._remote_usage.begin_anew()
+            self._remote_usage.restart()
         self._epoch, self._living = epoch, living
         if not self._is_up:
             self._is_up = self._is_state_logged = True

@@ -68,7 +68,7 @@ def test_after_a_new_beginning_everything_is_told_again():
     other = Holder(limiter)
     other.ask(b"v")
     told(away)
-    away.begin_anew()
+    away.restart()
     assert told(away).keys() == {away.tag(b"u"), away.tag(b"v")}
     assert told(away) == {}
 
@@ -79,7 +79,7 @@ def test_told_again_takes_tokens_as_before():
     one.ask(b"u", now=1)
     book(away)
     told(away)
-    away.tell_again()
+    away.report_all()
     assert told(away) == {away.tag(b"u"): (1, 0, 0, 1)}
     book(away, spent=4)
     assert one.ask(b"u", now=1)[0] == "over rate"
@@ -89,7 +89,7 @@ def test_a_user_who_is_held_elsewhere_only_is_asked_for_again():
     away, _ = members(connections=9)
     book(away, connections=3)
     told(away)
-    away.begin_anew()
+    away.restart()
     assert told(away) == {away.tag(b"u"): (0, 0, 0, 0)}
 
 
@@ -191,7 +191,7 @@ def test_after_a_new_beginning_old_debts_are_not_collected():
     one = Holder(limiter)
     one.ask(b"u", now=1)
     book(away, spent=0)
-    away.begin_anew()
+    away.restart()
     book(away, spent=1_000_000)
     assert one.ask(b"u", now=1)[0] == "entered"
 
@@ -242,7 +242,7 @@ def test_after_everything_was_told_each_knows_what_the_other_holds(moves):
         elif what == "tell":
             exchange(side)
         elif what == "anew":
-            pages[side][0].begin_anew()
+            pages[side][0].restart()
         elif what == "reap":
             pages[side][0].forget()
     for _ in range(2):              # who is told of a row only in the second pass
