@@ -16,7 +16,8 @@ cdef enum:
     KIND_UPGRADE = M_CONNECT + 1
 
 cdef struct Question:
-    const uint8_t *subjects # Acl.subjects_of(user, groups); NULL: a user whom no rule names
+    # From Acl.subjects_of(user, groups); NULL: a user whom no rule names
+    const uint8_t *subjects
     uint8_t client[16]      # IPv6 or ::ffff:a.b.c.d, network order; addresses here are all so
     const char *host        # canonical, as wire.target writes it
     size_t host_len
@@ -80,8 +81,8 @@ cdef class Acl:
     cdef HostIndex hosts
     cdef NetworkIndex networks
     cdef NetworkSets sets
-    cdef Candidate *anywhere        # rules with neither hosts nor addresses
-    cdef Candidate *needing_address # rules found by address alone that do not deny
+    cdef Candidate *anywhere            # rules with neither hosts nor addresses
+    cdef Candidate *needing_address     # rules found by address alone that do not deny
     cdef uint32_t n_anywhere, n_needing_address
     cdef size_t n_subjects
     cdef dict subjects_of_user, subjects_of_group

@@ -25,7 +25,7 @@ cdef struct Holding:
     uint8_t has_tunnel      # among the user's tunnels
 
 # The limits of a user. 0: no limit.
-cdef struct Dues:
+cdef struct UserLimits:
     uint32_t connections
     uint32_t tunnels
     double requests_per_second
@@ -34,8 +34,8 @@ cdef struct Dues:
     double depth            # bytes that the user's bucket holds
     int64_t bytes_per_day
 
-cdef struct Answer:
-    int64_t granted         # bytes
+cdef struct Grant:
+    int64_t bytes           # that may be used
     int64_t left_today      # bytes; INT64_MAX: no quota
     int64_t wait_us         # until a further grant is possible; 0: not limited by the rate
 
@@ -63,18 +63,19 @@ cdef class Ledger(SharedTable):
                      uint32_t most_of_client) noexcept nogil
     # Counts a request of this user: its connection, a token, its tunnel. The connection
     # counts as the user's until leave(), or until a request of another user.
-    cdef Entry charge(self, Holding *holding, const uint64_t *user, const Dues *dues,
+    cdef Entry charge(self, Holding *holding, const uint64_t *user, const UserLimits *limits,
                       bint is_tunnel, int64_t now_us, int64_t now_s,
                       uint32_t *retry_s) noexcept nogil
     # Undoes a charge, and the count of the connection, because another charge follows.
-    cdef void uncharge(self, Holding *holding, const Dues *dues, int64_t now_us) noexcept nogil
+    cdef void uncharge(self, Holding *holding, const UserLimits *limits,
+                       int64_t now_us) noexcept nogil
     # Counts a tunnel without a further request: the connection was upgraded (101).
-    cdef Entry charge_tunnel(self, Holding *holding, const Dues *dues) noexcept nogil
+    cdef Entry charge_tunnel(self, Holding *holding, const UserLimits *limits) noexcept nogil
     # Books `used` bytes, gives back `unused` of the bytes granted at `granted_us`, and
     # requests `want` more.
-    cdef Answer draw(self, Holding *holding, const Dues *dues, int64_t used, int64_t unused,
-                     int64_t granted_us, int64_t want, int64_t now_us,
-                     int64_t now_s) noexcept nogil
+    cdef Grant draw(self, Holding *holding, const UserLimits *limits, int64_t used,
+                    int64_t unused, int64_t granted_us, int64_t want, int64_t now_us,
+                    int64_t now_s) noexcept nogil
     cdef void end_tunnel(self, Holding *holding) noexcept nogil
     # Gives back everything that the connection holds. Idempotent.
     cdef void leave(self, Holding *holding, int64_t now_us) noexcept nogil

@@ -49,7 +49,7 @@ cdef class Ledger(SharedTable):
         self._unlock()
         return answer
 
-    cdef Entry charge(self, Holding *holding, const uint64_t *user, const Dues *dues,
+    cdef Entry charge(self, Holding *holding, const uint64_t *user, const UserLimits *limits,
                       bint is_tunnel, int64_t now_us, int64_t now_s,
                       uint32_t *retry_s) noexcept nogil:
         cdef Table *table = &self.page.users
@@ -73,19 +73,19 @@ cdef class Ledger(SharedTable):
                 self._unlock()
                 return NO_ROW
             held = self._held(self._row(table, number), CONNECTIONS)
-            if dues.connections and self._sum(held) >= dues.connections:
+            if limits.connections and self._sum(held) >= limits.connections:
                 self._unlock()
                 return OVER_CONNECTIONS
             held[self.slot] += 1
             holding.user_row = number
         row = self._row(table, number)
         tunnels = self._held(row, TUNNELS)
-        if dues.bytes_per_day and day_bytes_of(row, now_s) >= dues.bytes_per_day:
+        if limits.bytes_per_day and day_bytes_of(row, now_s) >= limits.bytes_per_day:
             answer = OVER_QUOTA
             retry_s[0] = <uint32_t>(DAY_S - now_s % DAY_S)
-        elif is_tunnel and dues.tunnels and self._sum(tunnels) >= dues.tunnels:
+        elif is_tunnel and limits.tunnels and self._sum(tunnels) >= limits.tunnels:
             answer = OVER_TUNNELS
-        elif dues.requests_per_second > 0 and not take_request(row, dues, now_us, retry_s):
+        elif limits.requests_per_second > 0 and not take_request(row, limits, now_us, retry_s):
             answer = OVER_RATE                      # checked last, because it takes a token
         elif is_tunnel:
             tunnels[self.slot] += 1
@@ -93,26 +93,27 @@ cdef class Ledger(SharedTable):
         self._unlock()
         return answer
 
-    cdef void uncharge(self, Holding *holding, const Dues *dues, int64_t now_us) noexcept nogil:
+    cdef void uncharge(self, Holding *holding, const UserLimits *limits,
+                       int64_t now_us) noexcept nogil:
         cdef Row *row
         if holding.user_row == 0:
             return
         self._lock()
-        if dues.requests_per_second > 0:
+        if limits.requests_per_second > 0:
             row = self._row(&self.page.users, holding.user_row)
             row.requests += 1                       # tokens_of caps it at the burst
             row.spent -= 1
         self._leave_user(holding, now_us)
         self._unlock()
 
-    cdef Entry charge_tunnel(self, Holding *holding, const Dues *dues) noexcept nogil:
+    cdef Entry charge_tunnel(self, Holding *holding, const UserLimits *limits) noexcept nogil:
         cdef uint32_t *tunnels
         cdef Entry answer = ENTERED
         if holding.user_row == 0 or holding.has_tunnel:
             return ENTERED
         self._lock()
         tunnels = self._held(self._row(&self.page.users, holding.user_row), TUNNELS)
-        if dues.tunnels and self._sum(tunnels) >= dues.tunnels:
+        if limits.tunnels and self._sum(tunnels) >= limits.tunnels:
             answer = OVER_TUNNELS
         else:
             tunnels[self.slot] += 1
@@ -120,48 +121,48 @@ cdef class Ledger(SharedTable):
         self._unlock()
         return answer
 
-    cdef Answer draw(self, Holding *holding, const Dues *dues, int64_t used, int64_t unused,
-                     int64_t granted_us, int64_t want, int64_t now_us,
-                     int64_t now_s) noexcept nogil:
-        cdef Answer answer
+    cdef Grant draw(self, Holding *holding, const UserLimits *limits, int64_t used,
+                    int64_t unused, int64_t granted_us, int64_t want, int64_t now_us,
+                    int64_t now_s) noexcept nogil:
+        cdef Grant grant
         cdef Row *row
         cdef double target
         cdef int64_t lanes
-        answer.granted = want
-        answer.left_today = INT64_MAX
-        answer.wait_us = 0
+        grant.bytes = want
+        grant.left_today = INT64_MAX
+        grant.wait_us = 0
         if holding.user_row == 0:
-            return answer
+            return grant
         self._lock()
         row = self._row(&self.page.users, holding.user_row)
-        if dues.bytes_per_day:
+        if limits.bytes_per_day:
             row.day_bytes = day_bytes_of(row, now_s) + used
             row.full_us = max(row.full_us, now_us + (DAY_S - now_s % DAY_S) * 1000000)
-            answer.left_today = max(0, dues.bytes_per_day - row.day_bytes)
+            grant.left_today = max(0, limits.bytes_per_day - row.day_bytes)
             lanes = 2 * max(1, <int64_t>self._sum(self._held(row, CONNECTIONS)))
-            answer.granted = min(want, max(answer.left_today // (2 * lanes), LAST_BYTES))
-        if dues.bytes_per_second > 0:
-            want = answer.granted
-            row.bytes = tokens_of(row.bytes, &row.bytes_us, dues.bytes_per_second,
-                                  dues.depth, now_us)
+            grant.bytes = min(want, max(grant.left_today // (2 * lanes), LAST_BYTES))
+        if limits.bytes_per_second > 0:
+            want = grant.bytes
+            row.bytes = tokens_of(row.bytes, &row.bytes_us, limits.bytes_per_second,
+                                  limits.depth, now_us)
             # If the bucket has been full since the grant, returned tokens would have run
             # over: relays at rest must not store up more than one bucket holds
-            if unused < 0 or granted_us >= row.brim_us:
+            if unused < 0 or granted_us >= row.bytes_full_us:
                 row.bytes += unused
-            if row.bytes >= dues.depth:
-                row.bytes = dues.depth
-                row.brim_us = now_us
-            if answer.granted > row.bytes:
-                answer.granted = <int64_t>row.bytes if row.bytes > 0 else 0
-            row.bytes -= answer.granted
-            if answer.granted < want:
-                target = min(<double>want, dues.depth / 4)
-                answer.wait_us = <int64_t>(
-                    (target - row.bytes) / dues.bytes_per_second * 1e6)
+            if row.bytes >= limits.depth:
+                row.bytes = limits.depth
+                row.bytes_full_us = now_us
+            if grant.bytes > row.bytes:
+                grant.bytes = <int64_t>row.bytes if row.bytes > 0 else 0
+            row.bytes -= grant.bytes
+            if grant.bytes < want:
+                target = min(<double>want, limits.depth / 4)
+                grant.wait_us = <int64_t>(
+                    (target - row.bytes) / limits.bytes_per_second * 1e6)
             row.full_us = max(row.full_us, now_us + <int64_t>(
-                (dues.depth - row.bytes) / dues.bytes_per_second * 1e6))
+                (limits.depth - row.bytes) / limits.bytes_per_second * 1e6))
         self._unlock()
-        return answer
+        return grant
 
     cdef void end_tunnel(self, Holding *holding) noexcept nogil:
         if holding.has_tunnel:
@@ -306,17 +307,17 @@ cdef inline void change_hands(uint32_t *held, int giver, int taker) noexcept nog
     held[taker] += 1
 
 
-cdef inline bint take_request(Row *row, const Dues *dues, int64_t now_us,
+cdef inline bint take_request(Row *row, const UserLimits *limits, int64_t now_us,
                               uint32_t *retry_s) noexcept nogil:
-    cdef double rate = dues.requests_per_second
-    row.requests = tokens_of(row.requests, &row.requests_us, rate, dues.burst, now_us)
+    cdef double rate = limits.requests_per_second
+    row.requests = tokens_of(row.requests, &row.requests_us, rate, limits.burst, now_us)
     if row.requests < 1:
         retry_s[0] = <uint32_t>min((1 - row.requests) / rate + 1, <double>DAY_S)
         return False
     row.requests -= 1
     row.spent += 1
     row.rate = rate
-    row.burst = dues.burst
+    row.burst = limits.burst
     row.full_us = max(row.full_us,
-                      now_us + <int64_t>((dues.burst - row.requests) / rate * 1e6))
+                      now_us + <int64_t>((limits.burst - row.requests) / rate * 1e6))
     return True

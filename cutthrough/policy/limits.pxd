@@ -1,7 +1,7 @@
 """The limits of users, and the allowance of bytes of a relay."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
-from cutthrough.policy.ledger cimport Dues, Entry, Holding, Ledger
+from cutthrough.policy.ledger cimport Entry, Holding, Ledger, UserLimits
 
 cdef enum:
     SETTLE_US = 1000000         # how often a quota is checked while a relay runs
@@ -10,9 +10,9 @@ cdef enum:
 # One direction of one relay. It gets an allowance of bytes, reads as many, and calls refill
 # for the next one.
 cdef struct Lane:
-    int64_t given               # bytes of the current allowance
+    int64_t granted             # bytes of the current allowance
     int64_t drawn               # bytes drawn from the user's row for it
-    int64_t asked_us            # time of the allowance
+    int64_t granted_us          # time of the allowance
     double tokens               # of the tunnel's own bucket
     int64_t tokens_us           # time of `tokens`
     int64_t wait_us             # after an allowance of 0: until the next; else 0
@@ -33,7 +33,7 @@ cdef uint32_t seconds_left_today() noexcept nogil
 
 cdef class Terms:
     """One set of limits, ready for use."""
-    cdef Dues dues
+    cdef UserLimits limits
     cdef double tunnel_rate     # bytes per second, each direction
     cdef double tunnel_depth    # bytes that a tunnel's bucket holds
     cdef int64_t quantum        # bytes drawn at a time
@@ -42,9 +42,9 @@ cdef class Terms:
 # May a lane go on with its allowance? Refilling early avoids reads that the end of an allowance
 # cuts short. An old allowance does not count, because the bucket has filled up since: both
 # together would allow a burst of twice the limit.
-cdef inline bint may_go_on(const Lane *lane, Terms terms, int64_t left,
-                           int64_t now_us) noexcept:
-    return left > terms.quantum // 4 and now_us - lane.asked_us < FRESH_US
+cdef inline bint has_allowance(const Lane *lane, Terms terms, int64_t left,
+                               int64_t now_us) noexcept:
+    return left > terms.quantum // 4 and now_us - lane.granted_us < FRESH_US
 
 cdef class Limiter:
     """The limits of each user, and the ledger that counts."""

@@ -15,7 +15,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 from libc.time cimport time
-from cutthrough.policy.ledger cimport ENTERED, NO_ROW, Answer, Entry, Holding, Ledger
+from cutthrough.policy.ledger cimport ENTERED, NO_ROW, Entry, Grant, Holding, Ledger
 from cutthrough.policy.source import PolicyError
 
 cdef enum:
@@ -33,17 +33,17 @@ cdef class Terms:
     def __init__(self, limits):
         """Made from a source.Limits."""
         cdef double slowest
-        self.dues.connections = min(limits.connections, MOST_COUNT)
-        self.dues.tunnels = min(limits.tunnels, MOST_COUNT)
-        self.dues.requests_per_second = limits.requests_per_second
-        self.dues.burst = max(limits.burst or limits.requests_per_second, 1)
-        self.dues.bytes_per_second = limits.bytes_per_second
-        self.dues.bytes_per_day = limits.bytes_per_day
+        self.limits.connections = min(limits.connections, MOST_COUNT)
+        self.limits.tunnels = min(limits.tunnels, MOST_COUNT)
+        self.limits.requests_per_second = limits.requests_per_second
+        self.limits.burst = max(limits.burst or limits.requests_per_second, 1)
+        self.limits.bytes_per_second = limits.bytes_per_second
+        self.limits.bytes_per_day = limits.bytes_per_day
         self.tunnel_rate = limits.tunnel_bytes_per_second
         slowest = min(limits.bytes_per_second or INT64_MAX,
                       limits.tunnel_bytes_per_second or INT64_MAX)
         self.quantum = <int64_t>min(max(slowest / 32, LEAST_QUANTUM), MOST_QUANTUM)
-        self.dues.depth = max(self.dues.bytes_per_second / 8, 4 * self.quantum)
+        self.limits.depth = max(self.limits.bytes_per_second / 8, 4 * self.quantum)
         self.tunnel_depth = max(self.tunnel_rate / 8, 4 * self.quantum)
         self.has_bytes = bool(limits.bytes_per_second or limits.tunnel_bytes_per_second
                               or limits.bytes_per_day)
@@ -105,7 +105,7 @@ cdef class Limiter:
             self.ledger.leave_user(&usage.holding, now_us)
             return ENTERED
         self.ledger.tag_of(<const unsigned char *>name, len(user), tag)
-        entry = self.ledger.charge(&usage.holding, tag, &terms.dues, is_tunnel, now_us,
+        entry = self.ledger.charge(&usage.holding, tag, &terms.limits, is_tunnel, now_us,
                                    time(NULL), retry_s)
         if entry == ENTERED and not start_meter(usage, terms, now_us):
             self.ledger.end_tunnel(&usage.holding)
@@ -115,24 +115,24 @@ cdef class Limiter:
     cdef void uncharge(self, Usage *usage, Terms terms, int64_t *up_left, int64_t *down_left,
                        int64_t now_us) noexcept:
         self.end_request(usage, terms, up_left, down_left, now_us)
-        self.ledger.uncharge(&usage.holding, &terms.dues, now_us)
+        self.ledger.uncharge(&usage.holding, &terms.limits, now_us)
 
     cdef bint refill(self, Usage *usage, Lane *lane, Terms terms, bint is_tunnel,
                      int64_t *left, int64_t now_us) noexcept:
-        cdef int64_t used = lane.given - left[0]
+        cdef int64_t used = lane.granted - left[0]
         cdef int64_t may = INT64_MAX
         cdef int64_t least = terms.quantum // 4     # fewer bytes are not worth a turn
-        cdef Answer answer
+        cdef Grant grant
         lane.wait_us = 0
-        if terms.dues.bytes_per_second > 0 or terms.dues.bytes_per_day:
-            answer = self.ledger.draw(&usage.holding, &terms.dues, used, lane.drawn - used,
-                                      lane.asked_us, terms.quantum, now_us, time(NULL))
-            lane.drawn = may = answer.granted
-            if answer.left_today == 0:
-                lane.given = left[0] = 0
+        if terms.limits.bytes_per_second > 0 or terms.limits.bytes_per_day:
+            grant = self.ledger.draw(&usage.holding, &terms.limits, used, lane.drawn - used,
+                                     lane.granted_us, terms.quantum, now_us, time(NULL))
+            lane.drawn = may = grant.bytes
+            if grant.left_today == 0:
+                lane.granted = left[0] = 0
                 return False
-            if may < least and answer.wait_us:      # else the quota is the limit
-                lane.wait_us = answer.wait_us
+            if may < least and grant.wait_us:      # else the quota is the limit
+                lane.wait_us = grant.wait_us
                 may = 0
         if terms.tunnel_rate > 0 and is_tunnel:
             lane.tokens -= used
@@ -145,8 +145,8 @@ cdef class Limiter:
                     (terms.quantum - lane.tokens) / terms.tunnel_rate * 1e6))
                 may = 0
             may = min(may, <int64_t>lane.tokens)
-        lane.given = left[0] = max(0, may)
-        lane.asked_us = now_us
+        lane.granted = left[0] = max(0, may)
+        lane.granted_us = now_us
         return True
 
     cdef void settle(self, Usage *usage, Terms terms, int64_t *up_left, int64_t *down_left,
@@ -156,11 +156,11 @@ cdef class Limiter:
 
     cdef void _settle_lane(self, Usage *usage, Lane *lane, Terms terms, int64_t *left,
                            int64_t now_us) noexcept:
-        cdef int64_t used = lane.given - left[0]
+        cdef int64_t used = lane.granted - left[0]
         if used or lane.drawn:
-            self.ledger.draw(&usage.holding, &terms.dues, used, lane.drawn - used,
-                             lane.asked_us, 0, now_us, time(NULL))
-        lane.given = lane.drawn = left[0] = 0
+            self.ledger.draw(&usage.holding, &terms.limits, used, lane.drawn - used,
+                             lane.granted_us, 0, now_us, time(NULL))
+        lane.granted = lane.drawn = left[0] = 0
 
     cdef void end_request(self, Usage *usage, Terms terms, int64_t *up_left,
                           int64_t *down_left, int64_t now_us) noexcept:
@@ -227,7 +227,7 @@ cdef bint start_meter(Usage *usage, Terms terms, int64_t now_us) noexcept:
 
 
 cdef inline void start_lane(Lane *lane, Terms terms, int64_t now_us) noexcept nogil:
-    lane.given = lane.drawn = lane.wait_us = lane.asked_us = 0
+    lane.granted = lane.drawn = lane.wait_us = lane.granted_us = 0
     lane.tokens = terms.tunnel_depth
     lane.tokens_us = now_us
 
@@ -281,7 +281,7 @@ cdef class Holder:
         if self.usage.meter == NULL:
             return n
         cdef int64_t now_us = <int64_t>(now * 1e6)
-        if not may_go_on(&self.usage.meter.down, self.terms, self.down_left, now_us) and (
+        if not has_allowance(&self.usage.meter.down, self.terms, self.down_left, now_us) and (
                 not self.limiter.refill(&self.usage, &self.usage.meter.down, self.terms,
                                         self.is_tunnel, &self.down_left, now_us)):
             return None

@@ -87,7 +87,7 @@ cdef class RemoteUsage(SharedTable):
                      for number in range(n)]
 
     cdef uint32_t _report(self, Table *table, uint32_t number, int64_t today,
-                        Report *out) noexcept nogil:
+                          Report *out) noexcept nogil:
         """Writes the reports that one row makes due. Returns their number, at most 2."""
         cdef Report *last = self.reported + number
         cdef Row *row = self._row(table, number)

@@ -19,7 +19,7 @@ cdef struct Row:
     int64_t requests_us     # time of `requests`; 0: never used
     double bytes            # tokens of the bucket for bytes
     int64_t bytes_us        # time of `bytes`; 0: never used
-    int64_t brim_us         # when the bucket for bytes was last full
+    int64_t bytes_full_us   # when the bucket for bytes was last full
     int64_t full_us         # when both buckets are full and the quota is new: may be dropped
     int32_t day             # days of the epoch, UTC
     int32_t remote_day      # likewise, for remote_bytes

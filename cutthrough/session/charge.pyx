@@ -20,7 +20,7 @@ from cutthrough.outcome cimport (
     CLIENT_LIMIT, OK, OVERLOADED, QUOTA_EXCEEDED, RATE_LIMITED, USER_LIMIT)
 from cutthrough.policy.ledger cimport (
     ENTERED, OVER_CLIENT, OVER_CONNECTIONS, OVER_QUOTA, OVER_RATE, OVER_TUNNELS, Entry)
-from cutthrough.policy.limits cimport SETTLE_US, Lane, Terms, may_go_on, seconds_left_today
+from cutthrough.policy.limits cimport SETTLE_US, Lane, Terms, has_allowance, seconds_left_today
 from cutthrough.session.client cimport Client
 
 
@@ -86,12 +86,12 @@ cdef int admit_tunnel(Client c) noexcept:
     if c.terms is None:
         return OK
     return outcome_of(c.context.limiter.ledger.charge_tunnel(
-        &c.usage.holding, &c.terms.dues))
+        &c.usage.holding, &c.terms.limits))
 
 
 cdef bint before_turn(Client c) noexcept:
     cdef int64_t now_us = c.poller.now_us
-    cdef bint is_due = c.terms.dues.bytes_per_day != 0 and (
+    cdef bint is_due = c.terms.limits.bytes_per_day != 0 and (
         now_us - c.usage.meter.settled_us >= SETTLE_US)
     if is_due:
         c.usage.meter.settled_us = now_us
@@ -105,7 +105,7 @@ cdef bint before_turn(Client c) noexcept:
 cdef bint refill(Client c, Pump *pump, Lane *lane, bint is_due) noexcept:
     # What has nothing to read takes nothing from the user's other relays
     if not is_due and (
-            may_go_on(lane, c.terms, pump.allowance, c.poller.now_us)
+            has_allowance(lane, c.terms, pump.allowance, c.poller.now_us)
             or pump.source == NULL or not pump.source.ready & CAN_READ):
         return True
     return c.context.limiter.refill(&c.usage, lane, c.terms, c.request.is_tunnel,
@@ -113,7 +113,7 @@ cdef bint refill(Client c, Pump *pump, Lane *lane, bint is_due) noexcept:
 
 
 cdef int after_turn(Client c) except -1:
-    cdef int64_t wait_us = SETTLE_US if c.terms.dues.bytes_per_day else INT64_MAX
+    cdef int64_t wait_us = SETTLE_US if c.terms.limits.bytes_per_day else INT64_MAX
     wait_us = min(wait_us, wait_of(c, &c.relay.up, &c.usage.meter.up))
     wait_us = min(wait_us, wait_of(c, &c.relay.down, &c.usage.meter.down))
     if wait_us == 0:
@@ -129,7 +129,7 @@ cdef int64_t wait_of(Client c, Pump *pump, Lane *lane) noexcept:
             pump.source == NULL or not pump.source.ready & CAN_READ):
         return INT64_MAX                # it is not the allowance that it waits for
     # Told to wait at the begin of this turn, or has it just used up what it was told?
-    if lane.given > 0 and not refill(c, pump, lane, False):
+    if lane.granted > 0 and not refill(c, pump, lane, False):
         return 0                        # the quota: the next turn ends the relay
     if pump.allowance > 0:
         return 0
