@@ -32,14 +32,18 @@ cdef int judge_request(Client c) except -1:
     cdef int outcome = c.snapshot.judge_port(r.is_tunnel, r.port)
     if outcome != OK or c.snapshot.acl is None:
         return outcome
-    if r.host_kind == HOST_NAME:
-        ask_rules(c, c.snapshot, NULL, &verdict)
-    else:
-        parse_address(c.key[:len(c.key) - 2], &literal)
-        ask_rules(c, c.snapshot, &literal, &verdict)
+    ask_rules(c, c.snapshot, literal_of(c, &literal), &verdict)
     r.address_dependent = verdict.maybe
     r.hop = verdict.hop
     return take_verdict(c, &verdict)
+
+
+cdef const Address *literal_of(Client c, Address *out) except? NULL:
+    """The address that the request itself names; NULL: it names a host."""
+    if c.request.host_kind == HOST_NAME:
+        return NULL
+    parse_address(c.key[:len(c.key) - 2], out)
+    return out
 
 
 cdef int judge_address(Client c, const Address *address) except -1:
@@ -179,6 +183,8 @@ cdef bint must_cut(Client c, Snapshot newest) except -1:
 cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
                         Verdict *verdict) except -1:
     """Is it to be cut? `asked_for`: the rule that let it in says what cuts it."""
+    cdef Address literal
+    cdef const Address *address = &c.origin.address
     account = newest.users.find(c.user)
     if account is None:
         return asked_for or (newest.acl is not None and newest.acl.cuts(-1))
@@ -187,8 +193,11 @@ cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
         return asked_for
     if newest.acl is None:
         return False
-    ask_rules(c, newest, &c.origin.address, verdict)
-    return verdict.outcome != OK and verdict.cut
+    if address.family == 0:                 # of a local origin
+        address = literal_of(c, &literal)
+    ask_rules(c, newest, address, verdict)
+    # Without an address, what passes only until it is known does not pass
+    return (verdict.outcome != OK or verdict.maybe) and verdict.cut
 
 
 cdef bint readmit(Client c, bint asked_for) except -1:

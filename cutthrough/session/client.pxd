@@ -39,6 +39,7 @@ cdef class Context:
     cdef Page page
     cdef Counters *counters
     cdef object resolver
+    cdef dict local_origins             # key -> function, see local; None: there are none
     cdef FlightRecorder recorder
     cdef object verifier                # see verify.verifier; None: nothing needs one
     cdef HeadLimits limits
@@ -181,7 +182,7 @@ cdef inline int worker_of_id(Client client, int worker) noexcept:
 # The origin's address; while it is dialled, and where that fails, the last one that was
 # tried. NULL: none was.
 cdef inline const Address *peer_of(Client client) noexcept:
-    if client.origin is not None:
+    if client.origin is not None and client.origin.address.family:
         return &client.origin.address
     if client.connector is not None and client.connector.tried.family:
         return &client.connector.tried

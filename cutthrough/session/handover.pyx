@@ -26,6 +26,7 @@ from cutthrough.net.sysio cimport clock_us, set_abortive, sys_close
 from cutthrough.net.transport cimport KERNEL, Socket
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, OVERLOADED
 from cutthrough.policy.auth cimport Account
+from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.policy.limits cimport Lane
 from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.session.authorize cimport is_cut_meanwhile, readmit
@@ -55,11 +56,11 @@ def tunnels(Context context):
 cdef bint is_movable(Client c) noexcept:
     """Relayed, and nothing else: no head and no early byte of it is kept any more. What
     is frozen is in a parcel already. The state of a transport above the kernel's socket
-    cannot be handed over."""
+    cannot be handed over, nor a socket whose other end is in this process."""
     return (c.state == TUNNEL or c.state == HALF_CLOSED) and c.is_open and (
         c.sock.kind == KERNEL and c.origin is not None and c.origin.sock.kind == KERNEL
         and c.account is not None and c.head == NULL
-        and c.input == NULL and c.partial == NULL)
+        and c.input == NULL and c.partial == NULL and c.request.hop.kind != HOP_LOCAL)
 
 
 def pack(Client c, int number, int worker, int holder):

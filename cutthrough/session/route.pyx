@@ -2,6 +2,7 @@
 """The way to the origin: a connection from the idle pool, or a new one.
 
     find_way ─> idle pool ───────────────────────────┐
+             ├> a function of this process ──────────┤
              └> resolver ─> dial_all ─> take_origin ─> forward, tunnel
 
 Each address is judged before it is dialled, and before an idle connection to it is used
@@ -15,6 +16,7 @@ from cutthrough.net.address cimport Address, Addresses, one_address, parse_addre
 from cutthrough.net.transport cimport KERNEL, open_transport
 from cutthrough.outcome cimport DESTINATION_DENIED, DNS_NOT_FOUND, LOOP_DETECTED, OK
 from cutthrough.outcome import NAMES as OUTCOMES
+from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.session.authorize cimport asker_of, is_cut_meanwhile, judge_address
 from cutthrough.session.charge cimport admit_user
 from cutthrough.session.client cimport Client
@@ -23,7 +25,9 @@ from cutthrough.session.dial_errors cimport outcome_of_errno, relieve
 from cutthrough.session.flight_recorder cimport (
     E_DIALLED, E_NOT_DIALLED, E_RESOLVED, E_REUSED, note)
 from cutthrough.session.forward cimport send_request
+from cutthrough.session.local cimport open_local
 from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DIAL, RESOLVE
 from cutthrough.session.tunnel cimport start_tunnel
 from cutthrough.wire.target cimport HOST_NAME
@@ -40,6 +44,10 @@ cdef int find_way(Client c, bint fresh) except -1:
     cdef Address literal
     cdef bytes host
     cdef int outcome
+    if c.context.local_origins is not None:
+        function = c.context.local_origins.get(c.key)
+        if function is not None:
+            return answer_locally(c, function)
     if not fresh and c.request.can_retry:
         stream = c.context.idle_pool.take(&c.request.hop, c.key)
         if stream is not None:
@@ -65,6 +73,26 @@ cdef int find_way(Client c, bint fresh) except -1:
     c.context.resolver.resolve(host, partial(on_resolved, c, c.request_id),
                                asker_of(c), c.request_id)
     return 0
+
+
+cdef int answer_locally(Client c, function) except -1:
+    cdef Request *r = &c.request
+    cdef int error
+    r.hop.kind = HOP_LOCAL
+    r.marks_origin = True               # never pooled
+    if r.address_dependent:
+        return c.refuse(DESTINATION_DENIED)     # no address will say that it may pass
+    c._set_state(DIAL)
+    error = open_local(c, function)
+    if c.state != DIAL:
+        return 0                        # the function has ended it
+    if error:
+        note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
+        return find_way(c, True) if relieve(c.context, error) else (
+            c.refuse(outcome_of_errno(error)))
+    c.stamps.connect_us = end_brief_phase(&c.stamps)
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0, c.stamps.connect_us)
+    return use_origin(c)
 
 
 def on_resolved(Client c, request_id, answer):
@@ -138,6 +166,11 @@ cdef int take_origin(Client c, Connector connector, Stream stream, int error) ex
         may_reach(c, &stream.address)    # asked last of another one: whose rule it is
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0, c.stamps.connect_us)
     count_dial(c.context.counters, stream.address.family, c.stamps.connect_us)
+    return use_origin(c)
+
+
+cdef int use_origin(Client c) except -1:
+    """client.origin is connected."""
     if c.request.is_tunnel:
         if is_cut_meanwhile(c):
             return c.refuse(DESTINATION_DENIED)

@@ -20,6 +20,7 @@ from cutthrough.net.relay cimport (
 from cutthrough.net.sysio cimport BROKEN, untaken
 from cutthrough.outcome cimport (
     CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED, QUOTA_EXCEEDED)
+from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.session.client cimport Client, leave_place
 from cutthrough.session.delivery cimport TO_CLIENT, TO_ORIGIN, deliver
 from cutthrough.session.flight_recorder cimport E_DOWN, E_UP, note
@@ -84,7 +85,9 @@ cdef int run_tunnel(Client c) except -1:
         # HUP without it means no more than that both ends were shut.
         if c.sock.ready & BROKEN and not c.relay.down_shut:
             return deliver(c, CLIENT_RESET, TO_ORIGIN)
-        if c.origin.sock.ready & BROKEN and c.relay.down_shut and not c.relay.up_shut:
+        # A local origin hangs up when it closes: only a send finds out what that means
+        if c.origin.sock.ready & BROKEN and c.relay.down_shut and not c.relay.up_shut and (
+                c.request.hop.kind != HOP_LOCAL):
             if untaken(&c.sock) == 0:       # the client has all of it, the end too
                 c._record(ORIGIN_RESET)
                 return c.close()

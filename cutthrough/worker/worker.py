@@ -8,7 +8,7 @@ or `stop` (now). After either nothing of it is left, which `leaks` shows.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from cutthrough.config.config import Config
@@ -35,6 +35,7 @@ from cutthrough.session.client import Context, Journal
 from cutthrough.session.counters import Page
 from cutthrough.session.flight_recorder import FlightRecorder
 from cutthrough.session.idle_pool import IdlePool
+from cutthrough.session.local import LocalOrigin, set_local_origins
 from cutthrough.session.shed import count_listed
 from cutthrough.verify.hash_pool import HelperPool, ThreadPool
 from cutthrough.verify.verifier import Verifier
@@ -194,6 +195,14 @@ class Worker:
         if self._running:
             self._configure(generation)
             self._recheck()
+
+    def set_local_origins(self, origins: Mapping[str, LocalOrigin] | None) -> None:
+        """Has requests to these destinations (`host:port`) answered by these functions.
+
+        Each is called with a socket that it owns; see session.local. None: none are.
+        Raises ValueError for what is no destination.
+        """
+        set_local_origins(self.context, origins)
 
     def _recheck(self) -> None:
         """Cuts tunnels that the policy no longer allows: now, and every RECHECK seconds
