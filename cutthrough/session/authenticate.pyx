@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Who asks: the credentials of one request, known at once or verified off the loop.
+"""Authentication: the credentials of a request, known at once or verified off the loop.
 
-Most requests carry what was verified a moment ago: a hash and a look-up. Else a password
-hash has to be computed, which takes a tenth of a second and more, so the request waits in
-AUTH while a thread does it (R24). Its head has been taken by then; what is needed of it
-stands in the Client.
+Most requests carry credentials that were verified a moment ago: a hash and a look-up. If
+not, a password hash has to be computed. It takes a tenth of a second and more, so the
+request waits in AUTH while a thread does it (R24). Its head has been taken by then; the
+Client holds the fields that are still needed.
 """
 
 from functools import partial
@@ -23,7 +23,7 @@ from cutthrough.wire.names cimport F_PROXY_AUTHORIZATION
 
 
 cdef enum:
-    MOST_TRIED = 256            # octets of a name that is not verified; R31
+    MOST_TRIED = 256            # octets logged of a name that is not verified; R31
 
 # The credentials of the request being read; used within one call of parse() only
 cdef bytes pending = None
@@ -47,7 +47,7 @@ cdef int authenticate(Client c, const Head *head, const char *data) except -1:
         if c.context.verifier is not None:
             pending = value
             return OK
-        c.account = c.snapshot.users.compare(value)     # nothing else can be right
+        c.account = c.snapshot.users.compare(value)     # no user has a hash
         if c.account is not None:
             c.snapshot.users.remember(c.snapshot.users.key_of(value), c.account)
     c.stamps.auth_us = end_brief_phase(&c.stamps)
@@ -57,8 +57,7 @@ cdef int authenticate(Client c, const Head *head, const char *data) except -1:
 
 
 cdef bytes name_of(Client c, value):
-    """For the log: the name alone, never what stands behind it (R37), and not all of it if
-    it is long."""
+    """The user's name for the log: never the password (R37), and cut if it is long."""
     name = c.snapshot.users.name_of(value)
     return None if name is None else name[:MOST_TRIED]
 
@@ -69,7 +68,7 @@ cdef int on_known(Client c) except -1:
     c.context.counters.identified += 1
     if not c.known:
         c.known = True
-        leave_place(c)                 # it is of another kind when it rests again
+        leave_place(c)                 # at its next rest it is of another kind
         change_share(c.input, OF_REQUESTS)
         change_share(c.head, OF_REQUESTS)
     return OK
@@ -78,7 +77,7 @@ cdef int on_known(Client c) except -1:
 cdef int ask_verifier(Client c, on_verified) except -1:
     global pending
     cdef bytes credentials = pending
-    # Of IPv6 the network: a host may take any address in it (RFC 4291 section 2.5.1)
+    # For IPv6 the network: a host may take any address in it (RFC 4291 section 2.5.1)
     cdef bytes client = (<char *>c.address.bytes)[:4 if c.address.family == 4 else 8]
     pending = None
     if not lend_head(c):

@@ -1,12 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""May it pass? The policy's rules, its floor and its hook, asked about one request.
+"""May it pass? The policy's rules, its floor and its hook, applied to one request.
 
-By name first, so that what no address could save is refused without a query; then by
-each address, because a name may resolve to anything (R26). The rules come before the
-hook, and the hook is asked only about what they let pass: both must agree.
+The name is judged first, so that a request that no address could save is refused without a
+query. Then each address is judged, because a name may resolve to anything (R26). The rules
+come before the hook, and the hook is called only if they let the request pass: both must
+agree.
 
-It may be asked again in the middle of a tunnel, of a newer snapshot (`recheck`): what the
-new rules refuse is cut where the rule says so.
+A reload judges each tunnel again by the newer snapshot (`recheck`): a tunnel that the new
+rules refuse is cut if the rule is configured so.
 """
 
 from functools import partial
@@ -88,12 +89,12 @@ cdef int ask_rules(Client c, Snapshot snapshot, const Address *address,
 
 
 cdef bint is_upgrade(const Request *r) noexcept:
-    """Does it offer to upgrade, or is it a tunnel that began so, in another worker too?"""
+    """Does it offer an upgrade, or is it a tunnel that began so, in another worker too?"""
     return r.has_upgrade or (r.is_tunnel and r.method != M_CONNECT)
 
 
 cdef void map_address(const Address *address, unsigned char *out) noexcept nogil:
-    """IPv4 as ::ffff:a.b.c.d, so that there is one space for all."""
+    """IPv4 as ::ffff:a.b.c.d: one address space for all rules."""
     if address.family == 6:
         memcpy(out, address.bytes, 16)
         return
@@ -103,7 +104,7 @@ cdef void map_address(const Address *address, unsigned char *out) noexcept nogil
 
 
 cdef bytes asker_of(Client c):
-    """The user; a client that is nobody's is one address, of IPv6 one network."""
+    """The user; if the client has none, its address, or its network for IPv6."""
     if c.user is not None:
         return c.user
     return (<char *>c.address.bytes)[:4 if c.address.family == 4 else 8]
@@ -128,7 +129,7 @@ cdef int ask_hook(Client c, on_decided) except -1:
 
 
 cdef object method_of(Client c):
-    """The method's own word: of a plain request it stands in the rewritten head."""
+    """The method as the client wrote it; for a plain request, from the rewritten head."""
     cdef const char *data
     cdef size_t n = 0
     if c.request.has_upgrade:
@@ -143,18 +144,18 @@ cdef object method_of(Client c):
 
 cdef int take_decision(Client c, decision) except -1:
     if decision is None:
-        return POLICY_UNAVAILABLE           # it failed: the door stays closed
+        return POLICY_UNAVAILABLE           # it failed: fail closed
     if isinstance(decision, str):
-        return OUTCOMES[decision]           # it was not asked
+        return OUTCOMES[decision]           # it was not called
     c.decision = decision
     return OK if c.decision.allow else DESTINATION_DENIED
 
 
-# --- what runs already -------------------------------------------------------------
+# --- tunnels under way -------------------------------------------------------------
 
 def recheck(Context context):
-    """Asks the newest snapshot about every tunnel, and cuts those that it refuses and
-    whose rule says so. Returns how many."""
+    """Judges every tunnel by the newest snapshot, and cuts each one that is refused by a rule
+    with `cut`. Returns how many."""
     cdef Client client = context.newest
     cdef Client older
     count = 0
@@ -182,7 +183,7 @@ cdef bint must_cut(Client c, Snapshot newest) except -1:
 
 cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
                         Verdict *verdict) except -1:
-    """Is it to be cut? `asked_for`: the rule that let it in says what cuts it."""
+    """Is it to be cut? `asked_for`: the rule that let it in has `cut` set."""
     cdef Address literal
     cdef const Address *address = &c.origin.address
     account = newest.users.find(c.user)

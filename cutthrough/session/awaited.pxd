@@ -1,7 +1,7 @@
-"""The peer that an exchange waits for, because it owes a least rate of bytes (see pace)."""
+"""The peer that an exchange waits for: it owes a minimum rate of bytes (see min_rate)."""
 
 cdef enum:                  # unnamed, as the states are
     NOBODY = 0              # no peer owes a rate
     SENDER                  # the client, for more of its request's body
-    TAKER                   # the origin, to take what is here of that body
-    READER                  # the client, to take what is here of the response
+    TAKER                   # the origin, to take the body's bytes held here
+    READER                  # the client, to take the response's bytes held here

@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""How much a client may use: asked at each door that a connection goes through.
+"""How much a client may use: charged at each step of a connection.
 
     accept -> connections in all, of its address
     request -> connections, requests and quota of its user; a CONNECT also its tunnels;
-               before the hook is asked, and again if it names other limits
+               before the hook is called, and again if it names other limits
     turn of a relay -> bytes of the user, of the tunnel
 
-What was taken is in client.usage and given back by Client._clear_request and close, once
-(R33). A user without limits in bytes costs the relay one test of `meter`. With them
-the pumps get an allowance; when it is used up and no more is to be had, the timer of the
-origin's stream, which is free while a session owns it, says when to go on. Nothing is read
-meanwhile, so the kernel holds back whoever sends (R31).
+client.usage holds what was charged; Client._clear_request and close give it back, once
+(R33). A user without limits in bytes costs the relay one test of `meter`. With limits in
+bytes the pumps get an allowance. If it is used up and no more is available, the timer of
+the origin's stream, which is free while a session owns it, starts the next turn. Nothing is
+read meanwhile, so the kernel holds back the sender (R31).
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t
@@ -45,7 +45,7 @@ cdef int admit_connection(Client c) noexcept:
 
 cdef int admit_user(Client c) except -1:
     cdef Terms terms = c.context.limiter.terms_of(c.user, named_limits(c))
-    if c.terms is not None:             # charged before the hook was asked
+    if c.terms is not None:             # charged before the hook was called
         if terms is c.terms:
             return OK
         c.context.limiter.uncharge(&c.usage, c.terms, &c.relay.up.allowance,
@@ -73,8 +73,8 @@ cdef int readmit_user(Client c) except -1:
 
 
 cdef object named_limits(Client c):
-    """Those that the hook named, else those of the rule, where it is known which one that
-    is; None: the user's own."""
+    """The limits that the hook named, else those of the rule if it is known already; None:
+    the user's own."""
     if c.decision is not None and c.decision.limits:
         return c.decision.limits
     if c.request.address_dependent or c.snapshot.acl is None:
@@ -103,7 +103,7 @@ cdef bint before_turn(Client c) noexcept:
 
 
 cdef bint refill(Client c, Pump *pump, Lane *lane, bint is_due) noexcept:
-    # What has nothing to read takes nothing from the user's other relays
+    # A pump with nothing to read takes nothing from the user's other relays
     if not is_due and (
             has_allowance(lane, c.terms, pump.allowance, c.poller.now_us)
             or pump.source == NULL or not pump.source.ready & CAN_READ):
@@ -124,11 +124,11 @@ cdef int after_turn(Client c) except -1:
 
 
 cdef int64_t wait_of(Client c, Pump *pump, Lane *lane) noexcept:
-    """How long a pump that was held up by its allowance has to wait; 0: no longer."""
+    """How long a pump that its allowance held up has to wait; 0: no longer."""
     if pump.allowance > 0 or pump.eof or pump.left == 0 or is_holding(pump) or (
             pump.source == NULL or not pump.source.ready & CAN_READ):
-        return INT64_MAX                # it is not the allowance that it waits for
-    # Told to wait at the begin of this turn, or has it just used up what it was told?
+        return INT64_MAX                # it does not wait for its allowance
+    # Was it granted nothing at the begin of this turn, or has it just used up its grant?
     if lane.granted > 0 and not refill(c, pump, lane, False):
         return 0                        # the quota: the next turn ends the relay
     if pump.allowance > 0:

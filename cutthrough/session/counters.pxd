@@ -6,10 +6,9 @@ from cutthrough.session.state cimport N_STATES
 
 cdef enum:
     N_METHODS = 9               # wire's Method
-    N_CODES = 501               # 100–599, and one for what is none of these
+    N_CODES = 501               # 100–599, and one for all others
     N_BUCKETS = 17              # the bounds of counters.BUCKETS
-    # Addresses that are listened on, over the life of a page; of what comes after these
-    # the last one tells
+    # Listening addresses over the life of a page; any beyond these share the last entry
     N_LISTENERS = 16
     N_BOUNDS = 4                # Bound
     N_GONE = 4                  # Gone
@@ -19,46 +18,46 @@ cdef struct Histogram:
     uint64_t counts[N_BUCKETS + 1]      # the last one: above every bound
     uint64_t sum_us
 
-# What was reached when a connection was closed to make room.
+# The bound that was reached when a connection was closed to make room.
 cdef enum Bound:
     BOUND_CONNECTIONS = 0       # max_connections, max_connections_total
     BOUND_CLIENT                # max_connections_per_client
     BOUND_MEMORY                # the share of blocks
     BOUND_DESCRIPTORS           # the host's: EMFILE, ENOBUFS and the like
 
-# What was closed.
+# The kind of connection that was closed.
 cdef enum Gone:
     GONE_STRANGER = 0           # at rest, never authenticated
     GONE_HEAD                   # with a part of a head
     GONE_GUEST                  # at rest, has authenticated
     GONE_POOLED                 # an idle connection to an origin
 
-# Named in the page itself: it outlives workers and their listeners.
+# Its name stands in the page itself: the page outlives workers and their listeners.
 cdef struct Listener:
-    char name[LISTENER_BYTES]   # the address as people write it; "": free
+    char name[LISTENER_BYTES]   # the address in text; "": free
     uint64_t accepted
 
 cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, and listeners
     uint64_t accepted           # client connections
-    uint64_t refused            # of these, turned away at once: too many
+    uint64_t refused            # of these, refused at once: too many
     uint64_t requests           # plain requests, and CONNECTs without a tunnel, that ended
     uint64_t tunnels            # tunnels that ended
     uint64_t bytes_up
     uint64_t bytes_down
-    uint64_t spliced_up         # of these, by pumps that spliced
+    uint64_t spliced_up         # of these, moved by pumps that spliced
     uint64_t spliced_down
     uint64_t dialled            # connections made to origins
     uint64_t reused             # requests sent over a pooled connection
-    uint64_t retried            # requests sent again after one was dead
+    uint64_t retried            # requests sent again after a pooled connection was dead
     uint64_t identified         # requests whose credentials were right
-    uint64_t verified           # of these, the ones that had to wait for a hash
+    uint64_t verified           # of these, requests that waited for a hash
     uint64_t faults             # exceptions caught at a connection's border (R34)
-    uint64_t starved            # times no descriptor, memory or pipe was to be had
+    uint64_t starved            # times that no descriptor, memory or pipe was available
     uint64_t shed               # connections closed to make room
-    uint64_t sheds[N_BOUNDS][N_GONE]    # of these, at which bound, and of what kind
-    uint64_t next_id            # of the request begun last
-    int64_t peak                # client connections at one time, the most there were
-    uint64_t totals_above[19]    # written by the room above; see counters.FIELDS
+    uint64_t sheds[N_BOUNDS][N_GONE]    # of these, by Bound and by Gone
+    uint64_t next_id            # number of the request begun last
+    int64_t peak                # most client connections open at one time
+    uint64_t totals_above[19]    # totals written by the room above; see counters.FIELDS
     int64_t gauges_above[11]
     int64_t live                # client connections open now
     int64_t states[N_STATES]    # of these, in each state
@@ -67,8 +66,8 @@ cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, 
     uint64_t replies[N_METHODS][N_CODES]
     Histogram tunnel
     Histogram connects[2]       # IPv4, IPv6
-    Histogram first_byte        # the wait for it
-    Histogram request           # of a plain one that an origin answered
+    Histogram first_byte        # wait for a response's first byte
+    Histogram request           # plain requests that an origin answered
     Histogram auth_wait
     Listener listeners[N_LISTENERS]
 
@@ -76,13 +75,13 @@ cdef class Page:
     cdef Counters *c
     cdef object memory          # keeps it alive
 
-# One more of so many microseconds.
+# Counts one more observation of `us` microseconds.
 cdef void observe(Histogram *histogram, int64_t us) noexcept nogil
-# One more, counted as open already, by the listener of this number.
+# Counts one more accept of this listener's number; it is counted as open already.
 cdef void count_accept(Counters *c, int listener) noexcept nogil
-# One more connection to an origin, made within so long.
+# Counts one more connection to an origin, made within `us` microseconds.
 cdef void count_dial(Counters *c, int family, int64_t us) noexcept nogil
-# One more connection closed to make room.
+# Counts one more connection closed to make room.
 cdef void count_shed(Counters *c, int bound, int gone) noexcept nogil
-# One more answer with this status; 0: none was made, and nothing is counted.
+# Counts one more reply with this status; 0: no reply was made, and nothing is counted.
 cdef void count_reply(Counters *c, int method, int status) noexcept nogil

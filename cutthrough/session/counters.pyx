@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """What a worker counts, in a page that the supervisor can read while it runs.
 
-One writer, the worker, or the one that follows it on the same slot. Each word is written
-whole, so a reader never sees half of one. No name here comes from the wire (R38): a
-method that we do not know is OTHER, and so is a status beyond 599. A listener's is the
-address that it is bound to.
+The page has one writer: the worker, or its replacement on the same slot. Each word is
+written whole, so a reader never sees half of one. No name here comes from the wire (R38):
+an unknown method is OTHER, and so is a status beyond 599. A listener's name is the address
+that it is bound to.
 """
 
 from libc.stdint cimport int64_t
@@ -13,11 +13,11 @@ from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.states import TABLE as STATES
 
-# Of the counters, some 5 400 words, and of mmap(2), which takes offsets in whole pages:
-# those of arm64 may have 64 KiB
+# Room for the counters, some 5 400 words. mmap(2) takes offsets in whole pages, and a page
+# of arm64 may have 64 KiB
 PAGE_BYTES = 65536
 
-# Upper bounds in milliseconds: of a dial, a first byte, a request, a tunnel's life
+# Upper bounds in milliseconds, for a dial, a first byte, a request, a tunnel's life
 BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 60_000, 600_000,
            3_600_000, 36_000_000)
 
@@ -29,7 +29,7 @@ CODES = (*range(100, 600), "OTHER")
 BOUNDS = ("connections", "client", "memory", "descriptors")
 GONE = ("stranger", "head", "guest", "pooled")
 
-# What the room above knows: read from its objects now and then, not counted here
+# Totals of the room above: read from its objects now and then, not counted here
 TOTALS_ABOVE = ("log_dropped", "dns_answered", "dns_not_found", "dns_failed", "dns_hit",
                 "dns_stale", "dns_prefetched", "drain_finished", "dns_dropped", "dns_refused",
                 "hook_asked", "hook_failed", "hook_dropped", "hook_refused",
@@ -82,12 +82,12 @@ cdef class Page:
         if view.shape[0] < PAGE_BYTES:
             raise ValueError("a counters page has %d bytes" % PAGE_BYTES)
         self.c = <Counters *>&view[0]
-        # A worker that follows a dead one on its page: totals go on, gauges begin anew
+        # A replacement uses the page of a dead worker: totals go on, gauges restart at 0
         self.c.live = 0
         memset(self.c.gauges_above, 0, sizeof(self.c.gauges_above))
         memset(self.c.states, 0, sizeof(self.c.states))
-        # Whoever follows on a slot, on another page or in the next program, goes on above:
-        # operators cut by these numbers. One in 16 us is beyond what a worker serves
+        # A replacement, on another page or in the next program too, numbers from above:
+        # operators cut by these numbers. No worker serves a request every 16 us
         self.c.next_id = max(self.c.next_id, <uint64_t>clock_us() >> 4)
 
     @property
@@ -108,13 +108,13 @@ cdef class Page:
         (<int64_t *>self.c)[<size_t>_numbers[name]] = value
 
     def observe_auth(self, int64_t us):
-        """One more request waited so long for its credentials to be verified."""
+        """Counts one more request that waited `us` for its credentials to be verified."""
         observe(&self.c.auth_wait, us)
 
     def add_listener(self, str name):
-        """Gives the listener of this address its number, the one it had before if any.
+        """Gives the listener of this address its number; if it had one before, that number.
 
-        Where all are taken it shares the last one, which is named "others" then."""
+        If all are taken it shares the last one, which is then named "others"."""
         cdef bytes text = name.encode()[:LISTENER_BYTES - 1]
         cdef Listener *listener
         cdef int i
@@ -133,8 +133,8 @@ cdef class Page:
 
 
 def read_page(memory):
-    """All counters of a page by name, those of replies where they are not zero, and
-    `accepted:address` for each listener. Changes nothing: for who does not own the page."""
+    """All counters of a page by name, those of replies only if they are not zero, and
+    `accepted:address` for each listener. Changes nothing: for readers of another's page."""
     cdef const unsigned char[::1] view = memory
     cdef const int64_t *words
     cdef const Listener *listener

@@ -1,18 +1,18 @@
-"""An exchange that ends before its time: what has come of it is delivered."""
+"""An exchange that ends early: the bytes received so far are delivered."""
 
 from cutthrough.session.client cimport Client
 
-# Whose bytes are still on their way.
+# The sides whose bytes are still on their way.
 cdef enum:
     TO_CLIENT = 1
     TO_ORIGIN = 2
 
-# Ends a response, or a tunnel, of which a part is out. Nothing more is read.
+# Ends a response, or a tunnel, that is partly sent. Nothing more is read.
 cdef int cut_exchange(Client client, int outcome) except -1
-# Ends a tunnel that one peer has reset: what had come from that peer goes to the other one
+# Ends a tunnel that one peer has reset: the bytes that had come from it go to the other peer
 # (`sides`), then the reset.
 cdef int deliver(Client client, int outcome, int sides) except -1
-# Something has happened at either side of a connection in DELIVER.
+# An event at either side of a connection in DELIVER.
 cdef int go_on(Client client) except -1
-# Its timer has come.
+# Its timer has expired.
 cdef int look_again(Client client) except -1

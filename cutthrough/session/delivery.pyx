@@ -1,22 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""An exchange ends before its time, and what has come of it is delivered all the same.
+"""An exchange ends early, and the bytes received so far are delivered all the same.
 
-A reset takes from a peer's socket what the kernel still holds for it: megabytes, if the
-peer is slow. So an exchange that is cut short is ended in the mildest way that does not
-look whole:
+A reset discards the bytes that the kernel still holds for a peer: megabytes, if the peer is
+slow. So an exchange that is cut short is ended in the mildest way that does not look whole:
 
-    a length, or chunks            what is held goes out, then FIN: the length is not met,
-                                   the last chunk is missing
-    until close, and tunnels       what is held goes out, and is acknowledged; then RST
+    a length, or chunks            held bytes go out, then FIN: the length is not met, the
+                                   last chunk is missing
+    until close, and tunnels       held bytes go out, and are acknowledged; then RST
 
-The wait for it is the state DELIVER. It begins only where something has to be waited for;
-otherwise the end comes at once. Nothing tells when a peer has acknowledged the last byte,
-so the kernel is asked (SIOCOUTQ), at first after a tick of the wheel, then after a quarter
-of the time that has passed.
+The wait is the state DELIVER. It begins only if bytes have to be waited for; otherwise the
+end comes at once. No event reports that a peer has acknowledged the last byte, so the
+kernel is polled (SIOCOUTQ), at first after a tick of the wheel, then after a quarter of the
+time that has passed.
 
 The wait is bounded: in each half_closed_timeout the peers have to take min_rate bytes a
-second, and one byte at least. A silence that ended the exchange, a stop, an operator's cut
-and a fault of our own are not waited for.
+second, and one byte at least. There is no wait if a silence ended the exchange, at a stop,
+at an operator's cut, and after a fault of our own.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -35,7 +34,7 @@ from cutthrough.session.charge cimport after_turn, before_turn
 from cutthrough.wire.http1 cimport HTTP_10
 
 cdef enum:
-    FIRST_LOOK_MS = 32      # a tick of the wheel; below it no deadline is more exact
+    FIRST_LOOK_MS = 32      # a tick of the wheel: no deadline is more exact
     LAST_LOOK_MS = 1000
 
 
@@ -45,7 +44,7 @@ cdef int cut_exchange(Client c, int outcome) except -1:
     if c.state != RELAY and c.state != TUNNEL and c.state != HALF_CLOSED:
         return c.abort(outcome, True)
     if outcome == WRITE_TIMEOUT or outcome == CLIENT_RESET or outcome == CLIENT_CLOSED:
-        return c.abort(outcome, True)       # nobody takes what would be delivered
+        return c.abort(outcome, True)       # there is no peer to deliver to
     if is_impatient(outcome):
         return c.abort(outcome, True) if looks_whole(c) else end_short(c, outcome)
     c.relay.up.left = c.relay.down.left = 0
@@ -61,14 +60,14 @@ cdef bint is_impatient(int outcome) noexcept nogil:
 
 
 cdef bint looks_whole(Client c) noexcept nogil:
-    """Would its client take a FIN here for the regular end? Chunks go to a client of
-    HTTP/1.0 decoded, until the close."""
+    """Would its client take a FIN here for the regular end? A client of HTTP/1.0 gets
+    chunks decoded, until the close."""
     return c.request.is_tunnel or c.until_close or (
         c.down_scan != NULL and c.request.minor == HTTP_10)
 
 
 cdef int end_short(Client c, int outcome) except -1:
-    """FIN. What the kernel holds for the client is delivered by the kernel."""
+    """FIN. The kernel delivers the bytes that it holds for the client."""
     c._record(outcome)
     c.close_origin(True)
     c._clear_request()
@@ -82,7 +81,7 @@ cdef int deliver(Client c, int outcome, int sides) except -1:
         lose(&c.relay.down)                 # or an origin that wants to answer first would
     if c.request.is_tunnel and not sides & TO_ORIGIN:       # never take the rest
         lose(&c.relay.up)
-    # A send may have been told of the reset: then no event says that there is more to read
+    # If a send has met the reset, no event reports that there is more to read
     c.sock.ready |= CAN_READ
     c.origin.sock.ready |= CAN_READ
     c._set_state(DELIVER)
