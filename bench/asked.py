@@ -1,4 +1,4 @@
-"""What is asked of the data plane, and what one result says of it.
+"""The requirements for the data plane, and whether one result meets them.
 
 One worker with credentials, a policy and an access log in JSON (`cutthrough-full`),
 against the blind relay of the same run. Each figure is the median of the ratios of
@@ -19,11 +19,11 @@ from bench.summary import number, paired
 
 Row = dict[str, Any]
 Runs = dict[tuple[str, str], list[Row]]
-#: What stands beside a figure: a text, and the scenario and proxy whose line has it.
+#: A note beside a figure: a text, and the scenario and proxy whose line has it.
 Aside = tuple[str, str, str]
 FULL = "cutthrough-full"
-#: Both of the harness itself: how far apart equal things may be, and how many times
-#: what the quickest forward proxy takes its client must be able to ask.
+#: Both are about the harness: the largest difference between equals, and how many times
+#: the fastest forward proxy's rate the client must be able to send.
 SELF_MOST, CLIENT_LEAST = 0.05, 2.0
 #: Every column of the table of the field: scenario, key, title. Microseconds but one.
 COLUMNS = (
@@ -39,7 +39,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """One row: what was asked, the values that say it, whether the median holds."""
+    """One row: the requirement, the values, and whether the median meets it."""
 
     what: str
     most: float | None  # the limit: at most, or else at least
@@ -78,7 +78,7 @@ class Verdict:
 
     @property
     def held_in(self) -> str:
-        """In how many of its runs; empty if there was none."""
+        """Returns in how many of its runs; empty if in none."""
         times = sum(map(self._holds, self.values))
         return f"{times} of {len(self.values)}" if self.values else ""
 
@@ -116,14 +116,14 @@ def _values(runs: Runs, scenario: str, proxy: str, key: str) -> list[float]:
 def _aside(
     text: str, runs: Runs, scenario: str, proxy: str, key: str
 ) -> tuple[Aside, ...]:
-    """Return `text` with the median of `key`; nothing where it was not measured."""
+    """Return `text` with the median of `key`; nothing if it was not measured."""
     if not (values := _values(runs, scenario, proxy, key)):
         return ()
     return ((text.format(statistics.median(values)), scenario, proxy),)
 
 
 def _beside(runs: Runs, scenario: str, key: str, base: str) -> tuple[Aside, ...]:
-    """What others have in the same row."""
+    """Return the figures of other proxies in the same row."""
     asides = []
     blind = () if scenario.startswith("plain") else BLIND
     for name in ("haproxy-http", "nginx", *blind, "cutthrough"):
@@ -165,7 +165,7 @@ def _against_relay(runs: Runs) -> Iterator[Verdict]:
 
 
 def _workers(runs: Runs) -> Verdict:
-    """Held back the ratio counts; as they are it is bounded by the CPU of all."""
+    """With limited workers the ratio counts; without, all CPUs together bound it."""
     two = f"{FULL}-2"
     ratios = _ratio(runs, "workers", "throughput_rps", two, FULL)
     free = _ratio(runs, "workers", "free_rps", two, FULL)
@@ -232,8 +232,8 @@ def _judge_harness(runs: Runs) -> Iterator[Verdict]:
 
 
 def _forward_proxies(runs: Runs, scenario: str, key: str) -> dict[str, float]:
-    """Return the median of each, but of those that only know bytes and of our variants,
-    the luckiest of which is always quick."""
+    """Return the median of each proxy, except blind relays and our variants: the
+    luckiest of many variants is always fast."""
     proxies = ["cutthrough", FULL, *(name for name in PEERS if name not in BLIND)]
     return {
         proxy: statistics.median(values)
@@ -242,8 +242,8 @@ def _forward_proxies(runs: Runs, scenario: str, key: str) -> dict[str, float]:
 
 
 def _core_for_core(runs: Runs, scenario: str, alone: str) -> tuple[str, list[float]]:
-    """How many times what a core of the quickest proxy can answer one of the client's
-    can ask."""
+    """Return a client core's rate, as a multiple of the answers of the fastest proxy's
+    core."""
     costs = _forward_proxies(runs, scenario, "cpu_us_per_request")
     if not costs:
         return "", []
@@ -253,9 +253,8 @@ def _core_for_core(runs: Runs, scenario: str, alone: str) -> tuple[str, list[flo
 
 
 def _judge_setups(runs: Runs) -> Verdict:
-    """On loopback connect(2) is the server's handshake as well, so that a core of the
-    client is kept as busy as the kernel keeps one of a proxy: all cores are compared,
-    with what answers on them as well."""
+    """Compare all cores, the server's included. On loopback connect(2) also does the
+    server's handshake, so the kernel keeps a client's core as busy as a proxy's."""
     scenario, alone = "connect-setup", "ceiling-setup-all"
     taken = _forward_proxies(runs, scenario, "throughput_rps")
     rates = _values(runs, alone, "direct", "throughput_rps")
@@ -287,7 +286,7 @@ Link = Callable[[str, str, str], str]  # scenario, proxy, text -> a link to its 
 
 
 def verdict_table(rows: list[Row], link: Link) -> str:
-    """Return the table as HTML, a row for all that is asked."""
+    """Return the table as HTML, one row for each requirement."""
     cells = []
     for verdict in judge(rows):
         median = verdict.median
@@ -304,7 +303,7 @@ def verdict_table(rows: list[Row], link: Link) -> str:
 
 
 def field_table(summaries: list[Row], rows: list[Row], link: Link) -> str:
-    """Return what each proxy costs, a line for each, ours and the yardsticks first."""
+    """Return the cost of each proxy, one line each, ours and the yardsticks first."""
     runs = group_runs(rows)
     columns = {scenario for scenario, *_ in COLUMNS}
     names = dict.fromkeys(r["proxy"] for r in summaries if r["scenario"] in columns)

@@ -1,13 +1,12 @@
-"""Under attack: is everybody else served? `python -m bench attack`.
+"""Under attack: are regular clients still served? `python -m bench attack`.
 
-Regular visitors (regulars.py) ask through two workers with a policy and bcrypt users,
-at a fixed rate, in a network with `lo` alone. They are watched in peace, beside one
-attack and for half a minute after it. Of their requests 99 % must be served in time,
-their p99 may be twice that in peace, and memory must come back to 1.1 times what it
-was.
+Regular clients (regulars.py) send requests through two workers with a policy and bcrypt
+users, at a fixed rate, in a network with `lo` alone. They are measured before, during
+and for half a minute after each attack. 99 % of their requests must be served in time,
+their p99 may at most double, and memory must return to 1.1 times its earlier size.
 
-Prints a line for each attack, and keeps it in bench/results/attack.json under --name;
-exit status 1 where a goal was missed.
+Prints a line for each attack, and stores it in bench/results/attack.json under --name;
+exit status 1 if a goal was missed.
 """
 
 from __future__ import annotations
@@ -40,11 +39,12 @@ from bench.running import Running, Target
 from bench.storm import Program
 
 WORKERS, SECRET = 2, "a secret of theirs"
-#: A request is served in time within so many seconds of being due; the first one of a
-#: user has to wait for a hash.
+#: A request is in time if it is served within this many seconds of being due. A user's
+#: first request must wait for a hash.
 IN_TIME, FIRST_IN_TIME = 2.0, 5.0
 LEAST_SHARE, MOST_RATIO, MOST_MEMORY = 0.99, 2.0, 1.1
-#: A p99 of a few milliseconds is what else the machine does. Below this it is no delay.
+#: A p99 of a few milliseconds is noise of the machine. Below this it counts as no
+#: delay.
 NO_DELAY = 0.05
 RESULT = Path(__file__).parent / "results" / "attack.json"
 
@@ -73,7 +73,7 @@ async def decide(request):
 
 @dataclass(frozen=True)
 class Attack:
-    """One row: what is done, by whom, and how the proxy is set up for it."""
+    """One row: the attack, its program, and the configuration of the proxy."""
 
     about: str
     attacker: str = ""  # of bench.attackers; without one the operator does it
@@ -139,7 +139,7 @@ def proxy_for(attack: Attack, authority: str, cost: int) -> Iterator[Program]:
 
 
 class Watched:
-    """The regulars at work, from `with` to its end; then `records` is what they saw."""
+    """Runs the regulars while it is entered; then `records` has their results."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.records: list[Record] = []
@@ -175,7 +175,7 @@ class Watched:
 
 
 def operate(program: Program, seconds: float) -> Row:
-    """Reload nothing, then what takes new workers; kill one; upgrade. In even steps."""
+    """Reload without a change, reload with new workers, kill one, upgrade, in turn."""
     done = 0
     began = time.monotonic()
     program.generation = 4  # the next one changes dns_cache_entries
@@ -200,7 +200,7 @@ def operate(program: Program, seconds: float) -> Row:
 
 def strike(attack: Attack, spec: dict[str, Any], program: Program,
            seconds: float) -> Row:  # fmt: skip
-    """Do it for so long; return what those who did it say."""
+    """Run the attack for this long; return the attackers' reports."""
     if not attack.attacker:
         return operate(program, seconds)
     command = [sys.executable, "-m", "bench.attackers", attack.attacker,
@@ -224,7 +224,7 @@ def memory_of(program: Program) -> int:
 
 
 def p99(records: list[Record]) -> float:
-    """Of all that were answered by the origin, first logins apart."""
+    """Return figures of the requests that the origin answered, except first logins."""
     served = sorted(took for _, kind, seen, took in records
                     if seen == "ok" and kind != "first")  # fmt: skip
     return served[min(len(served) - 1, int(len(served) * 0.99))] if served else 0.0
@@ -242,7 +242,7 @@ def share(records: list[Record]) -> float:
 def judge(
     quiet: list[Record], beside: list[Record], before: int, after: int
 ) -> list[str]:
-    """Name the goals that were missed."""
+    """Return the names of the missed goals."""
     missed = []
     if share(quiet) < LEAST_SHARE:
         missed.append("in_peace")
@@ -266,7 +266,7 @@ def outcomes(records: list[Record]) -> dict[str, int]:
 def run_one(
     name: str, seconds: float, settle: float, cost: int, authority: str
 ) -> Row:
-    """One attack. Its row, in which `missed` names the goals that were missed."""
+    """Run one attack; return its row, in which `missed` names the missed goals."""
     attack = ATTACKS[name]
     with contextlib.ExitStack() as stack:
         names = stack.enter_context(lone.NameServer())
@@ -309,13 +309,13 @@ def run_one(
 
 
 def flat(row: Row) -> Row:
-    """The tables in a row, as they are printed: name:count,…"""
+    """Return the tables in a row as they are printed: name:count,…"""
     return {key: ",".join(f"{name}:{count}" for name, count in value.items())
             for key, value in row.items() if isinstance(value, dict)}  # fmt: skip
 
 
 def keep(name: str, rows: list[Row]) -> None:
-    """Add the rows to the file, in place of those of the same name and attack."""
+    """Add the rows to the file, replacing those of the same name and attack."""
     kept = json.loads(RESULT.read_text()) if RESULT.exists() else {}
     old = kept.get(name, {}).get("rows", [])
     new = {str(row["scenario"]) for row in rows}
@@ -328,7 +328,7 @@ def keep(name: str, rows: list[Row]) -> None:
 def run_attack(
     only: tuple[str, ...], seconds: float, settle: float, cost: int, name: str
 ) -> int:
-    """Print a line for each attack; return 0 when no goal was missed."""
+    """Print a line for each attack; return 0 if no goal was missed."""
     unknown = set(only) - ATTACKS.keys()
     if unknown:
         raise BenchError(f"no such attack: {', '.join(unknown)}; {', '.join(ATTACKS)}")

@@ -1,8 +1,8 @@
-"""What attackers do to a proxy: each is a program, bounded in count and in time.
+"""Attacks on a proxy: each is a program, bounded in count and in time.
 
-`python -m bench.attackers NAME SPEC SECONDS`: does it for so long to the proxy that the
-JSON of SPEC names, then closes everything and prints what it saw. It runs at the lowest
-priority: attackers have machines of their own.
+`python -m bench.attackers NAME SPEC SECONDS` attacks the proxy that the JSON of SPEC
+names for SECONDS, then closes everything and prints a report. It runs at the lowest
+priority, because real attackers have their own machines.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def connect(spec: Spec, source: str, seconds: float = 1.0) -> socket.socket:
 
 
 class Crowd:
-    """Up to `most` connections that all begin with `opening` and then say nothing.
+    """Keeps up to `most` connections that send `opening` and then nothing.
 
-    Those that are ended are opened again, at most `again` a second.
+    Closed connections are opened again, at most `again` a second.
     """
 
     def __init__(self, spec: Spec, opening: bytes, most: int, again: int) -> None:
@@ -110,18 +110,18 @@ def crowd(spec: Spec, until: float, opening: bytes) -> Seen:
 
 
 def idle(spec: Spec, until: float) -> Seen:
-    """One request without credentials on each connection, then silence."""
+    """Sends one request without credentials on each connection, then nothing."""
     return crowd(spec, until, b"GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n")
 
 
 def heads(spec: Spec, until: float) -> Seen:
-    """The same, and behind it a head that never ends."""
+    """Sends the same, then a head that never ends."""
     return crowd(spec, until, b"GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n"
                               b"GET http://x/ HTTP/1.1\r\nHost: x\r\nX: ")
 
 
 def leave(spec: Spec, until: float) -> Seen:
-    """CONNECT to one host after the other, each left by a reset at once."""
+    """Sends CONNECT to one host after another, and resets each at once."""
     word = credentials(spec["guest"], spec["secret"])
     began, turn, failed = time.monotonic(), 0, 0
     waiting: collections.deque[tuple[float, socket.socket]] = collections.deque()
@@ -155,8 +155,8 @@ def leave(spec: Spec, until: float) -> Seen:
 
 
 async def guess_for(spec: Spec, until: float) -> Seen:
-    """Wrong passwords, from the address of the regulars: for a user that nobody is, for
-    one who stays away, and for the regulars themselves."""
+    """Sends wrong passwords from the regulars' address: for an unknown user, for a user
+    who never logs in, and for the regulars themselves."""
     seen: collections.Counter[str] = collections.Counter()
     tasks: set[asyncio.Task[None]] = set()
 

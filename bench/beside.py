@@ -1,7 +1,7 @@
-"""One load beside another: a crowd at rest, tunnels that are set up; workers held back;
-and the load generator by itself.
+"""One load beside another: idle connections, new tunnels, workers with limited CPU;
+and the load generator alone.
 
-Each compares within one run, or holds what it compares to the same rate.
+Each compares within one run, or at the same rate.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bench.running import Running, Target
 from bench.scenarios import SCENARIOS, TUNNEL_MODES, Scenario
 
 PATH = "/index.html"
-#: Connections that ask, beside those that rest; and those of the steady load.
+#: Active connections beside idle ones; and connections of the steady load.
 ACTIVE, STEADY = 100, 50
 #: Tunnels a second that are set up beside the steady load, which is half of what the
 #: proxy named here takes from as many connections.
@@ -37,7 +37,7 @@ TUNNELS_PER_SECOND, HALF_OF = 200, "cutthrough-full"
 
 
 def _count(origin: Origin, *loads: Counted) -> int:
-    """Return what the loads counted together; raise unless the origin did."""
+    """Return the sum of the loads' counts; raise if the origin's count differs."""
     total = sum(load.requests for load in loads)
     seen = origin.count_requests(total, PATH)
     if seen != total:
@@ -62,7 +62,7 @@ def _run_closed(proxy: Running, origin: Origin, conns: int, seconds: float) -> C
 def measure_crowd(
     scenario: Scenario, proxy: Running, origin: Origin, seconds: float
 ) -> Row:
-    """A closed loop of ACTIVE connections alone, beside all the others, and alone."""
+    """A closed loop of ACTIVE connections alone, beside idle ones, and alone again."""
     each = seconds / 3
     command = build_load_command(
         "crowd", proxy, origin, PATH, "--conns", str(scenario.conns - ACTIVE)
@@ -90,7 +90,7 @@ def measure_crowd(
 
 @functools.cache
 def _half_rate(origin: Origin) -> float:
-    """Half of what HALF_OF takes in a second here and now; the same for all."""
+    """Return half of HALF_OF's present rate; the same for all proxies."""
     proxy = PROXIES[HALF_OF].start(Target(origin.site, origin.authority))
     try:
         warm_up(SCENARIOS["plain-keepalive"], proxy, origin)
@@ -135,8 +135,8 @@ def measure_tail(
 def measure_workers(
     scenario: Scenario, proxy: Running, origin: Origin, seconds: float
 ) -> Row:
-    """Each worker with SHARE of a core: how two compare with one is then not bounded by
-    the client. Then as they are, where it is."""
+    """Measure workers limited to SHARE of a core, so that the client does not bound the
+    ratio of two workers to one. Then measure without a limit."""
     pids = [process.pid for process in proxy.tree()[1:]]
     cpu = cpu_times(proxy.tree()).total
     with held_back(pids):
@@ -159,10 +159,10 @@ def measure_workers(
 def measure_ceiling(
     scenario: Scenario, proxy: Running, origin: Origin, seconds: float
 ) -> Row:
-    """The load generator against what answers at once.
+    """The load generator against a server that answers at once.
 
-    On a core each: the rate is what a core of the client can ask for. Or a process of
-    either for each core, as many as the machine has.
+    On one core each, the result is the highest rate of one client core. Or one process
+    of each on every core.
     """
     target, server_ip = Target(proxy.site, origin.authority), proxy.site.proxy_ip
     length = str(origin.lengths[PATH])

@@ -1,8 +1,8 @@
-"""What is to run, in which order: parts as they are asked for, blocks as they run.
+"""The order of runs: parts as requested, blocks as they run.
 
 A block is one scenario and the proxies that take turns in it. A scenario may have two
-blocks, far apart in time: its repetitions are then numbered on, and the yardstick is in
-both, for ratios pair the runs of one repetition.
+blocks, far apart in time. Its repetitions are then numbered on, and the yardstick is in
+both, because ratios pair the runs of one repetition.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from bench.children import BenchError
 from bench.measure import ALL_PROXIES, cannot
 from bench.scenarios import SCENARIOS
 
-#: Seconds that a run takes beside its load: start, warm-up, counting, end. On a quiet
-#: machine 1 for most, 3 to 4 for what starts an interpreter or a JVM.
+#: Seconds of a run besides its load: start, warm-up, counting, end. On a quiet machine
+#: 1 for most proxies, 3 to 4 for an interpreter or a JVM.
 OVERHEAD = {"mitmproxy": 4.0, "littleproxy": 3.5, "proxy.py": 3.0, "proxy-chain": 2.0}
 OVERHEAD_ELSE = 1.3
 #: The same of scenarios that do more than one thing.
@@ -24,10 +24,10 @@ OVERHEAD_OF = {"idle": 2.0, "crowd": 2.5, "workers": 0.5, "tail": 0.5, "lifecycl
 
 @dataclass(frozen=True)
 class Part:
-    """Some scenarios through some proxies; 0: as often and as long as all others.
+    """Some scenarios through some proxies; 0: the default repetitions and seconds.
 
-    `again` are those that an earlier part may have had, and that run once more: what
-    the others are to be compared with.
+    `again` are proxies that run once more even if an earlier part had them, because
+    the others are compared with them.
     """
 
     scenarios: tuple[str, ...]
@@ -48,7 +48,7 @@ class Block:
     first: int = 1
 
     def turns(self) -> Iterator[tuple[str, int]]:
-        """A B C, C B A, A B C: what drifts is the same for all."""
+        """Return A B C, C B A, A B C: a drift then affects all alike."""
         for number in range(self.repetitions):
             order = self.proxies if number % 2 == 0 else self.proxies[::-1]
             for proxy in order:
@@ -57,8 +57,8 @@ class Block:
 
 @dataclass
 class Skipped:
-    """What was asked for and cannot run here, with the reason; `late`: for want of
-    time, scenario, proxy and how many runs."""
+    """Requested runs that cannot be made here, with the reason; `late`: scenario, proxy
+    and number of runs for which there was no time."""
 
     proxies: dict[str, str] = field(default_factory=dict)
     scenarios: dict[str, str] = field(default_factory=dict)

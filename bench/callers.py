@@ -1,14 +1,14 @@
-"""Clients that remember: what each failed request was doing, and on which connection.
+"""Clients that record each failed request, with its phase and its connection.
 
-wrk counts errors; these name them. Four kinds: requests one after the other on a
-connection, each on a connection of its own, with a pause for thought between two, and
-tunnels that echo. Every answer is checked whole.
+wrk only counts errors. There are four kinds: requests one after another on a
+connection, each on its own connection, with a pause between two, and tunnels that echo.
+Every answer is checked whole.
 
-A client may lose a request that it sends while the other side closes an idle connection
-(RFC 9112 section 9.3.1), and asks again. That is `crossed` and no failure, where it is
-unavoidable: the end had left before the request came. The client's own kernel tells: it
-reads an end of stream then, and ECONNRESET where the request had come and was thrown
-away.
+A request may be lost if the other side closes an idle connection at the same time (RFC
+9112 section 9.3.1); the client then sends it again. If that was unavoidable, because
+the close was sent before the request arrived, it counts as `crossed`, not as a failure.
+The client's kernel shows which it was: an end of stream if the close came first, and
+ECONNRESET if the request had arrived and was thrown away.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-#: Nothing that is asked for here takes long; whoever waits so long has been forgotten.
+#: No answer takes long here; a client that waits this long has been forgotten.
 PATIENCE = 10.0
-#: Thought between two requests: around the time after which a drain closes.
+#: Pause between two requests: near the idle time after which a drain closes.
 THOUGHT = (0.4, 2.4)
-#: What was in use so recently is not closed by a drain (worker/worker.py); the slack
+#: A drain does not close connections used this recently (worker/worker.py); the slack
 #: is for two clocks and a late loop.
 LAST_REQUEST, SLACK = 1.0, 0.2
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A request that got no answer, or no whole one."""
+    """A request without a complete answer."""
 
     opened_at: float  # when its connection was asked for; time.monotonic()
     at: float
@@ -43,7 +43,7 @@ class Failure:
 
 @dataclass
 class Tally:
-    """What all callers together have seen."""
+    """The results of all callers together."""
 
     served: int = 0
     connections: int = 0
@@ -79,7 +79,7 @@ class Connection:
         return cls(sock, opened_at)
 
     def has_ended(self) -> bool:
-        """Has the other side hung up, as far as can be known here?"""
+        """Has the other side closed, as far as this side can know?"""
         try:
             return not self._sock.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -98,7 +98,7 @@ class Connection:
         return data
 
     async def read_response(self, has_body: bool) -> tuple[bytes, bytes]:
-        """Return head and body, which has a Content-Length where there is one."""
+        """Return head and body; a body must have a Content-Length."""
         data = b""
         while (end := data.find(b"\r\n\r\n") + 4) < 4:
             data += await self._more(data)
@@ -123,10 +123,9 @@ class Connection:
 
 
 class Callers:
-    """Runs them, from `start` to `stop`; `tally` is what they saw.
+    """Runs the clients from `start` to `stop`; `tally` has their results.
 
-    `origin` answers GET `path` with `body`, `echo` is host:port of a server that sends
-    back what it gets.
+    `origin` answers GET `path` with `body`; `echo` is host:port of an echo server.
     """
 
     def __init__(
@@ -151,7 +150,7 @@ class Callers:
             self._tasks += [asyncio.create_task(self._run(act)) for _ in range(count)]
 
     async def stop(self) -> None:
-        """Let each finish what it has in hand."""
+        """Let each client finish its current request."""
         self._over = True
         await asyncio.gather(*self._tasks)
 
@@ -183,7 +182,7 @@ class Callers:
         await self._ask_many(lambda: random.uniform(*THOUGHT))
 
     async def _ask_many(self, thought: Callable[[], float]) -> None:
-        """Until the connection is told to be at its last answer, or has ended."""
+        """Runs until an answer announces the end of the connection, or it has ended."""
         connection = await self._open()
         while connection is not None:
             goes_on = await self._ask(connection)
@@ -202,7 +201,7 @@ class Callers:
         await asyncio.sleep(random.uniform(0.002, 0.02))
 
     async def _ask(self, connection: Connection) -> bool:
-        """One request. May the connection carry another?"""
+        """Sends one request. May the connection carry another?"""
         began = time.monotonic()
         try:
             async with asyncio.timeout(PATIENCE):
@@ -230,7 +229,7 @@ class Callers:
         self.tally.longest = max(self.tally.longest, time.monotonic() - began)
 
     async def _tunnel(self) -> None:
-        """Opens one, sends some random pieces to and fro, closes it."""
+        """Opens a tunnel, echoes some random pieces, closes it."""
         connection = await self._open()
         if connection is None:
             return

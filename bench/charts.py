@@ -14,13 +14,14 @@ from itertools import pairwise
 
 from bench.children import HERE
 
-#: Of a proxy's bar: what we are, what we measure against, everybody else.
+#: Colours of bars: ours, the yardsticks, the other proxies.
 YARDSTICKS = {"direct", "direct-again", "relay", "relay-splice"}
 #: Peers that only know bytes, as the relays do.
 BLIND = ("haproxy-tcp", "haproxy-splice")
 
 
-#: A bar so many times as long as the shortest is cut, else that could not be seen.
+#: A bar longer than the shortest by this factor is cut, so that the shortest is
+#: visible.
 CUT_AT = 25
 
 

@@ -29,11 +29,12 @@ _libc = ctypes.CDLL(None)
 
 
 class BenchError(Exception):
-    """The measurement cannot be made, or what it gave must not be believed."""
+    """The measurement cannot be made, or its result is not valid."""
 
 
-# What ends the harness by an exception. One that is raised in a fork's callbacks is
-# ignored, and was: logging has one, and subprocess runs them for a preexec_fn.
+# Signals that end the harness by an exception. An exception raised in a fork's callback
+# is ignored, as happened here: logging has one, and subprocess runs it for a
+# preexec_fn.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
 
@@ -46,7 +47,7 @@ def spawn(
     cwd: Path | None = None,
     env: dict[str, str] | None = None,
 ) -> subprocess.Popen[str]:
-    """Start a child that `end` is to be called with."""
+    """Start a child, for which the caller must call `end`."""
 
     def begin() -> None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -71,7 +72,7 @@ def spawn(
 
 
 def tree_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Return the process and all below it."""
+    """Return the process and all its descendants."""
     try:
         parent = psutil.Process(process.pid)
         return [parent, *parent.children(recursive=True)]
@@ -80,13 +81,13 @@ def tree_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def end(process: subprocess.Popen[str], seconds: float = 5) -> None:
-    """End a child and its children: politely, then not; again does nothing."""
+    """End a child and its children: SIGTERM, then SIGKILL. Idempotent."""
     if process.poll() is None:
         left = tree = tree_of(process)
         process.terminate()
         try:
             _, left = psutil.wait_procs(tree, timeout=seconds)
-        finally:  # who presses Ctrl-C meanwhile leaves nothing behind either
+        finally:  # a Ctrl-C meanwhile leaves no child behind either
             for one in left:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     one.kill()
@@ -120,7 +121,7 @@ def _listens(pid: int, port: int) -> bool:
 def wait_for_port(
     port: int, process: subprocess.Popen[str], seconds: float = 20
 ) -> None:
-    """Return when `port` is listened on; raise when `process` ends or time is up."""
+    """Return when `port` is open; raise if `process` ends or the time is over."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -157,7 +158,7 @@ class Namespaces(Site):
     """client and origin behind a veth pair each, the proxy's host between them.
 
     The direct baseline is routed by the proxy's host, so that it crosses the same two
-    links. The addresses are those that RFC 2544 keeps for benchmarks.
+    links. The addresses are those that RFC 2544 reserves for benchmarks.
     """
 
     name = "veth"
@@ -171,7 +172,7 @@ class Namespaces(Site):
 
     @staticmethod
     def missing() -> str:
-        """Why it cannot run here, or nothing."""
+        """Return the reason if it cannot run here, or nothing."""
         if os.geteuid():
             return "network namespaces need root"
         if shutil.which("ip", path=f"{os.environ.get('PATH', '')}:/usr/sbin") is None:

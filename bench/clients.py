@@ -1,7 +1,7 @@
 """The clients: wrk, siege, and the load generator of bench/load.
 
-A client answers with numbers only when it saw no error: a wrong status, a wrong or
-short body, a lost connection void the run.
+A client's numbers count only if it saw no error: a wrong status, a wrong or short body
+or a lost connection voids the run.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from bench.origin import Origin, build_tool
 from bench.running import PASSWORD, USER, Running
 from bench.scenarios import Scenario
 
-#: A client that has not ended by itself so long after its time is ended.
+#: A client that has not ended this long after its time is killed.
 PATIENCE = 30
 CREDENTIALS = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
-#: Of the load generator, where there are cores for a proxy and an origin beside them;
-#: and the modes that can be shared out.
+#: Processes of the load generator, if cores are left for a proxy and an origin; and the
+#: modes that can be divided among processes.
 PROCESSES = max(1, len(USABLE) // 3)
 SHARED = {
     "plain", "plain-new", "connect-setup", "ping", "bulk", "up", "both", "tls-setup",
@@ -36,7 +36,7 @@ SIEGE_RC = (HERE / "siege.rc").read_text()
 
 @dataclass
 class Counted:
-    """What the client counted; latencies in µs, bytes of bodies (wrk: heads too)."""
+    """The client's counts; latencies in µs, bytes of bodies (wrk: heads too)."""
 
     requests: int
     seconds: float
@@ -45,16 +45,16 @@ class Counted:
     more: dict[str, float] = field(default_factory=dict)
 
     def latencies_ms(self) -> dict[str, float]:
-        """Return the latencies as they stand in a row."""
+        """Return the latencies in the form of a row."""
         return {f"latency_{key}_ms": us / 1e3 for key, us in self.latency_us.items()}
 
 
-#: What load says beside the common keys, and is passed on: the page's and the rate's.
+#: Keys of load besides the common ones that are passed on: of page and rate.
 MORE = re.compile(r"page|rate$|waited|backlog|up_bytes")
 
 
 def parse_result(text: str, command: list[str]) -> Counted:
-    """Read the client's key=value line; raise when it is missing or tells errors."""
+    """Read the client's key=value line; raise if it is missing or reports errors."""
     for line in text.splitlines():
         if not line.startswith(("tool=wrk ", "mode=")):
             continue
@@ -95,7 +95,7 @@ def build_load_command(
 
 
 def run_client(command: list[str], proxy: Running, seconds: float) -> str:
-    """Run it to its end; return all it said. Raises when it takes far too long."""
+    """Run it to its end; return its output. Raises if it takes far too long."""
     with tempfile.TemporaryFile("w+") as out:
         client = spawn(proxy.site.within("client", command), stdout=out, stderr=out)
         try:
@@ -115,7 +115,7 @@ def run_load_command(command: list[str], proxy: Running, seconds: float) -> Coun
 def run_rate(
     proxy: Running, origin: Origin, rate: float, conns: int, seconds: float
 ) -> tuple[Counted, list[str]]:
-    """Ask at a fixed rate for index.html."""
+    """Request index.html at a fixed rate."""
     options = ["--conns", f"{conns}", "--rate", f"{rate:g}"]
     options += ["--seconds", f"{seconds:g}"]
     command = build_load_command("rate", proxy, origin, "/index.html", *options)
@@ -184,8 +184,8 @@ def run_siege(
 ) -> tuple[Counted, list[str]]:
     """Run siege -b as a client of the proxy, a number of requests and not a time.
 
-    When its time is over siege cancels its threads wherever they are, and with many of
-    them one dies holding a lock, and siege hangs.
+    With a time limit siege cancels its threads wherever they are. If there are many,
+    one dies with a lock held, and siege hangs.
     """
     each = int(seconds * 2000 / scenario.conns) + 1
     with tempfile.TemporaryDirectory(prefix="bench-siege.") as home:
@@ -243,7 +243,7 @@ class Held:
 
 
 class IdleTunnels(Held):
-    """Tunnels, or connections, that carried one request each and rest meanwhile."""
+    """Tunnels, or connections, that carried one request each and are then idle."""
 
     def __init__(
         self, scenario: Scenario, proxy: Running, origin: Origin, mode: str = "idle"

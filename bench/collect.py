@@ -1,7 +1,7 @@
-"""What the machine says: CPU and memory of a process tree, and the environment.
+"""Measurements of the machine: CPU and memory of a process tree, and the environment.
 
-CPU is read from each process's own clock, which knows nanoseconds; only what is the
-user's part of it, and that of children that have ended, comes in ticks of 10 ms.
+CPU is read from each process's own clock, in nanoseconds. Only user time, and the time
+of ended children, is in ticks of 10 ms.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LIBRARIES = ("uvloop", "Cython", "msgspec", "aiodns", "psutil")
 TOOLS = ("nginx", "wrk", "siege", "cc", "openssl")
 
 
-#: What reading a process that has just ended raises; OSError: of its clock.
+#: Exceptions when a process has just ended; OSError comes from its clock.
 GONE = (psutil.NoSuchProcess, psutil.ZombieProcess, OSError)
 SAMPLE_SECONDS = 0.2
 
@@ -57,7 +57,7 @@ def cpu_times(tree: Iterable[psutil.Process]) -> Cpu:
         with contextlib.suppress(*GONE):
             t = process.cpu_times()
             # clock_getcpuclockid(3): of all threads, those that have ended included.
-            # At 500 requests a second a tick is a tenth of what is to be measured.
+            # At 500 requests a second one tick is a tenth of the measured time.
             clock = time.clock_gettime(~process.pid << 3 | 2)
             user += t.user + t.children_user
             total += clock + t.children_user + t.children_system
@@ -71,8 +71,8 @@ def reaped_cpu() -> float:
 
 
 def busy_seconds() -> float:
-    """Return what all CPUs have been busy, for whomever, a neighbour of this virtual
-    machine included."""
+    """Return the busy time of all CPUs, the time stolen by other virtual machines
+    included."""
     t = psutil.cpu_times()
     return float(t.user + t.nice + t.system + t.irq + t.softirq + t.steal)
 
@@ -108,7 +108,7 @@ def count_fds(tree: Iterable[psutil.Process]) -> int:
 class Sampler:
     """Looks at a tree every SAMPLE_SECONDS, in a thread, while the context is open.
 
-    Averages are over time; peaks are those that a sample met.
+    Averages are over time; peaks are those that a sample saw.
     """
 
     def __init__(self, find_tree: Callable[[], list[psutil.Process]]) -> None:
@@ -157,8 +157,8 @@ class Sampler:
     def slope_per_minute(self, column: int) -> float:
         """Return the growth of a column (2: KiB, 3: descriptors) by least squares.
 
-        The first third is left out, for pools and caches fill in it, and the last two,
-        for the load may have ended.
+        The first third is omitted, because pools and caches fill up then, and so are
+        the last two samples, because the load may have ended.
         """
         rows = self.samples[len(self.samples) // 3 : -2]
         if len(rows) < 3:
@@ -168,7 +168,7 @@ class Sampler:
 
 
 def tool_version(name: str) -> str:
-    """Return the first line that a tool says of its version; empty if not installed."""
+    """Return the first line of a tool's version; empty if it is not installed."""
     flag = {"nginx": "-v", "wrk": "-v", "openssl": "version"}.get(name, "--version")
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if found is None:
@@ -202,7 +202,7 @@ def _build_mode() -> str:
 
 
 def describe_environment(site: Site) -> dict[str, object]:
-    """Return what a reader needs to judge the numbers, or to make them again."""
+    """Return what a reader needs to judge or to reproduce the numbers."""
     sysctls = {name: Path("/proc/sys", name) for name in SYSCTLS}
     return {
         "cpu": _cpu_model(),

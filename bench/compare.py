@@ -1,8 +1,8 @@
 """Guardrails as code: has NEW become worse than BASE, and in which row?
 
-Two results come from two runs, at two times, perhaps on two machines: only ratios to
-the yardstick of the same run are compared, never rates. Memory is compared as it is.
-Each finding names scenario, proxy and figure; one is enough for exit status 1.
+Two results come from two runs, at two times, perhaps on two machines. So only ratios to
+the yardstick of the same run are compared, never rates. Memory is compared directly.
+Each finding names scenario, proxy and figure; one finding makes the exit status 1.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ THROUGHPUT_LOSS = 0.15
 P95_GROWTH = 0.20
 CPU_GROWTH = 0.20
 RSS_GROWTH_KIB = 128 << 10
-#: A tunnel at rest may cost this much more: a tenth, but not for a page here or there.
+#: An idle tunnel may cost this much more: a tenth, or a few pages if that is more.
 TUNNEL_GROWTH, TUNNEL_BYTES = 0.10, 64
 #: Growth of the resident set per request. A pool that fills is a one-time cost, so the
 #: run must have been long enough for it to be little.
 LEAK_BYTES, LEAK_REQUESTS = 256, 5000
-#: User CPU per MiB: what moves bytes well spends almost all in the kernel, so that one
-#: copy more is seen here long before it is in the sum (measured: the kernel 340 µs
+#: User CPU per MiB: a good relay spends almost all its time in the kernel, so that one
+#: more copy shows here long before it does in the sum (measured: the kernel 340 µs
 #: ± 10 %, a copy within the second-level cache 15 to 30).
 COPIES, USER_US_PER_MIB, USER_GROWTH = "user_mean_us_per_mib", 8.0, 0.5
-#: How far the order of things that ought to be in order may be off: noise.
+#: Tolerance of the checks of order, for noise.
 ORDER_SLACK = 0.15
 #: A hostile neighbour may multiply the p99 of others by this, and it must be felt: a
 #: p99 below 5 ms is not.
@@ -146,13 +146,13 @@ Guard = Callable[[Row, Row], Iterator[tuple[str, str]]]
 GUARDS: tuple[Guard, ...] = (_errors, _throughput, _p95, _cpu, _memory, _hostile)
 
 
-#: What others are compared with is not itself judged, but for errors.
+#: The yardsticks themselves are only checked for errors.
 YARDSTICKS = {"direct", "direct-again", "relay", "relay-splice"}
 
 
 def guards_of(scenario: str, proxy: str) -> tuple[Guard, ...]:
-    """Return what is asked of a row. How fast tunnels that rest were made is a burst of
-    a tenth of a second, and the question of connect-setup."""
+    """Return the checks of a row. The set-up rate of idle tunnels is not among them: it
+    is a burst of a tenth of a second, and connect-setup measures it."""
     if proxy in YARDSTICKS:
         return (_errors,)
     resting = scenario.startswith("idle")
@@ -160,7 +160,7 @@ def guards_of(scenario: str, proxy: str) -> tuple[Guard, ...]:
 
 
 def check_order(rows: dict[tuple[str, str], Row]) -> list[Finding]:
-    """Return what is out of order within one run: then something else was measured.
+    """Return violations of the expected order in one run: the run is then not valid.
 
     direct ≥ relay ≥ a forward proxy where all keep their connections; keep-alive ≥ a
     new connection for each request.
@@ -198,7 +198,7 @@ def check_order(rows: dict[tuple[str, str], Row]) -> list[Finding]:
 def compare(
     base: dict[tuple[str, str], Row], new: dict[tuple[str, str], Row]
 ) -> list[Finding]:
-    """Return every guardrail that NEW is beyond; also rows of BASE that it lacks."""
+    """Return every guardrail that NEW exceeds, and the rows of BASE that it lacks."""
     findings = []
     for (scenario, proxy), old in base.items():
         now = new.get((scenario, proxy))

@@ -1,9 +1,9 @@
-"""Which core runs what, where the scheduler's choice would be measured instead; and how
-much of one a process may have.
+"""Places processes on cores, so that no scheduler's choice is measured, and limits them
+to a part of a core.
 
-One request at a time is a chain of wake-ups, and what each costs depends on where the
-woken one sleeps: 10 µs on the waker's core, 20 on another that has gone to rest. The
-scheduler may choose either, for as long as a run lasts. Placed, all proxies pay alike.
+One request at a time is a chain of wake-ups, and the cost of each depends on the place
+of the woken process: 10 µs on the waker's core, 20 on another core that is idle. The
+scheduler may choose either for a whole run. With fixed places all proxies pay alike.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 
 USABLE = sorted(os.sched_getaffinity(0))
-#: What a worker may have of a core, so that two of them and a client and an origin find
-#: room on two cores; in short periods, for the connections wait meanwhile.
+#: A worker's part of a core, so that two workers, a client and an origin fit on two
+#: cores; in short periods, because connections wait meanwhile.
 SHARE, PERIOD_US = 0.2, 20_000
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
 #: Cores of the client and the origin, and of the proxy.
@@ -39,7 +39,7 @@ def _place(tree: list[psutil.Process], cores: list[int]) -> None:
 def placed(
     place: str, proxy: list[psutil.Process], origin: list[psutil.Process]
 ) -> Iterator[None]:
-    """Keep them there, and whatever is started meanwhile beside the origin."""
+    """Pin the processes, and put those started meanwhile beside the origin."""
     near, far = PLACES[place]
     if place:
         _place(proxy, far)
@@ -54,7 +54,7 @@ def placed(
 
 
 def cannot_hold_back() -> str:
-    """Why processes cannot be held to a part of a core here, or nothing."""
+    """Return the reason if processes cannot be limited here, or nothing."""
     probe = CPU_GROUPS / f"bench-probe-{os.getpid()}"
     try:
         probe.mkdir()
@@ -67,7 +67,7 @@ def cannot_hold_back() -> str:
 
 @contextlib.contextmanager
 def held_back(pids: list[int]) -> Iterator[None]:
-    """Let each process have SHARE of a core, while the context is open."""
+    """Limit each process to SHARE of a core while the context is open."""
     groups = [CPU_GROUPS / f"bench-{pid}" for pid in pids]
     try:
         for pid, group in zip(pids, groups, strict=True):

@@ -1,6 +1,6 @@
-"""Which figures the report shows of a scenario: title, unit, key of the summary.
+"""The figures that the report shows of a scenario: title, unit, key of the summary.
 
-Charts that no row has a value for are left out.
+A chart without any value is omitted.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Handed over: do tunnels notice that their worker, or the whole program, is replaced?
 
-Thousands of tunnels carry a byte pattern to an echo and back, each byte compared where
-it comes in, while the workers are replaced again and again and the program is upgraded.
-How long nobody moved a tunnel's bytes is measured by the workers, from the moment at
-which the old one let go to that at which the new one had it; what a peer sees of it is
-the time that a message takes there and back.
+Thousands of tunnels carry a byte pattern to an echo and back, and every received byte
+is compared, while the workers are replaced repeatedly and the program is upgraded. The
+workers measure each tunnel's pause, from its release by the old worker until the new
+one has it. A peer sees the pause as the round trip of a message.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def echo(listener: socket.socket) -> None:
-    """Give every byte back; ends with its parent."""
+    """Echo every byte; ends with its parent."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent's raises
     listener.setblocking(False)
     poll = select.epoll()
@@ -106,7 +105,7 @@ class Tunnel:
         return PATTERN[at:at + n]
 
     def write(self) -> bool:
-        """Send what is to be sent; return whether all of it went."""
+        """Send the pending bytes; return whether all were sent."""
         while self.written < self.sent:
             try:
                 self.written += self.sock.send(
@@ -116,7 +115,7 @@ class Tunnel:
         return True
 
     def read(self) -> bool:
-        """Compare what came; return whether everything is back. Raise OSError."""
+        """Compare received bytes; return whether all are back. Raises OSError."""
         with contextlib.suppress(BlockingIOError):
             while self.received < self.sent:
                 data = self.sock.recv(MOST)
@@ -130,7 +129,7 @@ class Tunnel:
 
 def run_tunnels(count: int, port: int, authority: str, interval: float,
                 orders: Connection) -> None:
-    """Talk on all of them until told to end; send back what was seen."""
+    """Exchange messages on all tunnels until told to end; send back the results."""
     rng = random.Random(2)
     tunnels = [Tunnel(number, port, authority) for number in range(count)]
     orders.send("ready")
@@ -263,7 +262,7 @@ def quantile(values: list[float], of: float) -> float:
 
 def run_handover(count: int, replacements: int, upgrades: int, interval: float,
                  workers: int) -> int:
-    """Print one line; return 0 when every byte came, in order."""
+    """Print one line; return 0 if every byte arrived, in order."""
     context = multiprocessing.get_context("fork")
     windows: list[tuple[float, float]] = []
     with contextlib.ExitStack() as stack:

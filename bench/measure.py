@@ -1,6 +1,6 @@
-"""One run: a fresh proxy, one scenario through it, what it cost; and what may be said.
+"""One run: a fresh proxy, one scenario through it, and its cost.
 
-A run whose client saw an error, or whose count differs from the origin's, is void: its
+If the client saw an error, or its count differs from the origin's, the run is void: its
 row has `failed` and no figure.
 """
 
@@ -53,13 +53,13 @@ from bench.scenarios import (
 )
 
 MIB = 1 << 20
-#: From this length of a body on, its cost is given per MiB too.
+#: For bodies of this length or more, the cost is also given per MiB.
 BULK_BYTES = 64 << 10
 ALL_PROXIES: dict[str, Proxy] = {**PROXIES, **FAULTS}
 
 
 def cannot(scenario: Scenario, proxy: Proxy) -> str:
-    """Why this proxy has no part in this scenario, or nothing."""
+    """Return the reason if this proxy cannot run this scenario, or nothing."""
     if scenario.tunnel and not proxy.tunnels:
         return "knows no CONNECT"
     if not scenario.tunnel and not proxy.plain:
@@ -72,10 +72,10 @@ def cannot(scenario: Scenario, proxy: Proxy) -> str:
 
 
 def _check_counts(scenario: Scenario, counted: Counted, origin: Origin) -> int:
-    """Return the origin's count; raise unless it is the client's.
+    """Return the origin's count; raise if the client's differs.
 
-    When its time is over wrk drops what is in flight, one request a connection at
-    most, uncounted; load waits for all, so there the two must be equal.
+    At the end of its time wrk drops the requests in flight, at most one a connection,
+    without counting them. load waits for all, so its count must be equal.
     """
     in_flight = scenario.conns if scenario.tool == "wrk" else 0
     seen = origin.count_requests(
@@ -127,7 +127,7 @@ def _measure_load(
     if not tree:  # direct: no proxy, so no cost
         return row
     cpu, user = cpu_after.total - cpu_before.total, cpu_after.user - cpu_before.user
-    # Per request that the origin saw: what wrk dropped in flight cost CPU as well.
+    # Per request that the origin saw, because dropped requests also cost CPU.
     row |= {"cpu_seconds": cpu, "cpu_us_per_request": cpu * 1e6 / seen}
     row["user_us_per_request"] = user * 1e6 / seen
     if carried / counted.requests >= BULK_BYTES:
@@ -175,7 +175,7 @@ def _measure_idle(
 def _measure_end(
     scenario: Scenario, proxy: Running, origin: Origin, seconds: float
 ) -> Row:
-    """How long it takes to end, with keep-alive connections that rest."""
+    """Measure the time to end, with idle keep-alive connections."""
     crowd = IdleTunnels(scenario, proxy, origin, "crowd").__enter__()
     try:
         rss = resident_kib(proxy.tree())
@@ -190,7 +190,7 @@ def _measure_end(
 def _measure_steps(
     scenario: Scenario, proxy: Running, origin: Origin, seconds: float
 ) -> Row:
-    """Each step's latency, CPU and memory, as STEP<n>_<rate>_<what>."""
+    """Return each step's latency, CPU and memory, as step<n>_<rate>_<key>."""
     row: Row = {"requests": 0, "success": 0, "errors": 0}
     each = seconds / len(STEPS)
     for number, rate in enumerate(STEPS, 1):
@@ -225,7 +225,7 @@ def _measure_soak(
 def _measure_hostile(
     scenario: Scenario, proxy: Running, origin: Origin, seconds: float
 ) -> Row:
-    """The same steady load twice: alone, and beside the hostile clients."""
+    """Run the same steady load twice: alone, and beside the hostile clients."""
     each = seconds / 2
     command = [build_tool("hostile"), scenario.mode, "--host", proxy.ip]
     command += ["--port", str(proxy.port), "--conns", str(scenario.conns)]

@@ -70,11 +70,11 @@ class Log:
         cut: int = 0,
         strangers: bool = False,
     ) -> int:
-        """Return how many 200 replies for these paths came since last asked.
+        """Return how many 200 replies for these paths were logged since the last call.
 
-        Waits until `expected` are there, and then until the file rests. At most `cut`
-        of them may have a short body (wrk hangs up when time is over). Any other line
-        raises, or is not counted where there are `strangers` (hostile clients).
+        Waits for `expected` lines, and then until the file stops growing. At most `cut`
+        of them may have a short body (wrk hangs up at the end of its time). Any other
+        line raises; with `strangers` (hostile clients) it is ignored.
         """
         whole = {f"200 {size} {path}\n".encode() for path, size in lengths.items()}
         names = {f" {path}\n".encode() for path in lengths}
@@ -152,7 +152,7 @@ class Origin:
             for file in sorted(files.rglob("*"))
             if file.is_file()
         }
-        # Large and small ones take turns, as they do in a real document.
+        # Large and small resources alternate, as they do in a real document.
         order = ["/page/document", *(f"/page/{n * 7 % 40}" for n in range(40))]
         self.pages = self.directory / "pages"
         self.pages.write_text("".join(f"{path} {lengths[path]}\n" for path in order))
@@ -169,7 +169,7 @@ class Origin:
 
     def _fill(self, text: str) -> str:
         tls = SERVER_OF_TLS if self._make_certificate() else ""
-        # As root, nginx would fall to a user that cannot enter the directory.
+        # As root, nginx would change to a user that cannot enter the directory.
         user = "user root;" if os.geteuid() == 0 else ""
         for name, value in {
             "TLS": tls, "USER": user, "IP": self.ip, "PORT": str(self.ports["web"]),
@@ -225,9 +225,9 @@ class Origin:
         kind: str = "web",
         strangers: bool = False,
     ) -> int:
-        """Return how many 200 replies for `path` were logged since last asked.
+        """Return how many 200 replies for `path` were logged since the last call.
 
-        `path` may end in a slash: then it is all that the page scenario asks for.
+        If `path` ends in a slash, it stands for all resources of the page scenario.
         """
         lengths = {path: self.lengths.get(path, 0)}
         if path == "/page/":
@@ -243,7 +243,7 @@ class Origin:
         self.logs[kind].skip()
 
     def close(self) -> None:
-        """Stop the servers and remove the directory; again does nothing."""
+        """Stop the servers and remove the directory. Idempotent."""
         try:
             for child in self._children:
                 end(child, 10)

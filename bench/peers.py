@@ -1,7 +1,7 @@
 """The field: other proxies, each configured to do the same work.
 
 A peer is its files in bench/peers/ and one row here. Names between @ in the files and
-in the command are filled in for each run. Those that no Debian package has live in a
+in the command are filled in for each run. Peers without a Debian package are in a
 cache directory outside the tree: CUTTHROUGH_BENCH_PEERS, or cutthrough-bench under
 the user's cache directory; `python -m bench peers --install` fills it (install.py).
 """
@@ -55,7 +55,7 @@ class Peer:
         return str(path) if path.exists() else ""
 
     def missing(self) -> str:
-        """Why it cannot run here, or nothing."""
+        """Return the reason if it cannot run here, or nothing."""
         if not self.find():
             return f"{self.source} is not installed"
         needed = self.command.split()[0]
@@ -64,7 +64,7 @@ class Peer:
         return ""
 
     def read_version(self) -> str:
-        """Return the number that it says of its version; empty if it says none."""
+        """Return its version number; empty if it prints none."""
         program = self.find()
         if not program:
             return ""
@@ -165,7 +165,7 @@ PEERS = {
         ("proxy.py.args",),
     ),
     "pproxy": Peer(
-        # With later ones it does not start.
+        # It does not start with later versions.
         "one process, on uvloop", "pip:pproxy uvloop<0.22", "pproxy/bin/pproxy",
         "@PROGRAM@", ("pproxy.args",),
     ),

@@ -1,4 +1,4 @@
-"""Which scenarios through which proxies: the default, the features, the whole field."""
+"""Selections of scenarios and proxies: the default, the features, the whole field."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bench.blocks import Part
 from bench.peers import PEERS
 from bench.proxies import PROXIES as TABLE
 
-#: What `run` does when nothing is named: the acceptance figures of the data plane.
+#: The default of `run`: the acceptance figures of the data plane.
 SCENARIOS = (
     "plain-keepalive", "plain-16k", "plain-new", "connect-setup", "ping-c1",
     "ping-c100", "bulk", "idle",
@@ -19,7 +19,7 @@ FEATURES = tuple(
     for name in TABLE
     if name.startswith("cutthrough-") and not name.startswith("cutthrough-full")
 )
-#: What is asked of the data plane (asked.py), with all that was asked for switched on.
+#: The requirements for the data plane (asked.py), with all required features on.
 FULL = "cutthrough-full"
 NEAR = ("direct", "relay", FULL, "haproxy-http", "nginx", "cutthrough")
 TUNNELS = ("direct", "relay", FULL, "haproxy-tcp", "cutthrough")
@@ -29,9 +29,9 @@ COLUMNS = (
     "plain-keepalive", "plain-16k", "plain-new", "connect-setup", "ping-c100", "bulk",
     "idle-1000",
 )  # fmt: skip
-#: One request at a time: placed alike, for what it costs, and as it falls.
+#: One request at a time: on fixed cores, for its cost, and as the scheduler places it.
 ALONE = ("ping-c1", "ping-c1-apart", "ping-c1-free")
-#: What only a few take part in: cutthrough and its yardsticks.
+#: Scenarios for cutthrough and its yardsticks only.
 CLOSE = ("direct", "relay", "cutthrough")
 REST = (
     "plain-keepalive-wrk", "plain-keepalive-c1", "plain-keepalive-c1000", "tls-ping",
@@ -44,19 +44,19 @@ HOSTILE = (
 )  # fmt: skip
 
 
-#: The harness against itself: in eight pairs, for a rate alone varies by four percent.
+#: The harness against itself: eight pairs, because a single rate varies by 4 %.
 ITSELF = Part(
     ("plain-keepalive",), ("direct-again",), repetitions=8, seconds=1, again=("direct",)
 )
 
 
-#: What the load generator itself can do.
+#: The limits of the load generator.
 CEILINGS = ("ceiling", "ceiling-setup", "ceiling-setup-all")
 CEILING = Part(CEILINGS, ("direct",), seconds=0.7)
 
 
 def asked() -> list[Part]:
-    """What is asked of the data plane, in the order of the table."""
+    """Return the scenarios of the requirements, in the order of the table."""
     return [
         Part(("plain-keepalive",), NEAR),
         ITSELF,
@@ -65,7 +65,7 @@ def asked() -> list[Part]:
         Part(("connect-setup", "ping-c100"), TUNNELS),
         Part(ALONE, (*CLOSE, FULL), repetitions=5, seconds=0.5),
         Part(("bulk",), BULK),
-        # One process may not have so many descriptors: two workers share the tunnels.
+        # Too many descriptors for one process, so two workers share the tunnels.
         Part(("idle-10000",), (f"{FULL}-2",)),
         Part(("idle-9800",), (FULL,), seconds=1),
         Part(("crowd",), (f"{FULL}-crowd", "nginx")),
@@ -75,13 +75,13 @@ def asked() -> list[Part]:
 
 
 def guard() -> list[Part]:
-    """What `make bench-guard` measures, and bench/results/baseline.json holds."""
+    """Return the scenarios of `make bench-guard` and bench/results/baseline.json."""
     plain = ("plain-keepalive", "plain-new", "connect-setup", "ping-c100", "idle-1000")
     return [Part(plain, CLOSE), Part(("bulk",), PROXIES)]
 
 
 def features(seconds: float = 0) -> list[Part]:
-    """What each feature of cutthrough costs, where it would show most."""
+    """Return for each feature of cutthrough the scenario that shows its cost best."""
     moving = ("cutthrough-copy", "cutthrough-asyncio")
     relays = ("relay", "relay-splice")
     plain = ("plain-keepalive", "connect-setup")
@@ -92,10 +92,10 @@ def features(seconds: float = 0) -> list[Part]:
 
 
 def field() -> list[Part]:
-    """Everything, the most asked for first: what is left when time is over is last.
+    """Return everything, the most important first, because time may run out.
 
-    Through every peer what differs between peers; the rest through those that it may
-    tell something of.
+    Scenarios that differ between peers run through every peer; the others only through
+    the proxies that they are informative about.
     """
     others = tuple(name for name in PEERS if name not in NEAR and name not in BULK)
     peers = [
@@ -118,7 +118,7 @@ def field() -> list[Part]:
         *features(1),
         Part(("plain-128k", "plain-1m"), (*CLOSE, "relay-splice"), seconds=1),
         Part(("bulk-up", "bulk-both"), (*YARDSTICKS, "cutthrough"), seconds=1),
-        # Where 21 000 descriptors may not be had the second is skipped, by name.
+        # Without 21 000 descriptors the second is skipped, by name.
         Part(MOST, CLOSE[1:], seconds=1),
         Part(REST, CLOSE, seconds=1),
     ]

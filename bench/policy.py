@@ -1,9 +1,9 @@
-"""What does a large policy cost each plain request? `python -m bench policy`.
+"""Measures the cost of a large policy per plain request: `python -m bench policy`.
 
 Two proxies, one with a policy without rules, one with 100 000 host names and 10 000
 networks in two rules that do not match and a third that does; wrk with 50 connections
 to each in turn. CPU time of the proxy's processes for each request, medians, the ratio.
-Exit status 1 where it is above 1.05, or a request failed.
+Exit status 1 if it is above 1.05, or if a request failed.
 """
 
 import base64
@@ -50,7 +50,7 @@ def write_policy(directory: Path) -> Path:
 
 
 class Measured:
-    """One worker with this policy, and what each of its loads cost a request."""
+    """One worker with this policy, and the cost per request of each of its loads."""
 
     def __init__(self, name: str, policy: Path, target: Target) -> None:
         self.name = name
@@ -65,7 +65,7 @@ class Measured:
         return max(one.memory_info().rss for one in self.running.tree()[1:]) / (1 << 20)
 
     def load(self, target: str, seconds: int) -> int:
-        """Returns how many requests failed."""
+        """Returns the number of failed requests."""
         before = cpu_times(self.running.tree()).total
         said = subprocess.run(
             ["wrk", "-t1", "-c50", f"-d{seconds}s", "-s", str(HERE / "users.lua"),

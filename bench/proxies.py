@@ -1,6 +1,6 @@
 """The proxies that are measured: yardsticks, cutthrough and its variants, the peers.
 
-`PROXIES` is the table; one that is not installed is skipped and named as skipped.
+`PROXIES` is the table. A proxy that is not installed is skipped and reported as such.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def start_direct(target: Target) -> Running:
 
 
 def start_tool(target: Target, *command: str) -> Running:
-    """Start what says "listening PORT" on its standard output."""
+    """Start a program that prints "listening PORT" on its standard output."""
     running = Running(list(command), target, blind=True)
     with running.closed_on_error():
         running.start(piped=True)
@@ -68,7 +68,7 @@ def start_cutthrough(*flags: str) -> Callable[[Target], Running]:
 
 
 def _listening(running: Running) -> Running:
-    """Start a cutthrough; return it when it listens."""
+    """Start cutthrough; return it when it listens."""
     with running.closed_on_error():
         running.start(cwd=TREE)
         running.port = int(running.await_line(r"listening on [^ ,]*:(\d+)"))
@@ -76,8 +76,8 @@ def _listening(running: Running) -> Running:
 
 
 def start_configured(workers: int, *lines: str) -> Callable[[Target], Running]:
-    """Start it with DIR/proxy.toml as its only source, made of these lines and what it
-    needs; it may be written anew, for a reload."""
+    """Start it with DIR/proxy.toml as its only source: these lines, and those that it
+    needs. The file may be rewritten for a reload."""
 
     def start(target: Target) -> Running:
         running = Running([], target)
@@ -154,7 +154,7 @@ PROXIES = {
     "cutthrough-policy": _variant(
         "200 hosts and 2 networks are forbidden", *LOG_OFF, *POLICY
     ),
-    # As it is asked for: credentials, a policy, a log in JSON, one worker.
+    # As required: credentials, a policy, a log in JSON, one worker.
     "cutthrough-full": _variant("policy and access log in JSON", *FULL),
     "cutthrough-full-2": _variant("the same, two workers", *FULL, "--workers", "2"),
     "cutthrough-full-crowd": _variant(

@@ -1,13 +1,13 @@
-"""Regular visitors of a proxy: known users who ask at a fixed rate, whatever happens.
+"""Regular clients of a proxy: known users who send requests at a fixed rate.
 
-Requests fall due at a fixed rate (an open loop), and what each takes counts from then.
-By turns they are GET on a connection of its own, GET on one that is kept, and CONNECT
-with the tunnel's first bytes behind the head. A kept connection that has ended without
-an answer is no failure: the request is sent again on a fresh one, as clients do.
+Requests fall due at a fixed rate (an open loop), and the time of each counts from then.
+They alternate between GET on a new connection, GET on a kept one, and CONNECT with the
+tunnel's first bytes after the head. If a kept connection ends without an answer, that
+is no failure: the request is sent again on a fresh connection, as clients do.
 
-`python -m bench.regulars`: reads what to do as one line of JSON, asks until its input
-ends, and writes a line for each request: when it was due (time.monotonic), its kind,
-what came of it ("ok", a status with its reason word, an error), and seconds.
+`python -m bench.regulars` reads its task as one line of JSON, sends requests until its
+input ends, and writes a line for each request: its due time (time.monotonic), its kind,
+its result ("ok", a status with its reason word, or an error), and seconds.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from typing import Any
 
 from bench.callers import Connection, Lost
 
-#: A visitor goes away then: later than the proxy gives up, so that it can say why.
+#: A client gives up after this time: later than the proxy, which then reports why.
 PATIENCE = 12.0
 KINDS = ("fresh", "kept", "tunnel")
 REASON = re.compile(rb'details="(\w+)"')
-#: A user is known to each worker when so many answers in a row came at once.
+#: A user is cached in each worker after this many fast answers in a row.
 QUICK, QUICK_SECONDS, WARM_SECONDS = 12, 0.1, 300.0
 
 Record = tuple[float, str, str, float]
@@ -41,7 +41,7 @@ def credentials(name: str, secret: str) -> str:
 
 
 class Regulars:
-    """What they do, and `records` of what came of it."""
+    """The clients' requests, and `records` of the results."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
@@ -51,7 +51,7 @@ class Regulars:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def warm_up(self) -> None:
-        """Until each worker knows each user. Raises TimeoutError."""
+        """Log in until each worker has cached each user. Raises TimeoutError."""
         async with asyncio.timeout(WARM_SECONDS):
             await asyncio.gather(*map(self._warm_up, self.spec["users"]))
 
@@ -66,7 +66,7 @@ class Regulars:
                 await asyncio.sleep(0.5)  # as one who is told to come again
 
     async def visit(self) -> None:
-        """Ask at the rate until `over`, then until all have been answered."""
+        """Send requests at the rate until `over`, then wait for all answers."""
         spec, began, turn = self.spec, time.monotonic(), 0
         while not self.over:
             due = began + turn / spec["rate"]
@@ -111,7 +111,7 @@ class Regulars:
     async def _ask(
         self, connection: Connection, kind: str, user: str, turn: int
     ) -> str:
-        """One request; the connection is kept or closed."""
+        """Send one request; keep or close the connection."""
         hosts = self.spec["hosts"]
         host = hosts[turn % len(hosts)].format(turn=turn)
         word = credentials(user, self.spec["secret"])

@@ -37,8 +37,8 @@ def write_result(
     summaries: list[Row],
     micro: list[Row],
 ) -> None:
-    """Write the result, each run and each summary on a line of its own. Who reads the
-    file meanwhile, or ends this process, finds it whole."""
+    """Write the result, each run and each summary on its own line. The file is replaced
+    atomically."""
     file.parent.mkdir(exist_ok=True)
     head = {
         "environment": environment,

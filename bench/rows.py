@@ -20,7 +20,7 @@ def format_row(kind: str, row: Row) -> str:
 
 
 def shown(command: list[str]) -> str:
-    """Return a command as another machine could run it: no directory of this one."""
+    """Return a command without directories of this machine."""
     words = [word.removeprefix(f"{HERE.parent}/") for word in command]
     names = [Path(word).name if word.startswith("/") else word for word in words]
     return " ".join(":".join(Path(p).name for p in n.split(":")) if ":/" in n

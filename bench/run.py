@@ -1,8 +1,7 @@
 """Runs: a plan of scenarios and proxies, interleaved, with progress, kept as JSON.
 
-The proxies of a scenario take turns, there and back (A B C, C B A …). The file is
-written anew after every scenario. Where time is short what comes last is left out, by
-name.
+The proxies of a scenario take turns, back and forth (A B C, C B A …). The file is
+rewritten after every scenario. If time runs out, the last runs are skipped, by name.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from bench.rows import Row, format_row
 from bench.summary import summarise
 
 RESULTS = HERE / "results"
-#: Seconds that are kept back of --minutes: for a run that takes longer than foreseen,
-#: which is then cut off, and for the micro benches and the last file.
+#: Seconds of --minutes kept in reserve: for a run that takes longer than planned, which
+#: is then cut off, and for the micro-benchmarks and the last file.
 OVERRUN, KEPT_BACK = 15.0, 25.0
 
 
@@ -38,7 +37,7 @@ def _clock(seconds: float) -> str:
 
 
 class OutOfTime(Exception):
-    """--minutes are over in the middle of a run."""
+    """The time of --minutes ended within a run."""
 
 
 def interrupt(signum: int, frame: FrameType | None) -> None:
@@ -51,7 +50,7 @@ def _ring(signum: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def _signals(seconds: float) -> Iterator[None]:
-    """SIGTERM interrupts; after `seconds`, where there is a limit, time is over."""
+    """Raise on SIGTERM, and after `seconds` if there is a limit."""
     old = signal.signal(signal.SIGTERM, interrupt), signal.signal(signal.SIGALRM, _ring)
     if seconds:
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -65,7 +64,7 @@ def _signals(seconds: float) -> Iterator[None]:
 
 @dataclass
 class _Field:
-    """A run of the plan: what is known of it so far."""
+    """The execution of a plan, with its results so far."""
 
     todo: list[Block]
     skipped: Skipped
@@ -113,7 +112,7 @@ class _Field:
             self.write()
 
     def name_late(self) -> None:
-        """Note what there was no time for."""
+        """Record the runs for which there was no time."""
         done = {(row["scenario"], row["proxy"], row["repetition"]) for row in self.rows}
         self.skipped.late.clear()
         for block in self.todo:
@@ -123,7 +122,7 @@ class _Field:
                     self.skipped.late[pair] = self.skipped.late.get(pair, 0) + 1
 
     def write(self) -> list[Row]:
-        """Write what there is; return the summaries."""
+        """Write the results so far; return the summaries."""
         summaries = summarise(self.rows)
         self.environment["took_seconds"] = round(self.spent())
         if self.rows:
@@ -145,9 +144,9 @@ def run_all(
 ) -> int:
     """Measure, print as it goes, write bench/results/NAME.json; return the exit status.
 
-    Without a name the file is called run-<time>.json, which git ignores. Interrupted,
-    or when `minutes` are over, it ends what it started, keeps what it has, and says
-    that it is not all. What was left out for want of time is no failure.
+    Without a name the file is run-<time>.json, which git ignores. If it is interrupted,
+    or `minutes` are over, it ends its children, keeps the results so far, and reports
+    that they are incomplete. Runs skipped for lack of time are no failure.
     """
     todo, skipped = check_plan(parts, repetitions, seconds)
     for kind, table in (("proxy", skipped.proxies), ("scenario", skipped.scenarios)):

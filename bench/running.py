@@ -24,14 +24,14 @@ USER, PASSWORD = "bench", "bench-password"
 
 @dataclass(frozen=True)
 class Target:
-    """Where a proxy is to stand, and which origin a blind one leads to."""
+    """The addresses for a proxy, and the origin that a blind proxy forwards to."""
 
     site: Site
     authority: str
 
 
 class Running:
-    """A proxy at work: its port, its process tree; `close()` ends it, once or often."""
+    """A running proxy: its port and process tree. `close()` ends it, idempotently."""
 
     def __init__(
         self, command: list[str], target: Target, *, port: int = 0, blind: bool = False
@@ -46,7 +46,7 @@ class Running:
         return [] if self.process is None else tree_of(self.process)
 
     def make_directory(self) -> Path:
-        """Return a directory that any user may enter; it goes with the proxy."""
+        """Return a directory that any user may enter; removed with the proxy."""
         self.directory = Path(tempfile.mkdtemp(prefix="bench-proxy."))
         self.directory.chmod(0o777)  # started by root, many fall to a user of their own
         return self.directory
@@ -55,7 +55,7 @@ class Running:
         self, *, piped: bool = False, cwd: Path | None = None,
         env: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """Start the command; what it says goes to DIR/said, or to a pipe."""
+        """Start the command; its output goes to DIR/said, or to a pipe."""
         command = self.site.within("proxy", self.command)
         if piped:
             self.process = spawn(command, stdout=subprocess.PIPE, cwd=cwd, env=env)
@@ -65,13 +65,13 @@ class Running:
             self.process = spawn(command, stdout=out, stderr=out, cwd=cwd, env=env)
 
     def said(self) -> str:
-        """Return the end of what the proxy has printed."""
+        """Return the end of the proxy's output."""
         if self.directory is None or not (self.directory / "said").exists():
             return ""
         return (self.directory / "said").read_text(errors="replace")[-2000:].strip()
 
     def await_line(self, pattern: str, seconds: float = 15) -> str:
-        """Return group 1 of what `pattern` finds in what was said, once it is there."""
+        """Wait until `pattern` matches the output; return its group 1."""
         assert self.process is not None
         deadline = time.monotonic() + seconds
         while not (match := re.search(pattern, self.said())):
@@ -81,8 +81,8 @@ class Running:
         return match[1]
 
     def stop(self, most: float = 20) -> float:
-        """Ask it to end; return how many seconds it took. Raises when it had to be
-        killed after `most` of them."""
+        """Ask it to end; return how many seconds it took. Raises if it had to be killed
+        after `most` seconds."""
         began = time.monotonic()
         if self.process is not None:
             end(self.process, most)
@@ -110,11 +110,10 @@ class Running:
 
 @dataclass(frozen=True)
 class Proxy:
-    """One row of the table: what it is, how to start it, why it may be missing.
+    """One row of the table: description, start function, reason if missing.
 
-    `tunnels`, `plain`: which of the two it can do at all; `keeps`: does it keep a
-    client's connection after a plain request? `closes`: does it close one that it was
-    asked to close?
+    `tunnels`, `plain`: can it do these? `keeps`: does it keep a client's connection
+    after a plain request? `closes`: does it close a connection when asked to?
     """
 
     about: str

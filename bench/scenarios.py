@@ -1,4 +1,4 @@
-"""What is measured: one table, in the eight groups of docs/benchmarking.md."""
+"""The scenarios: one table, in the eight groups of docs/benchmarking.md."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Scenario:
     steps, soak, hostile, crowd, workers, tail, ceiling; `mode` is that of bench/load or
     bench/hostile.
 
-    `yardstick` is the relay that does the same work: splicing, where bytes are many.
+    `yardstick` is the relay that does the same work: the splicing one for many bytes.
     `weight` is how many times --seconds a run takes. `place` is one of cores.PLACES.
     """
 
@@ -65,7 +65,7 @@ class Scenario:
 
     @property
     def missing(self) -> str:
-        """Why it cannot run here, or nothing."""
+        """Return the reason if it cannot run here, or nothing."""
         needed = {"wrk": ["wrk"], "siege": ["siege"]}.get(self.tool, ["cc", "make"])
         for tool in needed:
             if shutil.which(tool) is None:
@@ -91,7 +91,7 @@ TUNNEL_MODES = {
 
 
 def most_files() -> int:
-    """Raise the limit of open files as far as it goes; return it."""
+    """Raise the limit of open files to its maximum; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in (65536, hard):
         try:
@@ -130,7 +130,7 @@ SCENARIOS = {
     "plain-keepalive-c1000": Scenario(
         1, "index.html, keep-alive, 1000 connections, by wrk", "wrk", 1000
     ),
-    # What 20 000 descriptors allow a proxy that keeps some back for itself.
+    # The most that 20 000 descriptors allow a proxy that reserves some for itself.
     "plain-keepalive-c9800": Scenario(
         1, "index.html, keep-alive, 9800 connections, by wrk", "wrk", 9800,
         nofile=19950, weight=2,
@@ -244,8 +244,9 @@ SCENARIOS = {
     ),
 }  # fmt: skip
 
-#: A steady load stands beside every hostile scenario; its p99 may at most double. Of
-#: 200 requests in a second it was the second slowest, and doubled by itself.
+#: Every hostile scenario has a steady load beside it, whose p99 may at most double.
+#: With 200 requests a second the p99 was the second slowest request, and doubled by
+#: itself.
 STEADY_RATE, STEADY_CONNS = 1000.0, 20
 #: Requests a second of the stepped load, in turn.
 STEPS = (10, 25, 50, 100, 200, 10)

@@ -1,8 +1,8 @@
-"""Scraped: what do the workers pay for somebody who looks at /metrics twice a second?
+"""Measures the workers' CPU if /metrics is read twice a second.
 
-Ten thousand connections are open and at rest; turns with and without a scraper follow
-each other, first alone, then beside wrk. The workers' CPU time is read in nanoseconds
-from schedstat: at rest it is too small for the clock ticks of stat.
+Ten thousand connections are open and idle. Turns with and without a scraper alternate,
+first alone, then beside wrk. The workers' CPU time is read in nanoseconds from
+schedstat, because at rest it is too small for the clock ticks of stat.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bench.scenarios import Scenario
 STEADY = Scenario(8, "index.html beside connections at rest", "wrk", 50)
 TURNS = 5
 EVERY_SECONDS = 0.5
-#: Of one CPU, at rest; the promise.
+#: Promised limit, as a part of one CPU, at rest.
 MOST_PERCENT = 1.0
 
 
@@ -41,7 +41,7 @@ def _open_now(text: str) -> int:
 
 
 class Scraper:
-    """Asks for /metrics in its own thread while it is entered."""
+    """Requests /metrics in its own thread while it is entered."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -74,7 +74,7 @@ class Scraper:
 
 
 def run_scrape(conns: int, seconds: int) -> int:
-    """Print one line; return 0 when the promise held."""
+    """Print one line; return 0 if the promise held."""
     flags = ("--max-connections", str(conns + 1000), "--head-timeout", "1h",
              "--access-log", "off", "--admin", "unix:@DIR@/admin")
     rest: dict[bool, list[float]] = {True: [], False: []}

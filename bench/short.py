@@ -1,8 +1,8 @@
 """The table that bench.sh ends with: direct, blind relay, cutthrough, in one run.
 
 `python -m bench short` runs wrk over keep-alive connections to index.html, three
-interleaved repetitions, and prints medians with what they cost and whether the origin
-has counted as many requests as wrk reported.
+interleaved repetitions. It prints medians with their cost, and whether the origin
+counted as many requests as wrk reported.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Beside slow clients: does who behaves notice those who do not?
+"""Measures wrk's latency beside slow clients.
 
 Thousands of connections each send one byte a second of a head that never ends, while
-wrk asks steadily. Its p99 beside them may be less than twice its p99 alone, all of them
-must be ended by the head deadline with 408, and memory must be bounded.
+wrk sends requests steadily. Its p99 beside them must be less than twice its p99 alone,
+the head deadline must end all of them with 408, and memory must be bounded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _parse(text: str) -> dict[str, str]:
 
 
 def run_slowloris(conns: int, seconds: int) -> int:
-    """Print one line; return 0 when the promise held."""
+    """Print one line; return 0 if the promise held."""
     flags: tuple[str, ...] = (
         "--max-connections",
         str(conns + 1000),

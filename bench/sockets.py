@@ -1,7 +1,7 @@
-"""Whose connection is it: what the kernel says of TCP sockets, by sock_diag(7).
+"""The owners of TCP connections, from the kernel by sock_diag(7).
 
-/proc/net/tcp says the same, but lists every closed connection that still waits, tens
-of thousands beside a load, and took half a second; here the kernel looks at one port's.
+/proc/net/tcp has the same data, but lists every connection in TIME_WAIT, tens of
+thousands beside a load, and took half a second. Here the kernel filters by port.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def ports_at(
     """Return the client ports of `port`'s connections at `server`, and those of them
     whose other end is at `client`; both are inodes.
 
-    The server is to be stopped meanwhile. Asked twice: a table that changes between two
-    pieces of an answer may skip a row.
+    The server must be stopped meanwhile. The kernel is queried twice, because a table
+    that changes between two parts of an answer may skip a row.
     """
     ports: set[int] = set()
     theirs: set[int] = set()

@@ -1,15 +1,16 @@
-"""In the storm: does anybody notice what an operator does, all of it at once?
+"""In the storm: does a request fail if an operator does everything at once?
 
-wrk asks with a hundred connections, and beside it callers that name each failed
-request (callers.py), while the proxy is told to reload once a second, by turns
-something that running workers take over and something that takes new workers, while a
-worker is killed every five seconds, and while two programs follow the first. Nothing
-may fail but the requests on a killed worker's connections.
+wrk runs with a hundred connections, and callers that record each failed request
+(callers.py) run beside it. Meanwhile the proxy reloads once a second, alternately an
+option of running workers and one that needs new workers, a worker is killed every five
+seconds, and the program is upgraded twice. Only requests on a killed worker's
+connections may fail.
 
-Which these were is known: the worker is stopped first (SIGSTOP), the kernel's tables
-say which connections are its own, and then it is killed. A failed request of the
-callers must have been on one of them, and each of them accounts for one. wrk does not
-say which of its requests failed; there may be as many as it had connections there.
+These connections are known: the worker is stopped first (SIGSTOP), its connections are
+read from the kernel's tables, and then it is killed. Each failed request of the callers
+must have been on one of them, and each of them accounts for one failure. wrk does not
+report which of its requests failed; it may have as many failures as it had connections
+there.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ CALLERS = {"steady": 12, "fresh": 6, "thinking": 12, "tunnels": 4}
 PATH = "/index.html"
 #: Seconds for upgrades that a busy machine has not done by the end.
 MOST_LATE = 60.0
-#: Endings that clients bring about: wrk hangs up when its time is over.
+#: Endings caused by clients: wrk hangs up at the end of its time.
 CLIENTS_OWN = {"client_closed", "client_reset", "ok", "keepalive_timeout"}
 SERVES = re.compile(r"pid (\d+) serves; this program drains")
 ACCOUNT = re.compile(r"cutthrough: served .*; failures: (.*)")
-#: Lines of the error log that nobody should have to read.
+#: Lines that the error log must not contain.
 WRONG = re.compile(
     r".*(?:Traceback|does not answer|cannot apply|cannot be started|internal error"
     r"|upgrade failed|stays in force: |ended by status).*"
@@ -60,7 +61,7 @@ WRK = re.compile(r"connect:(\d+),read:(\d+),write:(\d+),timeout:(\d+),status:(\d
 
 @dataclass
 class Kill:
-    """A worker that was killed, and the ports of the clients that it had then."""
+    """A killed worker, and the ports of its clients at that time."""
 
     at: float
     ports: set[int]
@@ -69,15 +70,15 @@ class Kill:
 
 @dataclass
 class Storm:
-    """What was done to the proxy."""
+    """The operations on the proxy."""
 
     kills: list[Kill] = field(default_factory=list)
     upgrades: int = 0
 
 
 def explain(failures: Iterable[Failure], kills: Iterable[Kill]) -> list[Failure]:
-    """Return those that no kill explains. A killed connection explains one failure, of
-    the caller who had it open then."""
+    """Return the failures that no kill explains. A killed connection explains one
+    failure, of the caller that had it open."""
     left = [(kill.at, set(kill.ports)) for kill in kills]
     unexplained = []
     for failure in sorted(failures, key=lambda failure: failure.at):
@@ -91,8 +92,8 @@ def explain(failures: Iterable[Failure], kills: Iterable[Kill]) -> list[Failure]
 
 
 def explain_wrk(said: str, kills: Iterable[Kill]) -> tuple[int, int, int]:
-    """Return how many requests wrk made, how many failed, and how many of these no
-    kill explains: all of those that did not end with their connection, too."""
+    """Return wrk's requests, its failures, and the failures that no kill explains. A
+    failure that did not end its connection counts as unexplained."""
     found = re.search(r"requests=(\d+) errors=(\d+) first_error=(\S+)", said)
     if found is None:
         raise BenchError(f"wrk: {said.strip()}")
@@ -104,7 +105,7 @@ def explain_wrk(said: str, kills: Iterable[Kill]) -> tuple[int, int, int]:
 
 
 class Program:
-    """The program that serves now: the first, or one that took its place."""
+    """The program that serves now: the first, or a successor."""
 
     def __init__(self, running: Running, config: Path) -> None:
         assert running.process is not None
@@ -121,7 +122,7 @@ class Program:
         return (self._config.parent / "said").read_text(errors="replace")
 
     def look(self) -> None:
-        """Has another one taken over?"""
+        """Has a successor taken over?"""
         found = SERVES.findall(self.said())
         if found and int(found[-1]) != self.process.pid:
             self.process = psutil.Process(int(found[-1]))
@@ -133,7 +134,7 @@ class Program:
         self.process.send_signal(signal.SIGHUP)
 
     def upgrade(self, owed: int) -> bool:
-        """Begin one if it is owed and none is under way; was it begun?"""
+        """Begin an upgrade if one is due and none runs; return whether it began."""
         if not owed or self.coming:
             return False
         self.coming = True
@@ -149,7 +150,7 @@ class Program:
         return found
 
     def kill_worker(self, wrk: int) -> Kill | None:
-        """Kill one of them; None where none serves anybody."""
+        """Kill a worker; None if no worker has clients."""
         found = self.workers()
         random.shuffle(found)
         for worker in found:
@@ -169,7 +170,7 @@ class Program:
         return None
 
     def close(self) -> None:
-        """End the one that serves; the first is its starter's to end."""
+        """End the serving program, unless it is the first, which its starter ends."""
         self.look()
         tree = [self.process]
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -181,8 +182,8 @@ class Program:
 
 
 def write_config(path: Path, generation: int) -> None:
-    """Change what a running worker takes over, or what takes new ones, by turns; of the
-    latter every other time how many there are."""
+    """Change an option of running workers, or one that needs new workers, in turn;
+    every other time the latter is their number."""
     text = path.read_text()
     name, value = "keepalive_timeout", f'"{60 + generation % 30}s"'
     if generation % 4 == 1:
@@ -196,7 +197,7 @@ def write_config(path: Path, generation: int) -> None:
 
 
 async def blow(program: Program, seconds: float, kill_every: float, wrk: int) -> Storm:
-    """Do to it what an operator and bad luck can do, for so long."""
+    """Run all operations and faults for this long."""
     storm = Storm()
     owed = 0  # upgrades; one that is due while another is under way waits for it
     began = time.monotonic()
@@ -246,7 +247,7 @@ def wrk_command(
 
 async def sail(program: Program, proxy: Running, origin: Origin, conns: int,
                seconds: float, kill_every: float) -> tuple[Storm, Tally, str]:
-    """Load and storm together. Return what was done, what the callers and wrk saw."""
+    """Run load and storm; return the operations, and the results of callers and wrk."""
     body = (origin.directory / "files" / PATH.strip("/")).read_bytes()
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     callers = Callers(
@@ -275,7 +276,7 @@ async def sail(program: Program, proxy: Running, origin: Origin, conns: int,
 
 
 def failures_of_proxy(said: str) -> dict[str, int]:
-    """Return what every program counted at its end that no client brought about."""
+    """Return the endings that all programs counted and no client caused."""
     found: dict[str, int] = {}
     for account in ACCOUNT.findall(said):
         for label, count in re.findall(r"(\w+) (\d+)", account):
@@ -285,7 +286,7 @@ def failures_of_proxy(said: str) -> dict[str, int]:
 
 
 def run_storm(seconds: float, conns: int, kill_every: float) -> int:
-    """Print one line, and what is wrong; return 0 when nothing is."""
+    """Print one line and the mistakes; return 0 if there are none."""
     with Origin() as origin:
         options = ('keepalive_timeout = "60s"', "dns_cache_entries = 1000")
         proxy = start_configured(WORKERS, *options)(

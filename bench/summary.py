@@ -1,7 +1,7 @@
-"""What may be said of the runs of one scenario and proxy: medians, spread, ratios.
+"""The summary of the runs of one scenario and proxy: medians, spread, ratios.
 
-Ratios pair the runs of one repetition, which stood next to each other in time: what
-the machine did to both of them cancels. `ratio_to_*` compares throughput,
+Ratios pair the runs of one repetition, which are neighbours in time, so that
+disturbances of the machine cancel. `ratio_to_*` compares throughput,
 `p95_ratio` latency and `cpu_ratio` CPU per request, each with the yardstick of the
 scenario, the relay that does the same work.
 """
@@ -18,7 +18,7 @@ Row = dict[str, object]
 #: A coefficient of variation above this is shown as unstable, not as a result.
 CV_LIMIT = 0.20
 
-#: Keys whose medians are not worth a column: what is said elsewhere or once.
+#: Keys whose medians are omitted, because they are given elsewhere or once.
 _NOT_MEDIAN = {
     "repetition", "repetitions", "errors", "success", "seconds", "origin_requests",
     "requests", "bytes_total", "cpu_seconds", "rss_before_kib",
@@ -59,7 +59,7 @@ def _medians(runs: list[Row]) -> Row:
         values = [value for run in runs if (value := number(run, key)) is not None]
         if key not in _NOT_MEDIAN and len(values) == len(runs):
             summary[median_name(key)] = statistics.median(values)
-    # Ticks of 10 ms: all runs together, for the median of few ticks is a tick.
+    # Ticks of 10 ms: all runs together, because the median of a few ticks is one tick.
     user = [value for run in runs if (value := number(run, "user_us_per_mib"))]
     if user or "user_median_us_per_mib" in summary:
         summary["user_mean_us_per_mib"] = sum(user) / len(runs)

@@ -1,19 +1,19 @@
-"""Do wrong passwords slow down those who are known? `python -m bench users`.
+"""Do wrong passwords slow down cached users? `python -m bench users`.
 
-50 users with bcrypt hashes of cost 12, every one verified once. Then wrk with 100
-connections, each request another user's, quiet and under attack in turn. The attack is
-20 wrong passwords a second, each from another loopback address, so that no back-off
-spares the proxy a hash: far more than can be computed, the queue is full. Meanwhile
-each second one user logs in for the first time, in turn from a network that is known
-and from one that is not, and tries again where it is told to.
+50 users have bcrypt hashes of cost 12, and each is verified once. Then wrk runs with
+100 connections, each request from another user, alternately quiet and under attack. The
+attack is 20 wrong passwords a second, each from another loopback address, so that no
+back-off saves a hash. That is far more than can be computed, so the queue is full.
+Meanwhile one user a second logs in for the first time, alternately from a known and
+from an unknown network, and tries again if it gets a 503.
 
-Prints one line for each run and the ratio of the medians; exit status 1 where the p99
-under attack is 1.5 times the quiet one, or a request of a known user failed.
+Prints one line for each run and the ratio of the medians; exit status 1 if the p99
+under attack is 1.5 times the quiet one, or if a request of a cached user failed.
 
-`--spread`: each wrong password from another /24. `--control`: what of it is the
-machine's: instead of the attack, hashes are computed by programs that have nothing to
-do with the proxy, of `--priority`, and without its helpers' rests; wrk through the
-proxy, and to the origin without one.
+`--spread`: each wrong password comes from another /24. `--control` measures the
+machine's part: instead of the attack, unrelated programs compute hashes, at
+`--priority` and without the helpers' rests, while wrk runs through the proxy and
+directly.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def credentials(name: str, secret: str) -> str:
 
 
 def write_users(path: Path) -> None:
-    """The same hash for all: what is verified and remembered is name and password."""
+    """Write one hash for all users: name and password are verified and cached."""
     made = bcrypt.hashpw(SECRET.encode(), bcrypt.gensalt(COST)).decode()
     names = [f"user{n}" for n in range(USERS)] + [f"new{n}" for n in range(LOGINS)]
     path.write_text("".join(f"{name}:{made}\n" for name in names))
 
 
 def wait_idle(proxy: Running) -> None:
-    """Until what an attack left in the queue has been computed."""
+    """Wait until the hashes that an attack left in the queue are computed."""
     busy = 1.0
     while busy > 0.05:
         before = cpu_times(proxy.tree()).total
@@ -71,7 +71,7 @@ def wait_idle(proxy: Running) -> None:
 
 
 def ask(port: int, url: str, word: str, source: str = "127.0.0.1") -> int:
-    """The status of one request; 0 where no answer came."""
+    """Return the status of one request; 0 if there was no answer."""
     head = (f"GET {url} HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic {word}\r\n"
             "Connection: close\r\n\r\n")
     try:
@@ -83,7 +83,7 @@ def ask(port: int, url: str, word: str, source: str = "127.0.0.1") -> int:
 
 
 def warm_up(port: int, url: str, workers: int) -> None:
-    """Until each worker has answered for each user: a worker remembers its own."""
+    """Repeat until each worker has answered for each user, as each has its cache."""
     for n in range(USERS):
         word = credentials(f"user{n}", SECRET)
         quick = 0
@@ -95,7 +95,7 @@ def warm_up(port: int, url: str, workers: int) -> None:
 
 
 class Beside(abc.ABC):
-    """Somebody else, in threads, from `with` to its end."""
+    """Another client, in threads, while it is entered."""
 
     def __init__(self, port: int, url: str) -> None:
         self.port, self.url = port, url
@@ -117,11 +117,11 @@ class Beside(abc.ABC):
 
     @abc.abstractmethod
     def _run(self) -> None:
-        """What it does, until `_over`."""
+        """Runs until `_over`."""
 
 
 class Attack(Beside):
-    """Wrong passwords, at an even rate, until it is ended; counts the answers."""
+    """Sends wrong passwords at an even rate until ended; counts the answers."""
 
     def __init__(self, port: int, url: str, spread: bool = False) -> None:
         self.spread = spread
@@ -147,9 +147,9 @@ class Attack(Beside):
 
 
 class Logins(Beside):
-    """Every second the first one of another user; how long it took by whence it came.
+    """Logs in another user every second; records the time by network.
 
-    Whoever is told 503 comes again a second later, as Retry-After says.
+    After a 503 it tries again a second later, as Retry-After says.
     """
 
     names = itertools.count()
@@ -176,7 +176,7 @@ class Logins(Beside):
             self.failed.append(status)
 
 
-# What a helper does, for ever, and at its priority.
+# Computes hashes as a helper does, without end, at the given priority.
 BUSY = """
 import bcrypt, os, sys
 made = bcrypt.hashpw(b"x", bcrypt.gensalt(12))
@@ -190,7 +190,7 @@ while True:
 
 
 class Busy:
-    """Programs that compute hashes: `count` of them, of a niceness or `idle`."""
+    """Runs `count` programs that compute hashes, at a niceness or `idle`."""
 
     def __init__(self, count: int, priority: str) -> None:
         self.command = [sys.executable, "-c", BUSY, priority]
@@ -222,7 +222,7 @@ def load(port: int, target: str, seconds: int) -> dict[str, float]:
 
 
 class Figures:
-    """The p99s of one comparison, quiet and not."""
+    """The p99s of one comparison, quiet and under attack."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -250,7 +250,7 @@ class Figures:
 
 
 def attack(proxy: Running, target: str, options: argparse.Namespace) -> int:
-    """The question itself. Returns the exit status."""
+    """Runs the comparison; returns the exit status."""
     figures = Figures("proxy")
     logins: dict[str, list[float]] = {"known": [], "new": []}
     failed: list[int] = []
@@ -278,7 +278,7 @@ def attack(proxy: Running, target: str, options: argparse.Namespace) -> int:
 
 
 def control(proxy: Running, target: str, options: argparse.Namespace) -> int:
-    """What the machine does of it: nobody attacks."""
+    """Measures the machine's part, without an attack."""
     origin = int(target.partition("/")[0].rpartition(":")[2])
     figures = {"direct": Figures("direct"), "proxy": Figures("proxy")}
     for _ in range(options.repetitions):
@@ -313,7 +313,7 @@ def run_users(options: argparse.Namespace) -> int:
         users = Path(name) / "users"
         write_users(users)
         target = f"{origin.authority}/index.html"
-        # Longer than all runs: those who are known are to stay known
+        # Longer than all runs, so that cached users stay cached
         proxy = start_cutthrough(
             "--access-log", "off", "--users-file", str(users), "--auth-cache-ttl", "1h",
             "--workers", str(options.workers), "--auth-threads", str(options.threads),
