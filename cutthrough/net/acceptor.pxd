@@ -4,17 +4,17 @@ from cutthrough.net.address cimport Address
 from cutthrough.net.poller cimport Endpoint
 
 cdef class Sink:
-    """Where accepted connections go. Filled in by the room above."""
-    # The fd is the sink's from here on, whatever happens. False: it was turned away.
+    """Receives accepted connections. Implemented by the layer above."""
+    # The sink owns the fd from here on, even if it raises. False: connection refused.
     cdef int on_accept(self, int fd, const Address *client) except -1
-    # No descriptor is to be had: closes some of what is at rest. Returns how many.
+    # Out of descriptors: closes some idle connections. Returns how many.
     cdef int shed(self) except -1
 
 cdef class Acceptor(Endpoint):
     cdef Sink sink
-    cdef object listener            # the socket object, which owns the fd's life elsewhere
+    cdef object listener            # the socket object; its owner closes it
     cdef readonly unsigned long accepted
-    cdef readonly unsigned long failed      # times that no descriptor was to be had
+    cdef readonly unsigned long failed      # accept4 calls that ran out of descriptors or memory
     cdef readonly bint paused
 
     cdef bint _find_room(self, int error) except -1

@@ -1,11 +1,10 @@
 # cython: language_level=3
 """Incoming connections: a batch of accept4 calls for each wake-up.
 
-Without descriptors (EMFILE) connections at rest are shed and accepting goes on; a flood of
-callers is not given pauses to wait in. Where that did not help, and where the whole host is
-short of something (ENFILE, ENOBUFS, ENOMEM), accepting pauses and begins again a moment
-later: the worker neither ends nor spins (R32). The kernel's queue holds the callers
-meanwhile.
+If descriptors run out (EMFILE), idle connections are shed and accepting goes on: a pause
+would only let a flood of clients queue up. If shedding does not help, or if the whole host is
+short of something (ENFILE, ENOBUFS, ENOMEM), accepting pauses for a moment: the worker
+neither ends nor spins (R32). The clients wait in the kernel's queue meanwhile.
 """
 
 import logging
@@ -18,7 +17,7 @@ from cutthrough.net.linux cimport (
 from cutthrough.net.poller cimport Endpoint, Poller
 
 cdef enum:
-    ACCEPTS = 64            # a turn; the level-triggered set brings us back for the rest
+    ACCEPTS = 64            # per turn; level-triggered, so the rest raises another event
     PAUSE_MS = 100
 
 log = logging.getLogger("cutthrough")
@@ -37,7 +36,7 @@ cdef class Sink:
 cdef class Acceptor(Endpoint):
 
     def __init__(self, Poller poller, listener, Sink sink):
-        """Accepts from the listening socket `listener`, which stays its owner's."""
+        """Accepts from a duplicate of `listener`; the caller still owns that socket."""
         self.sink = sink
         self.listener = listener
         self.sock.fd = os.dup(listener.fileno())
@@ -61,12 +60,12 @@ cdef class Acceptor(Endpoint):
                     continue
                 if errno == EAGAIN:
                     return 0
-                continue                # ECONNABORTED and its like: that caller is gone
+                continue                # ECONNABORTED and the like: the client is gone
             self.accepted += 1
             from_sockaddr(&name, &client)
             self.sink.on_accept(fd, &client)
             if not self.is_open:
-                return 0                # told to stop meanwhile
+                return 0                # the sink has stopped this acceptor
         return 0
 
     cdef int on_deadline(self) except -1:
@@ -75,16 +74,16 @@ cdef class Acceptor(Endpoint):
         return 0
 
     cdef int on_fault(self) except -1:
-        return 0                        # R34: a caller's fault never ends the accepting
+        return 0                        # R34: a fault in one connection never ends accepting
 
     cdef bint is_timed(self) noexcept:
         return True
 
     cdef bint _find_room(self, int error) except -1:
-        """Sheds. True: it is worth another try at once."""
+        """Sheds idle connections. True: retry accept4 at once."""
         cdef int shed = self.sink.shed()
         self.failed += 1
-        if self.failed & (self.failed - 1) == 0:        # 1, 2, 4, 8 …: never a flood
+        if self.failed & (self.failed - 1) == 0:        # 1, 2, 4, 8 …: never a flood of lines
             log.warning("accept: %s (%d times so far); closed %d connections at rest",
                         os.strerror(error), self.failed, shed)
         return shed > 0 and error == EMFILE
@@ -95,5 +94,5 @@ cdef class Acceptor(Endpoint):
         return self.set_deadline(PAUSE_MS)
 
     def stop(self):
-        """Accepts no more. What is queued stays with the listening socket."""
+        """Stops accepting. Queued connections stay with the listening socket."""
         self.close()

@@ -1,10 +1,10 @@
-"""Internet addresses as plain values, and lists of them for a name."""
+"""Internet addresses as plain values, and a name's list of addresses."""
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t
 from cutthrough.net.linux cimport sockaddr_storage, socklen_t
 
 cdef enum:
-    MAX_ADDRESSES = 16          # of one name; what comes after these is not tried
+    MAX_ADDRESSES = 16          # of one name; further addresses are not tried
     ADDRESS_TEXT = 48           # room for any address in text, NUL included
 
 cdef struct Address:
@@ -13,17 +13,17 @@ cdef struct Address:
     uint16_t port               # host order
 
 cdef socklen_t to_sockaddr(const Address *address, sockaddr_storage *out) noexcept nogil
-# IPv4 that came in over an IPv6 socket is IPv4 here. False: another family.
+# An IPv4-mapped IPv6 address becomes IPv4. False: another family.
 cdef bint from_sockaddr(const sockaddr_storage *name, Address *out) noexcept nogil
 # Text without the port; returns its length.
 cdef int print_address(const Address *address, char *out) noexcept nogil
 cdef bint parse_address(const char *text, Address *out) noexcept nogil
-# Is there an address of our own to come from, for that destination? Asks the kernel.
+# Whether the kernel has a source address for this destination.
 cdef bint has_source(const Address *address) noexcept
 cdef bint is_same_address(const Address *a, const Address *b) noexcept nogil
 
 cdef class Addresses:
-    """What a name resolved to, in the order in which to try; immutable once made."""
+    """A name's addresses, in the order of attempts; immutable once made."""
     cdef readonly int n
     cdef Address items[MAX_ADDRESSES]
     cdef int64_t expires_ms

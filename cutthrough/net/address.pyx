@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Internet addresses as plain values, and lists of them for a name."""
+"""Internet addresses as plain values, and a name's list of addresses."""
 
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy, memset, strlen
@@ -65,13 +65,13 @@ cdef bint parse_address(const char *text, Address *out) noexcept nogil:
 
 
 cdef bint is_same_address(const Address *a, const Address *b) noexcept nogil:
-    """The same host; ports are not compared."""
+    """Whether the hosts are equal; ports are not compared."""
     return a.family == b.family and memcmp(
         a.bytes, b.bytes, 4 if a.family == 4 else 16) == 0
 
 
 cdef bint has_source(const Address *address) noexcept:
-    """A datagram socket is connected without a packet, and needs no free port."""
+    """Connects a datagram socket: it sends no packet and needs no free port."""
     cdef sockaddr_storage name
     cdef socklen_t n = to_sockaddr(address, &name)
     cdef int fd = linux.socket(name.ss_family, linux.SOCK_DGRAM | linux.SOCK_CLOEXEC, 0)
@@ -94,7 +94,7 @@ cdef Addresses one_address(int family, const uint8_t *data):
 cdef class Addresses:
 
     def __init__(self, texts, expires_ms=0):
-        """From the resolver's texts; what is not an address is left out."""
+        """From the resolver's texts; a text that is not an address is left out."""
         cdef Address one
         self.expires_ms = expires_ms
         for text in texts:

@@ -1,22 +1,22 @@
-"""Blocks of memory for bytes that have to wait, and the one scratch buffer for those that do not."""
+"""Blocks of memory for bytes that have to wait, and a scratch buffer for bytes that do not."""
 
 from libc.stdint cimport uint8_t, uint32_t
 
 cdef enum:
-    # 16 KiB is the longest head (h11's limit), REWRITE_ROOM and a little more on top
+    # The longest head is 16 KiB (h11's limit); the rest is for REWRITE_ROOM and a little more
     HEAD_BLOCK = 16384 + 1024
     # One read of the copying relay: 64 KiB; a rewritten head may stand before it
     COPY_BYTES = 65536
     COPY_BLOCK = COPY_BYTES + HEAD_BLOCK
-    # The longest head of a response, written anew: an octet more for each of 1024 fields
+    # The longest rewritten response head: one more octet for each of 1024 fields
     ANSWER_BLOCK = 65536 + 2048
 
-# Whose bytes a block holds. Each has a share of the bound of all blocks, so that none of
-# them takes the others' room.
+# The purpose of a block's bytes. Each purpose has a share of the bound on all blocks, so
+# no purpose can take the others' room.
 cdef enum Share:
-    OF_RELAYS = 0           # read from one side and not taken by the other
-    OF_REQUESTS             # heads, and input of connections that have authenticated
-    OF_STRANGERS            # input of connections that never did: parts of heads
+    OF_RELAYS = 0           # read from one side, not yet taken by the other
+    OF_REQUESTS             # heads, and input of authenticated connections
+    OF_STRANGERS            # input of connections that never authenticated: parts of heads
     N_SHARES
 
 cdef struct Block:
@@ -29,26 +29,26 @@ cdef struct Block:
 cdef inline char *bytes_of(Block *block) noexcept nogil:
     return <char *>(block + 1)
 
-# COPY_BLOCK bytes that every endpoint may use between two events and none may keep.
+# COPY_BLOCK bytes, valid until the endpoint returns: no endpoint may keep them.
 cdef char *scratch() noexcept nogil
-# A second one, of ANSWER_BLOCK bytes, for heads written in front of what is in scratch.
+# A second buffer, of ANSWER_BLOCK bytes, for heads to be sent before the bytes in scratch.
 cdef char *head_scratch() noexcept nogil
 
-# Is there a block of COPY_BLOCK bytes to be had for a relay? Asked before bytes are read
-# that may need one: what nobody has read yet waits in the kernel, and holds up who sends it.
+# Whether a relay can get a block of COPY_BLOCK bytes. Checked before a read that may need
+# one: unread bytes wait in the kernel, and slow the sender down.
 cdef bint has_room() noexcept nogil
-# An empty block with room for at least `n` bytes (at most COPY_BLOCK), the smallest that
-# has it; NULL when the share is used up or memory is out, which a counter tells.
+# An empty block of the smallest size with room for `n` bytes (at most COPY_BLOCK). NULL,
+# and counted as refused: the share is used up, or memory is out.
 cdef Block *take_block(size_t n, int share) noexcept nogil
 # A block that holds a copy of these bytes.
 cdef Block *keep_bytes(const char *data, size_t n, int share) noexcept nogil
-# Gives *block, or a larger one with the same bytes, room for `n` more behind them; an
-# empty one of this share where there was none. False: not to be had, nothing has changed.
+# Makes room for `n` more bytes behind those in *block, if need be in a larger block; a NULL
+# *block becomes an empty one of this share. False: no block is free, nothing has changed.
 cdef bint make_room(Block **block, size_t n, int share) noexcept nogil
-# Counts it in this share from here on; NULL is fine. False: that one has no room for it.
+# Moves the block to this share; NULL is fine. False: the share has no room for it.
 cdef bint change_share(Block *block, int share) noexcept nogil
-# Moves what *block holds into the smallest block that holds it; gives back an empty one.
-# NULL is fine. Without a smaller block to be had nothing changes.
+# Moves the bytes of *block into the smallest block that holds them; frees an empty block.
+# NULL is fine. If no smaller block is free, nothing changes.
 cdef void shrink_block(Block **block) noexcept nogil
-# Takes it back and clears the pointer; NULL is fine.
+# Frees the block and clears the pointer; NULL is fine.
 cdef void give_block(Block **block) noexcept nogil

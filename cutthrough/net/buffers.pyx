@@ -1,16 +1,15 @@
 # cython: language_level=3
 """Blocks of memory for bytes that have to wait.
 
-A byte that can go on at once never leaves the worker's scratch buffer. A block is taken
-only while bytes are actually stuck, so an idle connection owns none. Four sizes: what is
-left of a head takes 0.5 KiB and not 17. Each size has a last-in first-out free list (the
+A byte that can be sent on at once never leaves the worker's scratch buffer. A connection
+takes a block only while bytes are stuck, so an idle connection owns none. Four sizes: the
+rest of a head takes 0.5 KiB and not 17. Each size has a last-in first-out free list (the
 warm block is used again).
 
-All blocks in use are under one bound (R31), of which relays, requests and strangers have a
-share each: callers that never authenticated can fill their own share and no other, and
-relays that are stuck leave requests theirs. What was free for a while goes back to the
-system: see `ebb`. Pools are per process: one event loop drives them, and the GIL is never
-released here.
+All blocks in use are under one bound (R31); relays, requests and strangers have a share of
+it each. Unauthenticated clients can fill only their own share, and stuck relays leave the
+requests' share free. Blocks that stay free are returned to the system: see `ebb`. Pools are
+per process: one event loop drives them, and the GIL is never released here.
 """
 
 from libc.stdlib cimport free, malloc
@@ -28,12 +27,12 @@ cdef extern from *:
     int trim_heap() nogil
 
 cdef enum:
-    KEPT_FREE = 256             # blocks of each size that wait for use: 24 MiB together
-    # A typical head has 0.3 to 1.5 KiB; with its struct a block is 0.5 or 2 KiB of malloc's
+    KEPT_FREE = 256             # most free blocks of each size: 24 MiB together
+    # A typical head has 0.3 to 1.5 KiB; a block with its struct is 0.5 or 2 KiB of malloc's
     SMALL_BLOCK = 512 - 32
     MIDDLE_BLOCK = 2048 - 32
     N_SIZES = 4
-    # Freed since the last time the heap was trimmed, which takes some 10 ms of a large one
+    # Bytes freed since the last trim that cause another; trimming a large heap takes some 10 ms
     TRIM_BYTES = 2 * 1024 * 1024
 
 cdef struct Pool:
@@ -48,10 +47,10 @@ cdef size_t held_bytes[N_SHARES]
 cdef size_t most_bytes[N_SHARES]
 cdef size_t refused[N_SHARES]
 cdef size_t freed_bytes = 0     # given back to malloc since the heap was trimmed
-cdef size_t live_then = 0       # connections: see ebb
+cdef size_t live_then = 0       # most live connections since the last trim: see ebb
 
 SHARES = ("relays", "requests", "strangers")
-# Of each size, as `stats` names them
+# The sizes' names in `stats`
 SIZES = ("small", "middle", "head", "copy")
 
 cdef int _n
@@ -80,7 +79,7 @@ cdef bint has_room() noexcept nogil:
 
 
 cdef inline Pool *pool_of(size_t n) noexcept nogil:
-    """The smallest that has room for `n` bytes."""
+    """The pool of the smallest blocks with room for `n` bytes; else of the largest."""
     cdef int i = 0
     while i < N_SIZES - 1 and pools[i].size < n:
         i += 1
@@ -161,12 +160,12 @@ cdef bint change_share(Block *block, int share) noexcept nogil:
 
 
 cdef bint move_block(Block **where, size_t n, int share) noexcept nogil:
-    """Into one of this share with room for `n` bytes. False: not to be had."""
+    """Moves the bytes to a block of this share with room for `n`. False: none is free."""
     cdef Block *block = where[0]
     cdef size_t held = block.end - block.start
     cdef Block *other
     cdef bint is_smaller = n < block.size
-    # Both are held for a moment, but a smaller one leaves more room than there was
+    # Both blocks are held for a moment; the old one does not count if the new one is smaller
     if is_smaller:
         held_bytes[block.share] -= block.size
     other = take_block(n, share)
@@ -201,12 +200,12 @@ cdef void give_block(Block **where) noexcept nogil:
 
 
 def ebb(size_t live=0):
-    """Gives memory back that was needed once and is not now; for calling each second.
+    """Returns unused memory to the system; to be called each second.
 
-    Of the blocks of each size that were free all the time since the last call half are
-    freed, so that a burst's are gone soon and a steady load's stay. Where much was freed, or
-    a thousand of the `live` connections have gone, which freed as much, the heap is
-    trimmed: malloc alone keeps what lies below a block in use. True: it was.
+    Frees half of the blocks of each size that stayed free since the last call, so a burst's
+    blocks go soon and a steady load's stay. Trims the heap if much was freed, or if a
+    thousand of the `live` connections have closed, which frees as much: malloc alone keeps
+    the memory below a block in use. True: the heap was trimmed.
     """
     global freed_bytes, live_then
     cdef Pool *pool
@@ -232,8 +231,7 @@ def ebb(size_t live=0):
 
 
 def stats():
-    """Blocks in use and free by size, bytes held in all and by share, and how often a
-    share was found used up."""
+    """Blocks in use and free by size; bytes held and blocks refused, in all and by share."""
     found = {"held_bytes": 0, "refused": 0}
     for i, name in enumerate(SIZES):
         found[f"{name}_blocks"] = pools[<int>i].in_use
@@ -247,8 +245,8 @@ def stats():
 
 
 def set_bound(size_t n, share=None):
-    """The most bytes that all blocks in use may hold together (default 512 MiB): relays
-    three quarters of it, requests and strangers an eighth each. With a `share`: that one's."""
+    """Bounds the bytes of all blocks in use (default 512 MiB): relays get three quarters of
+    them, requests and strangers an eighth each. With a `share`: bounds that share alone."""
     if share is not None:
         most_bytes[<int>SHARES.index(share)] = n
         return
