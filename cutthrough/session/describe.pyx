@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What is open now, one connection at a time, and how an operator ends one.
+"""Open connections, described one at a time, and an operator's way to end one.
 
-For people: nothing here is on the way of a request. A connection may end between the
-list and the look at it; then there is nothing to tell of, and nothing to cut.
+For people: no request passes through here. A connection may end after it was listed; then
+there is nothing to describe, and nothing to cut.
 """
 
 from libc.string cimport memchr
@@ -31,10 +31,10 @@ def clients(Context context):
 
 
 def describe(Client client, int worker):
-    """A dict of one connection, as the JSON log names things; None: it has closed.
+    """A dict of one connection, with the JSON log's names; None: it has closed.
 
-    `kind` is tunnel, request, or idle: no request in hand. An idle one has the id of its
-    last request, or "". `age` is of the request in seconds, 0 without one."""
+    `kind` is tunnel, request, or idle: no request in hand. An idle connection has the id of
+    its last request, or "". `age` is the request's in seconds, 0 without a request."""
     cdef bint busy = client.stamps.start_us != 0
     cdef bint known = client.key is not None and client.request.port != 0
     cdef size_t key_len
@@ -62,8 +62,8 @@ def describe(Client client, int worker):
 
 
 def trace(Client client, int worker):
-    """The same with what happened to it last, see recorder: `events`, and whether they
-    begin `at_accept`. None: it has closed."""
+    """The same with its latest `events`, see flight_recorder, and whether they begin
+    `at_accept`. None: it has closed."""
     about = describe(client, worker)
     if about is not None:
         about["events"], about["at_accept"] = told(client.context.recorder, <void *>client)
@@ -71,9 +71,9 @@ def trace(Client client, int worker):
 
 
 def cut(Client client):
-    """Ends it now: a tunnel by a reset of both sides, a request by an answer where one
-    can still be made. False: there was nothing to end, or it is on its way to another
-    worker (frozen: no descriptor), whose business it is from there on."""
+    """Ends it now: a tunnel by a reset of both sides, a request by a reply if one can still
+    be made. False: there was nothing to end, or it is on its way to another worker (frozen:
+    no descriptor), and only that worker can end it."""
     if client.state == CLOSED or client.state == LINGER or not client.is_open:
         return False
     client.poller.take_time()
@@ -81,7 +81,7 @@ def cut(Client client):
         if client.state == IDLE or (client.state == HEAD and client.input == NULL):
             client.close()
         else:
-            client.request.persistent = False   # whatever is sent, it is the last
+            client.request.persistent = False   # a reply is the connection's last
             client.refuse(CUT)
     except BaseException:
         client.poller.contain(client)
@@ -96,7 +96,7 @@ cdef object text_of(const Address *address):
 
 
 cdef object method_of(Client client):
-    """The method's own word where the rewritten head has it still."""
+    """The method as the client wrote it, if the rewritten head is still there."""
     cdef const char *data
     cdef const char *end
     if client.head == NULL or client.head.end == 0:

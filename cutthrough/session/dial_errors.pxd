@@ -1,8 +1,8 @@
-"""What is done, and said, when no connection to an origin could be made."""
+"""Failed connections to origins: what is closed for them, and their Outcome."""
 
 from cutthrough.session.client cimport Context
 
-# No descriptor, or no memory, to dial with: closes what is idle (R32). True: some was.
+# No descriptor, or no memory, to dial with: closes idle connections (R32). True: it closed some.
 cdef bint relieve(Context context, int error) except -1
-# The Outcome of the errno that on_dialled told.
+# The Outcome for the errno that on_dialled was given.
 cdef int outcome_of_errno(int error) except -1

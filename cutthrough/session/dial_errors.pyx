@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What is done, and said, when no connection to an origin could be made."""
+"""Failed connections to origins: what is closed for them, and their Outcome."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ from cutthrough.session.client cimport Context
 from cutthrough.session.shed cimport shed_for_descriptors
 
 cdef enum:
-    SHED_FOR_A_DIAL = 8     # one descriptor is wanted, and the next dial will want one
+    SHED_FOR_A_DIAL = 8     # this dial needs one descriptor, and the next dials do too
 
 log = logging.getLogger("cutthrough")
 
@@ -40,8 +40,8 @@ cdef int outcome_of_errno(int error) except -1:
         return CONNECTION_RESET
     if error in (linux.EHOSTUNREACH, linux.ENETUNREACH, linux.EHOSTDOWN, linux.ENETDOWN):
         return UNREACHABLE
-    # Our resources, not the origin's fault. The last: every port of ours towards that address
-    # is taken, and one is free again after TIME_WAIT's minute at the latest.
+    # Our resources, not the origin's fault. EADDRNOTAVAIL: every local port towards that
+    # address is taken, and one is free again after TIME_WAIT's minute at the latest.
     if error in (linux.EMFILE, linux.ENFILE, linux.ENOBUFS, linux.ENOMEM,
                  linux.EADDRNOTAVAIL):
         return OVERLOADED

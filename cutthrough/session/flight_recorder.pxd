@@ -1,15 +1,15 @@
-"""What happened to whom, last: one ring of events for all connections of a worker."""
+"""The latest events of connections: one ring for all connections of a worker."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
 
-cdef enum:                  # what an event is; the columns are in recorder.pyx
+cdef enum:                  # kinds of event; their columns are in flight_recorder.pyx
     E_ACCEPTED = 1          # value: the client's port
     E_STATE                 # detail: the new state
-    E_READ                  # value: bytes of a request's head, and what came with it
+    E_READ                  # value: bytes of a request's head and of the read behind it
     E_UP                    # value: bytes that the origin's socket took
-    E_DOWN                  # the same for the client's
-    E_ANSWER                # value: bytes of a response's head, and what came with it
-    E_RESOLVED              # value: how many addresses
+    E_DOWN                  # value: bytes that the client's socket took
+    E_ANSWER                # value: bytes of a response's head and of the read behind it
+    E_RESOLVED              # value: number of addresses
     E_DIALLED               # value: microseconds
     E_REUSED                # a pooled connection to the origin
     E_CLIENT_ENDED          # end of stream; value: an errno instead
@@ -17,9 +17,9 @@ cdef enum:                  # what an event is; the columns are in recorder.pyx
     E_UP_FAILED             # value: errno of the pump
     E_DOWN_FAILED
     E_NOT_DIALLED           # value: errno
-    E_DEADLINE              # of the state in `detail`
+    E_DEADLINE              # detail: the state
     E_ENDED                 # detail: the outcome; value: the status
-    E_TAKEN                 # over from another worker, which knows what was before
+    E_TAKEN                 # taken over from another worker, which has the earlier events
     N_EVENTS
 
 cdef struct Event:
@@ -32,15 +32,15 @@ cdef class FlightRecorder:
     cdef uint64_t mask
     cdef uint64_t next      # how many there have been
 
-# An address is as good as a name: an object that another one's memory was given to has an
-# E_ACCEPTED of its own, and what came before that is not told. 64 GiB until it repeats.
+# An address is as good as a name: an object that reuses another's memory has an E_ACCEPTED of
+# its own, and earlier events are not reported. It repeats after 64 GiB.
 cdef inline uint32_t name_of(void *connection) noexcept nogil:
     return <uint32_t>(<uintptr_t>connection >> 4)
 
 
 cdef inline void note(FlightRecorder r, void *connection, int64_t now_us, int kind, int detail,
                       uint64_t value) noexcept:
-    """Some 2 ns. Bytes that moved again, with nothing between, are added up."""
+    """Some 2 ns. Consecutive moves of bytes, with no event between them, are added up."""
     cdef uint32_t who
     cdef Event *last
     if r.events == NULL:
@@ -61,5 +61,5 @@ cdef inline void note(FlightRecorder r, void *connection, int64_t now_us, int ki
     last.value = <uint32_t>value if value <= 0xffffffff else 0xffffffff
 
 # The events of a connection, oldest first: dicts with `ms` since the first of them; and
-# whether that one is its beginning.
+# whether the first is its beginning.
 cdef object told(FlightRecorder r, void *connection)

@@ -1,12 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What happened to whom, last: one ring of events for all connections of a worker.
+"""The latest events of connections: one ring for all connections of a worker.
 
-A ring for each connection would cost each its memory, for as long as it rests. This one
-costs a connection nothing: what a busy neighbour does may push its events out, and then
-the telling says that it does not begin at the beginning.
+A ring for each connection would cost memory for as long as the connection rests. The shared
+ring costs a connection nothing: a busy neighbour may push its events out, and then the
+report says that it does not begin at the beginning.
 
-Times are those of the batch in which something happened. Nothing of the wire is in it but
-counts.
+An event's time is that of its batch. From the wire it holds nothing but counts.
 """
 
 import os
@@ -17,7 +16,7 @@ from libc.string cimport memset
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.states import WORDS
 
-# The word for each kind, and what its detail and its value are called; "": nothing
+# The word for each kind, and the names of its detail and its value; "": none
 KINDS = (
     ("", "", ""),
     ("accepted", "", "port"),
@@ -44,14 +43,14 @@ _reasons = [row.label for row in OUTCOMES]
 
 
 cdef enum:
-    MOST_TOLD = 256             # of one connection, the newest
+    MOST_TOLD = 256             # events reported of one connection, the newest
 
 
 cdef class FlightRecorder:
 
     def __cinit__(self, size_t n=0):
-        """Of at least `n` events; 0: none is recorded. Every page is touched now: what it
-        takes is seen from the beginning, and no connection seems to cost it."""
+        """A ring of at least `n` events; 0: none is recorded. Every page is touched now: its
+        memory shows from the beginning, and does not look like a connection's cost."""
         cdef size_t size = 1
         while size < n:
             size *= 2
@@ -72,8 +71,8 @@ cdef class FlightRecorder:
 
 
 cdef object told(FlightRecorder r, void *connection):
-    """The events of a connection, oldest first: dicts with `ms` since the first of them.
-    And whether that one is its beginning."""
+    """The events of a connection, oldest first: dicts with `ms` since the first of them; and
+    whether the first is its beginning."""
     cdef uint32_t who = name_of(connection)
     cdef uint64_t kept = min(r.next, r.mask + 1)
     cdef uint64_t i

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A plain request: one exchange with the origin, message by message.
 
-The rewritten head goes up, then the body through the up pump; the response's head is
-read to learn where it ends (RFC 9112 section 6.3), then its body comes down through the
-down pump, counted by length, or scanned for the last chunk, or until the origin closes.
-Both connections are used again only when both messages ended where they said they
-would; any doubt ends both (R6, R18).
+The rewritten head goes up, then the body through the up pump. The response's head is read,
+because it says how the response ends (RFC 9112 section 6.3); then its body comes down
+through the down pump, counted by length, or scanned for the last chunk, or until the origin
+closes. Both connections are used again only if both messages ended as their heads
+announced; any doubt ends both (R6, R18).
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -44,8 +44,8 @@ from cutthrough.wire.names cimport F_DATE, F_UPGRADE
 from cutthrough.wire.rewrite cimport REWRITE_ROOM, build_response_head
 
 cdef enum:
-    MOST_INTERIM = 32           # 1xx heads before the final one; none is ever needed twice
-    # What is read beside a part of a head: both, written anew, may have to be kept
+    MOST_INTERIM = 32           # 1xx heads before the final one; no 1xx is ever needed twice
+    # Bytes read, with the part of a head already here: both, rewritten, may have to be kept
     MOST_READ = COPY_BLOCK - MAX_FIELDS - REWRITE_ROOM
 
 cdef Head head                  # of the response being read; used within one call only
@@ -117,7 +117,7 @@ cdef int pump_up(Client c) except -1:
     cdef int whom = SENDER
     cdef Pumped how
     if up.sink == NULL:
-        return 0                            # the origin stopped taking: see on_sink_failed
+        return 0                            # the origin takes no more: see on_sink_failed
     if c.usage.meter != NULL and not before_turn(c):
         return c.refuse(QUOTA_EXCEEDED)
     how = run_pump(up)
@@ -132,7 +132,7 @@ cdef int pump_up(Client c) except -1:
                 c.input = c.up_scan.surplus
                 c.up_scan.surplus = NULL
                 if c.up_scan.no_room:
-                    c.request.persistent = False        # what followed is lost (R6)
+                    c.request.persistent = False        # the bytes that followed are lost (R6)
                     return c.refuse(OVERLOADED)
             if c.state == REQUEST:
                 return c._set_state(RESPONSE)
@@ -154,8 +154,8 @@ cdef int pump_up(Client c) except -1:
     if how == PUMP_STUCK:
         whom = TAKER
     elif how == PUMP_PACED or c.waits_for_100():
-        whom = NOBODY                       # who was told to wait owes nothing yet
-    # Once the response has begun the two sides may be talking: no pace is owed then
+        whom = NOBODY                       # a client that we let wait owes nothing yet
+    # After the response has begun the two sides may be talking: no rate is owed then
     if (c.state == REQUEST and wait_for(c, whom)) or (
             up.moved != before and (c.state == REQUEST or c.state == RELAY)):
         return c.extend()
@@ -168,7 +168,7 @@ cdef int on_refused_body(Client c) except -1:
 
 cdef int on_sink_failed(Client c) except -1:
     """The origin takes no more of the request. It may have answered all the same
-    (RFC 9112 section 9.5): read that, and send nothing more."""
+    (RFC 9112 section 9.5): reads the answer, and sends nothing more."""
     stop_pump(&c.relay.up)
     c.relay.up.sink = NULL
     c.origin.sock.ready |= CAN_READ
@@ -176,14 +176,14 @@ cdef int on_sink_failed(Client c) except -1:
 
 
 cdef bint was_reset(Client c) noexcept:
-    """The kernel tells of a reset once: where a send met it, a read sees an end. Only
-    behind a FIN the send is told EPIPE, and what had come until then is whole."""
+    """The kernel reports a reset once: if a send met it, a read sees an end. Only behind a
+    FIN the send gets EPIPE, and the bytes that had come until then are whole."""
     return c.relay.up.error != 0 and c.relay.up.error != EPIPE
 
 
 cdef int read_response(Client c) except -1:
     """Reads until the head is whole or the socket is dry: behind half a head there may
-    be an end of stream that no further event will tell. Bounded by the head's limits."""
+    be an end of stream that no further event reports. Bounded by the head's limits."""
     while (c.state == REQUEST or c.state == RESPONSE) and c.origin.sock.ready & CAN_READ:
         read_some(c)
     return 0
@@ -211,13 +211,13 @@ cdef int read_some(Client c) except -1:
 
 
 cdef int on_no_response(Client c, int outcome, size_t held) except -1:
-    """A pooled connection may die the moment it is used: the request goes out once more,
-    on a fresh one, if nobody can have seen it act twice (R19)."""
+    """A pooled connection may die the moment it is used: the request is retried on a fresh
+    one if it cannot have acted twice (R19)."""
     cdef Request *r = &c.request
     if c.origin.reused and r.can_retry and not r.retried and held == 0 and r.interim == 0:
         r.retried = True
         c.context.counters.retried += 1
-        end_phase(&c.stamps)                # what the dead one took is no look-up's
+        end_phase(&c.stamps)                # the dead connection's time is no look-up's
         c.close_origin(False)
         stop_pump(&c.relay.up)
         c.count_moved()
@@ -247,7 +247,7 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
         if head.status == 100 and r.awaits_100:
             r.awaits_100 = False
             if c.state == REQUEST:
-                c.extend()                  # now it is the client's turn, for its whole time
+                c.extend()                  # the client's turn: its whole deadline from now
         r.interim += 1
         if r.interim > MOST_INTERIM:
             return c.refuse(BAD_RESPONSE)
@@ -291,8 +291,8 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     c.until_close = framing.kind == BODY_UNTIL_CLOSE
     r.closing = (not r.persistent or c.up_open or c.until_close or c.context.draining
                  or r.minor == HTTP_10)
-    # 417 to an expectation: curl tries again without it, if no `close` tells it not to. The
-    # connection ends all the same, by a FIN: what follows is a body or a request (R6).
+    # 417 to an expectation: curl retries without it, unless there is a `close`. The connection
+    # ends all the same, by a FIN: the next bytes may be a body or a request (R6).
     says_close = r.closing and not (head.status == 417 and r.awaits_100 and r.persistent
                                     and not c.until_close and not c.context.draining)
     if not head.count[F_DATE]:
@@ -316,9 +316,9 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     if fed < 0:
         return c.abort(CLIENT_RESET if down.error else OVERLOADED, True)
     # Bytes behind the end belong to no request of ours: never pool that connection (R18).
-    # Nor one on which the answer did not wait for the request, or not for the 100 that the
-    # body was to wait for: an origin that takes the rest for its next request has two
-    # answers, and the second one would be somebody else's.
+    # Nor if the answer did not wait for the whole request, or for the 100 that the body was
+    # to wait for: an origin that takes the rest for its next request answers twice, and
+    # the second answer would go to another client.
     r.origin_persistent = (framing.persistent and not r.marks_origin and not r.awaits_100
                            and fed == <int64_t>(n - used) and not c.up_open
                            and c.relay.up.sink != NULL and not is_holding(&c.relay.up))
@@ -349,7 +349,7 @@ cdef int pump_down(Client c) except -1:
     if how == PUMP_SINK_FAILED:
         return c.abort(CLIENT_RESET, True)
     if how == PUMP_REFUSED:
-        # What stands before the fault has come, and is still in the scratch buffer
+        # The bytes before the fault are valid, and still in the scratch buffer
         if c.down_scan.valid and not push(down, scratch(), c.down_scan.valid, NULL, 0):
             return c.abort(CLIENT_RESET if down.error else OVERLOADED, True)
         return c.cut_short(BAD_RESPONSE_FRAMING)
@@ -380,12 +380,12 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
         return c.refuse(UPGRADE_FAILED)
     for i in range(token_len):
         token[i] = value[i] | 0x20 if b"A" <= value[i] <= b"Z" else value[i]
-    # What was offered is what stands in the head that went up, our Via included
+    # The offer is the one in the head that went up, our Via included
     if parse_request(&offer, bytes_of(c.head), c.head.end, 0, &limits) <= 0 or (
             not has_token(&offer, bytes_of(c.head), F_UPGRADE, token, token_len)):
         return c.refuse(UPGRADE_FAILED)
     if is_holding(&c.relay.up):
-        return c.refuse(BAD_RESPONSE)       # an answer to a head that is not yet sent
+        return c.refuse(BAD_RESPONSE)       # an answer to a head not yet wholly sent
     if is_cut_meanwhile(c):
         return c.refuse(DESTINATION_DENIED)
     outcome = admit_tunnel(c)
@@ -405,7 +405,7 @@ cdef bint scan_through(Pump *pump, Scan **made, bint decode, bint trailers, bint
     cdef Scan *scan = <Scan *>malloc(sizeof(Scan))
     if scan == NULL:
         return False
-    made[0] = scan                      # of this request; there was none before
+    made[0] = scan                      # this request's first scan in this direction
     start_chunks(&scan.chunks, decode, trailers, lenient)
     scan.pump = pump
     scan.surplus = NULL
@@ -429,7 +429,7 @@ cdef int64_t scan_filter(void *context, char *data, size_t n, size_t *out_len,
         scan.too_large = True
         return -1
     if used < 0:
-        # Not where it begins in the middle of a trailer's name, which would stay here
+        # 0 if it begins in the middle of a trailer's name, whose first part would stay here
         scan.valid = 0 if scan.chunks.before_len else out_len[0]
     elif scan.chunks.done:
         scan.pump.left = 0

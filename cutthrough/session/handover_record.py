@@ -1,13 +1,13 @@
-"""A tunnel as one message: all that the next worker has to know to go on with it.
+"""A tunnel as one message: all that the next worker needs to continue it.
 
 The sockets come along as descriptors, and so do the pipes that hold bytes of it. Times
-are microseconds of CLOCK_MONOTONIC, which is one clock for all processes of a host;
-what a name of the policy stood for is looked up anew by whoever takes it.
+are microseconds of CLOCK_MONOTONIC, which is one clock for all processes of a host. The
+taker looks up the policy's names again in its own policy.
 """
 
 import msgspec
 
-# Of the record: two versions of the program may follow each other
+# The record's version: the two workers may run different versions of the program
 FORMAT = 2
 
 # Family, bytes in network order, port
@@ -18,15 +18,15 @@ class Way(msgspec.Struct, array_like=True):
     """One direction."""
 
     moved: int                               # bytes, since it began
-    kept: bytes                              # read, and not taken by the other side yet
-    piped: int                               # behind these so many, in a pipe
+    kept: bytes                              # read, and not yet taken by the other side
+    piped: int                               # bytes behind these, in a pipe
     bulk: int
-    eof: bool                                # its source has ended,
-    shut: bool                               # and its sink was told
+    eof: bool                                # its source has ended
+    shut: bool                               # its sink has been shut down
     may_splice: bool
     spliced: bool
-    tokens: float                            # of the tunnel's own rate
-    tokens_us: int                           # as of this time; 0: it has none
+    tokens: float                            # bytes left of the tunnel's own rate
+    tokens_us: int                           # time of `tokens`; 0: no rate of its own
 
 
 class Tunnel(msgspec.Struct, tag="tunnel"):
@@ -34,10 +34,10 @@ class Tunnel(msgspec.Struct, tag="tunnel"):
     before down, the end to read from and the one to write to."""
 
     format: int
-    number: int                              # what the answer calls it
-    frozen_us: int                           # since when nobody moves its bytes
+    number: int                              # its name in the answer
+    frozen_us: int                           # time since when its bytes do not move
 
-    worker: int                              # together its identifier in logs
+    worker: int                              # with request_id its identifier in logs
     request_id: int
     client: Address
     origin: Address
@@ -49,33 +49,32 @@ class Tunnel(msgspec.Struct, tag="tunnel"):
     status: int
     stamps: tuple[int, int, int, int, int, int, int, int]     # as client.pxd has them
     half_closed: bool
-    deadline_ms: int                         # without one more byte
+    deadline_ms: int                         # its deadline without one more byte
 
     user: bytes
     groups: tuple[str, ...]
     expires: float
     reported: bool
-    cuts: bool                               # its rule ends what may go on no longer
-    decision: tuple[str, str] | None         # of the hook: reason, limits
-    # Its rows on the page of limits and what it counts for there, all the taker's by
-    # now; None: the taker has another page
+    cuts: bool                               # its rule has `cut` set
+    decision: tuple[str, str] | None         # the hook's: reason, limits
+    # Its rows on the page of limits and its charges there, all the taker's by now;
+    # None: the taker has another page
     holding: tuple[int, int, bool, bool] | None
 
     up: Way
     down: Way
 
-    tally: int = 0                           # of the taker, when that was counted
+    tally: int = 0                           # the taker's, when `holding` was counted
 
 
 class Done(msgspec.Struct, tag="done"):
-    """All that could be given has been; more may follow, unless it is the `last`
-    word."""
+    """All tunnels that could be given were given; more may follow unless `last`."""
 
     last: bool
 
 
 class Answer(msgspec.Struct, array_like=True):
-    """From the taker: these are its own from now on, and these it does not want."""
+    """From the taker: the tunnels it owns from now on, and the tunnels it refuses."""
 
     taken: list[int]
     refused: list[int]
