@@ -339,7 +339,7 @@ cdef int pump_down(Client c) except -1:
         after_turn(c)
     if how == PUMP_DONE or (how == PUMP_EOF and c.until_close and not was_reset(c)):
         if down.filter != NULL and (c.down_scan.surplus != NULL or c.down_scan.no_room
-                                    or c.down_scan.chunks.odd):
+                                    or c.down_scan.chunks.padded):
             c.request.origin_persistent = False
         return c.complete()
     if how == PUMP_EOF:

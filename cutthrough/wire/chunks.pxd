@@ -27,7 +27,7 @@ cdef struct Chunks:
     uint8_t trailers
     uint8_t lenient         # white space without an extension may follow a size: responses
     uint8_t done            # the last chunk, trailers and final CRLF have been scanned
-    uint8_t odd             # such white space was read: no other message on the connection
+    uint8_t padded          # such white space was read: no other message on the connection
     uint8_t dropping        # private: the current trailer field is dropped
     uint8_t name_len        # private: length of `name`
     uint8_t before_len      # length of `before`, as of the last call

@@ -48,7 +48,7 @@ cdef void start_chunks(Chunks *chunks, bint decode, bint trailers, bint lenient)
     chunks.decode = decode
     chunks.trailers = trailers
     chunks.lenient = lenient
-    chunks.done = chunks.odd = chunks.dropping = False
+    chunks.done = chunks.padded = chunks.dropping = False
     chunks.name_len = chunks.before_len = 0
     chunks.left = chunks.announced = 0
     chunks.excess = 0
@@ -81,7 +81,7 @@ cdef int64_t scan_chunks(Chunks *chunks, char *buf, size_t n, size_t *out_len) n
             continue
         c = p[0]
         p += 1
-        step = try_step(chunks, c)
+        step = scan_octet(chunks, c)
         if step == REFUSED:
             out_len[0] = out - buf
             return -BAD_FRAMING
@@ -102,7 +102,7 @@ cdef int64_t scan_chunks(Chunks *chunks, char *buf, size_t n, size_t *out_len) n
 
 
 # Reads one octet outside of chunk data.
-cdef Step try_step(Chunks *chunks, char c) noexcept nogil:
+cdef Step scan_octet(Chunks *chunks, char c) noexcept nogil:
     cdef int state = chunks.state
     cdef uint64_t free
     if state == SIZE:
@@ -116,9 +116,9 @@ cdef Step try_step(Chunks *chunks, char c) noexcept nogil:
             return SENT if chunks.left or chunks.line_bytes == 1 else DROPPED
         if chunks.line_bytes == 0:
             return REFUSED
-        return end_size(chunks, c)
+        return scan_after_size(chunks, c)
     if state == SPACE:
-        return end_size(chunks, c)
+        return scan_after_size(chunks, c)
     if state == EXTENSION:
         # chunk-ext is hop-by-hop (RFC 9112 section 7.1.1): it is read to the line's end and
         # dropped. Its content does not matter, its end does.
@@ -148,13 +148,13 @@ cdef Step try_step(Chunks *chunks, char c) noexcept nogil:
     if state == END_LF:
         chunks.done = True
         return SENT if c == c'\n' else REFUSED
-    return step_trailers(chunks, c)
+    return scan_trailer_octet(chunks, c)
 
 
 # After the digits of a size: RFC 9112 section 7.1.1 allows white space before ";" (BWS, which
 # RFC 9110 section 5.6.3 requires a recipient to parse). Without ";" it is padding, which two
 # readers may read in two ways, so it is refused in a request.
-cdef Step end_size(Chunks *chunks, char c) noexcept nogil:
+cdef Step scan_after_size(Chunks *chunks, char c) noexcept nogil:
     if c == c';':
         chunks.state = EXTENSION
         return DROPPED
@@ -164,13 +164,13 @@ cdef Step end_size(Chunks *chunks, char c) noexcept nogil:
         return DROPPED if chunks.line_bytes <= MAX_CHUNK_LINE else REFUSED
     if c != c'\r' or (chunks.state == SPACE and not chunks.lenient):
         return REFUSED
-    chunks.odd |= chunks.state == SPACE
+    chunks.padded |= chunks.state == SPACE
     chunks.state = SIZE_LF
     return SENT
 
 
 # Reads one octet of the trailer section, as strictly as the fields of a request's head (R9).
-cdef Step step_trailers(Chunks *chunks, char c) noexcept nogil:
+cdef Step scan_trailer_octet(Chunks *chunks, char c) noexcept nogil:
     cdef int state = chunks.state
     chunks.trailer_bytes += 1
     if chunks.trailer_bytes > MAX_TRAILER_BYTES:

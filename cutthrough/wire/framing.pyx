@@ -23,7 +23,7 @@ cdef int read_request_framing(const Head *head, const char *buf, Framing *out) n
     out.kind = BODY_NONE
     out.length = 0
     out.trailers = False
-    out.persistent = head.minor == HTTP_11 and not says_close(head, buf)
+    out.persistent = head.minor == HTTP_11 and not has_close(head, buf)
     # The common request has neither field, and so no body (rule 7).
     if head.count[F_CONTENT_LENGTH] + head.count[F_TRANSFER_ENCODING] == 0:
         return 0
@@ -43,7 +43,7 @@ cdef int read_response_framing(const Head *head, const char *buf, int request_me
     out.kind = BODY_NONE
     out.length = 0
     out.trailers = False
-    out.persistent = head.minor == HTTP_11 and not head.lenient and not says_close(head, buf)
+    out.persistent = head.minor == HTTP_11 and not head.lenient and not has_close(head, buf)
     # RFC 9112 section 6.3, rule 2: a 2xx to CONNECT ends with its head, and both fields are
     # ignored.
     if request_method == M_CONNECT and 200 <= head.status <= 299:
@@ -72,7 +72,7 @@ cdef int read_response_framing(const Head *head, const char *buf, int request_me
 
 # RFC 9112 section 9.3. It does not mention Proxy-Connection, but a peer that sends "close"
 # in it will close.
-cdef bint says_close(const Head *head, const char *buf) noexcept nogil:
+cdef bint has_close(const Head *head, const char *buf) noexcept nogil:
     if head.count[F_CONNECTION] and has_token(head, buf, F_CONNECTION, b"close", 5):
         return True
     return (head.count[F_PROXY_CONNECTION]

@@ -39,7 +39,7 @@ cdef int parse_request(Head *head, const char *buf, size_t n, size_t seen,
     cdef const char *end = buf + min(n, most)
     cdef const char *line_end
     cdef int got
-    if seen and not changes_anything(buf, n, seen, most):
+    if seen and not can_change_answer(buf, n, seen, most):
         return 0
     head.method = M_OTHER
     head.lenient = False
@@ -69,7 +69,7 @@ cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
     cdef const char *end = buf + min(n, most)
     cdef const char *line_end
     cdef int got
-    if seen and not changes_anything(buf, n, seen, most):
+    if seen and not can_change_answer(buf, n, seen, most):
         return 0
     head.lenient = False
     # One stray empty line is skipped, as Apache's mod_proxy_http does.
@@ -95,8 +95,8 @@ cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
 # Can the bytes after `seen` change the answer "more"? Inside a field line only an invalid
 # byte, a line end or the limit can. A start line is read again each time: at 8 KiB that costs
 # 2 us, less than the system call that brought the byte.
-cdef bint changes_anything(const char *buf, size_t n, size_t seen,
-                           size_t head_bytes) noexcept nogil:
+cdef bint can_change_answer(const char *buf, size_t n, size_t seen,
+                            size_t head_bytes) noexcept nogil:
     cdef const char *p = buf + seen
     cdef const char *end = buf + n
     cdef const char *line = <const char *>memrchr(buf, c'\n', seen)
@@ -298,7 +298,7 @@ cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
         p += 1
         while p < end and (p[0] == c' ' or p[0] == c'\t'):
             p += 1
-        got = take_value(field, buf, p, p, end, lenient)
+        got = parse_value(field, buf, p, p, end, lenient)
         if got <= 0:
             return -bad if got else 0
         p = buf + got
@@ -312,8 +312,8 @@ cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
 
 # Reads a value that begins at `value`, from p to the end of its line. Returns the offset of
 # the next line, 0: more bytes needed, or -1: bad.
-cdef inline int take_value(Field *field, const char *buf, const char *value, const char *p,
-                           const char *end, bint lenient) noexcept nogil:
+cdef inline int parse_value(Field *field, const char *buf, const char *value, const char *p,
+                            const char *end, bint lenient) noexcept nogil:
     cdef const char *last
     while True:
         p = find_control(p, end)
@@ -340,7 +340,7 @@ cdef inline int take_value(Field *field, const char *buf, const char *value, con
 
 
 # obs-fold: the line at p continues the field before it, whose line end becomes spaces, so that
-# a second reading sees one line. Returns the same as take_value.
+# a second reading sees one line. Returns the same as parse_value.
 cdef int unfold(Field *field, char *buf, const char *p, const char *end) noexcept nogil:
     cdef const char *value = buf + field.value
     buf[field.end - 1] = c' '
@@ -350,7 +350,7 @@ cdef int unfold(Field *field, char *buf, const char *p, const char *end) noexcep
         while p < end and (p[0] == c' ' or p[0] == c'\t'):
             p += 1
         value = p
-    return take_value(field, buf, value, p, end, True)
+    return parse_value(field, buf, value, p, end, True)
 
 
 cdef bint begins_with_head(const char *buf, size_t n) noexcept nogil:

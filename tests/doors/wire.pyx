@@ -192,8 +192,8 @@ cdef class ChunkScanner:
         return bool(self.chunks.done)
 
     @property
-    def odd(self):
-        return bool(self.chunks.odd)
+    def padded(self):
+        return bool(self.chunks.padded)
 
     def feed(self, bytes data):
         """Returns (consumed, output), or a refusal's label, after which feed no more."""

@@ -166,7 +166,7 @@ def test_a_size_that_only_white_space_follows_is_read_of_a_response(padding) -> 
     for text, odd in ((body, True), (frame, False), (b"0 ;a\r\n\r\n", False)):
         chunks = ChunkScanner(lenient=True)
         chunks.feed(text)
-        assert (chunks.done, chunks.odd) == (True, odd)
+        assert (chunks.done, chunks.padded) == (True, odd)
 
 
 @pytest.mark.parametrize(("connection", "passes"), [
