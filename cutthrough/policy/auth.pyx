@@ -10,12 +10,12 @@ changed record makes all cached entries of the old one unreachable.
 
 There are two kinds of users. The password of a user in the configuration is held as a salted
 SHA-256 digest and compared here, in constant time. A user in a table has a password hash,
-which takes a tenth of a second and is computed elsewhere (R24): `question` returns what to
-compute. `authenticate` only looks credentials up and answers PENDING if they are well formed
-but not cached, because after too many wrong ones a client has to wait. The caller then calls
-`compare`, or computes the hash from `question`, and calls `remember`. If there is a table,
-every name that `compare` does not accept takes that way, and an unknown name is verified
-against a hash of the table's most common kind (R22).
+which takes a tenth of a second and is computed elsewhere (R24): see `hash_to_verify`.
+`authenticate` only looks credentials up and answers PENDING if they are well formed but not
+cached, because after too many wrong ones a client has to wait. The caller then calls
+`compare`, or computes the hash from `hash_to_verify`, and calls `remember`. If there is a
+table, every name that `compare` does not accept takes that way, and an unknown name is
+verified against a hash of the table's most common kind (R22).
 """
 
 import binascii
@@ -65,7 +65,7 @@ cdef class Authenticator:
         memcpy(self.key, self.known.page.key, 16)
         self.salt = os.urandom(16)
         self.digests = {name: self._digest(secret) for name, secret in inline.items()}
-        self.no_digest = self._digest(os.urandom(16))
+        self.dummy_digest = self._digest(os.urandom(16))
         self.records = {name: self._hashed(b"inline\0" + name + b"\0" + secret)
                         for name, secret in inline.items()}
         self.hashes = {}
@@ -89,7 +89,7 @@ cdef class Authenticator:
                 name, user.groups, user.expires, len(self.accounts))
             self.hashes[name] = user.hash
             kinds.setdefault(kind_of(user.hash), []).append(user.hash)
-        self.no_hash = make_dummy(max(kinds.values(), key=len)[0])
+        self.dummy_hash = make_dummy(max(kinds.values(), key=len)[0])
         self.check_hash = check_hash
 
     def _digest(self, bytes secret):
@@ -212,29 +212,29 @@ cdef class Authenticator:
         if pair is None:
             return None
         name, secret = pair
-        expected = self.digests.get(name, self.no_digest)
+        expected = self.digests.get(name, self.dummy_digest)
         matches = hmac.compare_digest(self._digest(secret), expected)
-        return self.accounts[name] if matches and expected is not self.no_digest else None
+        return self.accounts[name] if matches and expected is not self.dummy_digest else None
 
     @property
     def has_table(self):
         """Whether there are users with password hashes."""
         return bool(self.hashes)
 
-    def question(self, bytes value):
+    def hash_to_verify(self, bytes value):
         """Returns what to verify: a hash, the password to try, and the account if they match.
         For an unknown name the account is None, and the hash one that takes as long."""
         pair = split_basic(value)
         name, secret = (None, b"") if pair is None else pair
         expected = self.hashes.get(name)
         if expected is None:
-            return self.no_hash, secret, None
+            return self.dummy_hash, secret, None
         return expected, secret, self.accounts[name]
 
     def verify(self, bytes value):
         """Computes the hash. Returns the account, or None. For a thread: it takes long and
         changes nothing."""
-        hash, secret, account = self.question(value)
+        hash, secret, account = self.hash_to_verify(value)
         return account if self.check_hash(hash, secret) else None
 
     def remember(self, bytes key, Account account, at=None):

@@ -34,7 +34,7 @@ cdef class NetworkSets:
     cdef uint32_t n_sets
     cdef readonly size_t bytes
     cdef dict numbers
-    cdef list gathered
+    cdef list added
 
     cdef bint contains(self, uint32_t number, Key key) noexcept nogil
 
@@ -44,7 +44,7 @@ cdef class NetworkIndex:
     cdef Candidate *candidates
     cdef uint32_t n_edges
     cdef readonly size_t bytes
-    cdef dict gathered
+    cdef dict added
 
     # Writes a run for each network around the address, narrowest first. Returns their number.
     cdef int find(self, Key key, Run *runs) noexcept nogil

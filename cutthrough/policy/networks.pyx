@@ -39,7 +39,7 @@ cdef class NetworkSets:
 
     def __cinit__(self):
         self.numbers = {(): 0}
-        self.gathered = [[]]
+        self.added = [[]]
 
     def __dealloc__(self):
         free(self.spans)
@@ -49,19 +49,19 @@ cdef class NetworkSets:
         """Returns the number of this set, a new number for a new set."""
         got = self.numbers.get(texts)
         if got is None:
-            got = self.numbers[texts] = len(self.gathered)
-            self.gathered.append(spans_of(texts))
+            got = self.numbers[texts] = len(self.added)
+            self.added.append(spans_of(texts))
         return got
 
     def seal(self):
-        cdef size_t n = sum(map(len, self.gathered)), i = 0
+        cdef size_t n = sum(map(len, self.added)), i = 0
         cdef uint32_t number
-        self.n_sets = len(self.gathered)
+        self.n_sets = len(self.added)
         self.spans = <Span *>malloc(n * sizeof(Span) + 1)
         self.starts = <uint32_t *>malloc((self.n_sets + 1) * sizeof(uint32_t))
         if self.spans == NULL or self.starts == NULL or n >> 32:
             raise MemoryError
-        for number, spans in enumerate(self.gathered):
+        for number, spans in enumerate(self.added):
             self.starts[number] = i
             for first, last in spans:
                 self.spans[i].first = key_of_number(first)
@@ -69,7 +69,7 @@ cdef class NetworkSets:
                 i += 1
         self.starts[self.n_sets] = i
         self.bytes = n * sizeof(Span) + (self.n_sets + 1) * sizeof(uint32_t)
-        self.gathered = []
+        self.added = []
         self.numbers = {}
 
     cdef bint contains(self, uint32_t number, Key key) noexcept nogil:
@@ -112,7 +112,7 @@ cdef class NetworkIndex:
 
     def __cinit__(self):
         # All of IPv4, with no rule and no parent, so that no search goes on into IPv6.
-        self.gathered = {(FIRST_V4, V4_BITS): []}
+        self.added = {(FIRST_V4, V4_BITS): []}
 
     def __dealloc__(self):
         free(self.edges)
@@ -121,13 +121,13 @@ cdef class NetworkIndex:
 
     def add(self, str text, uint32_t rule, uint32_t subject):
         """Adds a network of a rule. Rules must come in ascending order."""
-        found = self.gathered.setdefault(parse_network(text), [])
+        found = self.added.setdefault(parse_network(text), [])
         if not found or found[-1][0] != rule:
             found.append((rule, subject))
 
     def seal(self):
-        cdef size_t n = len(self.gathered)
-        cdef size_t n_candidates = sum(map(len, self.gathered.values()))
+        cdef size_t n = len(self.added)
+        cdef size_t n_candidates = sum(map(len, self.added.values()))
         cdef uint32_t i, at = 0
         self.edges = <Edge *>malloc((2 * n + 1) * sizeof(Edge))
         self.nets = <Net *>malloc(n * sizeof(Net))
@@ -135,31 +135,31 @@ cdef class NetworkIndex:
         if (self.edges == NULL or self.nets == NULL or self.candidates == NULL
                 or n_candidates >> 32):
             raise MemoryError
-        round_it = []                       # networks around this one: (index + 1, last)
+        enclosing = []                      # networks around this one: (index + 1, last)
         self.push_edge(0, 0)
-        ordered = sorted(self.gathered.items())
+        ordered = sorted(self.added.items())
         for i, ((first, bits), rules) in enumerate(ordered):
-            while round_it and round_it[-1][1] < first:
-                self.leave(round_it)
+            while enclosing and enclosing[-1][1] < first:
+                self.close_network(enclosing)
             is_v4_root = first == FIRST_V4 and bits == V4_BITS
-            self.nets[i].parent = round_it[-1][0] if round_it and not is_v4_root else 0
+            self.nets[i].parent = enclosing[-1][0] if enclosing and not is_v4_root else 0
             self.nets[i].at = at
             self.nets[i].n = len(rules)
             for rule, subject in rules:
                 self.candidates[at] = Candidate(rule, subject)
                 at += 1
             self.push_edge(first, i + 1)
-            round_it.append((i + 1, first | (LAST >> bits)))
-        while round_it:
-            self.leave(round_it)
+            enclosing.append((i + 1, first | (LAST >> bits)))
+        while enclosing:
+            self.close_network(enclosing)
         self.bytes = (self.n_edges * sizeof(Edge) + n * sizeof(Net)
                       + n_candidates * sizeof(Candidate))
-        self.gathered = {}
+        self.added = {}
 
-    def leave(self, list round_it):
-        _, last = round_it.pop()
+    def close_network(self, list enclosing):
+        _, last = enclosing.pop()
         if last != LAST:
-            self.push_edge(last + 1, round_it[-1][0] if round_it else 0)
+            self.push_edge(last + 1, enclosing[-1][0] if enclosing else 0)
 
     def push_edge(self, first, uint32_t net):
         cdef Key key = key_of_number(first)

@@ -256,7 +256,7 @@ class Verifier:
         if not self._known.claim(flight.key, int(now * 1e6)):
             self._elsewhere.add(flight)
             return
-        hash, secret, flight.account = flight.authenticator.question(flight.value)
+        hash, secret, flight.account = flight.authenticator.hash_to_verify(flight.value)
         self._running += 1
         flight.began_at = now
         self._pool.compute(hash, secret, partial(self._on_hash, flight))
