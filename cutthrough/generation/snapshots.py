@@ -9,11 +9,11 @@ from cutthrough.net.listener import Address
 from cutthrough.policy.acl import Acl
 from cutthrough.policy.auth import Authenticator
 from cutthrough.policy.known import Known
-from cutthrough.policy.snapshot import OwnHosts, Snapshot
+from cutthrough.policy.snapshot import HostAddresses, Snapshot
 
 
 def make_snapshot(generation: Generation, bound: Sequence[Address],
-                  hosts: OwnHosts | None = None, tally: Tally | None = None,
+                  hosts: HostAddresses | None = None, tally: Tally | None = None,
                   known: Known | None = None) -> Snapshot:
     """Returns the snapshot.
 
@@ -35,8 +35,8 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
                       {name: generation.policy.groups_of(config.user)}, known),
         address_floor=config.floor,
         connect_ports=config.allowed_ports or None,
-        own_addresses=bound,
-        own_hosts=OwnHosts(own_hosts()) if hosts is None else hosts,
+        listeners=bound,
+        host_addresses=HostAddresses(own_hosts()) if hosts is None else hosts,
         generation=generation.number,
         acl=Acl(generation.policy) if generation.policy.source else None,
         hook=hook,

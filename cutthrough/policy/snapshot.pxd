@@ -6,7 +6,7 @@ from cutthrough.policy.auth cimport Authenticator
 from cutthrough.policy.decision_cache cimport DecisionCache
 
 # This host's addresses, packed, mapped IPv4 as IPv4; `set` replaces them.
-cdef class OwnHosts:
+cdef class HostAddresses:
     cdef frozenset packed
 
 cdef class Snapshot:
@@ -18,15 +18,15 @@ cdef class Snapshot:
     cdef readonly bint address_floor        # only public addresses (R27)
     cdef readonly bint any_port             # CONNECT may reach every port
     cdef uint8_t ports[8192]                # bit set of the ports that CONNECT may reach
-    cdef uint8_t own_ports[8192]            # bit set of the proxy's listening ports
-    cdef OwnHosts own_hosts                 # this host's addresses, which the floor refuses
-    cdef dict own                           # listeners: packed address -> set of ports (R20)
+    cdef uint8_t listening_ports[8192]      # bit set of the proxy's listening ports
+    cdef HostAddresses host_addresses       # this host's, which the floor refuses
+    cdef dict listeners                     # packed address -> set of ports (R20)
 
-    cdef bint _is_own(self, int family, const uint8_t *data, int port) except -1
+    cdef bint _is_listener(self, int family, const uint8_t *data, int port) except -1
     # All three return an Outcome: OK, or the refusal. An IPv4 address that an IPv6 address
     # carries is judged too.
     cdef int judge_port(self, bint is_connect, int port) noexcept
     # Refuses the proxy's own listeners (R20), which no rule can allow.
-    cdef int judge_own(self, int family, const uint8_t *data, int port) except -1
+    cdef int judge_loop(self, int family, const uint8_t *data, int port) except -1
     # Refuses addresses that are not public, and this host's (R27).
     cdef int judge_floor(self, int family, const uint8_t *data) except -1

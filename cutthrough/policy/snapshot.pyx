@@ -2,10 +2,10 @@
 """Everything that decides whether a request may pass, for one generation.
 
 A snapshot never changes: a reload makes another, and a request keeps the one it began with.
-Only this host's addresses change; `OwnHosts` holds them for all snapshots of a worker. The
-parts are the users (`users`), the rules (`acl`), the operator's hook and its cached decisions
-(`hook`, `verdicts`), and three checks without rules, which are here: the ports of CONNECT, the
-proxy's own listeners and the address floor.
+Only this host's addresses change; `HostAddresses` holds them for all snapshots of a worker.
+The parts are the users (`users`), the rules (`acl`), the operator's hook and its cached
+decisions (`hook`, `verdicts`), and three checks without rules, which are here: the ports of
+CONNECT, the proxy's own listeners and the address floor.
 """
 
 import ipaddress
@@ -17,7 +17,7 @@ from cutthrough.policy.address cimport Carried, find_carried, is_public
 from cutthrough.policy.auth cimport Authenticator
 
 
-cdef class OwnHosts:
+cdef class HostAddresses:
 
     def __init__(self, texts=()):
         self.set(texts)
@@ -32,13 +32,13 @@ cdef class OwnHosts:
 
 cdef class Snapshot:
 
-    def __init__(self, users, *, address_floor, connect_ports, own_addresses=(),
-                 own_hosts=(), generation=1, acl=None, hook=None):
+    def __init__(self, users, *, address_floor, connect_ports, listeners=(),
+                 host_addresses=(), generation=1, acl=None, hook=None):
         """`users`: an Authenticator, or {name: password} in bytes. `connect_ports`: the
-        ports that CONNECT may reach, None: all. `own_addresses`: (address, port) of the
+        ports that CONNECT may reach, None: all. `listeners`: (address, port) of the
         proxy's listeners; the unspecified address stands for all addresses of this host.
-        `own_hosts`: this host's addresses, which the floor refuses on every port: an
-        OwnHosts, which may change, or texts."""
+        `host_addresses`: this host's addresses, which the floor refuses on every port: an
+        HostAddresses, which may change, or texts."""
         cdef int port
         self.users = users if isinstance(users, Authenticator) else Authenticator(users)
         self.generation = generation
@@ -49,28 +49,29 @@ cdef class Snapshot:
         self.any_port = connect_ports is None
         for port in connect_ports or ():
             self.ports[port >> 3] |= <uint8_t>(1 << (port & 7))
-        self.own = {}
-        self.own_hosts = own_hosts if isinstance(own_hosts, OwnHosts) else OwnHosts(own_hosts)
-        for text, number in own_addresses:
+        self.listeners = {}
+        self.host_addresses = (host_addresses if isinstance(host_addresses, HostAddresses)
+                               else HostAddresses(host_addresses))
+        for text, number in listeners:
             address = ipaddress.ip_address(text)
-            self.own.setdefault(unmapped(address), set()).add(number)
-            self.own_ports[number >> 3] |= <uint8_t>(1 << (number & 7))
+            self.listeners.setdefault(unmapped(address), set()).add(number)
+            self.listening_ports[number >> 3] |= <uint8_t>(1 << (number & 7))
 
     cdef int judge_port(self, bint is_connect, int port) noexcept:
         if is_connect and not self.any_port and not has_bit(self.ports, port):
             return PORT_DENIED
         return OK
 
-    cdef int judge_own(self, int family, const uint8_t *data, int port) except -1:
+    cdef int judge_loop(self, int family, const uint8_t *data, int port) except -1:
         cdef Carried found
         cdef int i
-        if not has_bit(self.own_ports, port):
+        if not has_bit(self.listening_ports, port):
             return OK
-        if self._is_own(family, data, port):
+        if self._is_listener(family, data, port):
             return LOOP_DETECTED
         if family == 6:
             for i in range(find_carried(data, &found)):
-                if self._is_own(4, found.v4[i], port):
+                if self._is_listener(4, found.v4[i], port):
                     return LOOP_DETECTED
         return OK
 
@@ -78,35 +79,35 @@ cdef class Snapshot:
         cdef Carried found
         cdef int i
         if self.address_floor:
-            if not is_public(family, data) or is_among(self.own_hosts, family, data):
+            if not is_public(family, data) or is_among(self.host_addresses, family, data):
                 return ADDRESS_DENIED
             if family == 6:
                 for i in range(find_carried(data, &found)):
-                    if is_among(self.own_hosts, 4, found.v4[i]):
+                    if is_among(self.host_addresses, 4, found.v4[i]):
                         return ADDRESS_DENIED
         return OK
 
-    cdef bint _is_own(self, int family, const uint8_t *data, int port) except -1:
+    cdef bint _is_listener(self, int family, const uint8_t *data, int port) except -1:
         known = ipaddress.ip_address((<char *>data)[:4 if family == 4 else 16])
         packed = unmapped(known)
-        if port in self.own.get(packed, ()):
+        if port in self.listeners.get(packed, ()):
             return True
         # Connecting to the unspecified address reaches this host. A listener on the unspecified
         # address is reached by each address of this host, and by every loopback address
         known = ipaddress.ip_address(packed)
         return known.is_unspecified or (
-            (known.is_loopback or packed in self.own_hosts.packed)
-            and any([port in self.own.get(bytes(n), ()) for n in (4, 16)]))
+            (known.is_loopback or packed in self.host_addresses.packed)
+            and any([port in self.listeners.get(bytes(n), ()) for n in (4, 16)]))
 
     # For explain and the doctor: these return the label of an outcome.
 
     def port_outcome(self, is_connect, port):
         return label_of(self.judge_port(is_connect, port)).decode()
 
-    def own_outcome(self, address, port):
+    def loop_outcome(self, address, port):
         known = ipaddress.ip_address(address)
         cdef bytes packed = known.packed
-        return label_of(self.judge_own(known.version, packed, port)).decode()
+        return label_of(self.judge_loop(known.version, packed, port)).decode()
 
     def floor_outcome(self, address):
         known = ipaddress.ip_address(address)
@@ -118,7 +119,7 @@ cdef inline bint has_bit(const uint8_t *bits, int i) noexcept nogil:
     return bits[i >> 3] >> (i & 7) & 1
 
 
-cdef inline bint is_among(OwnHosts hosts, int family, const uint8_t *data) except -1:
+cdef inline bint is_among(HostAddresses hosts, int family, const uint8_t *data) except -1:
     if family == 6 and memcmp(data, b"\0\0\0\0\0\0\0\0\0\0\xff\xff", 12) == 0:
         family, data = 4, data + 12
     return (<char *>data)[:4 if family == 4 else 16] in hosts.packed

@@ -49,7 +49,7 @@ cdef const Address *literal_of(Client c, Address *out) except? NULL:
 
 cdef int judge_address(Client c, const Address *address) except -1:
     cdef Verdict verdict
-    cdef int outcome = c.snapshot.judge_own(address.family, address.bytes, c.request.port)
+    cdef int outcome = c.snapshot.judge_loop(address.family, address.bytes, c.request.port)
     if outcome != OK:
         return outcome
     if c.snapshot.acl is not None:

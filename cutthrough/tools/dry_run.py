@@ -81,7 +81,7 @@ class DryRun:
     def judge_address(self, caller: Caller, method: str, host: str, port: int,
                       address: str) -> Finding:
         """The decision about one address of the host, or about a host's own address."""
-        outcome = self.snapshot.own_outcome(address, port)
+        outcome = self.snapshot.loop_outcome(address, port)
         if outcome != OK:
             return Finding(outcome)
         found = Finding(OK)

@@ -26,7 +26,7 @@ from cutthrough.net.resolver import Resolver
 from cutthrough.policy.known import Known
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Limiter
-from cutthrough.policy.snapshot import OwnHosts
+from cutthrough.policy.snapshot import HostAddresses
 from cutthrough.policy.source import Policy
 from cutthrough.process.descriptors import most_connections
 from cutthrough.session.accept import SessionSink, close_all, close_idle
@@ -168,7 +168,7 @@ class Worker:
             verifier=self.verifier,
             recorder=FlightRecorder(config.flight_recorder),
         )
-        self._hosts = OwnHosts(own_hosts())
+        self._hosts = HostAddresses(own_hosts())
         self._tally = Tally()
         self._configure(self.generation)
         self.poller.attach(loop, self._on_fault)

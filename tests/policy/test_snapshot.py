@@ -3,7 +3,7 @@
 import pytest
 
 import cutthrough
-from cutthrough.policy.snapshot import OwnHosts, Snapshot
+from cutthrough.policy.snapshot import HostAddresses, Snapshot
 
 
 async def ask(proxy, authority: str) -> bytes:
@@ -37,21 +37,21 @@ async def test_an_address_of_this_host_is_closed_by_the_floor(monkeypatch):
 
 def test_an_address_that_the_host_gets_later_is_closed_in_every_snapshot():
     """Addresses were read once, when a snapshot was made; what came later was open."""
-    hosts = OwnHosts(["127.0.0.1"])
+    hosts = HostAddresses(["127.0.0.1"])
     old, new = (
-        Snapshot({}, address_floor=True, connect_ports=None, own_hosts=hosts,
-                 own_addresses=[("0.0.0.0", 8888)]) for _ in range(2))
+        Snapshot({}, address_floor=True, connect_ports=None, host_addresses=hosts,
+                 listeners=[("0.0.0.0", 8888)]) for _ in range(2))
     for snapshot in (old, new):
         assert snapshot.floor_outcome("11.22.33.44") == "ok"
-        assert snapshot.own_outcome("11.22.33.44", 8888) == "ok"
+        assert snapshot.loop_outcome("11.22.33.44", 8888) == "ok"
     hosts.set(["127.0.0.1", "11.22.33.44"])
     for snapshot in (old, new):
         assert snapshot.floor_outcome("11.22.33.44") == "address_denied"
-        assert snapshot.own_outcome("11.22.33.44", 8888) == "loop_detected"
-        assert snapshot.own_outcome("11.22.33.44", 8889) == "ok"
+        assert snapshot.loop_outcome("11.22.33.44", 8888) == "loop_detected"
+        assert snapshot.loop_outcome("11.22.33.44", 8889) == "ok"
     hosts.set(["127.0.0.1"])
     assert old.floor_outcome("11.22.33.44") == "ok"
-    assert old.own_outcome("11.22.33.44", 8888) == "ok"
+    assert old.loop_outcome("11.22.33.44", 8888) == "ok"
 
 
 @pytest.mark.parametrize("address", [
@@ -61,11 +61,11 @@ def test_an_address_that_the_host_gets_later_is_closed_in_every_snapshot():
 def test_our_own_ipv4_address_is_closed_in_whatever_carries_it(address):
     """NAT64, 6to4, Teredo and ISATAP forms of it passed the floor."""
     snapshot = Snapshot({}, address_floor=True, connect_ports=None,
-                        own_addresses=[("0.0.0.0", 8888)], own_hosts=["11.22.33.44"])
+                        listeners=[("0.0.0.0", 8888)], host_addresses=["11.22.33.44"])
     assert snapshot.floor_outcome(address) == "address_denied"
-    assert snapshot.own_outcome(address, 8888) == "loop_detected"
+    assert snapshot.loop_outcome(address, 8888) == "loop_detected"
     other = Snapshot({}, address_floor=True, connect_ports=None,
-                     own_addresses=[("11.22.33.44", 8888)], own_hosts=["11.22.33.45"])
-    assert other.own_outcome(address, 8888) == "loop_detected"
+                     listeners=[("11.22.33.44", 8888)], host_addresses=["11.22.33.45"])
+    assert other.loop_outcome(address, 8888) == "loop_detected"
     if not address.startswith("::ffff"):
         assert other.floor_outcome(address) == "ok"
