@@ -30,7 +30,7 @@ cdef struct Event:
 cdef class FlightRecorder:
     cdef Event *events      # NULL: nothing is recorded
     cdef uint64_t mask
-    cdef uint64_t next      # how many there have been
+    cdef uint64_t next      # number of events so far
 
 # An address is as good as a name: an object that reuses another's memory has an E_ACCEPTED of
 # its own, and earlier events are not reported. It repeats after 64 GiB.

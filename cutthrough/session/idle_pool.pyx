@@ -1,15 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Idle connections to origins, kept for the next request, the warmest first.
 
-Only a clean connection is kept (R19): no unread byte, no error, no end of stream. Bytes or
-an end that come while it waits close it. A connection belongs to one key: the hop that it was
-made with, which says the TLS identity too, and the canonical host and the port that it leads to.
+Only a clean connection is kept (R19): no unread byte, no error, no end of stream. It is
+closed if bytes or an end arrive while it waits. A connection belongs to one key: the hop that
+it was made with, TLS identity included, and the canonical host and port that it leads to.
 
-A clean connection for which there is no place is ended by a reset. Each POST brings a
-connection of its own, and one that we close by FIN keeps its port in TIME_WAIT for 60 s: with
-28 232 ports that would be 470 POSTs a second to one origin, and 502 for the rest. Its last
-response is whole and its request is acknowledged, so the reset takes nothing away (HAProxy
-ends its idle ones the same way).
+A clean connection without a place is ended by a reset. Each POST brings a connection of its
+own, and a connection that we close by FIN keeps its port in TIME_WAIT for 60 s: with 28 232
+ports that would be 470 POSTs a second to one origin, and 502 for the rest. Its last response
+is whole and its request is acknowledged, so the reset takes nothing away (HAProxy ends idle
+connections the same way).
 """
 
 from cutthrough.net.linux cimport EAGAIN
@@ -18,8 +18,8 @@ from cutthrough.net.sysio cimport (
 from cutthrough.policy.hop cimport is_plain_direct
 
 cdef enum:
-    # Shelves that stay when their last connection is taken: it will be back. Making and
-    # dropping one each time cost a request 2000 of its 12 400 instructions.
+    # Shelves kept when their last connection is taken: it will be back. Making and dropping
+    # a shelf each time cost a request 2000 of its 12 400 instructions.
     KEPT_EMPTY = 256
 
 
@@ -35,7 +35,7 @@ cdef class IdlePool(StreamOwner):
 
     def configure(self, most, most_per_key, timeout):
         """Keeps at most `most` connections, `most_per_key` for one origin, each for
-        `timeout` seconds: those that are parked from now on."""
+        `timeout` seconds, if it is parked from now on."""
         self.most = most
         self.most_per_key = most_per_key
         self.timeout_ms = int(timeout * 1000)
@@ -137,8 +137,8 @@ cdef class IdlePool(StreamOwner):
 
 
 cdef inline object make_key(const Hop *hop, bytes destination):
-    """One for each hop, TLS identity and destination. Of most connections it is the
-    destination's own object, so that none is made for a request."""
+    """One key for each hop, TLS identity and destination. For most connections it is the
+    destination's own object, so that no request makes an object."""
     if is_plain_direct(hop):
         return destination
     return ((<const char *>hop)[:sizeof(Hop)], destination)
@@ -147,11 +147,11 @@ cdef inline object make_key(const Hop *hop, bytes destination):
 cdef bint is_clean(Stream stream) noexcept:
     if stream.sock.ready & (PEER_DONE | BROKEN) or not stream.sock.ready & CAN_WRITE:
         return False
-    # A read that came out exactly full has not told that the socket is dry
+    # A read that came out exactly full has not shown that the socket is dry
     return not stream.sock.ready & CAN_READ or is_silent(stream)
 
 
 cdef bint is_silent(Stream stream) noexcept:
-    """Neither a byte nor an end nor an error is waiting in the kernel."""
+    """No byte, no end and no error is waiting in the kernel."""
     cdef char one
     return try_recv(&stream.sock, &one, 1) == -EAGAIN

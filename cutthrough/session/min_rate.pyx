@@ -1,20 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""How fast a peer must be, judged where its deadline comes.
+"""The minimum rate of a peer, judged when its deadline expires.
 
-A deadline that every byte moves is none for a peer that sends one byte just before it, or
-takes one: the connection, its descriptors and a block are held for as long as it likes.
-So whoever an exchange waits for owes `min_rate` bytes a second, on an average over
-`min_rate_grace`. The sender of a request's body owes it, and who reads slower than the
-other side writes: the client a response, the origin a body. An origin may take as long
-over a response as it likes (events come when they come), and a tunnel may rest: these
-have `idle_timeout` and `lifetime`.
+If every byte moves a deadline, it does not bind a peer that sends or takes one byte just
+before it: the peer holds the connection, its descriptors and a block for as long as it
+likes. So the peer that an exchange waits for owes `min_rate` bytes a second, on an average
+over `min_rate_grace`. The sender of a request's body owes it, and so does a reader that is
+slower than the other side: the client for a response, the origin for a body. An origin may
+take any time over a response (an event stream has pauses), and a tunnel may rest: these have
+`idle_timeout` and `lifetime`.
 
-No byte is counted for it: when the grace is over, the pump's own count is compared with
-what it was. What a reader has taken is what its kernel has acknowledged: when the socket
-becomes writable again says nothing, as a third of its buffer, which may be megabytes, has
+No byte is counted for it: when the grace is over, the pump's own count is compared with its
+earlier value. A reader has taken the bytes that its kernel has acknowledged. The socket's
+becoming writable shows nothing, because a third of its buffer, which may be megabytes, has
 to be free by then. For the same reason a deadline of silence that is shorter than the grace
-asks for its part of what is owed; and where nothing is owed, as in a tunnel, nobody is silent
-to whom the kernel still hands over what it holds.
+demands its part of the rate. If no rate is owed, as in a tunnel, a peer counts as active
+while the kernel still delivers buffered bytes to it.
 """
 
 from libc.stdint cimport int64_t
@@ -34,7 +34,7 @@ cdef bint begin_wait(Client c, int whom) noexcept:
 
 
 cdef int64_t taken(Client c) noexcept:
-    """Bytes that have got past the peer which is waited for."""
+    """Bytes that the awaited peer has sent or acknowledged."""
     if c.awaited == SENDER:
         return c.relay.up.moved
     if c.awaited == TAKER:
@@ -45,7 +45,7 @@ cdef int64_t taken(Client c) noexcept:
 cdef bint extend_if_taken(Client c) except -1:
     cdef int64_t held = untaken(&c.sock) + untaken(&c.origin.sock)
     cdef int64_t moved = <int64_t>(c.relay.up.moved + c.relay.down.moved)
-    # The first look since a byte was moved knows of none before
+    # The first look since a byte was moved has no earlier count to compare with
     if held == 0 if moved != c.judged_ms else moved - held <= c.judged_from:
         return False
     c.judged_ms = moved
@@ -66,7 +66,7 @@ cdef int judge_rate(Client c) except -1:
         if c.awaited == SENDER:
             c.poller.arm(c, min(c.silent_ms, c.judged_ms))
         else:
-            c.extend()          # the kernel's buffer moves, though no event told of it
+            c.extend()          # the kernel's buffer moves, though no event reported it
         return OK
     if c.awaited == SENDER:
         return BODY_TIMEOUT

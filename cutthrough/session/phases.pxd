@@ -1,24 +1,24 @@
-"""How long each phase of a request takes, one after the other."""
+"""The time that each phase of a request takes, one after the other."""
 
 from libc.stdint cimport UINT32_MAX, int64_t, uint32_t
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.session.state cimport AUTH, DECIDE, DIAL, RELAY, REQUEST, RESOLVE
 
-# How long each phase of the request in hand took, in microseconds; 0: it was not begun. A
-# phase takes 1 at least. 32 bits hold 71 minutes, more than the deadlines of these phases
-# are in use; a response may take longer to begin.
+# The time that each phase of the request in hand took, in microseconds; 0: it was not begun.
+# A phase takes 1 at least. 32 bits hold 71 minutes, more than the deadlines in use for these
+# phases; a response may take longer to begin.
 cdef struct Stamps:
     int64_t start_us                    # of CLOCK_MONOTONIC; 0: there is no request
-    int64_t mark_us                     # from there to the begin of the phase in hand
-    int64_t first_byte_us               # from the connection to the first byte of an answer
+    int64_t mark_us                     # from start_us to the begin of the phase in hand
+    int64_t first_byte_us               # from the connection to the response's first byte
     uint32_t head_us                    # from the first byte to the whole head
     uint32_t auth_us                    # until the credentials are known, right or wrong
     uint32_t hook_us                    # the wait for the policy's hook
-    uint32_t dns_us                     # the name's look-up; none of an address
+    uint32_t dns_us                     # the name's look-up; 0 for an address
     uint32_t connect_us                 # until there is a connection
 
 
-# Ends the phase in hand, and returns how long it took; brief: within 32 bits.
+# Ends the phase in hand, and returns its microseconds; brief: within 32 bits.
 cdef inline int64_t end_phase(Stamps *stamps) noexcept nogil:
     cdef int64_t now_us = clock_us() - stamps.start_us
     cdef int64_t took_us = now_us - stamps.mark_us
@@ -31,8 +31,8 @@ cdef inline uint32_t end_brief_phase(Stamps *stamps) noexcept nogil:
     return <uint32_t>took_us if took_us < <int64_t>UINT32_MAX else UINT32_MAX
 
 
-# The phase in which the request ended counts too: a request that waited in vain for a name,
-# a connection or a response says where.
+# The phase in which the request ended counts too: the log shows whether the request waited in
+# vain for a name, a connection or a response.
 cdef inline void end_last_phase(Stamps *stamps, int state) noexcept nogil:
     if state >= RELAY:
         return

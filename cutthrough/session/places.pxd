@@ -1,9 +1,9 @@
-"""Who may be closed to make room, in the order in which they go."""
+"""Connections that may be closed to make room, in the order of closing."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from cutthrough.net.address cimport Address
 
-# What a connection at rest is, from the first that goes.
+# The kinds of a connection at rest, in the order of closing.
 cdef enum Kind:
     STRANGER = 0            # never authenticated: idle, before its first byte, or lingering
     STRANGER_HEAD           # the same, and holds a part of a head
@@ -11,17 +11,17 @@ cdef enum Kind:
     GUEST_HEAD              # the same, and holds a part of a head
     N_KINDS
 
-# One connection of the list. Named by its index, 0 is none: four bytes in a Client.
+# One listed connection. A Client holds its index, four bytes; 0: none.
 cdef struct Place:
     void *client
     Party *party
-    int64_t since_ms        # the connection was at rest since then when it was listed
+    int64_t since_ms        # begin of its rest, as of when it was listed
     uint32_t older, newer   # of the same party; `newer` chains the free ones
 
 # The connections of one kind from one client address (of IPv6: one /64).
 cdef struct Party:
     uint64_t bits           # of the address
-    uint64_t number         # of two parties of one size the one made first goes first
+    uint64_t number         # order of making: of two parties of one size the older goes first
     Party *next             # in its chain of the hash table
     uint32_t oldest, newest
     uint32_t count
@@ -38,7 +38,7 @@ cdef struct Heap:
 cdef class Places:
     cdef Place *places
     cdef uint32_t room          # of `places`; index 0 is not used
-    cdef uint32_t free          # first of the free ones
+    cdef uint32_t free          # first free place
     cdef readonly uint32_t listed
     cdef Party **chains
     cdef uint32_t n_chains      # a power of two
@@ -47,16 +47,16 @@ cdef class Places:
     cdef uint64_t next_number
     cdef Heap heaps[N_KINDS]
 
-    # The newest of its party from here on. 0: there is no memory for it.
+    # Lists it as the newest of its party; returns its place. 0: no memory.
     cdef uint32_t add(self, void *client, const Address *address, int kind,
                       int64_t since_ms) noexcept
     cdef void drop(self, uint32_t place) noexcept
     # Makes it the newest of its party.
     cdef void renew(self, uint32_t place, int64_t since_ms) noexcept
-    # The oldest of the largest party of this kind, or of this address's; 0: none.
+    # The oldest of this kind's largest party, or of this address's party; 0: none.
     cdef uint32_t first(self, int kind) noexcept
     cdef uint32_t first_of(self, const Address *address, int kind) noexcept
-    # Its place, unless it has one (0: none) among its kind; else the same as add.
+    # Returns `place` if that is of this kind already; else lists it, as add does.
     cdef uint32_t file(self, uint32_t place, void *client, const Address *address, int kind,
                        int64_t since_ms) noexcept
     # The size of the largest party.

@@ -1,19 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Who may be closed to make room, in the order in which they go.
+"""Connections that may be closed to make room, in the order of closing.
 
     kind ─> heap of parties, largest first ─> connections of a party, oldest first
 
-A party is the connections of one kind from one client address, so that one address that
-holds thousands of connections loses one before an address that holds two. Every operation
-takes constant time, or the logarithm of the number of addresses.
+A party is the connections of one kind from one client address, so that an address with
+thousands of connections loses one before an address with two. Every operation takes
+constant time, or the logarithm of the number of addresses.
 
 A connection is listed when it comes to rest, and stays in the list when its next request
-begins: a request on a kept-alive connection costs nothing here. Who asks for the first one
-finds out whether it is at rest still, and drops or renews it if not (see session.shed).
-Each such step is paid for by the request that made it necessary.
+begins: a request on a kept-alive connection costs nothing here. The caller that takes the
+first connection checks whether it is still at rest, and drops or renews it if not (see
+session.shed). Each such step is paid for by the request that made it necessary.
 
-The table of places is indexed, not linked by pointers: a connection knows its own by four
-bytes, and a tunnel, which has none, carries nothing else.
+The table of places is indexed, not linked by pointers: a connection holds its place in four
+bytes, and a tunnel, which has no place, carries nothing more.
 """
 
 import os
@@ -28,14 +28,14 @@ cdef enum:
 
 
 cdef inline uint64_t bits_of(const Address *address) noexcept nogil:
-    """Of IPv6 the network: a host may use any address of its /64."""
+    """For IPv6 the network: a host may use any address of its /64."""
     cdef uint64_t bits = 0
     memcpy(&bits, address.bytes, 4 if address.family == 4 else 8)
     return bits
 
 
 cdef inline uint64_t mix(uint64_t x) noexcept nogil:
-    """splitmix64's finaliser. With the seed nobody can choose addresses of one chain."""
+    """splitmix64's finaliser. With the seed no client can choose addresses of one chain."""
     x = (x ^ (x >> 30)) * <uint64_t>0xbf58476d1ce4e5b9
     x = (x ^ (x >> 27)) * <uint64_t>0x94d049bb133111eb
     return x ^ (x >> 31)
@@ -183,7 +183,7 @@ cdef class Places:
             self._resize(self.n_chains // 2)
 
     cdef void _resize(self, uint32_t n_chains) noexcept:
-        """Without memory the chains get longer, and nothing else happens."""
+        """If there is no memory the chains get longer, and nothing else happens."""
         cdef Party **old = self.chains
         cdef Party **chain
         cdef Party *party
@@ -224,7 +224,7 @@ cdef class Places:
         self.free = place
 
     cdef void _chain_free(self, uint32_t begin) noexcept:
-        """All from `begin` on are free."""
+        """Chains the places from `begin` on as free."""
         cdef uint32_t i
         memset(&self.places[begin], 0, (self.room - begin) * sizeof(Place))
         for i in range(begin, self.room - 1):
@@ -254,8 +254,8 @@ cdef class Places:
 
 
 cdef void begin_anew(Places self) noexcept:
-    """Nobody is listed: what a crowd took goes back, 32 bytes of it each. The next crowd
-    pays for it by doubling, as the first one did."""
+    """No connection is listed: a crowd's memory goes back, 32 bytes a connection. The next
+    crowd pays for it by doubling, as the first one did."""
     cdef Place *fewer = <Place *>realloc(self.places, LEAST_ROOM * sizeof(Place))
     cdef int kind
     for kind in range(<int>N_KINDS):
