@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What the resolver remembers of names: bounded, and the least recently used goes first.
+"""The resolver's cache of names: bounded; the least recently used entry is evicted first.
 
-A hit is a look-up in a dict, a clock and a move within a linked list: 78 ns, and 116 when
-every name is another; a dict of tuples in Python took 116 and knew no order. Knows times,
-but no loop and no DNS.
+A hit is a look-up in a dict, a clock and a move within a linked list: 78 ns, and 116 if
+every name is different; a dict of tuples in Python took 116 and had no order. The cache
+deals with times, but not with the loop or DNS.
 
     put ──> fresh ──> last tenth, used often: refresh() ──> expired ──> forgotten
                                                                └─ revive() ─> stale
@@ -16,16 +16,16 @@ from cutthrough.net.address cimport Addresses
 from cutthrough.net.sysio cimport clock_us
 
 cdef enum:
-    LAST_PART = 10      # of its time, in which a hot answer is refreshed: unbound's `prefetch`
-    PREFETCH_HITS = 3   # since it came: that makes it hot; our choice
+    LAST_PART = 10      # a hot answer is refreshed in this last part of its time: unbound's `prefetch`
+    PREFETCH_HITS = 3   # hits that make an answer hot; our choice
 
 
 cdef class Entry:
     cdef bytes host
     cdef object answer
-    cdef int64_t due_us             # until then there is nothing to think about
+    cdef int64_t due_us             # before this time a hit needs no further check
     cdef int64_t expires_us
-    cdef int64_t stale_us           # until then it may be served though expired
+    cdef int64_t stale_us           # before this time an expired answer may be served
     cdef uint32_t hits
     cdef int turn
     cdef bint is_stale, is_pinned
@@ -33,16 +33,16 @@ cdef class Entry:
 
 
 cdef class Cache:
-    """`entries` bounds the names, 0: none is kept. In seconds: `stale`, how long an answer
-    may outlive its time while nobody gives a newer one, and `recheck`, how often one is
-    then asked for; `prefetch`, what time an answer must have to be refreshed ahead."""
+    """`entries` bounds the names; 0: nothing is cached. In seconds: `stale`, how long an
+    expired answer may be served during an outage; `recheck`, the time between two refreshes
+    of it; `prefetch`, the least time of an answer that is refreshed before it expires."""
 
     cdef dict known
     cdef Entry newest, oldest
     cdef Py_ssize_t most, held
     cdef int64_t stale_for_us, recheck_us, prefetch_us
     cdef readonly uint64_t hits, evicted, prefetches
-    cdef public uint64_t stale      # answers given that had expired
+    cdef public uint64_t stale      # expired answers served
 
     def __init__(self, entries, *, stale, recheck, prefetch):
         self.known = {}
@@ -55,10 +55,10 @@ cdef class Cache:
         return self.held
 
     def refresh(self, host):
-        """Called for a name that is to be asked about though an answer is at hand."""
+        """Called if a cached name should be queried again. A subclass does it."""
 
     def cached(self, bytes host not None):
-        """What is known of `host` now, or None."""
+        """The current answer for `host`, or None."""
         cdef PyObject *found = PyDict_GetItem(self.known, host)
         cdef Entry entry
         cdef int64_t now
@@ -77,7 +77,7 @@ cdef class Cache:
         return entry.answer
 
     cdef bint _is_usable(self, Entry entry, int64_t now) except -1:
-        """Something is due: a refresh, or the end."""
+        """Handles what is due: a refresh, or the end. False: the entry is gone or expired."""
         if now < entry.expires_us:
             entry.due_us = entry.expires_us
             if entry.hits >= PREFETCH_HITS:
@@ -87,14 +87,14 @@ cdef class Cache:
         if now >= entry.stale_us:
             self._forget(entry)
             return False
-        if entry.is_stale:                  # the outage goes on: ask, and nobody waits
+        if entry.is_stale:                  # the outage goes on: refresh in the background
             entry.due_us = min(now + self.recheck_us, entry.stale_us)
             self.refresh(entry.host)
         return entry.is_stale
 
     def put(self, bytes host not None, answer, double keep, int turn=0):
         """Keeps an answer for `keep` seconds: Addresses, or the label of a failure.
-        `turn`: which of two gave it."""
+        `turn`: the source that gave it, 0 or 1."""
         cdef PyObject *found = PyDict_GetItem(self.known, host)
         cdef Entry entry
         cdef int64_t now = clock_us()
@@ -126,7 +126,7 @@ cdef class Cache:
                 entry.due_us -= keep_us // LAST_PART
 
     def pin(self, bytes host not None, answer):
-        """Keeps an answer for ever, outside of the bound."""
+        """Keeps an answer for ever; it does not count against the bound."""
         cdef Entry entry = Entry.__new__(Entry)
         entry.host = host
         entry.answer = answer
@@ -135,7 +135,7 @@ cdef class Cache:
         self.known[host] = entry
 
     def next_turn(self, bytes host not None):
-        """Whom to ask of two, 0 or 1: not the one whose answer is still good."""
+        """The source to query next, 0 or 1: not the source of a fresh answer."""
         cdef PyObject *found = PyDict_GetItem(self.known, host)
         cdef Entry entry
         if found == NULL:
@@ -144,15 +144,15 @@ cdef class Cache:
         return entry.turn ^ (clock_us() < entry.expires_us)
 
     def has_outlived(self, bytes host not None):
-        """Whether there are addresses whose time is over, and that may be used still."""
+        """Whether the addresses of `host` have expired but may still be served."""
         cdef PyObject *found = PyDict_GetItem(self.known, host)
         cdef int64_t now = clock_us()
         return (found != NULL and now >= (<Entry>found).expires_us
                 and now < (<Entry>found).stale_us)
 
     def revive(self, bytes host not None):
-        """Nobody gives a newer answer. Returns the addresses that stay in use, or None:
-        an answer that has outlived its time is served from now on."""
+        """Called if a refresh fails: an expired answer is served from now on.
+        Returns the addresses that stay in use, or None."""
         cdef PyObject *found = PyDict_GetItem(self.known, host)
         cdef Entry entry
         cdef int64_t now = clock_us()
@@ -167,7 +167,7 @@ cdef class Cache:
         return entry.answer
 
     def clear(self):
-        """Forgets everything but what is pinned."""
+        """Forgets all entries except the pinned ones."""
         while self.oldest is not None:
             self._forget(self.oldest)
 

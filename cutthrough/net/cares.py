@@ -1,10 +1,10 @@
-"""A channel of c-ares whose questions come from many source ports.
+"""A c-ares channel that sends its queries from many source ports.
 
-c-ares keeps a UDP socket as long as one of its questions is open, so a name that nobody
-answers pinned the source port, which an attacker has to guess (RFC 5452 section 4.5).
-`udp_max_queries` opens another socket after so many; pycares 5.2 knows the field of
-`ares_options` and has no argument for it, so `ares_init_options` is called here. With a
-pycares whose inside is another one, ports are as they were: a test notices.
+c-ares keeps a UDP socket as long as one of its queries is open, so an unanswered name
+pinned the source port, and an attacker has to guess that port (RFC 5452 section 4.5).
+`udp_max_queries` opens another socket after so many queries. pycares 5.2 declares the
+field of `ares_options` but has no argument for it, so `ares_init_options` is called
+here. If pycares' internals differ, it chooses the ports as before: a test notices.
 """
 
 import logging
@@ -17,19 +17,19 @@ import pycares
 
 log = logging.getLogger("cutthrough")
 
-# c-ares' ares.h: part of its ABI
+# From c-ares' ares.h: part of its ABI
 ARES_OPT_UDP_MAX_QUERIES = 1 << 19
-# Queries through one port: a name takes two. Open names that are 2048 at most have 256
-# sockets then, and an idle channel has none.
+# Queries through one port: a name takes two. So the 2048 names that may be open need
+# 256 sockets, and an idle channel has none.
 PORT_QUERIES = 16
 
 
 class ManyPorts(pycares.Channel):
-    """As pycares makes one with its own event thread, and `udp_max_queries`."""
+    """Like pycares' channel with an event thread, and with `udp_max_queries`."""
 
     def __init__(self, *, flags: int, timeout: float, tries: int) -> None:
         ffi, lib = (getattr(pycares, name) for name in ("_ffi", "_lib"))
-        self._channel: Any = None           # for __del__, if this fails
+        self._channel: Any = None           # for __del__, if __init__ fails
         self._lock = threading.RLock()
         self._flags = flags
         self._sock_state_cb_handle = None
@@ -51,7 +51,7 @@ class ManyPorts(pycares.Channel):
 
 
 class Names(aiodns.DNSResolver):
-    """aiodns' resolver over such a channel, or over pycares' own if there is none."""
+    """aiodns' resolver over ManyPorts, or over pycares' channel if ManyPorts fails."""
 
     def _make_channel(self, **options: Any) -> tuple[bool, pycares.Channel]:
         make: Callable[..., tuple[bool, pycares.Channel]] = super()._make_channel
@@ -61,5 +61,5 @@ class Names(aiodns.DNSResolver):
             log.warning("pycares %s: questions to name servers keep their source port "
                         "(%s)", pycares.__version__, error)
         except pycares.AresError:
-            pass                            # no thread, no inotify: aiodns does without
+            pass                            # no thread or inotify: aiodns needs neither
         return make(**options)

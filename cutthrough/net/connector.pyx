@@ -1,9 +1,9 @@
 # cython: language_level=3
 """Outgoing connections.
 
-A name's addresses are raced as RFC 8305 section 5 says: the next attempt begins a quarter
-of a second after the one before it, or at once when one fails; the first that is connected
-wins, and the others are closed. One deadline for them all. The order is the resolver's.
+A name's addresses are raced (RFC 8305 section 5): an attempt begins a quarter of a second
+after the one before it, or at once if one fails. The first to connect wins, and the others
+are closed. All attempts share one deadline. The resolver sets the order.
 
     first ──────────────────────── (SYN lost) ──> closed
       └─ 250 ms ─> second ── refused ─> third ── connected ──> the answer
@@ -22,8 +22,8 @@ from cutthrough.net.sysio cimport (
 
 cdef enum:
     STAGGER_MS = 250    # RFC 8305 section 8: Connection Attempt Delay
-    # Attempts at a time: Chromium has two, one for each family; with eight the oldest has
-    # had two seconds, its SYN and one more, when it gives way to the ninth.
+    # Attempts at a time: Chromium has two, one for each family. With eight, the oldest has
+    # had two seconds (its SYN and one more) before the ninth replaces it.
     MOST_ATTEMPTS = 8
 
 
@@ -65,7 +65,7 @@ cdef class Stream(Endpoint):
     cdef int on_fault(self) except -1:
         cdef StreamOwner owner = self.owner
         cdef Connector connector = self.connector
-        if self.shelf is not None:      # it waits in a pool, whose lists must lose it
+        if self.shelf is not None:      # in the idle pool, which must unlink it
             return owner.on_stream_deadline(self)
         if connector is not None:
             owner = connector.owner
@@ -74,7 +74,7 @@ cdef class Stream(Endpoint):
         return owner.on_fault() if owner is not None else 0
 
     cdef bint is_timed(self) noexcept:
-        # Its own while it is made and while it waits in a pool; else it is its session's
+        # Its own deadline while connecting and in the idle pool; else its session's
         return Endpoint.is_timed(self) or (
             self.owner is not None and self.owner.is_timed())
 
@@ -101,9 +101,9 @@ cdef int cancel(Connector c) except -1:
 
 
 cdef int tells(int error) noexcept:
-    """How much an errno says of why no address could be had. First our own shortage: the
-    next try may well succeed. Then what a host answered; silence says less; and that
-    there is no way to an address is usual on a host that has but one family."""
+    """Ranks an errno by how well it explains a failed dial. First our own shortage: the next
+    try may well succeed. Then a host's answer, then silence. Last an unreachable network:
+    that is usual on a host with one address family."""
     if error in (EMFILE, ENFILE, ENOBUFS, ENOMEM, EADDRNOTAVAIL):
         return 5
     if error in (ECONNREFUSED, ECONNRESET):
@@ -116,16 +116,16 @@ cdef int tells(int error) noexcept:
 
 
 cdef int meant_by(int error, const Address *address) noexcept:
-    """EADDRNOTAVAIL: every port of ours towards that address is taken. Or this host has
-    none of that family to come from (a container without IPv6), which is no way to it."""
+    """EADDRNOTAVAIL: all our ports towards that address are in use. Or this host has no
+    address of that family (a container without IPv6): then it is ENETUNREACH."""
     if error == EAFNOSUPPORT or (error == EADDRNOTAVAIL and not has_source(address)):
         return ENETUNREACH
     return error
 
 
 cdef bint is_itself(Stream stream) noexcept:
-    """A socket that dials a free port of this host may be given that very port as its
-    own, and is then connected to itself (TCP's simultaneous open): nobody listens."""
+    """A socket that dials a free port of this host may get that very port as its own. It is
+    then connected to itself (TCP's simultaneous open), and no listener exists."""
     cdef sockaddr_storage name
     cdef Address own
     return (read_own_name(&stream.sock, &name)
@@ -136,7 +136,7 @@ cdef bint is_itself(Stream stream) noexcept:
 cdef class Connector:
 
     cdef int next(self) except -1:
-        """Begins the next attempt that can be begun; gives the answer if none is left."""
+        """Begins the next possible attempt; answers if no attempt is left."""
         cdef int64_t left_ms
         while self.i < self.addresses.n:
             left_ms = self.deadline_ms - self.poller.time_ms()
@@ -147,7 +147,7 @@ cdef class Connector:
         return 0 if self.open else self._answer(None, self.error)
 
     cdef bint _try(self, int64_t left_ms) except -1:
-        """True: under way, or connected and answered. False: `error` says why not."""
+        """True: under way, or connected and answered. False: not allowed, or failed (`error`)."""
         cdef sockaddr_storage name
         cdef socklen_t name_len
         cdef int failed
@@ -166,7 +166,7 @@ cdef class Connector:
             return self._note(meant_by(-failed, &stream.address))
         try:
             self.poller.add(stream)
-        except OSError as refusal:          # no memory, or no watch left for this user
+        except OSError as refusal:          # no memory, or this user's epoll watches are used up
             self._note(refusal.errno)
             sys_close(&stream.sock)
             return False
@@ -180,7 +180,7 @@ cdef class Connector:
             return True
         stream.connector = self
         stream.older = self.newest
-        if self.newest is not None:         # only the newest has the next one to begin
+        if self.newest is not None:         # only the newest attempt's timer begins the next
             self.newest.newer = stream
             self.newest.set_deadline(left_ms)
         else:
@@ -205,7 +205,7 @@ cdef class Connector:
         return self.next()
 
     cdef int on_attempt_deadline(self, Stream stream) except -1:
-        """The newest one's: time for the next. Or the deadline of them all."""
+        """Time to begin the next attempt, or the deadline of the whole dial."""
         cdef int64_t left_ms = self.deadline_ms - self.poller.time_ms()
         if left_ms <= 0:
             return self._answer(None, ETIMEDOUT)
@@ -213,7 +213,7 @@ cdef class Connector:
         return self.next()
 
     cdef int _end(self, Stream stream, int error) except -1:
-        """This attempt has come to nothing."""
+        """Ends a failed attempt."""
         self._note(error)
         self._unlink(stream)
         return stream.close()
@@ -248,7 +248,7 @@ cdef class Connector:
         return owner.on_dialled(self, stream, error)
 
     cdef int close(self) except -1:
-        """Ends the attempts that are under way. Idempotent; nobody is told."""
+        """Ends the attempts under way. Idempotent; the owner is not called."""
         cdef Stream stream
         self.owner = None
         while self.newest is not None:
