@@ -9,11 +9,11 @@ cdef struct Pipe:
     uint32_t size           # capacity in bytes
     uint32_t held           # bytes inside
 
-# An empty pipe, or NULL: no descriptor or no pipe memory is to be had; copy instead (R35).
+# An empty pipe. NULL: out of descriptors or pipe memory; copy instead (R35).
 cdef Pipe *take_pipe() noexcept nogil
-# One that another process filled: its ends are the pipe's from here on. NULL: no memory.
+# A pipe that another process filled; it now owns both fds. NULL: no memory.
 cdef Pipe *adopt_pipe(int read_fd, int write_fd, uint32_t held) noexcept nogil
-# How often there was none.
+# How often no pipe was available.
 cdef size_t pipes_refused() noexcept nogil
-# Takes it back and clears the pointer. One that still holds bytes is closed.
+# Takes the pipe back and clears the pointer. Closes it if it still holds bytes.
 cdef void give_pipe(Pipe **pipe) noexcept nogil

@@ -2,7 +2,7 @@
 """Pipes for splice(2), shared by all relays of the process.
 
 A direction holds a pipe only while it is bulk, so a few dozen serve thousands of tunnels.
-A pipe that comes back with bytes inside is closed: no tunnel ever sees another's.
+A pipe returned with bytes inside is closed: no tunnel ever sees another tunnel's bytes.
 """
 
 from libc.stdint cimport uint32_t
@@ -12,7 +12,7 @@ from cutthrough.net.linux cimport (
 
 cdef enum:
     KEPT_FREE = 64
-    # As many bytes as all blocks may hold (R31); the kernel's own bound spares root
+    # At 1 MiB each, the bound on all blocks (R31); the kernel's own bound exempts root
     MOST_IN_USE = 512
     # fs.pipe-max-size's default, and the best of the sizes measured (1 MiB responses):
     # with 256 KiB a byte costs 1.3 times the CPU
@@ -20,7 +20,7 @@ cdef enum:
     # Past fs.pipe-user-pages-soft an unprivileged user gets pipes of one or two pages:
     # slower than copying
     LEAST_BYTES = 65536
-    # No new pipe is tried for the next so many wishes after the kernel refused one
+    # Calls of take_pipe that open no new pipe after the kernel refused one
     BACK_OFF = 256
 
 cdef Pipe *free_pipes = NULL
@@ -77,7 +77,7 @@ cdef Pipe *open_pipe() noexcept nogil:
 
 
 cdef Pipe *adopt_pipe(int read_fd, int write_fd, uint32_t held) noexcept nogil:
-    # Beyond MOST_IN_USE too: its bytes are here, and the one who gave it has one less
+    # Even beyond MOST_IN_USE: its bytes are here, and the giving process has one pipe less
     global in_use
     cdef Pipe *pipe = <Pipe *>malloc(sizeof(Pipe))
     if pipe != NULL:
@@ -112,7 +112,7 @@ cdef size_t pipes_refused() noexcept nogil:
 
 
 def close_free():
-    """Closes the pipes that nobody uses, and asks the kernel again. Returns how many."""
+    """Closes the free pipes and ends the back-off. Returns how many."""
     global free_pipes, n_free, skip
     cdef Pipe *pipe
     count = 0

@@ -1,22 +1,22 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The tight loop. Bytes go from one socket to another, and nobody reads them here.
+"""The tight loop: moves bytes from one socket to another, without looking at them.
 
     source --recv--> scratch --send--> sink        the rule: nothing is allocated
-                        \\--> kept  --send--> sink  only what the sink did not take
+                        \\--> kept  --send--> sink  only bytes that the sink did not take
     source --splice--> pipe --splice--> sink       once the direction proves to be bulk
 
-A direction is bulk after two reads in a row that filled the scratch buffer, and is not
-any more once splice brings small pieces. Measured with 1 MiB responses, CPU per MiB of the
-whole program (bench/results/field.json, bulk): copy 308 us, splice 215; for small messages
-the copy wins, because a splice is two calls as well and each costs more.
+A direction becomes bulk after two reads in a row that filled the scratch buffer, until
+splice brings small pieces. Measured with 1 MiB responses, CPU per MiB of the whole program
+(bench/results/field.json, bulk): copy 308 us, splice 215. For small messages the copy wins,
+because a splice is two calls as well and each costs more.
 
-The sink's pace is the source's: nothing is read while bytes are held, so a direction
-never holds more than one block or one pipe. Where the bound of all blocks is reached,
-bytes stay in the source's socket until the sink has taken them: slower, and nobody is cut.
-Who wants it slower than the sink gives it an allowance, and more of it in time.
+The sink sets the source's pace: nothing is read while bytes are held, so a direction never
+holds more than one block or one pipe. If the bound on all blocks is reached, bytes stay in
+the source's socket until the sink has taken them: slower, but no connection is cut. A caller
+that limits the rate sets an allowance, and raises it over time.
 
-End of stream is passed on as shutdown(SHUT_WR), after everything that came before it
-(R36); the other direction goes on.
+End of stream is passed on as shutdown(SHUT_WR), after all bytes before it (R36); the other
+direction goes on.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t
@@ -32,10 +32,10 @@ from cutthrough.net.transport cimport KERNEL, Socket, drop_transport, open_trans
 
 cdef enum:
     TURN_BYTES = 1048576        # one pump's share of a turn
-    BULK = 2                    # full reads in a row that prove it
-    SMALL_SPLICE = 16384        # pieces below this count against it
-    PATIENCE = 8                # so many small ones in a row, and it copies again
-    MOST_LATE = 1048576         # thrown away; who sends more is uploading, and is told
+    BULK = 2                    # full reads in a row that make a direction bulk
+    SMALL_SPLICE = 16384        # smaller pieces count against it
+    PATIENCE = 8                # small pieces in a row until it copies again
+    MOST_LATE = 1048576         # bytes thrown away; a client that sends more gets an error
 
 
 cdef Pumped run_pump(Pump *p) noexcept nogil:
@@ -53,7 +53,7 @@ cdef Pumped run_pump(Pump *p) noexcept nogil:
             give_pipe(&p.pipe)
             return PUMP_EOF if p.eof else PUMP_DONE
         if not p.source.ready & CAN_READ:
-            give_pipe(&p.pipe)          # at rest a direction owns nothing
+            give_pipe(&p.pipe)          # an idle direction owns nothing
             return PUMP_DRY
         if not p.sink.ready & CAN_WRITE:
             return PUMP_STUCK
@@ -69,14 +69,14 @@ cdef Pumped run_pump(Pump *p) noexcept nogil:
 
 
 cdef inline size_t wanted(const Pump *p, int64_t most) noexcept nogil:
-    """The most bytes that one read may bring."""
+    """The most bytes for one read."""
     if p.allowance < most:
         most = p.allowance
     return <size_t>(most if p.left < 0 or p.left > most else p.left)
 
 
 cdef int64_t copy_once(Pump *p) noexcept nogil:
-    """One read and one write. Bytes read, or minus the Pumped that ends the pump."""
+    """One read and one write. Returns bytes read, or minus the Pumped that ends the turn."""
     cdef char *data = scratch()
     cdef size_t want = wanted(p, COPY_BYTES)
     cdef ssize_t n
@@ -107,10 +107,10 @@ cdef int64_t copy_once(Pump *p) noexcept nogil:
 
 
 cdef int64_t copy_unread(Pump *p, char *data, size_t want) noexcept nogil:
-    """Without a block for what the sink might not take: looks, sends, and only then reads
-    off what has been taken. Returned as by copy_once.
+    """Copies without a free block: peeks, sends, and only then reads the bytes that the sink
+    has taken. Returns as copy_once does.
 
-    Filtered bytes cannot go this way: what a filter has seen it cannot see again.
+    Not for filtered bytes: a filter cannot process the same bytes twice.
     """
     cdef ssize_t n = try_peek(p.source, data, want)
     cdef ssize_t sent, r
@@ -119,7 +119,7 @@ cdef int64_t copy_unread(Pump *p, char *data, size_t want) noexcept nogil:
         return 0
     if n == -EAGAIN:
         return 0
-    if n < 0:                           # the kernel tells it once: recv would say "end"
+    if n < 0:                           # reported once: the next recv would return 0
         p.error = <int>-n
         return -PUMP_SOURCE_FAILED
     sent = try_send(p.sink, data, n)
@@ -141,15 +141,15 @@ cdef int64_t copy_unread(Pump *p, char *data, size_t want) noexcept nogil:
 
 
 cdef int64_t splice_once(Pump *p) noexcept nogil:
-    """Fills the pipe, which is empty; the caller flushes it. Returned as by copy_once.
+    """Fills the empty pipe; the caller flushes it. Returns as copy_once does.
 
-    EAGAIN can only mean that the source is dry. A short splice says nothing: the pipe's
-    slots can run out before its bytes do.
+    EAGAIN can only mean that the source is dry. A short splice does not: the pipe's slots
+    can run out before its bytes do.
     """
     cdef ssize_t n
     if p.pipe == NULL:
         p.pipe = take_pipe()
-        if p.pipe == NULL:              # none to be had: copy, ask again later (R35)
+        if p.pipe == NULL:              # no pipe is free: copy, retry later (R35)
             p.bulk = 0
             return 0
     n = splice_from(p.source, p.pipe.write_fd, wanted(p, p.pipe.size))
@@ -164,12 +164,12 @@ cdef int64_t splice_once(Pump *p) noexcept nogil:
             p.bulk = 0
         return n
     if n == 0:                          # an end, or an urgent mark with a FIN behind it:
-        p.bulk = 0                      # only recv can tell, so it is asked
+        p.bulk = 0                      # only recv can tell which
         return 0
     if n == -EAGAIN and not p.source.ready & URGENT:
         p.source.ready &= ~CAN_READ
         return 0
-    # A socket that cannot be spliced, or an urgent mark, which recv passes and splice not
+    # The socket cannot be spliced, or splice stops at an urgent mark, which recv passes
     if n == -EAGAIN or n == -EINVAL:
         p.may_splice = False
         p.bulk = 0
@@ -179,7 +179,7 @@ cdef int64_t splice_once(Pump *p) noexcept nogil:
 
 
 cdef bint flush(Pump *p) noexcept nogil:
-    """Sends what is held, as far as the sink takes it. False: failed."""
+    """Sends the held bytes until the sink takes no more. False: failed."""
     cdef ssize_t n
     if p.kept != NULL:
         n = try_send(p.sink, bytes_of(p.kept) + p.kept.start, p.kept.end - p.kept.start)
@@ -216,7 +216,7 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
     if <size_t>sent == n + m:
         return True
     if p.pipe != NULL and p.pipe.held:
-        return False                    # bytes in the pipe go first: nobody may push now
+        return False                    # bytes in the pipe must go first
     if not make_room(&p.kept, n + m - sent, OF_RELAYS):
         return False
     block = p.kept
@@ -274,7 +274,7 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
     again[0] = False
     if not r.up_shut:
         up = run_pump(&r.up) if r.up.sink != NULL else throw_away(&r.up)
-        # Only behind an end of stream the send is told EPIPE: the origin has said all
+        # A send gets EPIPE only after the origin's end of stream: it has sent all its bytes
         if up == PUMP_SINK_FAILED and r.up.sink != NULL and r.up.error == EPIPE:
             lose(&r.up)
             up = throw_away(&r.up)
@@ -304,8 +304,8 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
 
 
 cdef inline void pass_end(Socket *sink, bint both) noexcept nogil:
-    """If both directions have ended, the socket is closed next, which sends the FIN as well;
-    what a transport sends as an end has to be taken by the kernel before."""
+    """If both directions have ended, the socket is closed next, and that sends the FIN too.
+    But the kernel must take a transport's own end of stream before the close."""
     if sink != NULL and (not both or sink.kind != KERNEL):
         half_close(sink)
 
@@ -345,7 +345,7 @@ cdef class OneWay:
 
     def __init__(self, int source, int sink, int64_t left=-1, bint may_splice=True,
                  int64_t allowance=INT64_MAX, int transport=KERNEL):
-        """`transport`: the number of one, above both sockets."""
+        """`transport`: the number of a transport to put above both sockets."""
         self.source.fd = source
         self.sink.fd = sink
         if transport != KERNEL:
@@ -356,13 +356,13 @@ cdef class OneWay:
         start_pump(&self.pump, &self.source, &self.sink, left)
 
     def run(self, bint readable=True, bint writable=True):
-        """One turn, with what the kernel is said to have told. How it ended, by name."""
+        """Runs one turn with this readiness added. Returns the name of its Pumped."""
         self.source.ready |= CAN_READ if readable else 0
         self.sink.ready |= CAN_WRITE if writable else 0
         return PUMPED[run_pump(&self.pump)]
 
     def push(self, bytes a, bytes b):
-        """Hands it these bytes before those of the source. False: not taken."""
+        """Pushes these bytes before the source's. False: not taken."""
         return push(&self.pump, a, len(a), b, len(b))
 
     def stop(self):
@@ -392,6 +392,6 @@ cdef class OneWay:
 
     @property
     def held(self):
-        """Bytes in a block, and bytes in a pipe (None: no pipe is held)."""
+        """Bytes in the block, and bytes in the pipe (None: no pipe)."""
         return (self.pump.kept.end - self.pump.kept.start if self.pump.kept != NULL else 0,
                 self.pump.pipe.held if self.pump.pipe != NULL else None)
