@@ -1,19 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The inner epoll set of a worker.
+"""A worker's inner epoll set.
 
-The loop watches one fd, the set; every socket of the data plane lives inside. Python is
+The loop watches one fd, the set; the set holds every socket of the data plane. Python is
 entered once per wake-up, and `drain` handles the whole batch in C.
 
     loop.add_reader(epfd, drain) -> epoll_wait(epfd) -> endpoint.on_ready() ...
 
-Sockets are registered once, for everything, edge-triggered: an epoll_ctl call less for
-each change of interest. What the kernel said stays in `Socket.ready` until a call says
-EAGAIN. Who stops with work left (its turn is over) asks for `call_again`.
+Sockets are registered once, for everything, edge-triggered: this saves an epoll_ctl call
+for each change of interest. Readiness stays in `Socket.ready` until a call returns EAGAIN.
+An endpoint that stops with work left (its turn is over) calls `call_again`.
 
-An endpoint in the set is kept alive by one reference that the set holds, from `add` to
-`remove`. One that is removed within a batch stays allocated until the batch ends, because
-the kernel may already have handed out its pointer: the stale event finds it closed and
-does nothing.
+The set holds one reference to each endpoint, from `add` to `remove`. An endpoint removed
+within a batch stays allocated until the batch ends, because the kernel may already have
+returned its pointer: the stale event finds the endpoint closed and does nothing.
 """
 
 import os
@@ -39,10 +38,10 @@ cdef extern from *:
     const bint ASSERTS "CUTTHROUGH_ASSERTS"
 
 cdef enum:
-    # How often is looked whether there is a block again, where no event of ours tells: it
-    # may have been given back to another worker of this process
+    # Interval of the checks for a free block. No event reports one: another worker of this
+    # process may have freed it
     STARVED_MS = 100
-    BUSY = 4                # events at once, after which it is asked for more
+    BUSY = 4                # events in one epoll_wait that make a second one worthwhile
 
 
 @cython.no_gc
@@ -67,7 +66,7 @@ cdef class Endpoint:
         return 0
 
     cdef int set_deadline(self, int64_t after_ms) except -1:
-        """Arms or moves the one timer; 0: none."""
+        """Arms or moves the timer; 0: disarms it."""
         if after_ms:
             return self.poller.arm(self, self.poller.time_ms() + after_ms)
         self.poller.wheel.disarm(&self.timer)
@@ -116,7 +115,7 @@ cdef class Poller:
         self.wheel.advance(self.now_us // 1000)
 
     def attach(self, loop, on_fault=None):
-        """Lives in `loop` from now on. `on_fault(exception)` hears of each fault (R34)."""
+        """Starts watching in `loop`. Calls `on_fault(exception)` for each fault (R34)."""
         self.loop = loop
         self.on_fault_hook = on_fault
         loop.add_reader(self.epfd, self.drain)
@@ -144,16 +143,16 @@ cdef class Poller:
         return self.wheel.armed
 
     def drain(self):
-        """Handles a batch of events, what was left over, and the deadlines that came."""
+        """Handles a batch of events, the work left over, and the deadlines that have come."""
         cdef int n = self._take_events(BATCH)
         cdef int left = BATCH - n
         cdef Endpoint endpoint
         cdef list again = None
-        if self.again:                      # not those who ask from here on
+        if self.again:                      # calls added from here on wait for the next turn
             again, self.again = self.again, []
         self._handle(n)
-        # Where there were several there are more by now, and asking costs less than coming
-        # back through the loop, 2 us a turn
+        # After several events more are ready by now, and another epoll_wait costs less than a
+        # turn of the loop, 2 us
         while n >= BUSY and left > 0:
             n = self._take_events(left)
             left -= n
@@ -185,13 +184,13 @@ cdef class Poller:
             abort()
         self.now_us = clock_us()
         self.in_batch = True
-        return max(n, 0)                    # EINTR: what is ready is so in the next turn
+        return max(n, 0)                    # EINTR: the next turn gets the events
 
     cdef int _handle(self, int n) except -1:
         cdef int i
         cdef epoll_event *event
         cdef Endpoint endpoint
-        # First what the kernel said of them all: one endpoint may ask about another (R19)
+        # First note all readiness: one endpoint may check another's (R19)
         for i in range(n):
             event = &self.events[i]
             endpoint = <Endpoint>event.data.ptr
@@ -246,11 +245,11 @@ cdef class Poller:
         return fd
 
     cdef int _unregister(self, Endpoint endpoint) except -1:
-        """The caller takes away the set's reference."""
+        """The caller drops the set's reference."""
         endpoint.is_open = False
         self.wheel.disarm(&endpoint.timer)
-        # close() alone leaves the entry, and our pointer in it, for as long as another
-        # process holds the file: a listening one always, any one after a fork
+        # close() alone leaves the entry, with our pointer in it, while another process holds
+        # the file: a listening socket always, any socket after a fork
         if endpoint.sock.fd >= 0:
             epoll_ctl(self.epfd, linux.EPOLL_CTL_DEL, endpoint.sock.fd, NULL)
         self.registered -= 1
@@ -275,7 +274,7 @@ cdef class Poller:
         return 0
 
     cdef int _wake_starved(self) except -1:
-        """A batch of them, oldest first: the first ones may take all there is."""
+        """Wakes a batch, oldest first: the first endpoints may take all free blocks."""
         cdef Endpoint endpoint
         cdef list woken
         if has_room():
@@ -287,7 +286,7 @@ cdef class Poller:
         return 0
 
     cdef int _check_timed(self, Endpoint endpoint) except -1:
-        """Debug builds: what waits without a deadline may wait for ever (R30)."""
+        """Debug builds: an endpoint without a deadline may wait for ever (R30)."""
         if endpoint.is_open and not endpoint.is_timed():
             sys.stderr.write(f"no timer armed: {endpoint!r}, fd {endpoint.sock.fd}\n")
             sys.stderr.flush()
@@ -299,7 +298,7 @@ cdef class Poller:
             self.now_us = clock_us()
 
     cdef int64_t time_ms(self) noexcept:
-        """Now, as of this batch; read anew outside of one."""
+        """The time at the start of this batch; outside of a batch, the current time."""
         self.take_time()
         return self.now_us // 1000
 
@@ -308,7 +307,7 @@ cdef class Poller:
         return 0 if self.in_batch else self._plan()
 
     cdef int _plan(self) except -1:
-        """Asks the loop for the next turn: at once, or when the next deadline is due."""
+        """Schedules the next turn with the loop: at once, or when the next deadline is due."""
         cdef int64_t wait, at
         if self.loop is None:
             return 0
@@ -337,14 +336,14 @@ cdef class Poller:
         self.drain()
 
     def contain(self, Endpoint endpoint):
-        """One connection's fault ends that connection, is counted, and never a worker."""
+        """Counts a connection's fault; it ends that connection, never the worker."""
         fault = sys.exc_info()[1]
         self.faults += 1
         try:
             endpoint.on_fault()
-        except BaseException:               # its own way out failed: only the fd is left
+        except BaseException:               # on_fault failed too: only close the fd
             self.remove(endpoint)
         if self.on_fault_hook is not None:
             self.on_fault_hook(fault)
         if isinstance(fault, (KeyboardInterrupt, SystemExit)):
-            self.exit = fault               # not now: the batch is always handled whole
+            self.exit = fault               # raised after the batch, which is always completed

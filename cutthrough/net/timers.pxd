@@ -4,18 +4,18 @@ from libc.stdint cimport int64_t, uint64_t
 
 cdef enum:
     TICK_MS = 32
-    N_SLOTS = 2048              # 65 s of horizon; later deadlines are filed again on the way
+    N_SLOTS = 2048              # a horizon of 65 s; later deadlines are filed again on the way
     N_WORDS = 32                # one bit for each slot
-    # Deadlines that come in one advance(): ten thousand slow clients that came together
-    # end together, and held up everybody else for 0.2 s
+    # Deadlines handled in one advance(): without a bound, ten thousand slow clients that
+    # expired together held up all other connections for 0.2 s
     MOST_EXPIRED = 64
 
-# Embedded in whatever has a deadline. Zeroed means: not armed.
+# Embedded in an object that has a deadline. Zeroed: not armed.
 cdef struct Timer:
     Timer *prev
     Timer *next
     int64_t deadline_ms         # of CLOCK_MONOTONIC; moved freely to later times
-    int64_t filed_tick          # the tick at whose passing it is looked at; 0: not filed
+    int64_t filed_tick          # the tick that checks this timer; 0: not filed
     void *owner
 
 ctypedef void (*on_expiry_t)(void *owner) noexcept
@@ -23,13 +23,13 @@ ctypedef void (*on_expiry_t)(void *owner) noexcept
 cdef class Wheel:
     cdef Timer slots[N_SLOTS]           # heads of circular lists
     cdef uint64_t occupied[N_WORDS]
-    cdef int64_t tick                   # the last tick that has been passed
-    cdef int turn                       # how many more may expire in this advance()
+    cdef int64_t tick                   # the last tick passed
+    cdef int turn                       # deadlines that may still expire in this advance()
     cdef int64_t now_ms                 # time of the current batch, set by advance()
     cdef readonly Py_ssize_t armed
     cdef on_expiry_t on_expiry
 
-    # Sets or moves the deadline. To a later time it is two stores.
+    # Sets or moves the deadline. A move to a later time is two stores.
     cdef void arm(self, Timer *timer, int64_t deadline_ms) noexcept
     cdef void disarm(self, Timer *timer) noexcept
     # Passes all ticks up to now; calls on_expiry for each deadline that has come.

@@ -2,11 +2,11 @@
 """Deadlines: a hashed wheel of one level, with lazy re-arming.
 
 Every state of a connection has a deadline, and nearly every event moves one to a later
-time. So moving later only stores the new time; the timer stays where it is filed, and is
-filed again when the wheel comes by. Precision is one tick: a deadline comes 0 to 32 ms
+time. So such a move only stores the new time; the timer stays in its slot, and is filed
+again when the wheel reaches that slot. Precision is one tick: a deadline expires 0 to 32 ms
 late, never early.
 
-The wheel knows no clock and no fd: its user says what time it is.
+The wheel has no clock and no fd: the caller passes the time.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -27,7 +27,7 @@ cdef class Wheel:
         timer.deadline_ms = deadline_ms
         if timer.filed_tick:
             if deadline_ms >= timer.filed_tick * TICK_MS:
-                return                      # looked at in time, and filed again then
+                return                      # its slot comes in time; filed again then
             self._unfile(timer)
         else:
             self.armed += 1
@@ -47,13 +47,13 @@ cdef class Wheel:
         while self.tick < last:
             self.tick += 1
             self._pass(<int>(self.tick % N_SLOTS))
-            if self.turn == 0:              # what is left of this slot comes next time
+            if self.turn == 0:              # the rest of this slot expires next time
                 self.tick -= 1
                 return
 
     cdef void _pass(self, int slot) noexcept:
-        # Expiring one timer may disarm or arm any other, so the head is read anew
-        # each time. What is armed meanwhile lands in a later slot: deadlines round up.
+        # An expiry may disarm or arm any other timer, so the head is read again each time.
+        # Timers armed meanwhile land in a later slot: deadlines round up.
         cdef Timer *head = &self.slots[slot]
         cdef Timer *timer
         while head.next != head and self.turn:
@@ -103,7 +103,7 @@ cdef class Wheel:
         cdef Timer *head = timer.next
         timer.prev.next = timer.next
         timer.next.prev = timer.prev
-        if head.next == head:               # a list of one: it was the slot's last
+        if head.next == head:               # the slot is empty now
             self.occupied[(timer.filed_tick % N_SLOTS) // 64] &= ~(
                 <uint64_t>1 << (timer.filed_tick % 64))
         timer.filed_tick = 0
@@ -135,7 +135,7 @@ cdef class Alarms:
         self.wheel.disarm(&(<Alarm>self.alarms[name]).timer)
 
     def advance(self, int64_t now_ms):
-        """Returns the names that rang, in order."""
+        """Returns the names of the expired alarms, in order."""
         self.rung = []
         self.wheel.advance(now_ms)
         return self.rung
