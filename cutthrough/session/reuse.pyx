@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Which connections to origins a request may take, and leave behind.
+"""Reuse: the connections to origins that a request may take, and leave behind.
 
-A pooled connection may die the moment it is used. What can be sent once more takes one and
-is retried (R19). What cannot (POST, PATCH, an upgrade, any body) gets a connection of its
-own making: no look at a socket says whether its origin will read one more request.
+A pooled connection may die the moment it is used. A request that can be sent twice takes one
+and is retried (R19). Any other (POST, PATCH, an upgrade, any body) gets a new connection: no
+check of a socket shows whether its origin will read one more request.
 
 A connection that this request may have changed is never the next request's (R18, R23).
 """
@@ -25,17 +25,17 @@ cdef void judge_reuse(Client c, const Head *head, const char *data,
     r.awaits_100 = (
         head.first[F_EXPECT] != 0 and r.minor == HTTP_11 and has_body
         and has_token(head, data, F_EXPECT, b"100-continue", 12))
-    # Or a body that the origin may not look for, and then takes for its next request: a
-    # GET's means nothing (RFC 9110 section 9.3.1), and some read 100-continue where we
-    # do not
+    # Or a body that the origin may not expect, and then takes for its next request: a GET's
+    # has no meaning (RFC 9110 section 9.3.1), and some origins see a 100-continue that we do
+    # not see
     r.marks_origin = marks_connection(head, data) or (
         has_body and (r.method == M_GET or r.method == M_HEAD
                       or (head.first[F_EXPECT] != 0 and not r.awaits_100)))
 
 
 cdef bint marks_connection(const Head *head, const char *data) noexcept nogil:
-    """NTLM and Negotiate authenticate the connection, not the request: what comes after on
-    it is that user's (R23). Such a connection is never another client's."""
+    """NTLM and Negotiate authenticate the connection, not the request: later requests on it
+    are that user's (R23). Such a connection is never another client's."""
     cdef const Field *field
     cdef const char *value
     if head.first[F_AUTHORIZATION] == 0:

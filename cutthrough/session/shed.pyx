@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Room is made: what is at rest is closed when one of our bounds is reached (R32).
+"""Making room: connections at rest are closed when one of our bounds is reached (R32).
 
     bound                       closed
     connections, descriptors    strangers at rest or with a part of a head, whichever an
@@ -7,11 +7,11 @@
     connections of one address  the same, of that address
     blocks of memory            parts of heads, of the share that is used up
 
-Strangers never authenticated. One whose password is being verified counts as a part of a
-head: if it is closed, the verification goes on, and its result is remembered. Of each kind
-the address with most connections loses one, the one that has rested longest (see `places`).
-A tunnel, and a user's request that is whole, are never closed for this; nor is a connection
-at rest of which something waits to be read, because a close would be that request's reset.
+Strangers never authenticated; guests did. A stranger whose password is being verified counts
+as a part of a head: if it is closed, the verification goes on, and its result is cached. In
+each kind the address with most connections loses the one that has rested longest (see
+`places`). A tunnel, and a user's request that is whole, are never closed for this; nor is a
+connection at rest with unread bytes, because a close would reset their request.
 """
 
 import logging
@@ -36,7 +36,7 @@ log = logging.getLogger("cutthrough")
 
 
 cdef enum:
-    MOST_GUESTS = 8             # closed where only guests can give descriptors: see below
+    MOST_GUESTS = 8             # closed if only guests can give descriptors: see below
 
 
 cdef bint shed_one(Context context, int bound, const Address *of) except -1:
@@ -67,7 +67,7 @@ cdef int shed_for_descriptors(Context context, int most) except -1:
     context.counters.sheds[<int>BOUND_DESCRIPTORS][<int>GONE_POOLED] += pooled
     while n < most and shed_stranger(context, BOUND_DESCRIPTORS, NULL):
         n += 1
-    # The next one that wants a descriptor asks again
+    # The next caller without a descriptor sheds again
     if n == 0:
         while n < min(most, MOST_GUESTS) and shed_guest(context, BOUND_DESCRIPTORS, NULL):
             n += 1
@@ -75,7 +75,7 @@ cdef int shed_for_descriptors(Context context, int most) except -1:
 
 
 def count_listed(Context context):
-    """Connections that are listed as at rest, or that were when a request of them began."""
+    """Connections listed: at rest, or at rest when their request in hand began."""
     return context.places.listed
 
 
@@ -111,7 +111,7 @@ cdef void list_waiting(Client c) noexcept:
 
 
 cdef bint shed_head(Client c) except -1:
-    """False: it is this one's own turn, or there is none."""
+    """False: the first to be closed is `c` itself, or there is none."""
     cdef int kind = GUEST_HEAD if c.known else STRANGER_HEAD
     cdef Client first = find_first(c.context, kind, NULL)
     if first is None or first is c:
@@ -139,7 +139,7 @@ cdef Client find_first(Context context, int kind, const Address *of):
             return None
         client = <Client>places.places[place].client
         if not is_at_rest(client):
-            leave_place(client)            # listed anew when it rests again
+            leave_place(client)            # listed again at its next rest
         elif client.since_ms == places.places[place].since_ms:
             return client
         else:                               # it has had a request since it was listed
@@ -149,7 +149,7 @@ cdef Client find_first(Context context, int kind, const Address *of):
 cdef bint is_at_rest(Client c) noexcept:
     if c.state == LINGER or (c.state == AUTH and not c.known):
         return True
-    # A part of a head has been looked at as far as it goes; other input was not yet
+    # A part of a head has been parsed as far as it goes; other input has not
     if c.state != HEAD and (c.state != IDLE or c.input != NULL):
         return False
     return not has_unread(&c.sock)
@@ -161,8 +161,8 @@ cdef int end(Client c, int bound) except -1:
     if c.input == NULL and c.state != AUTH:
         count_shed(c.context.counters, bound, GONE_GUEST if c.known else GONE_STRANGER)
         return c.close()
-    # A request had begun, so that it is answered and logged. No lingering, which would hold
-    # the place on, and read into the scratch buffer that our caller is using
+    # A request had begun, so it is answered and logged. No lingering: it would go on holding
+    # the place, and read into the scratch buffer that our caller is using
     count_shed(c.context.counters, bound, GONE_HEAD)
     reply = reply_with_retry(OVERLOADED, True, True, c.known, 0, &n)
     if try_send(&c.sock, reply, n) == <ssize_t>n:
@@ -175,7 +175,7 @@ cdef int tell(Context context, int bound) except -1:
     cdef uint64_t times = 0
     cdef int gone
     if bound == BOUND_DESCRIPTORS:
-        return 0                            # who met it says so
+        return 0                            # the caller that met it logs it
     for gone in range(<int>GONE_POOLED):
         times += context.counters.sheds[bound][gone]
     if times & (times - 1) == 0:            # 1, 2, 4, 8 …: never a flood

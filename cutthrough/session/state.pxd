@@ -1,10 +1,10 @@
-"""The states of a client's connection, and which may follow which."""
+"""The states of a client's connection, and the moves between them."""
 
 cdef enum:                  # State; unnamed, because Cython indexes by plain ints only
     HEAD = 0                # a request head is awaited, or partly here
     IDLE                    # between two requests of a kept-alive connection
     AUTH                    # credentials are being verified
-    DECIDE                  # an operator's function is being asked
+    DECIDE                  # an operator's function is being called
     RESOLVE                 # a name is being resolved
     DIAL                    # a connection to the origin is being made
     REQUEST                 # the request goes up, its body not yet whole
@@ -12,11 +12,11 @@ cdef enum:                  # State; unnamed, because Cython indexes by plain in
     RELAY                   # the response body comes down
     TUNNEL                  # bytes both ways, unread
     HALF_CLOSED             # a tunnel of which one side has ended
-    DELIVER                 # cut short: what had come goes out before the reset
-    LINGER                  # the last reply is out; what still comes is thrown away
+    DELIVER                 # cut short: the bytes received go out before the reset
+    LINGER                  # the last reply is out; later input is discarded
     CLOSED
     N_STATES
 
 cdef bint may_follow(int state, int new) noexcept nogil
-# The Outcome when a state's deadline comes.
+# The Outcome when a state's deadline expires.
 cdef int outcome_at_deadline(int state) noexcept nogil

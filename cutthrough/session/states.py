@@ -13,15 +13,14 @@ class Row(NamedTuple):
     name: str
     moves: tuple[str, ...]      # states that may follow
     timeout: str                # the option with the deadline's length; "": none
-    outcome: str                # when it comes
+    outcome: str                # at the deadline
 
 
-# A request that is refused goes to LINGER, or to IDLE when nothing is left unread: from
-# IDLE too, where its head came whole and HEAD was never entered. A dead pooled
-# connection leads back to RESOLVE or DIAL once (R19), and so does a dial without a
-# descriptor after idle connections gave theirs (R32). An answered 101 is a tunnel. A
-# tunnel from HEAD is one that another worker began: it is taken over, nothing of it is
-# dialled.
+# A refused request goes to LINGER, or to IDLE if nothing is left unread: from IDLE too,
+# if its head came whole and HEAD was never entered. A dead pooled connection leads back
+# to RESOLVE or DIAL once (R19), and so does a dial without a descriptor after idle
+# connections gave theirs (R32). An answered 101 is a tunnel. A tunnel from HEAD began
+# in another worker: it is taken over, and nothing is dialled.
 TABLE = (
     Row("HEAD", ("IDLE", "AUTH", "DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE",
                  "TUNNEL", "LINGER", "CLOSED"), "head_timeout", "head_timeout"),
@@ -44,13 +43,13 @@ TABLE = (
     Row("TUNNEL", ("HALF_CLOSED", "DELIVER", "CLOSED"), "idle_timeout", "idle_timeout"),
     Row("HALF_CLOSED", ("DELIVER", "CLOSED"),
         "half_closed_timeout", "half_closed_timeout"),
-    # Its outcome is the one that the exchange was cut short for, and not this one
+    # Its outcome is the reason for which the exchange was cut short, and not this one
     Row("DELIVER", ("LINGER", "CLOSED"), "half_closed_timeout", "half_closed_timeout"),
     Row("LINGER", ("CLOSED",), "linger_timeout", "ok"),
     Row("CLOSED", (), "", "ok"),
 )
 
-# The states as operators read and write them, in the table's order
+# The states in operators' words, in the table's order
 WORDS = tuple(row.name.lower() for row in TABLE)
-# What a connection is occupied with, in the same place: `idle` is neither of the others
+# A connection's occupation, for operators too: `idle` is no tunnel and no request
 KINDS = ("tunnel", "request", "idle")

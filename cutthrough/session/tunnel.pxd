@@ -1,9 +1,9 @@
-"""A tunnel: two sockets, and nobody reads."""
+"""A tunnel: two sockets, and bytes that are never read here."""
 
 from cutthrough.session.client cimport Client
 
 # Greets the client (the answer to CONNECT, or a 101 whose head is pushed already: n 0),
-# passes on what it sent ahead, and relays from then on. client.origin is connected.
+# passes on the bytes that it sent ahead, and relays from then on. client.origin is connected.
 cdef int start_tunnel(Client client, const char *greeting, size_t n) except -1
 # One turn, after an event at either side.
 cdef int run_tunnel(Client client) except -1

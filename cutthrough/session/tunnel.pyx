@@ -1,15 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A tunnel: two sockets, and nobody reads.
+"""A tunnel: two sockets, and bytes that are never read here.
 
-After CONNECT's 200 or a 101 only `net.relay` sees the bytes. This file says what an end
-of the relay means. One side's end of stream is passed on and the other goes on, within
-HALF_CLOSED's deadline; a reset is passed on as a reset, because a cut stream must not
-look like one that ended, but not before what had come from that side: see delivery.
+After CONNECT's 200 or a 101 only `net.relay` sees the bytes. This file decides on each end
+of the relay. One side's end of stream is passed on and the other side goes on, within
+HALF_CLOSED's deadline. A reset is passed on as a reset, because a cut stream must not look
+like one that ended, but not before the bytes that had come from that side: see delivery.
 
-One reset is not: of an origin that has ended, and takes no more. Its stream is whole, and
-may be on its way to a slow client still, from whose socket a reset would take it. So what
-came before the end goes out first (RFC 9110 section 9.3.6), and what the client sends
-meanwhile, updates of a window perhaps, is thrown away.
+One reset is not passed on: an origin's that has ended its stream and takes no more. The
+stream is whole, and may still be on its way to a slow client; a reset would take it from the
+client's socket. So the bytes before the end go out first (RFC 9110 section 9.3.6), and the
+client's bytes meanwhile, updates of a window perhaps, are discarded.
 """
 
 from libc.stdint cimport uint64_t
@@ -31,10 +31,10 @@ from cutthrough.session.charge cimport after_turn, before_turn
 cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
     cdef Relay *relay = &c.relay
     cdef Block *ahead = c.input
-    cdef Block *kept = relay.down.kept      # of a 101 head that was not taken whole
+    cdef Block *kept = relay.down.kept      # rest of a 101 head that was not taken whole
     cdef bint sent = True
     c.request.is_tunnel = True
-    c.count_moved()                         # of the request that a 101 answered
+    c.count_moved()                         # bytes of the request that a 101 answered
     c.told_up = c.told_down = 0
     relay.up.may_splice = relay.down.may_splice = c.context.may_splice
     start_pump(&relay.up, &c.sock, &c.origin.sock, -1)
@@ -47,7 +47,7 @@ cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
     if n:
         c.request.status = 200
         sent = push(&relay.down, greeting, n, NULL, 0)
-        relay.down.moved = 0                # counts what was relayed
+        relay.down.moved = 0                # counts relayed bytes only
     if sent and ahead != NULL:
         c.input = NULL
         sent = feed(&relay.up, NULL, 0, bytes_of(ahead) + ahead.start,
@@ -57,7 +57,7 @@ cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
             return c.abort(ORIGIN_RESET if relay.up.error else OVERLOADED, True)
     if not sent:
         return c.abort(CLIENT_RESET if relay.down.error else OVERLOADED, True)
-    give_block(&c.head)                     # at rest a tunnel owns no memory but itself
+    give_block(&c.head)                     # at rest a tunnel owns no memory but its object
     c.request.path_len = 0
     return run_tunnel(c)
 
@@ -82,13 +82,13 @@ cdef int run_tunnel(Client c) except -1:
         return c.close()
     if how <= RELAY_HALF_CLOSED and not again:
         # A reset that neither pump meets: one is stuck or done, the other has nothing to do.
-        # HUP without it means no more than that both ends were shut.
+        # HUP without a reset means only that both ends were shut.
         if c.sock.ready & BROKEN and not c.relay.down_shut:
             return deliver(c, CLIENT_RESET, TO_ORIGIN)
         # A local origin hangs up when it closes: only a send finds out what that means
         if c.origin.sock.ready & BROKEN and c.relay.down_shut and not c.relay.up_shut and (
                 c.request.hop.kind != HOP_LOCAL):
-            if untaken(&c.sock) == 0:       # the client has all of it, the end too
+            if untaken(&c.sock) == 0:       # the client has the whole stream and its end
                 c._record(ORIGIN_RESET)
                 return c.close()
             if c.relay.up.sink != NULL:
