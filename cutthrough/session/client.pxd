@@ -1,4 +1,4 @@
-"""One client's connection: what every journey of a request shares."""
+"""A client's connection: the fields and endings that tunnels and plain requests share."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -23,14 +23,14 @@ from cutthrough.wire.http1 cimport Head, HeadLimits
 from cutthrough.wire.target cimport Target
 
 cdef class Journal:
-    """Where endings are written down. Filled in by the room above."""
-    cdef bint wants_fields              # of heads that are not kept to the end
+    """The log of endings. Implemented by the room above."""
+    cdef bint wants_fields              # reads fields of heads that are not kept to the end
     cdef int write(self, Client client, int outcome) except -1
-    # Of a tunnel to be, before its head goes; asked where `wants_fields`.
+    # Before the head of a tunnel to be is dropped; called if `wants_fields`.
     cdef int note_head(self, Client client, const Head *head, const char *data) except -1
 
 cdef class Context:
-    """What all sessions of a worker share. Options are copied into C fields once."""
+    """The objects and options shared by a worker's sessions; C copies of the options."""
     cdef Poller poller
     cdef IdlePool idle_pool
     cdef Snapshot snapshot
@@ -41,85 +41,84 @@ cdef class Context:
     cdef object resolver
     cdef dict local_origins             # key -> function, see local; None: there are none
     cdef FlightRecorder recorder
-    cdef object verifier                # see verify.verifier; None: nothing needs one
+    cdef object verifier                # see verify.verifier; None: no user has a hash
     cdef HeadLimits limits
     cdef HeadLimits answer_limits       # of responses
     cdef int64_t timeout_ms[N_STATES]
     cdef int64_t lifetime_ms
-    cdef int64_t grace_ms               # within which a peer owes
-    cdef int64_t least_bytes            # so many bytes; 0: it owes none
+    cdef int64_t grace_ms               # period over which a peer's rate is judged
+    cdef int64_t least_bytes            # bytes that a peer owes in grace_ms; 0: none
     cdef int64_t most_body              # bytes; 0: no bound
     cdef int64_t most_clients
-    cdef Py_ssize_t turned_away         # refused as they came, and not gone yet
+    cdef Py_ssize_t turned_away         # open connections that were refused at accept
     cdef Places places                  # connections that may be closed to make room
     cdef bint may_splice
     cdef public int origin_transport    # of all connections to origins; KERNEL: none
-    cdef bint has_origin                # where requests in origin form go
+    cdef bint has_origin                # `origin` is set, for requests in origin form
     cdef Target origin
     cdef char pseudonym[64]             # in Via
     cdef size_t pseudonym_len
     cdef Client newest                  # of all clients, linked
     cdef bint draining
-    cdef size_t pipes_refused           # of these, told so far
-    cdef char date_text[32]             # of the second `date_s`
+    cdef size_t pipes_refused           # refused pipes counted so far
+    cdef char date_text[32]             # Date field of the second `date_s`
     cdef int64_t date_s
 
-    # Into the list of what is open, and out of it; counted as open or not any more.
+    # Into and out of the list of open clients; both update the counters.
     cdef void link(self, Client client) noexcept
     cdef void unlink(self, Client client) noexcept
-    # The time now, as a Date field says it; valid until the next call.
+    # The time now, in a Date field's format; valid until the next call.
     cdef const char *date(self) noexcept
 
-# A chunked body on its way through a pump: the scanner, and what followed the body. Made
-# for the message, and gone with the request.
+# A chunked body on its way through a pump: the scanner, and the bytes behind the body. Made
+# for the message, and freed with the request.
 cdef struct Scan:
     Chunks chunks
     Pump *pump
     Block *surplus
     uint64_t most           # data bytes; 0: no bound
-    size_t valid            # bytes before the one that was refused, in what came with it
+    size_t valid            # bytes before the refused one, in the same read
     uint8_t no_room
     uint8_t too_large
 
 
-# There are thousands of them at rest: small fields stand together, and what few of them
-# need is made when it is needed. What each turn of a relay touches stands first, in five
-# cache lines.
+# There are thousands of them at rest: small fields stand together, and fields that few of
+# them need are made on demand. The fields that each turn of a relay touches stand first, in
+# five cache lines.
 @cython.no_gc
 cdef class Client(StreamOwner):
     cdef Context context
     cdef Stream origin
     cdef uint8_t state
-    cdef uint8_t awaited                # whom the exchange waits for; see awaited.pxd
+    cdef uint8_t awaited                # the peer that the exchange waits for; see awaited.pxd
     cdef uint8_t up_open                # the request body is not yet whole
-    cdef uint8_t until_close            # the response ends where the origin closes
-    cdef uint32_t input_seen            # of input: parsed before as an unfinished head
-    cdef Block *input                   # bytes of the client that nobody has taken yet
+    cdef uint8_t until_close            # the response ends when the origin closes
+    cdef uint32_t input_seen            # bytes of `input` parsed before as an unfinished head
+    cdef Block *input                   # bytes of the client that are not taken yet
     cdef int64_t silent_ms              # the deadline without one byte
-    cdef Usage usage                    # of what is limited; see usage
+    cdef Usage usage                    # charges against limits; see charge
     cdef Relay relay
-    cdef uint64_t told_up, told_down    # of what its pumps moved, counted so far
+    cdef uint64_t told_up, told_down    # bytes that its pumps moved, counted so far
     cdef Stamps stamps
 
-    cdef Snapshot snapshot              # of the generation that this request began with
+    cdef Snapshot snapshot              # the one that this request began with
     cdef Client older, newer            # neighbours in the context's list
     cdef Address address                # the client's
     cdef uint32_t place                 # in the context's places; 0: not listed
-    cdef int64_t since_ms               # it is in its state
-    # Where nobody is judged, of the last look: bytes moved by us, and past both peers
-    # The deadline without enough bytes, and how many were past the peer when it began;
-    # where nobody is awaited: at the last look, bytes moved and bytes past the kernel
+    cdef int64_t since_ms               # time when it entered its state
+    # The deadline without enough bytes, and the bytes past the peer when it began. If no peer
+    # is awaited: at the last look, bytes moved and bytes past the kernel
     cdef int64_t judged_ms
     cdef int64_t judged_from
 
     # the request in hand; Python objects cannot stand in its struct
     cdef Request request
-    cdef uint8_t turned_away            # refused as it came; see accept
+    cdef uint8_t turned_away            # refused at accept
     cdef uint8_t known                  # a request of this connection has authenticated
-    cdef uint16_t id_worker             # gave it its identifier: 0: this one, else one more
-    cdef Decision decision              # of the hook
+    cdef uint16_t id_worker             # worker of its identifier, plus 1; 0: this worker
+    cdef Decision decision              # the hook's
     cdef Account account                # None: not authenticated
-    cdef bytes user                     # its name, as logs have it
+    cdef bytes user                     # the account's name, for logs
     cdef bytes tried                    # the name in credentials that are not verified
     cdef bytes key                      # canonical host and two bytes of port
     cdef uint64_t request_id
@@ -128,59 +127,58 @@ cdef class Client(StreamOwner):
 
     # the way to the origin
     cdef Connector connector
-    cdef Block *partial                 # of a response head
-    cdef Scan *up_scan                  # NULL: that body has no chunks
+    cdef Block *partial                 # part of a response head
+    cdef Scan *up_scan                  # NULL: no chunked body in that direction
     cdef Scan *down_scan
 
-    # A request begins: from here on there is something to write down.
+    # A request begins: from here on its end is logged.
     cdef int begin(self) except -1
     cdef int _set_state(self, int state) except -1
-    # Moves the current state's deadline: something has moved.
+    # Restarts the current state's deadline, because bytes have moved.
     cdef int extend(self) except -1
     # Keeps bytes of the client for later. False: no room.
     cdef bint keep_input(self, const char *data, size_t n) noexcept nogil
-    # Ends the request with an outcome: replies where a reply can be made.
+    # Ends the request with an outcome: replies if a reply can be made.
     cdef int refuse(self, int outcome) except -1
-    # Ends it when a part of the response is out already, or of a tunnel: see delivery.
+    # Ends a request whose response is partly out, or a tunnel: see delivery.
     cdef int cut_short(self, int outcome) except -1
     # The exchange ran to its end: logs it, and goes on to the next request or closes.
     cdef int complete(self) except -1
-    # Ends request and connection without a reply. `abortive`: RST, because what was
-    # relayed so far must not look whole.
+    # Ends request and connection without a reply. `abortive`: RST, because the bytes relayed
+    # so far must not look whole.
     cdef int abort(self, int outcome, bint abortive) except -1
-    # Closes so that what was sent arrives. `at_once` where nothing can be unread.
+    # Closes so that sent bytes arrive. `at_once` if nothing can be unread.
     cdef int linger(self, bint at_once) except -1
     cdef int discard_input(self) except -1
-    # Closes a connection without a request: counted, but nothing to write down. 0: it was
-    # not, because a request waits to be read, and a close would be its reset.
+    # Closes a connection without a request: counted, not logged. 0: still open, because a
+    # request waits to be read, and a close would reset it.
     cdef int close_idle(self) except -1
-    # Is a request or tunnel under way, and has it reached its greatest age?
     cdef bint waits_for_100(self) noexcept
+    # Is a request or tunnel under way, and has it reached its greatest age?
     cdef bint is_too_old(self) noexcept
     # Finds a way to the origin for the request in hand; `fresh`: not from the idle pool.
     cdef int route(self, bint fresh) except -1
     cdef int close_origin(self, bint abortive) except -1
-    # Adds what its pumps moved since the last call to the worker's counters; due after each
-    # turn, so that a long one shows as it goes, and before a pump begins anew.
+    # Adds the bytes that its pumps moved since the last call to the worker's counters; due
+    # after each turn, so that a long transfer shows as it goes, and before a pump restarts.
     cdef void count_moved(self) noexcept
     cdef int _record(self, int outcome) except -1
     cdef int _clear_request(self) except -1
 
 
-# Bytes go both ways unread, or did until what is left is delivered. A CONNECT that came to
-# no tunnel is a request.
+# Bytes go both ways unread, or did until DELIVER sends the rest. A CONNECT that became no
+# tunnel is a request.
 cdef inline bint carries_tunnel(Client client) noexcept:
     return client.state == TUNNEL or client.state == HALF_CLOSED or (
         client.state == DELIVER and client.request.is_tunnel)
 
 
-# The worker in a connection's identifier: the one where it began.
+# The worker in a connection's identifier: the worker that accepted it.
 cdef inline int worker_of_id(Client client, int worker) noexcept:
     return client.id_worker - 1 if client.id_worker else worker
 
 
-# The origin's address; while it is dialled, and where that fails, the last one that was
-# tried. NULL: none was.
+# The origin's address; during a dial, and if it fails, the last address tried. NULL: none was.
 cdef inline const Address *peer_of(Client client) noexcept:
     if client.origin is not None and client.origin.address.family:
         return &client.origin.address
@@ -189,14 +187,14 @@ cdef inline const Address *peer_of(Client client) noexcept:
     return NULL
 
 
-# Connections that count against max_connections: not those that were refused as they came,
-# and have a bound of their own.
+# Connections that count against max_connections: those refused at accept do not, and have a
+# bound of their own.
 cdef inline int64_t places_taken(Context context) noexcept:
     return context.counters.live - context.turned_away
 
 
-# It is at rest: lists it among those that may be closed to make room. Not one behind whose
-# last request stands another one, which the next turn reads.
+# The client is at rest: lists it as one that may be closed to make room. Not if another
+# request stands behind its last, because the next turn reads it.
 cdef inline void rest(Client client) noexcept:
     cdef bint has_part = client.input != NULL
     if not client.turned_away and (client.state != IDLE or not has_part):
@@ -205,7 +203,7 @@ cdef inline void rest(Client client) noexcept:
             (GUEST if client.known else STRANGER) + has_part, client.since_ms)
 
 
-# It is not at rest any more, or of another kind.
+# The client is not at rest any more, or of another kind.
 cdef inline void leave_place(Client client) noexcept:
     if client.place:
         client.context.places.drop(client.place)

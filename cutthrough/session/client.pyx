@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""One client's connection: what every journey of a request shares.
+"""A client's connection: the fields and endings that tunnels and plain requests share.
 
-The state and its deadline, the bytes that nobody has taken yet, and the endings: a reply
-of our own, a completed exchange, an abort. What is done with a request stands beside this
-file: `session` decides, `tunnel` and `forward` carry out.
+The state and its deadline, the bytes not taken yet, and the endings: a reply of our own, a
+completed exchange, an abort. The work on a request is in other files: `session` decides,
+`tunnel` and `forward` carry out.
 
     accept -> HEAD -> (AUTH) -> (DECIDE) -> (RESOLVE -> DIAL) -> TUNNEL -> CLOSED
                ^                          -> REQUEST -> RESPONSE -> RELAY -> IDLE -+
@@ -47,8 +47,8 @@ from cutthrough.wire.target cimport parse_authority
 log = logging.getLogger("cutthrough")
 
 cdef enum:
-    # What is thrown away from a client that was answered before it had finished (R6);
-    # nginx's lingering_close has no bound but its time
+    # Bytes discarded from a client that was answered before it had finished (R6); nginx's
+    # lingering_close has no bound but its time
     MOST_DISCARDED = 1048576
 
 
@@ -66,8 +66,8 @@ cdef class Context:
     def __init__(self, *, Poller poller, IdlePool idle_pool, Journal journal, Page page,
                  resolver, origin, via, verifier=None, FlightRecorder recorder=None):
         """`origin`: host:port for requests in origin form, or "". `resolver`: see
-        net.resolver; `verifier`: verify.verifier, needed where users have hashes.
-        `recorder`: None for none. `configure` says the rest, before the first connection."""
+        net.resolver; `verifier`: verify.verifier, needed if users have hashes.
+        `recorder`: None for none. `configure` sets the rest, before the first connection."""
         cdef bytes text
         self.poller = poller
         self.idle_pool = idle_pool
@@ -77,7 +77,7 @@ cdef class Context:
         self.places = Places()
         self.resolver = resolver
         self.verifier = verifier
-        self.pipes_refused = pipes_refused()    # those of before are not ours
+        self.pipes_refused = pipes_refused()    # earlier ones are not ours
         self.recorder = recorder or FlightRecorder()
         if origin:
             text = origin.encode()
@@ -93,10 +93,10 @@ cdef class Context:
     def configure(self, Snapshot snapshot, Limiter limiter, *, timeouts, lifetime, max_line,
                   max_head, max_fields, max_response_head, max_body, max_connections, splice,
                   min_rate, min_rate_grace):
-        """Takes over what a reload may change; a request keeps the snapshot it has.
+        """Takes over the options that a reload may change; a request keeps its snapshot.
 
-        `timeouts`: seconds by the names in the table of states. Deadlines that are
-        running stay until something moves."""
+        `timeouts`: seconds by the names in the table of states. Running deadlines stay until
+        bytes move."""
         self.snapshot = snapshot
         self.limiter = limiter
         for number, row in enumerate(TABLE):
@@ -130,8 +130,8 @@ cdef class Context:
         client.older = client.newer = None
 
     def note_pipes(self):
-        """Bulk was copied because no pipe was to be had. That costs CPU time and nobody's
-        connection, so none is closed for it; what is told is told seldom."""
+        """Bulk was copied because no pipe was available. That costs CPU time and breaks no
+        connection, so no connection is closed for it, and it is logged seldom."""
         cdef size_t before = self.pipes_refused
         self.pipes_refused = pipes_refused()
         self.counters.starved += self.pipes_refused - before
@@ -158,7 +158,7 @@ cdef class Context:
 
     @property
     def busy(self):
-        """Of these, the ones that have work in hand: all but the idle and lingering."""
+        """Client connections with work in hand: all but the idle and the lingering."""
         return (self.counters.live - self.counters.states[IDLE]
                 - self.counters.states[LINGER])
 
@@ -167,10 +167,10 @@ cdef class Context:
 cdef class Client:
 
     def __cinit__(self):
-        self.request.rule = NOT_ASKED       # objects are zeroed, and 0 is the first one
+        self.request.rule = NOT_ASKED       # objects are zeroed, and 0 is the first rule
 
     cdef int _set_state(self, int state) except -1:
-        """The only writer of the state; arms the deadline that belongs to it (R30)."""
+        """The only writer of the state; arms the state's deadline (R30)."""
         if not may_follow(self.state, state):
             raise AssertionError(
                 f"{TABLE[self.state].name} cannot become {TABLE[state].name}")
@@ -188,11 +188,11 @@ cdef class Client:
         cdef int whose = RESPONSE if self.waits_for_100() else self.state
         cdef int64_t timeout_ms = self.context.timeout_ms[whose]
         cdef int64_t deadline_ms, last_ms
-        if self.state == IDLE and not self.known:       # who waits is nobody's client yet
+        if self.state == IDLE and not self.known:       # a stranger: at most head_timeout
             timeout_ms = min(timeout_ms, self.context.timeout_ms[HEAD])
         deadline_ms = self.poller.time_ms() + timeout_ms
         if self.context.lifetime_ms and REQUEST <= self.state <= HALF_CLOSED:
-            # A time, not a while from now: what moves a deadline must not move this one
+            # An absolute time: bytes that move a deadline must not move this one
             last_ms = (self.stamps.start_us + 999) // 1000 + self.context.lifetime_ms
             deadline_ms = min(deadline_ms, last_ms)
         self.silent_ms = deadline_ms
@@ -201,7 +201,7 @@ cdef class Client:
         return self.poller.arm(self, deadline_ms)
 
     cdef bint waits_for_100(self) noexcept:
-        """The client sends no body before the origin has asked for it, or refused it."""
+        """The client sends no body before the origin has requested or refused it."""
         return (self.state == REQUEST and self.request.awaits_100
                 and self.relay.up.moved <= self.head.end)
 
@@ -259,8 +259,8 @@ cdef class Client:
 
     cdef int complete(self) except -1:
         cdef bint goes_on = not self.request.closing
-        # Who did not say "close" itself may have sent its next request already: it would
-        # find a closed socket, and its reset cost what has not arrived of this response
+        # A client that did not send "close" may have sent its next request already: it would
+        # find a closed socket, and the reset would cost the rest of this response
         cdef bint at_once = not self.up_open and not self.request.persistent
         cdef Stream stream
         self._record(OK)
@@ -287,12 +287,12 @@ cdef class Client:
         return self.close()
 
     cdef int linger(self, bint at_once) except -1:
-        """A close with bytes unread would send RST, and the client would lose what it
-        has not read yet of the reply (RFC 9112 section 9.6; R1, R6)."""
+        """A close with bytes unread would send RST, and the client would lose the part of
+        the reply that it has not read yet (RFC 9112 section 9.6; R1, R6)."""
         cdef bint unread = self.input != NULL or self.sock.ready & CAN_READ
         give_block(&self.input)
-        # Broken before our own end is out is a reset: nobody is left to read the reply. Later
-        # it may mean no more than that both sides ended, and what came before is read off.
+        # Broken before our own end is out is a reset: no client is left to read the reply.
+        # Later it may mean only that both sides ended, and earlier bytes are read off.
         if self.sock.ready & BROKEN or (
                 at_once and not unread and self.sock.kind == KERNEL):
             return self.close()
@@ -314,7 +314,7 @@ cdef class Client:
         return 0
 
     cdef int close_idle(self) except -1:
-        # A request that came behind another, or one that a late loop has not seen yet
+        # A request that came behind another, or that a late loop has not seen yet
         if self.input != NULL or has_unread(&self.sock):
             return 0
         self.context.counters.outcomes[<int>KEEPALIVE_TIMEOUT] += 1
@@ -339,7 +339,7 @@ cdef class Client:
         return 0
 
     cdef int close(self) except -1:
-        """Idempotent. Gives back everything that this connection holds."""
+        """Idempotent. Gives back all resources of this connection."""
         cdef Context context = self.context
         if self.state == CLOSED:
             return 0
@@ -371,7 +371,7 @@ cdef class Client:
         """One ending: counted once, logged once."""
         cdef Context context = self.context
         if self.stamps.start_us == 0:
-            return 0                        # no request was begun: nothing to write down
+            return 0                        # no request was begun: nothing to log
         note_end(self, outcome)
         context.counters.outcomes[outcome] += 1
         self.count_moved()
@@ -392,12 +392,12 @@ cdef class Client:
         return context.journal.write(self, outcome)
 
     cdef int _clear_request(self) except -1:
-        if self.state == RESOLVE:           # nobody waits for the answer any more
+        if self.state == RESOLVE:           # the answer is not awaited any more
             self.context.resolver.abandon(self.request_id)
         elif self.state == DECIDE:
             self.snapshot.hook.abandon(self.request_id)
         elif self.state == AUTH:
-            leave_place(self)               # it was listed as one that waits
+            leave_place(self)               # it was listed as waiting
         self.context.limiter.end_request(
             &self.usage, self.terms, &self.relay.up.allowance, &self.relay.down.allowance,
             self.poller.now_us)
