@@ -4,7 +4,7 @@ from cutthrough.net.connector cimport Connector, Stream
 from cutthrough.net.address cimport Address
 from cutthrough.session.client cimport Client
 
-# For the request in hand, whose limits are charged unless they depend on the address.
+# For the request in hand; its limits are charged already unless they depend on the address.
 # `fresh`: not from the idle pool.
 cdef int find_way(Client client, bint fresh) except -1
 # May the request go to this address? The reason of a refusal is kept in request.denied.

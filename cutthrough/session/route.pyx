@@ -61,7 +61,7 @@ cdef int find_way(Client c, bint fresh) except -1:
                 c.context.counters.reused += 1
                 note(c.context.recorder, <void *>c, c.poller.now_us, E_REUSED, 0, 0)
                 return send_request(c)
-            c.close_origin(False)       # it went elsewhere for somebody who may do so
+            c.close_origin(False)       # dialled for a user who may reach its address
     host = c.key[:len(c.key) - 2]
     if c.request.host_kind != HOST_NAME:
         parse_address(host, &literal)
@@ -98,7 +98,7 @@ cdef int answer_locally(Client c, function) except -1:
 def on_resolved(Client c, request_id, answer):
     """The resolver's answer: Addresses, or the label of an outcome."""
     if c.state != RESOLVE or c.request_id != request_id:
-        return                          # it has ended meanwhile
+        return                          # the request has ended meanwhile
     try:
         c.poller.take_time()
         dial_all(c, answer)
@@ -117,7 +117,7 @@ cdef int dial_all(Client c, answer) except -1:
     note(c.context.recorder, <void *>c, c.poller.now_us, E_RESOLVED, 0, addresses.n)
     if addresses.n == 0:
         return c.refuse(DNS_NOT_FOUND)
-    for i in range(addresses.n):        # one of them is us: none is tried (R20)
+    for i in range(addresses.n):        # if one of them is us, none is tried (R20)
         if not may_reach(c, &addresses.items[i]) and c.request.denied == LOOP_DETECTED:
             return c.refuse(LOOP_DETECTED)
     outcome = admit_late(c, addresses.items, addresses.n)
@@ -131,8 +131,8 @@ cdef int dial_all(Client c, answer) except -1:
 
 
 cdef int admit_late(Client c, const Address *addresses, int n) except -1:
-    """If the limits depend on the address: charges those of the first that may be dialled.
-    An Outcome."""
+    """If the limits depend on the address: charges the limits of the first address that may
+    be dialled. Returns an Outcome."""
     cdef int i
     for i in range(n):
         if c.request.address_dependent and may_reach(c, &addresses[i]):
@@ -154,7 +154,7 @@ cdef int take_origin(Client c, Connector connector, Stream stream, int error) ex
         note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
         if relieve(c.context, error):
             return find_way(c, True)
-        c.connector = connector         # it knows what was tried, for the log
+        c.connector = connector         # it has the last address tried, for the log
         return c.refuse(c.request.denied if error == 0 else outcome_of_errno(error))
     c.stamps.connect_us = end_brief_phase(&c.stamps)
     c.origin = stream
@@ -163,7 +163,7 @@ cdef int take_origin(Client c, Connector connector, Stream stream, int error) ex
         if error:
             return c.refuse(outcome_of_errno(error))
     if connector.i > 1:
-        may_reach(c, &stream.address)    # asked last of another one: whose rule it is
+        may_reach(c, &stream.address)    # last judged for another address: sets this one's rule
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0, c.stamps.connect_us)
     count_dial(c.context.counters, stream.address.family, c.stamps.connect_us)
     return use_origin(c)

@@ -1,4 +1,4 @@
-"""A session decides: may this request pass, and which way."""
+"""A session decides whether a request may pass, and its way to the origin."""
 
 from cutthrough.session.client cimport Client
 
@@ -7,12 +7,12 @@ cdef class Session(Client):
     cdef int parse(self, char *data, size_t n) except -1
     cdef int read_request(self, const char *data) except -1
     cdef void keep_refused(self, const char *data) noexcept
-    # May this account do that? An Outcome, from the Client's fields alone: the head may be
-    # gone by then.
+    # May this account send this request? Returns an Outcome, from the Client's fields alone:
+    # the head may be gone by then.
     cdef int decide(self) except -1
-    # It may: on the way to the origin, unless somebody has to be asked first.
+    # The rules let it pass: calls the hook if there is one and no cached verdict, else set_out.
     cdef int proceed(self) except -1
-    cdef int set_out(self) except -1        # every answer was yes: charged, and routed
+    cdef int set_out(self) except -1        # rules and hook let it pass: charges and routes it
     cdef int prepare(self, const char *data) except -1
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1
     cdef int set_destination(self) except -1

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A session decides: may this request pass, and which way.
+"""A session decides whether a request may pass, and its way to the origin.
 
 For every request of a connection, from its own bytes alone (R21, R23): parse, read the
-target, authenticate, ask the policy; then `route` finds the origin, and hands over to
-`forward` or `tunnel`. Nothing of the request before is looked at.
+target, authenticate, apply the policy; then `route` finds the origin, and hands over to
+`forward` or `tunnel`. No earlier request has any influence.
 """
 
 cimport cython
@@ -52,7 +52,7 @@ from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport build_request_head, offers_upgrade
 from cutthrough.wire.target cimport FORM_ORIGIN, Target, read_target
 
-# Of the request being read; each is used within one call of parse() only.
+# Parts of the request being read; each is used within one call of parse() only.
 cdef Head head
 cdef Target target
 cdef Framing framing
@@ -61,7 +61,7 @@ cdef Framing framing
 @cython.no_gc
 cdef class Session(Client):
 
-    # --- what the poller tells -----------------------------------------------------
+    # --- the poller's events -------------------------------------------------------
 
     cdef int on_ready(self) except -1:
         if self.state == IDLE or self.state == HEAD:
@@ -77,7 +77,7 @@ cdef class Session(Client):
         if self.sock.ready & BROKEN:
             return self.abort(CLIENT_RESET, True)
         if AUTH <= self.state <= DIAL:
-            return 0                        # what it sends meanwhile waits in the kernel
+            return 0                        # its bytes wait in the kernel meanwhile
         return on_client(self)
 
     cdef int on_stream(self, Stream stream) except -1:
@@ -86,7 +86,7 @@ cdef class Session(Client):
         return go_on(self) if self.state == DELIVER else on_origin(self)
 
     cdef int on_stream_deadline(self, Stream stream) except -1:
-        return self.on_stream(stream)       # a relay that was paced: see usage
+        return self.on_stream(stream)       # a relay that was paced: see charge
 
     cdef int on_deadline(self) except -1:
         cdef int outcome = outcome_at_deadline(self.state)
@@ -110,7 +110,7 @@ cdef class Session(Client):
             outcome = WRITE_TIMEOUT
         elif self.waits_for_100() or (
                 self.state == REQUEST and not self.origin.sock.ready & CAN_WRITE):
-            outcome = RESPONSE_TIMEOUT                      # it is not the client who stalls
+            outcome = RESPONSE_TIMEOUT                      # the origin stalls, not the client
         return self.refuse(outcome)
 
     cdef int on_fault(self) except -1:
@@ -137,7 +137,7 @@ cdef class Session(Client):
         cdef ssize_t n
         if block != NULL and block.end - block.start > self.input_seen:
             return self.parse(bytes_of(block) + block.start, block.end - block.start)
-        # Of who never authenticated no more is kept than a head may have
+        # From a stranger no more is read than a head may have
         n = try_recv(&self.sock, scratch(), COPY_BYTES if self.known else HEAD_BLOCK)
         if n == -linux.EAGAIN:
             return 0
@@ -158,7 +158,7 @@ cdef class Session(Client):
         if self.stamps.start_us == 0:
             self.begin()
         head_len = parse_request(&head, data, n, self.input_seen, &self.context.limits)
-        if head_len <= 0:                       # should it be refused: without content
+        if head_len <= 0:                       # a HEAD's refusal has no content
             r.method = M_HEAD if begins_with_head(data, n) else M_OTHER
         if head_len == 0:
             if self.input == NULL and not keep_part(self, data, n):
@@ -190,17 +190,17 @@ cdef class Session(Client):
             self.context.journal.note_head(self, &head, data)
         if not self.take_head(data, n, head_len):
             outcome = OVERLOADED
-            r.persistent = False        # what follows is lost: its rest is no request (R6)
+            r.persistent = False        # the next bytes are lost: their rest is no request (R6)
         if outcome != OK:
             return self.refuse(outcome)
-        if self.sock.ready & BROKEN:            # the kernel tells of a reset once, and it has
+        if self.sock.ready & BROKEN:            # the kernel reports a reset once, and it has
             return self.abort(CLIENT_RESET, True)
         if self.account is None:
             return ask_verifier(self, self.on_verified)
         return self.proceed()
 
     cdef int read_request(self, const char *data) except -1:
-        """Where to, and how long is it? An Outcome."""
+        """Reads the destination and the body's length. Returns an Outcome."""
         cdef int outcome = -read_target(&target, &head, data)
         if outcome:
             if outcome == BAD_TARGET:
@@ -225,7 +225,7 @@ cdef class Session(Client):
         return OK
 
     cdef void keep_refused(self, const char *data) noexcept:
-        """What was asked for, for the log: the place of a rewritten head, and of its path."""
+        """Keeps the refused target for the log, in place of a rewritten head and its path."""
         cdef uint32_t path_len
         self.head = take_block(HEAD_BLOCK, OF_REQUESTS)
         if self.head != NULL:
@@ -234,8 +234,8 @@ cdef class Session(Client):
             self.request.path_len = <uint16_t>path_len
 
     def on_verified(self, request_id, answer, uint32_t retry_s):
-        """The verifier's answer: an Account, or the label of an outcome; and after how many
-        seconds another try is looked at."""
+        """The verifier's answer: an Account, or the label of an outcome; and the seconds until
+        another attempt is verified."""
         cdef int outcome
         if self.state != AUTH or self.request_id != request_id:
             return                          # it has ended meanwhile
@@ -271,12 +271,12 @@ cdef class Session(Client):
         return self.set_out()
 
     cdef int set_out(self) except -1:
-        # Which limits are to be charged may hang on the address: then `route` charges them
+        # If the limits depend on the address, `route` charges them
         cdef int outcome = OK if self.request.address_dependent else admit_user(self)
         return self.refuse(outcome) if outcome else self.route(False)
 
     def on_decided(self, request_id, decision):
-        """The hook's answer: a Decision, or None where it has none."""
+        """The hook's answer: a Decision, None if it failed, a label if it was not called."""
         cdef int outcome
         if self.state != DECIDE or self.request_id != request_id:
             return                          # it has ended meanwhile
@@ -292,7 +292,7 @@ cdef class Session(Client):
             self.poller.contain(self)
 
     cdef int prepare(self, const char *data) except -1:
-        """Builds what will go up. An Outcome."""
+        """Builds the head to send up. Returns an Outcome."""
         cdef Request *r = &self.request
         cdef int n
         cdef uint32_t path_at, path_len
@@ -312,23 +312,23 @@ cdef class Session(Client):
         if not keep_head(self, head_scratch(), n):
             return OVERLOADED
         judge_reuse(self, &head, data, &framing)
-        # Only noted: decide() gives it, after the rules, which may refuse the request first
+        # Stored only: decide() returns it after the rules, which may refuse the request first
         r.final_recipient_outcome = <unsigned char>answer_as_last(&head, data)
         return OK if expect_body(self, &framing) else OVERLOADED
 
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1:
-        """The head has been read: what follows it stays. 0: no room for that."""
+        """The head has been read: drops it, and keeps the bytes behind it. 0: no room."""
         cdef Block *block = self.input
         self.input_seen = 0
         if block == NULL:
             return keep_part(self, data + head_len, n - head_len)
         block.start += <uint32_t>head_len
         shrink_block(&self.input)
-        leave_place(self)                   # was listed with a part of a head
+        leave_place(self)                   # it was listed with a part of a head
         return True
 
     cdef int set_destination(self) except -1:
-        """The key: canonical host and port. The same object again while it is the same."""
+        """Sets the key, canonical host and port. An equal key stays the same object."""
         cdef size_t n = target.host_len
         cdef const char *old
         target.host[n] = <char>(target.port >> 8)
