@@ -1,4 +1,4 @@
-"""What the kernel offers and Cython's own declarations lack. Declarations only."""
+"""Declarations of kernel interfaces that Cython does not declare itself."""
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stddef cimport size_t

@@ -1,4 +1,4 @@
-"""What the kernel knows of a TCP connection's path: one getsockopt, 0.4 µs."""
+"""The kernel's measures of a TCP connection's path: one getsockopt, 0.4 µs."""
 
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memset
@@ -10,7 +10,7 @@ cdef extern from "<netinet/tcp.h>" nogil:
     struct tcp_info:
         uint8_t tcpi_state
         uint32_t tcpi_rtt               # smoothed, microseconds
-        uint32_t tcpi_total_retrans     # segments sent again, since the connection began
+        uint32_t tcpi_total_retrans     # segments retransmitted since the connection began
 
 cdef struct PathInfo:
     uint32_t rtt_us
@@ -18,7 +18,7 @@ cdef struct PathInfo:
 
 
 cdef inline bint read_path(const Socket *s, PathInfo *out) noexcept nogil:
-    """False: no TCP connection, or none any more."""
+    """False: not a TCP socket, or closed."""
     cdef tcp_info info
     cdef socklen_t n = sizeof(info)
     memset(&info, 0, sizeof(info))
@@ -30,7 +30,7 @@ cdef inline bint read_path(const Socket *s, PathInfo *out) noexcept nogil:
 
 
 cdef inline bint has_ended(const Socket *s) noexcept nogil:
-    """Has the connection ended, by a reset or otherwise? Both its ends may be shut before."""
+    """Whether the connection has ended, by a reset or otherwise. Both ends may be shut before that."""
     cdef tcp_info info
     cdef socklen_t n = sizeof(info)
     memset(&info, 0, sizeof(info))
