@@ -1,8 +1,8 @@
-"""The addresses of this host, as they come and go.
+"""The addresses of this host, and their changes.
 
 The kernel reports each change to an rtnetlink socket (rtnetlink(7)). The messages are
 not interpreted, because a slow reader loses some of them (ENOBUFS): after any report
-all addresses are read anew, by getifaddrs(3), shortly after the first of several.
+all addresses are read again, by getifaddrs(3), shortly after the first of several.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ log = logging.getLogger("cutthrough")
 RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x10, 0x100
 # Changes come in bursts: an interface gets all its addresses at once
 SETTLE = 0.05
-# Without rtnetlink: between two looks
+# Without rtnetlink: the time between two reads
 POLL = 1.0
 
 
@@ -33,8 +33,8 @@ def own_hosts() -> list[str]:
 
 
 def open_reports() -> socket.socket:
-    """A socket that is readable when an address was added or removed; the caller's.
-    Raises OSError."""
+    """Opens a socket that becomes readable if an address is added or removed; the
+    caller closes it. Raises OSError."""
     sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
     try:
         sock.setblocking(False)
@@ -76,7 +76,7 @@ class Interfaces:
                 self._sock.recv(65536)
             except BlockingIOError:
                 break
-            except OSError:                 # ENOBUFS: all is read anyway
+            except OSError:                 # ENOBUFS: all addresses are read anyway
                 continue
         if self._timer is None:
             self._timer = self._loop.call_later(SETTLE, self._look)

@@ -1,7 +1,7 @@
-"""Listening sockets: made here, and nothing else known about them.
+"""Opens listening sockets.
 
-Every worker slot has a socket of its own on each address (SO_REUSEPORT), and the kernel
-spreads the callers over them. Who calls `listen` owns and closes what it returns.
+Every worker slot has its own socket on each address (SO_REUSEPORT), and the kernel
+spreads the clients over them. The caller of `listen` owns and closes its sockets.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ def listen(address: Address, sockets: int = 1) -> list[socket.socket]:
     """
     with contextlib.ExitStack() as opened:
         first = opened.enter_context(_bind(address, shared=False))
-        # Bound without SO_REUSEPORT, this socket got the address only because nobody
-        # else has it; with it a second proxy of the same user would be let in unseen
-        # and take half of the callers. From here on the others may join.
+        # A bind without SO_REUSEPORT succeeds only if the address is free; with it, a
+        # second proxy of the same user could join unnoticed and take half of the
+        # clients. From here on the group's other sockets may join.
         first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         group = [first]
         bound = bound_address(first)
@@ -37,10 +37,10 @@ def listen(address: Address, sockets: int = 1) -> list[socket.socket]:
 
 
 def join(group: list[socket.socket], sockets: int) -> list[socket.socket]:
-    """Opens `sockets` more on the address of a group that `listen` made, which take
-    callers from `begin` on: until somebody accepts there, these go to the others.
+    """Opens `sockets` more on the address of a group that `listen` made.
 
-    Returned apart, the group as it was. Raises OSError, and then leaves nothing open.
+    They take clients only after `begin`: until then the others take them all. Returns
+    only the new sockets. Raises OSError, and then leaves nothing open.
     """
     with contextlib.ExitStack() as opened:
         bound = bound_address(group[0])
@@ -50,27 +50,27 @@ def join(group: list[socket.socket], sockets: int) -> list[socket.socket]:
 
 
 def begin(sock: socket.socket) -> None:
-    """Takes callers, where it does not yet: one that somebody else opened keeps its
+    """Starts listening if the socket does not listen yet: an inherited socket keeps its
     backlog. Raises OSError."""
     if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         sock.listen(BACKLOG)
 
 
 def _bind(address: Address, *, shared: bool) -> socket.socket:
-    # Numeric: it turns the zone of fe80::1%eth0 into a number, and asks no resolver.
+    # Numeric: it turns the zone of fe80::1%eth0 into a number, without a resolver.
     family, kind, protocol, _, where = socket.getaddrinfo(
         *address, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)[0]
     made = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
     try:
-        # A restart must not wait for the TIME_WAIT of connections long gone.
+        # A restart must not wait for closed connections in TIME_WAIT.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
-            # [::] and 0.0.0.0 are two listeners, whatever net.ipv6.bindv6only says,
-            # and no client shows up as ::ffff:a.b.c.d.
+            # [::] and 0.0.0.0 are two listeners, regardless of net.ipv6.bindv6only,
+            # and no client appears as ::ffff:a.b.c.d.
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        # Accepted sockets inherit it on Linux: one system call less for each.
+        # Accepted sockets inherit it on Linux: it saves a system call for each.
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         made.bind(where)
     except BaseException:

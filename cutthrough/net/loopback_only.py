@@ -1,6 +1,6 @@
-"""A network with loopback alone, for this process: no packet leaves the machine there.
+"""A network namespace with only loopback, so that no packet leaves the machine.
 
-network_namespaces(7). A process without privilege cannot come back.
+network_namespaces(7). An unprivileged process cannot return from it.
 """
 
 import ctypes
@@ -22,21 +22,21 @@ NLM_F_REQUEST, NLM_F_ACK, NLM_F_CREATE = 0x1, 0x4, 0x400
 IFF_UP, IFA_F_NODAD = 0x1, 0x2
 IFA_ADDRESS, IFA_LOCAL = 1, 2
 HEAD = struct.Struct("=IHHII")          # length, type, flags, sequence, port
-LINK = struct.Struct("=BxHiII")         # family, type, index, flags, which of them
+LINK = struct.Struct("=BxHiII")         # family, type, index, flags, mask of changes
 ADDRESS = struct.Struct("=BBBBI")       # family, prefix, flags, scope, index
 ATTRIBUTE = struct.Struct("=HH")
 
 
 def is_alone() -> bool:
-    """Is loopback up, and nothing else?"""
+    """Whether loopback is the only interface that is up."""
     return [name for name, one in psutil.net_if_stats().items() if one.isup] == ["lo"]
 
 
 def enter(addresses: Iterable[str]) -> None:
-    """Moves this process there, with these addresses on `lo`. It has one thread.
+    """Moves this process into a new namespace, with these addresses on `lo`.
 
-    Raises OSError where the kernel does not allow it; the process is to end then, for
-    it may have left its network.
+    The process must have one thread. Raises OSError if the kernel does not allow it;
+    the process must end then, because it may have left its network.
     """
     user, group = os.geteuid(), os.getegid()
     try:
@@ -59,7 +59,7 @@ def enter(addresses: Iterable[str]) -> None:
 
 
 def _is_reached(text: str) -> bool:
-    """Does this host answer there? EINVAL: a link's own address needs its zone."""
+    """Whether this host answers there. EINVAL: a link-local address needs its zone."""
     family = socket.AF_INET6 if ":" in text else socket.AF_INET
     with socket.socket(family) as sock:
         sock.settimeout(0.1)
@@ -74,7 +74,7 @@ def _unshare(flags: int) -> None:
 
 
 def _add(kernel: socket.socket, index: int, text: str) -> bool:
-    """False for what came with `lo`."""
+    """Returns False for a loopback address: `lo` has it already."""
     address = ip_address(text)
     if address.is_loopback:
         return False

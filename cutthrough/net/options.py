@@ -1,8 +1,8 @@
-"""Socket options of listeners: what was asked for, and what the kernel made of it.
+"""Socket options of listeners: the requested values, and the values in force.
 
-The kernel takes many a wish without a word and does something else: it cuts a backlog
-at net.core.somaxconn, and doubles a buffer's size. A socket that systemd opened never
-heard what `listener` asks for. So this reads back. What is accepted inherits all of it.
+The kernel changes some values without an error: it cuts a backlog at
+net.core.somaxconn, and doubles a buffer's size. A socket that systemd opened has none
+of `listener`'s options. So the options are read back. Accepted sockets inherit them.
 """
 
 import socket
@@ -13,10 +13,10 @@ from typing import NamedTuple
 from cutthrough.net.listener import BACKLOG
 
 # struct tcp_info: eight bytes, then words: rto, ato, snd_mss, rcv_mss, unacked, sacked.
-# Of a listening socket the last two are its queue and the bound of that (tcp_get_info).
+# On a listening socket the last two are its queue's length and bound (tcp_get_info).
 QUEUE = struct.Struct("=24xII")
 
-# Name, level, number, and what `listener` asks for; None: the kernel's default will do
+# Name, level, number, and the value that `listener` sets; None: the kernel's default
 LISTENER: list[tuple[str, int, int, int | None]] = [
     ("SO_REUSEADDR", socket.SOL_SOCKET, socket.SO_REUSEADDR, 1),
     ("SO_REUSEPORT", socket.SOL_SOCKET, socket.SO_REUSEPORT, 1),
@@ -24,7 +24,7 @@ LISTENER: list[tuple[str, int, int, int | None]] = [
     ("TCP_NODELAY", socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     ("TCP_DEFER_ACCEPT", socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, None),
     ("SO_KEEPALIVE", socket.SOL_SOCKET, socket.SO_KEEPALIVE, None),
-    # Left alone they grow with the path, to the last number of tcp_rmem and tcp_wmem
+    # By default they grow with the path, to the last number of tcp_rmem and tcp_wmem
     ("SO_RCVBUF", socket.SOL_SOCKET, socket.SO_RCVBUF, None),
     ("SO_SNDBUF", socket.SOL_SOCKET, socket.SO_SNDBUF, None),
 ]
@@ -33,7 +33,7 @@ LISTENER: list[tuple[str, int, int, int | None]] = [
 class SocketOption(NamedTuple):
     name: str
     asked: int | None
-    in_force: tuple[int, ...]                # of a group's sockets, each value once
+    in_force: tuple[int, ...]                # the group's distinct values, sorted
 
     @property
     def granted(self) -> bool:
@@ -51,7 +51,7 @@ def read_options(group: Sequence[socket.socket]) -> list[SocketOption]:
 
 
 def read_bound(listening: socket.socket) -> int:
-    """How many callers the kernel lets wait to be accepted."""
+    """The most connections that the kernel queues for accept."""
     info = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, QUEUE.size)
     return int(QUEUE.unpack(info)[1])
 

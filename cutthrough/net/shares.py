@@ -1,8 +1,7 @@
-"""Places that several askers share: bounded in all, and some are left for the others.
+"""Places that several askers share: bounded, with some always left for other askers.
 
-An asker gets a place while it holds fewer than are free. One asker alone gets half of
-all places, two that ask for as many as they can get a third each, and an asker that
-comes later still finds some.
+An asker gets a place while it holds fewer than are free. So one asker alone gets half
+of all places, two greedy askers get a third each, and a later asker still finds some.
 """
 
 ALL_TAKEN = "overloaded"
@@ -10,7 +9,7 @@ SHARE_TAKEN = "question_limit"
 
 
 class Shares:
-    """`most` places. An asker is any name; it is forgotten when it holds none."""
+    """`most` places. An asker is any name; it is forgotten when it holds no place."""
 
     def __init__(self, most: int) -> None:
         self.most = most
