@@ -1,4 +1,4 @@
-"""Where sessions begin and, all together, end."""
+"""The begin of sessions, and the end of all of them together."""
 
 from cutthrough.net.acceptor cimport Sink
 from cutthrough.session.client cimport Context
@@ -6,8 +6,8 @@ from cutthrough.session.session cimport Session
 
 cdef class SessionSink(Sink):
     cdef Context context
-    cdef int listener               # its number among the page's
+    cdef int listener               # its number in the page
     cdef public int transport       # of its connections; KERNEL: none above the socket
 
-    # May it stay? An Outcome.
+    # May the session stay? Returns an Outcome.
     cdef int admit(self, Session session) except -1

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Where sessions begin and, all together, end."""
+"""The begin of sessions, and the end of all of them together."""
 
 from libc.stdint cimport int64_t
 from cutthrough.net.address cimport Address
@@ -17,11 +17,11 @@ from cutthrough.session.state cimport HEAD, IDLE, LINGER
 from cutthrough.session.charge cimport admit_connection
 
 cdef enum:
-    # Callers beyond a limit that are told so, at a time: each lingers for a while and holds
-    # a descriptor, and RESERVED_FDS leaves 256. The next ones are reset, whichever limit it
-    # is: who may have ten connections must not have thousands that linger.
+    # Clients beyond a limit that get a reply, at one time: each lingers for a while and holds
+    # a descriptor, and RESERVED_FDS leaves 256. Further clients are reset, whichever limit it
+    # is: a client with ten connections allowed must not have thousands that linger.
     MOST_REFUSED = 64
-    # Closed for one caller: more than one where a reload has lowered the bound
+    # Connections closed for one new client: more than one if a reload has lowered the bound
     MOST_SHED = 64
 
 
@@ -71,13 +71,13 @@ cdef class SessionSink(Sink):
         return session.extend()
 
     cdef int admit(self, Session session) except -1:
-        """At a bound of ours what is at rest goes first, and the caller is let in. An
+        """At a bound of ours, closes connections at rest and admits the new one. Returns an
         Outcome."""
         cdef Context context = self.context
         cdef int n = 0
         cdef int outcome = admit_connection(session)
         while outcome != OK and n < MOST_SHED:
-            # Which worker has the connections that fill a bound of all is not known here
+            # The connections that fill a bound of all workers may be another worker's
             if not shed_one(context,
                             BOUND_CLIENT if outcome == CLIENT_LIMIT else BOUND_CONNECTIONS,
                             &session.address if outcome == CLIENT_LIMIT else NULL):
@@ -96,11 +96,11 @@ cdef class SessionSink(Sink):
 
 
 def close_idle(Context context, double grace=0.0):
-    """Closes the connections between two requests that have been so for `grace` seconds.
+    """Closes the connections that have been between two requests for `grace` seconds.
     Returns how many.
 
-    A client whose next request is on its way sees a reset; the grace is for that one to
-    arrive, and to be told that it is the last (nginx: keepalive_min_timeout)."""
+    A client whose next request is on its way sees a reset. Within the grace that request
+    arrives, and its response says `close` (nginx: keepalive_min_timeout)."""
     cdef int64_t before_ms = context.poller.time_ms() - <int64_t>(grace * 1000)
     cdef Client client = context.newest
     cdef Client older

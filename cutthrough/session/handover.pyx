@@ -1,16 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A tunnel leaves this process, or comes from another one, and its peers do not notice.
+"""A tunnel leaves this process, or comes from another, and its peers do not notice.
 
     pack ─> Parcel ─ sent, taken ──────> forget     the sockets live on in the taker
                    └ refused, or gone ─> restore    it goes on here
 
-A tunnel in a parcel is frozen: out of the epoll set, out of the list of what is open, and
-not one of its bytes is touched, neither in a block nor in a pipe. So it can go back as it
-was. Descriptors are copies of each other, closing ours says nothing to anybody.
+A tunnel in a parcel is frozen: out of the epoll set, out of the list of open clients, and no
+byte of it is touched, neither in a block nor in a pipe. So it can go back as it was.
+Descriptors are copies of each other: the peers do not notice that ours are closed.
 
-What it counts for on the page of limits changes hands before the parcel is sent, under one
-lock: the sum is right all the time, and whoever ends first ends with its own. See
-policy.ledger.
+Its charges on the page of limits change hands before the parcel is sent, under one lock: the
+sum is right all the time, and each process gives back its own at its end. See policy.ledger.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -42,7 +41,7 @@ from cutthrough.session.charge cimport readmit_user
 
 
 def tunnels(Context context):
-    """What can be given away, oldest first."""
+    """The tunnels that can be handed over, oldest first."""
     cdef Client client = context.newest
     found = []
     while client is not None:
@@ -54,9 +53,9 @@ def tunnels(Context context):
 
 
 cdef bint is_movable(Client c) noexcept:
-    """Relayed, and nothing else: no head and no early byte of it is kept any more. What
-    is frozen is in a parcel already. The state of a transport above the kernel's socket
-    cannot be handed over, nor a socket whose other end is in this process."""
+    """Relayed, and nothing else: no head and no early byte of it is kept any more. A frozen
+    tunnel is in a parcel already. The state of a transport above the kernel's socket cannot
+    be handed over, nor a socket whose other end is in this process."""
     return (c.state == TUNNEL or c.state == HALF_CLOSED) and c.is_open and (
         c.sock.kind == KERNEL and c.origin is not None and c.origin.sock.kind == KERNEL
         and c.account is not None and c.head == NULL
@@ -64,8 +63,8 @@ cdef bint is_movable(Client c) noexcept:
 
 
 def pack(Client c, int number, int worker, int holder):
-    """Freezes a tunnel; None where there is none any more. `worker`: our slot. `holder`:
-    the taker's number on the page of limits, -1 where it has a page of its own."""
+    """Freezes a tunnel; None if it has ended or cannot be moved. `worker`: our slot. `holder`:
+    the taker's number on the page of limits, -1 if it has a page of its own."""
     cdef Parcel parcel
     if not is_movable(c):
         return None
@@ -126,7 +125,7 @@ cdef object way_of(Pump *pump, bint shut, const Lane *lane):
 
 
 cdef class Parcel:
-    """One tunnel between two processes. Ends by `restore` or `forget`, once."""
+    """One tunnel between two processes. Ended by `restore` or `forget`, once."""
     cdef Client client
     cdef int client_fd, origin_fd
     cdef int holder
@@ -156,8 +155,8 @@ cdef class Parcel:
         return 0
 
     def restore(self):
-        """The tunnel goes on here; one that cannot be watched any more is cut, and one
-        that a reload would have cut meanwhile."""
+        """The tunnel goes on here; it is cut if it cannot be watched any more, or if a reload
+        would have cut it meanwhile."""
         cdef Client c = self.client
         cdef bint watched = False
         self.client = None
@@ -185,7 +184,7 @@ cdef class Parcel:
         c.poller.call_again(c)
 
     def forget(self):
-        """The tunnel is another's: nothing of it is left here, and nothing told."""
+        """The tunnel is another process's: drops it here, without a log line."""
         cdef Client c = self.client
         self.client = None
         if self.holder >= 0:
@@ -196,7 +195,7 @@ cdef class Parcel:
         linux.close(self.origin_fd)
         c.origin.owner = None
         c.origin = None
-        c.state = CLOSED                    # no move of its own, and uncounted already
+        c.state = CLOSED                    # not by _set_state: it is uncounted already
 
 
 cdef void cut_unwatched(Socket *sock) noexcept:
@@ -205,12 +204,12 @@ cdef void cut_unwatched(Socket *sock) noexcept:
 
 
 def unpack(Context context, record, list fds):
-    """A tunnel that comes with these descriptors, which are ours from here on. Returns the
-    client, frozen until the poller's next turn, and whether the policy lets it go on: if
-    not, it is to be ended once the giver knows.
+    """Takes a tunnel and its descriptors, which are ours from here on. Returns the client,
+    frozen until the poller's next turn, and whether the policy lets it go on: if not, it is
+    to be ended after the giver has its answer.
 
-    Raises ValueError, OSError or MemoryError where it cannot be had; then it is the
-    giver's still, and the descriptors are closed."""
+    Raises ValueError, OSError or MemoryError if it cannot be taken; then the giver still has
+    it, and the descriptors are closed."""
     cdef Session c = Session.__new__(Session)
     cdef Stream origin = Stream.__new__(Stream)
     cdef bint passes
@@ -306,7 +305,7 @@ cdef int read_address(Address *address, given) except -1:
 
 
 cdef int read_way(Pump *pump, way, bint may_splice, list fds) except -1:
-    """`fds` from the third on are pipes; those that are taken leave the list."""
+    """`fds` from the third on are pipes; a pipe that is taken leaves the list."""
     cdef bytes kept = way.kept
     cdef uint64_t moved = way.moved
     pump.moved = moved
@@ -327,7 +326,7 @@ cdef int read_way(Pump *pump, way, bint may_splice, list fds) except -1:
 
 
 cdef int carry_rate(Client c, record) except -1:
-    """What the tunnel's own rate had left; a user's lies on the page."""
+    """Sets the tokens left of the tunnel's own rate; a user's are on the page."""
     if c.usage.meter != NULL and record.up.tokens_us and record.down.tokens_us:
         c.usage.meter.up.tokens = record.up.tokens
         c.usage.meter.up.tokens_us = record.up.tokens_us
@@ -346,8 +345,8 @@ cdef int watch(Poller poller, Endpoint endpoint, int fd) except -1:
 
 
 cdef int give_up(Client c, Stream origin, lent) except -1:
-    """Half made: what it holds already goes; its sockets stay open, the caller's. What the
-    giver has `lent` it takes back itself."""
+    """Undoes a half-made client: gives back its resources; its sockets stay open, the
+    caller's. The giver takes back by itself what it has `lent`."""
     c.context.poller.release(c)
     c.context.poller.release(origin)
     origin.owner = None
@@ -368,7 +367,7 @@ cdef int give_up(Client c, Stream origin, lent) except -1:
 
 
 def end_denied(Client client):
-    """Cuts one that came in against the policy of today."""
+    """Cuts a tunnel that was taken over and that the present policy refuses."""
     client.poller.take_time()
     try:
         client.abort(DESTINATION_DENIED, True)
@@ -377,9 +376,9 @@ def end_denied(Client client):
 
 
 def recount(Context context):
-    """Counts what our connections hold on the page of limits anew. For the end of a giver
-    that did not say goodbye: it may have counted a tunnel as ours and never sent it. What
-    another one has under way is counted when it arrives, or by that one again."""
+    """Recounts our connections' charges on the page of limits. For a giver that died: it may
+    have counted a tunnel as ours and never sent it. A tunnel under way from another giver is
+    counted when it arrives, or by that giver again."""
     cdef Client client = context.newest
     context.limiter.ledger.begin_recount()
     while client is not None:
