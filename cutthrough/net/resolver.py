@@ -1,18 +1,17 @@
 """Names to addresses, off the loop: c-ares through aiodns, a cache, single flight.
 
-/etc/hosts is honoured and localhost is this host (c-ares: RFC 6761 section 6.3); a name
-is asked for as it stands, never completed by resolv.conf's search list. What is
-canonical here was made so by the caller: a cache key is the canonical host name and
-nothing else.
+/etc/hosts is honoured and localhost is this host (c-ares: RFC 6761 section 6.3). Names
+are queried as they are, never completed by resolv.conf's search list. The caller passes
+canonical host names, and a cache key is the canonical host name and nothing else.
 
-An answer that is used often is asked for again before it ends, and outlives its time
+A frequently used answer is refreshed before it expires, and is served after its expiry
 while no name server answers (RFC 8767). See docs/dns.md.
 
-A question is open until c-ares lets go of it, which may be long after nobody waits for
-it. So open questions are bounded in all and for each asker, and those that nobody waits
-for are dropped, a channel at a time:
+A question is open until c-ares releases it; its callers may have given up long before.
+So open questions are bounded in all and for each asker, and lost questions, those
+without a waiting caller, are dropped, a channel at a time:
 
-    resolve -> waited for -> answered, timed out -> told to all who wait
+    resolve -> waited for -> answered, timed out -> passed to all waiting callers
                   |  ^
           abandon v  | resolve
                  lost -> answered: cached | timed out | its channel cancelled: dropped
@@ -34,38 +33,37 @@ from cutthrough.net.shares import Shares
 
 log = logging.getLogger("cutthrough")
 
-# A TTL of 0 (and every /etc/hosts line) is kept this long; nothing longer than MAX_TTL,
-# which is c-ares' own bound too. Squid: 6 h, Envoy's refresh rate: 60 s.
+# Seconds. A TTL of 0 (and every /etc/hosts line) is kept for MIN_TTL; no answer longer
+# than MAX_TTL, c-ares' own bound too. Squid: 6 h, Envoy's refresh rate: 60 s.
 MIN_TTL = 1.0
 MAX_TTL = 3600.0
-# pycares does not hand out the SOA of a negative answer; c-ares itself honours its
-# minimum (RFC 2308 section 5), MAX_TTL at most. Here it is kept for CoreDNS's least TTL
-# of a denial, and then it is c-ares that is asked.
+# pycares does not expose the SOA of a negative answer; c-ares itself honours the SOA's
+# minimum (RFC 2308 section 5), MAX_TTL at most. Here a negative answer is kept for
+# CoreDNS's least TTL of a denial; after that, c-ares is queried.
 NOT_FOUND_TTL = 5.0
 # RFC 9520 section 3.2: a failure is kept for a second at least
 FAILURE_TTL = 1.0
-# RFC 8767 section 5, the client response timer: who waited so long gets what is there
+# RFC 8767 section 5, the client response timer: after it, callers get the stale answer
 STALE_AFTER = 1.8
-# RFC 8767 section 5: no attempt to refresh a stale answer more often than that
+# RFC 8767 section 5: the least time between two attempts to refresh a stale answer
 RECHECK = 30.0
-# An answer with a shorter time is not refreshed ahead of its end. BIND: 9 s
+# An answer with a shorter time is not refreshed before it expires. BIND: 9 s
 PREFETCH = 10.0
-# Questions to one c-ares channel, at least: its cache has a time for each answer, and
-# no bound, so it goes when it has been asked as often as our own cache is large.
+# Questions to one c-ares channel before it is replaced, at least. A channel's cache has
+# no bound, so the channel is replaced after as many questions as our cache has entries.
 MOST_ASKED = 1000
-# Questions that are open at a time, each of two queries. c-ares tries 16-bit numbers at
-# random until one is free: near 65 536 queries it does not return. Unbound: 1024 for a
-# thread
+# Open questions at a time, of two queries each. c-ares tries random 16-bit numbers
+# until one is free: near 65 536 queries it does not return. Unbound: 1024 for a thread
 MOST_OPEN = 2048
-# So many questions that nobody waits for have a channel cancelled, or replaced while
-# somebody waits for others of it
+# Lost questions that cause a channel to be cancelled, or replaced if callers still wait
+# for its other questions
 MOST_LOST = 128
 
 NOT_FOUND = "dns_not_found"
 TIMEOUT = "dns_timeout"
 ERROR = "dns_error"
 
-Answer = Addresses | str  # the addresses, or the label of the outcome
+Answer = Addresses | str  # the addresses, or the label of a failure
 Callback = Callable[[Answer], None]
 
 _LABELS = {
@@ -75,7 +73,7 @@ _LABELS = {
     pycares.errno.ARES_ETIMEOUT: TIMEOUT,
 }
 
-# No search list, no HOSTALIASES: a name of the wire is no abbreviation
+# No search list, no HOSTALIASES: a name from a request is never an abbreviation
 _FLAGS = (
     pycares.ARES_FLAG_NOSEARCH | pycares.ARES_FLAG_NOALIASES | pycares.ARES_FLAG_EDNS
 )
@@ -88,22 +86,22 @@ class _Channel:
         self.dns = dns
         self.asked = 0
         self.waited_for = 0
-        # Nobody waits for these any more, but c-ares cannot drop a single question
+        # Questions without a waiting caller; c-ares cannot drop a single question
         self.lost: set[_Question] = set()
 
 
 class _Question:
-    """A name that is asked for: open until c-ares has let go of it."""
+    """A query for a name: open until c-ares releases it."""
 
     __slots__ = ("asker", "channel", "host", "is_refresh", "patience", "timer", "turn",
                  "waiting")
 
     def __init__(self, host: bytes, asker: bytes, turn: int) -> None:
         self.host = host
-        self.asker = asker              # whose place it has
+        self.asker = asker              # the holder of the question's place
         self.turn = turn
         self.waiting: dict[object, Callback] = {}       # by token
-        self.is_refresh = False         # for the cache: nobody need wait for it
+        self.is_refresh = False         # for the cache: not lost when no caller waits
         self.channel: _Channel | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.patience: asyncio.TimerHandle | None = None
@@ -114,9 +112,9 @@ class Resolver(Cache):
 
     `servers` are addresses of resolvers in their order (none: those of
     /etc/resolv.conf), `timeout` is in seconds for the whole answer, `entries` bounds
-    the cache, `stale` is how many seconds an answer may outlive its time, `overrides`
-    are (name, address): such a name is never asked for. `recheck` and `prefetch`: see
-    Cache. `most_open` bounds the questions that are open at a time.
+    the cache, `stale` is how many seconds an expired answer may be served, `overrides`
+    are (name, address): such a name is never queried. `recheck` and `prefetch`: see
+    Cache. `most_open` bounds the open questions.
     """
 
     def __init__(
@@ -137,19 +135,19 @@ class Resolver(Cache):
         self._timeout = timeout
         self._most_asked = max(entries, MOST_ASKED)
         self._servers = list(servers) or None
-        # Two, because c-ares' own cache would answer a prefetch with what is about to
-        # expire: each is asked by the channel that did not give the answer at hand.
+        # Two, because c-ares' own cache would answer a prefetch with the answer about
+        # to expire: the channel that did not give that answer sends the query.
         self._channels: list[_Channel | None] = [None, None]
-        self._retired: set[_Channel] = set()    # replaced, and not closed yet
+        self._retired: set[_Channel] = set()    # replaced, not closed yet
         self._questions: dict[bytes, _Question] = {}
         self._tokens: dict[object, _Question] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self.shares = Shares(most_open)
         self.queries = 0
-        self.answered = 0  # of these, with addresses
-        self.dropped = 0  # of these, those that whoever waited has given up
-        self.outages = 0  # times that a stale answer stood in
+        self.answered = 0  # queries answered with addresses
+        self.dropped = 0  # queries given up by all their callers
+        self.outages = 0  # times that a stale answer replaced a missing one
         self.failures = dict.fromkeys((NOT_FOUND, TIMEOUT, ERROR), 0)
         fixed: dict[str, list[str]] = {}
         for name, address in overrides:
@@ -159,10 +157,10 @@ class Resolver(Cache):
 
     def resolve(self, host: bytes, callback: Callback, asker: bytes = b"",
                 token: object = None) -> None:
-        """Calls `callback(answer)` later; one question for all who wait for a name.
+        """Calls `callback(answer)` later; all callers for a name share one question.
 
-        The question takes a place in the share of `asker`. `token` is unique, and given
-        to `abandon` by a caller that does not wait any longer.
+        The question takes a place in the share of `asker`. `token` is unique; a caller
+        that stops waiting passes it to `abandon`.
         """
         question = self._questions.get(host) or self._begin(host, asker)
         if isinstance(question, str):
@@ -177,7 +175,7 @@ class Resolver(Cache):
         self._tokens[token] = question
 
     def abandon(self, token: object) -> None:
-        """Whoever asked with this token is not called any more. Idempotent."""
+        """Cancels the callback of this token. Idempotent."""
         question = self._tokens.pop(token, None)
         if question is None:
             return
@@ -187,14 +185,14 @@ class Resolver(Cache):
             self._lose(question)
 
     def refresh(self, host: bytes) -> None:
-        """Has `host` asked for, unless that is under way or there is no place."""
+        """Queries `host`, unless a query is under way or no place is free."""
         question = self._questions.get(host) or self._begin(host, b"")
         if not isinstance(question, str):
             self._hold(question)
             question.is_refresh = True
 
     def _begin(self, host: bytes, asker: bytes) -> "_Question | str":
-        """Asks for a name. Returns the question, or the label of its refusal."""
+        """Starts a query. Returns the question, or the label of its refusal."""
         label = self.shares.take(asker)
         if label:
             return label
@@ -225,7 +223,7 @@ class Resolver(Cache):
         return channel
 
     def _open(self) -> aiodns.DNSResolver:
-        # So short a time for one server that the last of them is asked, too;
+        # One server's time, short enough that the last server is queried, too;
         # resolv.conf has three at most (MAXNS).
         turns = max(3, len(self._servers or ()))
         return Names(
@@ -236,17 +234,17 @@ class Resolver(Cache):
             tries=3,
         )
 
-    # --- places: a question has one until c-ares lets go of it
+    # --- places: a question has one until c-ares releases it
 
     def _hold(self, question: _Question) -> None:
-        """Somebody waits for it, again if nobody did."""
+        """Marks the question as waited for."""
         channel = question.channel
         if channel is not None and question in channel.lost:
             channel.lost.remove(question)
             channel.waited_for += 1
 
     def _lose(self, question: _Question) -> None:
-        """Nobody waits for it any more. Its answer is welcome, if there is one."""
+        """Marks the question as lost. If an answer still comes, it is cached."""
         channel = question.channel
         if channel is not None and question not in channel.lost:
             channel.lost.add(question)
@@ -254,7 +252,7 @@ class Resolver(Cache):
             self._tidy(channel)
 
     def _release(self, question: _Question) -> None:
-        """c-ares has let go of it."""
+        """Called if c-ares has released the question."""
         channel, question.channel = question.channel, None
         self.shares.give(question.asker)
         if channel is not None:
@@ -281,7 +279,7 @@ class Resolver(Cache):
             channel.dns.cancel()
 
     def _retire(self, channel: _Channel) -> None:
-        """It is asked nothing more, and closed when nobody waits for it."""
+        """Sends the channel no more questions; closes it once no caller waits."""
         self._channels[self._channels.index(channel)] = None
         self._retired.add(channel)
         if not channel.waited_for:
@@ -308,12 +306,12 @@ class Resolver(Cache):
             self._settle(question, answer, keep)
 
     def _expire(self, question: _Question) -> None:
-        """Its time is over, though c-ares may go on."""
+        """Ends a question at its timeout, though c-ares may go on."""
         self._settle(question, TIMEOUT, FAILURE_TTL)
         self._lose(question)
 
     def _give_up(self, question: _Question) -> None:
-        """There is no channel to ask by."""
+        """Ends a question that could not be sent."""
         if self._questions.get(question.host) is question:
             self._release(question)
             self._settle(question, ERROR, FAILURE_TTL)
@@ -340,7 +338,7 @@ class Resolver(Cache):
         self._tell(question, answer)
 
     def _tell(self, question: _Question, answer: Answer) -> int:
-        """Calls those who wait; how many."""
+        """Calls the waiting callers. Returns how many."""
         waiting, question.waiting = question.waiting, {}
         for token in waiting:
             del self._tokens[token]
@@ -349,7 +347,7 @@ class Resolver(Cache):
         return len(waiting)
 
     def _stand_in(self, host: bytes) -> bool:
-        """Gives those who wait what is there already. False: there is nothing."""
+        """Gives the waiting callers the cached answer. False: there is none."""
         outlived = self.has_outlived(host)
         answer = self.revive(host)
         if answer is None:
@@ -366,13 +364,13 @@ class Resolver(Cache):
         self.outages += 1
         if self.outages & (self.outages - 1) == 0:  # the 1st, 2nd, 4th, 8th: no flood
             log.warning(
-                "name servers do not answer: addresses are used beyond their time "
+                "name servers do not answer: expired addresses are used "
                 "(%d times so far)",
                 self.outages,
             )
 
     def stats(self) -> dict[str, int]:
-        """Counters since the start, and what is held now."""
+        """Counters since the start, and current entries and open questions."""
         return {
             "queries": self.queries,
             "answered": self.answered,
@@ -388,7 +386,7 @@ class Resolver(Cache):
         }
 
     async def close(self) -> None:
-        """Ends what is under way; its callers are not called any more."""
+        """Ends all questions, without calling their callers."""
         self._closed = True
         for question in list(self._questions.values()):
             self._end(question)
@@ -403,7 +401,7 @@ class Resolver(Cache):
 
 
 def _read(future: "asyncio.Future[pycares.AddrInfoResult]") -> tuple[Answer, float]:
-    """What c-ares answered, and for how many seconds to keep it."""
+    """The answer of c-ares, and for how many seconds to keep it."""
     error = future.exception()
     if isinstance(error, aiodns.error.DNSError):
         label = _LABELS.get(error.args[0], ERROR)
@@ -418,13 +416,13 @@ def _read(future: "asyncio.Future[pycares.AddrInfoResult]") -> tuple[Answer, flo
 
 
 def _ttl(result: pycares.AddrInfoResult) -> float:
-    """The shortest of the addresses and of the aliases that led to them."""
+    """The least TTL of the addresses and of the aliases that led to them."""
     ttls = [alias.ttl for alias in result.cnames] + [node.ttl for node in result.nodes]
     return float(min(ttls, default=0))
 
 
 def _interleave(nodes: Iterable[pycares.AddrInfoNode]) -> list[str]:
-    """In the resolver's order (RFC 6724), the families taken in turn (RFC 8305)."""
+    """Keeps the resolver's order (RFC 6724), and alternates families (RFC 8305)."""
     families: dict[int, dict[str, None]] = {}
     for node in nodes:
         text = node.addr[0]
