@@ -47,7 +47,7 @@ cdef int authenticate(Client c, const Head *head, const char *data) except -1:
         if c.context.verifier is not None:
             pending = value
             return OK
-        c.account = c.snapshot.users.compare(value)     # no user has a hash
+        c.account = c.snapshot.users.compare(value)     # no verifier: no hash can match
         if c.account is not None:
             c.snapshot.users.remember(c.snapshot.users.key_of(value), c.account)
     c.stamps.auth_us = end_brief_phase(&c.stamps)

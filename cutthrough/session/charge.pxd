@@ -14,7 +14,7 @@ cdef int readmit_user(Client client) except -1
 # For a request that becomes a tunnel: a 101.
 cdef int admit_tunnel(Client client) noexcept
 
-# Both only if there is a client.usage.meter. Before the pumps run: sets what they may read.
-# False: the quota is used up. After they ran: sets the timer for their next turn.
+# Both only if there is a client.usage.meter. Before the pumps run: sets their allowances; False:
+# the quota is used up. After they ran: sets the timer for their next turn.
 cdef bint before_turn(Client client) noexcept
 cdef int after_turn(Client client) except -1

@@ -1,4 +1,4 @@
-"""Failed connections to origins: what is closed for them, and their Outcome."""
+"""Failed dials: the idle connections closed because of them, and their Outcome."""
 
 from cutthrough.session.client cimport Context
 

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Failed connections to origins: what is closed for them, and their Outcome."""
+"""Failed dials: the idle connections closed because of them, and their Outcome."""
 
 import logging
 import os
