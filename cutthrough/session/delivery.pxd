@@ -9,7 +9,7 @@ cdef enum:
 
 # Ends a response, or a tunnel, that is partly sent. Nothing more is read.
 cdef int cut_exchange(Client client, int outcome) except -1
-# Ends a tunnel that one peer has reset: the other peer gets the bytes that had come from it
+# Ends a tunnel after one peer's reset: passes that peer's last bytes on to the other peer
 # (`sides`), then the reset.
 cdef int deliver(Client client, int outcome, int sides) except -1
 # An event at either side of a connection in DELIVER.
