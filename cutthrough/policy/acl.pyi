@@ -36,11 +36,4 @@ class Acl:
         method: str = "CONNECT",
         address: str | None = None,
     ) -> Answer: ...
-    def clock(
-        self,
-        hosts: list[bytes],
-        addresses: list[str] | None = None,
-        user: str = "",
-        port: int = 443,
-    ) -> float: ...
     def sizes(self) -> dict[str, int]: ...

@@ -21,7 +21,6 @@ from typing import NamedTuple
 from libc.stdint cimport UINT32_MAX, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
-from posix.time cimport CLOCK_THREAD_CPUTIME_ID, clock_gettime, timespec
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, label_of
 from cutthrough.policy.address cimport Carried, find_carried
 from cutthrough.policy.hosts cimport Candidate, HostIndex, Run
@@ -349,51 +348,6 @@ cdef class Acl:
             label_of(v.outcome).decode(), v.rule, v.report, v.cut, v.opens_floor, v.maybe,
             self.limits[v.limits] if v.limits >= 0 else "",
             tuple([Look(*pair) for pair in sorted(looked.items())]))
-
-    def clock(self, list hosts, list addresses=None, user="", port=443):
-        """Returns nanoseconds of CPU time for one decision, on average over these hosts
-        (canonical, in bytes), each with its address (text) if `addresses` are given; for
-        bench."""
-        cdef Question q
-        cdef Verdict v
-        cdef char host[256]
-        cdef uint8_t address[16]
-        cdef timespec began, ended
-        cdef bytes bits = self.subjects_of(user)
-        cdef list to_packed = [packed(text) for text in addresses or ()]
-        cdef size_t n = len(hosts), i
-        cdef bint known = bool(to_packed)
-        cdef const char **texts = <const char **>malloc(2 * n * sizeof(char *) + 1)
-        cdef size_t *lengths = <size_t *>malloc(n * sizeof(size_t) + 1)
-        if texts == NULL or lengths == NULL:
-            free(texts)
-            free(lengths)
-            raise MemoryError
-        for i in range(n):
-            texts[i] = <bytes>hosts[i]
-            lengths[i] = min(<size_t>255, <size_t>len(hosts[i]))
-            if known:
-                texts[n + i] = <bytes>to_packed[i]
-        memset(&q, 0, sizeof(Question))
-        q.subjects = <const uint8_t *>bits
-        q.host = host
-        q.is_name = True
-        q.port = port
-        q.method = M_CONNECT
-        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &began)
-        for i in range(n):
-            # Copied, so that it is in the cache, as a session's host is.
-            memcpy(host, texts[i], lengths[i])
-            q.host_len = lengths[i]
-            if known:
-                memcpy(address, texts[n + i], 16)
-                q.address = address
-            self.judge(&q, &v)
-        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ended)
-        free(texts)
-        free(lengths)
-        return ((ended.tv_sec - began.tv_sec) * 1e9
-                + (ended.tv_nsec - began.tv_nsec)) / max(<size_t>1, n)
 
     def sizes(self):
         """Returns the bytes of C memory, by structure."""

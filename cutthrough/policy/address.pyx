@@ -264,13 +264,6 @@ cdef bint is_public(int family, const uint8_t *data) noexcept nogil:
     return classify(family, data) == PUBLIC
 
 
-def is_public_address(text):
-    """Returns is_public for an address in text. Raises ValueError."""
-    address = ipaddress.ip_address(text)
-    packed = address.packed
-    return bool(is_public(address.version, packed))
-
-
 def class_of(address):
     """Returns the class of an address, in text or packed: "public", "loopback" …
 

@@ -30,7 +30,7 @@ cdef class Authenticator:
     cdef dict hashes        # name -> hash as htpasswd(1) writes it
     cdef dict records       # name -> keyed hash of the record of a user in `digests`
     cdef readonly Known known       # verified credentials that all workers share
-    cdef object salt, dummy_digest, dummy_hash, check_hash
+    cdef object salt, dummy_digest, dummy_hash
     cdef uint64_t key[2]
     cdef int64_t ttl_us             # how long verified credentials are cached
     cdef int bound                  # of `verified`, in entries

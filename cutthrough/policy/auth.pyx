@@ -79,7 +79,7 @@ cdef class Authenticator:
 
     def _take_table(self, users):
         # Imported here, because without a table its libraries are not needed
-        from cutthrough.policy.users import check_hash, kind_of, make_dummy
+        from cutthrough.policy.users import kind_of, make_dummy
         kinds = {}
         for user in users.values():
             name = user.name.encode()
@@ -90,7 +90,6 @@ cdef class Authenticator:
             self.hashes[name] = user.hash
             kinds.setdefault(kind_of(user.hash), []).append(user.hash)
         self.dummy_hash = make_dummy(max(kinds.values(), key=len)[0])
-        self.check_hash = check_hash
 
     def _digest(self, bytes secret):
         return hashlib.sha256(self.salt + secret).digest()
@@ -231,12 +230,6 @@ cdef class Authenticator:
             return self.dummy_hash, secret, None
         return expected, secret, self.accounts[name]
 
-    def verify(self, bytes value):
-        """Computes the hash. Returns the account, or None. For a thread: it takes long and
-        changes nothing."""
-        hash, secret, account = self.hash_to_verify(value)
-        return account if self.check_hash(hash, secret) else None
-
     def remember(self, bytes key, Account account, at=None):
         """Caches, for all workers, the account of credentials; `key` is from `key_of`. False:
         the user has expired. `at`: time of the verification, in seconds of CLOCK_MONOTONIC;
@@ -247,26 +240,6 @@ cdef class Authenticator:
         self.known.prove(<const Key *><const char *>key, now_us)
         self._remember(key[:16], account, now_us, now_us)
         return True
-
-    def check(self, value, at=None):
-        """Returns the user's name for a field value, or None, and computes a hash if it has
-        to; for tests and tools. `at`: seconds of CLOCK_MONOTONIC."""
-        cdef const char *text = NULL
-        cdef size_t n = 0
-        cdef int verdict
-        cdef Account account
-        if value is not None:
-            text = value
-            n = len(value)
-        now = time.monotonic() if at is None else at
-        account = self.authenticate(text, n, <int64_t>(now * 1000000), &verdict)
-        if verdict == PENDING:
-            account = self.compare(value)
-            if account is None and self.hashes:
-                account = self.verify(value)
-            if account is not None and not self.remember(self.key_of(value), account, now):
-                return None
-        return None if account is None else account.name
 
     @property
     def remembered(self):

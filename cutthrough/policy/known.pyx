@@ -302,7 +302,3 @@ cdef class Known:
         pthread_mutex_unlock(&self.page.lock)
         return {"proofs": proofs, "claims": claims, "repairs": self.page.repairs,
                 "marks": tuple([marks[table] for table in range(N_MARKS)])}
-
-    def grab(self):
-        """Takes the lock and keeps it, for tests of a killed owner."""
-        self._lock()

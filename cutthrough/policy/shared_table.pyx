@@ -263,30 +263,6 @@ cdef class SharedTable:
         self._unlock()
         return total
 
-    def of_user(self, bytes name):
-        """Returns a user's connections, tunnels, and bytes of the last day with any; None: no
-        row."""
-        cdef uint64_t tag[2]
-        cdef uint64_t connections = 0
-        cdef uint64_t tunnels = 0
-        cdef int64_t day_bytes = 0
-        cdef Row *row
-        cdef uint32_t number
-        self.tag_of(name, len(name), tag)
-        self._lock()
-        number = self._find(&self.page.users, tag)
-        if number:
-            row = self._row(&self.page.users, number)
-            connections = self._sum(self._held(row, CONNECTIONS))
-            tunnels = self._sum(self._held(row, TUNNELS))
-            day_bytes = row.day_bytes
-        self._unlock()
-        return (connections, tunnels, day_bytes) if number else None
-
-    def grab(self):
-        """Takes the lock and keeps it, for tests of a killed owner."""
-        self._lock()
-
 
 def create(int slots, int fd=-1, int capacity=CAPACITY):
     """Sets up a page for this many slots and returns its mapping: of the file `fd`, which is

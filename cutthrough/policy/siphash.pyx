@@ -57,12 +57,3 @@ cdef void keyed_hash(const uint64_t *key, const unsigned char *data, size_t n,
     for _i in range(4):
         sip_round(v)
     out[1] = v[0] ^ v[1] ^ v[2] ^ v[3]
-
-
-def siphash128(bytes key, bytes data):
-    """Returns the keyed hash, for tests with vectors: a key of 16 bytes, a hash of 16."""
-    cdef uint64_t k[2]
-    cdef uint64_t out[2]
-    memcpy(k, <char *>key, 16)
-    keyed_hash(k, data, len(data), out)
-    return (<char *>out)[:16]

@@ -4,12 +4,8 @@ import ipaddress
 
 import pytest
 
-from cutthrough.policy.address import (
-    SPECIAL_V4,
-    SPECIAL_V6,
-    class_of,
-    is_public_address,
-)
+from cutthrough.policy.address import SPECIAL_V4, SPECIAL_V6, class_of
+from tests.doors.policy import is_public_address
 
 # The IANA special-purpose address registries, every row, as of 9 October 2025.
 REGISTRY = [

@@ -16,6 +16,7 @@ from cutthrough.policy.known import (
     page_bytes,
 )
 from cutthrough.policy.source import User
+from tests.doors.policy import check, grab
 from tests.policy.test_auth import basic
 
 HOUR_US = 3600 * 10**6
@@ -70,7 +71,7 @@ def test_a_changed_record_is_another_record(memory, changed):
 
 def test_a_password_of_the_configuration_is_remembered_by_its_record_too(memory):
     first = Authenticator({b"me": b"x"}, known=Known(memory))
-    assert first.check(basic(b"me:x")) == b"me"
+    assert check(first, basic(b"me:x")) == b"me"
     assert Authenticator({b"me": b"x"}, known=Known(memory)).recall(basic(b"me:x"))
     assert not Authenticator({b"me": b"y"}, known=Known(memory)).recall(basic(b"me:x"))
 
@@ -113,7 +114,7 @@ def test_a_worker_killed_with_the_lock_leaves_it_to_the_next(memory):
     known = Known(memory)
     pid = os.fork()
     if pid == 0:
-        known.grab()
+        grab(known)
         os._exit(0)
     os.waitpid(pid, 0)
     first = worker(memory, user_of())

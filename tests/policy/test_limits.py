@@ -5,9 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutthrough.policy.ledger import Ledger
-from cutthrough.policy.limits import Holder, Limiter
+from cutthrough.policy.limits import Limiter
 from cutthrough.policy.shared_table import create
 from cutthrough.policy.source import Limits, Policy, PolicyError, User
+from tests.doors.policy import Holder, of_user
 
 HERE = bytes([192, 0, 2, 1])
 DAY = 86400
@@ -91,7 +92,7 @@ def test_a_connection_is_the_user_s_of_its_last_request():
     one, other = holders(each, 2)
     assert one.ask(b"u")[0] == "entered"
     assert one.ask(b"v")[0] == "entered"
-    assert each.ledger.of_user(b"v") == (1, 0, 0)
+    assert of_user(each.ledger, b"v") == (1, 0, 0)
     assert other.ask(b"u")[0] == "entered"
 
 
@@ -246,7 +247,7 @@ def test_a_quota_ends_the_relay_and_refuses_the_next_request():
     assert 1_000_000 <= passed <= 1_000_000 + 16_384
     answer, seconds = one.ask(b"u")
     assert answer == "over quota" and 0 < seconds <= DAY
-    assert each.ledger.of_user(b"u")[2] == passed
+    assert of_user(each.ledger, b"u")[2] == passed
 
 
 def test_what_a_request_used_is_booked_at_its_end():
@@ -255,7 +256,7 @@ def test_what_a_request_used_is_booked_at_its_end():
     one.ask(b"u")
     assert one.move(1000) == 1000
     one.end()
-    assert each.ledger.of_user(b"u")[2] == 1000
+    assert of_user(each.ledger, b"u")[2] == 1000
 
 
 # Which limits
@@ -408,7 +409,7 @@ def test_everything_is_released_exactly_once(operations):
         counted = workers[0].ledger.read()
         assert counted["connections"] == counted["of_clients"] == len(model.open)
         for name in USERS:
-            seen = workers[0].ledger.of_user(name)
+            seen = of_user(workers[0].ledger, name)
             assert (seen or (0, 0))[:2] == (
                 model.count(user=name),
                 model.count(tunnel=name),

@@ -2,8 +2,9 @@
 
 import pytest
 
-from cutthrough.policy.limits import Holder, Limiter
+from cutthrough.policy.limits import Limiter
 from cutthrough.policy.source import Limits, Policy
+from tests.doors.policy import Holder, of_user
 
 SOME = {"default": Limits(requests_per_second=1, burst=2, connections=3, tunnels=2),
         "slow": Limits(requests_per_second=1, burst=2, connections=1, tunnels=1),
@@ -16,7 +17,7 @@ def test_a_request_that_is_charged_under_other_limits_counts_once(is_tunnel):
     first, second = Holder(each), Holder(each)
     assert first.ask(b"ann", is_tunnel) == ("entered", 0)
     assert first.ask_again(b"ann", is_tunnel, "slow") == ("entered", 0)
-    assert each.ledger.of_user(b"ann")[:2] == (1, int(is_tunnel))
+    assert of_user(each.ledger, b"ann")[:2] == (1, int(is_tunnel))
     assert second.ask(b"ann", is_tunnel) == ("entered", 0), "one token was left"
     assert second.ask_again(b"ann", is_tunnel, "slow") == ("over connections", 0)
     first.close()

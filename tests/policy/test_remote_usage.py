@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutthrough.policy.ledger import Ledger
-from cutthrough.policy.limits import Holder, Limiter
+from cutthrough.policy.limits import Limiter
 from cutthrough.policy.remote_usage import RemoteUsage
 from cutthrough.policy.shared_table import create
 from cutthrough.policy.source import Limits, Policy
+from tests.doors.policy import Holder, of_user
 
 NOW_S = 1_700_000_000
 DAY = 86400
@@ -249,7 +250,7 @@ def test_after_everything_was_told_each_knows_what_the_other_holds(moves):
         exchange(0)
         exchange(1)
     for name in (b"u", b"v", b"w"):
-        seen = [page[0].of_user(name) or (0, 0, 0) for page in pages]
+        seen = [of_user(page[0], name) or (0, 0, 0) for page in pages]
         assert seen[0] == seen[1]
     for holder in held.values():
         holder.close()

@@ -11,15 +11,17 @@ import pytest
 
 from cutthrough.policy import source
 from cutthrough.policy.ledger import Ledger
-from cutthrough.policy.limits import Holder, Limiter
+from cutthrough.policy.limits import Limiter
 from cutthrough.policy.shared_table import create, page_bytes
 from cutthrough.supervisor.limits_page import FIRST_HOLDER, LimitsPage
+from tests.doors.policy import Holder, of_user
 from tests.support.proxy import ROOT
 
 CHILD = """
 import mmap, os, random, sys
 from cutthrough.policy.ledger import Ledger
-from cutthrough.policy.limits import Holder, Limiter
+from cutthrough.policy.limits import Limiter
+from tests.doors.policy import Holder, grab
 from cutthrough.policy.source import Limits, Policy
 
 ledger = Ledger(mmap.mmap(int(sys.argv[1]), 0), 1)
@@ -32,7 +34,7 @@ if what == "hold":
         held.append(Holder(limiter))
         held[-1].enter(bytes([192, 0, 2, n]))
         held[-1].ask(b"user %d" % n, True)
-    ledger.grab()
+    grab(ledger)
 print(what, flush=True)
 while what == "churn":
     holder = Holder(limiter)
@@ -114,7 +116,7 @@ def test_a_worker_killed_at_any_moment_leaves_the_page_whole(page):
             counted["clients"],
         ) == (50, 50, 50, 50)
         for n in range(50):
-            assert limiter.ledger.of_user(b"user %d" % n) == (1, 0, 0)
+            assert of_user(limiter.ledger, b"user %d" % n) == (1, 0, 0)
     for holder in mine:
         holder.close()
     end = limiter.ledger.read()

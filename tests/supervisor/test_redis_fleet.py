@@ -13,12 +13,13 @@ from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.settings import load
 from cutthrough.generation.redis_client import explain, make_client
 from cutthrough.policy.ledger import Ledger
-from cutthrough.policy.limits import Holder, Limiter
+from cutthrough.policy.limits import Limiter
 from cutthrough.policy.remote_usage import RemoteUsage
 from cutthrough.policy.shared_table import create
 from cutthrough.policy.source import Limits, Policy
 from cutthrough.process.fleet_state import FAILURES
 from cutthrough.supervisor.redis_fleet import BATCH, RedisFleet, id_of
+from tests.doors.policy import Holder, of_user
 from tests.support.redis import PASSWORD, PROGRAM, Redis
 
 DAY = 86400
@@ -60,7 +61,7 @@ class Member:
         return holder
 
     def uses(self, user: str) -> tuple[int, int, int]:
-        return self.away.of_user(user.encode()) or (0, 0, 0)
+        return of_user(self.away, user.encode()) or (0, 0, 0)
 
     def moved(self, user: str, n: int) -> None:
         holder = self.holder(user)
