@@ -21,7 +21,7 @@ import os
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
-from cutthrough.net.address cimport Address, parse_address
+from cutthrough.net.address cimport Address
 
 cdef enum:
     LEAST_ROOM = 64             # places, parties and chains at first; all grow by doubling
@@ -314,55 +314,3 @@ cdef void sink(Heap *heap, Party *party) noexcept nogil:
         put(heap, at, heap.parties[below])
         at = below
     put(heap, at, party)
-
-
-cdef class Roll:
-    """The same with names for connections; for tests and tools."""
-    cdef Places places
-    cdef dict indices, names
-
-    def __cinit__(self):
-        self.places = Places()
-        self.indices = {}
-        self.names = {}
-
-    def add(self, name, str address, int kind=0, int64_t since_ms=0):
-        cdef Address where
-        cdef uint32_t place
-        if not parse_address(address.encode(), &where):
-            raise ValueError(address)
-        place = self.places.add(NULL, &where, kind, since_ms)
-        self.indices[name] = place
-        self.names[place] = name
-
-    def drop(self, name):
-        cdef uint32_t place = self.indices.pop(name)
-        del self.names[place]
-        self.places.drop(place)
-
-    def renew(self, name, int64_t since_ms=0):
-        self.places.renew(self.indices[name], since_ms)
-
-    def first(self, int kind=0):
-        return self.names.get(self.places.first(kind))
-
-    def first_of(self, str address, int kind=0):
-        cdef Address where
-        if not parse_address(address.encode(), &where):
-            raise ValueError(address)
-        return self.names.get(self.places.first_of(&where, kind))
-
-    def most(self, int kind=0):
-        return self.places.most(kind)
-
-    @property
-    def listed(self):
-        return self.places.listed
-
-    @property
-    def parties(self):
-        return self.places.n_parties
-
-    @property
-    def room(self):
-        return self.places.room

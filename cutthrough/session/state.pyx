@@ -24,8 +24,3 @@ cdef bint may_follow(int state, int new) noexcept nogil:
 
 cdef int outcome_at_deadline(int state) noexcept nogil:
     return outcomes[state]
-
-
-def is_allowed(state, new):
-    """May `new` follow `state`? Both by name; for tests and tools."""
-    return bool(may_follow(_numbers[state], _numbers[new]))

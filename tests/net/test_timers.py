@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.net.timers import Alarms
+from tests.doors.net import Alarms
 
 TICK = 32
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from cutthrough.session.places import Roll
+from tests.doors.session import Roll
 
 STRANGER, STRANGER_HEAD, GUEST, GUEST_HEAD = range(4)
 

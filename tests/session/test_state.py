@@ -7,8 +7,8 @@ import pytest
 
 from cutthrough.config.config import OPTIONS
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.session.state import is_allowed
 from cutthrough.session.states import TABLE
+from tests.doors.session import is_allowed
 from tests.support.proxy import ROOT
 
 NAMES = [row.name for row in TABLE]
