@@ -10,14 +10,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import time
 import zipfile
 from pathlib import Path
 
 import pytest
 
 import cutthrough
-from tests.support import doors
+from tests.support import compiled
 
 TREE = Path(__file__).resolve().parent.parent
 PYPROJECT = TREE / "pyproject.toml"
@@ -196,17 +195,13 @@ def test_a_wheel_holds_modules_and_stubs_and_no_source_of_them(small: Path) -> N
     assert not [n for n in names if n.startswith(("tests/", "bench/"))]
 
 
-def test_doors_are_compiled_anew_after_a_change_of_a_declaration(
-    tmp_path: Path,
-) -> None:
-    now = time.time()
-    for module in doors.modules(tmp_path):
-        assert doors.are_stale(tmp_path), "one is missing"
-        module.parent.mkdir(parents=True, exist_ok=True)
-        module.touch()
-    assert not doors.are_stale(tmp_path)
-    os.utime(module, (now, TREE.joinpath("setup.py").stat().st_mtime - 1))
-    assert doors.are_stale(tmp_path)
+def test_doors_are_stale_after_a_change_of_a_declaration(tmp_path: Path) -> None:
+    assert compiled.stale_doors(tmp_path) == compiled.DOORS
+    for source in compiled.DOORS:
+        compiled.made_of(source, tmp_path).touch()
+    assert not compiled.stale_doors(tmp_path)
+    os.utime(compiled.made_of(source, tmp_path), (0, 0))
+    assert compiled.stale_doors(tmp_path) == [source]
 
 
 def test_make_alone_lists_every_verb() -> None:

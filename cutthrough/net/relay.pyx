@@ -19,7 +19,7 @@ End of stream is passed on as shutdown(SHUT_WR), after all bytes before it (R36)
 direction goes on.
 """
 
-from libc.stdint cimport INT64_MAX, int64_t
+from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport (
     COPY_BYTES, OF_RELAYS, Block, bytes_of, give_block, has_room, make_room, scratch)
@@ -28,7 +28,7 @@ from cutthrough.net.pipes cimport give_pipe, take_pipe
 from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, URGENT, can_peek, can_splice, half_close, holds_back, skip_peeked,
     splice_from, splice_to, try_peek, try_recv, try_send, try_send2)
-from cutthrough.net.transport cimport KERNEL, Socket, drop_transport, open_transport
+from cutthrough.net.transport cimport KERNEL, Socket
 
 cdef enum:
     TURN_BYTES = 1048576        # one pump's share of a turn
@@ -331,67 +331,3 @@ cdef Pumped throw_away(Pump *p) noexcept nogil:
             if p.left < 0:
                 return PUMP_SINK_FAILED
     return PUMP_DRY
-
-
-PUMPED = ("dry", "stuck", "again", "starved", "paced", "done", "eof", "source failed",
-          "sink failed", "refused", "no room")
-
-
-cdef class OneWay:
-    """A pump between two non-blocking sockets; for tests and tools. The sockets stay
-    their owner's."""
-    cdef Pump pump
-    cdef Socket source, sink
-
-    def __init__(self, int source, int sink, int64_t left=-1, bint may_splice=True,
-                 int64_t allowance=INT64_MAX, int transport=KERNEL):
-        """`transport`: the number of a transport to put above both sockets."""
-        self.source.fd = source
-        self.sink.fd = sink
-        if transport != KERNEL:
-            open_transport(&self.source, transport)
-            open_transport(&self.sink, transport)
-        self.pump.may_splice = may_splice
-        self.pump.allowance = allowance
-        start_pump(&self.pump, &self.source, &self.sink, left)
-
-    def run(self, bint readable=True, bint writable=True):
-        """Runs one turn with this readiness added. Returns the name of its Pumped."""
-        self.source.ready |= CAN_READ if readable else 0
-        self.sink.ready |= CAN_WRITE if writable else 0
-        return PUMPED[run_pump(&self.pump)]
-
-    def push(self, bytes a, bytes b):
-        """Pushes these bytes before the source's. False: not taken."""
-        return push(&self.pump, a, len(a), b, len(b))
-
-    def stop(self):
-        stop_pump(&self.pump)
-        drop_transport(&self.source)
-        drop_transport(&self.sink)
-
-    @property
-    def moved(self):
-        return self.pump.moved
-
-    @property
-    def spliced(self):
-        return self.pump.spliced
-
-    @property
-    def error(self):
-        return self.pump.error
-
-    @property
-    def allowance(self):
-        return self.pump.allowance
-
-    @allowance.setter
-    def allowance(self, int64_t n):
-        self.pump.allowance = n
-
-    @property
-    def held(self):
-        """Bytes in the block, and bytes in the pipe (None: no pipe)."""
-        return (self.pump.kept.end - self.pump.kept.start if self.pump.kept != NULL else 0,
-                self.pump.pipe.held if self.pump.pipe != NULL else None)

@@ -1,8 +1,11 @@
 # cython: language_level=3
-"""Doors to cutthrough.net: a timer wheel without a loop."""
+"""Doors to cutthrough.net: a timer wheel and a pump, without a loop."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT64_MAX, int64_t
+from cutthrough.net.relay cimport Pump, push, run_pump, start_pump, stop_pump
+from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE
 from cutthrough.net.timers cimport Timer, Wheel
+from cutthrough.net.transport cimport KERNEL, Socket, drop_transport, open_transport
 
 
 cdef class Alarms:
@@ -53,3 +56,66 @@ cdef class Alarm:
 cdef void ring(void *owner) noexcept:
     cdef Alarm alarm = <Alarm>owner
     alarm.alarms.rung.append(alarm.name)
+
+
+PUMPED = ("dry", "stuck", "again", "starved", "paced", "done", "eof", "source failed",
+          "sink failed", "refused", "no room")
+
+
+cdef class OneWay:
+    """A pump between two non-blocking sockets, which stay their owner's."""
+    cdef Pump pump
+    cdef Socket source, sink
+
+    def __init__(self, int source, int sink, int64_t left=-1, bint may_splice=True,
+                 int64_t allowance=INT64_MAX, int transport=KERNEL):
+        """`transport`: the number of a transport to put above both sockets."""
+        self.source.fd = source
+        self.sink.fd = sink
+        if transport != KERNEL:
+            open_transport(&self.source, transport)
+            open_transport(&self.sink, transport)
+        self.pump.may_splice = may_splice
+        self.pump.allowance = allowance
+        start_pump(&self.pump, &self.source, &self.sink, left)
+
+    def run(self, bint readable=True, bint writable=True):
+        """Runs one turn with this readiness added. Returns the name of its Pumped."""
+        self.source.ready |= CAN_READ if readable else 0
+        self.sink.ready |= CAN_WRITE if writable else 0
+        return PUMPED[run_pump(&self.pump)]
+
+    def push(self, bytes a, bytes b):
+        """Pushes these bytes before the source's. False: not taken."""
+        return push(&self.pump, a, len(a), b, len(b))
+
+    def stop(self):
+        stop_pump(&self.pump)
+        drop_transport(&self.source)
+        drop_transport(&self.sink)
+
+    @property
+    def moved(self):
+        return self.pump.moved
+
+    @property
+    def spliced(self):
+        return self.pump.spliced
+
+    @property
+    def error(self):
+        return self.pump.error
+
+    @property
+    def allowance(self):
+        return self.pump.allowance
+
+    @allowance.setter
+    def allowance(self, int64_t n):
+        self.pump.allowance = n
+
+    @property
+    def held(self):
+        """Bytes in the block, and bytes in the pipe (None: no pipe)."""
+        return (self.pump.kept.end - self.pump.kept.start if self.pump.kept != NULL else 0,
+                self.pump.pipe.held if self.pump.pipe != NULL else None)

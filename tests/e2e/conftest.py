@@ -72,12 +72,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def is_whole(session: pytest.Session) -> bool:
     """Whether every test of this directory was run, on one event loop at the least."""
-    config, files = session.config, {item.path for item in session.items}
+    config, here = session.config, Path(__file__).parent
+    files = {item.path for item in session.items}
     return not (
         config.option.collectonly
-        or set(Path(__file__).parent.glob("test_*.py")) - files
+        or set(here.glob("test_*.py")) - files
         or any("::" in name for name in config.args)
-        or any("asyncio" not in item.nodeid for item in _deselected))
+        or any("asyncio" not in item.nodeid for item in _deselected
+               if item.path.parent == here))
 
 
 def is_repetition(item: pytest.Item) -> bool:

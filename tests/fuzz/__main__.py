@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.fuzz.corpus import add_to_corpus, unpack
-from tests.support.doors import built_for
+from tests.support.compiled import built_doors
 from tests.support.network import enter_alone
 
 TREE = Path(__file__).resolve().parents[2]
@@ -52,7 +52,7 @@ def build() -> Path:
         [sys.executable, "-W", "ignore", "setup.py", "-q", "build",
          "--build-lib", library],
         cwd=TREE, env=environment, check=True)
-    built_for("fuzz", CC=clang)
+    built_doors("fuzz", clang)
     return library
 
 

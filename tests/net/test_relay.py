@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from cutthrough.net import buffers, pipes
-from cutthrough.net.relay import OneWay
+from tests.doors.net import OneWay
 
 FULL = 65536  # one read of the copying path
 

@@ -7,46 +7,57 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from cutthrough.doctor import built
-
 ROOT = Path(__file__).resolve().parents[2]
+DOORS = sorted((ROOT / "tests" / "doors").glob("*.pyx"))
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 
-def load_compiled(name: str) -> ModuleType:
-    """tests/support/NAME.pyx, which may cimport the package.
-
-    It is built if it, or any .pxd of the package, is newer than what was built before.
-    """
-    full = f"tests.support.{name}"
-    if full in sys.modules:
-        return sys.modules[full]
-    source = ROOT / "tests" / "support" / f"{name}.pyx"
-    made = ROOT / "build" / f"tests-{built.mode}" / f"{name}{SUFFIX}"
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with open(made.with_suffix(".lock"), "w") as lock:
+def built_doors(mode: str, compiler: str = "") -> Path:
+    """Returns the directory of tests/doors in this mode, compiled if any is stale."""
+    directory = ROOT / "build" / f"tests-{mode}"
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)            # several runs at a time
-        inputs = [source, *(ROOT / "cutthrough").rglob("*.pxd")]
-        if not made.exists() or made.stat().st_mtime < max(
-            file.stat().st_mtime for file in inputs
-        ):
-            build(source, made)
-    return import_file(full, made)
+        stale = stale_doors(directory)
+        modules = [made_of(source, directory) for source in stale]
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            list(pool.map(build, stale, modules, repeat(rules_of(mode)),
+                          repeat(compiler)))
+    return directory
+
+
+def stale_doors(directory: Path) -> list[Path]:
+    """The sources without a module there that is as new as they and each .pxd."""
+    package = ROOT / "cutthrough"
+    declared = max(file.stat().st_mtime for file in package.rglob("*.pxd"))
+    modules = {source: made_of(source, directory) for source in DOORS}
+    return [source for source, made in modules.items()
+            if not made.exists()
+            or made.stat().st_mtime < max(declared, source.stat().st_mtime)]
+
+
+def made_of(source: Path, directory: Path) -> Path:
+    return directory / f"{source.stem}{SUFFIX}"
 
 
 def build_module(base: Path, name: str, text: str) -> ModuleType:
     """Compiles `text` below `base` and imports it. Without a compiler: skips."""
+    from cutthrough.doctor.built import mode
+
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")
     source = base / f"{name}.pyx"
     source.write_text(text)
-    build(source, base / f"{name}{SUFFIX}")
-    return import_file(name, base / f"{name}{SUFFIX}")
+    build(source, made_of(source, base), rules_of(mode))
+    return import_file(name, made_of(source, base))
 
 
 def import_file(name: str, made: Path) -> ModuleType:
@@ -58,22 +69,25 @@ def import_file(name: str, made: Path) -> ModuleType:
     return module
 
 
-def build(source: Path, made: Path) -> None:
-    setup = importlib.util.spec_from_file_location("setup_of_tests", ROOT / "setup.py")
-    assert setup is not None and setup.loader is not None
-    rules = importlib.util.module_from_spec(setup)
-    sys.modules["setup_of_tests"] = rules           # its dataclasses look themselves up
-    setup.loader.exec_module(rules)
-    mode = rules.MODES[built.mode]
+def rules_of(mode: str) -> Any:
+    """The Mode of setup.py."""
+    return import_file("setup_of_tests", ROOT / "setup.py").MODES[mode]
+
+
+def build(source: Path, made: Path, rules: Any, compiler: str = "") -> None:
     c_file = made.with_suffix(".c")
-    directives = [f"-X{key}={value}" for key, value in mode.directives.items()]
-    macros = [f"-D{key}={value}" for key, value in mode.macros]
-    compiler = os.environ.get("CC", "cc").split()
+    directives = [f"-X{key}={value}" for key, value in rules.directives.items()]
+    macros = [f"-D{key}={value}" for key, value in rules.macros]
+    # Without the run-time of a sanitizer, which `make asan` has loaded first
+    environment = {key: value for key, value in os.environ.items()
+                   if key != "LD_PRELOAD"}
     for command in (
         [sys.executable, "-m", "cython", "-3", *directives, "-I", str(ROOT),
          "-o", str(c_file), str(source)],
-        [*compiler, "-shared", "-fPIC", "-w", *(mode.compile or ["-O2"]), *macros,
-         "-I", sysconfig.get_path("include"), "-o", str(made), str(c_file), *mode.link],
+        [*(compiler or os.environ.get("CC", "cc")).split(), "-shared", "-fPIC", "-w",
+         *(rules.compile or ["-O2"]), *macros, "-I", sysconfig.get_path("include"),
+         "-o", str(made), str(c_file), *rules.link],
     ):
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, f"{' '.join(command[:4])}: {done.stderr}"

@@ -5,8 +5,6 @@
 
 import sys
 
-from tests.support.compiled import load_compiled
-
 
 def serve(arguments: list[str]) -> int:
     from cutthrough.cli import main
@@ -18,8 +16,8 @@ def serve(arguments: list[str]) -> int:
 
 def work(fd: int) -> int:
     from cutthrough.worker import main, worker
+    from tests.doors import framed
 
-    framed = load_compiled("framed")
     plain = worker.SessionSink
     worker.SessionSink = lambda context, listener: framed.dress(
         context, plain(context, listener))

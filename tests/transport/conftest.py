@@ -2,7 +2,7 @@
 
 A session cannot tell what its bytes go through; these tests hold that. They are the
 same functions with other fixtures: both sides of the proxy speak the records of
-tests/support/framed.pyx, and so do the client and the origin.
+tests/doors/framed.pyx, and so do the client and the origin.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,6 @@ from tests.e2e.conftest import (  # noqa: F401 - fixtures
     proxy,
     warm_up,
 )
-from tests.support.compiled import load_compiled
 from tests.support.framing import FramedSocket
 from tests.support.proxy import Proxy
 from tests.support.stream import Stream
@@ -45,7 +44,9 @@ def pytest_collection_modifyitems(
 
 @pytest.fixture(scope="session")
 def framed():
-    return load_compiled("framed")
+    from tests.doors import framed
+
+    return framed
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from cutthrough.net import buffers
-from cutthrough.net.relay import OneWay
+from tests.doors.net import OneWay
 from tests.net.test_relay import (  # noqa: F401 - collected here
     Way,
     tcp_pair,
