@@ -6,6 +6,7 @@ cdef enum Outcome:
     BAD_REQUEST
     BAD_TARGET
     BAD_FRAMING
+    BAD_PROXY_HEADER
     BAD_CREDENTIALS_FIELD
     NO_ORIGIN
     UNSUPPORTED_CODING
@@ -27,6 +28,7 @@ cdef enum Outcome:
     PORT_DENIED
     POLICY_UNAVAILABLE
     LOOP_DETECTED
+    SENDER_DENIED
     # a limit of the policy is reached
     CLIENT_LIMIT
     USER_LIMIT

@@ -32,6 +32,8 @@ ROWS = (
         "the request target or Host is invalid or ambiguous"),
     ("bad_framing", 400, "http_request_error", "NONE", "client",
         "the length of the request body is ambiguous or invalid"),
+    ("bad_proxy_header", 400, "http_request_error", "NONE", "client",
+        "no header of the PROXY protocol, or an invalid one, where one is required"),
     ("bad_credentials_field", 400, "http_request_error", "NONE", "client",
         "more than one Proxy-Authorization field"),
     ("no_origin", 400, "http_request_error", "NONE", "client",
@@ -73,6 +75,8 @@ ROWS = (
         "the policy's hook gave no decision, so the request is refused"),
     ("loop_detected", 508, "proxy_loop_detected", "TCP_DENIED", "policy",
         "the request came from, or would go to, this proxy itself"),
+    ("sender_denied", 403, "http_request_denied", "TCP_DENIED", "policy",
+        "the caller is in none of the networks that this listener serves"),
 
     ("client_limit", 429, "http_request_denied", "TCP_DENIED", "policy",
         "too many connections from one address"),

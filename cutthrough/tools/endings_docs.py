@@ -34,6 +34,9 @@ ADVICE = {
     "bad_request": CLIENT_PROGRAM + "; the reply's body may have the details",
     "bad_target": CLIENT_PROGRAM + "; the log's `url` shows the requested target",
     "bad_framing": CLIENT_PROGRAM + "; if many clients have it, look for an attack",
+    "bad_proxy_header": (
+        "have the load balancer send a PROXY header (`send-proxy-v2`), or take the "
+        "listener out of `proxy_protocol`"),
     "bad_credentials_field": "make sure that only one program adds credentials",
     "no_origin": "configure the client to use a proxy; or set `origin`",
     "unsupported_coding": "have the client send `chunked`, or a length",
@@ -69,6 +72,9 @@ ADVICE = {
     "loop_detected": (
         "make sure that the client does not request the proxy itself, and that two "
         "proxies do not forward to each other"),
+    "sender_denied": (
+        "add the load balancer's network to `proxy_protocol_from`; clients use another "
+        "listener"),
     "client_limit": "raise `max_connections_per_client` if many users share an address",
     "user_limit": "raise `connections` or `tunnels` of the user's limits",
     "rate_limited": "raise `requests_per_second` or `burst` of the user's limits",

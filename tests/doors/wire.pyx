@@ -15,6 +15,7 @@ from cutthrough.wire.framing cimport Framing, read_request_framing, read_respons
 from cutthrough.wire.hops cimport answer_as_last
 from cutthrough.wire.http1 cimport (
     MAX_FIELDS, Field, Head, HeadLimits, has_token, parse_request, parse_response)
+from cutthrough.wire.proxy_header cimport ProxyHeader, parse_proxy_header
 from cutthrough.wire.refused cimport show_refused
 from cutthrough.wire.reply cimport reply_with_hint, reply_with_retry
 from cutthrough.wire.rewrite cimport (
@@ -234,3 +235,17 @@ def date(int64_t epoch_s):
     cdef char out[DATE_BYTES]
     build_date(out, epoch_s)
     return out[:DATE_BYTES].decode()
+
+
+def read_proxy_header(source, seen=0):
+    """Returns a dict of length, address (packed; b"": none) and port, None for "more", or a
+    refusal's label. The parser has no use for `seen`."""
+    cdef ProxyHeader header
+    cdef size_t n
+    cdef const char *data = text_of(source, &n)
+    cdef int got = parse_proxy_header(&header, data, n)
+    if got <= 0:
+        return label_of(-got).decode() if got else None
+    length = {0: 0, 4: 4, 6: 16}[header.family]
+    return {"length": got, "address": (<const char *>header.address)[:length],
+            "port": header.port}

@@ -10,12 +10,13 @@ import zlib
 from cutthrough.wire.target import read_authority, read_request_target
 from tests.doors.wire import (
     read_framing,
+    read_proxy_header,
     read_request,
     read_response,
     rewrite_request,
     rewrite_response,
 )
-from tests.wire import twin
+from tests.wire import twin, twin_proxy
 from tests.wire.against import (
     NUMBERS,
     same_body,
@@ -138,6 +139,19 @@ def fuzz_target(data: bytes) -> None:
         assert read_authority(ours["text"].encode(), port) == ours
 
 
+def fuzz_proxy_header(data: bytes) -> None:
+    """A header of the PROXY protocol: one client, nobody, or a refusal."""
+    theirs = twin_proxy.read_proxy_header(data)
+    ours = parse(read_proxy_header, data)
+    if not isinstance(theirs, twin_proxy.Named):
+        assert ours == theirs, (ours, theirs)
+        return
+    assert ours == theirs._asdict(), (ours, theirs)
+    # It is whole at its last byte, not before, and what follows changes nothing
+    assert read_proxy_header(guarded().place(data[:theirs.length - 1])) is None
+    assert read_proxy_header(guarded().place(data[:theirs.length])) == ours
+
+
 TARGETS = {
     "request": fuzz_request, "response": fuzz_response, "chunks": fuzz_chunks,
-    "target": fuzz_target}
+    "target": fuzz_target, "proxy_header": fuzz_proxy_header}
