@@ -66,7 +66,7 @@ install() {
     command -v apt-get >/dev/null || die "please install what Debian calls: $*"
     say "installing $*"
     local name here=" "
-    for name in nginx redis-server squid apache2; do
+    for name in nginx redis-server haproxy squid apache2; do
         ! command -v "$name" >/dev/null || here+="$name "
     done
     forbid_services
@@ -74,7 +74,7 @@ install() {
     apt install -y --no-install-recommends "$@" || die "could not install $*"
     allow_services
     # The tests run servers of their own; the system's are not to come up at next boot.
-    for name in nginx redis-server squid apache2; do
+    for name in nginx redis-server haproxy squid apache2; do
         if [[ $here != *" $name "* ]] && command -v "$name" >/dev/null; then
             as_root update-rc.d "$name" disable >/dev/null 2>&1 || true
         fi
@@ -133,6 +133,7 @@ need ca-certificates test -s /etc/ssl/certs/ca-certificates.crt
 if [ "$what" = test ]; then
     need nginx has nginx
     need redis-server has redis-server
+    need haproxy has haproxy
     need wrk has wrk
     need siege has siege
     need curl has curl

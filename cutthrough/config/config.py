@@ -30,6 +30,7 @@ from cutthrough.config.values import (
     FILE,
     FLAG,
     NAMES,
+    NETWORKS,
     OVERRIDES,
     PORTS,
     RESOLVERS,
@@ -78,6 +79,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         ADDRESSES, "addresses to listen on; port 0 selects a free port",
         "tinyproxy's port, on loopback only",
         section="Processes and listeners")] = (("127.0.0.1", 8888),)
+    proxy_protocol: Annotated[tuple[tuple[str, int], ...], Option(
+        ADDRESSES, "addresses of listen for load balancers only: each connection must "
+        "begin with a PROXY header, which names the client; docs/load-balancers.md",
+        "none: a listener requires the header or refuses it, it never guesses (R50)")
+        ] = ()
+    proxy_protocol_from: Annotated[tuple[str, ...], Option(
+        NETWORKS, "networks of the load balancers; a proxy_protocol listener refuses "
+        "all other callers", "none: the sender of a header can name any client (R40)",
+        swapped=True)] = ()
     workers: Annotated[int, Option(
         WORKERS, "worker processes; auto: one for each usable CPU, or each CPU of pin",
         "sched_getaffinity(2): one loop keeps one CPU busy", of_program=True)] = 0
@@ -322,8 +332,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         elif self.password and not self.user:
             yield ConfigError("", "password", "a password without a user: give --user")
         if self.demonstration and not self.loopback:
-            outside = next(a for a in self.listen if not _is_loopback(a[0]))
-            yield ConfigError("", "listen", f"{show_address(outside)} is not loopback, "
+            outside = next(a for a in self.listen if not self._is_local(a))
+            why = ("is for load balancers" if outside in self.proxy_protocol
+                   else "is not loopback")
+            yield ConfigError("", "listen", f"{show_address(outside)} {why}, "
                               "and the demonstration credentials username:password "
                               "are for loopback only: give --user and --password-file")
         if self.admin_exposed and not self.admin_token:
@@ -338,7 +350,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
                               "all addresses of listen are loopback")
         if self.admin in [show_address(address) for address in fixed]:
             yield ConfigError("", "admin", f"{self.admin} is also an address of listen")
+        yield from self._contradictions_of_proxy_protocol()
         yield from self._contradictions_of_fleet()
+
+    def _contradictions_of_proxy_protocol(self) -> Iterator[ConfigError]:
+        for address in self.proxy_protocol:
+            if address not in self.listen:
+                yield ConfigError("", "proxy_protocol", f"{show_address(address)} is "
+                                  "not in listen")
+        if self.proxy_protocol and not self.proxy_protocol_from:
+            yield ConfigError("", "proxy_protocol", "any caller could name any client: "
+                              "give --proxy-protocol-from, the networks of the load "
+                              "balancers")
+        elif self.proxy_protocol_from and not self.proxy_protocol:
+            yield ConfigError("", "proxy_protocol_from", "has no effect without "
+                              "--proxy-protocol")
 
     def _contradictions_of_fleet(self) -> Iterator[ConfigError]:
         if self.fleet_url and not self.fleet_url.startswith(
@@ -361,8 +387,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def loopback(self) -> bool:
-        """Whether every listener is a loopback address; a wildcard is not one."""
-        return all(_is_loopback(host) for host, _ in self.listen)
+        """Whether every listener serves this host alone: a loopback address (a wildcard
+        is not one) that no load balancer calls, whose clients may be anywhere."""
+        return all(map(self._is_local, self.listen))
+
+    def _is_local(self, address: tuple[str, int]) -> bool:
+        return _is_loopback(address[0]) and address not in self.proxy_protocol
 
     @property
     def admin_exposed(self) -> bool:

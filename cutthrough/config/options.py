@@ -12,6 +12,8 @@ from typing import Literal, TypedDict
 
 class Options(TypedDict, total=False):
     listen: str | Sequence[str | tuple[str, int]]
+    proxy_protocol: str | Sequence[str | tuple[str, int]]
+    proxy_protocol_from: str | Sequence[str]
     user: str
     password: str
     password_file: str | PathLike[str]

@@ -173,6 +173,18 @@ def parse_origin(text: str) -> str:
     return f"http://{show_address((host, port))}"
 
 
+def parse_network(text: str) -> str:
+    """Reads `192.0.2.0/24`, `2001:db8::/32`, or an address: a network of one host."""
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a network such as 192.0.2.0/24, nor an "
+                         "address") from None
+    if ipaddress.ip_address(text.partition("/")[0]) != network.network_address:
+        raise ValueError(f"{text!r} has bits after its prefix; did you mean {network}?")
+    return str(network)
+
+
 def parse_override(text: str) -> tuple[str, str]:
     """Reads `name=address`; returns the name in the requests' form (R25)."""
     name, mark, address = text.partition("=")
@@ -284,6 +296,7 @@ WORKERS = COUNT._replace(metavar="auto|N", low=1, high=1024, words={"auto": 0})
 CPUS = Kind("off|auto|CPUS", parse_cpus, show_cpus,
             words={"off": "off", "auto": "auto"})
 RESOLVERS = Kind("IP", lambda text: str(ipaddress.ip_address(text)), many=True)
+NETWORKS = Kind("NETWORK", parse_network, many=True)
 OVERRIDES = Kind("NAME=IP", parse_override, show_override, many=True,
                  typed="str | tuple[str, str]")
 PORTS = COUNT._replace(metavar="auto|any|PORT", low=1, high=65535, many=True,

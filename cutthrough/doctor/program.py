@@ -1,5 +1,6 @@
 """The program itself: its build, event loop, files, log and listeners."""
 
+import ipaddress
 import os
 import platform
 import socket
@@ -7,7 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator
 
-from cutthrough.config.config import SECRETS, ConfigError
+from cutthrough.config.config import SECRETS, Config, ConfigError
 from cutthrough.config.log_target import read_target
 from cutthrough.config.settings import flag_name, variable_name
 from cutthrough.config.values import show_address, split_address
@@ -19,6 +20,8 @@ from cutthrough.net.options import SocketOption, read_options
 from cutthrough.process.loops import choose_loop, make_loop
 
 CAP_NET_BIND_SERVICE = 10
+# A lost segment is sent again within this time (haproxy's proxy-protocol.txt; R50)
+RESENT_S = 3
 SLOW_BUILDS = {
     "debug": "unoptimised, with assertions", "trace": "counts every line, for coverage",
     "asan": "with sanitizers", "fuzz": "counts every edge, for a fuzzer"}
@@ -82,6 +85,7 @@ def check_listeners(case: Case) -> Iterator[Finding]:
             yield Finding(f"listen {shown}", "note", "from outside, in plain text",
                           "a private network, or a tunnel", "others can read Basic "
                           "credentials on the network: see SECURITY.md")
+    yield from check_proxy_protocol(config)
     yield from check_ports(case)
     with open_trial_sockets(config) as groups:
         for address, group in groups:
@@ -90,6 +94,24 @@ def check_listeners(case: Case) -> Iterator[Finding]:
                               "an address of this host: `ip address` lists them")
             else:
                 yield judge_options(address, read_options(group))
+
+
+def check_proxy_protocol(config: Config) -> Iterator[Finding]:
+    if not config.proxy_protocol:
+        return
+    wide = [text for text in config.proxy_protocol_from
+            if (network := ipaddress.ip_network(text)).prefixlen
+            < (8 if network.version == 4 else 16)]
+    name = "PROXY protocol"
+    if wide:
+        yield Finding(name, "warn", f"from {', '.join(wide)}", "the load balancers",
+                      "every host in proxy_protocol_from can name any client")
+    else:
+        yield Finding(name, "ok", f"from {', '.join(config.proxy_protocol_from)}")
+    if config.head_timeout < RESENT_S:
+        yield Finding("PROXY header", "warn", f"head_timeout {config.head_timeout:g} s",
+                      f"{RESENT_S} s", "a header whose segment was lost comes later: "
+                      f'head_timeout = "{RESENT_S}s"')
 
 
 def check_ports(case: Case) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, peer_of, worker_of_id
 from cutthrough.session.request cimport Request
 from cutthrough.session.phases cimport Stamps
+from cutthrough.session.proxied cimport sender_of
 from cutthrough.wire.chars cimport equals_lower
 from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.wire.names cimport M_CONNECT
@@ -50,6 +51,7 @@ cdef enum:
     S_USER, S_LOGIN, S_IDENT, S_METHOD, S_URL, S_PATH, S_SCHEME, S_HOST, S_PORT, S_VERSION
     S_FIELD, S_STATUS, S_TYPE, S_BYTES, S_BYTES_UP, S_BYTES_DOWN, S_TAG, S_HIERARCHY
     S_ID, S_REASON, S_WORKER, S_RELAY, S_RULE, S_HOOK, S_KIND, S_TRIED
+    S_PROXIED_BY
     S_HEAD_MS, S_AUTH_MS, S_HOOK_MS, S_DNS_MS, S_CONNECT_MS, S_FIRST_MS, S_TOTAL_MS
     S_CLIENT_RTT, S_CLIENT_LOST, S_ORIGIN_RTT, S_ORIGIN_LOST
     N_STEPS
@@ -59,9 +61,10 @@ NUMBERS = {code: number for number, code in enumerate((
     "<la", "<lp", "ts", "tu", "tl", "tg", "tr", "tS", "dt", "<pt", "un", "ul", "ui", "rm",
     "ru", "rp", ">rs", ">rd", ">rP", "rv", ">h", ">Hs", "mt", "st", ">st", "<st", "Ss", "Sh",
     "ct::id", "ct::reason", "ct::worker", "ct::path", "ct::rule", "ct::hook", "ct::kind",
-    "ct::tried_user", "ct::head_ms", "ct::auth_ms", "ct::hook_ms", "ct::dns_ms",
-    "ct::connect_ms", "ct::first_byte_ms", "ct::total_ms", "ct::client_rtt_ms",
-    "ct::client_retransmits", "ct::origin_rtt_ms", "ct::origin_retransmits"))}
+    "ct::tried_user", "ct::proxied_by", "ct::head_ms", "ct::auth_ms", "ct::hook_ms",
+    "ct::dns_ms", "ct::connect_ms", "ct::first_byte_ms", "ct::total_ms",
+    "ct::client_rtt_ms", "ct::client_retransmits", "ct::origin_rtt_ms",
+    "ct::origin_retransmits"))}
 assert set(NUMBERS) == {"", *CODES} and len(NUMBERS) == <int>N_STEPS
 
 cdef struct Step:
@@ -268,6 +271,8 @@ cdef class FormatLine(Line):
             return put_text(p, kind_of(c))
         if code == S_TRIED:
             return put_value(p, step, c.tried, last)
+        if code == S_PROXIED_BY:
+            return p if sender_of(c) == NULL else put_address(p, sender_of(c))
         if code == S_TOTAL_MS:
             return put_ms(p, clock_us() - at.start_us)
         if S_HEAD_MS <= code < S_TOTAL_MS:

@@ -16,6 +16,7 @@ from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport label_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, carries_tunnel, peer_of, worker_of_id
+from cutthrough.session.proxied cimport sender_of
 from cutthrough.session.request cimport Request
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT
@@ -63,6 +64,8 @@ cdef class JsonLine(Line):
         p[0] = b"-"
         p = put_number(p + 1, c.request_id)
         p = put_address(put_text(p, b'","client":"'), &c.address)
+        if sender_of(c) != NULL:
+            p = put_address(put_text(p, b'","proxied_by":"'), sender_of(c))
         p = put_text(p, b'","user":')
         p = put_string(p, c.user)
         if c.tried is not None:

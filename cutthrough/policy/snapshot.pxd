@@ -1,9 +1,10 @@
 """Everything that decides whether a request may pass, for one generation."""
 
-from libc.stdint cimport uint8_t, uint16_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from cutthrough.policy.acl cimport Acl
 from cutthrough.policy.auth cimport Authenticator
 from cutthrough.policy.decision_cache cimport DecisionCache
+from cutthrough.policy.networks cimport NetworkSets
 
 # This host's addresses, packed, mapped IPv4 as IPv4; `set` replaces them.
 cdef class HostAddresses:
@@ -21,7 +22,11 @@ cdef class Snapshot:
     cdef uint8_t listening_ports[8192]      # bit set of the proxy's listening ports
     cdef HostAddresses host_addresses       # this host's, which the floor refuses
     cdef dict listeners                     # packed address -> set of ports (R20)
+    cdef NetworkSets senders                # of PROXY headers: one set, or the empty one
+    cdef uint32_t sender_set
 
+    # May a caller from this address send a header that names its client (R40)?
+    cdef bint may_name_clients(self, int family, const uint8_t *data) noexcept
     cdef bint _is_listener(self, int family, const uint8_t *data, int port) except -1
     # All three return an Outcome: OK, or the refusal. An IPv4 address that an IPv6 address
     # carries is judged too.

@@ -24,6 +24,7 @@ class Snapshot:
         connect_ports: Iterable[int] | None,
         listeners: Iterable[tuple[str, int]] = (),
         host_addresses: HostAddresses | Iterable[str] = (),
+        senders: Iterable[str] = (),
         generation: int = 1,
         acl: Acl | None = None,
         hook: Any = None,

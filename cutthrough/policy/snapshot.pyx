@@ -15,6 +15,7 @@ from libc.string cimport memcmp
 from cutthrough.outcome cimport ADDRESS_DENIED, LOOP_DETECTED, OK, PORT_DENIED, label_of
 from cutthrough.policy.address cimport Carried, find_carried, is_public
 from cutthrough.policy.auth cimport Authenticator
+from cutthrough.policy.networks cimport NetworkSets, key_of, key_of_v4
 
 
 cdef class HostAddresses:
@@ -33,12 +34,13 @@ cdef class HostAddresses:
 cdef class Snapshot:
 
     def __init__(self, users, *, address_floor, connect_ports, listeners=(),
-                 host_addresses=(), generation=1, acl=None, hook=None):
+                 host_addresses=(), senders=(), generation=1, acl=None, hook=None):
         """`users`: an Authenticator, or {name: password} in bytes. `connect_ports`: the
         ports that CONNECT may reach, None: all. `listeners`: (address, port) of the
         proxy's listeners; the unspecified address stands for all addresses of this host.
         `host_addresses`: this host's addresses, which the floor refuses on every port: an
-        HostAddresses, which may change, or texts."""
+        HostAddresses, which may change, or texts. `senders`: the networks, as texts, whose
+        PROXY headers may name clients."""
         cdef int port
         self.users = users if isinstance(users, Authenticator) else Authenticator(users)
         self.generation = generation
@@ -49,6 +51,9 @@ cdef class Snapshot:
         self.any_port = connect_ports is None
         for port in connect_ports or ():
             self.ports[port >> 3] |= <uint8_t>(1 << (port & 7))
+        self.senders = NetworkSets()
+        self.sender_set = self.senders.number(tuple(senders))
+        self.senders.seal()
         self.listeners = {}
         self.host_addresses = (host_addresses if isinstance(host_addresses, HostAddresses)
                                else HostAddresses(host_addresses))
@@ -86,6 +91,10 @@ cdef class Snapshot:
                     if is_among(self.host_addresses, 4, found.v4[i]):
                         return ADDRESS_DENIED
         return OK
+
+    cdef bint may_name_clients(self, int family, const uint8_t *data) noexcept:
+        return self.senders.contains(
+            self.sender_set, key_of_v4(data) if family == 4 else key_of(data))
 
     cdef bint _is_listener(self, int family, const uint8_t *data, int port) except -1:
         known = ipaddress.ip_address((<char *>data)[:4 if family == 4 else 16])

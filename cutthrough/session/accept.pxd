@@ -2,12 +2,9 @@
 
 from cutthrough.net.acceptor cimport Sink
 from cutthrough.session.client cimport Context
-from cutthrough.session.session cimport Session
 
 cdef class SessionSink(Sink):
     cdef Context context
     cdef int listener               # its number in the page
     cdef public int transport       # of its connections; KERNEL: none above the socket
-
-    # May the session stay? Returns an Outcome.
-    cdef int admit(self, Session session) except -1
+    cdef int stages                 # bits of Stage; see stages

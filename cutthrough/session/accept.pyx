@@ -5,35 +5,33 @@ from libc.stdint cimport int64_t
 from cutthrough.net.address cimport Address
 from cutthrough.net.sysio cimport CAN_WRITE, sys_close
 from cutthrough.net.transport cimport KERNEL, open_transport
-from cutthrough.outcome cimport CLIENT_LIMIT, OK, OVERLOADED
+from cutthrough.outcome cimport OK
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.session.client cimport Client, Context, places_taken, rest
-from cutthrough.session.counters cimport (
-    BOUND_CLIENT, BOUND_CONNECTIONS, N_LISTENERS, count_accept)
+from cutthrough.session.admit cimport admit, turn_away
+from cutthrough.session.client cimport Client, Context, rest
+from cutthrough.session.counters cimport N_LISTENERS, count_accept
 from cutthrough.session.flight_recorder cimport E_ACCEPTED, note
 from cutthrough.session.session cimport Session
-from cutthrough.session.shed cimport shed_for_descriptors, shed_one
+from cutthrough.session.shed cimport shed_for_descriptors
+from cutthrough.session.stages cimport STAGE_PROXY, begin_stages
 from cutthrough.session.state cimport HEAD, IDLE, LINGER
-from cutthrough.session.charge cimport admit_connection
 
 cdef enum:
-    # Clients beyond a limit that get a reply, at one time: each lingers for a while and holds
-    # a descriptor, and RESERVED_FDS leaves 256. Further clients are reset, whichever limit it
-    # is: a client with ten connections allowed must not have thousands that linger.
-    MOST_REFUSED = 64
-    # Connections closed for one new client: more than one if a reload has lowered the bound
+    # Connections closed at a time when no descriptor is left
     MOST_SHED = 64
 
 
 cdef class SessionSink(Sink):
     """Makes a session of each accepted connection."""
 
-    def __init__(self, Context context, int listener):
-        """`listener`: its number in the context's page."""
+    def __init__(self, Context context, int listener, *, bint proxy_protocol=False):
+        """`listener`: its number in the context's page. `proxy_protocol`: each connection
+        begins with a header that names its client."""
         if not 0 <= listener < N_LISTENERS:
             raise ValueError(f"a page has no listener {listener}")
         self.context = context
         self.listener = listener
+        self.stages = STAGE_PROXY if proxy_protocol else 0
 
     cdef int on_accept(self, int fd, const Address *client) except -1:
         cdef Context context = self.context
@@ -58,38 +56,11 @@ cdef class SessionSink(Sink):
         count_accept(context.counters, self.listener)
         note(context.recorder, <void *>session, context.poller.now_us, E_ACCEPTED, 0,
              client.port)
-        outcome = self.admit(session)
+        outcome = begin_stages(session, self.stages) if self.stages else admit(session)
         if outcome != OK:
-            context.counters.refused += 1
-            session.begin()
-            if context.turned_away >= MOST_REFUSED:
-                return session.abort(outcome, True)
-            session.turned_away = True
-            context.turned_away += 1
-            return session.refuse(outcome)
+            return turn_away(session, outcome)
         rest(session)
         return session.extend()
-
-    cdef int admit(self, Session session) except -1:
-        """At a bound of ours, closes connections at rest and admits the new one. Returns an
-        Outcome."""
-        cdef Context context = self.context
-        cdef int n = 0
-        cdef int outcome = admit_connection(session)
-        while outcome != OK and n < MOST_SHED:
-            # The connections that fill a bound of all workers may be another worker's
-            if not shed_one(context,
-                            BOUND_CLIENT if outcome == CLIENT_LIMIT else BOUND_CONNECTIONS,
-                            &session.address if outcome == CLIENT_LIMIT else NULL):
-                return outcome
-            n += 1
-            outcome = admit_connection(session)
-        n = 0
-        while places_taken(context) > context.most_clients and n < MOST_SHED:
-            if not shed_one(context, BOUND_CONNECTIONS, NULL):
-                return OK if n else OVERLOADED
-            n += 1
-        return outcome
 
     cdef int shed(self) except -1:
         return shed_for_descriptors(self.context, MOST_SHED)

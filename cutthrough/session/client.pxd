@@ -93,7 +93,9 @@ cdef class Client(StreamOwner):
     cdef uint8_t awaited                # the peer that the exchange waits for; see awaited.pxd
     cdef uint8_t up_open                # the request body is not yet whole
     cdef uint8_t until_close            # the response ends when the origin closes
-    cdef uint32_t input_seen            # bytes of `input` parsed before as an unfinished head
+    cdef uint8_t stages                 # bits of the stages that are left; see stages
+    cdef uint8_t sender                 # load balancer that named the client; see proxied; 0: none
+    cdef uint16_t input_seen            # bytes of `input` parsed before as an unfinished head
     cdef Block *input                   # bytes of the client that are not taken yet
     cdef int64_t silent_ms              # the deadline without one byte
     cdef Usage usage                    # charges against limits; see charge

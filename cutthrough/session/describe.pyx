@@ -13,6 +13,7 @@ from cutthrough.outcome cimport CUT
 from cutthrough.session.client cimport Client, Context, peer_of, worker_of_id
 from cutthrough.session.counters import METHODS
 from cutthrough.session.flight_recorder cimport told
+from cutthrough.session.proxied cimport sender_of
 from cutthrough.session.state cimport (
     CLOSED, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, TUNNEL)
 from cutthrough.session.states import KINDS, WORDS
@@ -41,11 +42,13 @@ def describe(Client client, int worker):
     if client.state == CLOSED:
         return None
     key_len = len(client.key) - 2 if known else 0
+    proxied = {} if sender_of(client) == NULL else {"proxied_by": text_of(sender_of(client))}
     return {
         "id": (f"{worker_of_id(client, worker)}-{client.request_id}"
                if client.request_id else ""),
         "worker": worker,
         "client": text_of(&client.address),
+        **proxied,
         "user": client.user.decode("utf-8", "replace") if client.user is not None else None,
         "method": method_of(client) if busy else None,
         "host": client.key[:key_len].decode("ascii", "replace") if known else None,

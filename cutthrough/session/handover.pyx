@@ -33,6 +33,7 @@ from cutthrough.session.client cimport Client, Context, places_taken, worker_of_
 from cutthrough.session.counters cimport BOUND_CONNECTIONS
 from cutthrough.session.handover_record import FORMAT, Tunnel, Way
 from cutthrough.session.flight_recorder cimport E_TAKEN, note
+from cutthrough.session.proxied cimport number_of_sender, sender_of
 from cutthrough.session.request cimport Request
 from cutthrough.session.session cimport Session
 from cutthrough.session.shed cimport shed_one
@@ -87,7 +88,9 @@ cdef object describe(Client c, int number, int worker, bint same_page):
     return Tunnel(
         format=FORMAT, number=number, frozen_us=clock_us(),
         worker=worker_of_id(c, worker), request_id=c.request_id,
-        client=address_of(&c.address), origin=address_of(&c.origin.address),
+        client=address_of(&c.address),
+        sender=None if sender_of(c) == NULL else address_of(sender_of(c)),
+        origin=address_of(&c.origin.address),
         key=c.key, host_kind=r.host_kind, port=r.port, method=r.method, minor=r.minor,
         status=r.status,
         stamps=(c.stamps.start_us, c.stamps.mark_us, c.stamps.first_byte_us,
@@ -259,10 +262,14 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     cdef Request *r = &c.request
     cdef Account account = Account(record.user, record.groups, record.expires)
     cdef Decision decision
+    cdef Address sender
     c.account = account
     c.user = account.name
     read_address(&c.address, record.client)
     read_address(&c.origin.address, record.origin)
+    if record.sender is not None:
+        read_address(&sender, record.sender)
+        c.sender = number_of_sender(&sender)
     c.id_worker = record.worker + 1
     c.request_id = record.request_id
     c.key = record.key

@@ -65,6 +65,7 @@ class Tunnel(msgspec.Struct, tag="tunnel"):
     down: Way
 
     tally: int = 0                           # the taker's, when `holding` was counted
+    sender: Address | None = None            # the load balancer that named the client
 
 
 class Done(msgspec.Struct, tag="done"):

@@ -37,6 +37,7 @@ from cutthrough.session.reuse cimport judge_reuse
 from cutthrough.session.request cimport Request
 from cutthrough.session.route cimport find_way, may_reach, take_origin
 from cutthrough.session.shed cimport keep_head, keep_part
+from cutthrough.session.stages cimport run_stages
 from cutthrough.session.state cimport (
     AUTH, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, TUNNEL,
     outcome_at_deadline)
@@ -66,6 +67,8 @@ cdef class Session(Client):
     cdef int on_ready(self) except -1:
         if self.state == IDLE or self.state == HEAD:
             if self.sock.ready & CAN_READ or self.input != NULL:
+                if self.stages and not run_stages(self):
+                    return 0
                 return self.read_head()
             return 0
         if self.state == TUNNEL or self.state == HALF_CLOSED:
@@ -163,7 +166,7 @@ cdef class Session(Client):
         if head_len == 0:
             if self.input == NULL and not keep_part(self, data, n):
                 return self.refuse(OVERLOADED)
-            self.input_seen = <uint32_t>n
+            self.input_seen = <uint16_t>n
             if self.state == IDLE:
                 self._set_state(HEAD)
             rest(self)

@@ -60,6 +60,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "tried_user": {"type": "string", "maxLength": 256,
                    "description": "the name in credentials that are wrong, or were not "
                                   "verified; user is null then"},
+    "proxied_by": {"type": "string", "description": "the address of the load balancer "
+                   "that named the client, by a PROXY header"},
     "client_rtt_ms": MS | {"description": "of a tunnel, smoothed, at the end"},
     "client_retransmits": COUNT | {"description": "retransmitted segments of a "
                                                   "tunnel"},

@@ -6,6 +6,7 @@ or `stop` (now). After either nothing of it is left, which `leaks` shows.
 """
 
 import asyncio
+import ipaddress
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -183,8 +184,10 @@ class Worker:
         self._recheck()
 
     def _make_sink(self, listener: socket.socket) -> SessionSink:
-        where = show_address(bound_address(listener))
-        return SessionSink(self.context, self.page.add_listener(where))
+        bound = bound_address(listener)
+        number = self.page.add_listener(show_address(bound))
+        return SessionSink(self.context, number,
+                           proxy_protocol=takes_proxy_header(self.config, bound))
 
     def swap(self, generation: Generation) -> None:
         """Applies the options that a running worker can change; requests keep the
@@ -338,3 +341,11 @@ class Worker:
             "limits": self._ledger.held(),
             "heads": self._log.remembered if self._log is not None else 0,
         }
+
+
+def takes_proxy_header(config: Config, bound: tuple[str, int]) -> bool:
+    """Whether connections to the listener bound here begin with a PROXY header. Port 0
+    stands for the ports that `listen` does not name."""
+    address = (str(ipaddress.ip_address(bound[0])), bound[1])
+    configured = address if address in config.listen else (address[0], 0)
+    return configured in config.proxy_protocol

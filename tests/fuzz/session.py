@@ -5,7 +5,8 @@ The input is the script. Every 0xff begins a step: its letter, then the step's b
     c  the client sends        o  the origin sends (on its newest connection)
     f  the client's FIN        F  the origin's FIN
     r  the client resets       R  the origin resets
-    n  another client comes    anything else: only time passes
+    n  another client comes    p  another one, where a PROXY header is required
+                               anything else: only time passes
 
 `{h}` is the origin's authority, `{t}` the one that CONNECT may go to, `{a}` the line
 with the right credentials. After each step the loop turns until the proxy has had its
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterator
 import cutthrough
 from tests.fuzz.targets import check_forwarded
 from tests.wire import twin
+from tests.wire.twin_proxy import Named, read_proxy_header
 
 USER, PASSWORD = "fuzz", "secret-of-the-fuzzer"
 TOKEN = b64encode(f"{USER}:{PASSWORD}".encode())
@@ -40,9 +42,13 @@ ELSEWHERE = re.compile(
 class Peer:
     """One end of a connection: what it said, what it heard."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    proxied = False
+
+    def __init__(self, sock: socket.socket, proxied: bool = False) -> None:
+        """`proxied`: what it sends begins with a PROXY header, or is refused."""
         sock.setblocking(False)
         self.sock = sock
+        self.proxied = proxied
         self.sent = self.heard = b""
         self.ended = False                  # it has heard the FIN, or a reset
 
@@ -97,9 +103,12 @@ class Stage:
                       b"{t}": authority_of(self.tunnel)}
         self.proxy = cutthrough.serve(
             user=USER, password=PASSWORD, via="fuzzed", max_body="64KiB",
+            listen=["127.0.0.1:0", "127.0.0.2:0"], proxy_protocol="127.0.0.2:0",
+            proxy_protocol_from="127.0.0.1", address_floor="off",
             origin=f"http://{authority_of(self.origin).decode()}", dns_timeout="100ms",
             connect_ports=str(self.tunnel.getsockname()[1]))
         self.loop.run_until_complete(self.proxy.__aenter__())
+        self.addresses = [one.getsockname() for one in self.proxy._listeners]
         self.clients: list[Peer] = []       # of the script that was played last
         self.origins: list[Peer] = []
         self.tunnels: list[Peer] = []
@@ -151,8 +160,8 @@ class Stage:
             client.finish()
         elif letter == b"r":
             client.reset()
-        elif letter == b"n":
-            self.clients.append(self.connect())
+        elif letter == b"n" or letter == b"p":
+            self.clients.append(self.connect(letter == b"p"))
         elif origin and letter == b"o":
             origin.send(data)
         elif origin and letter == b"F":
@@ -160,10 +169,11 @@ class Stage:
         elif origin and letter == b"R":
             origin.reset()
 
-    def connect(self) -> Peer:
+    def connect(self, proxied: bool = False) -> Peer:
         sock = socket.socket()
-        sock.connect(("127.0.0.1", self.proxy.port))
-        return Peer(sock)
+        sock.bind(("127.0.0.1", 0))         # its caller's, of the second listener too
+        sock.connect(self.addresses[proxied])
+        return Peer(sock, proxied)
 
     def peers(self) -> list[Peer]:
         return [*self.clients, *self.origins, *self.tunnels]
@@ -252,7 +262,11 @@ def methods_of(said: bytes) -> list[bytes]:
 def check_client(client: Peer) -> None:
     """It has heard whole, well-formed responses, one for each request and one more for
     what was no request; the last may have been cut short."""
-    rest, methods = client.heard, methods_of(client.sent)
+    sent = client.sent
+    if client.proxied:
+        header = read_proxy_header(sent)
+        sent = sent[header.length:] if isinstance(header, Named) else b""
+    rest, methods = client.heard, methods_of(sent)
     answers = 0
     while rest:
         head = twin.read_response(rest, line_bytes=1 << 16, head_bytes=1 << 16)
