@@ -19,8 +19,8 @@ def work(fd: int) -> int:
     from tests.doors import framed
 
     plain = worker.SessionSink
-    worker.SessionSink = lambda context, listener: framed.dress(
-        context, plain(context, listener))
+    worker.SessionSink = lambda context, *given, **named: framed.dress(
+        context, plain(context, *given, **named))
     return main.main(fd)
 
 
