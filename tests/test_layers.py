@@ -261,6 +261,13 @@ def test_no_file_is_over_450_lines() -> None:
     assert not long
 
 
+def test_no_part_of_the_package_is_for_tests() -> None:
+    """Classes and functions of seven modules were: tests/doors has such things."""
+    found = [path.relative_to(TREE) for path in sources() if re.search(
+        r"\bfor (the )?(tests|bench)\b", path.read_text())]
+    assert not found
+
+
 # Assembled, so that this file does not hold them.
 OF_ONE_MACHINE = re.compile(
     "|".join(

@@ -414,13 +414,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             return None if self.policy or self.loopback else (443,)
         return self.connect_ports if isinstance(self.connect_ports, tuple) else None
 
-    @property
-    def origin_address(self) -> tuple[str, int] | None:
-        """Host and port of `origin`; None if it is not set."""
-        if not self.origin:
-            return None
-        return split_address(self.origin.removeprefix("http://"))
-
     def __repr__(self) -> str:
         """Leaves the secrets out: a repr ends up in logs and tracebacks (R37)."""
         shown = (f"{name}={getattr(self, name)!r}" for name in OPTIONS

@@ -84,10 +84,6 @@ cdef class LogSink:
         """The descriptor; -1: closed."""
         return self.fd
 
-    def offer(self, bytes data):
-        """`send` for Python: returns how many of these bytes were written."""
-        return self.send(data, len(data))
-
     def reopen(self):
         """Opens the target again, because a file may have been moved away. Raises OSError,
         and then continues with the old one."""

@@ -246,7 +246,8 @@ def stats():
 
 def set_bound(size_t n, share=None):
     """Bounds the bytes of all blocks in use (default 512 MiB): relays get three quarters of
-    them, requests and strangers an eighth each. With a `share`: bounds that share alone."""
+    them, requests and strangers an eighth each. With a `share`: bounds that share alone.
+    The default is set here, and tests reach a bound by a lower one."""
     if share is not None:
         most_bytes[<int>SHARES.index(share)] = n
         return

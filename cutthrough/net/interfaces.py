@@ -48,7 +48,7 @@ def open_reports() -> socket.socket:
 class Interfaces:
     """Calls `on_change` with all addresses, now and after each change, until `close`.
 
-    `read` returns them; `open_reports` is the module's, for tests.
+    `read` returns them; `open_reports` opens the socket that reports a change.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop,

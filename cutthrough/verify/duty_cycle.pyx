@@ -147,5 +147,6 @@ def stop():
 
 
 def counts():
-    """Returns the numbers of breaths and of rests in this process."""
+    """Returns the numbers of breaths and of rests in this process: whether a hash process
+    rests shows nowhere else."""
     return _breaths, _rests

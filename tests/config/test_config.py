@@ -361,12 +361,6 @@ def test_floor_and_ports_follow_the_listeners(listen, options, floor, ports):
     assert (config.floor, config.allowed_ports) == (floor, ports)
 
 
-def test_the_origin_is_an_address():
-    assert from_options(origin="http://[::1]:81").origin_address == ("::1", 81)
-    assert from_options(origin="http://web").origin_address == ("web", 80)
-    assert Config().origin_address is None
-
-
 def test_via_is_made_at_each_start_and_kept_once_made():
     one, other = load(), load()
     assert one.via.startswith("cutthrough-") and len(one.via) == len("cutthrough-") + 8

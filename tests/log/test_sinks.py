@@ -13,6 +13,7 @@ from tests.support.proxy import ROOT
 FILL = """
 import os, resource, sys
 from cutthrough.log.sinks import FileSink
+from tests.doors.log import offer
 
 path, line = sys.argv[1], b"0123456789abcdef" * 6 + b"abc\\n"
 if sys.argv[2] == "shared":
@@ -21,13 +22,13 @@ sink = FileSink(path)
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (450, hard))
 batch = line * 10
-taken = [sink.offer(batch)]
-taken.append(sink.offer(batch[taken[0]:]))
+taken = [offer(sink, batch)]
+taken.append(offer(sink, batch[taken[0]:]))
 print(taken, sink.error_text)
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 left = batch[sum(taken):]
 while left:
-    left = left[sink.offer(left):]
+    left = left[offer(sink, left):]
 print(sink.error_text)
 """
 
@@ -37,14 +38,15 @@ print(sink.error_text)
 TWO = """
 import resource, sys
 from cutthrough.log.sinks import FileSink
+from tests.doors.log import offer
 
 path, line = sys.argv[1], b"0123456789abcdef" * 6 + b"abc\\n"
 one, other = FileSink(path), FileSink(path)
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (150, hard))
-print(one.offer(line * 2))
+print(offer(one, line * 2))
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-print(other.offer(line), one.offer(line))
+print(offer(other, line), offer(one, line))
 """
 
 LINE = "0123456789abcdef" * 6 + "abc"
