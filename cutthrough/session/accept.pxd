@@ -1,7 +1,7 @@
 """The begin of sessions, and the end of all of them together."""
 
 from cutthrough.net.acceptor cimport Sink
-from cutthrough.session.client cimport Context
+from cutthrough.session.context cimport Context
 
 cdef class SessionSink(Sink):
     cdef Context context

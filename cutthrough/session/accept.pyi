@@ -1,5 +1,5 @@
 from cutthrough.net.acceptor import Sink
-from cutthrough.session.client import Context
+from cutthrough.session.context import Context
 
 class SessionSink(Sink):
     transport: int

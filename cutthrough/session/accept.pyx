@@ -8,7 +8,8 @@ from cutthrough.net.transport cimport KERNEL, open_transport
 from cutthrough.outcome cimport OK
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.admit cimport admit, turn_away
-from cutthrough.session.client cimport Client, Context, rest
+from cutthrough.session.client cimport Client, link, rest
+from cutthrough.session.context cimport Context
 from cutthrough.session.counters cimport N_LISTENERS, count_accept
 from cutthrough.session.flight_recorder cimport E_ACCEPTED, note
 from cutthrough.session.session cimport Session
@@ -52,7 +53,7 @@ cdef class SessionSink(Sink):
             sys_close(&session.sock)
             context.counters.refused += 1
             return 0
-        context.link(session)
+        link(context, session)
         count_accept(context.counters, self.listener)
         note(context.recorder, <void *>session, context.poller.now_us, E_ACCEPTED, 0,
              client.port)
@@ -73,7 +74,7 @@ def close_idle(Context context, double grace=0.0):
     A client whose next request is on its way sees a reset. Within the grace that request
     arrives, and its response says `close` (nginx: keepalive_min_timeout)."""
     cdef int64_t before_ms = context.poller.time_ms() - <int64_t>(grace * 1000)
-    cdef Client client = context.newest
+    cdef Client client = <Client>context.newest
     cdef Client older
     count = 0
     while client is not None:
@@ -87,7 +88,7 @@ def close_idle(Context context, double grace=0.0):
 
 def close_all(Context context, str label):
     """Ends every connection with this outcome. Returns how many had a request in hand."""
-    cdef Client client = context.newest
+    cdef Client client = <Client>context.newest
     cdef Client older
     cdef int outcome = OUTCOMES[label]
     count = 0

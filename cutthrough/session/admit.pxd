@@ -1,6 +1,7 @@
 """A caller is admitted, or turned away before its first request."""
 
-from cutthrough.session.client cimport Client, Context
+from cutthrough.session.client cimport Client
+from cutthrough.session.context cimport Context
 
 # At a bound connections at rest are closed first, to admit the caller. Both return an Outcome.
 # Counts the caller in all bounds of connections.

@@ -3,7 +3,8 @@
 
 from cutthrough.outcome cimport CLIENT_LIMIT, OK, OVERLOADED
 from cutthrough.session.charge cimport admit_connection
-from cutthrough.session.client cimport Client, Context, places_taken
+from cutthrough.session.client cimport Client
+from cutthrough.session.context cimport Context, places_taken
 from cutthrough.session.counters cimport BOUND_CLIENT, BOUND_CONNECTIONS
 from cutthrough.session.shed cimport shed_one
 

@@ -19,7 +19,8 @@ from cutthrough.outcome cimport DESTINATION_DENIED, OK, POLICY_UNAVAILABLE
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.acl cimport KIND_UPGRADE, NOT_ASKED, Question, Verdict
 from cutthrough.policy.snapshot cimport Snapshot
-from cutthrough.session.client cimport Client, Context
+from cutthrough.session.client cimport Client
+from cutthrough.session.context cimport Context
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DECIDE, HALF_CLOSED, TUNNEL
 from cutthrough.wire.names cimport M_CONNECT
@@ -156,7 +157,7 @@ cdef int take_decision(Client c, decision) except -1:
 def recheck(Context context):
     """Judges every tunnel by the newest snapshot, and cuts each one that is refused by a rule
     with `cut`. Returns how many."""
-    cdef Client client = context.newest
+    cdef Client client = <Client>context.newest
     cdef Client older
     count = 0
     while client is not None:

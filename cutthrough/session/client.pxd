@@ -5,22 +5,18 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cutthrough.net.buffers cimport Block
 from cutthrough.net.connector cimport Connector, Stream, StreamOwner
 from cutthrough.net.address cimport Address
-from cutthrough.net.poller cimport Poller
 from cutthrough.net.relay cimport Pump, Relay
 from cutthrough.policy.auth cimport Account
-from cutthrough.policy.limits cimport Limiter, Terms, Usage
+from cutthrough.policy.limits cimport Terms, Usage
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.policy.decision_cache cimport Decision
-from cutthrough.session.counters cimport Counters, Page
+from cutthrough.session.context cimport Context
 from cutthrough.session.phases cimport Stamps
-from cutthrough.session.places cimport GUEST, STRANGER, Places
+from cutthrough.session.places cimport GUEST, STRANGER
 from cutthrough.session.request cimport Request
-from cutthrough.session.flight_recorder cimport FlightRecorder
-from cutthrough.session.state cimport DELIVER, HALF_CLOSED, IDLE, N_STATES, TUNNEL
-from cutthrough.session.idle_pool cimport IdlePool
+from cutthrough.session.state cimport DELIVER, HALF_CLOSED, IDLE, TUNNEL
 from cutthrough.wire.chunks cimport Chunks
-from cutthrough.wire.http1 cimport Head, HeadLimits
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.http1 cimport Head
 
 cdef class Journal:
     """The log of endings. Implemented by the room above."""
@@ -28,47 +24,6 @@ cdef class Journal:
     cdef int write(self, Client client, int outcome) except -1
     # Before the head of a tunnel to be is dropped; called if `wants_fields`.
     cdef int note_head(self, Client client, const Head *head, const char *data) except -1
-
-cdef class Context:
-    """The objects and options shared by a worker's sessions; C copies of the options."""
-    cdef Poller poller
-    cdef IdlePool idle_pool
-    cdef Snapshot snapshot
-    cdef Limiter limiter
-    cdef public Journal journal
-    cdef Page page
-    cdef Counters *counters
-    cdef object resolver
-    cdef dict local_origins             # key -> function, see local; None: there are none
-    cdef FlightRecorder recorder
-    cdef object verifier                # see verify.verifier; None: no user has a hash
-    cdef HeadLimits limits
-    cdef HeadLimits answer_limits       # of responses
-    cdef int64_t timeout_ms[N_STATES]
-    cdef int64_t lifetime_ms
-    cdef int64_t grace_ms               # period over which a peer's rate is judged
-    cdef int64_t least_bytes            # bytes that a peer owes in grace_ms; 0: none
-    cdef int64_t most_body              # bytes; 0: no bound
-    cdef int64_t most_clients
-    cdef Py_ssize_t turned_away         # open connections that were refused at accept
-    cdef Places places                  # connections that may be closed to make room
-    cdef bint may_splice
-    cdef public int origin_transport    # of all connections to origins; KERNEL: none
-    cdef bint has_origin                # `origin` is set, for requests in origin form
-    cdef Target origin
-    cdef char pseudonym[64]             # in Via
-    cdef size_t pseudonym_len
-    cdef Client newest                  # of all clients, linked
-    cdef bint draining
-    cdef size_t pipes_refused           # refused pipes counted so far
-    cdef char date_text[32]             # Date field of the second `date_s`
-    cdef int64_t date_s
-
-    # Into and out of the list of open clients; both update the counters.
-    cdef void link(self, Client client) noexcept
-    cdef void unlink(self, Client client) noexcept
-    # The time now, in a Date field's format; valid until the next call.
-    cdef const char *date(self) noexcept
 
 # A chunked body on its way through a pump: the scanner, and the bytes behind the body. Made
 # for the message, and freed with the request.
@@ -80,6 +35,11 @@ cdef struct Scan:
     size_t valid            # bytes before the refused one, in the same read
     uint8_t no_room
     uint8_t too_large
+
+
+# Into and out of the list of open clients; both update the counters.
+cdef void link(Context context, Client client) noexcept
+cdef void unlink(Context context, Client client) noexcept
 
 
 # There are thousands of them at rest: small fields stand together, and fields that few of
@@ -187,12 +147,6 @@ cdef inline const Address *peer_of(Client client) noexcept:
     if client.connector is not None and client.connector.tried.family:
         return &client.connector.tried
     return NULL
-
-
-# Connections that count against max_connections: those refused at accept do not, and have a
-# bound of their own.
-cdef inline int64_t places_taken(Context context) noexcept:
-    return context.counters.live - context.turned_away
 
 
 # The client is at rest: lists it as one that may be closed to make room. Not if another

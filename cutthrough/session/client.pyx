@@ -10,8 +10,6 @@ completed exchange, an abort. The work on a request is in other files: `session`
                +-------------------------------------------------------------------+
 """
 
-import logging
-
 cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
@@ -29,22 +27,18 @@ from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_TARGET, KEEPALIVE_TIMEOUT, OK, status_of)
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.awaited cimport NOBODY
+from cutthrough.session.context cimport Context
 from cutthrough.session.counters cimport Counters, count_reply, observe
 from cutthrough.session.phases cimport end_last_phase
-from cutthrough.session.places cimport Places
 from cutthrough.session.request cimport Request
 from cutthrough.session.flight_recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, FlightRecorder, note)
 from cutthrough.session.state cimport (
     AUTH, CLOSED, DECIDE, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESOLVE, RESPONSE, may_follow)
 from cutthrough.session.states import TABLE
-from cutthrough.wire.date cimport build_date
-from cutthrough.wire.http1 cimport Head, HeadLimits, MAX_FIELDS
+from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport NO_HINT, reply_with_hint, reply_with_retry
-from cutthrough.wire.target cimport parse_authority
-
-log = logging.getLogger("cutthrough")
 
 cdef enum:
     # Bytes discarded from a client that was answered before it had finished (R6); nginx's
@@ -61,106 +55,25 @@ cdef class Journal:
         return 0
 
 
-cdef class Context:
+cdef void link(Context context, Client client) noexcept:
+    context.counters.live += 1
+    context.counters.states[client.state] += 1
+    client.older = <Client>context.newest
+    if context.newest is not None:
+        (<Client>context.newest).newer = client
+    context.newest = client
 
-    def __init__(self, *, Poller poller, IdlePool idle_pool, Journal journal, Page page,
-                 resolver, origin, via, verifier=None, FlightRecorder recorder=None):
-        """`origin`: host:port for requests in origin form, or "". `resolver`: see
-        net.resolver; `verifier`: verify.verifier, needed if users have hashes.
-        `recorder`: None for none. `configure` sets the rest, before the first connection."""
-        cdef bytes text
-        self.poller = poller
-        self.idle_pool = idle_pool
-        self.journal = journal
-        self.page = page
-        self.counters = page.c
-        self.places = Places()
-        self.resolver = resolver
-        self.verifier = verifier
-        self.pipes_refused = pipes_refused()    # earlier ones are not ours
-        self.recorder = recorder or FlightRecorder()
-        if origin:
-            text = origin.encode()
-            if parse_authority(&self.origin, text, len(text), 80) != 0:
-                raise ValueError(f"origin {origin!r} cannot be read")
-            self.has_origin = True
-        text = via.encode()
-        if len(text) > 64:
-            raise ValueError("the pseudonym has more than 64 bytes")
-        memcpy(self.pseudonym, <char *>text, len(text))
-        self.pseudonym_len = len(text)
 
-    def configure(self, Snapshot snapshot, Limiter limiter, *, timeouts, lifetime, max_line,
-                  max_head, max_fields, max_response_head, max_body, max_connections, splice,
-                  min_rate, min_rate_grace):
-        """Takes over the options that a reload may change; a request keeps its snapshot.
-
-        `timeouts`: seconds by the names in the table of states. Running deadlines stay until
-        bytes move."""
-        self.snapshot = snapshot
-        self.limiter = limiter
-        for number, row in enumerate(TABLE):
-            self.timeout_ms[number] = int(timeouts.get(row.timeout, 0) * 1000)
-        self.lifetime_ms = int(lifetime * 1000)
-        self.grace_ms = int(min_rate_grace * 1000)
-        self.least_bytes = int(min_rate * min_rate_grace)
-        self.limits = HeadLimits(max_line, max_head, max_fields)
-        self.answer_limits = HeadLimits(max_response_head, max_response_head, MAX_FIELDS)
-        self.most_body = max_body
-        self.most_clients = max_connections
-        self.may_splice = splice
-
-    cdef void link(self, Client client) noexcept:
-        self.counters.live += 1
-        self.counters.states[client.state] += 1
-        client.older = self.newest
-        if self.newest is not None:
-            self.newest.newer = client
-        self.newest = client
-
-    cdef void unlink(self, Client client) noexcept:
-        self.counters.live -= 1
-        self.counters.states[client.state] -= 1
-        if client.newer is not None:
-            client.newer.older = client.older
-        elif self.newest is client:
-            self.newest = client.older
-        if client.older is not None:
-            client.older.newer = client.newer
-        client.older = client.newer = None
-
-    def note_pipes(self):
-        """Bulk was copied because no pipe was available. That costs CPU time and breaks no
-        connection, so no connection is closed for it, and it is logged seldom."""
-        cdef size_t before = self.pipes_refused
-        self.pipes_refused = pipes_refused()
-        self.counters.starved += self.pipes_refused - before
-        if before == 0 or before.bit_length() != self.pipes_refused.bit_length():
-            log.warning("pipe: none to be had (%d times so far); bulk is copied meanwhile",
-                        self.pipes_refused)
-
-    cdef const char *date(self) noexcept:
-        cdef linux.timespec now
-        linux.clock_gettime(linux.CLOCK_REALTIME, &now)
-        if now.tv_sec != self.date_s:
-            self.date_s = now.tv_sec
-            build_date(self.date_text, self.date_s)
-        return self.date_text
-
-    def start_draining(self):
-        """From now on each response is the last of its connection."""
-        self.draining = True
-
-    @property
-    def live(self):
-        """Client connections open now."""
-        return self.counters.live
-
-    @property
-    def busy(self):
-        """Client connections with work in hand: all but the idle and the lingering."""
-        return (self.counters.live - self.counters.states[IDLE]
-                - self.counters.states[LINGER])
+cdef void unlink(Context context, Client client) noexcept:
+    context.counters.live -= 1
+    context.counters.states[client.state] -= 1
+    if client.newer is not None:
+        client.newer.older = client.older
+    elif context.newest is client:
+        context.newest = client.older
+    if client.older is not None:
+        client.older.newer = client.newer
+    client.older = client.newer = None
 
 
 @cython.no_gc
@@ -348,7 +261,7 @@ cdef class Client:
         context.limiter.leave(&self.usage, self.poller.now_us)
         give_block(&self.input)
         leave_place(self)
-        context.unlink(self)
+        unlink(context, self)
         context.turned_away -= self.turned_away
         context.counters.states[CLOSED] += 1
         self.state = CLOSED
@@ -389,7 +302,7 @@ cdef class Client:
             context.counters.requests += 1
         if pipes_refused() != context.pipes_refused:
             context.note_pipes()
-        return context.journal.write(self, outcome)
+        return (<Journal>context.journal).write(self, outcome)
 
     cdef int _clear_request(self) except -1:
         if self.state == RESOLVE:           # the answer is not awaited any more

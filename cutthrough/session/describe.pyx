@@ -10,7 +10,8 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.address cimport ADDRESS_TEXT, Address, print_address
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport CUT
-from cutthrough.session.client cimport Client, Context, peer_of, worker_of_id
+from cutthrough.session.client cimport Client, peer_of, worker_of_id
+from cutthrough.session.context cimport Context
 from cutthrough.session.counters import METHODS
 from cutthrough.session.flight_recorder cimport told
 from cutthrough.session.proxied cimport sender_of
@@ -23,7 +24,7 @@ _tunnel, _request, _idle = KINDS
 
 def clients(Context context):
     """Every client of the worker, newest first; quick, for many of them."""
-    cdef Client client = context.newest
+    cdef Client client = <Client>context.newest
     found = []
     while client is not None:
         found.append(client)

@@ -1,6 +1,6 @@
 """Failed dials: the idle connections closed because of them, and their Outcome."""
 
-from cutthrough.session.client cimport Context
+from cutthrough.session.context cimport Context
 
 # No descriptor, or no memory, to dial with: closes idle connections (R32). True: it closed some.
 cdef bint relieve(Context context, int error) except -1

@@ -9,7 +9,7 @@ from cutthrough.net cimport linux
 from cutthrough.outcome cimport (
     CONNECTION_FAILED, CONNECTION_REFUSED, CONNECTION_RESET, CONNECT_TIMEOUT, OVERLOADED,
     UNREACHABLE)
-from cutthrough.session.client cimport Context
+from cutthrough.session.context cimport Context
 from cutthrough.session.shed cimport shed_for_descriptors
 
 cdef enum:

@@ -1,4 +1,5 @@
-from cutthrough.session.client import Client, Context
+from cutthrough.session.client import Client
+from cutthrough.session.context import Context
 from cutthrough.session.handover_record import Tunnel
 
 class Parcel:

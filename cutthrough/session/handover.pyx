@@ -29,7 +29,8 @@ from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.policy.limits cimport Lane
 from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.session.authorize cimport is_cut_meanwhile, readmit
-from cutthrough.session.client cimport Client, Context, places_taken, worker_of_id
+from cutthrough.session.client cimport Client, link, unlink, worker_of_id
+from cutthrough.session.context cimport Context, places_taken
 from cutthrough.session.counters cimport BOUND_CONNECTIONS
 from cutthrough.session.handover_record import FORMAT, Tunnel, Way
 from cutthrough.session.flight_recorder cimport E_TAKEN, note
@@ -43,7 +44,7 @@ from cutthrough.session.charge cimport readmit_user
 
 def tunnels(Context context):
     """The tunnels that can be handed over, oldest first."""
-    cdef Client client = context.newest
+    cdef Client client = <Client>context.newest
     found = []
     while client is not None:
         if is_movable(client):
@@ -140,7 +141,7 @@ cdef class Parcel:
         cdef Client c = self.client
         self.client_fd = c.poller.release(c)
         self.origin_fd = c.poller.release(c.origin)
-        c.context.unlink(c)
+        unlink(c.context, c)
         self.fds = [self.client_fd, self.origin_fd]
         self._add_pipe(&c.relay.up)
         self._add_pipe(&c.relay.down)
@@ -166,7 +167,7 @@ cdef class Parcel:
         c.poller.take_time()
         c.sock.fd = self.client_fd
         c.origin.sock.fd = self.origin_fd
-        c.context.link(c)
+        link(c.context, c)
         if self.holder >= 0:
             c.context.limiter.reclaim(&c.usage, self.holder, self.tally, c.user,
                                       c.address.family, c.address.bytes, c.poller.now_us)
@@ -245,7 +246,7 @@ def unpack(Context context, record, list fds):
         for fd in mine:
             linux.close(fd)
         raise
-    context.link(c)
+    link(context, c)
     note(context.recorder, <void *>c, c.poller.now_us, E_TAKEN, 0, c.address.port)
     context.counters.peak = max(context.counters.peak, context.counters.live)
     context.counters.next_id = max(context.counters.next_id, c.request_id)
@@ -386,7 +387,7 @@ def recount(Context context):
     """Recounts our connections' charges on the page of limits. For a giver that died: it may
     have counted a tunnel as ours and never sent it. A tunnel under way from another giver is
     counted when it arrives, or by that giver again."""
-    cdef Client client = context.newest
+    cdef Client client = <Client>context.newest
     context.limiter.ledger.begin_recount()
     while client is not None:
         context.limiter.ledger.add_recounted(&client.usage.holding)

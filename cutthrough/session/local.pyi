@@ -1,7 +1,7 @@
 import socket
 from collections.abc import Callable, Mapping
 
-from cutthrough.session.client import Context
+from cutthrough.session.context import Context
 
 LocalOrigin = Callable[[socket.socket], None]
 

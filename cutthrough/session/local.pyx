@@ -31,7 +31,8 @@ from collections.abc import Callable
 
 from cutthrough.net.connector cimport Stream
 from cutthrough.net.sysio cimport CAN_WRITE, sys_close
-from cutthrough.session.client cimport Client, Context
+from cutthrough.session.client cimport Client
+from cutthrough.session.context cimport Context
 from cutthrough.wire.target cimport Target, parse_authority
 
 LocalOrigin = Callable[[socket.socket], None]

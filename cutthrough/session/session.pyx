@@ -24,7 +24,7 @@ from cutthrough.outcome cimport (
     RESPONSE_TIMEOUT, WRITE_TIMEOUT)
 from cutthrough.session.authorize cimport (
     ask_hook, judge_request, must_ask, take_decision)
-from cutthrough.session.client cimport Client, leave_place, rest
+from cutthrough.session.client cimport Client, Journal, leave_place, rest
 from cutthrough.session.delivery cimport cut_exchange, go_on, look_again
 from cutthrough.session.forward cimport expect_body, on_client, on_origin
 from cutthrough.session.authenticate cimport ask_verifier, authenticate, take_answer
@@ -189,8 +189,8 @@ cdef class Session(Client):
             outcome = authenticate(self, &head, data)
         if outcome == OK and self.account is not None:
             outcome = self.decide()
-        if self.context.journal.wants_fields and (r.is_tunnel or r.has_upgrade):
-            self.context.journal.note_head(self, &head, data)
+        if (<Journal>self.context.journal).wants_fields and (r.is_tunnel or r.has_upgrade):
+            (<Journal>self.context.journal).note_head(self, &head, data)
         if not self.take_head(data, n, head_len):
             outcome = OVERLOADED
             r.persistent = False        # the next bytes are lost: their rest is no request (R6)

@@ -1,7 +1,8 @@
 """Making room: connections at rest are closed when one of our bounds is reached (R32)."""
 
 from cutthrough.net.address cimport Address
-from cutthrough.session.client cimport Client, Context
+from cutthrough.session.client cimport Client
+from cutthrough.session.context cimport Context
 
 # `bound`: a Bound; see counters.
 # Closes the connection that goes first, of all or of this address (NULL: all). False: none.

@@ -1,3 +1,3 @@
-from cutthrough.session.client import Context
+from cutthrough.session.context import Context
 
 def count_listed(context: Context) -> int: ...

@@ -22,7 +22,8 @@ from cutthrough.net.buffers cimport (
 from cutthrough.net.address cimport Address
 from cutthrough.net.sysio cimport has_unread, try_send
 from cutthrough.outcome cimport OVERLOADED, status_of
-from cutthrough.session.client cimport Client, Context, leave_place
+from cutthrough.session.client cimport Client, leave_place
+from cutthrough.session.context cimport Context
 from cutthrough.session.counters cimport (
     BOUND_DESCRIPTORS, BOUND_MEMORY, GONE_GUEST, GONE_HEAD, GONE_POOLED, GONE_STRANGER,
     count_shed)

@@ -32,7 +32,8 @@ from cutthrough.policy.source import Policy
 from cutthrough.process.descriptors import most_connections
 from cutthrough.session.accept import SessionSink, close_all, close_idle
 from cutthrough.session.authorize import recheck
-from cutthrough.session.client import Context, Journal
+from cutthrough.session.client import Journal
+from cutthrough.session.context import Context
 from cutthrough.session.counters import Page
 from cutthrough.session.flight_recorder import FlightRecorder
 from cutthrough.session.idle_pool import IdlePool

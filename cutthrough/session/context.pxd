@@ -1,0 +1,58 @@
+"""The objects and options that a worker's sessions share."""
+
+from libc.stdint cimport int64_t
+from cutthrough.net.connector cimport StreamOwner
+from cutthrough.net.poller cimport Poller
+from cutthrough.policy.limits cimport Limiter
+from cutthrough.policy.snapshot cimport Snapshot
+from cutthrough.session.counters cimport Counters, Page
+from cutthrough.session.flight_recorder cimport FlightRecorder
+from cutthrough.session.idle_pool cimport IdlePool
+from cutthrough.session.places cimport Places
+from cutthrough.session.state cimport N_STATES
+from cutthrough.wire.http1 cimport HeadLimits
+from cutthrough.wire.target cimport Target
+
+cdef class Context:
+    """The objects and options shared by a worker's sessions; C copies of the options."""
+    cdef Poller poller
+    cdef IdlePool idle_pool
+    cdef Snapshot snapshot
+    cdef Limiter limiter
+    cdef public object journal          # the Journal of client
+    cdef Page page
+    cdef Counters *counters
+    cdef object resolver
+    cdef dict local_origins             # key -> function, see local; None: there are none
+    cdef FlightRecorder recorder
+    cdef object verifier                # see verify.verifier; None: no user has a hash
+    cdef HeadLimits limits
+    cdef HeadLimits answer_limits       # of responses
+    cdef int64_t timeout_ms[N_STATES]
+    cdef int64_t lifetime_ms
+    cdef int64_t grace_ms               # period over which a peer's rate is judged
+    cdef int64_t least_bytes            # bytes that a peer owes in grace_ms; 0: none
+    cdef int64_t most_body              # bytes; 0: no bound
+    cdef int64_t most_clients
+    cdef Py_ssize_t turned_away         # open connections that were refused at accept
+    cdef Places places                  # connections that may be closed to make room
+    cdef bint may_splice
+    cdef public int origin_transport    # of all connections to origins; KERNEL: none
+    cdef bint has_origin                # `origin` is set, for requests in origin form
+    cdef Target origin
+    cdef char pseudonym[64]             # in Via
+    cdef size_t pseudonym_len
+    cdef StreamOwner newest             # of all clients: see client.link
+    cdef bint draining
+    cdef size_t pipes_refused           # refused pipes counted so far
+    cdef char date_text[32]             # Date field of the second `date_s`
+    cdef int64_t date_s
+
+    # The time now, in a Date field's format; valid until the next call.
+    cdef const char *date(self) noexcept
+
+
+# Connections that count against max_connections: those refused at accept do not, and have a
+# bound of their own.
+cdef inline int64_t places_taken(Context context) noexcept:
+    return context.counters.live - context.turned_away

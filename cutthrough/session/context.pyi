@@ -1,0 +1,48 @@
+from collections.abc import Mapping
+from typing import Any
+
+from cutthrough.net.poller import Poller
+from cutthrough.net.resolver import Resolver
+from cutthrough.policy.limits import Limiter
+from cutthrough.policy.snapshot import Snapshot
+from cutthrough.session.client import Journal
+from cutthrough.session.counters import Page
+from cutthrough.session.flight_recorder import FlightRecorder
+from cutthrough.session.idle_pool import IdlePool
+
+class Context:
+    origin_transport: int
+    journal: Journal
+    live: int
+    busy: int
+    def __init__(
+        self,
+        *,
+        poller: Poller,
+        idle_pool: IdlePool,
+        journal: Journal,
+        page: Page,
+        resolver: Resolver,
+        origin: str,
+        via: str,
+        verifier: Any = None,
+        recorder: FlightRecorder | None = None,
+    ) -> None: ...
+    def configure(
+        self,
+        snapshot: Snapshot,
+        limiter: Limiter,
+        *,
+        timeouts: Mapping[str, float],
+        lifetime: float,
+        max_line: int,
+        max_head: int,
+        max_fields: int,
+        max_response_head: int,
+        max_body: int,
+        max_connections: int,
+        splice: bool,
+        min_rate: int,
+        min_rate_grace: float,
+    ) -> None: ...
+    def start_draining(self) -> None: ...

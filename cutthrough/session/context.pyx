@@ -1,0 +1,99 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The objects and options that a worker's sessions share."""
+
+import logging
+
+from libc.string cimport memcpy
+from cutthrough.net cimport linux
+from cutthrough.net.pipes cimport pipes_refused
+from cutthrough.session.places cimport Places
+from cutthrough.session.state cimport IDLE, LINGER
+from cutthrough.session.states import TABLE
+from cutthrough.wire.date cimport build_date
+from cutthrough.wire.http1 cimport MAX_FIELDS, HeadLimits
+from cutthrough.wire.target cimport parse_authority
+
+log = logging.getLogger("cutthrough")
+
+
+cdef class Context:
+
+    def __init__(self, *, Poller poller, IdlePool idle_pool, journal, Page page,
+                 resolver, origin, via, verifier=None, FlightRecorder recorder=None):
+        """`origin`: host:port for requests in origin form, or "". `resolver`: see
+        net.resolver; `verifier`: verify.verifier, needed if users have hashes.
+        `recorder`: None for none. `configure` sets the rest, before the first connection."""
+        cdef bytes text
+        self.poller = poller
+        self.idle_pool = idle_pool
+        self.journal = journal
+        self.page = page
+        self.counters = page.c
+        self.places = Places()
+        self.resolver = resolver
+        self.verifier = verifier
+        self.pipes_refused = pipes_refused()    # earlier ones are not ours
+        self.recorder = recorder or FlightRecorder()
+        if origin:
+            text = origin.encode()
+            if parse_authority(&self.origin, text, len(text), 80) != 0:
+                raise ValueError(f"origin {origin!r} cannot be read")
+            self.has_origin = True
+        text = via.encode()
+        if len(text) > 64:
+            raise ValueError("the pseudonym has more than 64 bytes")
+        memcpy(self.pseudonym, <char *>text, len(text))
+        self.pseudonym_len = len(text)
+
+    def configure(self, Snapshot snapshot, Limiter limiter, *, timeouts, lifetime, max_line,
+                  max_head, max_fields, max_response_head, max_body, max_connections, splice,
+                  min_rate, min_rate_grace):
+        """Takes over the options that a reload may change; a request keeps its snapshot.
+
+        `timeouts`: seconds by the names in the table of states. Running deadlines stay until
+        bytes move."""
+        self.snapshot = snapshot
+        self.limiter = limiter
+        for number, row in enumerate(TABLE):
+            self.timeout_ms[number] = int(timeouts.get(row.timeout, 0) * 1000)
+        self.lifetime_ms = int(lifetime * 1000)
+        self.grace_ms = int(min_rate_grace * 1000)
+        self.least_bytes = int(min_rate * min_rate_grace)
+        self.limits = HeadLimits(max_line, max_head, max_fields)
+        self.answer_limits = HeadLimits(max_response_head, max_response_head, MAX_FIELDS)
+        self.most_body = max_body
+        self.most_clients = max_connections
+        self.may_splice = splice
+
+    def note_pipes(self):
+        """Bulk was copied because no pipe was available. That costs CPU time and breaks no
+        connection, so no connection is closed for it, and it is logged seldom."""
+        cdef size_t before = self.pipes_refused
+        self.pipes_refused = pipes_refused()
+        self.counters.starved += self.pipes_refused - before
+        if before == 0 or before.bit_length() != self.pipes_refused.bit_length():
+            log.warning("pipe: none to be had (%d times so far); bulk is copied meanwhile",
+                        self.pipes_refused)
+
+    cdef const char *date(self) noexcept:
+        cdef linux.timespec now
+        linux.clock_gettime(linux.CLOCK_REALTIME, &now)
+        if now.tv_sec != self.date_s:
+            self.date_s = now.tv_sec
+            build_date(self.date_text, self.date_s)
+        return self.date_text
+
+    def start_draining(self):
+        """From now on each response is the last of its connection."""
+        self.draining = True
+
+    @property
+    def live(self):
+        """Client connections open now."""
+        return self.counters.live
+
+    @property
+    def busy(self):
+        """Client connections with work in hand: all but the idle and the lingering."""
+        return (self.counters.live - self.counters.states[IDLE]
+                - self.counters.states[LINGER])
