@@ -8,9 +8,8 @@ import msgspec
 
 from cutthrough.config.values import show_count
 from cutthrough.doctor.finding import Case, Finding
-from cutthrough.policy.source import Rule
+from cutthrough.policy.source import CONDITIONS, Rule
 
-ASKS = ("users", "groups", "clients", "hosts", "addresses", "ports", "methods")
 CATCHES = {"allow": "allows", "deny": "denies", "report": "reports"}
 SHOWN = 3
 
@@ -68,7 +67,7 @@ def check_rules(case: Case) -> Iterator[Finding]:
             yield Finding(where, "warn", f"no user {_some(strangers)}", "",
                           "correct the name, or remove it")
         behind = len(policy.rules) - number
-        if behind and not any(getattr(rule, name) for name in ASKS):
+        if behind and not any(getattr(rule, name) for name in CONDITIONS):
             yield Finding(where, "warn",
                           f"{show_count(behind, 'rule')} after it cannot match", "",
                           f"it has no conditions and {CATCHES[rule.action]} everything:"

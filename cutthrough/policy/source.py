@@ -64,6 +64,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""                    # file and line, for messages: policy.toml:12
 
 
+CONDITIONS = [field.name for field in msgspec.structs.fields(Rule)
+              if field.default == ()]
+
+
 class Code(msgspec.Struct, frozen=True):
     """A hook's module: the text of its file when the generation was read."""
 
