@@ -2,8 +2,8 @@
 
 Text in, users out: `generation.policy_files` reads the file. A hash is accepted if it
 is salted, made for passwords, and takes a few seconds at most. Libraries compute all
-hashes, most of them without the interpreter's lock, because they run in threads beside
-the loop (R24). No error message repeats a hash (R37).
+hashes, in a helper process of the worker or, embedded, in threads beside the loop
+(R24). No error message repeats a hash (R37).
 
 The libraries are imported when first needed, and so never without a file of users.
 """
@@ -45,7 +45,7 @@ _FORMS = {
 }
 
 # The highest accepted costs: 2 to 4 s of one core each. A higher cost would occupy a
-# thread for longer than clients wait for an answer.
+# helper for longer than clients wait for an answer.
 _MOST_BCRYPT = 15
 _MOST_ROUNDS = 2_000_000
 _MOST_MEMORY = 1 << 20                  # KiB
@@ -147,7 +147,7 @@ def check_name(name: str) -> None:
         raise ValueError(f"a user name cannot exceed {MOST_NAME} bytes")
 
 
-# Verifying. These run in threads: they share nothing and change nothing.
+# Verifying. These run in a helper process or a thread: they share and change nothing.
 
 def check_hash(hash: str, secret: bytes) -> bool:
     """Returns whether the hash is of this password. Raises ValueError as kind_of."""

@@ -3,8 +3,8 @@
 
 Most requests carry credentials that were verified a moment ago: a hash and a look-up. If
 not, a password hash has to be computed. It takes a tenth of a second and more, so the
-request waits in AUTH while a thread does it (R24). Its head has been taken by then; the
-Client holds the fields that are still needed.
+request waits in AUTH while a helper process does it (R24). Its head has been taken by then;
+the Client holds the fields that are still needed.
 """
 
 from functools import partial

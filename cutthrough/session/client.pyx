@@ -83,7 +83,7 @@ cdef class Client:
         self.request.rule = NOT_ASKED       # objects are zeroed, and 0 is the first rule
 
     cdef int _set_state(self, int state) except -1:
-        """The only writer of the state; arms the state's deadline (R30)."""
+        """Writes every state but CLOSED, and arms the state's deadline (R30)."""
         if not may_follow(self.state, state):
             raise AssertionError(
                 f"{TABLE[self.state].name} cannot become {TABLE[state].name}")

@@ -9,6 +9,9 @@ bytes, passes all of them to the first stage that is left, and removes the bytes
 used. The bytes are all that is kept between two calls: a step starts at the first byte again. A
 stage that only peeks uses none and leaves them to the next stage.
 
+No stage sends anything yet, and after the last one comes an HTTP head: SOCKS needs a step with a
+reply, and another end.
+
 The state stays HEAD, so the deadline is `head_timeout`. No byte extends it; it begins anew after
 the last stage. A connection in a stage is at rest as if it waited for a head (R32).
 """

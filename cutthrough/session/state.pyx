@@ -1,7 +1,7 @@
 # cython: language_level=3
 """The table of `states.py`, compiled: bit masks of moves and the outcome of each deadline.
 
-`Client._set_state` is the only writer of a state and checks each move here first.
+`Client._set_state` writes every state but CLOSED, and checks each move here first.
 """
 
 from cutthrough.outcome import NAMES as OUTCOMES

@@ -28,7 +28,7 @@ from cutthrough.session.state cimport HALF_CLOSED, TUNNEL
 from cutthrough.session.charge cimport after_turn, before_turn
 
 
-cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
+cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     cdef Relay *relay = &c.relay
     cdef Block *ahead = c.input
     cdef Block *kept = relay.down.kept      # rest of a 101 head that was not taken whole
@@ -46,7 +46,7 @@ cdef int start_tunnel(Client c, const char *greeting, size_t n) except -1:
     c._set_state(TUNNEL)
     if n:
         c.request.status = 200
-        sent = push(&relay.down, greeting, n, NULL, 0)
+        sent = push(&relay.down, reply, n, NULL, 0)
         relay.down.moved = 0                # counts relayed bytes only
     if sent and ahead != NULL:
         c.input = NULL

@@ -191,8 +191,8 @@ class Worker:
                            proxy_protocol=takes_proxy_header(self.config, bound))
 
     def swap(self, generation: Generation) -> None:
-        """Applies the options that a running worker can change; requests keep the
-        generation that they began with.
+        """A reload comes into force: applies the options that a running worker can
+        change; requests keep the generation that they began with.
 
         Raises ValueError if it cannot be compiled, and then nothing has changed.
         """
