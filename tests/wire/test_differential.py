@@ -215,6 +215,9 @@ STRICTER = [
     Stricter("llhttp", "chunk size", r"\n[0-9a-fA-F]+[ \t]+;",
              "white space before an extension is BWS, which RFC 9110 section 5.6.3 has "
              "a recipient parse; it is dropped with the extension"),
+    Stricter("llhttp", "chunk size", r"\n[0-9a-fA-F]+[ \t]+\r?\n",
+             "origins pad the sizes of a response with white space; it is dropped, and "
+             "the connection is not used again"),
     Stricter("llhttp", "chunk size", r"\n0{16}",
              "a size may have zeros in front (RFC 9112 section 7.1); one goes on"),
     Stricter("llhttp", "present with Transfer-Encoding",
