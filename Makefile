@@ -103,7 +103,8 @@ asan-e2e:
 asan-rooms:
 	$(SANITIZED) tests --ignore tests/e2e --ignore tests/bench --ignore tests/test_build.py
 
-fuzz: .venv/ready.test ## fuzz every target for SECONDS=60 together; needs clang and atheris
+fuzz: .venv/ready.test build/built.native ## new examples for hypothesis, then each target for SECONDS=60; needs clang and atheris
+	HYPOTHESIS_PROFILE=default $(PY) -m pytest -q tests -m hypothesis --ignore tests/e2e --ignore tests/bench
 	$(PY) -m tests.fuzz --seconds $(or $(SECONDS),60) $(ARGS)
 
 # The tests that run the proxy in their own process. -i: the lines of chars.pxd are in the C

@@ -14,6 +14,7 @@ import resource
 import signal
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.support import network
@@ -25,6 +26,11 @@ LONGEST_TEST = 240
 
 # Sockets, pipes, epoll sets, event fds. Plain files are pytest's own, and its plugins'.
 OURS = ("socket", "pipe", "anon_inode")
+
+# Each run has the same examples, so that a commit passes or fails, not a day.
+# `make fuzz` has new ones, with hypothesis' own profile.
+hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 #: Why the tests have no network of their own; "" where they have.
 shared_network = ""

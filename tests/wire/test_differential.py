@@ -225,7 +225,7 @@ STRICTER = [
              "a trailer is no field of the head; this one is dropped"),
     Stricter("llhttp", "Transfer-Encoding",
              r"(?s)\n0\r\n(.*\n)?(?i:transfer-encoding):", "the same"),
-    Stricter("llhttp", "Duplicate Content-Length", r"\AHTTP",
+    Stricter("llhttp", "Duplicate Content-Length", r"\A\s*HTTP",
              "equal ones of a response are one (RFC 9112 section 6.3); one goes on"),
     Stricter("h11", "illegal chunk header", r"\n[0-9a-fA-F]+[ \t]+(;|\r\n)", "above"),
     Stricter("h11", "Only Transfer-Encoding: chunked",
