@@ -36,6 +36,7 @@ def figures(base: dict[Key, compare.Row], new: dict[Key, compare.Row]) -> list[s
     ("changed", "figure"),
     [
         ({"ratio": 0.67}, "throughput"),
+        ({"ratio": 0.67, "of_direct": 0.94}, "throughput"),
         ({"p95_ratio": 1.45}, "p95"),
         ({"cpu_ratio": 1.45}, "cpu"),
         ({"user_mean_us_per_mib": 31.0}, "copies"),
@@ -56,6 +57,7 @@ def test_each_guardrail_names_its_figure(changed: dict[str, Any], figure: str) -
     "changed",
     [
         {},
+        {"ratio": 0.6, "of_direct": 0.95},
         {"ratio": 0.69},
         {"p95_ratio": 1.43},
         {"throughput_median_rps": 400.0},  # another machine: only ratios count
