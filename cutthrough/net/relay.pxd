@@ -25,6 +25,12 @@ cdef enum Pumped:
 ctypedef int64_t (*filter_t)(void *context, char *data, size_t n, size_t *out_len,
                              const char **before, size_t *before_len) noexcept nogil
 
+# Is passed each piece of a stream before the sink is, heads as they are sent on and the framing
+# of chunked bodies included, and may not change it. A piece may be empty. The owner's own fields
+# may follow behind the Tap. A pump with a tap copies and never splices.
+cdef struct Tap:
+    void (*take)(Tap *tap, const char *data, size_t n) noexcept nogil
+
 cdef struct Pump:
     Socket *source
     Socket *sink
@@ -35,14 +41,15 @@ cdef struct Pump:
     int64_t allowance       # bytes it may still read; INT64_MAX: in effect unlimited
     filter_t filter
     void *context           # of the filter
+    Tap *tap                # NULL: none
     int error
     uint8_t bulk            # full reads in a row; selects copy or splice
     uint8_t eof
     uint8_t may_splice
     uint8_t spliced         # at least once
 
-# Prepares to move `left` bytes. Keeps `allowance`, and `may_splice` if both sockets can be
-# spliced; resets everything else.
+# Prepares to move `left` bytes. Keeps `allowance`, `tap`, and `may_splice` if both sockets can
+# be spliced; resets everything else.
 cdef void start_pump(Pump *pump, Socket *source, Socket *sink, int64_t left) noexcept nogil
 # Moves bytes without waiting, for one turn at most.
 cdef Pumped run_pump(Pump *pump) noexcept nogil

@@ -82,12 +82,12 @@ cdef int64_t copy_once(Pump *p) noexcept nogil:
     cdef ssize_t n
     cdef int64_t used
     if not has_room():
-        if p.filter != NULL or not can_peek(p.source):
+        if p.filter != NULL or p.tap != NULL or not can_peek(p.source):
             return -PUMP_STARVED
         return copy_unread(p, data, want)
     n = try_recv(p.source, data, want)
     if n > 0:
-        if p.may_splice and p.filter == NULL:
+        if p.may_splice and p.filter == NULL and p.tap == NULL:
             p.bulk = p.bulk + 1 if n == COPY_BYTES else 0
         used = feed(p, NULL, 0, data, n)
         if used >= 0:
@@ -110,7 +110,7 @@ cdef int64_t copy_unread(Pump *p, char *data, size_t want) noexcept nogil:
     """Copies without a free block: peeks, sends, and only then reads the bytes that the sink
     has taken. Returns as copy_once does.
 
-    Not for filtered bytes: a filter cannot process the same bytes twice.
+    Not for bytes that are filtered or tapped, because neither can process the same bytes twice.
     """
     cdef ssize_t n = try_peek(p.source, data, want)
     cdef ssize_t sent, r
@@ -207,6 +207,9 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
     cdef Block *block
     p.error = 0
     p.allowance -= n + m
+    if p.tap != NULL:
+        p.tap.take(p.tap, a, n)
+        p.tap.take(p.tap, b, m)
     if not is_holding(p) and p.sink.ready & CAN_WRITE:
         sent = try_send2(p.sink, a, n, b, m) if n else try_send(p.sink, b, m)
         if sent < 0:
@@ -256,9 +259,11 @@ cdef void start_pump(Pump *p, Socket *source, Socket *sink, int64_t left) noexce
     cdef bint may_splice = p.may_splice and can_splice(source) and (
         sink == NULL or can_splice(sink))
     cdef int64_t allowance = p.allowance
+    cdef Tap *tap = p.tap
     memset(p, 0, sizeof(Pump))
     p.may_splice = may_splice
     p.allowance = allowance
+    p.tap = tap
     p.source = source
     p.sink = sink
     p.left = left

@@ -25,6 +25,27 @@ cdef class Journal:
     # Before the head of a tunnel to be is dropped; called if `wants_fields`.
     cdef int note_head(self, Client client, const Head *head, const char *data) except -1
 
+# The named phases of each request, for what is built above the session: a capture, a store.
+# Context.observer; without one, each phase costs the test of a pointer.
+#
+#     request ─> route ─> response ─> end
+#
+# In any phase an observer may set a Tap on either pump of client.relay, to be passed the bytes
+# from then on. The taps are removed when the request ends, or its tunnel is handed over.
+cdef class Observer:
+    # The head was read and rewritten, and the request is not yet authenticated. `head` and
+    # `data`, the bytes it points into, are valid during the call only.
+    cdef int on_request(self, Client client, const Head *head, const char *data) except -1
+    # A connection to the origin is there: dialled, pooled, or a function of this process. A
+    # request that is retried has this phase twice.
+    cdef int on_route(self, Client client) except -1
+    # The final head of the response was read, and no byte of it was sent. `head` is NULL for a
+    # tunnel by CONNECT, whose 200 is the proxy's own.
+    cdef int on_response(self, Client client, const Head *head, const char *data) except -1
+    # The request has ended with this Outcome: once for each request that was begun, before the
+    # log, also if an earlier phase was never reached.
+    cdef int on_end(self, Client client, int outcome) except -1
+
 # A chunked body on its way through a pump: the scanner, and the bytes behind the body. Made
 # for the message, and freed with the request.
 cdef struct Scan:

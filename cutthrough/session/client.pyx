@@ -55,6 +55,21 @@ cdef class Journal:
         return 0
 
 
+cdef class Observer:
+
+    cdef int on_request(self, Client client, const Head *head, const char *data) except -1:
+        return 0
+
+    cdef int on_route(self, Client client) except -1:
+        return 0
+
+    cdef int on_response(self, Client client, const Head *head, const char *data) except -1:
+        return 0
+
+    cdef int on_end(self, Client client, int outcome) except -1:
+        return 0
+
+
 cdef void link(Context context, Client client) noexcept:
     context.counters.live += 1
     context.counters.states[client.state] += 1
@@ -286,6 +301,8 @@ cdef class Client:
         if self.stamps.start_us == 0:
             return 0                        # no request was begun: nothing to log
         note_end(self, outcome)
+        if context.observer is not None:
+            (<Observer>context.observer).on_end(self, outcome)
         context.counters.outcomes[outcome] += 1
         self.count_moved()
         count_reply(context.counters, self.request.method, self.request.status)
@@ -317,6 +334,7 @@ cdef class Client:
         self.terms = None
         stop_pump(&self.relay.up)
         stop_pump(&self.relay.down)
+        self.relay.up.tap = self.relay.down.tap = NULL
         self.relay.up.moved = self.relay.down.moved = 0
         self.told_up = self.told_down = 0
         self.relay.up_shut = self.relay.down_shut = False

@@ -20,6 +20,7 @@ cdef class Context:
     cdef Snapshot snapshot
     cdef Limiter limiter
     cdef public object journal          # the Journal of client
+    cdef public object observer         # an Observer; None: none
     cdef Page page
     cdef Counters *counters
     cdef object resolver

@@ -21,7 +21,7 @@ from cutthrough.outcome cimport (
     BAD_RESPONSE, BAD_RESPONSE_FRAMING, CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_CLOSED,
     ORIGIN_RESET, OVERLOADED, QUOTA_EXCEEDED, RESPONSE_TRUNCATED, UPGRADE_FAILED)
 from cutthrough.session.authorize cimport is_cut_meanwhile
-from cutthrough.session.client cimport Client
+from cutthrough.session.client cimport Client, Observer
 from cutthrough.session.awaited cimport NOBODY, READER
 from cutthrough.session.min_rate cimport wait_for
 from cutthrough.session.phases cimport end_phase
@@ -179,6 +179,8 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     if chunked and not scan_through(
             down, &c.down_scan, r.minor == HTTP_10, framing.trailers, True, 0):
         return c.refuse(OVERLOADED)
+    if c.context.observer is not None:
+        (<Observer>c.context.observer).on_response(c, &head, data)
     moved = down.moved
     fed = feed(down, out, out_len, data + used, n - used)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DOWN, 0, down.moved - moved)
@@ -263,6 +265,8 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
     outcome = admit_tunnel(c)
     if outcome != OK:
         return c.refuse(outcome)
+    if c.context.observer is not None:
+        (<Observer>c.context.observer).on_response(c, &head, data)
     if not pass_head(c, data, False, False, True):
         return 0
     c.request.status = 101

@@ -19,7 +19,7 @@ from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.session.authorize cimport asker_of, is_cut_meanwhile, judge_address
 from cutthrough.session.charge cimport admit_user
-from cutthrough.session.client cimport Client
+from cutthrough.session.client cimport Client, Observer
 from cutthrough.session.counters cimport count_dial
 from cutthrough.session.dial_errors cimport outcome_of_errno, relieve
 from cutthrough.session.flight_recorder cimport (
@@ -60,7 +60,7 @@ cdef int find_way(Client c, bint fresh) except -1:
                 stream.set_deadline(0)
                 c.context.counters.reused += 1
                 note(c.context.recorder, <void *>c, c.poller.now_us, E_REUSED, 0, 0)
-                return send_request(c)
+                return use_origin(c)
             c.close_origin(False)       # dialled for a user who may reach its address
     host = c.key[:len(c.key) - 2]
     if c.request.host_kind != HOST_NAME:
@@ -171,8 +171,12 @@ cdef int take_origin(Client c, Connector connector, Stream stream, int error) ex
 
 cdef int use_origin(Client c) except -1:
     """client.origin is connected."""
+    if c.request.is_tunnel and is_cut_meanwhile(c):
+        return c.refuse(DESTINATION_DENIED)
+    if c.context.observer is not None:
+        (<Observer>c.context.observer).on_route(c)
     if c.request.is_tunnel:
-        if is_cut_meanwhile(c):
-            return c.refuse(DESTINATION_DENIED)
+        if c.context.observer is not None:
+            (<Observer>c.context.observer).on_response(c, NULL, NULL)
         return start_tunnel(c, ESTABLISHED, ESTABLISHED_BYTES)
     return send_request(c)

@@ -24,7 +24,7 @@ from cutthrough.outcome cimport (
     RESPONSE_TIMEOUT, WRITE_TIMEOUT)
 from cutthrough.session.authorize cimport (
     ask_hook, judge_request, must_ask, take_decision)
-from cutthrough.session.client cimport Client, Journal, leave_place, rest
+from cutthrough.session.client cimport Client, Journal, Observer, leave_place, rest
 from cutthrough.session.delivery cimport cut_exchange, go_on, look_again
 from cutthrough.session.forward cimport expect_body, on_client, on_origin
 from cutthrough.session.authenticate cimport ask_verifier, authenticate, take_answer
@@ -185,6 +185,8 @@ cdef class Session(Client):
         outcome = self.read_request(data)
         if outcome == OK:
             outcome = self.prepare(data)
+        if outcome == OK and self.context.observer is not None:
+            (<Observer>self.context.observer).on_request(self, &head, data)
         if outcome == OK:
             outcome = authenticate(self, &head, data)
         if outcome == OK and self.account is not None:

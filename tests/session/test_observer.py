@@ -1,0 +1,139 @@
+"""Observers: the phases of a request, and the bytes that taps are passed."""
+
+import asyncio
+import socket
+
+import pytest
+
+import cutthrough
+from tests.doors.observing import Recorder
+from tests.support.client import PASSWORD, USER, Client
+from tests.support.origin import Origin, answer, echo
+from tests.support.stream import chunked
+
+BULK = 4 << 20
+
+
+def observe(journey, script=echo, tap_in="", **options):
+    """Runs journey(client, origin) through a worker; returns its Recorder."""
+    async def main():
+        async with cutthrough.serve(
+                user=USER, password=PASSWORD, access_log="off", **options) as proxy:
+            recorder = Recorder(proxy.worker.context, tap_in)
+
+            def run():
+                with Origin(script) as origin, Client(proxy.port) as client:
+                    journey(client, origin)
+
+            await asyncio.to_thread(run)
+            return recorder
+
+    return asyncio.run(main())
+
+
+def phases(recorder, nth=1):
+    """The phases of the nth request and what each reported."""
+    requests = list(dict.fromkeys(request for _, request, _ in recorder.phases))
+    return [(phase, detail) for phase, request, detail in recorder.phases
+            if request == requests[nth - 1]]
+
+
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+BODY = chunked([b"one", b"two"])
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + BODY
+
+
+def test_two_requests_have_four_phases_each():
+    def journey(client, origin):
+        for path in ("a", "b"):
+            assert client.get(origin.url(f"/{path}")).body == b"hello"
+
+    seen = observe(journey, answer(HELLO))
+    for number, path in ((1, "a"), (2, "b")):
+        (first, target), *rest = phases(seen, number)
+        assert (first, target.rpartition("/")[2]) == ("request", path)
+        assert rest == [("route", 0), ("response", 200), ("end", "ok")]
+    assert (seen.up, seen.down) == ([], [])
+
+
+def test_a_tunnel_has_the_same_phases():
+    def journey(client, origin):
+        client.tunnel(origin.authority)
+        client.send(b"ping")
+        assert client.read_exact(4) == b"ping"
+        client.half_close()
+        assert client.read_rest() == b""
+
+    seen = observe(journey)
+    assert phases(seen)[0][0] == "request"
+    assert phases(seen)[1:] == [
+        ("route", 0), ("response", None), ("end", "ok")]
+
+
+def test_a_refused_request_has_no_route():
+    def journey(client, origin):
+        assert client.get(origin.url(), auth=None).status == 407
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            url = f"http://127.0.0.1:{closed.getsockname()[1]}/"
+        assert client.get(url).status == 502
+
+    seen = observe(journey)
+    assert [phase for phase, _ in phases(seen, 1)] == ["request", "end"]
+    assert [phase for phase, _ in phases(seen, 2)] == ["request", "end"]
+
+
+def test_a_head_that_cannot_be_read_only_ends():
+    def journey(client, origin):
+        client.send(b"GET\r\n\r\n")
+        assert client.read_response("GET").status == 400
+
+    assert phases(observe(journey)) == [("end", "bad_request")]
+
+
+@pytest.mark.parametrize("phase", ["request", "route"])
+def test_taps_are_passed_what_the_sinks_are(phase):
+    """The rewritten head, the body, and the response as it is sent on."""
+    def journey(client, origin):
+        reply = client.ask("POST", origin.url(), "Content-Length: 4", body=b"body")
+        assert reply.status == 200
+
+    def script(conn):
+        assert conn.read_request().body == b"body"
+        conn.send(CHUNKED)
+
+    seen = observe(journey, script, tap_in=phase)
+    head, _, body = b"".join(seen.up).partition(b"\r\n\r\n")
+    assert head.startswith(b"POST / HTTP/1.1\r\n") and b"\r\nVia: 1.1 " in head
+    assert b"Proxy-Authorization" not in head
+    assert body == b"body"
+    head, _, body = b"".join(seen.down).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert body == BODY
+
+
+def test_bulk_through_a_tapped_tunnel_is_copied_whole():
+    data = bytes(range(256)) * (BULK // 256)
+
+    def journey(client, origin):
+        client.tunnel(origin.authority)
+        client.send(b"go")
+        assert client.read_exact(BULK) == data
+        client.half_close()
+        assert client.read_rest() == b""
+
+    def script(conn):
+        assert conn.read_exact(2) == b"go"
+        conn.send(data)
+
+    seen = observe(journey, script, tap_in="response")
+    assert b"".join(seen.up) == b"go"
+    assert b"".join(seen.down) == b"HTTP/1.1 200 Connection established\r\n\r\n" + data
+
+
+def test_each_request_sets_its_own_taps():
+    def journey(client, origin):
+        for _ in range(2):
+            assert client.get(origin.url()).body == b"hello"
+
+    seen = observe(journey, answer(HELLO), tap_in="request")
+    assert b"".join(seen.down).count(b"hello") == 2
