@@ -5,6 +5,7 @@ from libc.stdint cimport uint8_t, uint16_t
 
 cdef enum:
     MOST_PROXY_HEADER = 4096    # nginx's NGX_PROXY_PROTOCOL_MAX_HEADER; HAProxy's buffer: 16 KiB
+    LONGEST_BUILT = 107         # octets of a header that build_proxy_header writes
 
 cdef struct ProxyHeader:
     uint8_t family              # 4, 6; 0: it names no client, the connection's own address counts
@@ -14,3 +15,7 @@ cdef struct ProxyHeader:
 # > 0: the header's length; 0: more is needed; or minus BAD_PROXY_HEADER. A mapped IPv4 address
 # is IPv4. LOCAL, UNKNOWN, UNSPEC, AF_UNIX and datagrams name no client.
 cdef int parse_proxy_header(ProxyHeader *out, const char *data, size_t n) noexcept nogil
+# Writes a header of version 1 or 2, without TLVs, that names the client and the address it
+# connected to. If their families differ, IPv4 is written as mapped IPv6. Returns its length.
+cdef size_t build_proxy_header(char *out, int version, const ProxyHeader *client,
+                               const ProxyHeader *listener) noexcept nogil

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The header of the PROXY protocol, versions 1 and 2: bytes -> the client that it names.
+"""The header of the PROXY protocol, versions 1 and 2: bytes <-> the client that it names.
 
     version 1   PROXY TCP4 203.0.113.9 192.0.2.1 50412 3128 CR LF      107 bytes at most
     version 2   signature 12 | version, command | family, protocol | length 2 |
@@ -13,10 +13,12 @@ are refused immediately. Of the TLVs only the checksum is read; the others are s
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 from cutthrough.outcome cimport BAD_PROXY_HEADER
+from cutthrough.wire.target cimport put_number
 
 cdef extern from "<arpa/inet.h>" nogil:
     int AF_INET, AF_INET6
     int inet_pton(int family, const char *text, void *address)
+    const char *inet_ntop(int family, const void *address, char *text, uint32_t size)
 
 cdef enum:
     BAD = -<int>BAD_PROXY_HEADER
@@ -226,3 +228,65 @@ cdef void unmap(ProxyHeader *out) noexcept nogil:
         memcpy(out.address, out.address + 12, 4)
         memset(out.address + 4, 0, 12)
         out.family = 4
+
+
+# --- a header of our own -----------------------------------------------------------
+
+cdef size_t build_proxy_header(char *out, int version, const ProxyHeader *client,
+                               const ProxyHeader *listener) noexcept nogil:
+    cdef int family = 4 if client.family == 4 and listener.family == 4 else 6
+    if version == 1:
+        return build_line(out, family, client, listener)
+    return build_binary(out, family, client, listener)
+
+
+cdef size_t build_line(char *out, int family, const ProxyHeader *client,
+                       const ProxyHeader *listener) noexcept nogil:
+    cdef char *o = out
+    memcpy(o, b"PROXY TCP4 " if family == 4 else b"PROXY TCP6 ", 11)
+    o = put_text_of(o + 11, family, client)
+    o = put_text_of(o, family, listener)
+    o += put_number(o, client.port)
+    o[0] = c' '
+    o += 1 + put_number(o + 1, listener.port)
+    memcpy(o, b"\r\n", 2)
+    return o + 2 - out
+
+
+cdef char *put_text_of(char *o, int family, const ProxyHeader *end) noexcept nogil:
+    """The address and a space."""
+    cdef char text[LONGEST_ADDRESS + 1]
+    cdef uint8_t address[16]
+    put_address(address, family, end)
+    inet_ntop(AF_INET if family == 4 else AF_INET6, address, text, sizeof(text))
+    memcpy(o, text, strlen(text))
+    o += strlen(text)
+    o[0] = c' '
+    return o + 1
+
+
+cdef size_t build_binary(char *out, int family, const ProxyHeader *client,
+                         const ProxyHeader *listener) noexcept nogil:
+    cdef size_t size = 4 if family == 4 else 16
+    cdef uint8_t *p = <uint8_t *>out + FIXED_BYTES
+    memcpy(out, SIGNATURE, SIGNATURE_BYTES)
+    out[12] = 0x20 | PROXY
+    out[13] = <char>((INET if family == 4 else INET6) << 4 | STREAM)
+    out[14] = 0
+    out[15] = <char>(2 * size + 4)
+    put_address(p, family, client)
+    put_address(p + size, family, listener)
+    p += 2 * size
+    p[0] = <uint8_t>(client.port >> 8)
+    p[1] = <uint8_t>(client.port & 255)
+    p[2] = <uint8_t>(listener.port >> 8)
+    p[3] = <uint8_t>(listener.port & 255)
+    return FIXED_BYTES + 2 * size + 4
+
+
+cdef void put_address(uint8_t *out, int family, const ProxyHeader *end) noexcept nogil:
+    if family == 6 and end.family == 4:
+        memcpy(out, MAPPED, 12)
+        memcpy(out + 12, end.address, 4)
+    else:
+        memcpy(out, end.address, 4 if family == 4 else 16)

@@ -8,6 +8,7 @@ accepted must also survive what happens to it next.
 import zlib
 
 from cutthrough.wire.target import read_authority, read_request_target
+from tests.doors import wire_parents
 from tests.doors.wire import (
     read_framing,
     read_proxy_header,
@@ -16,7 +17,7 @@ from tests.doors.wire import (
     rewrite_request,
     rewrite_response,
 )
-from tests.wire import twin, twin_proxy
+from tests.wire import twin, twin_parents, twin_proxy
 from tests.wire.against import (
     NUMBERS,
     same_body,
@@ -152,6 +153,19 @@ def fuzz_proxy_header(data: bytes) -> None:
     assert read_proxy_header(guarded().place(data[:theirs.length])) == ours
 
 
+def fuzz_parents(data: bytes) -> None:
+    """An answer of a parent; the first octet selects the kind of answer."""
+    names = sorted(twin_parents.TWINS)
+    name, data = names[(data[0] if data else 0) % len(names)], data[1:]
+    theirs = twin_parents.TWINS[name](data)
+    read = getattr(wire_parents, name)
+    assert parse(read, data) == theirs, (name, theirs)
+    if isinstance(theirs, tuple):
+        assert read(guarded().place(data[:theirs[0] - 1])) is None
+        assert read(guarded().place(data[:theirs[0]])) == theirs
+
+
 TARGETS = {
     "request": fuzz_request, "response": fuzz_response, "chunks": fuzz_chunks,
-    "target": fuzz_target, "proxy_header": fuzz_proxy_header}
+    "target": fuzz_target, "proxy_header": fuzz_proxy_header,
+    "parents": fuzz_parents}
