@@ -58,6 +58,21 @@ cdef struct Scan:
     uint8_t too_large
 
 
+# The awaited peer owes bytes until a deadline.
+cdef struct Rate:
+    int64_t until_ms        # the deadline
+    int64_t from_bytes      # bytes past the peer when the period began
+
+# No rate is owed: the exchange as it was when it was last looked at.
+cdef struct Look:
+    int64_t moved           # bytes that the pumps had moved
+    int64_t passed          # bytes of these that the peers' kernels had acknowledged
+
+cdef union Watch:
+    Rate rate               # while `awaited` is a peer
+    Look look               # else
+
+
 # Into and out of the list of open clients; both update the counters.
 cdef void link(Context context, Client client) noexcept
 cdef void unlink(Context context, Client client) noexcept
@@ -89,10 +104,7 @@ cdef class Client(StreamOwner):
     cdef Address address                # the client's
     cdef uint32_t place                 # in the context's places; 0: not listed
     cdef int64_t since_ms               # time when it entered its state
-    # The deadline without enough bytes, and the bytes past the peer when it began. If no peer
-    # is awaited: at the last look, bytes moved and bytes past the kernel
-    cdef int64_t judged_ms
-    cdef int64_t judged_from
+    cdef Watch watch                    # what the peers are judged by; see min_rate
 
     # the request in hand; Python objects cannot stand in its struct
     cdef Request request

@@ -125,7 +125,7 @@ cdef class Client:
             deadline_ms = min(deadline_ms, last_ms)
         self.silent_ms = deadline_ms
         if self.awaited != NOBODY:
-            deadline_ms = min(deadline_ms, self.judged_ms)
+            deadline_ms = min(deadline_ms, self.watch.rate.until_ms)
         return self.poller.arm(self, deadline_ms)
 
     cdef bint waits_for_100(self) noexcept:

@@ -85,7 +85,7 @@ cdef int deliver(Client c, int outcome, int sides) except -1:
     c.sock.ready |= CAN_READ
     c.origin.sock.ready |= CAN_READ
     c._set_state(DELIVER)
-    c.judged_from = passed(c)
+    c.watch.look.passed = passed(c)
     return go_on(c)
 
 
@@ -146,9 +146,9 @@ cdef int look_again(Client c) except -1:
     cdef int64_t owed = (
         c.context.least_bytes * c.context.timeout_ms[DELIVER] // c.context.grace_ms)
     if c.poller.time_ms() >= c.silent_ms:
-        if passed(c) - c.judged_from < max(1, owed):
+        if passed(c) - c.watch.look.passed < max(1, owed):
             return c.abort(c.request.ending, True)
-        c.judged_from = passed(c)
+        c.watch.look.passed = passed(c)
         c.extend()
     return go_on(c)
 

@@ -28,8 +28,8 @@ cdef bint begin_wait(Client c, int whom) noexcept:
     c.awaited = <unsigned char>whom
     if whom == NOBODY:
         return False
-    c.judged_ms = c.poller.time_ms() + c.context.grace_ms
-    c.judged_from = taken(c)
+    c.watch.rate.until_ms = c.poller.time_ms() + c.context.grace_ms
+    c.watch.rate.from_bytes = taken(c)
     return True
 
 
@@ -46,25 +46,25 @@ cdef bint extend_if_taken(Client c) except -1:
     cdef int64_t held = untaken(&c.sock) + untaken(&c.origin.sock)
     cdef int64_t moved = <int64_t>(c.relay.up.moved + c.relay.down.moved)
     # The first look since a byte was moved has no earlier count to compare with
-    if held == 0 if moved != c.judged_ms else moved - held <= c.judged_from:
+    if held == 0 if moved != c.watch.look.moved else moved - held <= c.watch.look.passed:
         return False
-    c.judged_ms = moved
-    c.judged_from = moved - held
+    c.watch.look.moved = moved
+    c.watch.look.passed = moved - held
     c.extend()
     return True
 
 
 cdef int judge_rate(Client c) except -1:
     cdef int64_t now_ms = c.poller.time_ms()
-    cdef int64_t before = c.judged_from
-    cdef int64_t left_ms = max(0, c.judged_ms - now_ms)
+    cdef int64_t before = c.watch.rate.from_bytes
+    cdef int64_t left_ms = max(0, c.watch.rate.until_ms - now_ms)
     cdef int64_t owed = c.context.least_bytes - (
         c.context.least_bytes * left_ms // c.context.grace_ms)
     cdef bint silent = now_ms >= c.silent_ms and c.awaited == SENDER
     begin_wait(c, c.awaited)
-    if c.judged_from - before >= max(1, owed) and not silent:
+    if c.watch.rate.from_bytes - before >= max(1, owed) and not silent:
         if c.awaited == SENDER:
-            c.poller.arm(c, min(c.silent_ms, c.judged_ms))
+            c.poller.arm(c, min(c.silent_ms, c.watch.rate.until_ms))
         else:
             c.extend()          # the kernel's buffer moves, though no event reported it
         return OK

@@ -106,7 +106,7 @@ cdef class Session(Client):
         if self.awaited == NOBODY:
             if REQUEST <= self.state <= HALF_CLOSED and extend_if_taken(self):
                 return 0
-        elif self.awaited != SENDER or self.poller.time_ms() >= self.judged_ms:
+        elif self.awaited != SENDER or self.poller.time_ms() >= self.watch.rate.until_ms:
             outcome = judge_rate(self)
             return self.refuse(outcome) if outcome != OK else 0
         if self.state == RELAY and is_holding(&self.relay.down):
