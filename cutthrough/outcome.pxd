@@ -7,6 +7,8 @@ cdef enum Outcome:
     BAD_TARGET
     BAD_FRAMING
     BAD_PROXY_HEADER
+    BAD_SOCKS
+    UNSUPPORTED_COMMAND
     BAD_CREDENTIALS_FIELD
     NO_ORIGIN
     UNSUPPORTED_CODING
@@ -72,6 +74,7 @@ cdef enum Outcome:
 
 # Columns of the table in outcome.pyx, for code that runs without Python.
 cdef int status_of(int outcome) noexcept nogil            # HTTP status, 0: no reply is made
+cdef int socks_code_of(int outcome) noexcept nogil        # SOCKS5 reply, 0: none is made
 cdef const char *label_of(int outcome) noexcept nogil     # the word in logs, metrics and admin
 cdef const char *token_of(int outcome) noexcept nogil     # RFC 9209 error token, "": none fits
 cdef const char *tag_of(int outcome) noexcept nogil       # squid result tag

@@ -3,6 +3,7 @@ from typing import NamedTuple
 class Row(NamedTuple):
     label: str
     status: int
+    socks: int
     token: str
     tag: str
     fault: str

@@ -6,8 +6,9 @@ table, so that one word names one thing everywhere. The module knows nothing els
 no HTTP, no policy.
 
 `status` 0 means that no reply is made, because it is too late to send one or the client has
-gone. `token` is the Proxy-Status error of RFC 9209 section 2.3. `tag` is squid's result code.
-`fault` is the party that caused the ending.
+gone. `socks` is the code of the reply to a SOCKS5 request (RFC 1928 section 6), 0 if `status` is
+0; version 4 has one code for every refusal. `token` is the Proxy-Status error of RFC 9209 section
+2.3. `tag` is squid's result code. `fault` is the party that caused the ending.
 """
 
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from typing import NamedTuple
 class Row(NamedTuple):
     label: str
     status: int
+    socks: int
     token: str
     tag: str
     fault: str       # "", "client", "policy", "network", "origin", "proxy"
@@ -24,131 +26,135 @@ class Row(NamedTuple):
 
 # In the order of the enum in outcome.pxd.
 ROWS = (
-    ("ok", 0, "", "TCP_MISS", "", "the exchange or tunnel ended normally"),
+    ("ok", 0, 0, "", "TCP_MISS", "", "the exchange or tunnel ended normally"),
 
-    ("bad_request", 400, "http_request_error", "NONE", "client",
+    ("bad_request", 400, 1, "http_request_error", "NONE", "client",
         "the head breaks RFC 9112: a line, a field or a control character"),
-    ("bad_target", 400, "http_request_error", "NONE", "client",
+    ("bad_target", 400, 8, "http_request_error", "NONE", "client",
         "the request target or Host is invalid or ambiguous"),
-    ("bad_framing", 400, "http_request_error", "NONE", "client",
+    ("bad_framing", 400, 1, "http_request_error", "NONE", "client",
         "the length of the request body is ambiguous or invalid"),
-    ("bad_proxy_header", 400, "http_request_error", "NONE", "client",
+    ("bad_proxy_header", 400, 1, "http_request_error", "NONE", "client",
         "no header of the PROXY protocol, or an invalid one, where one is required"),
-    ("bad_credentials_field", 400, "http_request_error", "NONE", "client",
+    ("bad_socks", 400, 1, "http_request_error", "NONE", "client",
+        "a message breaks the SOCKS protocol, or is of another one"),
+    ("unsupported_command", 501, 7, "http_request_error", "NONE", "client",
+        "a SOCKS command other than CONNECT and, in version 5, UDP ASSOCIATE"),
+    ("bad_credentials_field", 400, 1, "http_request_error", "NONE", "client",
         "more than one Proxy-Authorization field"),
-    ("no_origin", 400, "http_request_error", "NONE", "client",
+    ("no_origin", 400, 1, "http_request_error", "NONE", "client",
         "the request is one for a web server: this is a proxy, and no `origin` is configured"),
-    ("unsupported_coding", 501, "http_request_error", "NONE", "client",
+    ("unsupported_coding", 501, 1, "http_request_error", "NONE", "client",
         "a transfer coding other than chunked"),
-    ("unsupported_version", 505, "http_request_error", "NONE", "client",
+    ("unsupported_version", 505, 1, "http_request_error", "NONE", "client",
         "neither HTTP/1.0 nor HTTP/1.1"),
-    ("head_too_large", 431, "http_request_error", "NONE", "client",
+    ("head_too_large", 431, 1, "http_request_error", "NONE", "client",
         "the head is longer than the limit, or has more fields"),
-    ("uri_too_long", 414, "http_request_error", "NONE", "client",
+    ("uri_too_long", 414, 1, "http_request_error", "NONE", "client",
         "the request line is longer than the limit"),
-    ("body_too_large", 413, "http_request_error", "NONE", "client",
+    ("body_too_large", 413, 1, "http_request_error", "NONE", "client",
         "the declared body is longer than the limit"),
-    ("head_timeout", 408, "http_request_error", "NONE", "client",
+    ("head_timeout", 408, 1, "http_request_error", "NONE", "client",
         "the head did not arrive in time"),
-    ("body_timeout", 408, "http_request_error", "TCP_MISS_ABORTED", "client",
+    ("body_timeout", 408, 1, "http_request_error", "TCP_MISS_ABORTED", "client",
         "the request body stopped arriving, or came too slowly"),
-    ("final_recipient", 200, "proxy_internal_response", "NONE", "",
+    ("final_recipient", 200, 1, "proxy_internal_response", "NONE", "",
         "OPTIONS with Max-Forwards: 0, which the proxy answers itself"),
-    ("trace_refused", 405, "proxy_internal_response", "NONE", "client",
+    ("trace_refused", 405, 1, "proxy_internal_response", "NONE", "client",
         "TRACE with Max-Forwards: 0, which the proxy does not echo"),
 
-    ("auth_required", 407, "http_request_denied", "TCP_DENIED", "policy",
+    ("auth_required", 407, 2, "http_request_denied", "TCP_DENIED", "policy",
         "no credentials"),
-    ("auth_failed", 407, "http_request_denied", "TCP_DENIED", "policy",
+    ("auth_failed", 407, 2, "http_request_denied", "TCP_DENIED", "policy",
         "the credentials are wrong or malformed"),
-    ("auth_expired", 407, "http_request_denied", "TCP_DENIED", "policy",
+    ("auth_expired", 407, 2, "http_request_denied", "TCP_DENIED", "policy",
         "the credentials are right, but the user has expired"),
-    ("auth_throttled", 429, "http_request_denied", "TCP_DENIED", "policy",
+    ("auth_throttled", 429, 2, "http_request_denied", "TCP_DENIED", "policy",
         "too many wrong passwords for this name from this address"),
-    ("destination_denied", 403, "http_request_denied", "TCP_DENIED", "policy",
+    ("destination_denied", 403, 2, "http_request_denied", "TCP_DENIED", "policy",
         "a rule forbids this destination"),
-    ("address_denied", 403, "destination_ip_prohibited", "TCP_DENIED", "policy",
+    ("address_denied", 403, 2, "destination_ip_prohibited", "TCP_DENIED", "policy",
         "the destination's address is not public"),
-    ("port_denied", 403, "http_request_denied", "TCP_DENIED", "policy",
+    ("port_denied", 403, 2, "http_request_denied", "TCP_DENIED", "policy",
         "CONNECT to a port that is not allowed"),
-    ("policy_unavailable", 503, "proxy_internal_error", "TCP_DENIED", "proxy",
+    ("policy_unavailable", 503, 1, "proxy_internal_error", "TCP_DENIED", "proxy",
         "the policy's hook gave no decision, so the request is refused"),
-    ("loop_detected", 508, "proxy_loop_detected", "TCP_DENIED", "policy",
+    ("loop_detected", 508, 2, "proxy_loop_detected", "TCP_DENIED", "policy",
         "the request came from, or would go to, this proxy itself"),
-    ("sender_denied", 403, "http_request_denied", "TCP_DENIED", "policy",
+    ("sender_denied", 403, 2, "http_request_denied", "TCP_DENIED", "policy",
         "the caller is in none of the networks that this listener serves"),
 
-    ("client_limit", 429, "http_request_denied", "TCP_DENIED", "policy",
+    ("client_limit", 429, 2, "http_request_denied", "TCP_DENIED", "policy",
         "too many connections from one address"),
-    ("user_limit", 429, "http_request_denied", "TCP_DENIED", "policy",
+    ("user_limit", 429, 2, "http_request_denied", "TCP_DENIED", "policy",
         "too many connections or tunnels of one user"),
-    ("rate_limited", 429, "http_request_denied", "TCP_DENIED", "policy",
+    ("rate_limited", 429, 2, "http_request_denied", "TCP_DENIED", "policy",
         "too many requests of one user in a short time"),
-    ("quota_exceeded", 429, "http_request_denied", "TCP_DENIED", "policy",
+    ("quota_exceeded", 429, 2, "http_request_denied", "TCP_DENIED", "policy",
         "the user's bytes for today are used up"),
-    ("question_limit", 429, "http_request_denied", "TCP_DENIED", "policy",
+    ("question_limit", 429, 2, "http_request_denied", "TCP_DENIED", "policy",
         "too many pending queries of one user, to name servers or to the policy's hook"),
 
-    ("dns_error", 502, "dns_error", "TCP_MISS", "network",
+    ("dns_error", 502, 4, "dns_error", "TCP_MISS", "network",
         "the resolver failed or answered with an error"),
-    ("dns_not_found", 502, "dns_error", "TCP_MISS", "network",
+    ("dns_not_found", 502, 4, "dns_error", "TCP_MISS", "network",
         "the name has no address"),
-    ("dns_timeout", 504, "dns_timeout", "TCP_MISS", "network",
+    ("dns_timeout", 504, 4, "dns_timeout", "TCP_MISS", "network",
         "the resolver did not answer in time"),
-    ("connection_refused", 502, "connection_refused", "TCP_MISS", "network",
+    ("connection_refused", 502, 5, "connection_refused", "TCP_MISS", "network",
         "the origin refused the connection"),
-    ("connection_reset", 502, "connection_terminated", "TCP_MISS", "network",
+    ("connection_reset", 502, 1, "connection_terminated", "TCP_MISS", "network",
         "the connection was reset before it was established"),
-    ("connection_failed", 502, "destination_unavailable", "TCP_MISS", "network",
+    ("connection_failed", 502, 1, "destination_unavailable", "TCP_MISS", "network",
         "the connection could not be established, for another reason"),
-    ("unreachable", 502, "destination_ip_unroutable", "TCP_MISS", "network",
+    ("unreachable", 502, 3, "destination_ip_unroutable", "TCP_MISS", "network",
         "no route to the origin's address"),
-    ("connect_timeout", 504, "connection_timeout", "TCP_MISS", "network",
+    ("connect_timeout", 504, 6, "connection_timeout", "TCP_MISS", "network",
         "the connection was not established in time"),
 
-    ("origin_closed", 502, "connection_terminated", "TCP_MISS", "origin",
+    ("origin_closed", 502, 1, "connection_terminated", "TCP_MISS", "origin",
         "the origin closed before its response head was complete"),
-    ("origin_reset", 502, "connection_terminated", "TCP_MISS_ABORTED", "origin",
+    ("origin_reset", 502, 1, "connection_terminated", "TCP_MISS_ABORTED", "origin",
         "the origin reset the connection"),
-    ("bad_response", 502, "http_protocol_error", "TCP_MISS", "origin",
+    ("bad_response", 502, 1, "http_protocol_error", "TCP_MISS", "origin",
         "the response head breaks RFC 9112"),
-    ("bad_response_framing", 502, "http_protocol_error", "TCP_MISS_ABORTED", "origin",
+    ("bad_response_framing", 502, 1, "http_protocol_error", "TCP_MISS_ABORTED", "origin",
         "the length of the response is ambiguous or invalid"),
-    ("response_head_too_large", 502, "http_response_header_section_size", "TCP_MISS",
+    ("response_head_too_large", 502, 1, "http_response_header_section_size", "TCP_MISS",
         "origin", "the response head is longer than the limit"),
-    ("upgrade_failed", 502, "http_upgrade_failed", "TCP_MISS", "origin",
+    ("upgrade_failed", 502, 1, "http_upgrade_failed", "TCP_MISS", "origin",
         "a 101 that was not requested, or for another protocol"),
-    ("response_timeout", 504, "http_response_timeout", "TCP_MISS", "origin",
+    ("response_timeout", 504, 1, "http_response_timeout", "TCP_MISS", "origin",
         "the origin did not begin its response, or read the request body, in time"),
-    ("response_truncated", 502, "http_response_incomplete", "TCP_MISS_ABORTED",
+    ("response_truncated", 502, 1, "http_response_incomplete", "TCP_MISS_ABORTED",
         "origin", "the origin closed in the middle of a response"),
 
-    ("client_closed", 0, "", "TCP_MISS_ABORTED", "client",
+    ("client_closed", 0, 0, "", "TCP_MISS_ABORTED", "client",
         "the client closed before its request or response was complete"),
-    ("client_reset", 0, "", "TCP_MISS_ABORTED", "client",
+    ("client_reset", 0, 0, "", "TCP_MISS_ABORTED", "client",
         "the client reset the connection"),
-    ("idle_timeout", 0, "connection_read_timeout", "TCP_MISS_TIMEDOUT", "network",
+    ("idle_timeout", 0, 0, "connection_read_timeout", "TCP_MISS_TIMEDOUT", "network",
         "nothing moved in either direction for too long"),
-    ("write_timeout", 0, "connection_write_timeout", "TCP_MISS_TIMEDOUT", "client",
+    ("write_timeout", 0, 0, "connection_write_timeout", "TCP_MISS_TIMEDOUT", "client",
         "a peer did not read what was sent to it, or read too slowly"),
-    ("half_closed_timeout", 0, "connection_read_timeout", "TCP_MISS_TIMEDOUT",
+    ("half_closed_timeout", 0, 0, "connection_read_timeout", "TCP_MISS_TIMEDOUT",
         "network", "one side had finished, the other stayed silent"),
-    ("lifetime", 504, "connection_timeout", "TCP_MISS_TIMEDOUT", "policy",
+    ("lifetime", 504, 1, "connection_timeout", "TCP_MISS_TIMEDOUT", "policy",
         "the request or tunnel reached its maximum age"),
-    ("keepalive_timeout", 0, "", "NONE", "",
+    ("keepalive_timeout", 0, 0, "", "NONE", "",
         "an idle connection between two requests was closed"),
 
-    ("auth_timeout", 503, "proxy_internal_response", "NONE", "proxy",
+    ("auth_timeout", 503, 1, "proxy_internal_response", "NONE", "proxy",
         "the credentials could not be verified in time"),
-    ("overloaded", 503, "connection_limit_reached", "NONE", "proxy",
+    ("overloaded", 503, 1, "connection_limit_reached", "NONE", "proxy",
         "no connection, descriptor, buffer or place in a queue was available"),
-    ("drained", 503, "proxy_internal_response", "TCP_MISS_ABORTED", "proxy",
+    ("drained", 503, 1, "proxy_internal_response", "TCP_MISS_ABORTED", "proxy",
         "the drain deadline came before the request or tunnel ended"),
-    ("stopped", 0, "", "TCP_MISS_ABORTED", "proxy",
+    ("stopped", 0, 0, "", "TCP_MISS_ABORTED", "proxy",
         "the proxy stopped without waiting"),
-    ("cut", 503, "proxy_internal_response", "TCP_MISS_ABORTED", "proxy",
+    ("cut", 503, 1, "proxy_internal_response", "TCP_MISS_ABORTED", "proxy",
         "an operator closed the connection"),
-    ("internal_error", 500, "proxy_internal_error", "NONE", "proxy",
+    ("internal_error", 500, 1, "proxy_internal_error", "NONE", "proxy",
         "an internal fault of the proxy, which ended only this connection"),
 )
 
@@ -163,6 +169,7 @@ NAMES = {row.label: number for number, row in enumerate(TABLE)}
 _bytes = [(row.label.encode(), row.token.encode(), row.tag.encode()) for row in TABLE]
 
 cdef int statuses[N_OUTCOMES]
+cdef int socks_codes[N_OUTCOMES]
 cdef const char *labels[N_OUTCOMES]
 cdef const char *tokens[N_OUTCOMES]
 cdef const char *tags[N_OUTCOMES]
@@ -170,6 +177,7 @@ cdef const char *tags[N_OUTCOMES]
 cdef int number
 for number in range(<int>N_OUTCOMES):
     statuses[number] = TABLE[number].status
+    socks_codes[number] = TABLE[number].socks
     labels[number] = _bytes[number][0]
     tokens[number] = _bytes[number][1]
     tags[number] = _bytes[number][2]
@@ -177,6 +185,10 @@ for number in range(<int>N_OUTCOMES):
 
 cdef int status_of(int outcome) noexcept nogil:
     return statuses[outcome]
+
+
+cdef int socks_code_of(int outcome) noexcept nogil:
+    return socks_codes[outcome]
 
 
 cdef const char *label_of(int outcome) noexcept nogil:

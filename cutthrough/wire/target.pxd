@@ -38,6 +38,11 @@ cdef int read_target(Target *target, const Head *head, const char *buf) noexcept
 # and port (default_port 0: a port is required). Returns 0 or -BAD_TARGET.
 cdef int parse_authority(Target *target, const char *text, size_t n,
                          int default_port) noexcept nogil
+# Parses a host alone, the whole input: a name, or an address without brackets. Sets the same
+# fields but for port. Returns 0 or -BAD_TARGET.
+cdef int parse_host(Target *target, const char *text, size_t n) noexcept nogil
+# Sets the same fields from an address of family 4 or 6, in network order.
+cdef void set_address(Target *target, int family, const uint8_t *data) noexcept nogil
 # Writes host[:port] in the form of a Host field: brackets around IPv6, no port if it equals
 # default_port. Returns bytes written; out needs room for MAX_HOST + 9.
 cdef int build_authority(char *out, const Target *target, int default_port) noexcept nogil

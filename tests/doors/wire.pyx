@@ -20,6 +20,10 @@ from cutthrough.wire.refused cimport show_refused
 from cutthrough.wire.reply cimport reply_with_hint, reply_with_retry
 from cutthrough.wire.rewrite cimport (
     REWRITE_ROOM, build_request_head, build_response_head)
+from cutthrough.wire.socks cimport (
+    MOST_SOCKS_REPLY, SocksGreeting, SocksPassword, SocksRequest, build_datagram_header,
+    build_socks4_reply, build_socks5_reply, parse_datagram_header, parse_greeting,
+    parse_password, parse_socks4_request, parse_socks5_request)
 from cutthrough.wire.target cimport Target, read_target
 
 
@@ -249,3 +253,81 @@ def read_proxy_header(source, seen=0):
     length = {0: 0, 4: 4, 6: 16}[header.family]
     return {"length": got, "address": (<const char *>header.address)[:length],
             "port": header.port}
+
+
+def read_greeting(source, seen=0):
+    """Returns a dict of length, offers_none and offers_password, None for "more", or a
+    refusal's label. No parser of SOCKS has a use for `seen`."""
+    cdef SocksGreeting greeting
+    cdef size_t n
+    cdef const char *data = text_of(source, &n)
+    cdef int got = parse_greeting(&greeting, data, n)
+    if got <= 0:
+        return label_of(-got).decode() if got else None
+    return {"length": got, "offers_none": bool(greeting.offers_none),
+            "offers_password": bool(greeting.offers_password)}
+
+
+def read_password(source, seen=0):
+    """Returns a dict of length, name and secret, or the same."""
+    cdef SocksPassword password
+    cdef size_t n
+    cdef const char *data = text_of(source, &n)
+    cdef int got = parse_password(&password, data, n)
+    if got <= 0:
+        return label_of(-got).decode() if got else None
+    return {"length": got, "name": password.name[:password.name_len],
+            "secret": password.secret[:password.secret_len]}
+
+
+def read_socks5_request(source, seen=0):
+    """Returns a dict of length, command, host, kind, address and port, or the same."""
+    cdef SocksRequest request
+    cdef size_t n
+    cdef const char *data = text_of(source, &n)
+    return told_request(parse_socks5_request(&request, data, n), &request)
+
+
+def read_socks4_request(source, seen=0):
+    cdef SocksRequest request
+    cdef size_t n
+    cdef const char *data = text_of(source, &n)
+    return told_request(parse_socks4_request(&request, data, n), &request)
+
+
+cdef object told_request(int got, const SocksRequest *request):
+    if got <= 0:
+        return label_of(-got).decode() if got else None
+    return {"length": got, "command": request.command} | told_target(&request.target)
+
+
+cdef dict told_target(const Target *target):
+    length = (0, 4, 16)[target.host_kind]
+    return {"host": target.host[:target.host_len].decode(), "port": target.port,
+            "address": (<const char *>target.address)[:length]}
+
+
+def read_datagram_header(source):
+    """Returns a dict of length, host, address and port; None: it is to be dropped."""
+    cdef Target target
+    cdef size_t n
+    cdef const char *data = text_of(source, &n)
+    cdef int got = parse_datagram_header(&target, data, n)
+    return {"length": got} | told_target(&target) if got else None
+
+
+def write_socks5_reply(code, packed=b"", port=0):
+    cdef char out[MOST_SOCKS_REPLY]
+    cdef int family = {0: 0, 4: 4, 16: 6}[len(packed)]
+    return out[:build_socks5_reply(out, code, family, packed, port)]
+
+
+def write_socks4_reply(granted):
+    cdef char out[MOST_SOCKS_REPLY]
+    return out[:build_socks4_reply(out, granted)]
+
+
+def write_datagram_header(packed, port):
+    cdef char out[MOST_SOCKS_REPLY]
+    cdef int family = {4: 4, 16: 6}[len(packed)]
+    return out[:build_datagram_header(out, family, packed, port)]

@@ -10,14 +10,19 @@ import zlib
 from cutthrough.wire.target import read_authority, read_request_target
 from tests.doors import wire_parents
 from tests.doors.wire import (
+    read_datagram_header,
     read_framing,
+    read_greeting,
+    read_password,
     read_proxy_header,
     read_request,
     read_response,
+    read_socks4_request,
+    read_socks5_request,
     rewrite_request,
     rewrite_response,
 )
-from tests.wire import twin, twin_parents, twin_proxy
+from tests.wire import twin, twin_parents, twin_proxy, twin_socks
 from tests.wire.against import (
     NUMBERS,
     same_body,
@@ -165,7 +170,32 @@ def fuzz_parents(data: bytes) -> None:
         assert read(guarded().place(data[:theirs[0]])) == theirs
 
 
+# By the input's first byte, which is not theirs
+SOCKS = {
+    ord("g"): (read_greeting, twin_socks.read_greeting),
+    ord("p"): (read_password, twin_socks.read_password),
+    ord("5"): (read_socks5_request, twin_socks.read_socks5_request),
+    ord("4"): (read_socks4_request, twin_socks.read_socks4_request)}
+
+
+def fuzz_socks(data: bytes) -> None:
+    """A message of SOCKS: what its twin reads, at its last byte and not before."""
+    if data[:1] == b"d":
+        assert read_datagram_header(guarded().place(data[1:])) == (
+            twin_socks.read_datagram_header(data[1:]))
+        return
+    if not data or data[0] not in SOCKS:
+        return
+    read, twin_read = SOCKS[data[0]]
+    data = data[1:]
+    ours, theirs = parse(read, data), twin_read(data)
+    assert ours == theirs, (ours, theirs)
+    if isinstance(theirs, dict):
+        assert read(guarded().place(data[:theirs["length"] - 1])) is None
+        assert read(guarded().place(data[:theirs["length"]])) == ours
+
+
 TARGETS = {
     "request": fuzz_request, "response": fuzz_response, "chunks": fuzz_chunks,
     "target": fuzz_target, "proxy_header": fuzz_proxy_header,
-    "parents": fuzz_parents}
+    "parents": fuzz_parents, "socks": fuzz_socks}
