@@ -30,7 +30,8 @@ class Sources:
     """The sources of this command line's options; each reload reads them again.
 
     `origin` is the default of that option. `listen` has the addresses that the service
-    manager has opened; they replace the option.
+    manager has opened; they replace the option, and rows of `listeners` describe those
+    of the same address.
     """
 
     def __init__(self, given: argparse.Namespace, origin: str = "") -> None:
@@ -53,7 +54,10 @@ class Sources:
             settings["origin"] = settings["origin"]._replace(value=self._origin)
         if self.listen:
             self._tell_ignored(settings["listen"])
-            settings["listen"] = Setting(self.listen, "LISTEN_FDS", "listen")
+            rows = [one.address for one in settings["listeners"].value]
+            settings["listen"] = Setting(
+                tuple(one for one in self.listen if one not in rows), "LISTEN_FDS",
+                "listen")
         self.last = settings
         return settings
 
@@ -71,7 +75,7 @@ class Sources:
         setting = self.last.get(error.key)
         if error.source or setting is None or not isinstance(error, ConfigError):
             return error
-        return setting.blame(error.reason)
+        return setting.blame(error.reason, error.path)
 
     def read(self) -> tuple[Config, Policy]:
         """Raises ConfigError, PolicyError or OSError. A generated value (the name in

@@ -62,8 +62,8 @@ class Embedded:
         policy = self._policy or load_policy(self.config)
         _enter()
         try:
-            for address in self.config.listen:
-                self._listeners += listen(address)
+            for listener in self.config.all_listeners:
+                self._listeners += listen(listener.address)
             self._worker = Worker(self.config, slot=0, listeners=self._listeners,
                                   policy=policy)
             await self._worker.start()
@@ -150,8 +150,9 @@ def serve(config: Config | None = None, *,
     """
     given: dict[str, Any] = {**options}
     if config is None:
-        given = {"listen": "127.0.0.1:0", "access_log": "off",
-                 "flight_recorder": "0"} | given
+        given = {"access_log": "off", "flight_recorder": "0"} | given
+        if not given.get("listeners"):
+            given = {"listen": "127.0.0.1:0"} | given
     if isinstance(policy, str | os.PathLike):
         given["policy"] = os.fspath(policy)
         policy = None

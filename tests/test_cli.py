@@ -105,7 +105,7 @@ def test_help_is_a_verb_too():
 
 
 @pytest.mark.parametrize(("text", "remedy"), [
-    ("[server]\nlisten = '127.0.0.1:1'\n", "server: there are no tables: options "
+    ("[server]\nlisten = '127.0.0.1:1'\n", "server: no such table: options "
      "go at the file's top, without [server]"),
     ("[[rules]]\naction = 'deny'\n", "rules: belongs in the file of `policy`")])
 def test_a_table_in_the_configuration_is_answered_by_its_remedy(tmp_path, text, remedy):

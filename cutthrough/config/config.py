@@ -3,22 +3,31 @@
 Each field of `Config` is one option: one flag (`--head-timeout`), one environment
 variable (`CUTTHROUGH_HEAD_TIMEOUT`), one TOML key (`head_timeout`), one line of
 `cutthrough config`. A flag overrides the environment, the environment overrides the
-file, and the file overrides the default.
+file, and the file overrides the default. A field with a Table has rows with keys of
+their own, `[[listeners]]`, and comes from the file alone.
 
 The lowest package: it knows no socket and no loop. The packages that move bytes never
 read a `Config`; their numbers are copied when the object is made.
 """
 
-import ipaddress
 import secrets
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Literal
 
 import msgspec
 
+from cutthrough.config.listeners import Listener, contradictions, merge, origin_of
 from cutthrough.config.log_format import parse_log_format
 from cutthrough.config.log_target import parse_log_target
-from cutthrough.config.mistake import Mistake, raise_all
+from cutthrough.config.mistake import raise_all
+from cutthrough.config.option import (
+    ConfigError,
+    Option,
+    Table,
+    defaults_of,
+    options_of,
+    tables_of,
+)
 from cutthrough.config.values import (
     ADDRESSES,
     ADMIN,
@@ -39,34 +48,18 @@ from cutthrough.config.values import (
     WORKERS,
     Kind,
     choice,
+    is_loopback,
     is_placeholder,
     parse_origin,
     parse_token,
     parse_user,
-    show_address,
     split_address,
 )
 
+__all__ = ("DEFAULTS", "OPTIONS", "SECRETS", "TABLES", "Config", "ConfigError",
+           "Option", "Table")
+
 DEMONSTRATION = ("username", "password")
-
-
-class ConfigError(Mistake):
-    """A configuration that cannot be used: its source, the key and the reason."""
-
-
-class Option(NamedTuple):
-    """The definition of an option: nothing else lists options by name."""
-
-    kind: Kind                               # parser of a value, with unit and bounds
-    help: str
-    why: str                                 # source of the default
-    section: str = ""                        # title of the section that begins here
-    file: str = ""                           # of a secret: the option for its file
-    stand_in: str = "-"                      # of a secret: a value while its file may
-                                             # not be read
-    swapped: bool = False                    # a reload changes it in running workers;
-                                             # False: it replaces the workers
-    of_program: bool = False                 # an embedded proxy does not have it
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +81,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         NETWORKS, "networks of the load balancers; a proxy_protocol listener refuses "
         "all other callers", "none: the sender of a header can name any client (R40)",
         swapped=True)] = ()
+    listeners: Annotated[tuple[Listener, ...], Table(
+        Listener, "Listeners with settings of their own. If there are any, `listen` "
+        "has no default; its addresses are listeners too, without such settings.")
+        ] = ()
     workers: Annotated[int, Option(
         WORKERS, "worker processes; auto: one for each usable CPU, or each CPU of pin",
         "sched_getaffinity(2): one loop keeps one CPU busy", of_program=True)] = 0
@@ -319,25 +316,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "via", pseudonym)
 
     def _contradictions(self) -> Iterator[ConfigError]:
-        if not self.listen:
-            yield ConfigError("", "listen", "at least one address is needed")
-        fixed = [address for address in self.listen if address[1]]
-        for address in dict.fromkeys(fixed):
-            if fixed.count(address) > 1:
-                yield ConfigError("", "listen",
-                                  f"{show_address(address)} is given twice")
+        yield from contradictions(self.listen, self.proxy_protocol,
+                                  self.proxy_protocol_from, self.listeners)
         if self.user and not self.password:
             yield ConfigError("", "user", "a user without a password: give "
                               "--password-file, or CUTTHROUGH_PASSWORD")
         elif self.password and not self.user:
             yield ConfigError("", "password", "a password without a user: give --user")
         if self.demonstration and not self.loopback:
-            outside = next(a for a in self.listen if not self._is_local(a))
-            why = ("is for load balancers" if outside in self.proxy_protocol
+            number, outside = next((n, one) for n, one in enumerate(self.all_listeners)
+                                   if not one.is_local)
+            key, path = origin_of(number, self.listen)
+            why = ("is for load balancers" if outside.proxy_protocol
                    else "is not loopback")
-            yield ConfigError("", "listen", f"{show_address(outside)} {why}, "
-                              "and the demonstration credentials username:password "
-                              "are for loopback only: give --user and --password-file")
+            yield ConfigError("", key, f"{outside.shown} {why}, and the demonstration "
+                              "credentials username:password are for loopback only: "
+                              "give --user and --password-file", path=path)
         if self.admin_exposed and not self.admin_token:
             yield ConfigError("", "admin", f"{self.admin} is not loopback: give "
                               "--admin-token-file")
@@ -348,23 +342,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         if not self.loopback and is_placeholder(self.password):
             yield ConfigError("", "password", "is a well-known placeholder, and not "
                               "all addresses of listen are loopback")
-        if self.admin in [show_address(address) for address in fixed]:
+        if self.admin in [one.shown for one in self.all_listeners if one.address[1]]:
             yield ConfigError("", "admin", f"{self.admin} is also an address of listen")
-        yield from self._contradictions_of_proxy_protocol()
         yield from self._contradictions_of_fleet()
-
-    def _contradictions_of_proxy_protocol(self) -> Iterator[ConfigError]:
-        for address in self.proxy_protocol:
-            if address not in self.listen:
-                yield ConfigError("", "proxy_protocol", f"{show_address(address)} is "
-                                  "not in listen")
-        if self.proxy_protocol and not self.proxy_protocol_from:
-            yield ConfigError("", "proxy_protocol", "any caller could name any client: "
-                              "give --proxy-protocol-from, the networks of the load "
-                              "balancers")
-        elif self.proxy_protocol_from and not self.proxy_protocol:
-            yield ConfigError("", "proxy_protocol_from", "has no effect without "
-                              "--proxy-protocol")
 
     def _contradictions_of_fleet(self) -> Iterator[ConfigError]:
         if self.fleet_url and not self.fleet_url.startswith(
@@ -386,19 +366,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return (self.user, self.password) == DEMONSTRATION
 
     @property
-    def loopback(self) -> bool:
-        """Whether every listener serves this host alone: a loopback address (a wildcard
-        is not one) that no load balancer calls, whose clients may be anywhere."""
-        return all(map(self._is_local, self.listen))
+    def all_listeners(self) -> tuple[Listener, ...]:
+        """Those of `listen`, then those of `listeners`. Supervisor and workers name a
+        listener by its number here."""
+        return merge(self.listen, self.proxy_protocol, self.listeners)
 
-    def _is_local(self, address: tuple[str, int]) -> bool:
-        return _is_loopback(address[0]) and address not in self.proxy_protocol
+    @property
+    def loopback(self) -> bool:
+        """Whether every listener serves this host alone."""
+        return all(one.is_local for one in self.all_listeners)
 
     @property
     def admin_exposed(self) -> bool:
         """Whether other hosts can reach the admin listener."""
         return not (self.admin == "off" or self.admin.startswith("unix:")
-                    or _is_loopback(split_address(self.admin)[0]))
+                    or is_loopback(split_address(self.admin)[0]))
 
     @property
     def floor(self) -> bool:
@@ -421,18 +403,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return f"Config({', '.join(shown)})"
 
 
-def _is_loopback(host: str) -> bool:
-    address = ipaddress.ip_address(host)
-    # ::ffff:127.0.0.1 is loopback since Python 3.13, and not before: here it never is
-    return address.is_loopback and getattr(address, "ipv4_mapped", None) is None
-
-
-OPTIONS: dict[str, Option] = {
-    name: next(extra for extra in get_args(hint) if isinstance(extra, Option))
-    for name, hint in get_type_hints(Config, include_extras=True).items()
-}
-DEFAULTS: dict[str, Any] = {
-    field.name: field.default for field in msgspec.structs.fields(Config)
-}
+OPTIONS = options_of(Config)
+TABLES = tables_of(Config)
+DEFAULTS = defaults_of(Config)
 # Every secret can come from a file: the option, and the option that names its file.
 SECRETS = {name: option.file for name, option in OPTIONS.items() if option.file}

@@ -5,9 +5,14 @@ docs/config.md describes each of them. Options that only the program has are lef
 `policy` and `policy_hook` are separate parameters, because they take objects.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
+
+import msgspec
+
+# Of a table: its struct, or its keys
+Row = msgspec.Struct | Mapping[str, Any]
 
 
 class Options(TypedDict, total=False):
@@ -62,3 +67,4 @@ class Options(TypedDict, total=False):
     address_floor: Literal["auto", "on", "off"]
     connect_ports: str | Sequence[int | str]
     splice: bool | str
+    listeners: Sequence[Row]

@@ -12,9 +12,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cutthrough.config.config import DEFAULTS, OPTIONS, SECRETS, Config, ConfigError
+from cutthrough.config import tables
+from cutthrough.config.config import (
+    DEFAULTS,
+    OPTIONS,
+    SECRETS,
+    TABLES,
+    Config,
+    ConfigError,
+)
 from cutthrough.config.files import FileError, read_file
 from cutthrough.config.mistake import Mistake, noting, raise_all
+from cutthrough.config.option import RowPath
 from cutthrough.config.toml import Path, Places, TomlError, read_toml
 from cutthrough.config.values import (
     FLAG,
@@ -33,10 +42,16 @@ class Setting(NamedTuple):
     key: str                                 # its name there
     places: Places | None = None             # of a file's keys
 
-    def blame(self, reason: str) -> ConfigError:
-        """Makes the mistake about this setting."""
-        place = self.places.value(self.key) if self.places else None
-        return ConfigError(self.source, self.key, reason, place)
+    def blame(self, reason: str, path: RowPath = (),
+              of_key: bool = False) -> ConfigError:
+        """Makes the mistake about this setting. `path`: about a value in its tables, or
+        about the value's key."""
+        place = None
+        if self.places is not None:
+            find = self.places.key if of_key else self.places.value
+            place = find(self.key, *path)
+        key = self.key + tables.show_path(path, numbered=self.places is None)
+        return ConfigError(self.source, key, reason, place)
 
 
 Settings = dict[str, Setting]
@@ -92,8 +107,9 @@ def gather(flags: Mapping[str, Any], environ: Mapping[str, str],
                 for name, value in DEFAULTS.items()}
     if file is not None:
         with noting(found):
-            texts, places = _read_toml(file, found)
+            texts, rows, places = _read_toml(file, found)
             found += _apply(settings, file, str, texts, secrets, places)
+            found += _apply_tables(settings, file, rows, secrets, places)
     given = {name: environ.get(variable_name(name)) or None for name in OPTIONS}
     found += _near_misses(environ)
     found += _apply(settings, "environment", variable_name, given, secrets)
@@ -134,9 +150,39 @@ def _apply(settings: Settings, source: str, key_of: Callable[[str], str],
     return mistakes
 
 
-def _read_toml(path: str,
-               mistakes: list[Mistake]) -> tuple[dict[str, Any], Places]:
-    """Reads a file's keys; returns each value as the text of the equivalent flag.
+def _apply_tables(settings: Settings, source: str, given: Mapping[str, Any],
+                  secrets: bool = True, places: Places | None = None) -> list[Mistake]:
+    """Overrides the tables of `settings` with one source; returns its mistakes."""
+    mistakes: list[Mistake] = []
+    for name, value in given.items():
+        setting = Setting((), source, name, places)
+        rows = tables.read_rows(
+            TABLES[name], name, value, _Rows(setting, secrets), mistakes)
+        settings[name] = setting._replace(value=rows)
+    return mistakes
+
+
+class _Rows:
+    """The tables of one kind in one source, for `tables.read_rows`."""
+
+    def __init__(self, setting: Setting, secrets: bool) -> None:
+        self._secrets = secrets
+        self.blame = setting.blame
+        self.text_of = text_of_toml if setting.places else text_of_value
+
+    def read_secret(self, file: str, path: RowPath) -> str:
+        if not self._secrets:
+            return "-"
+        try:
+            return read_secret_file(file, "", "")
+        except ConfigError as error:
+            raise self.blame(error.reason, path) from None
+
+
+def _read_toml(path: str, mistakes: list[Mistake]
+               ) -> tuple[dict[str, Any], dict[str, Any], Places]:
+    """Reads a file's keys; returns each value as the text of the equivalent flag, the
+    tables as they are, and the places of all.
 
     A mistake in one key is appended to `mistakes`. Raises ConfigError if the file
     cannot be read at all.
@@ -150,20 +196,27 @@ def _read_toml(path: str,
         raise ConfigError(path, "", error.reason, error.place) from None
     except (ValueError, RecursionError) as error:   # a device, or not UTF-8
         raise ConfigError(path, "", str(error)) from None
-    texts, places = {}, Places(text, _is_secret)
+    texts, rows, places = {}, {}, Places(text, _is_secret)
     for key, value in table.items():
+        if key in TABLES:
+            rows[key] = value
+            continue
         reason = _no_option(key, value)
         if reason:
-            mistakes.append(ConfigError(path, key, reason, places.key(key)))
+            place = places.key(key) or places.key(key, 0)        # [[key]]
+            mistakes.append(ConfigError(path, key, reason, place))
             continue
         try:
             texts[key] = text_of_toml(OPTIONS[key].kind, value)
         except ValueError as error:
             mistakes.append(ConfigError(path, key, str(error), places.value(key)))
-    return texts, places
+    return texts, rows, places
 
 
 def _is_secret(path: Path) -> bool:
+    table = TABLES.get(str(path[0]))
+    if table is not None:
+        return tables.is_secret(table, path[1:])
     return path[0] not in OPTIONS or path[0] in SECRETS
 
 
@@ -174,8 +227,10 @@ def _no_option(key: str, value: Any) -> str:
     if key in OF_POLICY:
         return "belongs in the file of `policy`, not here"
     if isinstance(value, dict):
-        return f"there are no tables: options go at the file's top, without [{key}]"
-    return no_such_option(key, OPTIONS)
+        shown = ", ".join(table.header(name) for name, table in TABLES.items())
+        return (f"no such table: options go at the file's top, without [{key}]; the "
+                f"tables are {shown}")
+    return no_such_option(key, [*OPTIONS, *TABLES])
 
 
 def no_such_option(key: str, known: Iterable[str]) -> str:
@@ -227,11 +282,14 @@ def read_secret_file(path: str, source: str, key: str) -> str:
 
 def build(settings: Settings) -> Config:
     """Makes the Config; a contradiction is reported with the source of its option."""
+    values = {name: setting.value for name, setting in settings.items()}
+    if values["listeners"] and settings["listen"].source == "default":
+        values["listen"] = ()
     try:
-        return Config(**{name: setting.value for name, setting in settings.items()})
+        return Config(**values)
     except ConfigError as error:
-        found = error.all
-    first, *others = [settings[one.key].blame(one.reason) for one in found]
+        found = [one for one in error.all if isinstance(one, ConfigError)]
+    first, *others = [settings[one.key].blame(one.reason, one.path) for one in found]
     raise first.with_others(others)
 
 
@@ -246,23 +304,29 @@ def load(argv: Sequence[str] = (), environ: Mapping[str, str] | None = None,
 def from_options(base: Config | None = None, **options: Any) -> Config:
     """Returns `base` (or the defaults) with options given as values or as their text.
 
-    For embedding: `from_options(head_timeout="200ms", max_fields=50)`.
+    For embedding: `from_options(head_timeout="200ms", max_fields=50)`. A table is given
+    as a list of its rows, or of mappings.
     """
     values = {} if base is None else msgspec.structs.asdict(base)
+    if base is None and options.get("listeners"):
+        values["listen"] = ()                # it has no default then
     settings = {name: Setting(value, "options", name)
                 for name, value in (DEFAULTS | values).items()}
-    texts = {}
+    texts, rows = {}, {}
     mistakes: list[Mistake] = []
     for name, value in options.items():
         try:
-            if name in OPTIONS:
+            if name in TABLES:
+                rows[name] = value
+            elif name in OPTIONS:
                 texts[name] = text_of_value(OPTIONS[name].kind, value)
             else:
                 mistakes.append(ConfigError(
-                    "options", name, no_such_option(name, OPTIONS)))
+                    "options", name, no_such_option(name, [*OPTIONS, *TABLES])))
         except TypeError as error:
             mistakes.append(ConfigError("options", name, str(error)))
-    raise_all(mistakes + _apply(settings, "options", str, texts))
+    raise_all(mistakes + _apply(settings, "options", str, texts)
+              + _apply_tables(settings, "options", rows))
     return build(settings)
 
 
@@ -281,4 +345,7 @@ def render(settings: Settings) -> str:
             continue
         mark = "# " if value != setting.value or value == "" else ""
         lines.append(f"{mark}{name} = {show_toml(kind, value)}  # {setting.source}")
+    for name, table in TABLES.items():
+        lines += tables.render_rows(
+            table, name, getattr(config, name), settings[name].source)
     return "\n".join(lines) + "\n"

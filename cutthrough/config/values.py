@@ -46,6 +46,7 @@ _TRUTH = {"true": True, "on": True, "yes": True, "1": True,
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")      # RFC 9110 5.6.2
 _HOST = re.compile(r"[0-9A-Za-z]([0-9A-Za-z.-]{0,251}[0-9A-Za-z])?\.?")
 _NAME = re.compile(r"(?=.{1,253}\Z)[0-9a-z_-]{1,63}(\.[0-9a-z_-]{1,63})*")
+_ROW_NAME = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -268,6 +269,19 @@ def is_placeholder(text: str, token: bool = False) -> bool:
             is not None)
 
 
+def parse_row_name(text: str) -> str:
+    """Reads the name of a table's row, which is a bare key of TOML."""
+    if _ROW_NAME.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not a name of letters, digits, - and _")
+    return text
+
+
+def is_loopback(host: str) -> bool:
+    address = ipaddress.ip_address(host)
+    # ::ffff:127.0.0.1 is loopback since Python 3.13, and not before: here it never is
+    return address.is_loopback and getattr(address, "ipv4_mapped", None) is None
+
+
 def parse_token(text: str) -> str:
     if text and _TOKEN.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a token of RFC 9110")
@@ -290,8 +304,9 @@ COUNT = Kind("N", parse_count, low=0, high=10_000_000, bare=True, noun="number",
              typed="int | str")
 TEXT = Kind("TEXT", parse_text)
 FILE = TEXT._replace(metavar="FILE", typed="str | PathLike[str]")
-ADDRESSES = Kind("HOST:PORT", parse_listen, show_address, many=True,
-                 noun="address:port", typed="str | tuple[str, int]")
+ADDRESS = Kind("HOST:PORT", parse_listen, show_address, noun="address:port",
+               typed="str | tuple[str, int]")
+ADDRESSES = ADDRESS._replace(many=True)
 WORKERS = COUNT._replace(metavar="auto|N", low=1, high=1024, words={"auto": 0})
 CPUS = Kind("off|auto|CPUS", parse_cpus, show_cpus,
             words={"off": "off", "auto": "auto"})

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from cutthrough.config.config import SECRETS, Config, ConfigError
 from cutthrough.config.log_target import read_target
 from cutthrough.config.settings import flag_name, variable_name
-from cutthrough.config.values import show_address, split_address
+from cutthrough.config.values import split_address
 from cutthrough.doctor import built
 from cutthrough.doctor.finding import Case, Finding
 from cutthrough.generation.effective import open_trial_sockets
@@ -73,13 +73,13 @@ def check_interpreter() -> Finding:
 
 def check_listeners(case: Case) -> Iterator[Finding]:
     config = case.config
-    for host, port in config.listen:
-        shown = show_address((host, port))
+    for listener in config.all_listeners:
+        shown = listener.shown
         if config.demonstration:
             yield Finding(f"listen {shown}", "note", "demonstration credentials",
                           "a user of your own", "--user NAME --password-file FILE; now "
                           "everybody on this machine may use the proxy")
-        elif config.loopback:
+        elif listener.is_local:
             yield Finding(f"listen {shown}", "ok", "loopback")
         else:
             yield Finding(f"listen {shown}", "note", "from outside, in plain text",
@@ -97,7 +97,7 @@ def check_listeners(case: Case) -> Iterator[Finding]:
 
 
 def check_proxy_protocol(config: Config) -> Iterator[Finding]:
-    if not config.proxy_protocol:
+    if not any(one.proxy_protocol for one in config.all_listeners):
         return
     wide = [text for text in config.proxy_protocol_from
             if (network := ipaddress.ip_network(text)).prefixlen
@@ -117,7 +117,8 @@ def check_proxy_protocol(config: Config) -> Iterator[Finding]:
 def check_ports(case: Case) -> Iterator[Finding]:
     path = "proc/sys/net/ipv4/ip_unprivileged_port_start"
     first = case.host.number(path) or 1024
-    low = sorted({port for _, port in case.config.listen if 0 < port < first})
+    low = sorted({one.address[1] for one in case.config.all_listeners
+                  if 0 < one.address[1] < first})
     if low and not case.host.may(CAP_NET_BIND_SERVICE):
         yield Finding("privileged ports", "warn", ", ".join(map(str, low)),
                       f"{first} and above", "this user may not listen there: the"

@@ -138,7 +138,7 @@ def _prepare(config: Config, policy: Policy, user: str,
     ports = config.allowed_ports
     config = msgspec.structs.replace(
         config, listen=(("127.0.0.1", 0),), proxy_protocol=(), proxy_protocol_from=(),
-        access_log="off", address_floor="on",
+        listeners=(), access_log="off", address_floor="on",
         connect_ports="any" if ports is None else ports,
         resolvers=(f"127.0.0.1:{names.port}",), max_connections=0,
         max_connections_total=0, max_connections_per_client=0,

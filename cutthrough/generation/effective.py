@@ -73,16 +73,15 @@ def open_trial_sockets(config: Config) -> Iterator[list[tuple[str, Group]]]:
     """Opens sockets as `serve` would, on free ports because `serve` may be running."""
     with contextlib.ExitStack() as opened:
         groups: list[tuple[str, Group]] = []
-        for host, port in config.listen:
-            shown = show_address((host, port))
+        for listener in config.all_listeners:
             try:
-                group = listen((host, 0), count_workers(config))
+                group = listen((listener.address[0], 0), count_workers(config))
             except OSError as error:
-                groups.append((shown, error.strerror or str(error)))
+                groups.append((listener.shown, error.strerror or str(error)))
                 continue
             for one in group:
                 opened.enter_context(one)
-            groups.append((shown, group))
+            groups.append((listener.shown, group))
         yield groups
 
 

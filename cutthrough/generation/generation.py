@@ -13,7 +13,8 @@ from typing import Protocol
 
 import msgspec
 
-from cutthrough.config.config import OPTIONS, SECRETS, Config
+from cutthrough.config import tables
+from cutthrough.config.config import OPTIONS, SECRETS, TABLES, Config
 from cutthrough.config.values import show_value
 from cutthrough.policy.source import Policy
 
@@ -68,9 +69,16 @@ def changed_options(old: Config, new: Config) -> list[str]:
     return [name for name in OPTIONS if getattr(old, name) != getattr(new, name)]
 
 
+def changed_tables(old: Config, new: Config) -> list[tables.Change]:
+    return [change for name, table in TABLES.items() for change in tables.compare(
+        table, name, getattr(old, name), getattr(new, name))]
+
+
 def needs_new_workers(old: Generation, new: Generation) -> bool:
     changed = changed_options(old.config, new.config)
-    return not all(OPTIONS[name].swapped for name in changed) or has_new_code(old, new)
+    return not (all(OPTIONS[name].swapped for name in changed)
+                and all(one.swapped for one in changed_tables(old.config, new.config))
+                and not has_new_code(old, new))
 
 
 def has_new_code(old: Generation, new: Generation) -> bool:
@@ -90,6 +98,7 @@ def show_changes(old: Generation, new: Generation) -> str:
         kind = OPTIONS[name].kind
         was, now = (show_value(kind, getattr(g.config, name)) for g in (old, new))
         changes.append(f"{name} {was or '(none)'} -> {now or '(none)'}")
+    changes += [one.text for one in changed_tables(old.config, new.config)]
     # Rules are compared without their source: an inserted line moves all that follow
     was_rules, rules = (
         [msgspec.structs.replace(rule, source="") for rule in g.policy.rules]

@@ -27,11 +27,12 @@ log = logging.getLogger("cutthrough")
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """The first message to a worker: its parameters. Integers are descriptors, except
-    `slot`, `page` and `holder`."""
+    `slot`, `numbers`, `page` and `holder`."""
 
     slot: int
     generation: int
     listeners: tuple[int, ...]
+    numbers: tuple[int, ...]                 # of each: its number in all_listeners
     counters: int
     limits: int
     known: int

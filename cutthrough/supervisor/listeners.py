@@ -10,7 +10,7 @@ import errno
 import socket
 from collections.abc import Iterable
 
-from cutthrough.config.values import show_address
+from cutthrough.config.listeners import Listener
 from cutthrough.net.listener import Address, bound_address, join, listen
 
 # A configured address, and its number among equal ones: two may have port 0
@@ -32,24 +32,26 @@ class Listeners:
         self._groups: dict[Key, list[socket.socket]] = {}
         self._dropped: list[socket.socket] = []
 
-    def open(self, addresses: Iterable[Address], slots: int) -> None:
-        """Opens the missing sockets, so that each slot has one on each address.
+    def open(self, listeners: Iterable[Listener], slots: int) -> None:
+        """Opens the missing sockets, so that each slot has one for each listener.
 
         `close_dropped` closes the sockets of addresses no longer given, unless a later
         `open` gives their address again. Raises OSError with the address as its file
         name, and then nothing has changed.
         """
-        wanted = list(addresses)
+        listeners = list(listeners)
+        wanted = [one.address for one in listeners]
         adopted = group_adopted([*self._adopted, *self._dropped], wanted)
         with contextlib.ExitStack() as opened:
             groups = {}
-            for i, address in enumerate(wanted):
+            for i, listener in enumerate(listeners):
+                address = listener.address
                 key = (address, wanted[:i].count(address))
                 group = self._groups.get(key) or adopted.get(key, [])
                 try:
                     more = join_all(group, slots) if group else listen(address, slots)
                 except OSError as error:
-                    error.filename = show_address(address)
+                    error.filename = listener.shown
                     raise
                 for sock in more:
                     opened.enter_context(sock)
@@ -64,15 +66,16 @@ class Listeners:
                          if sock not in kept]
         self._groups = groups
 
-    def of_slot(self, index: int, slots: int) -> list[socket.socket]:
-        """Returns the sockets of one slot of `slots`; each socket belongs to a slot.
+    def of_slot(self, index: int, slots: int) -> tuple[tuple[int, ...], ...]:
+        """Returns the sockets of one slot of `slots`: the numbers of their listeners,
+        and their descriptors. Each socket belongs to a slot.
 
         If an address has fewer sockets than there are slots, slots share them.
         """
-        found = []
-        for group in self._groups.values():
-            found += group[index::slots] or [group[index % len(group)]]
-        return found
+        mine = [(number, sock.fileno())
+                for number, group in enumerate(self._groups.values())
+                for sock in group[index::slots] or [group[index % len(group)]]]
+        return tuple(zip(*mine, strict=True))
 
     def all(self) -> list[socket.socket]:
         return [sock for group in self._groups.values() for sock in group]

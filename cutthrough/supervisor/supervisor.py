@@ -129,7 +129,7 @@ class Supervisor:
 
     def open_listeners(self, generation: Generation) -> None:
         count = count_workers(generation.config)
-        self.listeners.open(generation.config.listen, count)
+        self.listeners.open(generation.config.all_listeners, count)
         for index in range(len(self.slots), count):
             self.slots.append(Slot(index))
 
@@ -151,8 +151,7 @@ class Supervisor:
 
     def spawn(self, slot: Slot) -> Child:
         """Starts a worker for this slot. Raises OSError."""
-        listeners = tuple(
-            sock.fileno() for sock in self.listeners.of_slot(slot.index, self.count))
+        numbers, listeners = self.listeners.of_slot(slot.index, self.count)
         page = handover_plan.allocate_page(
             self.children.values(), self.limits, self.counters)
         child = Child(slot, page, self.generation.number, time.monotonic())
@@ -161,8 +160,9 @@ class Supervisor:
         self.children[child.pid] = child
         child.send(Hello(
             slot=slot.index, generation=self.memory, listeners=listeners,
-            counters=self.counters, limits=self.limits.fd, page=child.page,
-            known=self.credentials.fd, holder=self.limits.holder(child.page)))
+            numbers=numbers, counters=self.counters, limits=self.limits.fd,
+            page=child.page, known=self.credentials.fd,
+            holder=self.limits.holder(child.page)))
         child.channel.attach(lambda message: self.on_message(child, message))
         loop = asyncio.get_running_loop()
         child.set_timer(loop.call_later(START_S, self.kill, child))

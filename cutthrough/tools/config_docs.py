@@ -4,9 +4,14 @@ The page has one row for each option: its three names, its type, its default wit
 source, and the effect of a reload. A test compares the committed files with these.
 """
 
+import textwrap
 from collections.abc import Iterator
+from typing import Any
 
-from cutthrough.config.config import DEFAULTS, OPTIONS, Option
+import msgspec
+
+from cutthrough.config.config import DEFAULTS, OPTIONS, TABLES, Option
+from cutthrough.config.option import Table, defaults_of
 from cutthrough.config.settings import flag_name, variable_name
 from cutthrough.config.values import Kind, show_value
 
@@ -49,6 +54,9 @@ is replaced, and the old one finishes its requests. No client is refused in eith
 HEAD = """\
 | key | flag | variable | takes | default | reload |
 |---|---|---|---|---|---|"""
+TABLE_HEAD = """\
+| key | takes | default | reload |
+|---|---|---|---|"""
 
 
 def render() -> str:
@@ -62,13 +70,32 @@ def _lines() -> Iterator[str]:
         if option.section:
             yield from ([] if name == "listen" else [""])
             yield f"## {option.section}\n\n{HEAD}"
-        secret = "; secret" if option.file else ""
-        reload = "swapped" if option.swapped else "new workers"
-        yield "| " + " | ".join(_cell(cell) for cell in (
-            f"`{name}`", f"`{flag_name(name)}`", f"`{variable_name(name)}`",
-            f"{takes(option.kind)}{secret}: {option.help}", default(name, option),
-            reload)) + " |"
+        yield _row(name, flag_name(name), variable_name(name), option, DEFAULTS[name])
+    for name, table in TABLES.items():
+        yield f"\n## `{table.header(name)}`\n"
+        yield from _table(table)
     yield ""
+
+
+def _table(table: Table) -> Iterator[str]:
+    added = "swapped" if table.swapped else "new workers"
+    yield from textwrap.wrap(
+        f"{table.help} In the file alone: there is no flag and no variable. A row that "
+        f"is added or removed: {added}.", 100)
+    yield f"\n{TABLE_HEAD}"
+    for key, value in defaults_of(table.row).items():
+        option = table.options.get(key)
+        if option is not None and not option.file:
+            yield _row(key, "", "", option, value)
+
+
+def _row(name: str, flag: str, variable: str, option: Option, value: Any) -> str:
+    names = [f"`{cell}`" for cell in (name, flag, variable) if cell]
+    secret = "; secret" if option.file else ""
+    reload = "swapped" if option.swapped else "new workers"
+    return "| " + " | ".join(_cell(cell) for cell in (
+        *names, f"{takes(option.kind)}{secret}: {option.help}", default(option, value),
+        reload)) + " |"
 
 
 def takes(kind: Kind) -> str:
@@ -84,9 +111,11 @@ def takes(kind: Kind) -> str:
     return " or ".join([*(f"`{word}`" for word in words), noun])
 
 
-def default(name: str, option: Option) -> str:
+def default(option: Option, value: Any) -> str:
     """The default and its reason; the reason may begin with the default."""
-    shown, why = show_value(option.kind, DEFAULTS[name]), option.why
+    if value is msgspec.NODEFAULT:
+        return option.why
+    shown, why = show_value(option.kind, value), option.why
     if not shown:
         return why if why.startswith("none") else f"none: {why}"
     return f"`{shown}`: " + why.removeprefix(f"{shown}: ")
@@ -106,9 +135,14 @@ docs/config.md describes each of them. Options that only the program has are lef
 `policy` and `policy_hook` are separate parameters, because they take objects.
 \"\"\"
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
+
+import msgspec
+
+# Of a table: its struct, or its keys
+Row = msgspec.Struct | Mapping[str, Any]
 
 
 class Options(TypedDict, total=False):
@@ -122,7 +156,9 @@ def render_types() -> str:
     return TYPES + "".join(
         f"    {name}: {type_of(option.kind)}\n"
         for name, option in OPTIONS.items()
-        if not option.of_program and name not in PARAMETERS)
+        if not option.of_program and name not in PARAMETERS) + "".join(
+        f"    {name}: {'Mapping[str, Row]' if table.named else 'Sequence[Row]'}\n"
+        for name, table in TABLES.items())
 
 
 def type_of(kind: Kind) -> str:

@@ -48,7 +48,7 @@ class DryRun:
 
     def __init__(self, config: Config, policy: Policy) -> None:
         self.config, self.policy = config, policy
-        bound = [address for address in config.listen if address[1]]
+        bound = [one.address for one in config.all_listeners if one.address[1]]
         self.snapshot = make_snapshot(Generation(1, config, policy), bound)
 
     def find_caller(self, user: str, client: str = "127.0.0.1") -> tuple[Caller, str]:

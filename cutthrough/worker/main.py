@@ -203,6 +203,7 @@ def make_worker(hello: Hello, generation: Generation,
     os.close(hello.known)
     return Worker(generation.config, generation.policy, number=generation.number,
                   own=generation.own, slot=hello.slot, listeners=listeners,
+                  numbers=hello.numbers,
                   counters=memoryview(memory), ledger=ledger, known=known, helpers=True,
                   must_log=False)            # the supervisor checked it at the start
 

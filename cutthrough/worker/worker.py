@@ -6,13 +6,13 @@ or `stop` (now). After either nothing of it is left, which `leaks` shows.
 """
 
 import asyncio
-import ipaddress
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from cutthrough.config.config import Config
+from cutthrough.config.listeners import Listener
 from cutthrough.config.values import show_address
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally
@@ -73,7 +73,8 @@ class TunnelTaker(Protocol):
 
 class Worker:
     """Serves `listeners` by `config` and `policy`, generation `number`; `own`: see
-    Generation.
+    Generation. `numbers`: of each socket, its number in `config.all_listeners`; ():
+    they are in that order.
 
     `counters` is PAGE_BYTES bytes of writable memory, which other processes may read
     meanwhile. `ledger` and `known` are its views of the pages that all workers share,
@@ -91,6 +92,7 @@ class Worker:
         own: tuple[tuple[str, int], ...] = (),
         slot: int,
         listeners: Sequence[socket.socket],
+        numbers: Sequence[int] = (),
         counters: memoryview | None = None,
         ledger: Ledger | None = None,
         known: Known | None = None,
@@ -100,6 +102,7 @@ class Worker:
         self.generation = Generation(number, config, policy or Policy(), own)
         self.slot = slot
         self._listeners = listeners
+        self._numbers = numbers or range(len(listeners))
         self._bound = [one.getsockname()[:2] for one in listeners]
         self._counters = counters
         self._ledger = Ledger() if ledger is None else ledger
@@ -176,19 +179,19 @@ class Worker:
         self.poller.attach(loop, self._on_fault)
         for one in self._listeners:
             begin(one)
-        self._acceptors = [Acceptor(self.poller, one, self._make_sink(one))
-                           for one in self._listeners]
+        self._acceptors = [
+            Acceptor(self.poller, one, self._make_sink(one, config.all_listeners[n]))
+            for one, n in zip(self._listeners, self._numbers, strict=True)]
         self._interfaces = Interfaces(loop, self._hosts.set, own_hosts)
         self._gauges = Gauges(self.page, self.resolver, self.idle_pool, self.verifier,
                           self._log, self._tally)
         self._running = True
         self._recheck()
 
-    def _make_sink(self, listener: socket.socket) -> SessionSink:
-        bound = bound_address(listener)
-        number = self.page.add_listener(show_address(bound))
-        return SessionSink(self.context, number,
-                           proxy_protocol=takes_proxy_header(self.config, bound))
+    def _make_sink(self, sock: socket.socket, listener: Listener) -> SessionSink:
+        number = self.page.add_listener(show_address(bound_address(sock)))
+        return SessionSink(
+            self.context, number, proxy_protocol=listener.proxy_protocol)
 
     def swap(self, generation: Generation) -> None:
         """A reload comes into force: applies the options that a running worker can
@@ -342,11 +345,3 @@ class Worker:
             "limits": self._ledger.held(),
             "heads": self._log.remembered if self._log is not None else 0,
         }
-
-
-def takes_proxy_header(config: Config, bound: tuple[str, int]) -> bool:
-    """Whether connections to the listener bound here begin with a PROXY header. Port 0
-    stands for the ports that `listen` does not name."""
-    address = (str(ipaddress.ip_address(bound[0])), bound[1])
-    configured = address if address in config.listen else (address[0], 0)
-    return configured in config.proxy_protocol

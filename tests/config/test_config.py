@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.config.config import DEFAULTS, OPTIONS, SECRETS, Config, ConfigError
+from cutthrough.config.config import (
+    DEFAULTS,
+    OPTIONS,
+    SECRETS,
+    TABLES,
+    Config,
+    ConfigError,
+)
 from cutthrough.config.settings import (
     build,
     flag_name,
@@ -50,7 +57,14 @@ def quoted(text):
 def test_every_option_says_what_it_is_and_where_its_default_comes_from():
     for name, option in OPTIONS.items():
         assert option.help and option.why, name
-    assert set(OPTIONS) == {field.name for field in msgspec.structs.fields(Config)}
+    for name, table in TABLES.items():
+        assert table.help, name
+        for key, option in table.options.items():
+            assert option.help and option.why, f"{name}.{key}"
+        unnamed = set(table.options) | ({table.identity} if table.named else set())
+        assert unnamed == set(table.row.__struct_fields__)
+    assert {*OPTIONS, *TABLES} == {
+        field.name for field in msgspec.structs.fields(Config)}
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -87,7 +101,8 @@ def test_a_generation_is_read_back_as_it_was_written():
 def test_the_longest_hello_fits_one_message():
     hello = Hello(slot=1023, generation=99_999, counters=99_999, limits=99_999,
                   known=99_999, page=4096, holder=4097, listeners=tuple(
-                      range(100_000, 100_000 + 16 * MOST_ITEMS)))
+                      range(100_000, 100_000 + 16 * MOST_ITEMS)),
+                  numbers=tuple(range(MOST_ITEMS)) * 16)
     assert len(msgspec.json.encode(hello)) <= MESSAGE_BYTES
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import from_options, load
-from cutthrough.worker.worker import takes_proxy_header
 
 ME = {"user": "me", "password": "secret"}
 FROM = {"proxy_protocol_from": "192.0.2.0/24"}
@@ -50,13 +49,3 @@ def test_a_listener_for_load_balancers_is_not_one_for_this_host_alone():
     assert config.floor and config.allowed_ports == (443,) and not config.loopback
     with pytest.raises(ConfigError, match="is for load balancers, and the demonstr"):
         from_options(**behind)
-
-
-@pytest.mark.parametrize(("bound", "takes"), [
-    (("127.0.0.1", 4711), True), (("127.0.0.1", 3128), False), (("::1", 3128), True),
-    (("::1", 4711), False), (("127.0.0.2", 4711), False)])
-def test_a_listener_is_known_by_the_address_that_it_is_bound_to(bound, takes):
-    config = from_options(
-        **ME, listen=["127.0.0.1:0", "127.0.0.1:3128", "[::1]:3128", "127.0.0.2:0"],
-        proxy_protocol=["127.0.0.1:0", "[::1]:3128"], **FROM)
-    assert takes_proxy_header(config, bound) is takes

@@ -134,6 +134,8 @@ class Proxy:
             "user": USER, "password": PASSWORD,
         }
         said = tomllib.loads(text)
+        if "listeners" in said:
+            del usual["listen"]
         lines = [f"{key} = {json.dumps(value)}\n"
                  for key, value in usual.items() if key not in said]
         self._config.write_text("".join(lines) + text)

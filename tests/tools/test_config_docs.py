@@ -7,16 +7,17 @@ import sys
 import pytest
 
 import cutthrough
-from cutthrough.config.config import DEFAULTS, OPTIONS, SECRETS
+from cutthrough.config.config import DEFAULTS, OPTIONS, SECRETS, TABLES
 from cutthrough.config.options import Options
 from cutthrough.config.settings import flag_name, variable_name
 from cutthrough.tools.config_docs import PARAMETERS, render, render_types
 from tests.support.proxy import ROOT, clean_environment
 
 PAGE = ROOT / "docs" / "config.md"
-ROWS = {row[0].strip("`"): row for row in (
-    [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-    for line in PAGE.read_text().splitlines() if line.startswith("| `"))}
+ALL_ROWS = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+ROWS = {row[0].strip("`"): row for row in ALL_ROWS if len(row) == 6}
+ROWS_OF_TABLES = [row for row in ALL_ROWS if len(row) == 4]
 
 
 def test_the_committed_page_is_up_to_date():
@@ -52,6 +53,15 @@ def test_every_option_has_a_row_with_its_three_names():
         assert OPTIONS[name].help.replace("|", r"\|") in takes
         assert default
         assert reload == ("swapped" if OPTIONS[name].swapped else "new workers")
+
+
+def test_every_key_of_a_table_has_a_row():
+    keys = [(f"`{key}`", option) for table in TABLES.values()
+            for key, option in table.options.items() if not option.file]
+    for (name, option), (key, takes, default, reload) in zip(
+            keys, ROWS_OF_TABLES, strict=True):
+        assert key == name and option.help.replace("|", r"\|") in takes and default
+        assert reload == ("swapped" if option.swapped else "new workers")
 
 
 def test_every_option_stands_in_a_section_of_its_own_title():
