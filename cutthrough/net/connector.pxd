@@ -4,6 +4,13 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t
 from cutthrough.net.address cimport Address, Addresses
 from cutthrough.net.poller cimport Endpoint, Poller
+from cutthrough.net.transport cimport Socket
+
+cdef enum Leave:
+    FAULT = -1
+    FORBIDDEN = 0
+    ALLOWED
+    IF_PREPARED                     # after StreamOwner.prepare_socket
 
 
 @cython.no_gc
@@ -16,7 +23,9 @@ cdef class StreamOwner(Endpoint):
     # failed, and the errno is the most informative of their errors.
     cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1
     # Whether this address may be connected to. Called before each attempt (R26).
-    cdef bint may_dial(self, const Address *address) except -1
+    cdef Leave may_dial(self, const Address *address) except FAULT
+    # Prepares a socket before it connects to this address. False: it cannot be used.
+    cdef bint prepare_socket(self, const Socket *s, const Address *address) except -1
 
 
 @cython.no_gc

@@ -18,7 +18,8 @@ from cutthrough.net.linux cimport (
     ENETUNREACH, ENFILE, ENOBUFS, ENOMEM, ETIMEDOUT, sockaddr_storage, socklen_t)
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.sysio cimport (
-    BROKEN, CAN_WRITE, begin_connect, read_own_name, sys_close, take_error)
+    BROKEN, CAN_WRITE, begin_connect, open_tcp, read_own_name, sys_close, take_error)
+from cutthrough.net.transport cimport Socket
 
 cdef enum:
     STAGGER_MS = 250    # RFC 8305 section 8: Connection Attempt Delay
@@ -39,7 +40,10 @@ cdef class StreamOwner(Endpoint):
     cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
         return 0
 
-    cdef bint may_dial(self, const Address *address) except -1:
+    cdef Leave may_dial(self, const Address *address) except FAULT:
+        return ALLOWED
+
+    cdef bint prepare_socket(self, const Socket *s, const Address *address) except -1:
         return True
 
 
@@ -150,18 +154,26 @@ cdef class Connector:
         """True: under way, or connected and answered. False: not allowed, or failed (`error`)."""
         cdef sockaddr_storage name
         cdef socklen_t name_len
+        cdef Leave leave
         cdef int failed
         cdef Stream stream = Stream.__new__(Stream)
         stream.address = self.addresses.items[self.i]
         stream.address.port = <unsigned short>self.port
         self.i += 1
-        if not self.owner.may_dial(&stream.address):
+        leave = self.owner.may_dial(&stream.address)
+        if leave == FORBIDDEN:
             return False
         self.tried = stream.address
         if self.open == MOST_ATTEMPTS:
             self._end(self.oldest, ETIMEDOUT)
         name_len = to_sockaddr(&stream.address, &name)
-        failed = begin_connect(&stream.sock, &name, name_len)
+        failed = open_tcp(&stream.sock, name.ss_family)
+        if failed == 0:
+            if leave == IF_PREPARED and not self.owner.prepare_socket(
+                    &stream.sock, &stream.address):
+                sys_close(&stream.sock)
+                return False
+            failed = begin_connect(&stream.sock, &name, name_len)
         if stream.sock.fd < 0:
             return self._note(meant_by(-failed, &stream.address))
         try:

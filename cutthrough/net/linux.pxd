@@ -42,10 +42,11 @@ cdef extern from "<sys/socket.h>" nogil:
         int l_onoff
         int l_linger
     int AF_INET, AF_INET6, SOCK_STREAM, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_CLOEXEC
-    int SOL_SOCKET, SO_ERROR, SO_LINGER
+    int SOL_SOCKET, SO_ERROR, SO_LINGER, SO_BINDTODEVICE, SO_MARK
     int MSG_NOSIGNAL, MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC
     int SHUT_WR
     int socket(int domain, int type, int protocol)
+    int bind(int fd, const sockaddr *addr, socklen_t n)
     int connect(int fd, const sockaddr *addr, socklen_t n)
     int accept4(int fd, sockaddr *addr, socklen_t *n, int flags)
     int getsockname(int fd, sockaddr *addr, socklen_t *n)
@@ -71,7 +72,8 @@ cdef extern from "<netinet/in.h>" nogil:
         uint32_t sin6_flowinfo
         in6_addr sin6_addr
         uint32_t sin6_scope_id
-    int IPPROTO_TCP
+    int IPPROTO_TCP, IPPROTO_IP, IPPROTO_IPV6
+    int IP_TOS, IP_FREEBIND, IP_BIND_ADDRESS_NO_PORT, IPV6_TCLASS, IPV6_FREEBIND
     uint16_t htons(uint16_t x)
     uint16_t ntohs(uint16_t x)
 
@@ -104,6 +106,10 @@ cdef extern from "<unistd.h>" nogil:
     off_t lseek(int fd, off_t at, int whence)
     ssize_t pwrite(int fd, const void *data, size_t n, off_t at)
     int pipe2(int fds[2], int flags)
+
+cdef extern from "<sys/random.h>" nogil:
+    unsigned int GRND_NONBLOCK
+    ssize_t getrandom(void *buf, size_t n, unsigned int flags)
 
 cdef extern from "<sys/ioctl.h>" nogil:
     int ioctl(int fd, unsigned long request, ...)

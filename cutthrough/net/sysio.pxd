@@ -222,19 +222,23 @@ cdef inline void set_kernel_abortive(int fd) noexcept nogil:
 # --- kernel sockets only: making and naming them
 
 
-cdef inline int begin_connect(Socket *s, const sockaddr_storage *name,
-                              socklen_t n) noexcept nogil:
-    """Opens a TCP socket and starts its connect. 0: connected; -EINPROGRESS; or another -errno,
-    without a descriptor.
+cdef inline int open_tcp(Socket *s, int family) noexcept nogil:
+    """0, or -errno without a descriptor. `family`: of a sockaddr.
 
     TCP_NODELAY: a proxy passes bytes on as they arrive, and Nagle would add a round trip."""
     cdef int one = 1
-    cdef int error
     s.fd = linux.socket(
-        name.ss_family, linux.SOCK_STREAM | linux.SOCK_NONBLOCK | linux.SOCK_CLOEXEC, 0)
+        family, linux.SOCK_STREAM | linux.SOCK_NONBLOCK | linux.SOCK_CLOEXEC, 0)
     if s.fd < 0:
         return -errno
     linux.setsockopt(s.fd, linux.IPPROTO_TCP, linux.TCP_NODELAY, &one, sizeof(one))
+    return 0
+
+
+cdef inline int begin_connect(Socket *s, const sockaddr_storage *name,
+                              socklen_t n) noexcept nogil:
+    """0: connected; -EINPROGRESS; or another -errno, and the descriptor is closed."""
+    cdef int error
     if linux.connect(s.fd, <const sockaddr *>name, n) == 0:
         return 0
     error = errno

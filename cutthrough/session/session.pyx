@@ -13,7 +13,8 @@ from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
     COPY_BYTES, HEAD_BLOCK, OF_REQUESTS, Block, bytes_of, head_scratch, scratch,
     shrink_block, take_block)
-from cutthrough.net.connector cimport Connector, Stream
+from cutthrough.net.connector cimport (
+    ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream)
 from cutthrough.net.address cimport Address
 from cutthrough.net.relay cimport is_holding
 from cutthrough.net.sysio cimport (
@@ -127,8 +128,8 @@ cdef class Session(Client):
     cdef int route(self, bint fresh) except -1:
         return find_way(self, fresh)
 
-    cdef bint may_dial(self, const Address *address) except -1:
-        return may_reach(self, address)
+    cdef Leave may_dial(self, const Address *address) except FAULT:
+        return ALLOWED if may_reach(self, address) else FORBIDDEN
 
     cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
         return take_origin(self, connector, stream, error)
