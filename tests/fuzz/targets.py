@@ -8,7 +8,7 @@ accepted must also survive what happens to it next.
 import zlib
 
 from cutthrough.wire.target import read_authority, read_request_target
-from tests.doors import wire_parents
+from tests.doors import wire_hello, wire_parents
 from tests.doors.wire import (
     read_datagram_header,
     read_framing,
@@ -22,7 +22,7 @@ from tests.doors.wire import (
     rewrite_request,
     rewrite_response,
 )
-from tests.wire import twin, twin_parents, twin_proxy, twin_socks
+from tests.wire import twin, twin_hello, twin_parents, twin_proxy, twin_socks
 from tests.wire.against import (
     NUMBERS,
     same_body,
@@ -193,6 +193,21 @@ def fuzz_socks(data: bytes) -> None:
     if isinstance(theirs, dict):
         assert read(guarded().place(data[:theirs["length"] - 1])) is None
         assert read(guarded().place(data[:theirs["length"]])) == ours
+
+
+def fuzz_hello(data: bytes) -> None:
+    """A ClientHello with its fingerprints, or another protocol's first bytes."""
+    theirs = twin_hello.read_hello(data)
+    ours = parse(wire_hello.read_client_hello, data)
+    if not isinstance(theirs, twin_hello.Hello):
+        assert ours == theirs, (ours, theirs)
+    else:
+        assert ours == theirs._asdict(), (ours, theirs)
+        cut = guarded().place(data[:theirs.length - 1])
+        assert wire_hello.read_client_hello(cut) is None
+    word = parse(wire_hello.read_client_opening, data)
+    assert (word == "tls") == isinstance(ours, dict)
+    parse(wire_hello.read_origin_opening, data)
 
 
 TARGETS = {

@@ -1,0 +1,231 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The fingerprints of a ClientHello: JA4 and JA3.
+
+JA4 is FoxIO's (github.com/FoxIO-LLC/ja4, technical_details/JA4.md; BSD-3), JA3 Salesforce's.
+Both ignore GREASE (RFC 8701). The hashes are hashlib's, which link no library to this package:
+SHA-256 takes 0.4 µs, MD5 0.6 µs.
+"""
+
+from hashlib import md5, sha256
+
+from libc.stdint cimport uint8_t, uint16_t
+from libc.stdlib cimport qsort
+from libc.string cimport memset
+from cutthrough.wire.chars cimport CC_DIGIT, is_class
+from cutthrough.wire.clienthello cimport (
+    ALPN, MOST_HELLO, NO_NAME, SERVER_NAME, ClientHello, Span, is_grease)
+from cutthrough.wire.target cimport put_number
+
+cdef enum:
+    MOST_NUMBERS = MOST_HELLO // 2
+    FEW = 128                   # sorted by insertion
+    # A number takes 2 bytes of the hello, and in JA3 up to 6 of text
+    MOST_TEXT = 3 * MOST_HELLO + 64
+
+cdef char[MOST_TEXT] text       # the hash's input
+cdef uint16_t[MOST_NUMBERS] numbers         # to be sorted
+cdef const char *HEX = b"0123456789abcdef"
+
+
+cdef int write_ja4(char *out, const ClientHello *hello) except -1:
+    cdef size_t n
+    cdef int ciphers = sort_ciphers(hello)
+    cdef char *p = out + 11
+    cdef int extensions
+    put_hash(p, put_hex(text, ciphers) if ciphers else text)
+    extensions = sort_extensions(hello)
+    n = put_hex(text, extensions) - text
+    if hello.signatures.n and n:
+        n += put_signatures(text + n, hello)
+    put_hash(p + 13, text + n)
+    out[0] = c't'
+    put_version(out + 1, hello.version)
+    out[3] = c'i' if hello.name_kind == NO_NAME else c'd'
+    put_count(out + 4, ciphers)
+    put_count(out + 6, count_extensions(hello))
+    put_alpn(out + 8, &hello.alpn)
+    out[10] = p[12] = c'_'
+    return 0
+
+
+cdef int sort_ciphers(const ClientHello *hello) noexcept nogil:
+    cdef int n = 0
+    cdef size_t i
+    for i in range(0, hello.ciphers.n, 2):
+        numbers[n] = <uint16_t>(hello.ciphers.at[i] << 8 | hello.ciphers.at[i + 1])
+        n += not is_grease(numbers[n])
+    sort(n)
+    return n
+
+
+cdef int sort_extensions(const ClientHello *hello) noexcept nogil:
+    """Without the two that depend on the destination, not on the client."""
+    cdef const uint8_t *p = hello.extensions.at
+    cdef const uint8_t *end = p + hello.extensions.n
+    cdef int n = 0
+    while p < end:
+        numbers[n] = <uint16_t>(p[0] << 8 | p[1])
+        n += not is_grease(numbers[n]) and numbers[n] != SERVER_NAME and numbers[n] != ALPN
+        p += 4 + (p[2] << 8 | p[3])
+    sort(n)
+    return n
+
+
+cdef int count_extensions(const ClientHello *hello) noexcept nogil:
+    cdef const uint8_t *p = hello.extensions.at
+    cdef const uint8_t *end = p + hello.extensions.n
+    cdef int n = 0
+    while p < end:
+        n += not is_grease(p[0] << 8 | p[1])
+        p += 4 + (p[2] << 8 | p[3])
+    return n
+
+
+cdef void sort(int n) noexcept nogil:
+    """`numbers`, by insertion: a client's list has 5 to 60 of them. A longer one by qsort,
+    because 8000 would take 10 ms."""
+    cdef int i, j
+    cdef uint16_t number
+    if n > FEW:
+        qsort(numbers, n, sizeof(uint16_t), compare)
+        return
+    for i in range(1, n):
+        number = numbers[i]
+        j = i
+        while j and numbers[j - 1] > number:
+            numbers[j] = numbers[j - 1]
+            j -= 1
+        numbers[j] = number
+
+
+cdef int compare(const void *a, const void *b) noexcept nogil:
+    return <int>(<const uint16_t *>a)[0] - <int>(<const uint16_t *>b)[0]
+
+
+cdef char *put_hex(char *p, int n) noexcept nogil:
+    """`numbers`, in four digits each, with commas between."""
+    cdef int i
+    for i in range(n):
+        if i:
+            p[0] = c','
+            p += 1
+        p = put_four(p, numbers[i])
+    return p
+
+
+cdef inline char *put_four(char *p, int number) noexcept nogil:
+    p[0] = HEX[number >> 12]
+    p[1] = HEX[number >> 8 & 15]
+    p[2] = HEX[number >> 4 & 15]
+    p[3] = HEX[number & 15]
+    return p + 4
+
+
+cdef size_t put_signatures(char *begin, const ClientHello *hello) noexcept nogil:
+    """In the client's order."""
+    cdef char *p = begin
+    cdef size_t i
+    cdef int number
+    for i in range(0, hello.signatures.n, 2):
+        number = hello.signatures.at[i] << 8 | hello.signatures.at[i + 1]
+        if not is_grease(number):
+            p[0] = c'_' if p == begin else c','
+            p = put_four(p + 1, number)
+    return p - begin
+
+
+cdef int put_hash(char *out, const char *end) except -1:
+    """The first 12 digits of the SHA-256 of `text`; zeros if it is empty."""
+    cdef bytes digest
+    if end == text:
+        memset(out, c'0', 12)
+        return 0
+    digest = sha256(text[:end - text]).digest()
+    put_digits(out, digest, 6)
+    return 0
+
+
+cdef void put_digits(char *out, const char *data, int n) noexcept nogil:
+    cdef int i
+    for i in range(n):
+        out[2 * i] = HEX[<uint8_t>data[i] >> 4]
+        out[2 * i + 1] = HEX[data[i] & 15]
+
+
+cdef void put_version(char *out, int version) noexcept nogil:
+    out[0] = out[1] = c'0'
+    if 0x0301 <= version <= 0x0304:
+        out[0] = c'1'
+        out[1] = <char>(c'0' + version - 0x0301)
+    elif version == 0x0300:
+        out[0], out[1] = c's', c'3'
+
+
+cdef void put_count(char *out, int n) noexcept nogil:
+    n = min(n, 99)
+    out[0] = <char>(c'0' + n // 10)
+    out[1] = <char>(c'0' + n % 10)
+
+
+cdef void put_alpn(char *out, const Span *alpn) noexcept nogil:
+    """The first and last character of the first protocol; if one of them is not alphanumeric,
+    the first and last digit of its bytes in hexadecimal."""
+    cdef uint8_t first, last
+    if alpn.n == 0:
+        out[0] = out[1] = c'0'
+        return
+    first = alpn.at[1]
+    last = alpn.at[alpn.at[0]]
+    if is_alphanumeric(first) and is_alphanumeric(last):
+        out[0], out[1] = <char>first, <char>last
+    else:
+        out[0], out[1] = HEX[first >> 4], HEX[last & 15]
+
+
+cdef inline bint is_alphanumeric(uint8_t c) noexcept nogil:
+    return is_class(c, CC_DIGIT) or c'a' <= c | 32 <= c'z'
+
+
+cdef int write_ja3(char *out, const ClientHello *hello) except -1:
+    cdef char *p = text + put_number(text, hello.legacy_version)
+    cdef bytes digest
+    p[0] = c','
+    p = put_decimals(p + 1, &hello.ciphers, 2)
+    p[0] = c','
+    p = put_types(p + 1, hello)
+    p[0] = c','
+    p = put_decimals(p + 1, &hello.groups, 2)
+    p[0] = c','
+    p = put_decimals(p + 1, &hello.formats, 1)
+    digest = md5(text[:p - text], usedforsecurity=False).digest()
+    put_digits(out, digest, JA3_BYTES // 2)
+    return 0
+
+
+cdef char *put_decimals(char *p, const Span *span, int size) noexcept nogil:
+    cdef char *begin = p
+    cdef size_t i
+    cdef int number
+    for i in range(span.n // size):
+        number = span.at[i] if size == 1 else span.at[2 * i] << 8 | span.at[2 * i + 1]
+        if size == 1 or not is_grease(number):
+            p = put_decimal(p, number, p == begin)
+    return p
+
+
+cdef char *put_types(char *p, const ClientHello *hello) noexcept nogil:
+    cdef char *begin = p
+    cdef const uint8_t *at = hello.extensions.at
+    cdef const uint8_t *end = at + hello.extensions.n
+    while at < end:
+        if not is_grease(at[0] << 8 | at[1]):
+            p = put_decimal(p, at[0] << 8 | at[1], p == begin)
+        at += 4 + (at[2] << 8 | at[3])
+    return p
+
+
+cdef inline char *put_decimal(char *p, int number, bint is_first) noexcept nogil:
+    if not is_first:
+        p[0] = c'-'
+        p += 1
+    return p + put_number(p, number)

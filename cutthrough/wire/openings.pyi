@@ -1,0 +1,1 @@
+PROTOCOLS: tuple[str, ...]
