@@ -37,7 +37,6 @@ cdef class SessionSink(Sink):
     cdef int on_accept(self, int fd, const Address *client) except -1:
         cdef Context context = self.context
         cdef Session session = Session.__new__(Session)
-        cdef int outcome
         session.sock.fd = fd
         session.sock.ready = CAN_WRITE
         session.context = context
@@ -54,17 +53,27 @@ cdef class SessionSink(Sink):
             context.counters.refused += 1
             return 0
         link(context, session)
-        count_accept(context.counters, self.listener)
-        note(context.recorder, <void *>session, context.poller.now_us, E_ACCEPTED, 0,
-             client.port)
-        outcome = begin_stages(session, self.stages) if self.stages else admit(session)
-        if outcome != OK:
-            return turn_away(session, outcome)
-        rest(session)
-        return session.extend()
+        try:
+            begin_session(session, self.listener, self.stages)
+        except BaseException:               # the session's own, not the acceptor's (R34)
+            context.poller.contain(session)
+        return 0
 
     cdef int shed(self) except -1:
         return shed_for_descriptors(self.context, MOST_SHED)
+
+
+cdef int begin_session(Session session, int listener, int stages) except -1:
+    cdef Context context = session.context
+    cdef int outcome
+    count_accept(context.counters, listener)
+    note(context.recorder, <void *>session, context.poller.now_us, E_ACCEPTED, 0,
+         session.address.port)
+    outcome = begin_stages(session, stages) if stages else admit(session)
+    if outcome != OK:
+        return turn_away(session, outcome)
+    rest(session)
+    return session.extend()
 
 
 def close_idle(Context context, double grace=0.0):

@@ -55,7 +55,7 @@ cdef class Context:
         self.snapshot = snapshot
         self.limiter = limiter
         for number, row in enumerate(TABLE):
-            self.timeout_ms[number] = int(timeouts.get(row.timeout, 0) * 1000)
+            self.timeout_ms[number] = int(timeouts[row.timeout] * 1000) if row.timeout else 0
         self.lifetime_ms = int(lifetime * 1000)
         self.grace_ms = int(min_rate_grace * 1000)
         self.least_bytes = int(min_rate * min_rate_grace)

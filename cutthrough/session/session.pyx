@@ -120,7 +120,11 @@ cdef class Session(Client):
     cdef int on_fault(self) except -1:
         self.context.counters.faults += 1
         self.request.persistent = False
-        return self.refuse(INTERNAL_ERROR)
+        try:
+            return self.refuse(INTERNAL_ERROR)
+        except BaseException:           # the journal perhaps: nothing else would close it
+            self.close()
+            raise
 
     cdef int cut_short(self, int outcome) except -1:
         return cut_exchange(self, outcome)
@@ -279,7 +283,7 @@ cdef class Session(Client):
     cdef int set_out(self) except -1:
         # If the limits depend on the address, `route` charges them
         cdef int outcome = OK if self.request.address_dependent else admit_user(self)
-        return self.refuse(outcome) if outcome else self.route(False)
+        return self.refuse(outcome) if outcome else find_way(self, False)
 
     def on_decided(self, request_id, decision):
         """The hook's answer: a Decision, None if it failed, a label if it was not called."""

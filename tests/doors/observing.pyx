@@ -27,6 +27,7 @@ cdef class Recorder(Observer):
     """Records (phase, request's number, detail) in `phases`, and taps both pumps in `tap_in`,
     a phase's name; "" for no tap."""
     cdef readonly list phases, up, down
+    cdef public str raises_in           # a phase that raises RuntimeError
     cdef str tap_in
     cdef ListTap taps[2]
 
@@ -42,6 +43,8 @@ cdef class Recorder(Observer):
 
     cdef int note(self, Client client, str phase, detail) except -1:
         self.phases.append((phase, client.request_id, detail))
+        if phase == self.raises_in:
+            raise RuntimeError(phase)
         if phase == self.tap_in:
             client.relay.up.tap = &self.taps[0].tap
             client.relay.down.tap = &self.taps[1].tap

@@ -1,31 +1,38 @@
 """Observers: the phases of a request, and the bytes that taps are passed."""
 
 import asyncio
+import contextlib
 import socket
 
 import pytest
 
 import cutthrough
 from tests.doors.observing import Recorder
-from tests.support.client import PASSWORD, USER, Client
+from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.origin import Origin, answer, echo
 from tests.support.stream import chunked
 
 BULK = 4 << 20
 
 
-def observe(journey, script=echo, tap_in="", **options):
-    """Runs journey(client, origin) through a worker; returns its Recorder."""
+def observe(journey, script=echo, tap_in="", raises_in="", **options):
+    """Runs journey(client, origin) through a worker; returns its Recorder. No
+    connection may be left."""
     async def main():
         async with cutthrough.serve(
                 user=USER, password=PASSWORD, access_log="off", **options) as proxy:
             recorder = Recorder(proxy.worker.context, tap_in)
+            recorder.raises_in = raises_in
 
             def run():
                 with Origin(script) as origin, Client(proxy.port) as client:
                     journey(client, origin)
 
             await asyncio.to_thread(run)
+            left = asyncio.get_running_loop().time() + 10
+            while any(proxy.worker.leaks().values()):
+                assert asyncio.get_running_loop().time() < left, proxy.worker.leaks()
+                await asyncio.sleep(0.01)
             return recorder
 
     return asyncio.run(main())
@@ -137,3 +144,28 @@ def test_each_request_sets_its_own_taps():
 
     seen = observe(journey, answer(HELLO), tap_in="request")
     assert b"".join(seen.down).count(b"hello") == 2
+
+
+@pytest.mark.parametrize("phase", ["request", "route", "response", "end"])
+def test_a_fault_of_the_observer_ends_one_connection_and_leaves_nothing(phase):
+    """R34: the fault is the session's, at whatever point of its life."""
+    def journey(client, origin):
+        client.send(build_request("GET", origin.url()))
+        with contextlib.suppress(ConnectionResetError):
+            client.read_rest()
+
+    seen = observe(journey, answer(HELLO), raises_in=phase)
+    assert phase in [one for one, _ in phases(seen)]
+
+
+def test_a_fault_while_a_client_is_turned_away_is_not_the_acceptors(caplog):
+    """The session stayed, without a deadline, and held its descriptor."""
+    def journey(client, origin):
+        client.send(b"G")
+        port = client.sock.getpeername()[1]
+        with Client(port) as second, contextlib.suppress(OSError):
+            second.read_rest()
+        client.half_close()
+
+    seen = observe(journey, raises_in="end", max_connections_per_client=1)
+    assert ("end", "client_limit") in phases(seen)
