@@ -11,7 +11,7 @@ address, localhost or a configured name, because a page in a browser can reach a
 loopback port by a name of its own site (R39). Requests that change anything require
 `Authorization: Bearer TOKEN`; without a configured token they are refused.
 
-It knows the supervisor only as `Operations`.
+It knows the supervisor only as `Operations` and `Connections`.
 """
 
 import asyncio
@@ -79,19 +79,35 @@ class Operations(Protocol):
     def show_config(self) -> str: ...
     async def reload(self) -> tuple[str, str]: ...
     def drain(self) -> None: ...
-    async def list_connections(
+
+
+class Cutting(Protocol):
+    """The result of a cut: connections closed, and processes that did not answer."""
+
+    @property
+    def total(self) -> int: ...
+    @property
+    def unanswered(self) -> list[str]: ...
+
+
+class Connections(Protocol):
+    """Queries about the connections of all workers."""
+
+    async def list(
         self, selector: Selector) -> tuple[list[dict[str, Any]], list[str]]: ...
-    async def trace_connection(self, name: str) -> dict[str, Any] | None: ...
-    async def cut_connections(self, selector: Selector) -> tuple[int, list[str]]: ...
+    async def trace(self, name: str) -> dict[str, Any] | None: ...
+    async def cut(self, selector: Selector) -> Cutting: ...
     def watch(self, queue: "asyncio.Queue[bytes]") -> None: ...
     def unwatch(self, queue: "asyncio.Queue[bytes]") -> None: ...
 
 
 class AdminServer:
-    """Serves `operations` at `where`: `host:port` or `unix:/path`."""
+    """Serves both at `where`: `host:port` or `unix:/path`."""
 
-    def __init__(self, operations: Operations, where: str) -> None:
+    def __init__(self, operations: Operations, connections: Connections,
+                 where: str) -> None:
         self._operations = operations
+        self._connections = connections
         self._where = where
         self._token = b""
         self._names: set[str] = set()
@@ -326,12 +342,12 @@ class AdminServer:
 
     async def connections(self, request: web.Request) -> web.StreamResponse:
         selector = Selector.from_query(request.query)
-        found, unanswered = await self._operations.list_connections(selector)
+        found, unanswered = await self._connections.list(selector)
         return web.json_response({"connections": found, "unanswered": unanswered})
 
     async def trace(self, request: web.Request) -> web.StreamResponse:
         name = Selector(id=request.match_info["id"]).id
-        found = await self._operations.trace_connection(name)
+        found = await self._connections.trace(name)
         if found is None:
             return web.Response(status=404, text="no open connection has this id\n")
         return web.json_response(found)
@@ -341,8 +357,9 @@ class AdminServer:
         if selector.is_empty():
             raise ValueError("no connections are selected: give a user, host, client, "
                              "id or state; all=true selects all")
-        count, unanswered = await self._operations.cut_connections(selector)
-        return web.json_response({"cut": count, "unanswered": unanswered})
+        result = await self._connections.cut(selector)
+        return web.json_response(
+            {"cut": result.total, "unanswered": result.unanswered})
 
     async def reload(self, request: web.Request) -> web.StreamResponse:
         result, line = await self._operations.reload()
@@ -366,7 +383,7 @@ class AdminServer:
             headers={**PROTECTED, "Content-Type": "text/event-stream"})
         queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
         self._watchers[key] += 1
-        self._operations.watch(queue)
+        self._connections.watch(queue)
         try:
             await response.prepare(request)
             while not queue.full():
@@ -376,7 +393,7 @@ class AdminServer:
         except (TimeoutError, ConnectionError):
             pass                             # stalled, or gone
         finally:
-            self._operations.unwatch(queue)
+            self._connections.unwatch(queue)
             self._watchers[key] -= 1
             self._watchers += collections.Counter()      # drops keys with count 0
         # The watcher is too slow; it may reconnect. A clean end would wait for it.

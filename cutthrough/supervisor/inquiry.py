@@ -24,6 +24,7 @@ from cutthrough.process.channel import (
     Trace,
     WasCut,
     Watch,
+    in_memory,
 )
 from cutthrough.process.selector import Selector
 from cutthrough.supervisor.children import Child
@@ -106,14 +107,14 @@ class Inquiry:
 
     # Queries
 
-    async def list_connections(
+    async def list(
             self, selector: Selector) -> tuple[list[dict[str, Any]], list[str]]:
         """Returns the connections that match `selector`, and the names of the processes
         that did not answer."""
         query = await self._ask(lambda number: List(number, selector))
         return [one for found in query.answers for one in found], query.unanswered
 
-    async def trace_connection(self, name: str) -> dict[str, Any] | None:
+    async def trace(self, name: str) -> dict[str, Any] | None:
         """Returns the last events of the connection with this id, or None."""
         query = await self._ask(lambda number: Trace(number, name))
         return next((one for found in query.answers for one in found), None)
@@ -131,6 +132,21 @@ class Inquiry:
                 break
             await asyncio.sleep(REPEAT_S)
         return CutResult(total, query.unanswered, most)
+
+    async def answer(self, question: Message) -> tuple[Message, int]:
+        """Answers a query of the new program: the message, and its descriptor or -1."""
+        match question:
+            case Cut(number, selector):
+                result = await self.cut(selector)
+                return WasCut(number, result.total, result.moves), -1
+            case List(number, selector):
+                found, _ = await self.list(selector)
+            case Trace(number, name):
+                one = await self.trace(name)
+                found = [one] if one is not None else []
+            case _:
+                raise ValueError(type(question).__name__)
+        return Listed(number), in_memory(found)
 
     async def _ask(self, question: Callable[[int], List | Trace | Cut]) -> Query:
         self._number += 1

@@ -20,26 +20,15 @@ from cutthrough.generation.effective import group_by_address, show_effective
 from cutthrough.generation.generation import Generation
 from cutthrough.log.stderr import say, use_form
 from cutthrough.outcome import TABLE
-from cutthrough.process.channel import (
-    Cut,
-    List,
-    Listed,
-    Message,
-    Trace,
-    WasCut,
-    in_memory,
-)
-from cutthrough.process.selector import Selector
 from cutthrough.supervisor.children import Child, Slot
-from cutthrough.supervisor.inquiry import Inquiry, Respondent
+from cutthrough.supervisor.inquiry import Inquiry
 from cutthrough.supervisor.limits_page import LimitsPage
 from cutthrough.supervisor.listeners import Listeners
-from cutthrough.supervisor.upgrade import Predecessor
 
 if TYPE_CHECKING:
     from cutthrough.admin.metrics import Reading
     from cutthrough.admin.server import AdminServer
-    from cutthrough.supervisor.reload import Reload, Reloads
+    from cutthrough.supervisor.reload import Reloads
 
 # Endings that are not failures
 NOT_FAILURES = frozenset(row.label for row in TABLE if not row.fault)
@@ -54,13 +43,12 @@ class Program(Protocol):
     limits: LimitsPage
     listeners: Listeners
     generation: Generation
-    predecessor: Predecessor | None
+    inquiry: Inquiry
 
     @property
     def state(self) -> Enum: ...
     @property
     def reloads(self) -> "Reloads": ...
-    def reload(self) -> "Reload": ...
     def drain(self) -> None: ...
 
 
@@ -71,7 +59,6 @@ class Operations:
     def __init__(self, program: Program, is_successor: bool) -> None:
         self._program = program
         self._is_successor = is_successor
-        self._inquiry = Inquiry(program)
         self._admin: AdminServer | None = None
         self._address = "off"                # the configured address
         self._pending: AdminServer | None = None
@@ -123,7 +110,7 @@ class Operations:
             from cutthrough.admin.server import AdminServer
         except ImportError as error:
             raise ConfigError("", "admin", f"{error.name} is not installed") from None
-        admin = AdminServer(self, config.admin)
+        admin = AdminServer(self, self._program.inquiry, config.admin)
         admin.bind(shared=self._is_successor)
         return admin
 
@@ -163,7 +150,6 @@ class Operations:
 
     async def close(self) -> None:
         """Closes the listener, and prints the account."""
-        self._inquiry.close()
         self.withdraw()
         self.on_successor()
         await self._program.limits.leave()
@@ -198,15 +184,6 @@ class Operations:
         if in_force:
             self._committed_at = time.time()
 
-    def on_message(self, child: Respondent, message: Message) -> None:
-        self._inquiry.on_message(child, message)
-
-    def on_ready(self, child: Child) -> None:
-        self._inquiry.on_ready(child)
-
-    def on_death(self, child: Respondent) -> None:
-        self._inquiry.on_death(child)
-
     # What the listener calls
 
     def is_serving(self) -> bool:
@@ -220,7 +197,7 @@ class Operations:
             for child in self._program.children.values())
 
     async def reload(self) -> tuple[str, str]:
-        reload = self._program.reload()
+        reload = self._program.reloads.request()
         await reload.over.wait()
         return reload.result, reload.line
 
@@ -269,36 +246,3 @@ class Operations:
                     for name in config.__struct_fields__}
         groups = group_by_address(self._program.listeners.all())
         return render(settings) + show_effective(config, groups)
-
-    async def list_connections(
-            self, selector: Selector) -> tuple[list[dict[str, Any]], list[str]]:
-        return await self._inquiry.list_connections(selector)
-
-    async def trace_connection(self, name: str) -> dict[str, Any] | None:
-        return await self._inquiry.trace_connection(name)
-
-    async def cut_connections(self, selector: Selector) -> tuple[int, list[str]]:
-        result = await self._inquiry.cut(selector)
-        return result.total, result.unanswered
-
-    async def answer(self, question: Message) -> tuple[Message, int]:
-        """Answers a query of the new program: the message, and its descriptor or -1."""
-        match question:
-            case Cut(number, selector):
-                result = await self._inquiry.cut(selector)
-                return WasCut(number, result.total, result.moves), -1
-            case List(number, selector):
-                found, _ = await self.list_connections(selector)
-            case Trace(number, name):
-                one = await self.trace_connection(name)
-                found = [one] if one is not None else []
-            case _:
-                raise ValueError(type(question).__name__)
-        return Listed(number), in_memory(found)
-
-    def watch(self, queue: "asyncio.Queue[bytes]") -> None:
-        self._inquiry.watch(queue)
-
-    def unwatch(self, queue: "asyncio.Queue[bytes]") -> None:
-        self._inquiry.unwatch(queue)
-

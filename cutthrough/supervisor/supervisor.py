@@ -49,10 +49,11 @@ from cutthrough.supervisor import handover_plan
 from cutthrough.supervisor.banner import print_banner
 from cutthrough.supervisor.children import BACKOFF_MAX_S, Child, Slot, describe_exit
 from cutthrough.supervisor.credentials_page import CredentialsPage
+from cutthrough.supervisor.inquiry import Inquiry
 from cutthrough.supervisor.limits_page import LimitsPage
 from cutthrough.supervisor.listeners import Listeners
 from cutthrough.supervisor.operations import Operations
-from cutthrough.supervisor.reload import Reload, Reloads
+from cutthrough.supervisor.reload import Reloads
 from cutthrough.supervisor.upgrade import Predecessor, Successor
 
 # How long a worker may take to start: 0.2 s here, much longer on a swapping machine.
@@ -91,6 +92,7 @@ class Supervisor:
         self.memory = -1                     # descriptor with the encoded generation
         self.end_requested = False           # to end, by a signal or an operator
         self.over = asyncio.Event()
+        self.inquiry = Inquiry(self)
         self.operations = Operations(self, predecessor is not None)
         self.reloads = Reloads(self)
 
@@ -123,6 +125,7 @@ class Supervisor:
                 slot.current = self.spawn(slot)
             await self.over.wait()
         finally:
+            self.inquiry.close()
             await self.operations.close()
             self.close()
         return self.status
@@ -177,7 +180,7 @@ class Supervisor:
             case Swapped(number, error):
                 self.reloads.on_swapped(child, number, error)
             case Listed() | WasCut():
-                self.operations.on_message(child, message)
+                self.inquiry.on_message(child, message)
             case Gave() | Took():
                 handover_plan.log_result(child, message)
 
@@ -185,7 +188,7 @@ class Supervisor:
         slot = child.slot
         child.ready = slot.was_ready = True
         child.generation = max(child.generation, child.first_generation)
-        self.operations.on_ready(child)
+        self.inquiry.on_ready(child)
         if self.state not in (State.STARTING, State.SERVING) or child.retired:
             return                           # it has a deadline for its end already
         child.set_timer(None)
@@ -217,9 +220,9 @@ class Supervisor:
 
     def on_answer(self, before: Predecessor, message: Message | None) -> None:
         if message is None:
-            self.operations.on_death(before)
+            self.inquiry.on_death(before)
         else:
-            self.operations.on_message(before, message)
+            self.inquiry.on_message(before, message)
 
     def status_line(self) -> str:
         return (f"generation {self.generation.number}, "
@@ -253,7 +256,7 @@ class Supervisor:
 
     def on_death(self, child: Child, returncode: int) -> None:
         slot = child.slot
-        self.operations.on_death(child)
+        self.inquiry.on_death(child)
         was_next = child is slot.next
         if was_next:
             slot.next = None
@@ -313,10 +316,6 @@ class Supervisor:
 
     # Reload
 
-    def reload(self) -> Reload:
-        """Applies the files' present content; on any error nothing changes."""
-        return self.reloads.request()
-
     @property
     def is_serving(self) -> bool:
         return self.state is State.SERVING
@@ -347,7 +346,7 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGQUIT, self.drain)
         loop.add_signal_handler(signal.SIGINT, self.stop)
         loop.add_signal_handler(signal.SIGUSR1, self.reopen)
-        loop.add_signal_handler(signal.SIGHUP, self.reload)
+        loop.add_signal_handler(signal.SIGHUP, self.reloads.request)
         loop.add_signal_handler(signal.SIGUSR2, self.upgrade)
         # The process that started us may have blocked more signals
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, signal.SIGCHLD})
@@ -364,7 +363,7 @@ class Supervisor:
                 self.successor = Successor(
                     self.listeners.all(), self.listeners.activated,
                     self.on_successor_serving, self.on_no_successor,
-                    self.operations.answer, self.credentials.fd)
+                    self.inquiry.answer, self.credentials.fd)
             except OSError as error:
                 say(f"upgrade refused: {describe(error)}")
 

@@ -11,7 +11,16 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 from cutthrough.log.accesslog import AccessLog
-from cutthrough.process.channel import Channel, Listed, WasCut, in_memory
+from cutthrough.process.channel import (
+    Channel,
+    Cut,
+    List,
+    Listed,
+    Trace,
+    WasCut,
+    Watch,
+    in_memory,
+)
 from cutthrough.process.selector import Selector
 from cutthrough.session.client import Client
 from cutthrough.session.describe import clients, cut, describe, trace
@@ -34,14 +43,18 @@ class AdminQueries:
         self._watched: AccessLog | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def list(self, query: int, selector: Selector) -> None:
-        self._run(self._list(query, selector))
-
-    def trace(self, query: int, name: str) -> None:
-        self._run(self._trace(query, name))
-
-    def cut(self, query: int, selector: Selector) -> None:
-        self._run(self._cut(query, selector))
+    def carry_out(self, message: List | Trace | Cut | Watch) -> None:
+        match message:
+            case List(query, selector):
+                self._run(self._list(query, selector))
+            case Trace(query, name):
+                self._run(self._trace(query, name))
+            case Cut(query, selector):
+                self._run(self._cut(query, selector))
+            case Watch(on=True):
+                self._watch(self._channel.take_fd())
+            case Watch():
+                self._unwatch()
 
     def _run(self, answer: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(answer)
@@ -87,14 +100,14 @@ class AdminQueries:
             if about is not None and selector.matches(about):
                 yield client, about
 
-    def watch(self, fd: int) -> None:
+    def _watch(self, fd: int) -> None:
         """Writes each ending into this pipe too, which this object owns from now on."""
-        self.unwatch()
+        self._unwatch()
         loop = asyncio.get_running_loop()
         self._watched = AccessLog(loop, fd, "json", self._worker.slot)
         self._worker.context.journal = Tee(self._journal, self._watched)
 
-    def unwatch(self) -> None:
+    def _unwatch(self) -> None:
         if self._watched is not None:
             self._worker.context.journal = self._journal
             self._watched.close()
@@ -102,6 +115,6 @@ class AdminQueries:
 
     def close(self) -> None:
         """Abandons unanswered queries, and stops reporting endings."""
-        self.unwatch()
+        self._unwatch()
         for task in self._tasks:
             task.cancel()

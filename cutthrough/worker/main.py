@@ -114,25 +114,12 @@ class WorkerProcess:
             case Stop():
                 self.over.set()
             case List() | Trace() | Cut() | Watch():
-                self.answer(message)
+                assert self.admin_queries is not None
+                self.admin_queries.carry_out(message)
             case Give() | Take():
                 self.hand_over(message, socket.socket(fileno=self.channel.take_fd()))
             case None:
                 self.drain(self.config.drain_timeout)
-
-    def answer(self, message: List | Trace | Cut | Watch) -> None:
-        assert self.admin_queries is not None
-        match message:
-            case List(query, selector):
-                self.admin_queries.list(query, selector)
-            case Trace(query, name):
-                self.admin_queries.trace(query, name)
-            case Cut(query, selector):
-                self.admin_queries.cut(query, selector)
-            case Watch(on=True):
-                self.admin_queries.watch(self.channel.take_fd())
-            case Watch():
-                self.admin_queries.unwatch()
 
     def hand_over(self, message: Give | Take, sock: socket.socket) -> None:
         # Imported here, like the rest of the data plane: see make_worker
