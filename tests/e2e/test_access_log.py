@@ -17,6 +17,8 @@ from tests.support.origin import OK, echo
 from tests.support.proxy import SANITIZED
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 FIELDS = {
     "time",
     "id",

@@ -10,6 +10,8 @@ from tests.support.client import AUTH, CREDENTIALS
 from tests.support.origin import answer_and_close, echo
 from tests.support.stream import chunked
 
+pytestmark = pytest.mark.any_loop
+
 
 def test_the_second_request_of_a_connection_is_handled_too(proxy, make_origin, dial):
     """Only the first request was parsed; what followed went to its origin, unread."""

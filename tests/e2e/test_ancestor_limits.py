@@ -15,6 +15,8 @@ from tests.support.origin import Origin, echo, stall
 from tests.support.proxy import SANITIZED
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 
 def limit_descriptors(pid: int, highest: int | None = None) -> int:
     """Sets the soft limit, by default to what is open now; returns what it was."""

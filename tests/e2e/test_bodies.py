@@ -8,6 +8,8 @@ from tests.support.client import build_request
 from tests.support.origin import OK, answer
 from tests.support.stream import chunked
 
+pytestmark = pytest.mark.any_loop
+
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 PAIRS = [

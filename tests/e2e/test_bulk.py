@@ -8,6 +8,8 @@ import pytest
 from tests.support.client import build_request
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 SIZE = 100 << 20
 BLOCK = 1 << 20
 #: What a worker may grow by while 100 MiB pass through it.

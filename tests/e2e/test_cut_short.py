@@ -13,6 +13,8 @@ from tests.support.sockets import unsent
 from tests.support.stream import TIMEOUT
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 SIZE = 2_000_000  # what the kernel takes for a client that does not read
 DATA = bytes(n % 251 for n in range(SIZE))
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n"

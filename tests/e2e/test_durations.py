@@ -15,6 +15,8 @@ from tests.support.origin import echo, stall
 from tests.support.silent import silent
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 PHASES = ("head_ms", "auth_ms", "dns_ms", "connect_ms", "first_byte_ms")
 
 

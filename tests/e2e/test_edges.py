@@ -13,6 +13,8 @@ from tests.support.dns import NameServer
 from tests.support.origin import OK, Connection, stall
 from tests.support.wait import TRIES, takes_less, wait_until
 
+pytestmark = pytest.mark.any_loop
+
 
 @pytest.mark.parametrize("side", ["client", "origin"])
 def test_a_reset_behind_an_end_of_stream_ends_a_tunnel_at_once(

@@ -13,6 +13,8 @@ from tests.support.proxy import Proxy
 from tests.support.sockets import unsent
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 
 def most_of(name: str) -> int:
     """What the kernel lets a socket's buffer grow to."""

@@ -9,6 +9,8 @@ from tests.support.client import build_request
 from tests.support.origin import OK, answer, okay, stall
 from tests.support.proxy import clean_environment
 
+pytestmark = pytest.mark.any_loop
+
 EXPECT = "Expect: 100-continue"
 
 

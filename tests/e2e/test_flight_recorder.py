@@ -4,10 +4,14 @@ import json
 import re
 import socket
 
+import pytest
+
 from tests.support.admin import administered, some_tunnels
 from tests.support.client import build_request
 from tests.support.origin import echo, stall
 from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.any_loop
 
 FORM = 'error_log_format = "json"\n'
 

@@ -13,6 +13,8 @@ from tests.support.proxy import Proxy
 from tests.support.stream import TIMEOUT, Closed, Message
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 
 def retry_after(reply: Message) -> int:
     return int(reply.get("Retry-After") or 0)

@@ -17,7 +17,7 @@ from tests.support.client import USER
 from tests.support.origin import echo
 from tests.support.wait import wait_until
 
-pytestmark = [
+pytestmark = [pytest.mark.any_loop,
     pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
     pytest.mark.dials_out,                  # a browser asks its maker for this and that
 ]

@@ -19,6 +19,8 @@ from tests.support.origin import OK, answer
 from tests.support.proxy import ROOT
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 LOCAL = re.compile(
     rb"<(?P<pri>\d+)>(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) "
     rb"cutthrough\[(?P<pid>\d+)\]: (?P<line>.*)", re.S)

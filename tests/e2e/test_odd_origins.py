@@ -11,6 +11,8 @@ import pytest
 from tests.support.client import build_request
 from tests.support.stream import chunked
 
+pytestmark = pytest.mark.any_loop
+
 HEAD = b"HTTP/1.1 200 OK\r\nX: 1\r\nContent-Length: 2\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nX: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
 ODD = {

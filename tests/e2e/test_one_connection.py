@@ -5,6 +5,8 @@ import pytest
 from tests.support.client import AUTH, CREDENTIALS, WRONG
 from tests.support.stream import chunked
 
+pytestmark = pytest.mark.any_loop
+
 
 def test_each_request_of_a_connection_reaches_its_own_origin(proxy, make_origin, dial):
     a, b = make_origin(), make_origin()

@@ -16,6 +16,8 @@ from tests.support.origin import answer_and_close, flood, stall
 from tests.support.stream import chunked
 from tests.support.wait import TRIES, takes_less, wait_until
 
+pytestmark = pytest.mark.any_loop
+
 PIECE = bytes(65536)
 
 

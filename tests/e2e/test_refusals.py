@@ -11,6 +11,8 @@ import pytest
 from tests.support.client import AUTH
 from tests.support.stream import chunked
 
+pytestmark = pytest.mark.any_loop
+
 NO_HOST = "without Host"
 
 # label, status, and the request with {a} for the origin's authority.

@@ -12,6 +12,8 @@ from tests.support.client import build_request
 from tests.support.origin import OK, answer, answer_and_close
 from tests.support.stream import chunked
 
+pytestmark = pytest.mark.any_loop
+
 BAD = [
     # R18: how long is it?
     (

@@ -8,6 +8,8 @@ from tests.support.client import build_request
 from tests.support.origin import OK
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 
 class Stale:
     """Answers `good` requests of its first connection, then reads one more and closes.

@@ -3,12 +3,16 @@
 import asyncio
 import contextlib
 
+import pytest
+
 from cutthrough.verify.verifier import Verifier
 from tests.e2e.test_faults import serve_embedded
 from tests.e2e.test_shedding import SMALL_BLOCK, be_partial, held
 from tests.support.client import WRONG, build_request
 from tests.support.origin import Origin
 from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.any_loop
 
 
 def test_a_request_that_is_whole_is_not_closed_for_its_own_head(

@@ -15,6 +15,8 @@ from tests.support.origin import OK, echo
 from tests.support.stream import TIMEOUT, Closed, chunked
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 #: 1000 bytes a second on an average over 300 ms; no other deadline comes before that.
 RATE = ("--min-rate", "1000", "--min-rate-grace", "300ms")
 TICK = 0.05
