@@ -92,6 +92,23 @@ def test_long_lists_are_sorted_too() -> None:
         ",".join(f"{cipher:04x}" for cipher in sorted(ciphers)))
 
 
+@pytest.mark.parametrize(("ciphers", "kinds", "groups", "formats", "shown"), [
+    ("47-53-5-10-49161-49162-49171-49172-50-56-19-4", "0-10-11", "23-24-25", "0",
+     "ada70206e40642a3e4461f35503241d5"),
+    ("4-5-10-9-100-98-3-6-19-18-99", "", "", "", "de350869b8c85de67a350c8d186f11e6")])
+def test_the_examples_of_ja3(
+        ciphers: str, kinds: str, groups: str, formats: str, shown: str) -> None:
+    """github.com/salesforce/ja3, README, "How it works"."""
+    def listed_numbers(text: str) -> tuple[int, ...]:
+        return tuple(int(number) for number in text.split("-") if number)
+
+    values = {0: NAMED[1], 10: listed(words(*listed_numbers(groups))),
+              11: listed(bytes(listed_numbers(formats)), 1)}
+    data = build_hello(*[(kind, values[kind]) for kind in listed_numbers(kinds)],
+                       ciphers=listed_numbers(ciphers), legacy=769)
+    assert read_client_hello(data)["ja3"] == shown
+
+
 def test_ja3_is_the_hash_of_the_lists_in_order() -> None:
     data = build_hello(
         (0x1A1A, b""), NAMED, (10, listed(words(0x2A2A, 29, 23))), (11, b"\2\0\1"),
