@@ -20,13 +20,15 @@ serve: build/built.native ## build and serve on 127.0.0.1:8888; ARGS='--listen â
 
 build: build/built.native ## create .venv and build in place for this machine
 
-# The tests wait more than they compute, so the two event loops are tested in parallel.
-# The benchmark's tests measure, so they run alone.
+# The tests wait more than they compute, so four runs in parallel keep two cores busy. The
+# benchmark's tests measure, so they run alone.
 test: .venv/ready.test build/built.native lint ## everything: build, lint, all tests
-	$(MAKE) --no-print-directory -j2 -Otarget test-uvloop test-asyncio test-rooms
+	rm -rf build/outcomes
+	$(MAKE) --no-print-directory -j4 -Otarget test-uvloop-1 test-uvloop-2 test-asyncio test-rooms
+	$(PY) -m tests.support.outcomes
 	$(PY) -m pytest tests/bench $(PYTEST_ARGS)
-test-uvloop:
-	$(PY) -m pytest -q tests/e2e -k 'not asyncio' $(PYTEST_ARGS)
+test-uvloop-%:
+	$(PY) -m pytest -q tests/e2e --part $*/2 -k 'not asyncio' $(PYTEST_ARGS)
 test-asyncio:
 	$(PY) -m pytest -q tests/e2e -k asyncio $(PYTEST_ARGS)
 test-rooms:
@@ -149,4 +151,4 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 
 .PRECIOUS: .venv/ready.% build/built.%
 .PHONY: help serve build test quick lint docs types arm64 bench bench-guard slowloris storm attack handover browser peers-curl image-check unit-check debug trace asan fuzz coverage annotate wheel lock sbom release clean
-.PHONY: asan-e2e asan-rooms test-uvloop test-asyncio test-rooms
+.PHONY: asan-e2e asan-rooms test-asyncio test-rooms

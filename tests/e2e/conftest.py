@@ -6,6 +6,8 @@ Both check at their end that the workers hold no more descriptors than before, a
 everything that the test itself `opened` has been closed.
 
 A run of the whole directory fails at its end if an outcome of the table was in no log.
+`--part 1/2` runs every second file; the parts of one run are judged together, by
+`python -m tests.support.outcomes`.
 """
 
 import contextlib
@@ -18,11 +20,11 @@ from pathlib import Path
 import pytest
 
 from cutthrough.net import buffers
-from cutthrough.outcome import TABLE
 from cutthrough.policy.source import Limits
 from tests.support.client import Client
 from tests.support.nginx import PROGRAM, Nginx
 from tests.support.origin import Origin, Script, okay
+from tests.support.outcomes import missing, write_part
 from tests.support.proxy import Proxy, seen_labels
 from tests.support.stream import Stream
 from tests.support.wait import wait_until
@@ -43,6 +45,30 @@ _deselected: list[pytest.Item] = []
 _unreached: list[str] = []
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", metavar="N/M", type=read_part, default=(1, 1),
+                     help="run the Nth of M parts of tests/e2e")
+
+
+def read_part(text: str) -> tuple[int, int]:
+    part, of = map(int, text.split("/"))
+    if not 1 <= part <= of:
+        raise ValueError(text)
+    return part, of
+
+
+def files_of_part(config: pytest.Config) -> set[Path]:
+    part, of = config.getoption("part")
+    return set(sorted(Path(__file__).parent.glob("test_*.py"))[part - 1::of])
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    is_elsewhere = (
+        collection_path.suffix == ".py" and collection_path.name.startswith("test_")
+        and collection_path not in files_of_part(config))
+    return True if is_elsewhere else None
+
+
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
@@ -55,11 +81,15 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    if exitstatus == pytest.ExitCode.OK and is_whole(session):
-        _unreached.extend(
-            row.label for row in TABLE if row.label not in seen_labels)
-        if _unreached:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    part, of = session.config.getoption("part")
+    if exitstatus != pytest.ExitCode.OK or not is_whole(session):
+        return
+    if of > 1:
+        write_part(part, of, seen_labels)
+        return
+    _unreached.extend(missing(seen_labels))
+    if _unreached:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -71,12 +101,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def is_whole(session: pytest.Session) -> bool:
-    """Whether every test of this directory was run, on one event loop at the least."""
+    """Whether every test of the part was run, on one event loop at the least."""
     config, here = session.config, Path(__file__).parent
     files = {item.path for item in session.items}
     return not (
         config.option.collectonly
-        or set(here.glob("test_*.py")) - files
+        or files_of_part(config) - files
         or any("::" in name for name in config.args)
         or any("asyncio" not in item.nodeid for item in _deselected
                if item.path.parent == here))

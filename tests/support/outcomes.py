@@ -1,0 +1,39 @@
+"""python -m tests.support.outcomes: was every outcome in an access log of some test?
+
+Each part of tests/e2e writes the outcomes of its logs; this judges the parts together.
+"""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from cutthrough.outcome import TABLE
+
+PARTS = Path(__file__).resolve().parents[2] / "build" / "outcomes"
+
+
+def missing(seen: Iterable[str]) -> list[str]:
+    found = set(seen)
+    return [row.label for row in TABLE if row.label not in found]
+
+
+def write_part(part: int, of: int, seen: Iterable[str]) -> None:
+    PARTS.mkdir(parents=True, exist_ok=True)
+    (PARTS / f"{part}-of-{of}").write_text("\n".join(seen))
+
+
+def main() -> int | str:
+    parts = sorted(PARTS.glob("*-of-*"))
+    of = int(parts[0].name.rpartition("-")[2]) if parts else 1
+    if [one.name for one in parts] != [f"{n}-of-{of}" for n in range(1, of + 1)]:
+        return f"outcomes: a part of tests/e2e is missing in {PARTS}"
+    unreached = missing(label for one in parts
+                        for label in one.read_text().split("\n"))
+    if unreached:
+        return (f"no access log of tests/e2e had {', '.join(unreached)}: each row of "
+                "cutthrough/outcome.pyx needs a test that ends so")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
