@@ -58,7 +58,7 @@ def read_part(text: str) -> tuple[int, int]:
 
 
 def files_of_part(config: pytest.Config) -> set[Path]:
-    part, of = config.getoption("part")
+    part, of = config.getoption("part", (1, 1))
     return set(sorted(Path(__file__).parent.glob("test_*.py"))[part - 1::of])
 
 
@@ -81,7 +81,7 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    part, of = session.config.getoption("part")
+    part, of = session.config.getoption("part", (1, 1))
     if exitstatus != pytest.ExitCode.OK or not is_whole(session):
         return
     if of > 1:
