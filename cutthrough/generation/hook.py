@@ -254,8 +254,9 @@ class Hook:
         self.tally.failures += 1
         failures = self.tally.failures
         if failures & (failures - 1) == 0:      # the 1st, 2nd, 4th, 8th …
+            reason = "no answer in time" if isinstance(error, TimeoutError) else error
             log.error("the policy hook failed (%d so far): %s: %s", failures,
-                      type(error).__name__, error or "no answer in time")
+                      type(error).__name__, reason)
 
     async def close(self) -> None:
         """Cancels the calls in progress and drops their callbacks."""

@@ -87,6 +87,15 @@ async def test_a_hook_that_fails_has_refused(function, caplog):
     assert await ask(hook) == [None]
     assert hook.tally.failures == 1 and len(hook.verdicts) == 0
     assert "the policy hook failed" in caplog.text
+    assert ("no answer in time" in caplog.text) == (function is takes_too_long)
+
+
+async def test_an_exception_without_a_text_is_no_timeout(caplog):
+    async def fails_silently(request):
+        raise KeyError
+
+    assert await ask(Hook(fails_silently, 60)) == [None]
+    assert caplog.messages == ["the policy hook failed (1 so far): KeyError: "]
 
 
 async def test_failures_do_not_flood_the_log(caplog):
