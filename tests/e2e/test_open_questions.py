@@ -12,7 +12,7 @@ import bcrypt
 import pytest
 
 from cutthrough.generation.hook import MOST_QUESTIONS
-from cutthrough.net.resolver import MOST_OPEN
+from cutthrough.net.resolver import MOST_LOST, MOST_OPEN
 from tests.e2e.test_limits import retry_after
 from tests.e2e.test_policy import LOCAL
 from tests.support.admin import Operator
@@ -84,6 +84,20 @@ def test_names_that_nobody_answers_of_clients_that_reset_are_dropped(
     wait_until(lambda: operator.metrics()[dropped] == 1500, "1500 dropped")
     wait_until(lambda: operator.metrics()["dns_open_questions"] < 300, "places free")
     assert operator.metrics()['dns_queries_total{result="refused"}'] == 0
+
+
+@pytest.mark.any_loop
+def test_questions_of_clients_that_reset_are_not_asked_again(start, names):
+    """The name server got all 600 a second time, though no client waited for one."""
+    proxy, operator = start(
+        USERS, f'resolvers = ["{names.address}"]\ndns_timeout = "9s"\n')
+    with callers(proxy, 600):
+        waiting(operator, "resolve", 600)
+    waiting(operator, "resolve", 0)
+    asked = list(names.asked)
+    with callers(proxy, 1, "last%d.test:443"):
+        wait_until(lambda: names.asked.count("last0.test") > 1, "its second try")
+    assert len(set(asked) & set(names.asked[len(asked):])) <= MOST_LOST
 
 
 def test_names_that_nobody_answers_take_the_share_of_one_user(

@@ -92,14 +92,14 @@ async def test_one_who_asks_for_names_that_nobody_answers_has_a_share(
 
 async def test_a_question_that_nobody_waits_for_gives_its_place(resolver, names):
     """A client that asked and reset left its question to c-ares for up to 12 s."""
-    for turn in range(50):
-        for token in flood(resolver, 300, b"%d " % turn):
+    for turn in range(20):
+        for token in flood(resolver, 300, b"%d-" % turn):
             resolver.abandon(token)
             resolver.abandon(token)
         assert resolver.stats()["open"] < 2 * MOST_LOST
-    assert resolver.stats()["dropped"] == 15_000
+    assert resolver.stats()["dropped"] == 6_000
     assert resolver.stats()["refused"] == 0
-    assert (await ask(resolver, b"a.test", b"0 ")).texts() == [ONE]
+    assert (await ask(resolver, b"a.test", b"0-")).texts() == [ONE]
 
 
 async def test_lost_questions_are_dropped_though_others_wait_beside_them(
@@ -108,7 +108,7 @@ async def test_lost_questions_are_dropped_though_others_wait_beside_them(
     heard: list[object] = []
     resolver.resolve(b"slow.test", heard.append, b"bob")
     for turn in range(20):
-        for token in flood(resolver, 300, b"%d " % turn):
+        for token in flood(resolver, 300, b"%d-" % turn):
             resolver.abandon(token)
     assert resolver.stats()["refused"] == 0
     # Those beside which bob waits, and those of the channel that is in use
