@@ -45,6 +45,16 @@ def test_what_other_programs_are_translated_to_exists():
         assert set(re.findall(r"`([a-z]+_[a-z_]+)`", cell)) <= ours
 
 
+def test_the_tests_that_the_page_of_attacks_names_exist():
+    text = (ROOT / "docs" / "attacks.md").read_text()
+    written = {name for path in (ROOT / "tests").rglob("test_*.py")
+               for name in re.findall(r"def (test_\w+)", path.read_text())}
+    named = set(re.findall(r"`(test_\w+)`", text))
+    assert len(named) > 40 and named <= written
+    files = re.findall(r"`(tests/[\w/]+\.py)`", text)
+    assert files and all((ROOT / file).exists() for file in files)
+
+
 def test_the_index_has_every_page():
     folder = ROOT / "docs"
     linked = set(LINK.findall((folder / "README.md").read_text()))
