@@ -60,3 +60,18 @@ def test_the_index_has_every_page():
     linked = set(LINK.findall((folder / "README.md").read_text()))
     assert linked == {path.name for path in folder.glob("*.md")} - {"README.md"} | {
         "decisions"}
+
+
+def test_the_map_names_what_its_files_have():
+    """A row sent readers to a function that was somewhere else."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    table = text.partition("## What is where\n")[2].partition("\n## ")[0]
+    rows = [row for row in table.splitlines() if "`" in row]
+    assert len(rows) > 15
+    for row in rows:
+        words = re.findall(r"`([^`]+)`", row)
+        files = [word for word in words if "/" in word]
+        code = "".join((ROOT / "cutthrough" / one).read_text() for one in files)
+        for name in set(words) - {*files, "make docs"}:
+            last = name.rpartition(".")[2]
+            assert re.search(rf"(def|class|struct) .*\b{last}\b", code), (name, files)
