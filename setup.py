@@ -17,6 +17,7 @@ compiles only changed modules. All modes but trace share the generated C.
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import threading
@@ -71,17 +72,44 @@ BUILD_MACROS = {
         ("CUTTHROUGH_FLAGS", json.dumps(FLAGS)),
     ]
 }
+# Modules that need libssl; without its headers they are left out, and there is no TLS.
+OF_OPENSSL = {
+    "cutthrough/net/certificates.pyx",
+    "cutthrough/net/tls.pyx",
+    "cutthrough/net/tls_context.pyx",
+    "cutthrough/net/tls_wire.pyx",
+}
+OPENSSL_3 = """
+#include <openssl/ssl.h>
+#if OPENSSL_VERSION_MAJOR < 3
+#error too old
+#endif
+"""
 CPUS = len(os.sched_getaffinity(0))
+
+
+def has_openssl() -> bool:
+    """Whether the compiler finds the headers of OpenSSL 3 or later."""
+    command = [*os.environ.get("CC", "cc").split(), "-fsyntax-only", "-x", "c", "-"]
+    try:
+        return not subprocess.run(
+            command, input=OPENSSL_3, text=True, capture_output=True).returncode
+    except OSError:
+        return False
 
 
 def extensions() -> list[Extension]:
     sources = ["proxy.pyx", *map(str, sorted(Path("cutthrough").rglob("*.pyx")))]
+    if not has_openssl():
+        sys.stderr.write("built without TLS: no headers of OpenSSL 3 (libssl-dev)\n")
+        sources = [source for source in sources if source not in OF_OPENSSL]
     return [
         Extension(
             source.removesuffix(".pyx").replace("/", "."),
             [source],
             extra_compile_args=MODE.compile,
             extra_link_args=MODE.link,
+            libraries=["ssl", "crypto"] if source in OF_OPENSSL else [],
             define_macros=MODE.macros + BUILD_MACROS.get(source, []),
         )
         for source in sources

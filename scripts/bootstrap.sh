@@ -126,9 +126,11 @@ need() { # PACKAGE TEST…: the package is missing if the test fails
 }
 has() { command -v "$1"; }
 compiles() { echo '#include <stdio.h>' | cc -fsyntax-only -x c -; }
+compiles_tls() { echo '#include <openssl/ssl.h>' | cc -fsyntax-only -x c -; }
 
 need gcc has cc
 need libc6-dev compiles
+need libssl-dev compiles_tls # without it setup.py builds without TLS
 need ca-certificates test -s /etc/ssl/certs/ca-certificates.crt
 if [ "$what" = test ]; then
     need nginx has nginx
@@ -155,7 +157,6 @@ if [ $suite = yes ]; then
     need apache2 has apache2
     need apache2-dev has apxs
     need nghttp2-proxy has nghttpx
-    need libssl-dev test -e /usr/include/openssl/ssl.h
     need libnghttp2-dev test -e /usr/include/nghttp2/nghttp2.h
     need libpsl-dev test -e /usr/include/libpsl.h
     need zlib1g-dev test -e /usr/include/zlib.h

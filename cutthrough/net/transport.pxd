@@ -9,7 +9,20 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t
 
 cdef enum:
     KERNEL = 0
+    TLS = 1                 # see tls; without a row if this build or host has no libssl
     MOST_KINDS = 8
+
+# Answers of a handshake that failed; HANDSHAKE_MORE and HANDSHAKE_DONE are no failures.
+cdef enum Handshake:
+    HANDSHAKE_MORE = 0
+    HANDSHAKE_DONE = 1
+    HANDSHAKE_CLOSED        # the peer ended its stream
+    HANDSHAKE_RESET         # the kernel's socket failed
+    HANDSHAKE_INVALID       # not this protocol, or a message that breaks its rules
+    HANDSHAKE_UNSHARED      # no version, cipher or protocol in common
+    HANDSHAKE_ALERT         # the peer refused
+    HANDSHAKE_DENIED        # the peer's certificate is missing or not accepted
+    HANDSHAKE_NO_ROOM       # too many handshakes are under way, or no memory
 
 cdef struct Socket:
     int fd                  # -1: none
@@ -23,7 +36,14 @@ cdef struct Socket:
 # bytes again, possibly with more behind them, or end the connection. So a transport may
 # already have begun a record with them.
 cdef struct Transport:
-    int (*open)(Socket *s) noexcept nogil       # allocates its state for `s`: 0, or -errno
+    # `context`: a number of the transport's own; `name`: the server to connect to, NULL for
+    # the side that accepted. 0, or -errno.
+    int (*open)(Socket *s, int context, const char *name) noexcept nogil
+    # NULL: none. One attempt at what comes before the first byte: HANDSHAKE_DONE,
+    # HANDSHAKE_MORE, or minus another Handshake. recv and send are valid after it.
+    int (*handshake)(Socket *s) noexcept nogil
+    # Bytes that were read from the kernel before `open`, and come first. False: no memory.
+    bint (*unread)(Socket *s, const void *data, size_t n) noexcept nogil
     ssize_t (*recv)(Socket *s, void *buf, size_t n) noexcept nogil
     ssize_t (*send)(Socket *s, const void *a, size_t n, const void *b, size_t m) noexcept nogil
     ssize_t (*peek)(Socket *s, void *buf, size_t n) noexcept nogil      # NULL: cannot
@@ -33,12 +53,16 @@ cdef struct Transport:
     void (*note_events)(Socket *s, unsigned int events) noexcept nogil
     void (*half_close)(Socket *s) noexcept nogil
     void (*set_abortive)(Socket *s) noexcept nogil
+    # NULL: none. The name in the peer's verified certificate: bytes, borrowed; NULL: no name.
+    void *(*peer)(const Socket *s) noexcept nogil
     void (*release)(Socket *s) noexcept nogil   # frees its state; the caller closes `fd`
 
 # Returns the number for `Socket.kind`; copies the table. Raises ValueError if the table is full.
 cdef int add_transport(const Transport *transport) except -1
+# Gives TLS its row.
+cdef void set_tls(const Transport *transport) noexcept nogil
 # Puts the transport of this number above a kernel socket. 0, or -errno and no change.
-cdef int open_transport(Socket *s, int kind) noexcept nogil
+cdef int open_transport(Socket *s, int kind, int context, const char *name) noexcept nogil
 # Removes the transport; the kernel socket stays open. Does nothing if the kind is KERNEL.
 cdef void drop_transport(Socket *s) noexcept nogil
 # The socket's transport; its kind must not be KERNEL.

@@ -1,8 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """The table of transports. It is empty until a module adds one."""
 
+from cutthrough.net.linux cimport ENOSYS
+
 cdef Transport[MOST_KINDS] table
-cdef int n_kinds = 1            # KERNEL has no row
+cdef int n_kinds = TLS + 1      # KERNEL has no row
 
 
 cdef int add_transport(const Transport *transport) except -1:
@@ -14,8 +16,15 @@ cdef int add_transport(const Transport *transport) except -1:
     return n_kinds - 1
 
 
-cdef int open_transport(Socket *s, int kind) noexcept nogil:
-    cdef int failed = table[kind].open(s)
+cdef void set_tls(const Transport *transport) noexcept nogil:
+    table[<int>TLS] = transport[0]
+
+
+cdef int open_transport(Socket *s, int kind, int context, const char *name) noexcept nogil:
+    cdef int failed
+    if table[kind].open == NULL:
+        return -ENOSYS
+    failed = table[kind].open(s, context, name)
     if failed == 0:
         s.kind = <uint8_t>kind
     return failed

@@ -42,7 +42,8 @@ cdef class SessionSink(Sink):
         session.context = context
         session.address = client[0]
         session.since_ms = context.poller.time_ms()
-        if self.transport != KERNEL and open_transport(&session.sock, self.transport) < 0:
+        if self.transport != KERNEL and open_transport(
+                &session.sock, self.transport, 0, NULL) < 0:
             sys_close(&session.sock)
             context.counters.refused += 1
             return 0

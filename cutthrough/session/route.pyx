@@ -159,7 +159,7 @@ cdef int take_origin(Client c, Connector connector, Stream stream, int error) ex
     c.stamps.connect_us = end_brief_phase(&c.stamps)
     c.origin = stream
     if c.context.origin_transport != KERNEL:
-        error = -open_transport(&stream.sock, c.context.origin_transport)
+        error = -open_transport(&stream.sock, c.context.origin_transport, 0, NULL)
         if error:
             return c.refuse(outcome_of_errno(error))
     if connector.i > 1:

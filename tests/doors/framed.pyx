@@ -44,7 +44,7 @@ cdef inline Framed *of(const Socket *s) noexcept nogil:
     return opened[s.slot]
 
 
-cdef int open_framed(Socket *s) noexcept nogil:
+cdef int open_framed(Socket *s, int context, const char *name) noexcept nogil:
     global n_opened
     cdef int i
     for i in range(1, MOST_OPEN):

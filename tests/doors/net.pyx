@@ -3,9 +3,11 @@
 
 from libc.stdint cimport INT64_MAX, int64_t
 from cutthrough.net.relay cimport Pump, push, run_pump, start_pump, stop_pump
-from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE
+from cutthrough.net.linux cimport EPOLLIN, EPOLLOUT
+from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, note_events
 from cutthrough.net.timers cimport Timer, Wheel
-from cutthrough.net.transport cimport KERNEL, Socket, drop_transport, open_transport
+from cutthrough.net.transport cimport (
+    HANDSHAKE_DONE, KERNEL, Socket, drop_transport, open_transport, transport_of)
 
 
 cdef class Alarms:
@@ -68,13 +70,14 @@ cdef class OneWay:
     cdef Socket source, sink
 
     def __init__(self, int source, int sink, int64_t left=-1, bint may_splice=True,
-                 int64_t allowance=INT64_MAX, int transport=KERNEL):
-        """`transport`: the number of a transport to put above both sockets."""
+                 int64_t allowance=INT64_MAX, int transport=KERNEL, int context=0):
+        """`transport`: the number of a transport to put above both sockets; `context`: one
+        of its own."""
         self.source.fd = source
         self.sink.fd = sink
         if transport != KERNEL:
-            open_transport(&self.source, transport)
-            open_transport(&self.sink, transport)
+            open_transport(&self.source, transport, context, NULL)
+            open_transport(&self.sink, transport, context, NULL)
         self.pump.may_splice = may_splice
         self.pump.allowance = allowance
         start_pump(&self.pump, &self.source, &self.sink, left)
@@ -84,6 +87,20 @@ cdef class OneWay:
         self.source.ready |= CAN_READ if readable else 0
         self.sink.ready |= CAN_WRITE if writable else 0
         return PUMPED[run_pump(&self.pump)]
+
+    def shake(self):
+        """One attempt at the handshakes of both sides. True: they are done, and no readiness
+        is noted."""
+        cdef bint done = True
+        cdef Socket *s
+        cdef int i
+        for i in range(2):
+            s = &self.sink if i else &self.source
+            note_events(s, EPOLLIN | EPOLLOUT)
+            done &= transport_of(s).handshake(s) == HANDSHAKE_DONE
+        if done:
+            self.source.ready = self.sink.ready = 0
+        return done
 
     def push(self, bytes a, bytes b):
         """Pushes these bytes before the source's. False: not taken."""

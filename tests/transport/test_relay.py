@@ -1,15 +1,18 @@
-"""The pump over records: tests of tests/net/test_relay.py.
+"""The pump over records, and over TLS: tests of tests/net/test_relay.py.
 
 Not those of splice, of urgent bytes and of looking before reading, which are the
 kernel's, nor those that count what one read or one send of the kernel takes.
 """
 
+import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from cutthrough.net import buffers
 from tests.doors.net import OneWay
+from tests.doors.transport import TLS
 from tests.net.test_relay import (  # noqa: F401 - collected here
     Way,
     tcp_pair,
@@ -22,6 +25,7 @@ from tests.net.test_relay import (  # noqa: F401 - collected here
     test_without_splice_bulk_is_copied_and_every_byte_arrives,
     way,
 )
+from tests.support.certificates import TlsSocket, localhost
 from tests.support.framing import FramedSocket
 
 
@@ -36,16 +40,44 @@ class FramedWay(Way):
                            transport=transport)
 
 
-@pytest.fixture
-def make_way(framed) -> Iterator[Callable[..., Way]]:
+class TlsWay(Way):
+    def __init__(self, context: int, left: int = -1, splice: bool = True) -> None:
+        client, self.inlet = tcp_pair()
+        self.outlet, origin = tcp_pair()
+        for sock in (client, origin, self.inlet, self.outlet):
+            # Or a first byte would wait for the handshake's acknowledgement
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.inlet.setblocking(False)
+        self.outlet.setblocking(False)
+        self.pump = OneWay(self.inlet.fileno(), self.outlet.fileno(), left, splice,
+                           transport=TLS, context=context)
+        with ThreadPoolExecutor(2) as pool:
+            ends = [pool.submit(TlsSocket, one) for one in (client, origin)]
+            while not self.pump.shake():
+                pass
+            self.client, self.origin = (end.result() for end in ends)
+
+
+@pytest.fixture(params=["framed", "tls"])
+def make_way(framed, request) -> Iterator[Callable[..., Way]]:
     made: list[Way] = []
+    tls = request.param == "tls" and pytest.importorskip("cutthrough.net.tls")
+    if tls:
+        from cutthrough.net.certificates import Pair
+        from cutthrough.net.tls_context import TlsServer
+
+        number = tls.put(TlsServer([Pair(*localhost().pem)]))
 
     def make(left: int = -1, splice: bool = True) -> Way:
-        made.append(FramedWay(framed.KIND, left, splice))
+        made.append(TlsWay(number, left, splice) if tls
+                    else FramedWay(framed.KIND, left, splice))
         return made[-1]
 
     yield make
     for one in made:
         one.close()
     assert buffers.stats()["copy_blocks"] == buffers.stats()["head_blocks"] == 0
+    if tls:
+        tls.remove(number)
+        assert tls.stats()["open"] == tls.stats()["under_way"] == 0
     assert framed.count_open() == 0

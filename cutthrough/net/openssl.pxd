@@ -1,0 +1,245 @@
+"""Declarations of libssl and libcrypto (OpenSSL 3.0 and later), as far as `tls` uses them."""
+
+from libc.stdint cimport uint64_t
+
+cdef extern from "<openssl/ssl.h>" nogil:
+    ctypedef struct SSL_CTX:
+        pass
+    ctypedef struct SSL:
+        pass
+    ctypedef struct SSL_METHOD:
+        pass
+    ctypedef struct SSL_SESSION:
+        pass
+    ctypedef struct SSL_CIPHER:
+        pass
+    ctypedef struct BIO:
+        pass
+    ctypedef struct BIO_METHOD:
+        pass
+    ctypedef struct X509:
+        pass
+    ctypedef struct X509_CRL:
+        pass
+    ctypedef struct X509_NAME:
+        pass
+    ctypedef struct X509_STORE:
+        pass
+    ctypedef struct EVP_PKEY:
+        pass
+    ctypedef struct EVP_CIPHER:
+        pass
+    ctypedef struct EVP_CIPHER_CTX:
+        pass
+    ctypedef struct EVP_MAC_CTX:
+        pass
+    ctypedef struct ASN1_STRING:
+        pass
+    ctypedef struct ASN1_TIME:
+        pass
+    ctypedef struct GENERAL_NAME:
+        int type
+    ctypedef struct OSSL_PARAM:
+        pass
+    ctypedef struct X509_VERIFY_PARAM:
+        pass
+    ctypedef struct CRYPTO_EX_DATA:
+        pass
+
+    # contexts
+    const SSL_METHOD *TLS_server_method()
+    const SSL_METHOD *TLS_client_method()
+    SSL_CTX *SSL_CTX_new(const SSL_METHOD *method)
+    void SSL_CTX_free(SSL_CTX *ctx)
+    int SSL_CTX_up_ref(SSL_CTX *ctx)
+    uint64_t SSL_CTX_set_options(SSL_CTX *ctx, uint64_t options)
+    uint64_t SSL_OP_NO_RENEGOTIATION, SSL_OP_NO_COMPRESSION, SSL_OP_CIPHER_SERVER_PREFERENCE
+    uint64_t SSL_OP_PRIORITIZE_CHACHA, SSL_OP_IGNORE_UNEXPECTED_EOF, SSL_OP_NO_TICKET
+    uint64_t SSL_OP_ENABLE_KTLS
+    long SSL_CTX_set_mode(SSL_CTX *ctx, long mode)
+    long SSL_MODE_RELEASE_BUFFERS, SSL_MODE_ENABLE_PARTIAL_WRITE
+    long SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER
+    int SSL_CTX_set_min_proto_version(SSL_CTX *ctx, int version)
+    int TLS1_2_VERSION, TLS1_3_VERSION
+    void SSL_CTX_set_read_ahead(SSL_CTX *ctx, int on)
+    int SSL_CTX_set_cipher_list(SSL_CTX *ctx, const char *names)
+    int SSL_CTX_set_ciphersuites(SSL_CTX *ctx, const char *names)
+    int SSL_CTX_set1_groups_list(SSL_CTX *ctx, const char *names)
+    long SSL_CTX_set_session_cache_mode(SSL_CTX *ctx, long mode)
+    long SSL_SESS_CACHE_OFF
+    long SSL_CTX_set_timeout(SSL_CTX *ctx, long seconds)
+    int SSL_CTX_set_num_tickets(SSL_CTX *ctx, size_t n)
+    int SSL_CTX_set_session_id_context(
+        SSL_CTX *ctx, const unsigned char *context, unsigned int n)
+    int SSL_CTX_set_max_early_data(SSL_CTX *ctx, unsigned int n)
+    void SSL_CTX_set_verify(SSL_CTX *ctx, int mode, void *callback)
+    int SSL_VERIFY_NONE, SSL_VERIFY_PEER, SSL_VERIFY_FAIL_IF_NO_PEER_CERT
+    X509_STORE *SSL_CTX_get_cert_store(const SSL_CTX *ctx)
+    int SSL_CTX_set_default_verify_paths(SSL_CTX *ctx)
+    int SSL_CTX_add_client_CA(SSL_CTX *ctx, X509 *certificate)
+    int SSL_CTX_use_certificate(SSL_CTX *ctx, X509 *certificate)
+    int SSL_CTX_use_PrivateKey(SSL_CTX *ctx, EVP_PKEY *key)
+    int SSL_CTX_check_private_key(const SSL_CTX *ctx)
+    long SSL_CTX_add1_chain_cert(SSL_CTX *ctx, X509 *certificate)
+    int SSL_CTX_set_alpn_protos(SSL_CTX *ctx, const unsigned char *wire, unsigned int n)
+
+    ctypedef int (*alpn_callback)(SSL *ssl, const unsigned char **out, unsigned char *out_len,
+                                  const unsigned char *offered, unsigned int n, void *arg
+                                  ) noexcept
+    void SSL_CTX_set_alpn_select_cb(SSL_CTX *ctx, alpn_callback callback, void *arg)
+    int SSL_select_next_proto(
+        unsigned char **out, unsigned char *out_len, const unsigned char *server,
+        unsigned int server_len, const unsigned char *client, unsigned int client_len)
+    int OPENSSL_NPN_NEGOTIATED
+    ctypedef int (*name_callback)(SSL *ssl, int *alert, void *arg) noexcept
+    long SSL_CTX_set_tlsext_servername_callback(SSL_CTX *ctx, name_callback callback)
+    long SSL_CTX_set_tlsext_servername_arg(SSL_CTX *ctx, void *arg)
+    ctypedef int (*status_callback)(SSL *ssl, void *arg) noexcept
+    long SSL_CTX_set_tlsext_status_cb(SSL_CTX *ctx, status_callback callback)
+    long SSL_CTX_set_tlsext_status_arg(SSL_CTX *ctx, void *arg)
+    long SSL_set_tlsext_status_ocsp_resp(SSL *ssl, void *response, long n)
+    ctypedef int (*ticket_callback)(
+        SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher,
+        EVP_MAC_CTX *mac, int encrypts) noexcept
+    int SSL_CTX_set_tlsext_ticket_key_evp_cb(SSL_CTX *ctx, ticket_callback callback)
+    int SSL_TLSEXT_ERR_OK, SSL_TLSEXT_ERR_NOACK, SSL_TLSEXT_ERR_ALERT_FATAL
+    int TLSEXT_NAMETYPE_host_name
+
+    # connections
+    SSL *SSL_new(SSL_CTX *ctx)
+    void SSL_free(SSL *ssl)
+    void SSL_set_bio(SSL *ssl, BIO *read, BIO *write)
+    void SSL_set_accept_state(SSL *ssl)
+    void SSL_set_connect_state(SSL *ssl)
+    int SSL_do_handshake(SSL *ssl)
+    int SSL_is_init_finished(const SSL *ssl)
+    int SSL_session_reused(const SSL *ssl)
+    int SSL_read(SSL *ssl, void *buf, int n)
+    int SSL_write(SSL *ssl, const void *buf, int n)
+    int SSL_shutdown(SSL *ssl)
+    int SSL_get_shutdown(const SSL *ssl)
+    int SSL_RECEIVED_SHUTDOWN
+    int SSL_has_pending(const SSL *ssl)
+    int SSL_get_error(const SSL *ssl, int result)
+    int SSL_ERROR_NONE, SSL_ERROR_SSL, SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE
+    int SSL_ERROR_SYSCALL, SSL_ERROR_ZERO_RETURN
+    const char *SSL_get_servername(const SSL *ssl, int kind)
+    long SSL_set_tlsext_host_name(SSL *ssl, const char *name)
+    SSL_CTX *SSL_set_SSL_CTX(SSL *ssl, SSL_CTX *ctx)
+    SSL_CTX *SSL_get_SSL_CTX(const SSL *ssl)
+    X509 *SSL_get0_peer_certificate(const SSL *ssl)
+    X509 *SSL_get_certificate(const SSL *ssl)
+    const char *SSL_get_version(const SSL *ssl)
+    const SSL_CIPHER *SSL_get_current_cipher(const SSL *ssl)
+    const char *SSL_CIPHER_get_name(const SSL_CIPHER *cipher)
+    int SSL_set1_host(SSL *ssl, const char *name)
+    void SSL_set_hostflags(SSL *ssl, unsigned int flags)
+    X509_VERIFY_PARAM *SSL_get0_param(SSL *ssl)
+    long SSL_get_verify_result(const SSL *ssl)
+
+    # reasons of SSL_ERROR_SSL
+    int SSL_AD_REASON_OFFSET
+    int SSL_R_WRONG_VERSION_NUMBER, SSL_R_HTTP_REQUEST, SSL_R_HTTPS_PROXY_REQUEST
+    int SSL_R_NO_SHARED_CIPHER, SSL_R_UNSUPPORTED_PROTOCOL, SSL_R_NO_SUITABLE_KEY_SHARE
+    int SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM, SSL_R_VERSION_TOO_LOW
+    int SSL_R_NO_SHARED_SIGNATURE_ALGORITHMS, SSL_R_NO_APPLICATION_PROTOCOL
+    int SSL_R_UNKNOWN_PROTOCOL, SSL_R_NO_PROTOCOLS_AVAILABLE
+    int SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, SSL_R_CERTIFICATE_VERIFY_FAILED
+
+cdef extern from "<openssl/bio.h>" nogil:
+    BIO_METHOD *BIO_meth_new(int kind, const char *name)
+    int BIO_get_new_index()
+    int BIO_TYPE_SOURCE_SINK
+    ctypedef int (*bio_write)(BIO *bio, const char *data, int n) noexcept
+    ctypedef int (*bio_read)(BIO *bio, char *data, int n) noexcept
+    ctypedef long (*bio_ctrl)(BIO *bio, int command, long number, void *pointer) noexcept
+    int BIO_meth_set_write(BIO_METHOD *method, bio_write call)
+    int BIO_meth_set_read(BIO_METHOD *method, bio_read call)
+    int BIO_meth_set_ctrl(BIO_METHOD *method, bio_ctrl call)
+    BIO *BIO_new(const BIO_METHOD *method)
+    BIO *BIO_new_mem_buf(const void *data, int n)
+    int BIO_free(BIO *bio)
+    int BIO_up_ref(BIO *bio)
+    void BIO_set_init(BIO *bio, int on)
+    void BIO_set_retry_read(BIO *bio)
+    void BIO_set_retry_write(BIO *bio)
+    void BIO_clear_retry_flags(BIO *bio)
+    int BIO_CTRL_FLUSH, BIO_CTRL_EOF
+
+cdef extern from "<openssl/err.h>" nogil:
+    void ERR_clear_error()
+    unsigned long ERR_peek_error()
+    unsigned long ERR_get_error()
+    int ERR_GET_REASON(unsigned long error)
+    int ERR_GET_LIB(unsigned long error)
+    int ERR_LIB_SSL
+    void ERR_error_string_n(unsigned long error, char *text, size_t n)
+    const char *ERR_reason_error_string(unsigned long error)
+
+cdef extern from "<openssl/pem.h>" nogil:
+    ctypedef int (*password_callback)(char *out, int n, int writes, void *arg) noexcept
+    X509 *PEM_read_bio_X509(BIO *bio, X509 **out, password_callback password, void *arg)
+    X509_CRL *PEM_read_bio_X509_CRL(
+        BIO *bio, X509_CRL **out, password_callback password, void *arg)
+    EVP_PKEY *PEM_read_bio_PrivateKey(
+        BIO *bio, EVP_PKEY **out, password_callback password, void *arg)
+    int PEM_R_NO_START_LINE
+
+cdef extern from "<openssl/x509v3.h>" nogil:
+    void X509_free(X509 *certificate)
+    void X509_CRL_free(X509_CRL *crl)
+    void EVP_PKEY_free(EVP_PKEY *key)
+    int EVP_PKEY_get_base_id(const EVP_PKEY *key)
+    EVP_PKEY *X509_get0_pubkey(const X509 *certificate)
+    const ASN1_TIME *X509_get0_notAfter(const X509 *certificate)
+    const ASN1_TIME *X509_get0_notBefore(const X509 *certificate)
+    int X509_cmp_current_time(const ASN1_TIME *time)
+    int X509_check_private_key(const X509 *certificate, const EVP_PKEY *key)
+    X509_NAME *X509_get_subject_name(const X509 *certificate)
+    int X509_NAME_get_text_by_NID(X509_NAME *name, int nid, char *out, int n)
+    int NID_commonName, NID_subject_alt_name
+    void *X509_get_ext_d2i(const X509 *certificate, int nid, int *critical, int *index)
+    int OPENSSL_sk_num(const void *stack)
+    void *OPENSSL_sk_value(const void *stack, int i)
+    void GENERAL_NAMES_free(void *names)
+    void *GENERAL_NAME_get0_value(const GENERAL_NAME *name, int *kind)
+    int GEN_DNS, GEN_URI, GEN_EMAIL
+    const unsigned char *ASN1_STRING_get0_data(const ASN1_STRING *text)
+    int ASN1_STRING_length(const ASN1_STRING *text)
+    int X509_STORE_add_cert(X509_STORE *store, X509 *certificate)
+    int X509_STORE_add_crl(X509_STORE *store, X509_CRL *crl)
+    int X509_STORE_set_flags(X509_STORE *store, unsigned long flags)
+    unsigned long X509_V_FLAG_CRL_CHECK, X509_V_FLAG_CRL_CHECK_ALL
+    unsigned long X509_V_FLAG_PARTIAL_CHAIN
+    const char *X509_verify_cert_error_string(long error)
+    unsigned int X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS
+    int X509_VERIFY_PARAM_set1_ip_asc(X509_VERIFY_PARAM *param, const char *address)
+
+cdef extern from "<openssl/evp.h>" nogil:
+    const EVP_CIPHER *EVP_aes_256_cbc()
+    int EVP_EncryptInit_ex(EVP_CIPHER_CTX *ctx, const EVP_CIPHER *kind, void *engine,
+                           const unsigned char *key, const unsigned char *iv)
+    int EVP_DecryptInit_ex(EVP_CIPHER_CTX *ctx, const EVP_CIPHER *kind, void *engine,
+                           const unsigned char *key, const unsigned char *iv)
+    int EVP_MAC_CTX_set_params(EVP_MAC_CTX *ctx, const OSSL_PARAM *params)
+    int EVP_MAX_IV_LENGTH
+
+cdef extern from "<openssl/params.h>" nogil:
+    OSSL_PARAM OSSL_PARAM_construct_octet_string(const char *key, void *data, size_t n)
+    OSSL_PARAM OSSL_PARAM_construct_utf8_string(const char *key, char *data, size_t n)
+    OSSL_PARAM OSSL_PARAM_construct_end()
+
+cdef extern from "<openssl/rand.h>" nogil:
+    int RAND_bytes(unsigned char *out, int n)
+
+cdef extern from "<openssl/crypto.h>" nogil:
+    void *OPENSSL_malloc(size_t n)
+    ctypedef void (*free_callback)(void *parent, void *pointer, CRYPTO_EX_DATA *data, int index,
+                                   long argl, void *argp) noexcept
+    int CRYPTO_get_ex_new_index(int kind, long argl, void *argp, void *make, void *copy,
+                                free_callback free)
+    int CRYPTO_EX_INDEX_SSL_CTX
+    int SSL_CTX_set_ex_data(SSL_CTX *ctx, int index, void *data)
+    void *SSL_CTX_get_ex_data(const SSL_CTX *ctx, int index)
+    const char *OpenSSL_version(int kind)
+    int OPENSSL_VERSION

@@ -1,0 +1,351 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""TLS as a transport: libssl above the kernel's socket.
+
+    recv <── SSL_read  <── read_wire  <── (bytes before open) <── kernel
+    send ──> SSL_write ──> write_wire ──> kernel
+
+A listener's connection has no state here before `handshake` is called for the first time: a
+caller that sends nothing costs no more than on a plain listener.
+
+libssl keeps a record that the kernel did not take whole, and wants the same bytes again: that
+is the promise of a transport's send. Its buffers are freed while they are empty
+(SSL_MODE_RELEASE_BUFFERS).
+
+The end of a stream is a close_notify, then FIN. A client's FIN without close_notify counts as
+its end, because many clients send none (RFC 9112 section 9.8); a server's is a stream that was
+cut. A tunnel over TLS cannot be spliced or handed over: its keys are in this process.
+"""
+
+from libc.limits cimport INT_MAX
+from libc.stdint cimport int64_t, uint16_t, uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+from cutthrough.net cimport linux, openssl
+from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL, ENOMEM, ENOTCONN, EPIPE
+from cutthrough.net.openssl cimport SSL
+from cutthrough.net.sysio cimport (
+    CAN_READ, CAN_WRITE, note_kernel_events, set_kernel_abortive)
+from cutthrough.net.tls_context cimport TlsContext, name_of_peer
+from cutthrough.net.tls_wire cimport (
+    Tls, begin, drop, has_context, note_done, take_up, tls_of)
+from cutthrough.net import tls_wire
+from cutthrough.net.transport cimport (
+    HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_INVALID,
+    HANDSHAKE_MORE, HANDSHAKE_NO_ROOM, HANDSHAKE_RESET, HANDSHAKE_UNSHARED, Socket, Transport,
+    set_tls)
+
+cdef enum:
+    RECORD = 16384          # plain bytes of a record, at most (RFC 8446 section 5.1)
+
+# For Python: this module must be imported, and that one is behind it
+put, remove = tls_wire.put, tls_wire.remove
+set_most_handshakes, stats = tls_wire.set_most_handshakes, tls_wire.stats
+
+cdef size_t MOST_BYTES = INT_MAX    # of one call of libssl
+cdef char joined[RECORD]    # two pieces as one record
+
+
+cdef int open_tls(Socket *s, int context, const char *name) noexcept nogil:
+    cdef Tls *t
+    if not has_context(context):
+        return -EINVAL
+    s.slot = <uint16_t>context
+    if name == NULL:
+        return 0                        # begun by its first byte
+    t = begin(s)
+    if t == NULL:
+        return -ENOMEM
+    openssl.SSL_set_connect_state(t.ssl)
+    if expect_name(t.ssl, name):
+        return 0
+    drop(s, t)
+    return -EINVAL
+
+
+cdef bint expect_name(SSL *ssl, const char *name) noexcept nogil:
+    """Has the server's certificate verified against this name or address (RFC 9525), and
+    sends the name."""
+    if openssl.X509_VERIFY_PARAM_set1_ip_asc(openssl.SSL_get0_param(ssl), name) == 1:
+        return True                     # no name of an address (RFC 6066 section 3)
+    openssl.ERR_clear_error()
+    openssl.SSL_set_hostflags(ssl, openssl.X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS)
+    return (openssl.SSL_set1_host(ssl, name) == 1
+            and openssl.SSL_set_tlsext_host_name(ssl, name) == 1)
+
+
+cdef bint unread(Socket *s, const void *data, size_t n) noexcept nogil:
+    cdef Tls *t = tls_of(s)
+    if t == NULL:
+        t = begin(s)
+    if t == NULL or t.held != NULL:
+        return False
+    if n == 0:
+        return True
+    t.held = <char *>malloc(n)
+    if t.held == NULL:
+        return False
+    memcpy(t.held, data, n)
+    t.held_at, t.held_n = 0, <uint32_t>n
+    return True
+
+
+cdef void release(Socket *s) noexcept nogil:
+    cdef Tls *t = tls_of(s)
+    if t == NULL:
+        return
+    if not (t.shaking or t.ended or t.abortive or t.begun or t.error):
+        take_up(s, t)
+        openssl.SSL_shutdown(t.ssl)     # a close is an end, too
+    drop(s, t)
+
+
+cdef int shake(Socket *s) noexcept nogil:
+    cdef Tls *t = tls_of(s)
+    cdef int r, why
+    if t == NULL:
+        t = begin(s)
+    if t == NULL:
+        return -HANDSHAKE_NO_ROOM
+    if not t.shaking:
+        return HANDSHAKE_DONE
+    take_up(s, t)
+    r = openssl.SSL_do_handshake(t.ssl)
+    if r == 1:
+        note_done(t)
+        t.peer = name_of_peer(t.context, t.ssl)
+        if t.peer == NULL and (<TlsContext>t.context).requires_peer:
+            t.error = ECONNRESET
+            return -HANDSHAKE_DENIED
+        if openssl.SSL_has_pending(t.ssl):
+            s.ready |= CAN_READ
+        return HANDSHAKE_DONE
+    why = openssl.SSL_get_error(t.ssl, r)
+    if why == openssl.SSL_ERROR_WANT_READ:
+        s.ready &= ~CAN_READ
+        return HANDSHAKE_MORE
+    if why == openssl.SSL_ERROR_WANT_WRITE:
+        return HANDSHAKE_MORE
+    if t.error:
+        return -HANDSHAKE_RESET
+    t.error = ECONNRESET
+    if t.peer_ended and why != openssl.SSL_ERROR_SSL:
+        return -HANDSHAKE_CLOSED
+    return -reason_of_failure(t.peer_ended)
+
+
+cdef int reason_of_failure(bint ended) noexcept nogil:
+    cdef unsigned long error = openssl.ERR_peek_error()
+    cdef int reason = openssl.ERR_GET_REASON(error)
+    if openssl.ERR_GET_LIB(error) != openssl.ERR_LIB_SSL:
+        return HANDSHAKE_INVALID
+    if reason >= openssl.SSL_AD_REASON_OFFSET:
+        return HANDSHAKE_ALERT
+    if reason in (openssl.SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE,
+                  openssl.SSL_R_CERTIFICATE_VERIFY_FAILED):
+        return HANDSHAKE_DENIED
+    if reason in (
+            openssl.SSL_R_NO_SHARED_CIPHER, openssl.SSL_R_UNSUPPORTED_PROTOCOL,
+            openssl.SSL_R_NO_SUITABLE_KEY_SHARE, openssl.SSL_R_VERSION_TOO_LOW,
+            openssl.SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM,
+            openssl.SSL_R_NO_SHARED_SIGNATURE_ALGORITHMS,
+            openssl.SSL_R_NO_APPLICATION_PROTOCOL):
+        return HANDSHAKE_UNSHARED
+    return HANDSHAKE_CLOSED if ended else HANDSHAKE_INVALID
+
+
+cdef ssize_t receive(Socket *s, void *buf, size_t n) noexcept nogil:
+    cdef Tls *t = tls_of(s)
+    if t == NULL or t.shaking:
+        return -ENOTCONN
+    return take_plain(t, buf, n) if t.plain != NULL else decrypt(s, t, buf, n)
+
+
+cdef ssize_t decrypt(Socket *s, Tls *t, void *buf, size_t n) noexcept nogil:
+    """Fills the buffer from as many records as the kernel has."""
+    cdef size_t filled = 0
+    cdef int r, why
+    if t.error:
+        return -t.error
+    take_up(s, t)
+    while filled < n:
+        r = openssl.SSL_read(t.ssl, <char *>buf + filled, <int>min(n - filled, MOST_BYTES))
+        if r > 0:
+            filled += r
+            if t.dry and not openssl.SSL_has_pending(t.ssl):
+                s.ready &= ~CAN_READ
+                break
+            continue
+        why = openssl.SSL_get_error(t.ssl, r)
+        if why == openssl.SSL_ERROR_WANT_READ or why == openssl.SSL_ERROR_WANT_WRITE:
+            s.ready &= ~CAN_READ
+            t.crossed = why == openssl.SSL_ERROR_WANT_WRITE
+            if filled == 0:
+                return -EAGAIN
+        elif why != openssl.SSL_ERROR_ZERO_RETURN:
+            if t.error == 0:
+                t.error = ECONNRESET
+            if filled == 0:
+                return -t.error
+        break                           # an end is reported again by the next call
+    return filled
+
+
+cdef ssize_t transmit(Socket *s, const void *a, size_t n, const void *b,
+                      size_t m) noexcept nogil:
+    cdef Tls *t = tls_of(s)
+    cdef ssize_t taken, more
+    cdef size_t of_b
+    if t == NULL or t.shaking:
+        return -ENOTCONN
+    if t.error or t.ends:
+        return -t.error if t.error else -EPIPE
+    if m and (n + m <= RECORD or t.begun > n):
+        if n > RECORD:
+            n = RECORD
+        of_b = min(m, <size_t>RECORD - n)
+        memcpy(joined, a, n)
+        memcpy(joined + n, b, of_b)
+        return encrypt(s, t, joined, n + of_b)
+    taken = encrypt(s, t, <const char *>a, n)
+    if m == 0 or taken < <ssize_t>n:
+        return taken
+    more = encrypt(s, t, <const char *>b, m)
+    return taken + more if more > 0 else taken
+
+
+cdef ssize_t encrypt(Socket *s, Tls *t, const char *data, size_t n) noexcept nogil:
+    cdef size_t taken = 0
+    cdef int r, why
+    take_up(s, t)
+    while taken < n:
+        r = openssl.SSL_write(t.ssl, data + taken, <int>min(n - taken, MOST_BYTES))
+        if r > 0:
+            taken += r
+            t.begun = 0
+            continue
+        why = openssl.SSL_get_error(t.ssl, r)
+        if why == openssl.SSL_ERROR_WANT_WRITE:
+            t.begun = <uint32_t>min(n - taken, <size_t>RECORD)
+            return taken
+        if t.error == 0:
+            t.error = EPIPE
+        return taken if taken else -t.error
+    return taken
+
+
+cdef ssize_t look(Socket *s, void *buf, size_t n) noexcept nogil:
+    """Peeked bytes are kept, decrypted, and read first: a peek may need several records."""
+    cdef Tls *t = tls_of(s)
+    cdef ssize_t r = 0
+    if t == NULL or t.shaking:
+        return -ENOTCONN
+    if t.plain == NULL:
+        t.plain = <char *>malloc(RECORD)
+        if t.plain == NULL:
+            return -ENOMEM
+        t.plain_at = t.plain_n = 0
+    n = min(n, <size_t>RECORD - t.plain_at)
+    if t.plain_n - t.plain_at < n:
+        r = decrypt(s, t, t.plain + t.plain_n, n - (t.plain_n - t.plain_at))
+        if r > 0:
+            t.plain_n += <uint32_t>r
+    n = min(n, t.plain_n - t.plain_at)
+    if n == 0:
+        free(t.plain)
+        t.plain = NULL
+        return r
+    s.ready |= CAN_READ
+    memcpy(buf, t.plain + t.plain_at, n)
+    return n
+
+
+cdef ssize_t take_plain(Tls *t, void *buf, size_t n) noexcept nogil:
+    n = min(n, t.plain_n - t.plain_at)
+    if buf != NULL:
+        memcpy(buf, t.plain + t.plain_at, n)
+    t.plain_at += <uint32_t>n
+    if t.plain_at == t.plain_n:
+        free(t.plain)
+        t.plain = NULL
+    return n
+
+
+cdef ssize_t skip(Socket *s, size_t n) noexcept nogil:
+    cdef Tls *t = tls_of(s)
+    return take_plain(t, NULL, n) if t != NULL and t.plain != NULL else -EINVAL
+
+
+cdef int64_t untaken(Socket *s) noexcept nogil:
+    cdef int n = 0
+    linux.ioctl(s.fd, linux.SIOCOUTQ, &n)
+    return n
+
+
+cdef bint holds_back(Socket *s) noexcept nogil:
+    cdef Tls *t = tls_of(s)
+    return t != NULL and t.error == 0 and not t.ended and (t.begun != 0 or t.ends)
+
+
+cdef void note_events(Socket *s, unsigned int events) noexcept nogil:
+    cdef Tls *t = tls_of(s)
+    note_kernel_events(s, events)
+    if t == NULL:
+        return
+    if t.crossed and s.ready & CAN_WRITE:
+        t.crossed = False
+        s.ready |= CAN_READ
+    if t.ends and s.ready & CAN_WRITE:
+        end(s, t)
+
+
+cdef void half_close(Socket *s) noexcept nogil:
+    cdef Tls *t = tls_of(s)
+    if t == NULL or t.shaking:
+        linux.shutdown(s.fd, linux.SHUT_WR)
+        return
+    t.ends = True
+    end(s, t)
+
+
+cdef void end(Socket *s, Tls *t) noexcept nogil:
+    cdef int r
+    if t.ended or t.abortive:
+        return
+    if t.begun == 0 and t.error == 0:   # behind a part of a record it would look whole
+        take_up(s, t)
+        r = openssl.SSL_shutdown(t.ssl)
+        if r < 0 and openssl.SSL_get_error(t.ssl, r) == openssl.SSL_ERROR_WANT_WRITE:
+            return
+    t.ended = True
+    linux.shutdown(s.fd, linux.SHUT_WR)
+
+
+cdef void set_abortive(Socket *s) noexcept nogil:
+    cdef Tls *t = tls_of(s)
+    if t != NULL:
+        t.abortive = True
+    if s.fd >= 0:
+        set_kernel_abortive(s.fd)
+
+
+cdef void *peer(const Socket *s) noexcept nogil:
+    cdef Tls *t = tls_of(s)
+    return NULL if t == NULL else t.peer
+
+
+cdef Transport row
+row.open = open_tls
+row.handshake = shake
+row.unread = unread
+row.recv = receive
+row.send = transmit
+row.peek = look
+row.skip = skip
+row.untaken = untaken
+row.holds_back = holds_back
+row.note_events = note_events
+row.half_close = half_close
+row.set_abortive = set_abortive
+row.peer = peer
+row.release = release
+set_tls(&row)

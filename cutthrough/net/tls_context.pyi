@@ -1,0 +1,32 @@
+from collections.abc import Iterable
+
+from cutthrough.net.certificates import Certificate, Pair
+from cutthrough.net.ticket_keys import TicketKeys
+
+class TlsContext:
+    requires_peer: bool
+    names_peer: bool
+    certificates: list[Certificate]
+
+class TlsServer(TlsContext):
+    def __init__(
+        self,
+        pairs: Iterable[Pair],
+        *,
+        min_version: str = "1.2",
+        ciphers: str = "",
+        client_ca: bytes = b"",
+        client_crl: bytes = b"",
+        client_certificate: str = "none",
+        keys: TicketKeys | None = None,
+    ) -> None: ...
+
+class TlsClient(TlsContext):
+    def __init__(
+        self,
+        *,
+        ca: bytes = b"",
+        pair: Pair | None = None,
+        min_version: str = "1.2",
+        alpn: str = "http/1.1",
+    ) -> None: ...

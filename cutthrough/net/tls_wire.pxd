@@ -1,0 +1,35 @@
+"""Below libssl: the connections of this process, and the socket that libssl's calls go to."""
+
+from libc.stdint cimport uint8_t, uint32_t
+from cutthrough.net.openssl cimport SSL
+from cutthrough.net.transport cimport Socket
+
+# The state of one connection, from its handshake's first byte to its close.
+cdef struct Tls:
+    SSL *ssl
+    void *context           # its TlsContext, of which this holds a reference
+    void *peer              # bytes: the name in the peer's certificate; NULL: none
+    char *held              # bytes read from the kernel before `open`; NULL: none left
+    char *plain             # decrypted bytes that were peeked; NULL: none
+    uint32_t held_at, held_n
+    uint32_t plain_at, plain_n
+    uint32_t begun          # bytes of the record that the kernel has not taken whole; 0: none
+    int error               # errno of the kernel's socket, or of the failure of TLS; 0: none
+    uint8_t shaking         # the handshake is not done
+    uint8_t dry             # the kernel had fewer bytes than a read of this call wanted
+    uint8_t peer_ended
+    uint8_t ends, ended     # our close_notify: due, sent
+    uint8_t abortive
+    uint8_t crossed         # a read waits for room to write
+
+# The socket's state; NULL: no handshake has begun.
+cdef Tls *tls_of(const Socket *s) noexcept nogil
+# Makes the state of a socket whose `slot` is a context's number. NULL: no memory, or too many
+# handshakes are under way.
+cdef Tls *begin(Socket *s) noexcept nogil
+cdef void drop(Socket *s, Tls *t) noexcept nogil
+# Before each call of libssl: its input and output go to this socket.
+cdef void take_up(Socket *s, Tls *t) noexcept nogil
+# The handshake is done: counts it.
+cdef void note_done(Tls *t) noexcept nogil
+cdef bint has_context(int number) noexcept nogil

@@ -1,0 +1,236 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Below libssl: the connections of this process, and the socket that libssl's calls go to.
+
+All SSL objects share one BIO, whose calls go to the socket of the call at hand; a BIO each would
+be 240 bytes more. A connection's state is found by its descriptor's number.
+"""
+
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy, memset
+from cutthrough.net cimport linux, openssl
+from cutthrough.net.linux cimport EAGAIN, MSG_NOSIGNAL, errno
+from cutthrough.net.openssl cimport BIO, BIO_METHOD
+from cutthrough.net.sysio cimport BROKEN, CAN_WRITE, PEER_DONE, URGENT
+from cutthrough.net.tls_context cimport TlsContext
+from cutthrough.net.transport cimport Socket
+
+cdef enum:
+    MOST_CONTEXTS = 1024
+    FIRST_TABLE = 1024      # entries of the first table of connections
+
+# Connections by descriptor
+cdef Tls **table = NULL
+cdef int table_n = 0
+cdef int n_open = 0
+cdef int n_shaking = 0
+cdef int most_shaking = 1024
+cdef long n_full = 0
+cdef long n_resumed = 0
+
+# TlsContext objects by number; each entry holds a reference
+cdef void *contexts[MOST_CONTEXTS]
+
+# The socket of the call at hand
+cdef Socket *wire_socket = NULL
+cdef Tls *wire_tls = NULL
+cdef BIO *wire = NULL
+
+
+cdef int read_wire(BIO *bio, char *data, int n) noexcept nogil:
+    cdef Tls *t = wire_tls
+    cdef ssize_t r
+    openssl.BIO_clear_retry_flags(bio)
+    if t.held != NULL:
+        r = min(n, <int>(t.held_n - t.held_at))
+        memcpy(data, t.held + t.held_at, r)
+        t.held_at += <uint32_t>r
+        if t.held_at == t.held_n:
+            free(t.held)
+            t.held = NULL
+        return <int>r
+    if not t.dry:
+        r = linux.recv(wire_socket.fd, data, n, 0)
+        if r >= 0:
+            t.peer_ended |= r == 0
+            t.dry = r < n and not wire_socket.ready & (PEER_DONE | BROKEN | URGENT)
+            return <int>r
+        if errno != EAGAIN:
+            t.error = errno
+            return -1
+        t.dry = True
+    openssl.BIO_set_retry_read(bio)
+    return -1
+
+
+cdef int write_wire(BIO *bio, const char *data, int n) noexcept nogil:
+    cdef ssize_t r
+    openssl.BIO_clear_retry_flags(bio)
+    r = linux.send(wire_socket.fd, data, n, MSG_NOSIGNAL)
+    if r < 0:
+        if errno == EAGAIN:
+            wire_socket.ready &= ~CAN_WRITE
+            openssl.BIO_set_retry_write(bio)
+        else:
+            wire_tls.error = errno
+    return <int>r
+
+
+cdef long control_wire(BIO *bio, int command, long number, void *pointer) noexcept nogil:
+    if command == openssl.BIO_CTRL_EOF:
+        return wire_tls != NULL and wire_tls.peer_ended
+    return command == openssl.BIO_CTRL_FLUSH
+
+
+cdef void take_up(Socket *s, Tls *t) noexcept nogil:
+    """Directs libssl's input and output to this socket; another library of this process may
+    have left its errors in the thread's queue."""
+    global wire_socket, wire_tls
+    wire_socket = s
+    wire_tls = t
+    t.dry = False
+    openssl.ERR_clear_error()
+
+
+cdef Tls *tls_of(const Socket *s) noexcept nogil:
+    return table[s.fd] if 0 <= s.fd < table_n else NULL
+
+
+cdef bint fits_table(int fd) noexcept nogil:
+    global table, table_n
+    cdef int n = table_n if table_n else FIRST_TABLE
+    cdef Tls **larger
+    if fd < table_n:
+        return True
+    while n <= fd:
+        n *= 2
+    larger = <Tls **>realloc(table, n * sizeof(Tls *))
+    if larger == NULL:
+        return False
+    memset(larger + table_n, 0, (n - table_n) * sizeof(Tls *))
+    table = larger
+    table_n = n
+    return True
+
+
+cdef void keep(void *held) noexcept with gil:
+    Py_INCREF(<object>held)
+
+
+cdef void let_go(void *held) noexcept with gil:
+    Py_DECREF(<object>held)
+
+
+cdef Tls *begin(Socket *s) noexcept nogil:
+    """NULL: no memory, or too many handshakes are under way."""
+    global n_open, n_shaking
+    cdef void *context = contexts[s.slot] if s.slot < MOST_CONTEXTS else NULL
+    cdef Tls *t
+    if context == NULL or n_shaking >= most_shaking or s.fd < 0 or not fits_table(s.fd):
+        return NULL
+    t = <Tls *>calloc(1, sizeof(Tls))
+    if t == NULL:
+        return NULL
+    t.ssl = openssl.SSL_new((<TlsContext>context).ctx)
+    if t.ssl == NULL:
+        free(t)
+        return NULL
+    openssl.BIO_up_ref(wire)
+    openssl.SSL_set_bio(t.ssl, wire, wire)
+    openssl.SSL_set_accept_state(t.ssl)
+    t.shaking = True
+    t.context = context
+    keep(context)
+    table[s.fd] = t
+    n_open += 1
+    n_shaking += 1
+    return t
+
+
+cdef bint has_context(int number) noexcept nogil:
+    return 0 <= number < MOST_CONTEXTS and contexts[number] != NULL
+
+
+cdef void note_done(Tls *t) noexcept nogil:
+    global n_shaking, n_full, n_resumed
+    t.shaking = False
+    n_shaking -= 1
+    if openssl.SSL_session_reused(t.ssl):
+        n_resumed += 1
+    else:
+        n_full += 1
+
+
+cdef void drop(Socket *s, Tls *t) noexcept nogil:
+    global n_open, n_shaking
+    table[s.fd] = NULL
+    n_open -= 1
+    n_shaking -= t.shaking
+    openssl.SSL_free(t.ssl)
+    free(t.held)
+    free(t.plain)
+    let_go(t.context)
+    if t.peer != NULL:
+        let_go(t.peer)
+    free(t)
+
+
+cdef int install(context, int number) except -1:
+    """-1: takes a free number. Returns the number."""
+    cdef void *before
+    if number < 0:
+        number = 0
+        while number < MOST_CONTEXTS and contexts[number] != NULL:
+            number += 1
+    if number >= MOST_CONTEXTS:
+        raise ValueError(f"more than {MOST_CONTEXTS} TLS contexts")
+    before = contexts[number]
+    if context is not None:
+        Py_INCREF(context)
+    contexts[number] = NULL if context is None else <void *>context
+    if before != NULL:
+        Py_DECREF(<object>before)
+    return number
+
+
+def put(TlsContext context, int number=-1):
+    """Makes a context known under a number, in place of the one before; -1: takes a free
+    number. Returns the number. Open connections keep their context."""
+    return install(context, number)
+
+
+def remove(int number):
+    """Frees a number. Idempotent."""
+    install(None, number)
+
+
+def set_most_handshakes(int most):
+    """Sets the most handshakes that may be under way in this process at a time."""
+    global most_shaking
+    most_shaking = most
+
+
+def stats():
+    """Counters of this process: connections open, handshakes under way, and those done: full
+    and resumed."""
+    return {"open": n_open, "under_way": n_shaking, "full": n_full, "resumed": n_resumed}
+
+
+cdef int prepare() except -1:
+    global wire
+    cdef BIO_METHOD *method = openssl.BIO_meth_new(
+        openssl.BIO_get_new_index() | openssl.BIO_TYPE_SOURCE_SINK, b"cutthrough")
+    if method == NULL:
+        raise MemoryError
+    openssl.BIO_meth_set_read(method, read_wire)
+    openssl.BIO_meth_set_write(method, write_wire)
+    openssl.BIO_meth_set_ctrl(method, control_wire)
+    wire = openssl.BIO_new(method)
+    if wire == NULL:
+        raise MemoryError
+    openssl.BIO_set_init(wire, 1)
+    return 0
+
+
+prepare()

@@ -1,0 +1,216 @@
+"""TLS as a transport: bytes and ends, and the side that connects (R48)."""
+
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+
+import pytest
+
+tls = pytest.importorskip("cutthrough.net.tls", reason="built without libssl")
+
+from cutthrough.net.tls_context import TlsClient  # noqa: E402
+from tests.net.conftest import Meet  # noqa: E402
+from tests.support.certificates import (  # noqa: E402
+    Authority,
+    Made,
+    authority,
+    localhost,
+)
+from tests.support.couple import Couple, Peer, pair_of  # noqa: E402
+
+TRUNCATED = -errno.ECONNRESET
+AGAIN = -errno.EAGAIN
+
+
+def test_ends_of_both_directions(meet: Meet) -> None:
+    couple = meet()
+    couple.begin()
+    couple.peer.send(b"last")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        couple.peer.tls.unwrap()
+    couple.peer.flush()
+    couple.end.note()
+    assert [couple.end.recv() for _ in range(3)] == [b"last", b"", b""]
+    assert couple.end.send(b"after") == 5
+    couple.end.half_close()
+    assert couple.end.send(b"x") == -errno.EPIPE
+    assert couple.peer.recv() == b"after"
+    assert couple.peer.tls.unwrap() is None     # close_notify came
+
+
+def test_a_clients_end_without_close_notify_is_an_end(meet: Meet) -> None:
+    couple = meet()
+    couple.begin()
+    couple.peer.send(b"last")
+    couple.peer.sock.shutdown(socket.SHUT_WR)
+    couple.end.note()
+    assert [couple.end.recv(), couple.end.recv()] == [b"last", b""]
+    assert couple.end.send(b"after") == 5
+    assert couple.peer.recv() == b"after"
+
+
+def test_a_reset_and_bytes_that_are_no_record(meet: Meet) -> None:
+    for data in (b"\x17\x03\x03\x00\x20" + b"\0" * 32, b"\x15\x03\x03\x00\x02\x01\x00",
+                 b"\x17\x03\x03\xff\xff", b"GET / HTTP/1.1\r\n\r\n"):
+        couple = meet()
+        couple.begin()
+        couple.peer.send(b"before")
+        couple.peer.sock.send(data)
+        couple.end.note()
+        assert couple.end.recv() == b"before"
+        assert couple.end.recv() == TRUNCATED
+        assert couple.end.recv() == TRUNCATED
+        assert couple.end.send(b"x") < 0
+        assert not couple.end.holds_back
+
+
+def test_a_read_takes_all_records_and_then_knows_that_it_is_dry(meet: Meet) -> None:
+    couple = meet()
+    couple.begin()
+    couple.peer.send(b"a" * 30000)
+    couple.peer.send(b"b" * 20000)
+    got = couple.recv()
+    assert got == b"a" * 30000 + b"b" * 20000
+    assert not couple.end.can_read
+    assert couple.end.recv() == AGAIN
+
+
+def test_peeked_bytes_stay_and_may_span_records(meet: Meet) -> None:
+    couple = meet()
+    couple.begin()
+    for piece in (b"abc", b"def", b"ghi"):
+        couple.peer.send(piece)
+    couple.end.note()
+    assert couple.end.has_unread
+    assert couple.end.peek(5) == b"abcde"
+    assert couple.end.peek() == b"abcdefghi"
+    assert couple.end.skip(4) == 4
+    assert couple.end.recv(2) == b"ef"
+    assert couple.end.peek(1) == b"g"
+    assert couple.end.recv() == b"ghi"
+    assert couple.end.recv() == AGAIN
+    assert not couple.end.has_unread and couple.end.peek() == AGAIN
+
+
+@pytest.mark.parametrize("pieces", [(1, 0), (300, 5000), (16384, 1), (20000, 70000),
+                                    (16384, 16384), (1, 100000)])
+def test_every_byte_arrives_though_the_socket_is_full(meet: Meet, pieces) -> None:
+    couple = meet()
+    couple.begin()
+    couple.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
+    data = bytes(range(256)) * 2000
+    a, b = data[:pieces[0]], data[pieces[0]:sum(pieces)]
+    sent = couple.end.send(a, b)
+    arrived = bytearray()
+    stuck = 0
+    while sent < len(data):
+        assert sent >= 0
+        if not couple.end.can_write:
+            stuck += 1
+            arrived += couple.peer.recv()
+            couple.end.note()
+        taken = couple.end.send(data[sent:sent + 50000])
+        assert taken >= 0
+        sent += taken
+    couple.end.half_close()
+    while couple.end.holds_back:
+        arrived += couple.peer.recv()
+        couple.end.note()
+    arrived += couple.peer.recv()
+    assert bytes(arrived) == data and stuck
+    assert couple.peer.tls.unwrap() is None
+
+
+def test_an_end_behind_a_part_of_a_record_is_a_cut(meet: Meet) -> None:
+    couple = meet()
+    couple.begin()
+    couple.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
+    while couple.end.send(b"x" * 16384):
+        pass
+    assert couple.end.holds_back
+    couple.end.half_close()
+    assert not couple.end.holds_back
+    couple.peer.recv()
+    with pytest.raises(ssl.SSLError):
+        couple.peer.incoming.write_eof()
+        couple.peer.tls.read(1)
+
+
+# --- as a client
+
+
+@pytest.fixture
+def reach(known, meet: Meet) -> Iterator[Callable[..., Couple]]:
+    made: list[Couple] = []
+
+    def make(client: TlsClient, certificate: Made, name: str = "localhost") -> Couple:
+        peer = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        peer.load_cert_chain(*certificate)
+        made.append(Couple(known(client), peer, name=name, connects=True))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_a_server_is_verified_against_its_name(reach) -> None:
+    """R48."""
+    client = TlsClient(ca=authority().own.certificate.read_bytes())
+    for name in ("localhost", "127.0.0.1"):
+        couple = reach(client, localhost(), name)
+        assert couple.shake() == "done"
+        couple.end.send(b"a question")
+        assert couple.peer.recv() == b"a question"
+        couple.peer.send(b"an answer")
+        assert couple.recv() == b"an answer"
+    for name in ("other.example", "127.0.0.2", "localhost.example"):
+        assert reach(client, localhost(), name).shake() == "denied"
+
+
+def test_an_unknown_authority_or_an_expired_certificate_is_refused(reach) -> None:
+    """R48."""
+    client = TlsClient(ca=authority().own.certificate.read_bytes())
+    stranger = Authority("another").sign("DNS:localhost")
+    late = authority().sign("DNS:localhost", days=-1)
+    assert reach(client, stranger).shake() == "denied"
+    assert reach(client, late).shake() == "denied"
+    assert reach(TlsClient(), localhost()).shake() == "denied"
+
+
+def test_a_server_that_is_cut_has_not_ended(reach) -> None:
+    couple = reach(TlsClient(ca=authority().own.certificate.read_bytes()), localhost())
+    assert couple.shake() == "done"
+    couple.peer.send(b"half of")
+    couple.peer.sock.shutdown(socket.SHUT_WR)
+    couple.end.note()
+    assert [couple.end.recv(), couple.end.recv()] == [b"half of", TRUNCATED]
+
+
+def test_a_server_that_speaks_no_tls(reach) -> None:
+    client = TlsClient(ca=authority().own.certificate.read_bytes())
+    couple = reach(client, localhost())
+    assert couple.end.shake() == "more"
+    couple.peer.sock.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    couple.end.note()
+    assert couple.end.shake() == "invalid"
+
+
+def test_a_certificate_of_our_own_is_shown(known, reach) -> None:
+    made = authority().sign(subject="/CN=the proxy")
+    client = TlsClient(ca=authority().own.certificate.read_bytes(), pair=pair_of(made))
+    couple = reach(client, localhost())
+    couple.peer = Peer(couple.peer.sock, _asking(), None, None, server_side=True)
+    assert couple.shake() == "done"
+    subject = couple.peer.tls.getpeercert()["subject"]
+    assert subject == ((("commonName", "the proxy"),),)
+
+
+def _asking() -> ssl.SSLContext:
+    peer = ssl.create_default_context(
+        ssl.Purpose.CLIENT_AUTH, cafile=authority().own.certificate)
+    peer.load_cert_chain(*localhost())
+    peer.verify_mode = ssl.CERT_REQUIRED
+    return peer

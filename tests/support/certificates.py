@@ -1,0 +1,203 @@
+"""Certificates for tests, made by openssl(1) once for a process, and a TLS client."""
+
+import contextlib
+import functools
+import socket
+import ssl
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+RECORD = 16384
+
+
+class Made(NamedTuple):
+    certificate: Path
+    key: Path
+
+    @property
+    def pem(self) -> tuple[bytes, bytes]:
+        return self.certificate.read_bytes(), self.key.read_bytes()
+
+
+class Authority:
+    """Signs certificates in a directory of its own."""
+
+    def __init__(self, name: str = "authority", folder: Path | None = None) -> None:
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="cutthrough-ca-"))
+        self.own = Made(self.folder / "ca.pem", self.folder / "ca.key")
+        self.count = 0
+        openssl("req", "-x509", *new_key("ec", self.own.key), "-out",
+                str(self.own.certificate), "-days", "30", "-subj", f"/CN={name}",
+                "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+        (self.folder / "index").write_text("")
+        (self.folder / "crlnumber").write_text("01\n")
+        (self.folder / "ca.cnf").write_text(
+            "[ca]\ndefault_ca=d\n[d]\n"
+            f"database={self.folder}/index\ncrlnumber={self.folder}/crlnumber\n"
+            f"certificate={self.own.certificate}\nprivate_key={self.own.key}\n"
+            "default_md=sha256\ndefault_crl_days=30\n")
+
+    def sign(self, *names: str, kind: str = "ec", subject: str = "", days: int = 30,
+             ) -> Made:
+        """`names` as in subjectAltName: DNS:a.example, URI:spiffe://…; none: no names.
+        """
+        self.count += 1
+        made = Made(*(self.folder / f"{self.count}.{end}" for end in ("pem", "key")))
+        request = self.folder / f"{self.count}.csr"
+        openssl("req", *new_key(kind, made.key), "-out", str(request),
+                "-subj", subject or f"/CN=subject {self.count}")
+        extension = self.folder / f"{self.count}.ext"
+        extension.write_text(
+            f"subjectAltName={','.join(names)}\n" if names
+            else "keyUsage=digitalSignature\n")
+        openssl("x509", "-req", "-in", str(request), "-CA", str(self.own.certificate),
+                "-CAkey", str(self.own.key), "-CAcreateserial", "-days", str(days),
+                "-extfile", str(extension), "-out", str(made.certificate))
+        made.key.chmod(0o600)
+        return made
+
+    def revoke(self, *made: Made) -> Path:
+        """Returns the list of revoked certificates after these were added."""
+        common = ("ca", "-config", str(self.folder / "ca.cnf"))
+        for one in made:
+            openssl(*common, "-revoke", str(one.certificate))
+        path = self.folder / "crl.pem"
+        openssl(*common, "-gencrl", "-out", str(path))
+        return path
+
+
+def new_key(kind: str, path: Path) -> list[str]:
+    how = ["rsa:2048"] if kind == "rsa" else [
+        "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    return ["-newkey", *how, "-nodes", "-keyout", str(path)]
+
+
+def openssl(*arguments: str) -> None:
+    subprocess.run(("openssl", *arguments), check=True, capture_output=True,
+                   stdin=subprocess.DEVNULL)
+
+
+@functools.cache
+def authority() -> Authority:
+    return Authority()
+
+
+@functools.cache
+def localhost(kind: str = "ec") -> Made:
+    return authority().sign("DNS:localhost", "IP:127.0.0.1", kind=kind)
+
+
+def client_context(made: Made | None = None, trusted: Authority | None = None,
+                   ) -> ssl.SSLContext:
+    trusted = trusted or authority()
+    context = ssl.create_default_context(cafile=trusted.own.certificate)
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF    # which Python sets
+    if made is not None:
+        context.load_cert_chain(*made)
+    return context
+
+
+class TlsSocket:
+    """As a connected socket, as far as `Stream` uses one; its end is a close_notify,
+    and the other direction goes on after it."""
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext | None = None,
+                 name: str = "localhost", session: ssl.SSLSession | None = None,
+                 server_side: bool = False) -> None:
+        self._sock = sock
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._ended = self._peer_ended = False
+        self._tls = (context or client_context()).wrap_bio(
+            self._in, self._out, server_side=server_side,
+            server_hostname=None if server_side else name, session=session)
+        if not server_side:
+            self.shake()
+
+    def shake(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._flush()
+                data = self._sock.recv(65536)
+                if not data:
+                    raise ConnectionResetError("in the handshake") from None
+                self._in.write(data)
+            except ssl.SSLError:
+                self._flush()
+                raise
+            else:
+                self._flush()
+                return
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._sock, name)
+
+    @property
+    def tls(self) -> ssl.SSLObject:
+        return self._tls
+
+    def _flush(self) -> None:
+        data = self._out.read()
+        if data:
+            self._sock.sendall(data)
+
+    def send(self, data: bytes) -> int:
+        self.sendall(data[:RECORD])
+        return min(len(data), RECORD)
+
+    def sendall(self, data: bytes) -> None:
+        for at in range(0, len(data), 1 << 20):
+            self._tls.write(data[at:at + (1 << 20)])
+            self._flush()
+
+    def recv(self, n: int) -> bytes:
+        """Raises ConnectionResetError if a FIN comes, and no close_notify before it."""
+        while True:
+            try:
+                return self._tls.read((n + 1) // 2) + self._read_on(n)
+            except ssl.SSLWantReadError:
+                self._flush()
+                data = self._sock.recv(65536)
+                if not data:
+                    raise ConnectionResetError("a FIN without close_notify") from None
+                self._in.write(data)
+            except ssl.SSLZeroReturnError:
+                return b""
+
+    def _read_on(self, n: int) -> bytes:
+        """What the other records hold that have been received, up to `n` bytes."""
+        found = b""
+        with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+            while self._in.pending and len(found) < n // 2:
+                found += self._tls.read(n // 2)
+        return found
+
+    def setsockopt(self, level: int, name: int, value: object) -> None:
+        self._sock.setsockopt(level, name, value)       # type: ignore[call-overload]
+        if name == socket.SO_LINGER:
+            self._ended = True                          # a reset, and nothing before it
+
+    def shutdown(self, how: int) -> None:
+        if how != socket.SHUT_RD:
+            self._end()
+        self._sock.shutdown(how)
+
+    def close(self) -> None:
+        if not self._ended:
+            self._end()
+            with contextlib.suppress(OSError):
+                self._sock.setblocking(False)
+                while self._sock.recv(65536):
+                    pass
+        self._sock.close()
+
+    def _end(self) -> None:
+        if not self._ended:
+            self._ended = True
+            with contextlib.suppress(ssl.SSLError, OSError):
+                self._tls.unwrap()
+            with contextlib.suppress(OSError):
+                self._flush()
