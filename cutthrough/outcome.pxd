@@ -46,6 +46,9 @@ cdef enum Outcome:
     CONNECTION_FAILED
     UNREACHABLE
     CONNECT_TIMEOUT
+    # it cannot be reached from the source that is configured for it
+    SOURCE_MISMATCH
+    SOURCE_UNAVAILABLE
     # the origin's response is invalid or missing
     ORIGIN_CLOSED
     ORIGIN_RESET

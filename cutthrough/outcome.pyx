@@ -112,6 +112,11 @@ ROWS = (
     ("connect_timeout", 504, 6, "connection_timeout", "TCP_MISS", "network",
         "the connection was not established in time"),
 
+    ("source_mismatch", 502, 3, "destination_ip_unroutable", "TCP_MISS", "network",
+        "the destination has no address of a family that the configured source has"),
+    ("source_unavailable", 500, 1, "proxy_configuration_error", "TCP_MISS", "proxy",
+        "the configured source cannot be used on this host: its address, device or mark"),
+
     ("origin_closed", 502, 1, "connection_terminated", "TCP_MISS", "origin",
         "the origin closed before its response head was complete"),
     ("origin_reset", 502, 1, "connection_terminated", "TCP_MISS_ABORTED", "origin",

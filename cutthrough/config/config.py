@@ -28,6 +28,7 @@ from cutthrough.config.option import (
     options_of,
     tables_of,
 )
+from cutthrough.config.sources import SourceRow, contradictions_of_sources
 from cutthrough.config.values import (
     ADDRESSES,
     ADMIN,
@@ -265,6 +266,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         PORTS, "ports that CONNECT may reach",
         "auto: any with a policy or if all listeners are loopback, else 443",
         swapped=True)] = "auto"
+    sources: Annotated[tuple[SourceRow, ...], Table(
+        SourceRow, "Where direct connections come from, if a rule of the policy "
+        "(`source`) or the user says so: docs/sources.md.", named=True,
+        swapped=True)] = ()
     splice: Annotated[bool, Option(
         FLAG, "move bulk data with splice(2)",
         "three fifths of copying's CPU time at 1 MiB responses", swapped=True)] = True
@@ -344,6 +349,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
                               "all addresses of listen are loopback")
         if self.admin in [one.shown for one in self.all_listeners if one.address[1]]:
             yield ConfigError("", "admin", f"{self.admin} is also an address of listen")
+        yield from contradictions_of_sources(self.sources)
         yield from self._contradictions_of_fleet()
 
     def _contradictions_of_fleet(self) -> Iterator[ConfigError]:

@@ -68,3 +68,4 @@ class Options(TypedDict, total=False):
     connect_ports: str | Sequence[int | str]
     splice: bool | str
     listeners: Sequence[Row]
+    sources: Mapping[str, Row]

@@ -30,6 +30,7 @@ from cutthrough.doctor.program import (
 )
 from cutthrough.doctor.redis import check_fleet
 from cutthrough.doctor.rules import check_policy
+from cutthrough.doctor.sources import check_sources
 from cutthrough.policy.source import Policy
 from cutthrough.process.cpus import count_workers
 
@@ -41,7 +42,7 @@ SECTIONS: dict[str, tuple[Callable[[Case], Iterable[Finding]], ...]] = {
     "fast paths": (check_speed,),
     "listeners": (check_listeners, check_admin),
     "files": (check_files,),
-    "policy": (check_policy,),
+    "policy": (check_policy, check_sources),
 }
 COLOURS: dict[Verdict, str] = {
     "ok": "32", "note": "36", "warn": "33", "fail": "31"}

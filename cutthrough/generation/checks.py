@@ -6,9 +6,10 @@ import socket
 
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.log_target import read_target
-from cutthrough.config.mistake import Mistake
+from cutthrough.config.mistake import Mistake, raise_all
 from cutthrough.config.values import show_count
 from cutthrough.generation.generation import Generation
+from cutthrough.generation.sources import SourceNumbers, refused_options
 from cutthrough.process.cpus import pinned_cpus
 
 
@@ -24,12 +25,22 @@ def validate(generation: Generation) -> None:
     if generation.policy.source:
         from cutthrough.policy.acl import Acl
 
-        Acl(generation.policy)
+        Acl(generation.policy, SourceNumbers().number(generation.config.sources))
     if generation.config.policy_hook:
         from cutthrough.generation.hook import find_function
 
         find_function(generation.config.policy_hook, generation.policy.hook)
     check_fleet(generation.config)
+    check_sources(generation.config)
+
+
+def check_sources(config: Config) -> None:
+    """Raises ConfigError if this process may not set a source's mark or device."""
+    mistakes: list[Mistake] = []
+    for row in config.sources:
+        for key, reason in refused_options(row):
+            mistakes.append(ConfigError("", "sources", reason, path=(row.name, key)))
+    raise_all(mistakes)
 
 
 def check_fleet(config: Config) -> None:

@@ -4,12 +4,13 @@ Only this module reads policy from the file system. A file with mistakes is not 
 all: every mistake is raised, with file, line and reason.
 """
 
+import difflib
 import importlib.util
 import os
 
 import msgspec
 
-from cutthrough.config.config import Config
+from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import FileError, read_file
 from cutthrough.config.mistake import Mistake, noting, raise_all
 from cutthrough.policy.source import Code, Policy, PolicyError, User
@@ -33,9 +34,40 @@ def load_policy(config: Config) -> Policy:
         raise PolicyError(policy.source or config.users_file, "", "lists no users, "
                           "and no other user is configured: give "
                           f"{', '.join(ways[:-1])}, or {ways[-1]}")
+    check_names(config, policy)
     if config.policy_hook:
         policy = msgspec.structs.replace(policy, hook=load_code(config.policy_hook))
     return policy
+
+
+def check_names(config: Config, policy: Policy) -> None:
+    """Checks that the sources, groups and users of one file are in the other. Raises
+    PolicyError."""
+    known = [row.name for row in config.sources]
+    mistakes: list[Mistake] = [
+        PolicyError(rule.source, "source", f"{rule.leaves_by!r}: "
+                    + no_such_source(rule.leaves_by, known))
+        for rule in policy.rules if rule.leaves_by and rule.leaves_by not in known]
+    groups = {*policy.groups, *(one for user in policy.users.values()
+                                for one in user.groups)}
+    for row in config.sources:
+        mistakes += [
+            ConfigError("", "sources", f"{who!r} is in no policy: no such group",
+                        path=(row.name, "groups"))
+            for who in row.groups if who not in groups]
+        mistakes += [
+            ConfigError("", "sources", f"{who!r}: no such user",
+                        path=(row.name, "users"))
+            for who in row.users if who not in policy.users and who != config.user]
+    raise_all(mistakes)
+
+
+def no_such_source(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return "no such source" + (
+        f"; did you mean {near[0]}?" if near else
+        f"; the sources are {', '.join(known)}" if known else
+        f": define [sources.{name}] in the configuration file")
 
 
 def load_files(policy_file: str, users_file: str) -> tuple[Policy, dict[str, User]]:

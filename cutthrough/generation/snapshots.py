@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Hook, Tally, find_function
+from cutthrough.generation.sources import SourceNumbers, names_of_users
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.listener import Address
 from cutthrough.policy.acl import Acl
@@ -14,11 +15,13 @@ from cutthrough.policy.snapshot import HostAddresses, Snapshot
 
 def make_snapshot(generation: Generation, bound: Sequence[Address],
                   hosts: HostAddresses | None = None, tally: Tally | None = None,
-                  known: Known | None = None) -> Snapshot:
+                  known: Known | None = None,
+                  sources: SourceNumbers | None = None) -> Snapshot:
     """Returns the snapshot.
 
     `bound`: addresses of our listeners; `hosts`: addresses of this host, None to read
-    them now; `tally`: see Hook; `known`: the credentials page that all workers share.
+    them now; `tally`: see Hook; `known`: the credentials page that all workers share;
+    `sources`: the worker's numbers.
 
     Raises PolicyError if the hook cannot be used.
     """
@@ -30,6 +33,7 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
         function = find_function(config.policy_hook, generation.policy.hook)
         hook = Hook(function, config.policy_hook_timeout, generation.policy.limits,
                     tally=tally)
+    numbers = (sources or SourceNumbers()).number(config.sources)
     return Snapshot(
         Authenticator(inline, generation.policy.users, config.auth_cache_ttl,
                       {name: generation.policy.groups_of(config.user)}, known),
@@ -39,6 +43,9 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
         host_addresses=HostAddresses(own_hosts()) if hosts is None else hosts,
         senders=config.proxy_protocol_from,
         generation=generation.number,
-        acl=Acl(generation.policy) if generation.policy.source else None,
+        acl=Acl(generation.policy, numbers) if generation.policy.source else None,
         hook=hook,
+        own_sources={user.encode(): numbers[name] for user, name in
+                     names_of_users(config, generation.policy).items()},
+        own_networks=[row.prefix for row in config.sources if row.prefix],
     )

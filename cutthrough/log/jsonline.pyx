@@ -10,23 +10,26 @@ from libc.string cimport memcpy
 from cutthrough.log.text cimport (
     Q_JSON, Quote, put_address, put_escaped, put_ms, put_number, put_string, put_text,
     put_time)
+from cutthrough.net.address cimport Address, from_sockaddr
 from cutthrough.net.buffers cimport bytes_of
-from cutthrough.net.sysio cimport clock_us
+from cutthrough.net.linux cimport sockaddr_storage
+from cutthrough.net.sysio cimport clock_us, read_own_name
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport label_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, carries_tunnel, peer_of, worker_of_id
 from cutthrough.session.proxied cimport sender_of
 from cutthrough.session.request cimport Request
+from cutthrough.session.source cimport name_of_source
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.target cimport HOST_IPV6
 
 cdef enum:
     MOST_METHOD = 32
-    # Room for the fields after the URL: 24 of numbers and words, about 700 bytes, and the
-    # texts of a rule and a hook, cut to what is left
-    MOST_BEHIND = 1300
+    # Room for the fields after the URL: 24 of numbers and words, about 700 bytes, a source
+    # of 150, and the texts of a rule and a hook, cut to what is left
+    MOST_BEHIND = 1450
 
 # By wire's Method, eight characters each
 cdef const char *METHODS = (b"-\0\0\0\0\0\0\0" b"GET\0\0\0\0\0" b"HEAD\0\0\0\0"
@@ -86,6 +89,8 @@ cdef class JsonLine(Line):
             p += 1
         else:
             p = put_text(p, b"null")
+        if r.hop.source:
+            p = put_source(p, c)
         p = put_number(put_text(p, b',"bytes_up":'), c.relay.up.moved)
         p = put_number(put_text(p, b',"bytes_down":'), c.relay.down.moved)
         p = put_phase(put_text(p, b',"head_ms":'), c.stamps.head_us)
@@ -112,6 +117,19 @@ cdef class JsonLine(Line):
             p = put_ms(put_text(p, b',"hook_ms":'), c.stamps.hook_us)
         p[0] = b"}"
         return p + 1
+
+
+cdef char *put_source(char *p, Client c) noexcept:
+    """Writes the name of the source; if a connection was made, its address too."""
+    cdef sockaddr_storage name
+    cdef Address address
+    p = put_string(put_text(p, b',"source":'), name_of_source(c).encode())
+    if c.origin is not None and read_own_name(&c.origin.sock, &name) and (
+            from_sockaddr(&name, &address)):
+        p = put_address(put_text(p, b',"source_address":"'), &address)
+        p[0] = b'"'
+        p += 1
+    return p
 
 
 cdef const char *kind_of(Client c) noexcept:

@@ -1,8 +1,6 @@
 from collections.abc import Sequence
 from typing import Literal
 
-Choose = Literal["random", "sticky_user", "sticky_destination"]
-
 CHOICES: dict[str, int]
 
 class Source:
@@ -13,10 +11,11 @@ class Source:
         *,
         addresses: Sequence[str] = (),
         prefix: str = "",
-        choose: Choose = "random",
+        choose: Literal["random", "sticky_user", "sticky_destination"] = "random",
         device: str = "",
         mark: int = -1,
         dscp: int = -1,
     ) -> None: ...
     def address_for(self, family: int, draw: int) -> str | None: ...
+    def may_reach(self, family: int) -> bool: ...
     def apply(self, fd: int, family: int, draw: int) -> None: ...

@@ -107,6 +107,10 @@ cdef class Source:
             return None
         return str(ipaddress.ip_address((<char *>address.bytes)[:4 if family == 4 else 16]))
 
+    def may_reach(self, int family):
+        """Whether it may connect to addresses of this family."""
+        return bool(self.serves(family))
+
     def apply(self, int fd, int family, uint64_t draw):
         """Prepares this socket. Raises OSError."""
         cdef Socket s

@@ -67,6 +67,7 @@ cdef struct Row:            # a rule; set number 0: no condition
     uint16_t n_ports        # 0: every port
     uint16_t methods        # bit M_*; 0: every method
     int limits              # index in Acl.limits; -1: none
+    uint16_t source         # number of the source address; 0: the user's own, or none
     uint8_t action          # Action
     uint8_t cut
     uint8_t by_address      # the rule names addresses and no hosts: found by the address

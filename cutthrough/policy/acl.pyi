@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from cutthrough.policy.source import Policy, Rule
@@ -17,13 +17,16 @@ class Answer(NamedTuple):
     opens_floor: bool
     maybe: bool
     limits: str
+    source: str
     looked: tuple[Look, ...]
 
 class Acl:
     rules: tuple[Rule, ...]
     limits: tuple[str, ...]
     policy: Policy
-    def __init__(self, policy: Policy) -> None: ...
+    def __init__(
+        self, policy: Policy, sources: Mapping[str, int] | None = None
+    ) -> None: ...
     def subjects_of(self, user: bytes | str, groups: Iterable[str] = ()) -> bytes: ...
     def ask(
         self,

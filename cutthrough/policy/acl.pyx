@@ -64,6 +64,7 @@ class Answer(NamedTuple):
     opens_floor: bool
     maybe: bool
     limits: str             # "" for none
+    source: str             # name of the rule's source; "" for none
     looked: tuple           # of Look, in order, the deciding rule last
 
 
@@ -84,8 +85,9 @@ cdef class Acl:
         free(self.anywhere)
         free(self.needing_address)
 
-    def __init__(self, policy):
-        """From a source.Policy whose texts are canonical, as `rules` makes them."""
+    def __init__(self, policy, sources=None):
+        """From a source.Policy whose texts are canonical, as `rules` makes them. `sources`:
+        numbers by name, for Hop.source."""
         cdef size_t n = len(policy.rules)
         cdef list ports = []
         cdef list anywhere = []
@@ -98,11 +100,14 @@ cdef class Acl:
         self.rules = policy.rules
         self.limits = tuple(policy.limits)
         limits = {name: i for i, name in enumerate(self.limits)}
+        numbers = {} if sources is None else sources
         self.rows = <Row *>calloc(n + 1, sizeof(Row))
         if self.rows == NULL or n >= UINT32_MAX:
             raise MemoryError
         for index, rule in enumerate(self.rules):
             self.add(index, rule, subjects, ports, ports_at, anywhere, needing_address, limits)
+            if rule.leaves_by:
+                self.rows[index].source = numbers[rule.leaves_by]
         self.fallback.action = ACTIONS[policy.default]
         self.fallback.cut = policy.cut
         self.fallback.limits = -1
@@ -214,6 +219,7 @@ cdef class Acl:
         v.rule = -1 if best == UINT32_MAX else <int>best
         v.limits = row.limits
         memset(&v.hop, 0, sizeof(v.hop))    # no rule names another way than the direct one
+        v.hop.source = row.source
         v.report = row.action == REPORT
         v.cut = row.cut
         v.maybe = maybe
@@ -347,6 +353,7 @@ cdef class Acl:
         return Answer(
             label_of(v.outcome).decode(), v.rule, v.report, v.cut, v.opens_floor, v.maybe,
             self.limits[v.limits] if v.limits >= 0 else "",
+            self.rules[v.rule].leaves_by if v.rule >= 0 else "",
             tuple([Look(*pair) for pair in sorted(looked.items())]))
 
     def sizes(self):

@@ -265,7 +265,7 @@ class _Reader(Reader):
                 self.no_key(key, _RULE)
                 continue
             with noting(self.mistakes):
-                fields[key] = read(self, table, key)
+                fields[_FIELDS.get(key, key)] = read(self, table, key)
         # A misspelt key has been reported
         if "action" not in table and not difflib.get_close_matches("action", table):
             self.fail("action", "is missing")
@@ -304,6 +304,12 @@ class _Reader(Reader):
         name = self.value(table, key, str, "a name of [limits]", "")
         if name not in self.known_limits:
             self.fail(key, unknown_key(name, self.known_limits, "limits"))
+        return name
+
+    def read_source(self, table: dict[str, Any], key: str) -> str:
+        name = self.value(table, key, str, "a name of [sources]", "")
+        if table.get("action") == "deny":
+            self.fail(key, "has no effect: the rule denies")
         return name
 
     def read_ports(self, table: dict[str, Any],
@@ -416,8 +422,10 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "clients": _Reader.read_networks, "hosts": _Reader.read_hosts,
     "addresses": _Reader.read_networks, "ports": _Reader.read_ports,
     "methods": _Reader.read_methods, "cut": _Reader.read_flag,
-    "limits": _Reader.read_limit,
+    "limits": _Reader.read_limit, "source": _Reader.read_source,
 }
+# Keys whose field in Rule has another name
+_FIELDS = {"source": "leaves_by"}
 
 
 def _networks(text: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ cdef class HostAddresses:
 cdef class Snapshot:
     cdef readonly Authenticator users
     cdef readonly Acl acl                   # None: no rules, which refuse nothing
+    cdef dict own_sources                   # user -> number of its source; None: none has one
     cdef readonly object hook               # see generation.hook; None: no hook
     cdef readonly DecisionCache verdicts    # the hook's cached decisions; None: no hook
     cdef readonly int generation
@@ -22,11 +23,13 @@ cdef class Snapshot:
     cdef uint8_t listening_ports[8192]      # bit set of the proxy's listening ports
     cdef HostAddresses host_addresses       # this host's, which the floor refuses
     cdef dict listeners                     # packed address -> set of ports (R20)
-    cdef NetworkSets senders                # of PROXY headers: one set, or the empty one
-    cdef uint32_t sender_set
+    cdef NetworkSets networks               # the two sets below; each may be the empty one
+    cdef uint32_t sender_set                # of PROXY headers
+    cdef uint32_t own_set                   # networks whose addresses are all this host's
 
     # May a caller from this address send a header that names its client (R40)?
     cdef bint may_name_clients(self, int family, const uint8_t *data) noexcept
+    cdef bint is_own(self, int family, const uint8_t *data) except -1
     cdef bint _is_listener(self, int family, const uint8_t *data, int port) except -1
     # All three return an Outcome: OK, or the refusal. An IPv4 address that an IPv6 address
     # carries is judged too.

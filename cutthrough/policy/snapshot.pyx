@@ -34,26 +34,31 @@ cdef class HostAddresses:
 cdef class Snapshot:
 
     def __init__(self, users, *, address_floor, connect_ports, listeners=(),
-                 host_addresses=(), senders=(), generation=1, acl=None, hook=None):
+                 host_addresses=(), senders=(), generation=1, acl=None, hook=None,
+                 own_sources=None, own_networks=()):
         """`users`: an Authenticator, or {name: password} in bytes. `connect_ports`: the
         ports that CONNECT may reach, None: all. `listeners`: (address, port) of the
         proxy's listeners; the unspecified address stands for all addresses of this host.
         `host_addresses`: this host's addresses, which the floor refuses on every port: an
         HostAddresses, which may change, or texts. `senders`: the networks, as texts, whose
-        PROXY headers may name clients."""
+        PROXY headers may name clients. `own_sources`: user (bytes) -> number of the source
+        of its connections, unless a rule names another. `own_networks`: networks, as texts,
+        that this host draws addresses from; the floor refuses them."""
         cdef int port
         self.users = users if isinstance(users, Authenticator) else Authenticator(users)
         self.generation = generation
         self.acl = acl
         self.hook = hook
+        self.own_sources = dict(own_sources) if own_sources else None
         self.verdicts = hook.verdicts if hook is not None else None
         self.address_floor = address_floor
         self.any_port = connect_ports is None
         for port in connect_ports or ():
             self.ports[port >> 3] |= <uint8_t>(1 << (port & 7))
-        self.senders = NetworkSets()
-        self.sender_set = self.senders.number(tuple(senders))
-        self.senders.seal()
+        self.networks = NetworkSets()
+        self.sender_set = self.networks.number(tuple(senders))
+        self.own_set = self.networks.number(tuple(own_networks))
+        self.networks.seal()
         self.listeners = {}
         self.host_addresses = (host_addresses if isinstance(host_addresses, HostAddresses)
                                else HostAddresses(host_addresses))
@@ -84,17 +89,22 @@ cdef class Snapshot:
         cdef Carried found
         cdef int i
         if self.address_floor:
-            if not is_public(family, data) or is_among(self.host_addresses, family, data):
+            if not is_public(family, data) or self.is_own(family, data):
                 return ADDRESS_DENIED
             if family == 6:
                 for i in range(find_carried(data, &found)):
-                    if is_among(self.host_addresses, 4, found.v4[i]):
+                    if self.is_own(4, found.v4[i]):
                         return ADDRESS_DENIED
         return OK
 
     cdef bint may_name_clients(self, int family, const uint8_t *data) noexcept:
-        return self.senders.contains(
+        return self.networks.contains(
             self.sender_set, key_of_v4(data) if family == 4 else key_of(data))
+
+    cdef bint is_own(self, int family, const uint8_t *data) except -1:
+        return is_among(self.host_addresses, family, data) or (
+            self.own_set != 0 and self.networks.contains(
+                self.own_set, key_of_v4(data) if family == 4 else key_of(data)))
 
     cdef bint _is_listener(self, int family, const uint8_t *data, int port) except -1:
         known = ipaddress.ip_address((<char *>data)[:4 if family == 4 else 16])
@@ -105,7 +115,7 @@ cdef class Snapshot:
         # address is reached by each address of this host, and by every loopback address
         known = ipaddress.ip_address(packed)
         return known.is_unspecified or (
-            (known.is_loopback or packed in self.host_addresses.packed)
+            (known.is_loopback or self.is_own(known.version, packed))
             and any([port in self.listeners.get(bytes(n), ()) for n in (4, 16)]))
 
     # For explain and the doctor: these return the label of an outcome.

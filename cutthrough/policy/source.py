@@ -61,6 +61,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     methods: tuple[str, ...] = ()
     cut: bool = False                   # a refusal also ends running tunnels
     limits: str = ""                    # a name in Policy.limits; "": none
+    leaves_by: str = ""                 # a name of [sources]; "": the user's own
     source: str = ""                    # file and line, for messages: policy.toml:12
 
 

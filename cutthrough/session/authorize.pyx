@@ -12,6 +12,7 @@ rules refuse is cut if the rule is configured so.
 
 from functools import partial
 
+from libc.stdint cimport uint16_t
 from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.address cimport ADDRESS_TEXT, Address, parse_address, print_address
@@ -32,10 +33,14 @@ cdef int judge_request(Client c) except -1:
     cdef Verdict verdict
     cdef Address literal
     cdef int outcome = c.snapshot.judge_port(r.is_tunnel, r.port)
+    if c.snapshot.own_sources is not None:
+        r.hop.source = own_source(c)
     if outcome != OK or c.snapshot.acl is None:
         return outcome
     ask_rules(c, c.snapshot, literal_of(c, &literal), &verdict)
     r.address_dependent = verdict.maybe
+    if verdict.hop.source == 0:
+        verdict.hop.source = r.hop.source
     r.hop = verdict.hop
     return take_verdict(c, &verdict)
 
@@ -56,9 +61,17 @@ cdef int judge_address(Client c, const Address *address) except -1:
     if c.snapshot.acl is not None:
         ask_rules(c, c.snapshot, address, &verdict)
         outcome = take_verdict(c, &verdict)
+        c.request.hop.source = verdict.hop.source or own_source(c)
         if outcome != OK or verdict.opens_floor:
             return outcome
     return c.snapshot.judge_floor(address.family, address.bytes)
+
+
+cdef uint16_t own_source(Client c) except? 0:
+    """The number of the user's source; 0: it has none."""
+    if c.snapshot.own_sources is None:
+        return 0
+    return c.snapshot.own_sources.get(c.user, 0)
 
 
 cdef int take_verdict(Client c, const Verdict *verdict) except -1:

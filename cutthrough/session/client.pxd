@@ -153,6 +153,8 @@ cdef class Client(StreamOwner):
     cdef bint is_too_old(self) noexcept
     # Finds a way to the origin for the request in hand; `fresh`: not from the idle pool.
     cdef int route(self, bint fresh) except -1
+    # The destination as the idle pool knows it, which may depend on the user.
+    cdef bytes pool_key(self)
     cdef int close_origin(self, bint abortive) except -1
     # Adds the bytes that its pumps moved since the last call to the worker's counters; due
     # after each turn, so that a long transfer shows as it goes, and before a pump restarts.

@@ -196,7 +196,7 @@ cdef class Client:
             if self.request.origin_persistent:
                 stream = self.origin
                 self.origin = None
-                self.context.idle_pool.park(stream, &self.request.hop, self.key)
+                self.context.idle_pool.park(stream, &self.request.hop, self.pool_key())
             else:
                 self.close_origin(False)
         self._clear_request()
@@ -251,6 +251,9 @@ cdef class Client:
 
     cdef int route(self, bint fresh) except -1:
         return 0
+
+    cdef bytes pool_key(self):
+        return self.key
 
     cdef int cut_short(self, int outcome) except -1:
         return self.abort(outcome, True)

@@ -24,6 +24,7 @@ cdef class Context:
     cdef Page page
     cdef Counters *counters
     cdef object resolver
+    cdef public dict sources            # number -> Source, of all generations; None: none
     cdef dict local_origins             # key -> function, see local; None: there are none
     cdef FlightRecorder recorder
     cdef object verifier                # see verify.verifier; None: no user has a hash

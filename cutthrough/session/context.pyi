@@ -3,6 +3,7 @@ from typing import Any
 
 from cutthrough.net.poller import Poller
 from cutthrough.net.resolver import Resolver
+from cutthrough.net.source_address import Source
 from cutthrough.policy.limits import Limiter
 from cutthrough.policy.snapshot import Snapshot
 from cutthrough.session.client import Journal
@@ -13,6 +14,7 @@ from cutthrough.session.idle_pool import IdlePool
 class Context:
     origin_transport: int
     journal: Journal
+    sources: dict[int, Source] | None
     live: int
     busy: int
     def __init__(

@@ -38,6 +38,7 @@ from cutthrough.session.proxied cimport number_of_sender, sender_of
 from cutthrough.session.request cimport Request
 from cutthrough.session.session cimport Session
 from cutthrough.session.shed cimport shed_one
+from cutthrough.session.source cimport name_of_source, source_named
 from cutthrough.session.state cimport CLOSED, HALF_CLOSED, TUNNEL
 from cutthrough.session.charge cimport readmit_user
 
@@ -91,7 +92,7 @@ cdef object describe(Client c, int number, int worker, bint same_page):
         worker=worker_of_id(c, worker), request_id=c.request_id,
         client=address_of(&c.address),
         sender=None if sender_of(c) == NULL else address_of(sender_of(c)),
-        origin=address_of(&c.origin.address),
+        origin=address_of(&c.origin.address), source=name_of_source(c) or "",
         key=c.key, host_kind=r.host_kind, port=r.port, method=r.method, minor=r.minor,
         status=r.status,
         stamps=(c.stamps.start_us, c.stamps.mark_us, c.stamps.first_byte_us,
@@ -274,6 +275,7 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     c.id_worker = record.worker + 1
     c.request_id = record.request_id
     c.key = record.key
+    r.hop.source = source_named(c.context, record.source)
     r.host_kind = record.host_kind
     r.port = record.port
     r.method = record.method

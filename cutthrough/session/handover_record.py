@@ -66,6 +66,7 @@ class Tunnel(msgspec.Struct, tag="tunnel"):
 
     tally: int = 0                           # the taker's, when `holding` was counted
     sender: Address | None = None            # the load balancer that named the client
+    source: str = ""                         # name of the source it came from; "": none
 
 
 class Done(msgspec.Struct, tag="done"):

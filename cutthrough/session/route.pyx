@@ -11,6 +11,7 @@ Each address is judged before it is dialled, and before an idle connection to it
 
 from functools import partial
 
+from libc.stdint cimport uint16_t
 from cutthrough.net.connector cimport Connector, Stream, dial
 from cutthrough.net.address cimport Address, Addresses, one_address, parse_address
 from cutthrough.net.transport cimport KERNEL, open_transport
@@ -43,17 +44,19 @@ cdef int find_way(Client c, bint fresh) except -1:
     cdef Stream stream
     cdef Address literal
     cdef bytes host
+    cdef uint16_t source
     cdef int outcome
     if c.context.local_origins is not None:
         function = c.context.local_origins.get(c.key)
         if function is not None:
             return answer_locally(c, function)
     if not fresh and c.request.can_retry:
-        stream = c.context.idle_pool.take(&c.request.hop, c.key)
+        stream = c.context.idle_pool.take(&c.request.hop, c.pool_key())
         if stream is not None:
             c.origin = stream
             stream.owner = c
-            if may_reach(c, &stream.address):
+            source = c.request.hop.source
+            if may_reach(c, &stream.address) and c.request.hop.source == source:
                 outcome = admit_late(c, &stream.address, 1)
                 if outcome:
                     return c.refuse(outcome)

@@ -19,6 +19,7 @@ from cutthrough.net.address cimport Address
 from cutthrough.net.relay cimport is_holding
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, CAN_WRITE, try_recv)
+from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_TARGET, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET,
     DESTINATION_DENIED, INTERNAL_ERROR, LIFETIME, NO_ORIGIN, OK, OVERLOADED,
@@ -38,6 +39,7 @@ from cutthrough.session.reuse cimport judge_reuse
 from cutthrough.session.request cimport Request
 from cutthrough.session.route cimport find_way, may_reach, take_origin
 from cutthrough.session.shed cimport keep_head, keep_part
+from cutthrough.session.source cimport key_with_source, leave_by_source, prepare_origin
 from cutthrough.session.stages cimport run_stages
 from cutthrough.session.state cimport (
     AUTH, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, TUNNEL,
@@ -132,8 +134,16 @@ cdef class Session(Client):
     cdef int route(self, bint fresh) except -1:
         return find_way(self, fresh)
 
+    cdef bytes pool_key(self):
+        return self.key if self.request.hop.source == 0 else key_with_source(self)
+
     cdef Leave may_dial(self, const Address *address) except FAULT:
-        return ALLOWED if may_reach(self, address) else FORBIDDEN
+        if not may_reach(self, address):
+            return FORBIDDEN
+        return ALLOWED if self.request.hop.source == 0 else leave_by_source(self, address)
+
+    cdef bint prepare_socket(self, const Socket *s, const Address *address) except -1:
+        return prepare_origin(self, s, address)
 
     cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
         return take_origin(self, connector, stream, error)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.snapshots import make_snapshot
+from cutthrough.generation.sources import make_source, names_of_users
 from cutthrough.policy.source import Policy
 
 OK = "ok"
@@ -33,6 +34,7 @@ class Finding(NamedTuple):
     report: bool = False
     opens_floor: bool = False
     limits: str = ""
+    source: str = ""            # of the connection; "": the kernel selects the address
     address_dependent: bool = False     # depends on the address, which is not known
 
     @property
@@ -50,6 +52,7 @@ class DryRun:
         self.config, self.policy = config, policy
         bound = [one.address for one in config.all_listeners if one.address[1]]
         self.snapshot = make_snapshot(Generation(1, config, policy), bound)
+        self._of_users = names_of_users(config, policy)
 
     def find_caller(self, user: str, client: str = "127.0.0.1") -> tuple[Caller, str]:
         """The caller, and the outcome of authentication with the right password.
@@ -87,9 +90,19 @@ class DryRun:
         found = Finding(OK)
         if self.snapshot.acl is not None:
             found = self._ask(caller, method, host, port, address)
-            if found.outcome != OK or found.opens_floor:
-                return found
-        return found._replace(outcome=self.snapshot.floor_outcome(address))
+        if found.outcome == OK and not found.opens_floor:
+            found = found._replace(outcome=self.snapshot.floor_outcome(address))
+        return self._with_source(caller, found, address) if found.outcome == OK else (
+            found)
+
+    def _with_source(self, caller: Caller, found: Finding, address: str) -> Finding:
+        """Adds the source of a connection to an address that may pass."""
+        name = found.source or self._of_users.get(caller.user, "")
+        version = ipaddress.ip_address(address).version
+        serves = not name or next(
+            make_source(row).may_reach(version) for row in self.config.sources
+            if row.name == name)
+        return found._replace(source=name, outcome=OK if serves else "source_mismatch")
 
     def _ask(self, caller: Caller, method: str, host: str, port: int,
              address: str | None) -> Finding:
@@ -98,7 +111,7 @@ class DryRun:
             host=f"[{host}]" if ":" in host else host, port=port, user=caller.user,
             groups=caller.groups, client=caller.client, method=method, address=address)
         return Finding(answer.outcome, self._show_rule(answer.rule), answer.report,
-                       answer.opens_floor, answer.limits, answer.maybe)
+                       answer.opens_floor, answer.limits, answer.source, answer.maybe)
 
     def _show_rule(self, index: int) -> str:
         if index < 0:

@@ -95,6 +95,10 @@ ADVICE = {
     "connection_failed": "the error log's `trace` has the errno",
     "unreachable": "look at this host's routes, and whether it has IPv6",
     "connect_timeout": "look for a firewall that drops packets; `connect_timeout`",
+    "source_mismatch": "give the source an address of the other family, or check the "
+                       "name's addresses",
+    "source_unavailable": "`cutthrough doctor` says what is missing; the error log has "
+                          "the kernel's reason",
     "origin_closed": "look at the origin's own log; it may have restarted",
     "origin_reset": "look at the origin's own log; the error log has a `trace`",
     "bad_response": "have the origin corrected; the error log has a `trace`",

@@ -58,6 +58,7 @@ class Explanation(msgspec.Struct, kw_only=True):
     dns_ms: float = 0.0
     addresses: list[Place] = []
     floor: bool = False
+    source: str = ""            # of the connection; "": the kernel selects it
     limits: str = ""
     limit_values: dict[str, float] = {}
     report: bool = False
@@ -160,6 +161,7 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation) -> str:
         return outcomes[-1]
     first = found[outcomes.index(OK)][1]
     result.report = first.report
+    result.source = first.source
     result.limits = judge.limits_of(caller, first.limits, of_hook)
     result.limit_values = _values(judge.policy.limits.get(result.limits))
     return OK
@@ -266,10 +268,24 @@ def show(result: Explanation, judge: DryRun) -> list[str]:
             f"{key}={value}" for key, value in result.limit_values.items())
         limits = f"{result.limits}  {values}" if result.limits else "none"
         lines.append(("limits", limits))
+    if result.source:
+        lines.append(("source", show_source(judge.config, result.source)))
     verdict = "allowed" if result.outcome == OK else f"refused {result.status}"
     word = "  reported" if result.report and result.outcome == OK else ""
     lines.append(("verdict", f"{verdict}  {result.outcome}{word}"))
     return [f"{word:<9}{printable(text).rstrip()}" for word, text in lines]
+
+
+def show_source(config: Config, name: str) -> str:
+    """The name of a source, and where its connections come from."""
+    row = next(row for row in config.sources if row.name == name)
+    parts = [*row.addresses, *([row.prefix] if row.prefix else [])]
+    if len(parts) > 1 or row.prefix:
+        parts.append(row.choose)
+    parts += [f"{key} {value}" for key, value in (
+        ("device", row.device), ("mark", row.mark), ("dscp", row.dscp))
+        if value not in ("", -1)]
+    return f"{name}  {' '.join(parts)}"
 
 
 def _show_places(result: Explanation) -> list[str]:

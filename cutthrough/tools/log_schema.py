@@ -62,6 +62,10 @@ OPTIONAL: dict[str, dict[str, Any]] = {
                                   "verified; user is null then"},
     "proxied_by": {"type": "string", "description": "the address of the load balancer "
                    "that named the client, by a PROXY header"},
+    "source": {"type": "string", "maxLength": 64, "description": "the name of the "
+               "source that the connection to the origin comes from"},
+    "source_address": {"type": "string", "description": "its address; absent: no "
+                       "connection was made"},
     "client_rtt_ms": MS | {"description": "of a tunnel, smoothed, at the end"},
     "client_retransmits": COUNT | {"description": "retransmitted segments of a "
                                                   "tunnel"},

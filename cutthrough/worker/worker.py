@@ -17,6 +17,7 @@ from cutthrough.config.values import show_address
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally
 from cutthrough.generation.snapshots import make_snapshot
+from cutthrough.generation.sources import SourceNumbers
 from cutthrough.log.accesslog import AccessLog
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
@@ -175,6 +176,7 @@ class Worker:
         )
         self._hosts = HostAddresses(own_hosts())
         self._tally = Tally()
+        self._sources = SourceNumbers()
         self._configure(self.generation)
         self.poller.attach(loop, self._on_fault)
         for one in self._listeners:
@@ -227,7 +229,8 @@ class Worker:
     def _configure(self, generation: Generation) -> None:
         config = generation.config
         snapshot = make_snapshot(generation, [*self._bound, *generation.own],
-                                 self._hosts, self._tally, self._known)
+                                 self._hosts, self._tally, self._known, self._sources)
+        self.context.sources = self._sources.by_number
         limiter = Limiter(
             self._ledger,
             generation.policy,
