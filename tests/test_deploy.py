@@ -196,6 +196,14 @@ def test_systemd_finds_little_to_say_against_the_unit() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_the_image_starts_from_bytes_that_a_digest_names():
+    image = (DEPLOY / "Dockerfile").read_text()
+    assert re.search(r"^ARG BASE=debian:[a-z]+-slim@sha256:[0-9a-f]{64}$", image, re.M)
+    bases = re.findall(r"^FROM (\S+)", image, re.M)
+    assert bases and set(bases) == {"$BASE"}
+    assert image.count("--require-hashes") == 2
+
+
 def test_every_variable_is_an_option() -> None:
     known = {variable_name(name) for name in OPTIONS} | {"CUTTHROUGH_BUILD"}
     image = (DEPLOY / "Dockerfile").read_text()
