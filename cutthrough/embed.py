@@ -22,7 +22,8 @@ from cutthrough.config.settings import from_options
 from cutthrough.config.values import show_address
 from cutthrough.generation.hook import Function, lend_function
 from cutthrough.generation.policy_files import load_policy
-from cutthrough.net.listener import Address, bound_address, listen
+from cutthrough.net.listener import Address, bound_address, listen, path_of
+from cutthrough.net.unix_listener import inode_of, remove
 from cutthrough.policy.source import Policy, PolicyError
 from cutthrough.worker.worker import Worker
 
@@ -56,14 +57,18 @@ class Embedded:
         self._policy = policy
         self._hook = hook
         self._listeners: list[socket.socket] = []
+        self._files: dict[str, int] = {}     # of unix sockets: the inode of each
         self._worker: Worker | None = None
 
     async def __aenter__(self) -> Self:
         policy = self._policy or load_policy(self.config)
         _enter()
         try:
-            for listener in self.config.all_listeners:
-                self._listeners += listen(listener.address)
+            for one in self.config.all_listeners:
+                made = listen(one.address, mode=one.mode, owner=one.owner)
+                self._listeners += made
+                if path := path_of(one.address):
+                    self._files[path] = inode_of(path)
             self._worker = Worker(self.config, slot=0, listeners=self._listeners,
                                   policy=policy)
             await self._worker.start()
@@ -93,6 +98,9 @@ class Embedded:
     def _close_listeners(self) -> None:
         for listener in self._listeners:
             listener.close()
+        for path, inode in self._files.items():
+            remove(path, inode)
+        self._files.clear()
 
     @property
     def worker(self) -> Worker:
@@ -102,7 +110,7 @@ class Embedded:
 
     @property
     def address(self) -> Address:
-        """Host and real port of the first listener."""
+        """Host and real port of the first listener; a path is `unix:/path` and 0."""
         return bound_address(self._listeners[0])
 
     @property
@@ -113,13 +121,17 @@ class Embedded:
     def url(self) -> str:
         """The URL for a client: `http://user:password@host:port`.
 
-        It has no credentials if all users are defined in files.
+        It has no credentials if all users are defined in files. Raises RuntimeError if
+        all listeners are unix sockets, for which there is no URL.
         """
+        address = next((show_address(bound_address(one)) for one in self._listeners
+                        if one.family != socket.AF_UNIX), "")
+        if not address:
+            raise RuntimeError("a unix socket has no URL: see `address`")
         user, password = self.config.user, self.config.password
         if not user:
-            return f"http://{show_address(self.address)}"
-        return (f"http://{quote(user, safe='')}:{quote(password, safe='')}"
-                f"@{show_address(self.address)}")
+            return f"http://{address}"
+        return f"http://{quote(user, safe='')}:{quote(password, safe='')}@{address}"
 
 
 def _enter() -> None:

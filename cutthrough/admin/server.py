@@ -41,6 +41,7 @@ from cutthrough.admin.cross_site import (
 )
 from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
 from cutthrough.config.values import show_address, split_address
+from cutthrough.net.unix_listener import is_answered
 from cutthrough.process.selector import Selector
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -427,10 +428,3 @@ def bind_address(address: tuple[str, int], shared: bool) -> socket.socket:
         sock.close()
         raise
     return sock
-
-
-def is_answered(path: str) -> bool:
-    # Non-blocking: if the backlog is full, a program listens but may never accept
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.setblocking(False)
-        return probe.connect_ex(path) in (0, errno.EAGAIN)

@@ -347,7 +347,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         if not self.loopback and is_placeholder(self.password):
             yield ConfigError("", "password", "is a well-known placeholder, and not "
                               "all addresses of listen are loopback")
-        if self.admin in [one.shown for one in self.all_listeners if one.address[1]]:
+        if self.admin in [one.shown for one in self.all_listeners
+                          if one.address[1] or one.is_path]:
             yield ConfigError("", "admin", f"{self.admin} is also an address of listen")
         yield from contradictions_of_sources(self.sources)
         yield from self._contradictions_of_fleet()

@@ -39,9 +39,14 @@ class Mistake(ValueError):
         self.others = list(others)
         return self
 
+    @property
+    def where(self) -> str:
+        """The key, as it is shown."""
+        return self.key
+
     def __str__(self) -> str:
         line = f":{self.place.line}" if self.place else ""
-        return ": ".join(part for part in (self.source + line, self.key, self.reason)
+        return ": ".join(part for part in (self.source + line, self.where, self.reason)
                          if part)
 
 

@@ -22,6 +22,18 @@ class ConfigError(Mistake):
         super().__init__(source, key, reason, place)
         self.path = path
 
+    @property
+    def where(self) -> str:
+        return self.key + show_path(self.path)
+
+
+def show_path(path: RowPath, numbered: bool = True) -> str:
+    """The path behind a table's name: `[0].address`, `.NAME.address`. A file's line
+    shows which row it is, and then a row's number is left out."""
+    return "".join(
+        (f"[{part}]" if numbered else "") if isinstance(part, int) else f".{part}"
+        for part in path)
+
 
 class Option(NamedTuple):
     """The definition of an option: nothing else lists options by name."""

@@ -23,7 +23,7 @@ from cutthrough.config.config import (
 )
 from cutthrough.config.files import FileError, read_file
 from cutthrough.config.mistake import Mistake, noting, raise_all
-from cutthrough.config.option import RowPath
+from cutthrough.config.option import RowPath, show_path
 from cutthrough.config.toml import Path, Places, TomlError, read_toml
 from cutthrough.config.values import (
     FLAG,
@@ -50,7 +50,7 @@ class Setting(NamedTuple):
         if self.places is not None:
             find = self.places.key if of_key else self.places.value
             place = find(self.key, *path)
-        key = self.key + tables.show_path(path, numbered=self.places is None)
+        key = self.key + show_path(path, numbered=self.places is None)
         return ConfigError(self.source, key, reason, place)
 
 

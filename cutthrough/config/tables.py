@@ -111,14 +111,6 @@ def _no_key(key: str, options: Mapping[str, Option]) -> str:
                             else f"; the keys are {', '.join(known)}")
 
 
-def show_path(path: RowPath, numbered: bool) -> str:
-    """The key of a mistake: `[0].address`, `.NAME.address`. A file's line shows which
-    row it is, and then a row's number is left out."""
-    return "".join(
-        (f"[{part}]" if numbered else "") if isinstance(part, int) else f".{part}"
-        for part in path)
-
-
 def is_secret(table: Table, path: Path) -> bool:
     """Whether the value at this path below the table must not be shown: a secret, or
     the value of an unknown key."""

@@ -154,8 +154,34 @@ def parse_listen(text: str) -> tuple[str, int]:
                          "0.0.0.0 or [::]") from None
 
 
+def parse_address(text: str) -> tuple[str, int]:
+    """Reads an address to listen on, or `unix:/path`, which has port 0."""
+    if not text.startswith("unix:"):
+        return parse_listen(text)
+    # struct sockaddr_un, and its NUL
+    if not text.startswith("unix:/") or len(text.encode()) > 112:
+        raise ValueError(f"{text!r} is not unix:/path, of at most 107 bytes")
+    return parse_text(text), 0
+
+
+def parse_mode(text: str) -> int:
+    """Reads the permissions of a file, as chmod(1) takes them in octal."""
+    if re.fullmatch("0?[0-7]{3}", text) is None:
+        raise ValueError(f"{text!r} is not a mode such as 660")
+    return int(text, 8)
+
+
+def parse_owner(text: str) -> str:
+    """Reads `user`, `user:group` or `:group`, names or numbers, or nothing."""
+    if text and re.fullmatch(r"(?=.)[\w.-]{0,32}(:[\w.-]{1,32})?", text) is None:
+        raise ValueError(f"{text!r} is not user, user:group or :group")
+    return text
+
+
 def show_address(address: tuple[str, int]) -> str:
     host, port = address
+    if host.startswith("unix:"):
+        return host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -277,6 +303,9 @@ def parse_row_name(text: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
+    """Whether this host alone can call there."""
+    if host.startswith("unix:"):
+        return True
     address = ipaddress.ip_address(host)
     # ::ffff:127.0.0.1 is loopback since Python 3.13, and not before: here it never is
     return address.is_loopback and getattr(address, "ipv4_mapped", None) is None
@@ -304,8 +333,10 @@ COUNT = Kind("N", parse_count, low=0, high=10_000_000, bare=True, noun="number",
              typed="int | str")
 TEXT = Kind("TEXT", parse_text)
 FILE = TEXT._replace(metavar="FILE", typed="str | PathLike[str]")
-ADDRESS = Kind("HOST:PORT", parse_listen, show_address, noun="address:port",
-               typed="str | tuple[str, int]")
+ADDRESS = Kind("HOST:PORT|unix:PATH", parse_address, show_address,
+               noun="address:port or unix:path", typed="str | tuple[str, int]")
+MODE = Kind("MODE", parse_mode, lambda mode: f"{mode:03o}", noun="octal mode, quoted")
+OWNER = Kind("USER:GROUP", parse_owner)
 ADDRESSES = ADDRESS._replace(many=True)
 WORKERS = COUNT._replace(metavar="auto|N", low=1, high=1024, words={"auto": 0})
 CPUS = Kind("off|auto|CPUS", parse_cpus, show_cpus,

@@ -79,6 +79,9 @@ def check_listeners(case: Case) -> Iterator[Finding]:
             yield Finding(f"listen {shown}", "note", "demonstration credentials",
                           "a user of your own", "--user NAME --password-file FILE; now "
                           "everybody on this machine may use the proxy")
+        elif listener.is_path:
+            yield Finding(f"listen {shown}", "ok", f"mode {listener.mode:03o}"
+                          + (f", owner {listener.owner}" if listener.owner else ""))
         elif listener.is_local:
             yield Finding(f"listen {shown}", "ok", "loopback")
         else:

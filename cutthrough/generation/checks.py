@@ -10,17 +10,19 @@ from cutthrough.config.mistake import Mistake, raise_all
 from cutthrough.config.values import show_count
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.sources import SourceNumbers, refused_options
+from cutthrough.net.unix_listener import find_owner
 from cutthrough.process.cpus import pinned_cpus
 
 
 def validate(generation: Generation) -> None:
-    """Compiles the policy as each worker will, and checks that the CPUs exist.
+    """Compiles the policy as each worker will; checks that CPUs and owners exist.
 
     Raises PolicyError and ConfigError.
     """
     from cutthrough.policy.limits import Limiter
 
     pinned_cpus(generation.config)
+    check_owners(generation.config)
     Limiter(None, generation.policy)
     if generation.policy.source:
         from cutthrough.policy.acl import Acl
@@ -41,6 +43,16 @@ def check_sources(config: Config) -> None:
         for key, reason in refused_options(row):
             mistakes.append(ConfigError("", "sources", reason, path=(row.name, key)))
     raise_all(mistakes)
+
+
+def check_owners(config: Config) -> None:
+    """Raises ConfigError if a listener's owner is no user or group of this host."""
+    for number, one in enumerate(config.listeners):
+        try:
+            find_owner(one.owner)
+        except OSError as error:
+            raise ConfigError("", "listeners", str(error.strerror),
+                              path=(number, "owner")) from None
 
 
 def check_fleet(config: Config) -> None:

@@ -5,13 +5,18 @@ a configuration file.
 """
 
 import contextlib
+import errno
+import os
 import socket
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.values import show_address, show_cpus
-from cutthrough.net.listener import bound_address, listen
+from cutthrough.generation.checks import check_folder
+from cutthrough.net.listener import bound_address, listen, path_of
 from cutthrough.net.options import SocketOption, read_options
+from cutthrough.net.unix_listener import find_owner, inode_of
 from cutthrough.process.cpus import count_workers, pinned_cpus
 from cutthrough.process.descriptors import most_connections
 from cutthrough.process.loops import choose_loop
@@ -74,7 +79,11 @@ def open_trial_sockets(config: Config) -> Iterator[list[tuple[str, Group]]]:
     with contextlib.ExitStack() as opened:
         groups: list[tuple[str, Group]] = []
         for listener in config.all_listeners:
+            path = path_of(listener.address)
             try:
+                if path:
+                    check_path(path, listener.owner)
+                    continue
                 group = listen((listener.address[0], 0), count_workers(config))
             except OSError as error:
                 groups.append((listener.shown, error.strerror or str(error)))
@@ -85,9 +94,19 @@ def open_trial_sockets(config: Config) -> Iterator[list[tuple[str, Group]]]:
         yield groups
 
 
+def check_path(path: str, owner: str) -> None:
+    """Raises OSError if no socket can be made at this path for this owner."""
+    find_owner(owner)
+    check_folder(os.path.dirname(path))
+    if inode_of(path) and not stat.S_ISSOCK(os.lstat(path).st_mode):
+        raise FileExistsError(errno.EEXIST, "is there, and is not a socket", path)
+
+
 def group_by_address(sockets: Iterable[socket.socket]) -> list[tuple[str, Group]]:
     """Groups open sockets by their address."""
     groups: dict[str, list[socket.socket]] = {}
     for one in sockets:
+        if one.family == socket.AF_UNIX:     # it has none of the options
+            continue
         groups.setdefault(show_address(bound_address(one)), []).append(one)
     return list(groups.items())

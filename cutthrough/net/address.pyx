@@ -1,12 +1,16 @@
 # cython: language_level=3
 """Internet addresses as plain values, and a name's list of addresses."""
 
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint32_t
+from libc.stdio cimport snprintf
 from libc.string cimport memcmp, memcpy, memset, strlen
 from cutthrough.net cimport linux
 from cutthrough.net.linux cimport (
-    AF_INET, AF_INET6, EADDRNOTAVAIL, errno, htons, inet_ntop, inet_pton, ntohs, sockaddr,
-    sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t)
+    AF_INET, AF_INET6, EADDRNOTAVAIL, errno, htonl, htons, inet_ntop, inet_pton, ntohs, sockaddr,
+    sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t, ucred)
+
+cdef enum:
+    NOBODY = 65534              # user id where the kernel names none: its own overflowuid
 
 
 cdef socklen_t to_sockaddr(const Address *address, sockaddr_storage *out) noexcept nogil:
@@ -47,8 +51,27 @@ cdef bint from_sockaddr(const sockaddr_storage *name, Address *out) noexcept nog
     return True
 
 
+cdef void from_unix(int fd, uint32_t tag, Address *out) noexcept nogil:
+    """Limits count the first eight bytes of an address. As in a multicast address, which calls
+    nobody, they begin with ff: no IPv6 network has the same."""
+    cdef ucred credentials
+    cdef socklen_t n = sizeof(credentials)
+    memset(out, 0, sizeof(Address))
+    out.family = UNIX_CALLER
+    credentials.uid = NOBODY
+    linux.getsockopt(fd, linux.SOL_SOCKET, linux.SO_PEERCRED, &credentials, &n)
+    tag = htonl(tag | <uint32_t>0xff << 24)
+    memcpy(out.bytes, &tag, 4)
+    credentials.uid = htonl(credentials.uid)
+    memcpy(out.bytes + 4, &credentials.uid, 4)
+
+
 cdef int print_address(const Address *address, char *out) noexcept nogil:
+    cdef uint32_t uid
     out[0] = 0
+    if address.family == UNIX_CALLER:
+        memcpy(&uid, address.bytes + 4, 4)
+        return snprintf(out, ADDRESS_TEXT, "unix:%u", htonl(uid))
     if address.family:
         inet_ntop(AF_INET if address.family == 4 else AF_INET6, address.bytes, out,
                   ADDRESS_TEXT)

@@ -42,7 +42,9 @@ cdef extern from "<sys/socket.h>" nogil:
         int l_onoff
         int l_linger
     int AF_INET, AF_INET6, SOCK_STREAM, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_CLOEXEC
-    int SOL_SOCKET, SO_ERROR, SO_LINGER, SO_BINDTODEVICE, SO_MARK
+    struct ucred:                       # of _GNU_SOURCE, which Python.h defines
+        uint32_t uid
+    int SOL_SOCKET, SO_ERROR, SO_LINGER, SO_BINDTODEVICE, SO_MARK, SO_PEERCRED
     int MSG_NOSIGNAL, MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC
     int SHUT_WR
     int socket(int domain, int type, int protocol)
@@ -75,6 +77,7 @@ cdef extern from "<netinet/in.h>" nogil:
     int IPPROTO_TCP, IPPROTO_IP, IPPROTO_IPV6
     int IP_TOS, IP_FREEBIND, IP_BIND_ADDRESS_NO_PORT, IPV6_TCLASS, IPV6_FREEBIND
     uint16_t htons(uint16_t x)
+    uint32_t htonl(uint32_t x)
     uint16_t ntohs(uint16_t x)
 
 cdef extern from "<netinet/tcp.h>" nogil:

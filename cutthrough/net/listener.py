@@ -1,26 +1,44 @@
 """Opens listening sockets.
 
 Every worker slot has its own socket on each address (SO_REUSEPORT), and the kernel
-spreads the clients over them. The caller of `listen` owns and closes its sockets.
+spreads the clients over them. A path in the file system (`unix:/path`, with port 0) has
+one socket for all of them. The caller of `listen` owns and closes its sockets.
 """
 
 import contextlib
 import socket
 
+from cutthrough.net.unix_listener import open_unix
+
 # Linux caps it by net.core.somaxconn, which has been 4096 since Linux 5.4.
 BACKLOG = 4096
+
+UNIX = "unix:"
+MODE = 0o660                                 # of a path: its owner and its group
 
 Address = tuple[str, int]
 
 
-def listen(address: Address, sockets: int = 1) -> list[socket.socket]:
+def path_of(address: Address) -> str:
+    """The path of `unix:/path`; "": another address."""
+    return address[0].removeprefix(UNIX) if address[0].startswith(UNIX) else ""
+
+
+def listen(address: Address, sockets: int = 1, mode: int = MODE,
+           owner: str = "") -> list[socket.socket]:
     """Opens `sockets` listening sockets on one address, and returns them.
 
-    With port 0 the first takes a free port and the others share it. All are
-    non-blocking and close-on-exec. Raises OSError (EADDRINUSE, EACCES,
-    EADDRNOTAVAIL …), and then leaves nothing open.
+    On a path it opens one, whose file has this mode and owner. With port 0 the first
+    takes a free port and the others share it. All are non-blocking and close-on-exec.
+    Raises OSError (EADDRINUSE, EACCES, EADDRNOTAVAIL …), and then leaves nothing open.
     """
+    path = path_of(address)
     with contextlib.ExitStack() as opened:
+        if path:
+            only = opened.enter_context(open_unix(path, mode, owner))
+            only.listen(BACKLOG)
+            opened.pop_all()
+            return [only]
         first = opened.enter_context(_bind(address, shared=False))
         # A bind without SO_REUSEPORT succeeds only if the address is free; with it, a
         # second proxy of the same user could join unnoticed and take half of the
@@ -81,6 +99,8 @@ def _bind(address: Address, *, shared: bool) -> socket.socket:
 
 def bound_address(sock: socket.socket) -> Address:
     """Returns the address and the real port of a bound socket."""
+    if sock.family == socket.AF_UNIX:
+        return f"{UNIX}{sock.getsockname()}", 0
     if sock.family == socket.AF_INET6:
         host, port = socket.getnameinfo(
             sock.getsockname(), socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)

@@ -19,6 +19,7 @@ cdef struct Question:
     # From Acl.subjects_of(user, groups); NULL: a user whom no rule names
     const uint8_t *subjects
     uint8_t client[16]      # IPv6 or ::ffff:a.b.c.d, network order; addresses here are all so
+    bint has_client         # False: a caller on a unix socket, which is in no network
     const char *host        # canonical, as wire.target writes it
     size_t host_len
     bint is_name            # False: the host is an address, and `address` is set

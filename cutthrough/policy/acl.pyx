@@ -286,7 +286,8 @@ cdef class Acl:
                 return OTHER_PORT
         if row.methods and not row.methods >> q.method & 1:
             return OTHER_METHOD
-        if row.clients and not self.sets.contains(row.clients, key_of(q.client)):
+        if row.clients and not (
+                q.has_client and self.sets.contains(row.clients, key_of(q.client))):
             return OTHER_CLIENT
         if row.addresses and q.address != NULL and (
                 not self.sets.contains(row.addresses, key_of(q.address))) and (
@@ -305,7 +306,8 @@ cdef class Acl:
 
     def ask(self, *, host, port, user="", groups=(), client="127.0.0.1", method="CONNECT",
             address=None):
-        """Returns the Answer for a request. `host` need not be canonical; addresses are text.
+        """Returns the Answer for a request. `host` need not be canonical; addresses are text,
+        and `client` may be `unix:` and a user id.
 
         Raises ValueError for an invalid host or address."""
         cdef Question q
@@ -316,7 +318,7 @@ cdef class Acl:
         cdef const Candidate *c
         cdef bytes text = host.encode()
         cdef bytes bits = self.subjects_of(user, groups)
-        cdef bytes from_packed = packed(client)
+        cdef bytes from_packed = bytes(16) if client.startswith("unix:") else packed(client)
         cdef bytes to_packed
         cdef uint32_t j
         cdef int i, n
@@ -324,6 +326,7 @@ cdef class Acl:
             raise ValueError(f"{host!r} is not a host")
         q.subjects = <const uint8_t *>bits
         memcpy(q.client, <const char *>from_packed, 16)
+        q.has_client = not client.startswith("unix:")
         q.host = target.host
         q.host_len = target.host_len
         q.is_name = target.host_kind == HOST_NAME

@@ -122,10 +122,13 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def _read_address(text: str) -> str:
     """Returns the address in the workers' spelling. Raises ValueError."""
+    if re.fullmatch(r"unix:[0-9]{1,10}", text):
+        return text
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        raise ValueError(f"client: {text[:64]!r} is not an IP address") from None
+        raise ValueError(f"client: {text[:64]!r} is not an IP address, nor "
+                         "unix:UID") from None
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None:
             raise ValueError("client: the address must have no zone")

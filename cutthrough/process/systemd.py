@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 LISTEN_FDS_START = 3
+FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
 PATIENCE_S = 0.5
 
 
@@ -47,10 +48,10 @@ def take_listeners() -> list[socket.socket]:
     for fd in range(LISTEN_FDS_START, LISTEN_FDS_START + int(count)):
         os.set_inheritable(fd, False)
         sock = socket.socket(fileno=fd)
-        if sock.family in (socket.AF_INET, socket.AF_INET6) and (
-                sock.type == socket.SOCK_STREAM):
+        if sock.family in FAMILIES and sock.type == socket.SOCK_STREAM:
             sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if sock.family != socket.AF_UNIX:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             taken.append(sock)
         else:
             sock.close()

@@ -4,7 +4,12 @@ from cutthrough.session.context import Context
 class SessionSink(Sink):
     transport: int
     def __init__(
-        self, context: Context, listener: int, *, proxy_protocol: bool = False
+        self,
+        context: Context,
+        listener: int,
+        *,
+        proxy_protocol: bool = False,
+        path: str = "",
     ) -> None: ...
 
 def close_idle(context: Context, grace: float = 0.0) -> int: ...

@@ -1,8 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The begin of sessions, and the end of all of them together."""
 
+from zlib import crc32
+
 from libc.stdint cimport int64_t
-from cutthrough.net.address cimport Address
+from cutthrough.net.address cimport Address, from_unix
 from cutthrough.net.sysio cimport CAN_WRITE, sys_close
 from cutthrough.net.transport cimport KERNEL, open_transport
 from cutthrough.outcome cimport OK
@@ -25,14 +27,18 @@ cdef enum:
 cdef class SessionSink(Sink):
     """Makes a session of each accepted connection."""
 
-    def __init__(self, Context context, int listener, *, bint proxy_protocol=False):
+    def __init__(self, Context context, int listener, *, bint proxy_protocol=False,
+                 str path=""):
         """`listener`: its number in the context's page. `proxy_protocol`: each connection
-        begins with a header that names its client."""
+        begins with a header that names its client. `path`: of a unix socket, its address in
+        text."""
         if not 0 <= listener < N_LISTENERS:
             raise ValueError(f"a page has no listener {listener}")
         self.context = context
         self.listener = listener
         self.stages = STAGE_PROXY if proxy_protocol else 0
+        self.is_unix = bool(path)
+        self.tag = crc32(path.encode())
 
     cdef int on_accept(self, int fd, const Address *client) except -1:
         cdef Context context = self.context
@@ -41,6 +47,8 @@ cdef class SessionSink(Sink):
         session.sock.ready = CAN_WRITE
         session.context = context
         session.address = client[0]
+        if self.is_unix:
+            from_unix(fd, self.tag, &session.address)
         session.since_ms = context.poller.time_ms()
         if self.transport != KERNEL and open_transport(
                 &session.sock, self.transport, 0, NULL) < 0:

@@ -15,7 +15,8 @@ from functools import partial
 from libc.stdint cimport uint16_t
 from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport bytes_of
-from cutthrough.net.address cimport ADDRESS_TEXT, Address, parse_address, print_address
+from cutthrough.net.address cimport (
+    ADDRESS_TEXT, UNIX_CALLER, Address, parse_address, print_address)
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, POLICY_UNAVAILABLE
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.acl cimport KIND_UPGRADE, NOT_ASKED, Question, Verdict
@@ -88,6 +89,7 @@ cdef int ask_rules(Client c, Snapshot snapshot, const Address *address,
     if c.account.subjects is None:
         c.account.subjects = snapshot.acl.subjects_of(c.account.name, c.account.groups)
     q.subjects = c.account.subjects
+    q.has_client = c.address.family != UNIX_CALLER
     map_address(&c.address, q.client)
     q.host = c.key
     q.host_len = len(c.key) - 2

@@ -12,7 +12,7 @@ cdef enum:
     N_LISTENERS = 16
     N_BOUNDS = 4                # Bound
     N_GONE = 4                  # Gone
-    LISTENER_BYTES = 64         # of an address in text, its port and NUL included
+    LISTENER_BYTES = 120        # of an address in text, unix:/path too, NUL included
 
 cdef struct Histogram:
     uint64_t counts[N_BUCKETS + 1]      # the last one: above every bound

@@ -3,6 +3,9 @@
 A socket is never closed while its address stays configured: the kernel would reset the
 connections queued on it, and no client is to notice a reload. If the number of workers
 decreases, the remaining ones take over the sockets of the others.
+
+The file of a unix socket is removed together with its socket, but only by the program
+that serves: until a new program serves, the files are the previous one's.
 """
 
 import contextlib
@@ -11,7 +14,8 @@ import socket
 from collections.abc import Iterable
 
 from cutthrough.config.listeners import Listener
-from cutthrough.net.listener import Address, bound_address, join, listen
+from cutthrough.net.listener import Address, bound_address, join, listen, path_of
+from cutthrough.net.unix_listener import inode_of, remove, set_access
 
 # A configured address, and its number among equal ones: two may have port 0
 Key = tuple[Address, int]
@@ -31,6 +35,10 @@ class Listeners:
         self._adopted = list(adopted)
         self._groups: dict[Key, list[socket.socket]] = {}
         self._dropped: list[socket.socket] = []
+        # The inode of each file: those that this program removes, and those that it has
+        # taken over and that the previous program would still need
+        self._files: dict[str, int] = {}
+        self._inherited: dict[str, int] = {}
 
     def open(self, listeners: Iterable[Listener], slots: int) -> None:
         """Opens the missing sockets, so that each slot has one for each listener.
@@ -49,15 +57,19 @@ class Listeners:
                 key = (address, wanted[:i].count(address))
                 group = self._groups.get(key) or adopted.get(key, [])
                 try:
-                    more = join_all(group, slots) if group else listen(address, slots)
+                    more = open_missing(listener, group, slots)
                 except OSError as error:
                     error.filename = listener.shown
                     raise
+                opened.callback(remove_files, files_of(more))
                 for sock in more:
                     opened.enter_context(sock)
                 groups[key] = group + more
             opened.pop_all()
         kept = [sock for group in groups.values() for sock in group]
+        before = [*self._adopted, *self._dropped, *self.all()]
+        self._files |= files_of(sock for sock in kept if sock not in before)
+        self._inherited |= files_of(self._adopted)
         for sock in self._adopted:
             if sock not in kept:
                 sock.close()
@@ -84,18 +96,32 @@ class Listeners:
         """Returns each address with its real port."""
         return [bound_address(group[0]) for group in self._groups.values()]
 
+    def on_serving(self) -> None:
+        """This program serves: files that it has taken over are its own from now on.
+        Those of the service manager's sockets are not."""
+        if not self.activated:
+            self._files |= self._inherited
+        self._inherited.clear()
+        self.close_dropped()
+
     def close_dropped(self) -> None:
         """Closes the sockets of removed addresses; call it when no worker has them."""
         for sock in self._dropped:
             sock.close()
         self._dropped.clear()
+        for path in self._files.keys() - files_of(self.all()).keys():
+            remove(path, self._files.pop(path))
 
-    def close(self) -> None:
-        self.close_dropped()
-        for group in self._groups.values():
-            for sock in group:
-                sock.close()
+    def close(self, handed_on: bool = False) -> None:
+        """An open socket would still queue connections. `handed_on`: a new program
+        serves, and the files are its."""
+        if handed_on:
+            self._files.clear()
+        socks = self.all()
         self._groups.clear()
+        for sock in socks:
+            sock.close()
+        self.close_dropped()
 
 
 def group_adopted(sockets: list[socket.socket],
@@ -111,6 +137,31 @@ def group_adopted(sockets: list[socket.socket],
         if port == 0 and free is not None:
             found[(host, 0), wanted[:i].count((host, 0))] = bound.pop(free)
     return found
+
+
+def files_of(sockets: Iterable[socket.socket]) -> dict[str, int]:
+    """Returns the path and the inode of each unix socket's file."""
+    paths = (path_of(bound_address(sock)) for sock in sockets)
+    return {path: inode_of(path) for path in paths if path}
+
+
+def remove_files(files: dict[str, int]) -> None:
+    for path, inode in files.items():
+        remove(path, inode)
+
+
+def open_missing(listener: Listener, group: list[socket.socket],
+                 slots: int) -> list[socket.socket]:
+    """Opens the sockets that a listener lacks. A file gets its present mode and owner.
+
+    Raises OSError.
+    """
+    if not group:
+        return listen(listener.address, slots, listener.mode, listener.owner)
+    if listener.is_path:
+        set_access(path_of(listener.address), listener.mode, listener.owner)
+        return []
+    return join_all(group, slots)
 
 
 def join_all(group: list[socket.socket], slots: int) -> list[socket.socket]:

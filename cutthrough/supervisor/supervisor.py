@@ -164,11 +164,10 @@ class Supervisor:
         child.send(Hello(
             slot=slot.index, generation=self.memory, listeners=listeners,
             numbers=numbers, counters=self.counters, limits=self.limits.fd,
-            page=child.page, known=self.credentials.fd,
-            holder=self.limits.holder(child.page)))
+            known=self.credentials.fd, page=page, holder=self.limits.holder(page)))
         child.channel.attach(lambda message: self.on_message(child, message))
-        loop = asyncio.get_running_loop()
-        child.set_timer(loop.call_later(START_S, self.kill, child))
+        child.set_timer(
+            asyncio.get_running_loop().call_later(START_S, self.kill, child))
         return child
 
     def on_message(self, child: Child, message: Message | None) -> None:
@@ -205,6 +204,7 @@ class Supervisor:
 
     def begin_serving(self) -> None:
         self.state = State.SERVING
+        self.listeners.on_serving()
         print_banner(
             self.listeners.bound(), len(self.slots), self.loop_name, self.config)
         self.operations.on_serving()
@@ -416,7 +416,7 @@ class Supervisor:
             self.successor = None
 
     def end_all(self, message: Message, seconds: float) -> None:
-        self.listeners.close()              # an open one still accepts connections
+        self.listeners.close(handed_on=self.successor is not None)
         for slot in self.slots:
             slot.set_timer(None)
         for child in self.children.values():
@@ -430,8 +430,8 @@ class Supervisor:
         child.send(message)
         if not child.ready and isinstance(message, Stop):
             seconds = 0.0                    # it serves no connection yet
-        loop = asyncio.get_running_loop()
-        child.set_timer(loop.call_later(seconds, self.kill, child))
+        later = asyncio.get_running_loop().call_later(seconds, self.kill, child)
+        child.set_timer(later)
 
 
 def run(sources: Sources) -> int:

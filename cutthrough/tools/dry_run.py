@@ -60,7 +60,8 @@ class DryRun:
         The default is the one user of the configuration. Raises ConfigError.
         """
         try:
-            client = str(ipaddress.ip_address(client))
+            if not client.startswith("unix:"):
+                client = str(ipaddress.ip_address(client))
         except ValueError:
             raise ConfigError("", "--client", f"{client!r} is not an address") from None
         name = user or self.config.user

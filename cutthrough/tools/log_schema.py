@@ -28,7 +28,8 @@ REQUIRED: dict[str, dict[str, Any]] = {
              "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$"},
     "id": {"type": "string", "pattern": r"^\d+-\d+$",
            "description": "of the request; never reused"},
-    "client": {"type": "string", "description": "its address; -: none"},
+    "client": {"type": "string", "description": "its address; unix:UID: the user "
+               "of a unix socket; -: none"},
     "user": {"type": ["string", "null"], "maxLength": 256,
              "description": "the authenticated user"},
     "kind": {"enum": ["request", "tunnel"],

@@ -104,7 +104,9 @@ class Worker:
         self.slot = slot
         self._listeners = listeners
         self._numbers = numbers or range(len(listeners))
-        self._bound = [one.getsockname()[:2] for one in listeners]
+        # Addresses that are no destinations (R20); a path is none anyway
+        self._bound = [one.getsockname()[:2] for one in listeners
+                       if one.family != socket.AF_UNIX]
         self._counters = counters
         self._ledger = Ledger() if ledger is None else ledger
         self._known = Known() if known is None else known
@@ -191,9 +193,11 @@ class Worker:
         self._recheck()
 
     def _make_sink(self, sock: socket.socket, listener: Listener) -> SessionSink:
-        number = self.page.add_listener(show_address(bound_address(sock)))
+        shown = show_address(bound_address(sock))
         return SessionSink(
-            self.context, number, proxy_protocol=listener.proxy_protocol)
+            self.context, self.page.add_listener(shown),
+            proxy_protocol=listener.proxy_protocol,
+            path=shown if listener.is_path else "")
 
     def swap(self, generation: Generation) -> None:
         """A reload comes into force: applies the options that a running worker can

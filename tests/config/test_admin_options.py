@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from cutthrough.admin.server import is_answered
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import from_options
+from cutthrough.net.unix_listener import is_answered
 
 
 @pytest.mark.parametrize("text, reason", [

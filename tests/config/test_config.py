@@ -296,7 +296,7 @@ def test_a_bad_value_is_refused_with_source_key_and_reason(name, text, reason):
     ("max_fields = [1]", "max_fields", "expected N as a string"),
     ("splice = 1", "splice", "true"),
     ("password = 1234", "password", "as a string"),
-    ("listen = [1]", "listen", "expected HOST:PORT as a string"),
+    ("listen = [1]", "listen", "expected HOST:PORT|unix:PATH as a string"),
     ("connect_ports = []", "connect_ports", "give auto or any"),
     ("a b", "", "Expected '=' after a key"),
     ('user = "\\ud800"', "", "not a Unicode scalar"),

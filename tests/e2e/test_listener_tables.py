@@ -75,6 +75,6 @@ def test_a_listener_is_added_and_removed_by_a_reload(start, check):
 
 def test_a_bad_row_is_refused_by_a_reload_and_the_old_ones_stay(start, check):
     proxy = start(OPEN + PLAIN + BEHIND)
-    line = proxy.reload(OPEN + PLAIN + BEHIND + "mode = 1\n")
-    assert "reload refused" in line and "listeners.mode: no such key" in line
+    line = proxy.reload(OPEN + PLAIN + BEHIND + "color = 1\n")
+    assert "reload refused" in line and "listeners.color: no such key" in line
     check(proxy, *proxy.ports)

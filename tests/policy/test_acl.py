@@ -339,6 +339,14 @@ def test_a_client_is_judged_by_the_address_that_it_comes_from():
     assert acl.ask(host="a.b", port=1, client="2002:a00:1::1").outcome == "ok"
 
 
+@pytest.mark.parametrize("networks", [("0.0.0.0/0", "::/0"), ("ff00::/8",)])
+def test_a_caller_on_a_unix_socket_is_in_no_network(networks):
+    acl = acl_of(deny(clients=networks), default="allow")
+    assert acl.ask(host="a.b", port=1, client="unix:1000").outcome == "ok"
+    acl = acl_of(allow(clients=networks), default="deny")
+    assert acl.ask(host="a.b", port=1, client="unix:1000").outcome != "ok"
+
+
 # The rest of a verdict.
 
 def test_the_verdict_carries_what_its_rule_says():

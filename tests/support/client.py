@@ -38,15 +38,17 @@ class Client(Stream):
         self, port: int, host: str = "127.0.0.1", receive_buffer: int = 0,
         source: str = "",
     ) -> None:
-        """`source`: the local address to connect from."""
-        sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        """`source`: the local address to connect from. `host` may be a path."""
+        family = socket.AF_UNIX if host.startswith("/") else (
+            socket.AF_INET6 if ":" in host else socket.AF_INET)
+        sock = socket.socket(family)
         if receive_buffer:  # before connect: it bounds the advertised window
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock.settimeout(10)
         try:
             if source:
                 sock.bind((source, 0))
-            sock.connect((host, port))
+            sock.connect(host if family == socket.AF_UNIX else (host, port))
         except OSError:
             sock.close()
             raise

@@ -75,7 +75,8 @@ class Stream:
 
     def __init__(self, sock: socket.socket, timeout: float = TIMEOUT) -> None:
         sock.settimeout(timeout)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = self.wrap(sock)
         self.pending = bytearray()
         self.received = bytearray()
