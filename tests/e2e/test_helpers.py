@@ -44,7 +44,7 @@ def is_gone(process: psutil.Process) -> bool:
 
 
 def wait_gone(process: psutil.Process) -> None:
-    wait_until(lambda: is_gone(process), f"the end of {process}")
+    wait_until(lambda: is_gone(process), f"the end of {process}", 100)
 
 
 def test_a_proxy_that_hashes_nothing_has_no_helper(proxy, make_origin, dial):
@@ -109,7 +109,7 @@ def test_a_killed_helper_costs_one_503_and_the_next_hash_finds_another(
 def test_a_sigterm_for_all_of_them_drains_and_the_hash_is_finished(
         start, make_origin, dial):
     """What systemd does: the signal goes to every process of the service."""
-    proxy = start()
+    proxy = start("--drain-timeout", "100s")  # a hash beside other work
     client = dial(proxy)
     client.send(build_request("GET", make_origin().url(), auth=LONG))
     helper, worker = wait_hashing(proxy), proxy.worker
