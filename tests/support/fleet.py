@@ -8,7 +8,7 @@ from tests.support.admin import TOLD, Operator
 from tests.support.client import Client
 from tests.support.proxy import Proxy
 from tests.support.stream import Closed
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE, wait_until
 
 
 class Member:
@@ -37,8 +37,8 @@ class Member:
         line = re.compile(f"^cutthrough: fleet: .*{what}", re.M)
         return len(line.findall(self.proxy.stderr()))
 
-    def wait_said(self, what: str, n: int = 1) -> None:
-        wait_until(lambda: self.said(what) == n, self.proxy.stderr)
+    def wait_said(self, what: str, n: int = 1, seconds: float = PATIENCE) -> None:
+        wait_until(lambda: self.said(what) == n, self.proxy.stderr, seconds)
 
     def kill(self) -> None:
         """Kills all its processes at once, so that none can sign off."""
