@@ -11,6 +11,7 @@ import msgspec
 from cutthrough.config.option import ConfigError, Option, RowPath, defaults_of
 from cutthrough.config.values import (
     ADDRESS,
+    DESTINATIONS,
     FLAG,
     MODE,
     MOST_ITEMS,
@@ -40,8 +41,19 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         "header, which names the client; docs/load-balancers.md",
         "a listener requires the header or refuses it, it never guesses (R50)")
         ] = False
+    pac: Annotated[bool, Option(
+        FLAG, "serves /proxy.pac and /wpad.dat, the auto-configuration of browsers, "
+        "to everybody: docs/listeners.md", "off: it reveals what the policy names",
+        swapped=True)] = False
+    pac_direct: Annotated[tuple[str, ...], Option(
+        DESTINATIONS, "destinations that clients are to reach without the proxy, in "
+        "that file", "none", swapped=True)] = ()
 
     def __post_init__(self) -> None:
+        if self.pac and self.is_path:
+            raise ConfigError("", "pac", "no browser reads a file from unix:/path")
+        if self.pac_direct and not self.pac:
+            raise ConfigError("", "pac_direct", "has no effect without pac = true")
         if not self.is_path:
             for key in ("mode", "owner"):
                 if getattr(self, key) != DEFAULTS[key]:

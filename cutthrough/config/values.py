@@ -248,6 +248,15 @@ def parse_host(text: str) -> str:
     return name
 
 
+def parse_destination(text: str) -> str:
+    """Reads a host, `*.suffix`, `.suffix` for both, an address or a network."""
+    if "/" in text or ":" in text or re.fullmatch(r"[0-9.]+", text):
+        return parse_network(text)
+    mark = re.match(r"\*?\.|", text)
+    begin = mark[0] if mark else ""
+    return begin + parse_host(text[len(begin):])
+
+
 def parse_cpus(text: str) -> tuple[int, ...]:
     """Reads `0-3,8`: the kernel's numbers of CPUs, in the order of the slots."""
     found: dict[int, None] = {}
@@ -350,6 +359,8 @@ PORTS = COUNT._replace(metavar="auto|any|PORT", low=1, high=65535, many=True,
 ADMIN = Kind("off|HOST:PORT|unix:PATH", parse_admin, words={"off": "off"},
              noun="address:port or unix:path")
 NAMES = Kind("NAME", parse_host, many=True)
+DESTINATIONS = Kind("HOST|NETWORK", parse_destination, many=True,
+                    noun="host, *.suffix, .suffix or network")
 FLAG = Kind("true|false", parse_flag, lambda value: str(value).lower(), bare=True,
             noun="true or false", typed="bool | str")
 

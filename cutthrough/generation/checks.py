@@ -9,6 +9,7 @@ from cutthrough.config.log_target import read_target
 from cutthrough.config.mistake import Mistake, raise_all
 from cutthrough.config.values import show_count
 from cutthrough.generation.generation import Generation
+from cutthrough.generation.pac import PacError, make_pac
 from cutthrough.generation.sources import SourceNumbers, refused_options
 from cutthrough.net.unix_listener import find_owner
 from cutthrough.process.cpus import pinned_cpus
@@ -23,6 +24,7 @@ def validate(generation: Generation) -> None:
 
     pinned_cpus(generation.config)
     check_owners(generation.config)
+    check_pacs(generation)
     Limiter(None, generation.policy)
     if generation.policy.source:
         from cutthrough.policy.acl import Acl
@@ -53,6 +55,17 @@ def check_owners(config: Config) -> None:
         except OSError as error:
             raise ConfigError("", "listeners", str(error.strerror),
                               path=(number, "owner")) from None
+
+
+def check_pacs(generation: Generation) -> None:
+    """Raises ConfigError if a listener's file for browsers is too long."""
+    config = generation.config
+    for number, one in enumerate(config.listeners):
+        try:
+            make_pac(one, config, generation.policy)
+        except PacError as error:
+            raise ConfigError("", "listeners", str(error),
+                              path=(number, "pac")) from None
 
 
 def check_fleet(config: Config) -> None:

@@ -1,6 +1,6 @@
 """The begin of sessions, and the end of all of them together."""
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint8_t, uint32_t
 from cutthrough.net.acceptor cimport Sink
 from cutthrough.session.context cimport Context
 
@@ -9,5 +9,6 @@ cdef class SessionSink(Sink):
     cdef int listener               # its number in the page
     cdef public int transport       # of its connections; KERNEL: none above the socket
     cdef int stages                 # bits of Stage; see stages
+    cdef uint8_t pac                # Client.pac of its connections
     cdef bint is_unix               # a unix socket, with
     cdef uint32_t tag               # what distinguishes its callers from another's

@@ -10,6 +10,7 @@ class SessionSink(Sink):
         *,
         proxy_protocol: bool = False,
         path: str = "",
+        pac: int = 0,
     ) -> None: ...
 
 def close_idle(context: Context, grace: float = 0.0) -> int: ...

@@ -3,7 +3,7 @@
 
 from zlib import crc32
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 from cutthrough.net.address cimport Address, from_unix
 from cutthrough.net.sysio cimport CAN_WRITE, sys_close
 from cutthrough.net.transport cimport KERNEL, open_transport
@@ -28,15 +28,16 @@ cdef class SessionSink(Sink):
     """Makes a session of each accepted connection."""
 
     def __init__(self, Context context, int listener, *, bint proxy_protocol=False,
-                 str path=""):
+                 str path="", int pac=0):
         """`listener`: its number in the context's page. `proxy_protocol`: each connection
         begins with a header that names its client. `path`: of a unix socket, its address in
-        text."""
+        text. `pac`: its place in Context.pacs, plus 1; 0: it serves no such file."""
         if not 0 <= listener < N_LISTENERS:
             raise ValueError(f"a page has no listener {listener}")
         self.context = context
         self.listener = listener
         self.stages = STAGE_PROXY if proxy_protocol else 0
+        self.pac = <uint8_t>pac
         self.is_unix = bool(path)
         self.tag = crc32(path.encode())
 
@@ -46,6 +47,7 @@ cdef class SessionSink(Sink):
         session.sock.fd = fd
         session.sock.ready = CAN_WRITE
         session.context = context
+        session.pac = self.pac
         session.address = client[0]
         if self.is_unix:
             from_unix(fd, self.tag, &session.address)

@@ -110,6 +110,7 @@ cdef class Client(StreamOwner):
     cdef Request request
     cdef uint8_t turned_away            # refused at accept
     cdef uint8_t known                  # a request of this connection has authenticated
+    cdef uint8_t pac                    # its listener's place in Context.pacs, plus 1; 0: none
     cdef uint16_t id_worker             # worker of its identifier, plus 1; 0: this worker
     cdef Decision decision              # the hook's
     cdef Account account                # None: not authenticated

@@ -25,6 +25,7 @@ cdef class Context:
     cdef Counters *counters
     cdef object resolver
     cdef public dict sources            # number -> Source, of all generations; None: none
+    cdef public list pacs               # see pac: the file's two parts, or None; by listener
     cdef dict local_origins             # key -> function, see local; None: there are none
     cdef FlightRecorder recorder
     cdef object verifier                # see verify.verifier; None: no user has a hash

@@ -15,6 +15,7 @@ class Context:
     origin_transport: int
     journal: Journal
     sources: dict[int, Source] | None
+    pacs: list[tuple[bytes, bytes] | None]
     live: int
     busy: int
     def __init__(

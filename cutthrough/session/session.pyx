@@ -22,7 +22,7 @@ from cutthrough.net.sysio cimport (
 from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_TARGET, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET,
-    DESTINATION_DENIED, INTERNAL_ERROR, LIFETIME, NO_ORIGIN, OK, OVERLOADED,
+    DESTINATION_DENIED, INTERNAL_ERROR, LIFETIME, N_OUTCOMES, NO_ORIGIN, OK, OVERLOADED,
     RESPONSE_TIMEOUT, WRITE_TIMEOUT)
 from cutthrough.session.authorize cimport (
     ask_hook, judge_request, must_ask, take_decision)
@@ -35,6 +35,7 @@ from cutthrough.session.min_rate cimport extend_if_taken, judge_rate
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.flight_recorder cimport (
     E_CLIENT_ENDED, E_DEADLINE, E_READ, note)
+from cutthrough.session.pac cimport asks_for_pac, send_pac
 from cutthrough.session.reuse cimport judge_reuse
 from cutthrough.session.request cimport Request
 from cutthrough.session.route cimport find_way, may_reach, take_origin
@@ -55,6 +56,9 @@ from cutthrough.wire.refused cimport hint_of, show_refused
 from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport build_request_head, offers_upgrade
 from cutthrough.wire.target cimport FORM_ORIGIN, Target, read_target
+
+cdef enum:
+    IS_PAC = N_OUTCOMES         # in place of an Outcome: answered by `pac`
 
 # Parts of the request being read; each is used within one call of parse() only.
 cdef Head head
@@ -198,6 +202,8 @@ cdef class Session(Client):
         self.snapshot = self.context.snapshot
         self.stamps.head_us = end_brief_phase(&self.stamps)
         outcome = self.read_request(data)
+        if outcome == IS_PAC:
+            return send_pac(self, &target)
         if outcome == OK:
             outcome = self.prepare(data)
         if outcome == OK and self.context.observer is not None:
@@ -229,6 +235,9 @@ cdef class Session(Client):
             return outcome
         self.request.is_tunnel = self.request.method == M_CONNECT
         if target.form == FORM_ORIGIN:
+            if self.pac and asks_for_pac(self, &head, data, &target):
+                self.keep_refused(data)         # for the log
+                return IS_PAC
             if not self.context.has_origin:
                 self.keep_refused(data)
                 return NO_ORIGIN

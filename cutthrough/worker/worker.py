@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from cutthrough.config.config import Config
-from cutthrough.config.listeners import Listener
 from cutthrough.config.values import show_address
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally
+from cutthrough.generation.pac import make_pac
 from cutthrough.generation.snapshots import make_snapshot
 from cutthrough.generation.sources import SourceNumbers
 from cutthrough.log.accesslog import AccessLog
@@ -184,7 +184,7 @@ class Worker:
         for one in self._listeners:
             begin(one)
         self._acceptors = [
-            Acceptor(self.poller, one, self._make_sink(one, config.all_listeners[n]))
+            Acceptor(self.poller, one, self._make_sink(one, n))
             for one, n in zip(self._listeners, self._numbers, strict=True)]
         self._interfaces = Interfaces(loop, self._hosts.set, own_hosts)
         self._gauges = Gauges(self.page, self.resolver, self.idle_pool, self.verifier,
@@ -192,12 +192,13 @@ class Worker:
         self._running = True
         self._recheck()
 
-    def _make_sink(self, sock: socket.socket, listener: Listener) -> SessionSink:
+    def _make_sink(self, sock: socket.socket, number: int) -> SessionSink:
+        listener = self.config.all_listeners[number]
         shown = show_address(bound_address(sock))
         return SessionSink(
             self.context, self.page.add_listener(shown),
             proxy_protocol=listener.proxy_protocol,
-            path=shown if listener.is_path else "")
+            path=shown if listener.is_path else "", pac=number + 1)
 
     def swap(self, generation: Generation) -> None:
         """A reload comes into force: applies the options that a running worker can
@@ -241,6 +242,9 @@ class Worker:
             most=config.max_connections_total,
             most_of_client=config.max_connections_per_client,
         )
+        self.context.pacs = [
+            make_pac(one, config, generation.policy) if one.pac else None
+            for one in config.all_listeners]
         self.idle_pool.configure(
             config.upstream_idle,
             config.upstream_idle_per_origin,

@@ -1,0 +1,167 @@
+"""The proxy auto-configuration file: JavaScript that a browser asks about each URL.
+
+    in `pac_direct`                      DIRECT
+    local, and an allow rule names it    the proxy
+    local, and the floor is on           DIRECT: the proxy would refuse it
+    anything else                        the proxy
+
+The proxy decides about everything that reaches it. So a destination that a rule refuses
+goes to the proxy too, which says why; and no answer continues with DIRECT behind the
+proxy, because a proxy that is down must not open a way around it (R44).
+
+ECMAScript 3, because Windows evaluates it with JScript. Networks are compared with
+literal addresses only: a name would have to be resolved, which blocks browsers.
+"""
+
+import ipaddress
+import json
+from collections.abc import Iterable, Iterator
+
+from cutthrough.config.config import Config
+from cutthrough.config.listeners import Listener
+from cutthrough.policy.source import Policy
+
+# Networks that a client may reach without the proxy, and the floor refuses: RFC 1122,
+# 1918, 3927, 4193, 4291, 6598
+LOCAL = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16",
+         "169.254.0.0/16", "100.64.0.0/10", "::1/128", "fc00::/7", "fe80::/10")
+# Suffixes of names that never leave a host or its link (RFC 6761, 6762)
+LOCAL_NAMES = ("*.localhost", "*.local")
+MOST_BYTES = 12288                           # one head's block, less the head
+
+BEFORE, AFTER = """\
+var proxy = "{scheme} """, """\
+";
+var direct = {direct};
+var proxied = {proxied};
+var local = {local};
+
+function FindProxyForURL(url, host) {
+  var bits;
+  host = host.toLowerCase().replace(/^\\[|\\]$/g, "").replace(/\\.$/, "");
+  bits = bitsOf(host);
+  if (isIn(direct, host, bits)) return "DIRECT";
+  if (isIn(proxied, host, bits)) return proxy;
+  if (isIn(local, host, bits)) return "DIRECT";
+  return proxy;
+}
+
+// "4" or "6" and the bits of an address in text; "": a name
+function bitsOf(host) {
+  var i, parts, tail, bits = "6";
+  if (/^\\d+(\\.\\d+){3}$/.test(host)) {
+    parts = host.split(".");
+    for (bits = "4", i = 0; i < 4; i++) bits += binary(+parts[i], 8);
+    return bits;
+  }
+  if (host.indexOf(":") < 0) return "";
+  host = host.replace(/%.*$/, "");
+  tail = /^(.*:)(\\d+)\\.(\\d+)\\.(\\d+)\\.(\\d+)$/.exec(host);
+  if (tail) {
+    host = tail[1] + (+tail[2] * 256 + +tail[3]).toString(16) + ":" +
+      (+tail[4] * 256 + +tail[5]).toString(16);
+  }
+  parts = host.split("::");
+  for (i = 0; i < parts.length; i++) parts[i] = parts[i] ? parts[i].split(":") : [];
+  if (parts.length > 1) {
+    while (parts[0].length + parts[1].length < 8) parts[0].push("0");
+    parts[0] = parts[0].concat(parts[1]);
+  }
+  for (i = 0; i < parts[0].length; i++) bits += binary(parseInt(parts[0][i], 16), 16);
+  // ::ffff:a.b.c.d is IPv4
+  return bits.length == 129 && bits.substring(1, 97) == mapped ?
+    "4" + bits.substring(97) : bits;
+}
+
+var mapped = binary(0, 80) + binary(65535, 16);
+
+function binary(number, width) {
+  var text = number.toString(2);
+  while (text.length < width) text = "0" + text;
+  return text;
+}
+
+// An entry: "=host", ".suffix" of hosts below it, "-" of names without a dot, or bits
+function isIn(entries, host, bits) {
+  var i, one, kind;
+  for (i = 0; i < entries.length; i++) {
+    one = entries[i];
+    kind = one.charAt(0);
+    if (kind == "=" ? host == one.substring(1)
+        : kind == "." ? !bits && host.length > one.length &&
+          host.substring(host.length - one.length) == one
+        : kind == "-" ? !bits && host.indexOf(".") < 0
+        : bits && bits.substring(0, one.length) == one) {
+      return true;
+    }
+  }
+  return false;
+}
+"""
+
+
+class PacError(ValueError):
+    """A file that is too long to be served."""
+
+
+def make_pac(listener: Listener, config: Config, policy: Policy) -> tuple[bytes, bytes]:
+    """Returns what stands before and behind the proxy's own `host:port`.
+
+    Raises PacError.
+    """
+    direct = [entry for text in listener.pac_direct for entry in entries_of(text)]
+    proxied = list(dict.fromkeys(
+        entry for text in opened_by(policy) for entry in entries_of(text)))
+    local = [] if not config.floor else ["=localhost", "-", *(
+        entry for text in (*LOCAL_NAMES, *LOCAL) for entry in entries_of(text))]
+    after = AFTER
+    for name, entries in (("direct", direct), ("proxied", proxied), ("local", local)):
+        after = after.replace(f"{{{name}}}", json.dumps(entries), 1)
+    before, behind = BEFORE.replace("{scheme}", "PROXY").encode(), after.encode()
+    total = len(before) + len(behind)
+    if total > MOST_BYTES:
+        raise PacError(f"its PAC file has {total} bytes; at most {MOST_BYTES} can be "
+                       "served")
+    return before, behind
+
+
+def opened_by(policy: Policy) -> Iterator[str]:
+    """The local destinations that an allow rule names: only these pass the floor."""
+    for rule in policy.rules:
+        if rule.action == "deny":
+            continue
+        networks = [text for text in rule.addresses if is_local(text)]
+        yield from networks
+        for host in rule.hosts:
+            name = host.removeprefix("*.")
+            if networks or is_address(name):
+                yield host
+
+
+def is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_local(text: str) -> bool:
+    network = ipaddress.ip_network(text)
+    return any(network.version == local.version and network.overlaps(local)
+               and network.prefixlen >= local.prefixlen
+               for local in map(ipaddress.ip_network, LOCAL))
+
+
+def entries_of(text: str) -> Iterable[str]:
+    """The entry of a host, of `*.suffix`, of `.suffix` (both), or of a network."""
+    if text.startswith("*."):
+        return (text[1:],)
+    if text.startswith("."):
+        return (f"={text[1:]}", text)
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError:
+        return (f"={text}",)
+    bits = format(int(network.network_address), f"0{network.max_prefixlen}b")
+    return (f"{network.version}{bits[:network.prefixlen]}",)

@@ -1,0 +1,108 @@
+"""The file for browsers, evaluated by a browser: which URL goes which way."""
+
+import pytest
+
+from cutthrough.config.config import ConfigError
+from cutthrough.config.settings import from_options
+from cutthrough.generation.pac import MOST_BYTES, PacError, make_pac
+from cutthrough.policy.rules import read_policy
+from cutthrough.policy.source import Policy
+from tests.config.test_config import ME
+from tests.support.browser import PROGRAM, Browser
+
+ROW = {"address": "192.0.2.1:3128", "pac": True}
+NO_FILES = {}.__getitem__
+PROXY, DIRECT = "PROXY proxy.example:3128", "DIRECT"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if PROGRAM is None:
+        pytest.skip("no chromium")
+    with Browser(tmp_path_factory.mktemp("browser")) as made:
+        yield made
+
+
+def make(policy: str = "", **row) -> str:
+    config = from_options(**ME, listeners=[ROW | row])
+    read = read_policy(policy, "policy.toml", NO_FILES) if policy else Policy()
+    before, after = make_pac(config.listeners[0], config, read)
+    return before.decode() + "proxy.example:3128" + after.decode()
+
+
+def ask(browser: Browser, text: str, host: str) -> str:
+    return browser.run(f"{text}; FindProxyForURL('http://{host}/', '{host}')")
+
+
+RULES = """
+default = "allow"
+[[rules]]
+action = "deny"
+hosts = ["denied.example", "denied-plain"]
+[[rules]]
+action = "allow"
+hosts = ["intranet", "*.inside.local"]
+addresses = ["10.1.0.0/16", "8.8.8.0/24"]
+[[rules]]
+action = "deny"
+addresses = ["192.168.7.0/24"]
+"""
+
+
+@pytest.mark.parametrize(("host", "way"), [
+    ("example.com", PROXY), ("EXAMPLE.com.", PROXY), ("8.8.8.8", PROXY),
+    ("denied.example", PROXY),               # the proxy says why it is refused
+    ("2001:db8::1", PROXY), ("[2001:db8::1]", PROXY), ("local.example", PROXY),
+    ("notlocal", DIRECT), ("localhost", DIRECT), ("x.localhost", DIRECT),
+    ("printer.local", DIRECT), ("10.0.0.1", DIRECT), ("172.31.255.255", DIRECT),
+    ("172.32.0.0", PROXY), ("192.168.7.1", DIRECT), ("127.0.0.1", DIRECT),
+    ("169.254.169.254", DIRECT), ("100.64.0.1", DIRECT), ("100.128.0.1", PROXY),
+    ("::1", DIRECT), ("[::1]", DIRECT), ("fe80::1%eth0", DIRECT), ("fd12::", DIRECT),
+    ("::ffff:10.0.0.1", DIRECT), ("::ffff:a00:1", DIRECT), ("::ffff:8.8.8.8", PROXY),
+    ("intranet", PROXY), ("a.inside.local", PROXY), ("inside.local", DIRECT),
+    ("10.1.2.3", PROXY), ("10.2.0.0", DIRECT), ("denied-plain", DIRECT),
+    ("direct.example", DIRECT), ("x.direct.example", PROXY),
+    ("x.below.example", DIRECT), ("below.example", PROXY),
+    ("x.both.example", DIRECT), ("both.example", DIRECT),
+    ("203.0.113.7", DIRECT), ("203.0.114.7", PROXY), ("2001:db8:5::9", DIRECT),
+])
+def test_local_destinations_go_direct_unless_a_rule_names_them(browser, host, way):
+    """R44: nothing goes direct because the proxy does not answer."""
+    text = make(RULES, pac_direct=["direct.example", "*.below.example", ".both.example",
+                                   "203.0.113.0/24", "2001:db8:5::/48"])
+    assert ask(browser, text, host) == way
+
+
+def test_without_the_floor_everything_goes_to_the_proxy(browser):
+    config = from_options(**ME, listeners=[ROW], address_floor="off")
+    before, after = make_pac(config.listeners[0], config, Policy())
+    text = before.decode() + "proxy.example:3128" + after.decode()
+    for host in ("localhost", "10.0.0.1", "intranet", "::1", "example.com"):
+        assert ask(browser, text, host) == PROXY
+
+
+def test_names_of_a_policy_cannot_leave_their_string(browser):
+    text = make(pac_direct=["a-b_c.example"])
+    assert ask(browser, text, "a-b_c.example") == DIRECT
+    with pytest.raises(ConfigError, match="is not a"):
+        make(pac_direct=['x"];alert(1)//'])
+
+
+def test_a_file_too_long_to_be_served_is_an_error():
+    config = from_options(**ME, listeners=[ROW | {
+        "pac_direct": [f"{'x' * 60}.{n}.example" for n in range(200)]}])
+    with pytest.raises(PacError, match=f"at most {MOST_BYTES}"):
+        make_pac(config.listeners[0], config, Policy())
+
+
+@pytest.mark.parametrize(("row", "key", "reason"), [
+    ({"address": "unix:/run/x", "pac": True}, "pac", "no browser reads"),
+    ({"address": "192.0.2.1:1", "pac_direct": "a.b"}, "pac_direct", "has no effect"),
+    (ROW | {"pac_direct": "10.0.0.1/8"}, "pac_direct", "did you mean 10.0.0.0/8"),
+    (ROW | {"pac_direct": "*"}, "pac_direct", "is not a host name"),
+    (ROW | {"pac_direct": "a.*.b"}, "pac_direct", "is not a host name"),
+])
+def test_a_setting_without_an_effect_is_refused(row, key, reason):
+    with pytest.raises(ConfigError, match=reason) as caught:
+        from_options(**ME, listeners=[row])
+    assert caught.value.key == f"listeners[0].{key}"
