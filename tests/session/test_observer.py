@@ -158,14 +158,19 @@ def test_a_fault_of_the_observer_ends_one_connection_and_leaves_nothing(phase):
     assert phase in [one for one, _ in phases(seen)]
 
 
-def test_a_fault_while_a_client_is_turned_away_is_not_the_acceptors(caplog):
+def test_a_fault_while_a_client_is_turned_away_is_not_the_acceptors():
     """The session stayed, without a deadline, and held its descriptor."""
     def journey(client, origin):
-        client.send(b"G")
+        client.send(build_request("GET", origin.url()))
+        origin.wait_requests(1)
         port = client.sock.getpeername()[1]
         with Client(port) as second, contextlib.suppress(OSError):
             second.read_rest()
-        client.half_close()
+        client.close()
 
-    seen = observe(journey, raises_in="end", max_connections_per_client=1)
+    def script(conn):
+        conn.read_request()
+        conn.stall()
+
+    seen = observe(journey, script, raises_in="end", max_connections_per_client=1)
     assert ("end", "client_limit") in phases(seen)
