@@ -23,6 +23,7 @@ from cutthrough.net.buffers import SHARES
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.process.fleet_state import FAILURES, FleetState
 from cutthrough.session.counters import BUCKETS
+from cutthrough.wire.openings import PROTOCOLS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -140,7 +141,8 @@ def _connections(r: Reading) -> Iterator[Metric]:
     yield _counter("starved", "Times that no descriptor, memory or pipe was available.",
                    r.total("starved"))
     yield _gauge("tunnels", "Open tunnels.",
-                 [((), r.gauge("state:TUNNEL") + r.gauge("state:HALF_CLOSED"))])
+                 [((), sum(r.gauge(f"state:{state}")
+                           for state in ("PEEK", "TUNNEL", "HALF_CLOSED")))])
 
 
 def _requests(r: Reading) -> Iterator[Metric]:
@@ -177,6 +179,9 @@ def _outcomes(r: Reading) -> Iterator[Metric]:
     ended, tunnels = r.totals("outcome"), r.totals("tunnel")
     yield _labelled("tunnels", "Ended tunnels.", "reason",
                     {row.label: tunnels.get(row.label, 0) for row in OUTCOMES})
+    seen = r.totals("protocol")
+    yield _labelled("tunnel_protocols", "Tunnels whose first bytes were looked at.",
+                    "protocol", {word: seen.get(word, 0) for word in PROTOCOLS if word})
     every = {row.label: ended.get(row.label, 0) for row in OUTCOMES}
     yield _labelled("ended", "Ended requests and tunnels.", "reason", every)
     denied = {row.label: every[row.label] for row in OUTCOMES

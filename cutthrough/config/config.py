@@ -142,6 +142,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         "format of the access log; FORMAT uses squid's %-codes: docs/logs.md",
         "squid's native format, which existing tools read")] = "squid"
 
+    peek_tunnels: Annotated[bool, Option(
+        FLAG, "look at the first bytes of each tunnel, unopened, for the JSON log, "
+        "metrics and live page: server name, ALPN, JA4, or protocol: docs/logs.md",
+        "3 µs a tunnel; a log format with one of its codes looks by itself",
+        swapped=True)] = False
+
     error_log_format: Annotated[Literal["text", "logfmt", "json"], Option(
         choice("text", "logfmt", "json"), "format of the lines on standard error",
         "for people")] = "text"

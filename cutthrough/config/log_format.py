@@ -48,6 +48,8 @@ CODES = {
     "ct::id": 2 * NUMBER, "ct::reason": 24, "ct::worker": NUMBER, "ct::path": 6,
     "ct::rule": LEAST_LONG, "ct::hook": LEAST_LONG, "ct::kind": 7,
     "ct::tried_user": LEAST_LONG, "ct::proxied_by": 46,
+    "ct::tunnel_protocol": 12, "ct::sni": LEAST_LONG, "ct::alpn": LEAST_LONG,
+    "ct::tls_version": 4, "ct::ja4": 36, "ct::ja3": 32, "ct::ech": 4,
     "ct::head_ms": NUMBER + 4, "ct::auth_ms": NUMBER + 4,
     "ct::hook_ms": NUMBER + 4, "ct::dns_ms": NUMBER + 4,
     "ct::connect_ms": NUMBER + 4, "ct::first_byte_ms": NUMBER + 4,
@@ -57,6 +59,9 @@ CODES = {
 }
 # These fields are cut to the room that the line has
 LONG = frozenset(code for code, most in CODES.items() if most == LEAST_LONG)
+# Codes of a tunnel's first bytes: a format with one of them has the worker look at them
+PEEKED = frozenset(("ct::tunnel_protocol", "ct::sni", "ct::alpn", "ct::tls_version",
+                    "ct::ja4", "ct::ja3", "ct::ech"))
 # Other names of the same codes; `http::` may precede any code of squid's
 ALIASES = {">rm": "rm", "<rm": "rm", ">ru": "ru", "<ru": "ru", ">rp": "rp",
            "<rp": "rp", ">rv": "rv", "<rv": "rv", ">la": "la", ">lp": "lp",
@@ -70,7 +75,7 @@ ENCODINGS = '"[#/'
 _CODE = re.compile(
     r"%(?P<encoding>[\"\[#/']?)(?P<left>-?)(?P<zero>0?)(?P<width>[1-9][0-9]*)?"
     r"(?:\.(?P<most>[0-9]+))?(?:\{(?P<before>[^}]*)\})?"
-    r"(?P<code>(?:[a-z]+::)?[<>]?[A-Za-z_]*)(?:\{(?P<behind>[^}]*)\})?")
+    r"(?P<code>(?:[a-z]+::)?[<>]?[A-Za-z_0-9]*)(?:\{(?P<behind>[^}]*)\})?")
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 # Longest first: %tsx is %ts and an x
 _BY_LENGTH = sorted([*CODES, *ALIASES], key=lambda code: (-len(code), code))
@@ -116,6 +121,13 @@ def parse_format(text: str) -> tuple[Step, ...]:
         raise ValueError(f"makes lines of {fixed} bytes without their long fields; at "
                          f"most {MOST_FIXED} are possible")
     return tuple(steps)
+
+
+def peeked_codes(text: str) -> frozenset[str]:
+    """The codes of PEEKED in the value of the option."""
+    if text == "json":
+        return frozenset()
+    return PEEKED & {step.code for step in parse_format(PRESETS.get(text, text))}
 
 
 def _parse_code(text: str, at: int, quoted: bool) -> tuple[Step, int]:

@@ -31,6 +31,7 @@ class Options(TypedDict, total=False):
     via: str
     access_log: str
     access_log_format: str
+    peek_tunnels: bool | str
     error_log_format: Literal["text", "logfmt", "json"]
     flight_recorder: int | str
     head_timeout: float | str

@@ -28,8 +28,10 @@ from cutthrough.session.request cimport Request
 from cutthrough.session.phases cimport Stamps
 from cutthrough.session.proxied cimport sender_of
 from cutthrough.wire.chars cimport equals_lower
+from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.wire.names cimport M_CONNECT
+from cutthrough.wire.openings cimport Opening, alpn_of, protocol_text, server_name
 from cutthrough.config.log_format import CODES, PRESETS, parse_format
 
 cdef extern from "<time.h>" nogil:
@@ -51,7 +53,7 @@ cdef enum:
     S_USER, S_LOGIN, S_IDENT, S_METHOD, S_URL, S_PATH, S_SCHEME, S_HOST, S_PORT, S_VERSION
     S_FIELD, S_STATUS, S_TYPE, S_BYTES, S_BYTES_UP, S_BYTES_DOWN, S_TAG, S_HIERARCHY
     S_ID, S_REASON, S_WORKER, S_RELAY, S_RULE, S_HOOK, S_KIND, S_TRIED
-    S_PROXIED_BY
+    S_PROXIED_BY, S_PROTOCOL, S_SNI, S_ALPN, S_TLS, S_JA4, S_JA3, S_ECH
     S_HEAD_MS, S_AUTH_MS, S_HOOK_MS, S_DNS_MS, S_CONNECT_MS, S_FIRST_MS, S_TOTAL_MS
     S_CLIENT_RTT, S_CLIENT_LOST, S_ORIGIN_RTT, S_ORIGIN_LOST
     N_STEPS
@@ -61,8 +63,9 @@ NUMBERS = {code: number for number, code in enumerate((
     "<la", "<lp", "ts", "tu", "tl", "tg", "tr", "tS", "dt", "<pt", "un", "ul", "ui", "rm",
     "ru", "rp", ">rs", ">rd", ">rP", "rv", ">h", ">Hs", "mt", "st", ">st", "<st", "Ss", "Sh",
     "ct::id", "ct::reason", "ct::worker", "ct::path", "ct::rule", "ct::hook", "ct::kind",
-    "ct::tried_user", "ct::proxied_by", "ct::head_ms", "ct::auth_ms", "ct::hook_ms",
-    "ct::dns_ms", "ct::connect_ms", "ct::first_byte_ms", "ct::total_ms",
+    "ct::tried_user", "ct::proxied_by", "ct::tunnel_protocol", "ct::sni", "ct::alpn",
+    "ct::tls_version", "ct::ja4", "ct::ja3", "ct::ech", "ct::head_ms", "ct::auth_ms",
+    "ct::hook_ms", "ct::dns_ms", "ct::connect_ms", "ct::first_byte_ms", "ct::total_ms",
     "ct::client_rtt_ms", "ct::client_retransmits", "ct::origin_rtt_ms",
     "ct::origin_retransmits"))}
 assert set(NUMBERS) == {"", *CODES} and len(NUMBERS) == <int>N_STEPS
@@ -273,6 +276,8 @@ cdef class FormatLine(Line):
             return put_value(p, step, c.tried, last)
         if code == S_PROXIED_BY:
             return p if sender_of(c) == NULL else put_address(p, sender_of(c))
+        if S_PROTOCOL <= code <= S_ECH:
+            return p if c.opening == NULL else put_part(p, step, c.opening, last)
         if code == S_TOTAL_MS:
             return put_ms(p, clock_us() - at.start_us)
         if S_HEAD_MS <= code < S_TOTAL_MS:
@@ -333,6 +338,22 @@ cdef class FormatLine(Line):
             found.append(value)
         self.noted[c.request_id] = tuple(found)
         return 0
+
+
+cdef char *put_part(char *p, Step *step, const Opening *o, const char *last) noexcept:
+    """Writes a part of the tunnel's first bytes; nothing if they are no ClientHello."""
+    cdef int code = step.code
+    if code == S_SNI:
+        return put_quoted(p, step, server_name(o), o.name_len, last) if o.name_len else p
+    if code == S_ALPN:
+        return put_quoted(p, step, alpn_of(o), o.alpn_len, last) if o.alpn_len else p
+    if code == S_PROTOCOL:
+        return put_text(p, protocol_text(o))
+    if code == S_TLS:
+        return put_text(p, version_text(o.version))
+    if code == S_ECH:
+        return put_text(p, b"ech") if o.offers_ech else p
+    return put_text(p, o.ja4) if code == S_JA4 else put_text(p, o.ja3)
 
 
 cdef char *put_value(char *p, Step *step, bytes value, const char *last) noexcept:

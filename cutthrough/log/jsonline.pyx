@@ -21,15 +21,18 @@ from cutthrough.session.client cimport Client, carries_tunnel, peer_of, worker_o
 from cutthrough.session.proxied cimport sender_of
 from cutthrough.session.request cimport Request
 from cutthrough.session.source cimport name_of_source
+from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT
+from cutthrough.wire.openings cimport TLS, Opening, alpn_of, protocol_text, server_name
 from cutthrough.wire.target cimport HOST_IPV6
 
 cdef enum:
     MOST_METHOD = 32
     # Room for the fields after the URL: 24 of numbers and words, about 700 bytes, a source
-    # of 150, and the texts of a rule and a hook, cut to what is left
-    MOST_BEHIND = 1450
+    # of 150, those of a ClientHello, and the texts of a rule and a hook, cut to what is left
+    MOST_BEHIND = 2050
+    MOST_HOOK = 350             # kept free for the hook's text and the source
 
 # By wire's Method, eight characters each
 cdef const char *METHODS = (b"-\0\0\0\0\0\0\0" b"GET\0\0\0\0\0" b"HEAD\0\0\0\0"
@@ -111,6 +114,8 @@ cdef class JsonLine(Line):
                 p = put_text(p, b',"report":true')
         if r.has_upgrade:
             p = put_text(p, b',"upgrade":true')
+        if c.opening != NULL:
+            p = put_opening(p, c.opening, last - MOST_HOOK)
         if c.decision is not None:
             p = put_word(put_text(p, b',"hook":'), c.decision.reason.encode(), last - 32)
         if c.stamps.hook_us:
@@ -129,6 +134,31 @@ cdef char *put_source(char *p, Client c) noexcept:
         p = put_address(put_text(p, b',"source_address":"'), &address)
         p[0] = b'"'
         p += 1
+    return p
+
+
+cdef char *put_opening(char *p, const Opening *o, const char *last) noexcept:
+    """Writes what the tunnel's first bytes were; of a ClientHello, its names and versions."""
+    p = put_text(put_text(put_text(p, b',"tunnel_protocol":"'), protocol_text(o)), b'"')
+    if o.protocol != TLS:
+        return p
+    if o.name_kind:
+        p = put_text(p, b',"sni":"')
+        p = put_escaped(p, server_name(o), o.name_len, Q_JSON, last - 300, True)
+        p[0] = b'"'
+        p += 1
+    if o.alpn_len:
+        p = put_text(p, b',"alpn":"')
+        p = put_escaped(p, alpn_of(o), o.alpn_len, Q_JSON, last - 190, True)
+        p[0] = b'"'
+        p += 1
+    if version_text(o.version)[0]:
+        p = put_text(put_text(put_text(p, b',"tls_version":"'), version_text(o.version)), b'"')
+    if o.offers_ech:
+        p = put_text(p, b',"ech":true')
+    p = put_text(put_text(put_text(p, b',"ja4":"'), o.ja4), b'"')
+    if o.ja3[0]:
+        p = put_text(put_text(put_text(p, b',"ja3":"'), o.ja3), b'"')
     return p
 
 

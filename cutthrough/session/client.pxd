@@ -2,6 +2,7 @@
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free
 from cutthrough.net.buffers cimport Block
 from cutthrough.net.connector cimport Connector, Stream, StreamOwner
 from cutthrough.net.address cimport Address
@@ -14,9 +15,10 @@ from cutthrough.session.context cimport Context
 from cutthrough.session.phases cimport Stamps
 from cutthrough.session.places cimport GUEST, STRANGER
 from cutthrough.session.request cimport Request
-from cutthrough.session.state cimport DELIVER, HALF_CLOSED, IDLE, TUNNEL
+from cutthrough.session.state cimport DELIVER, HALF_CLOSED, IDLE, PEEK, TUNNEL
 from cutthrough.wire.chunks cimport Chunks
 from cutthrough.wire.http1 cimport Head
+from cutthrough.wire.openings cimport Opening
 
 cdef class Journal:
     """The log of endings. Implemented by the room above."""
@@ -126,6 +128,7 @@ cdef class Client(StreamOwner):
     cdef Block *partial                 # part of a response head
     cdef Scan *up_scan                  # NULL: no chunked body in that direction
     cdef Scan *down_scan
+    cdef Opening *opening               # of a tunnel; NULL: its first bytes were not looked at
 
     # A request begins: from here on its end is logged.
     cdef int begin(self) except -1
@@ -164,10 +167,10 @@ cdef class Client(StreamOwner):
     cdef int _clear_request(self) except -1
 
 
-# Bytes go both ways unread, or did until DELIVER sends the rest. A CONNECT that became no
-# tunnel is a request.
+# Bytes go both ways unread, or are about to, or did until DELIVER sends the rest. A CONNECT
+# that became no tunnel is a request.
 cdef inline bint carries_tunnel(Client client) noexcept:
-    return client.state == TUNNEL or client.state == HALF_CLOSED or (
+    return PEEK <= client.state <= HALF_CLOSED or (
         client.state == DELIVER and client.request.is_tunnel)
 
 
@@ -183,6 +186,12 @@ cdef inline const Address *peer_of(Client client) noexcept:
     if client.connector is not None and client.connector.tried.family:
         return &client.connector.tried
     return NULL
+
+
+cdef inline void drop_opening(Client client) noexcept:
+    if client.opening != NULL:
+        free(client.opening)
+        client.opening = NULL
 
 
 # The client is at rest: lists it as one that may be closed to make room. Not if another

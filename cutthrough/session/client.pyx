@@ -343,6 +343,7 @@ cdef class Client:
         self.relay.up_shut = self.relay.down_shut = False
         give_block(&self.head)
         give_block(&self.partial)
+        drop_opening(self)
         memset(&self.stamps, 0, sizeof(self.stamps))
         self.account = None
         self.user = self.tried = None

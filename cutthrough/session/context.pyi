@@ -47,5 +47,7 @@ class Context:
         splice: bool,
         min_rate: int,
         min_rate_grace: float,
+        peeks: bool = False,
+        peeks_ja3: bool = False,
     ) -> None: ...
     def start_draining(self) -> None: ...

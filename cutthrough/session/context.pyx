@@ -3,6 +3,7 @@
 
 import logging
 
+from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 from cutthrough.net cimport linux
 from cutthrough.net.pipes cimport pipes_refused
@@ -47,9 +48,10 @@ cdef class Context:
 
     def configure(self, Snapshot snapshot, Limiter limiter, *, timeouts, lifetime, max_line,
                   max_head, max_fields, max_response_head, max_body, max_connections, splice,
-                  min_rate, min_rate_grace):
+                  min_rate, min_rate_grace, peeks=False, peeks_ja3=False):
         """Takes over the options that a reload may change; a request keeps its snapshot.
 
+        `peeks`: the first bytes of each tunnel are looked at, `peeks_ja3`: for JA3 too.
         `timeouts`: seconds by the names in the table of states. Running deadlines stay until
         bytes move."""
         self.snapshot = snapshot
@@ -64,6 +66,7 @@ cdef class Context:
         self.most_body = max_body
         self.most_clients = max_connections
         self.may_splice = splice
+        self.peeks = <uint8_t>((PEEK_ALWAYS if peeks else 0) | (PEEK_JA3 if peeks_ja3 else 0))
 
     def note_pipes(self):
         """Bulk was copied because no pipe was available. That costs CPU time and breaks no

@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t, uint64_t
 from cutthrough.outcome cimport N_OUTCOMES
 from cutthrough.session.state cimport N_STATES
+from cutthrough.wire.openings cimport N_PROTOCOLS
 
 cdef enum:
     N_METHODS = 9               # wire's Method
@@ -63,6 +64,7 @@ cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, 
     int64_t states[N_STATES]    # of these, in each state
     uint64_t outcomes[N_OUTCOMES]
     uint64_t tunnel_ends[N_OUTCOMES]
+    uint64_t protocols[N_PROTOCOLS]     # tunnels by their first bytes
     uint64_t replies[N_METHODS][N_CODES]
     Histogram tunnel
     Histogram connects[2]       # IPv4, IPv6

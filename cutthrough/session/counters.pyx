@@ -12,6 +12,7 @@ from libc.string cimport memcpy, memset
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.states import TABLE as STATES
+from cutthrough.wire.openings import PROTOCOLS
 
 # Room for the counters, some 5 400 words. mmap(2) takes offsets in whole pages, and a page
 # of arm64 may have 64 KiB
@@ -51,6 +52,7 @@ FIELDS = (
     *(f"state:{row.name}" for row in STATES),
     *(f"outcome:{row.label}" for row in OUTCOMES),
     *(f"tunnel:{row.label}" for row in OUTCOMES),
+    *(f"protocol:{word}" for word in PROTOCOLS),
     *(f"reply:{method} {code}" for method in METHODS for code in CODES),
     *_of_histogram("tunnel_ms"), *_of_histogram("connect_ipv4_ms"),
     *_of_histogram("connect_ipv6_ms"), *_of_histogram("first_byte_ms"),

@@ -10,14 +10,15 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.address cimport ADDRESS_TEXT, Address, print_address
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport CUT
-from cutthrough.session.client cimport Client, peer_of, worker_of_id
+from cutthrough.session.client cimport Client, carries_tunnel, peer_of, worker_of_id
 from cutthrough.session.context cimport Context
 from cutthrough.session.counters import METHODS
 from cutthrough.session.flight_recorder cimport told
 from cutthrough.session.proxied cimport sender_of
-from cutthrough.session.state cimport (
-    CLOSED, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, TUNNEL)
+from cutthrough.session.state cimport CLOSED, HEAD, IDLE, LINGER
 from cutthrough.session.states import KINDS, WORDS
+from cutthrough.wire.clienthello cimport version_text
+from cutthrough.wire.openings cimport TLS, Opening, alpn_of, protocol_text, server_name
 
 _tunnel, _request, _idle = KINDS
 
@@ -55,14 +56,27 @@ def describe(Client client, int worker):
         "host": client.key[:key_len].decode("ascii", "replace") if known else None,
         "port": client.request.port if known else None,
         "state": WORDS[client.state],
-        "kind": (_tunnel if client.state == TUNNEL or client.state == HALF_CLOSED
-                 or (client.state == DELIVER and client.request.is_tunnel)
+        "kind": (_tunnel if carries_tunnel(client)
                  else _request if busy else _idle),
         "age": (clock_us() - client.stamps.start_us) / 1e6 if busy else 0.0,
         "bytes_up": client.relay.up.moved if busy else 0,
         "bytes_down": client.relay.down.moved if busy else 0,
         "peer": text_of(peer_of(client)) if peer_of(client) != NULL else None,
+        **({} if client.opening == NULL else describe_opening(client.opening)),
     }
+
+
+cdef dict describe_opening(const Opening *opening):
+    """The log's fields of a tunnel's first bytes; those that are absent are left out."""
+    cdef dict about = {"tunnel_protocol": protocol_text(opening).decode()}
+    if opening.protocol == TLS:
+        about |= {
+            "sni": server_name(opening)[:opening.name_len].decode("ascii", "replace"),
+            "alpn": alpn_of(opening)[:opening.alpn_len].decode("ascii", "replace"),
+            "tls_version": version_text(opening.version).decode(),
+            "ech": bool(opening.offers_ech), "ja4": (<bytes>opening.ja4).decode(),
+            "ja3": (<bytes>opening.ja3).decode()}
+    return {name: value for name, value in about.items() if value}
 
 
 def trace(Client client, int worker):

@@ -20,6 +20,7 @@ cdef enum:                  # kinds of event; their columns are in flight_record
     E_DEADLINE              # detail: the state
     E_ENDED                 # detail: the outcome; value: the status
     E_TAKEN                 # taken over from another worker, which has the earlier events
+    E_PEEKED                # detail: the protocol of the tunnel's first bytes
     N_EVENTS
 
 cdef struct Event:

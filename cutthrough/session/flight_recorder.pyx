@@ -15,6 +15,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.states import WORDS
+from cutthrough.wire.openings import PROTOCOLS
 
 # The word for each kind, and the names of its detail and its value; "": none
 KINDS = (
@@ -36,10 +37,12 @@ KINDS = (
     ("deadline", "state", ""),
     ("ended", "reason", "status"),
     ("taken over", "", "port"),
+    ("peeked", "protocol", ""),
 )
 assert len(KINDS) == <int>N_EVENTS
 
-_reasons = [row.label for row in OUTCOMES]
+DETAILS = {"state": WORDS, "reason": [row.label for row in OUTCOMES],
+           "protocol": PROTOCOLS}
 
 
 cdef enum:
@@ -99,7 +102,7 @@ def _describe(event, since_us):
     word, detailed, counted = KINDS[kind]
     about = {"ms": (at_us - since_us) / 1000, "event": word}
     if detailed:
-        about[detailed] = (WORDS if detailed == "state" else _reasons)[detail]
+        about[detailed] = DETAILS[detailed][detail]
     if counted == "errno":
         if value:
             about["error"] = os.strerror(value)

@@ -29,7 +29,7 @@ from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.policy.limits cimport Lane
 from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.session.authorize cimport is_cut_meanwhile, readmit
-from cutthrough.session.client cimport Client, link, unlink, worker_of_id
+from cutthrough.session.client cimport Client, drop_opening, link, unlink, worker_of_id
 from cutthrough.session.context cimport Context, places_taken
 from cutthrough.session.counters cimport BOUND_CONNECTIONS
 from cutthrough.session.handover_record import FORMAT, Tunnel, Way
@@ -41,6 +41,7 @@ from cutthrough.session.shed cimport shed_one
 from cutthrough.session.source cimport name_of_source, source_named
 from cutthrough.session.state cimport CLOSED, HALF_CLOSED, TUNNEL
 from cutthrough.session.charge cimport readmit_user
+from cutthrough.wire.openings cimport opening_of, parts_of
 
 
 def tunnels(Context context):
@@ -99,6 +100,7 @@ cdef object describe(Client c, int number, int worker, bint same_page):
                 c.stamps.head_us, c.stamps.auth_us, c.stamps.hook_us, c.stamps.dns_us,
                 c.stamps.connect_us),
         half_closed=c.state == HALF_CLOSED, deadline_ms=c.silent_ms,
+        opening=None if c.opening == NULL else parts_of(c.opening),
         user=c.user, groups=c.account.groups, expires=c.account.expires,
         reported=bool(r.reported), cuts=has_rules and c.snapshot.acl.cuts(r.rule),
         decision=(None if c.decision is None
@@ -272,6 +274,8 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     if record.sender is not None:
         read_address(&sender, record.sender)
         c.sender = number_of_sender(&sender)
+    if record.opening is not None:
+        c.opening = opening_of(record.opening)
     c.id_worker = record.worker + 1
     c.request_id = record.request_id
     c.key = record.key
@@ -373,6 +377,7 @@ cdef int give_up(Client c, Stream origin, lent) except -1:
     c.context.limiter.leave(&c.usage, c.context.poller.now_us)
     stop_pump(&c.relay.up)
     stop_pump(&c.relay.down)
+    drop_opening(c)
     return 0
 
 

@@ -67,6 +67,8 @@ class Tunnel(msgspec.Struct, tag="tunnel"):
     tally: int = 0                           # the taker's, when `holding` was counted
     sender: Address | None = None            # the load balancer that named the client
     source: str = ""                         # name of the source it came from; "": none
+    # Of its first bytes, see openings.parts_of; None: they were not looked at
+    opening: tuple[int, int, bool, int, bytes, bytes, bytes, bytes] | None = None
 
 
 class Done(msgspec.Struct, tag="done"):

@@ -32,6 +32,7 @@ from cutthrough.session.forward cimport expect_body, on_client, on_origin
 from cutthrough.session.authenticate cimport ask_verifier, authenticate, take_answer
 from cutthrough.session.awaited cimport NOBODY, SENDER
 from cutthrough.session.min_rate cimport extend_if_taken, judge_rate
+from cutthrough.session.peek cimport end_peek, peek
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.flight_recorder cimport (
     E_CLIENT_ENDED, E_DEADLINE, E_READ, note)
@@ -43,7 +44,7 @@ from cutthrough.session.shed cimport keep_head, keep_part
 from cutthrough.session.source cimport key_with_source, leave_by_source, prepare_origin
 from cutthrough.session.stages cimport run_stages
 from cutthrough.session.state cimport (
-    AUTH, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, RELAY, REQUEST, TUNNEL,
+    AUTH, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, PEEK, RELAY, REQUEST, TUNNEL,
     outcome_at_deadline)
 from cutthrough.session.tunnel cimport run_tunnel
 from cutthrough.session.charge cimport admit_user
@@ -82,6 +83,8 @@ cdef class Session(Client):
             return run_tunnel(self)
         if self.state == DELIVER:
             return go_on(self)
+        if self.state == PEEK:
+            return peek(self)
         if self.state == LINGER:            # broken or not: unread bytes at a close would
             return self.discard_input()     # be a reset, and undo the reply (R1, R6)
         if self.sock.ready & BROKEN:
@@ -93,7 +96,9 @@ cdef class Session(Client):
     cdef int on_stream(self, Stream stream) except -1:
         if self.state == TUNNEL or self.state == HALF_CLOSED:
             return run_tunnel(self)
-        return go_on(self) if self.state == DELIVER else on_origin(self)
+        if self.state == DELIVER:
+            return go_on(self)
+        return peek(self) if self.state == PEEK else on_origin(self)
 
     cdef int on_stream_deadline(self, Stream stream) except -1:
         return self.on_stream(stream)       # a relay that was paced: see charge
@@ -110,6 +115,8 @@ cdef class Session(Client):
             return 0 if self.close_idle() else self.extend()        # no request was begun
         if self.is_too_old():
             return self.refuse(LIFETIME)
+        if self.state == PEEK:
+            return end_peek(self)
         if self.awaited == NOBODY:
             if REQUEST <= self.state <= HALF_CLOSED and extend_if_taken(self):
                 return 0

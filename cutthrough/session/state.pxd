@@ -10,6 +10,7 @@ cdef enum:                  # State; unnamed, because Cython indexes by plain in
     REQUEST                 # the request goes up, its body not yet whole
     RESPONSE                # the request is up; the response head is awaited
     RELAY                   # the response body comes down
+    PEEK                    # a tunnel's first bytes are awaited, and nothing moves
     TUNNEL                  # bytes both ways, unread
     HALF_CLOSED             # a tunnel of which one side has ended
     DELIVER                 # cut short: the bytes received go out before the reset

@@ -3,7 +3,9 @@
 from cutthrough.session.client cimport Client
 
 # Greets the client (the answer to CONNECT, or a 101 whose head is pushed already: n 0),
-# passes on the bytes that it sent ahead, and relays from then on. client.origin is connected.
+# and relays from then on, or after PEEK. client.origin is connected.
 cdef int start_tunnel(Client client, const char *reply, size_t n) except -1
+# Relays from now on; the state is TUNNEL already. The bytes that the client sent ahead go first.
+cdef int open_tunnel(Client client) except -1
 # One turn, after an event at either side.
 cdef int run_tunnel(Client client) except -1

@@ -1,6 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A tunnel: two sockets, and bytes that are never read here.
 
+If the first bytes are to be looked at, the tunnel is in PEEK before: see peek.
+
 After CONNECT's 200 or a 101 only `net.relay` sees the bytes. This file decides on each end
 of the relay. One side's end of stream is passed on and the other side goes on, within
 HALF_CLOSED's deadline. A reset is passed on as a reset, because a cut stream must not look
@@ -24,13 +26,12 @@ from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.session.client cimport Client, leave_place
 from cutthrough.session.delivery cimport TO_CLIENT, TO_ORIGIN, deliver
 from cutthrough.session.flight_recorder cimport E_DOWN, E_UP, note
-from cutthrough.session.state cimport HALF_CLOSED, TUNNEL
+from cutthrough.session.state cimport HALF_CLOSED, PEEK, TUNNEL
 from cutthrough.session.charge cimport after_turn, before_turn
 
 
 cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     cdef Relay *relay = &c.relay
-    cdef Block *ahead = c.input
     cdef Block *kept = relay.down.kept      # rest of a 101 head that was not taken whole
     cdef bint sent = True
     c.request.is_tunnel = True
@@ -43,20 +44,28 @@ cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     relay.up_shut = relay.down_shut = False
     c.up_open = False
     leave_place(c)                         # a tunnel is never closed to make room
-    c._set_state(TUNNEL)
+    c._set_state(PEEK if c.context.peeks and not c.request.has_upgrade else TUNNEL)
     if n:
         c.request.status = 200
         sent = push(&relay.down, reply, n, NULL, 0)
         relay.down.moved = 0                # counts relayed bytes only
-    if sent and ahead != NULL:
+    if not sent:
+        return c.abort(CLIENT_RESET if relay.down.error else OVERLOADED, True)
+    if c.state == PEEK:
+        return c.poller.call_again(c)       # what has come already causes no event
+    return open_tunnel(c)
+
+
+cdef int open_tunnel(Client c) except -1:
+    cdef Block *ahead = c.input
+    cdef bint sent
+    if ahead != NULL:
         c.input = NULL
-        sent = feed(&relay.up, NULL, 0, bytes_of(ahead) + ahead.start,
+        sent = feed(&c.relay.up, NULL, 0, bytes_of(ahead) + ahead.start,
                     ahead.end - ahead.start) >= 0
         give_block(&ahead)
         if not sent:
-            return c.abort(ORIGIN_RESET if relay.up.error else OVERLOADED, True)
-    if not sent:
-        return c.abort(CLIENT_RESET if relay.down.error else OVERLOADED, True)
+            return c.abort(ORIGIN_RESET if c.relay.up.error else OVERLOADED, True)
     give_block(&c.head)                     # at rest a tunnel owns no memory but its object
     c.request.path_len = 0
     return run_tunnel(c)

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from cutthrough.outcome import TABLE as OUTCOMES
+from cutthrough.wire.openings import PROTOCOLS
 
 MS = {"type": "number", "minimum": 0}
 COUNT = {"type": "integer", "minimum": 0}
@@ -77,6 +78,21 @@ OPTIONAL: dict[str, dict[str, Any]] = {
                                              "allowed, but would be refused"},
     "upgrade": {"const": True,
                 "description": "the request offered to upgrade: UPGRADE in rules"},
+    "tunnel_protocol": {"enum": [word for word in PROTOCOLS if word],
+                        "description": "of a tunnel, by its first bytes; silent: none "
+                                       "came in time. Absent: no look was asked for"},
+    "sni": {"type": "string", "maxLength": 2000,
+            "description": "the ClientHello's server name, canonical; as it came if it "
+                           "is no host name"},
+    "alpn": {"type": "string", "description": "protocols that it offers, with commas "
+                                              "between"},
+    "tls_version": {"enum": ["ssl3", "1.0", "1.1", "1.2", "1.3"],
+                    "description": "the highest that it offers"},
+    "ech": {"const": True, "description": "it has an encrypted_client_hello extension; "
+                                          "most browsers always send one"},
+    "ja4": {"type": "string",
+            "pattern": "^t..[di][0-9]{4}.._[0-9a-f]{12}_[0-9a-f]{12}$"},
+    "ja3": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
     "hook": {"type": "string", "description": "the reason that the policy's hook gave"},
     "hook_ms": MS | {"description": "the wait for the hook, a phase after auth_ms; "
                                     "absent: its decision was cached"},

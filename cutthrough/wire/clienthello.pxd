@@ -39,7 +39,7 @@ cdef struct ClientHello:
 
 # > 0: bytes of the records with a whole hello; 0: more is needed; -1: no ClientHello.
 cdef int parse_client_hello(ClientHello *out, const char *data, size_t n) noexcept nogil
-# "1.3", "1.2" …; NULL: unknown.
+# "1.3", "1.2" …; "": unknown.
 cdef const char *version_text(int version) noexcept nogil
 
 

@@ -246,4 +246,4 @@ cdef const char *version_text(int version) noexcept nogil:
         return b"1.0"
     if version == 0x0300:
         return b"ssl3"
-    return NULL
+    return b""

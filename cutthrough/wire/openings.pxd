@@ -1,6 +1,11 @@
 """The first bytes inside a tunnel: TLS, or another protocol by its look."""
 
+from libc.stdint cimport uint8_t, uint16_t
 from cutthrough.wire.clienthello cimport ClientHello
+from cutthrough.wire.fingerprints cimport JA3_BYTES, JA4_BYTES
+
+cdef enum:
+    MOST_ALPN = 100         # bytes of it that are kept
 
 # The names are in openings.PROTOCOLS, in this order.
 cdef enum Protocol:
@@ -23,7 +28,35 @@ cdef enum Protocol:
     SILENT                  # no byte came; no parser returns it
     N_PROTOCOLS
 
+# What is kept of a tunnel's first bytes. Behind it stand the server name and the protocols of
+# ALPN, with commas between.
+cdef struct Opening:
+    uint8_t protocol        # Protocol; if it is not TLS, all else is 0
+    uint8_t name_kind       # ServerName
+    uint8_t offers_ech
+    uint8_t name_len
+    uint8_t alpn_len
+    uint16_t version        # the highest that is offered
+    char ja4[JA4_BYTES + 1]     # NUL-terminated
+    char ja3[JA3_BYTES + 1]     # ""; it was not asked for
+
 # A Protocol, by the first bytes of the client; TLS: `hello` is filled in.
 cdef Protocol read_client_opening(ClientHello *hello, const char *data, size_t n) noexcept nogil
 # The same by those of the origin, if it speaks first.
 cdef Protocol read_origin_opening(const char *data, size_t n) noexcept nogil
+# The protocol's word.
+cdef const char *protocol_text(const Opening *opening) noexcept nogil
+# Makes an Opening with malloc; `hello` is read if the protocol is TLS. Raises MemoryError.
+cdef Opening *make_opening(Protocol protocol, const ClientHello *hello,
+                           bint with_ja3) except NULL
+# The same from its parts, which another worker made, and those parts as a tuple.
+cdef Opening *opening_of(tuple parts) except NULL
+cdef tuple parts_of(const Opening *opening)
+
+
+cdef inline const char *server_name(const Opening *opening) noexcept nogil:
+    return <const char *>(opening + 1)
+
+
+cdef inline const char *alpn_of(const Opening *opening) noexcept nogil:
+    return <const char *>(opening + 1) + opening.name_len

@@ -6,13 +6,23 @@ do not wait. A guess is for logs, metrics and rules; only TLS is read further. B
 become one of the known openings are undecided.
 """
 
-from libc.string cimport memchr, memcmp
+from libc.stdint cimport uint8_t
+from libc.stdlib cimport calloc
+from libc.string cimport memchr, memcmp, memcpy
 from cutthrough.wire.clienthello cimport ClientHello, parse_client_hello
+from cutthrough.wire.fingerprints cimport write_ja3, write_ja4
 
 # By Protocol: the words in logs, rules and metrics.
 PROTOCOLS = ("", "tls", "http", "http2", "ssh", "smtp", "ftp", "imap", "pop3", "postgresql",
              "mysql", "rdp", "vnc", "xmpp", "bittorrent", "unknown", "silent")
 assert len(PROTOCOLS) == <int>N_PROTOCOLS
+
+# The C column points into these bytes objects, which live as long as the module.
+_words = [word.encode() for word in PROTOCOLS]
+cdef const char *words[N_PROTOCOLS]
+cdef int number
+for number in range(<int>N_PROTOCOLS):
+    words[number] = _words[number]
 
 cdef enum:
     TLS_HANDSHAKE = 22
@@ -20,7 +30,7 @@ cdef enum:
 
 # A protocol's first bytes; `?` in the mask: any byte. No two rows of a table can match the
 # same bytes, so it does not matter how many bytes are there when a row matches.
-cdef struct Opening:
+cdef struct Pattern:
     const char *start
     const char *mask            # NULL: every byte counts
     size_t n
@@ -30,34 +40,34 @@ cdef enum:
     N_OF_CLIENTS = 22
     N_OF_ORIGINS = 10
 
-cdef Opening[N_OF_CLIENTS] of_clients = [
-    Opening(b"SSH-", NULL, 4, SSH),                             # RFC 4253 section 4.2
-    Opening(b"PRI * HTTP/2.0\r\n", NULL, 16, HTTP2),            # RFC 9113 section 3.4
-    Opening(b"GET ", NULL, 4, HTTP), Opening(b"HEAD ", NULL, 5, HTTP),
-    Opening(b"POST ", NULL, 5, HTTP), Opening(b"PUT ", NULL, 4, HTTP),
-    Opening(b"PATCH ", NULL, 6, HTTP), Opening(b"DELETE ", NULL, 7, HTTP),
-    Opening(b"OPTIONS ", NULL, 8, HTTP), Opening(b"CONNECT ", NULL, 8, HTTP),
-    Opening(b"TRACE ", NULL, 6, HTTP), Opening(b"PROPFIND ", NULL, 9, HTTP),
-    Opening(b"EHLO ", NULL, 5, SMTP), Opening(b"HELO ", NULL, 5, SMTP),    # RFC 5321
-    Opening(b"<?xml ", NULL, 6, XMPP),                          # RFC 6120 section 4.2
-    Opening(b"<stream:stream ", NULL, 15, XMPP),
-    Opening(b"\x13BitTorrent protocol", NULL, 20, BITTORRENT),  # BEP 3
+cdef Pattern[N_OF_CLIENTS] of_clients = [
+    Pattern(b"SSH-", NULL, 4, SSH),                             # RFC 4253 section 4.2
+    Pattern(b"PRI * HTTP/2.0\r\n", NULL, 16, HTTP2),            # RFC 9113 section 3.4
+    Pattern(b"GET ", NULL, 4, HTTP), Pattern(b"HEAD ", NULL, 5, HTTP),
+    Pattern(b"POST ", NULL, 5, HTTP), Pattern(b"PUT ", NULL, 4, HTTP),
+    Pattern(b"PATCH ", NULL, 6, HTTP), Pattern(b"DELETE ", NULL, 7, HTTP),
+    Pattern(b"OPTIONS ", NULL, 8, HTTP), Pattern(b"CONNECT ", NULL, 8, HTTP),
+    Pattern(b"TRACE ", NULL, 6, HTTP), Pattern(b"PROPFIND ", NULL, 9, HTTP),
+    Pattern(b"EHLO ", NULL, 5, SMTP), Pattern(b"HELO ", NULL, 5, SMTP),    # RFC 5321
+    Pattern(b"<?xml ", NULL, 6, XMPP),                          # RFC 6120 section 4.2
+    Pattern(b"<stream:stream ", NULL, 15, XMPP),
+    Pattern(b"\x13BitTorrent protocol", NULL, 20, BITTORRENT),  # BEP 3
     # PostgreSQL's manual, "Message Formats": SSLRequest, GSSENCRequest, StartupMessage 3
-    Opening(b"\0\0\0\x08\x04\xd2\x16\x2f", NULL, 8, POSTGRESQL),
-    Opening(b"\0\0\0\x08\x04\xd2\x16\x30", NULL, 8, POSTGRESQL),
-    Opening(b"\0\0??\0\x03\0\0", b"..??....", 8, POSTGRESQL),
-    Opening(b"RFB ", NULL, 4, VNC),                             # RFC 6143 section 7.1.1
-    Opening(b"\x03\0???\xe0", b"..???.", 6, RDP),               # MS-RDPBCGR 2.2.1.1, X.224 CR
+    Pattern(b"\0\0\0\x08\x04\xd2\x16\x2f", NULL, 8, POSTGRESQL),
+    Pattern(b"\0\0\0\x08\x04\xd2\x16\x30", NULL, 8, POSTGRESQL),
+    Pattern(b"\0\0??\0\x03\0\0", b"..??....", 8, POSTGRESQL),
+    Pattern(b"RFB ", NULL, 4, VNC),                             # RFC 6143 section 7.1.1
+    Pattern(b"\x03\0???\xe0", b"..???.", 6, RDP),               # MS-RDPBCGR 2.2.1.1, X.224 CR
 ]
-cdef Opening[N_OF_ORIGINS] of_origins = [
-    Opening(b"SSH-", NULL, 4, SSH),
-    Opening(b"220 ", NULL, 4, SMTP), Opening(b"220-", NULL, 4, SMTP),       # or FTP: see below
-    Opening(b"* OK", NULL, 4, IMAP), Opening(b"* PREAUTH", NULL, 9, IMAP),  # RFC 9051
-    Opening(b"* BYE", NULL, 5, IMAP),
-    Opening(b"+OK", NULL, 3, POP3),                             # RFC 1939
-    Opening(b"RFB ", NULL, 4, VNC),
-    Opening(b"HTTP/1.", NULL, 7, HTTP),
-    Opening(b"??\0\0\x0a", b"??...", 5, MYSQL),                 # its manual, HandshakeV10
+cdef Pattern[N_OF_ORIGINS] of_origins = [
+    Pattern(b"SSH-", NULL, 4, SSH),
+    Pattern(b"220 ", NULL, 4, SMTP), Pattern(b"220-", NULL, 4, SMTP),       # or FTP: see below
+    Pattern(b"* OK", NULL, 4, IMAP), Pattern(b"* PREAUTH", NULL, 9, IMAP),  # RFC 9051
+    Pattern(b"* BYE", NULL, 5, IMAP),
+    Pattern(b"+OK", NULL, 3, POP3),                             # RFC 1939
+    Pattern(b"RFB ", NULL, 4, VNC),
+    Pattern(b"HTTP/1.", NULL, 7, HTTP),
+    Pattern(b"??\0\0\x0a", b"??...", 5, MYSQL),                 # its manual, HandshakeV10
 ]
 
 
@@ -75,9 +85,9 @@ cdef Protocol read_origin_opening(const char *data, size_t n) noexcept nogil:
     return read_banner(data, n) if found == SMTP else found
 
 
-cdef Protocol look_up(const Opening *table, int rows, const char *data,
+cdef Protocol look_up(const Pattern *table, int rows, const char *data,
                       size_t n) noexcept nogil:
-    cdef const Opening *row
+    cdef const Pattern *row
     cdef bint undecided = False
     cdef size_t j, most
     cdef int i
@@ -109,3 +119,74 @@ cdef Protocol read_banner(const char *data, size_t n) noexcept nogil:
             return FTP
         p += 1
     return SMTP
+
+
+cdef const char *protocol_text(const Opening *opening) noexcept nogil:
+    return words[opening.protocol]
+
+
+# --- what is kept ------------------------------------------------------------------
+
+cdef Opening *make_opening(Protocol protocol, const ClientHello *hello,
+                           bint with_ja3) except NULL:
+    cdef char[MOST_ALPN] alpn
+    cdef Opening *out
+    if protocol != TLS:
+        return new_opening(protocol, b"", 0, b"", 0)
+    out = new_opening(protocol, hello.name, hello.name_len, alpn, put_protocols(alpn, hello))
+    out.name_kind = hello.name_kind
+    out.offers_ech = hello.offers_ech
+    out.version = hello.version
+    write_ja4(out.ja4, hello)
+    if with_ja3:
+        write_ja3(out.ja3, hello)
+    return out
+
+
+cdef Opening *new_opening(int protocol, const char *name, size_t name_len, const char *alpn,
+                          size_t alpn_len) except NULL:
+    cdef Opening *out = <Opening *>calloc(1, sizeof(Opening) + name_len + alpn_len)
+    if out == NULL:
+        raise MemoryError
+    out.protocol = <uint8_t>protocol
+    out.name_len = <uint8_t>name_len
+    out.alpn_len = <uint8_t>alpn_len
+    memcpy(<char *>(out + 1), name, name_len)
+    memcpy(<char *>(out + 1) + name_len, alpn, alpn_len)
+    return out
+
+
+cdef int put_protocols(char *out, const ClientHello *hello) noexcept nogil:
+    """Whole names, as many as there is room for."""
+    cdef const uint8_t *p = hello.alpn.at
+    cdef const uint8_t *end = p + hello.alpn.n
+    cdef int n = 0
+    while p < end and n + (n != 0) + p[0] <= MOST_ALPN:
+        if n:
+            out[n] = c','
+            n += 1
+        memcpy(out + n, p + 1, p[0])
+        n += p[0]
+        p += 1 + p[0]
+    return n
+
+
+cdef tuple parts_of(const Opening *o):
+    return (o.protocol, o.name_kind, bool(o.offers_ech), o.version,
+            server_name(o)[:o.name_len], alpn_of(o)[:o.alpn_len], <bytes>o.ja4,
+            <bytes>o.ja3)
+
+
+cdef Opening *opening_of(tuple parts) except NULL:
+    cdef bytes name, alpn, ja4, ja3
+    protocol, kind, offers_ech, version, name, alpn, ja4, ja3 = parts
+    if not 0 <= protocol < <int>N_PROTOCOLS or len(name) > 255 or len(alpn) > MOST_ALPN or (
+            len(ja4) not in (0, JA4_BYTES) or len(ja3) not in (0, JA3_BYTES)):
+        raise ValueError("an opening of another form")
+    cdef Opening *out = new_opening(protocol, name, len(name), alpn, len(alpn))
+    out.name_kind = kind
+    out.offers_ech = offers_ech
+    out.version = version
+    memcpy(out.ja4, <const char *>ja4, len(ja4))
+    memcpy(out.ja3, <const char *>ja3, len(ja3))
+    return out

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from cutthrough.config.config import Config
+from cutthrough.config.log_format import peeked_codes
 from cutthrough.config.values import show_address
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally
@@ -250,6 +251,7 @@ class Worker:
             config.upstream_idle_per_origin,
             config.upstream_idle_timeout,
         )
+        in_log = peeked_codes(config.access_log_format)
         self.context.configure(
             snapshot,
             limiter,
@@ -268,6 +270,8 @@ class Worker:
             splice=config.splice,
             min_rate=config.min_rate,
             min_rate_grace=config.min_rate_grace,
+            peeks=config.peek_tunnels or bool(in_log),
+            peeks_ja3=config.peek_tunnels or "ct::ja3" in in_log,
         )
         self.verifier.configure(config.auth_backoff, config.auth_timeout)
         self.generation = generation

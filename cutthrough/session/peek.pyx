@@ -1,0 +1,121 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A tunnel's first bytes are looked at before any byte moves, and stay where they are.
+
+    DIAL ─> 200 ─> PEEK ─> TUNNEL        only if the log or a metric asks for them
+
+The origin is connected by then, and has been sent nothing. The client's bytes are read with
+MSG_PEEK, so that relay and splice do not notice; bytes that came with the CONNECT are in `input`
+already. If the origin speaks first, as servers of SSH and SMTP may, its
+bytes decide: no tunnel waits for a client that waits for its origin.
+
+So a tunnel is held up until the first bytes of either side, which have nowhere to go before
+that. Only a ClientHello in parts is held up longer, until it is whole (R53), and an origin can
+do nothing with a part of it. The deadline is head_timeout, which no byte extends. Then the
+tunnel goes on with what is known.
+"""
+
+from libc.string cimport memcpy
+from cutthrough.net cimport linux
+from cutthrough.net.buffers cimport bytes_of, scratch
+from cutthrough.net.relay cimport is_holding, run_pump
+from cutthrough.net.sysio cimport (
+    BROKEN, CAN_READ, PEER_DONE, can_peek, try_peek, try_recv)
+from cutthrough.outcome cimport CLIENT_RESET, OVERLOADED
+from cutthrough.session.client cimport Client
+from cutthrough.session.context cimport PEEK_JA3
+from cutthrough.session.flight_recorder cimport E_PEEKED, note
+from cutthrough.session.state cimport TUNNEL
+from cutthrough.session.tunnel cimport open_tunnel
+from cutthrough.wire.clienthello cimport MOST_HELLO, ClientHello
+from cutthrough.wire.openings cimport (
+    SILENT, UNDECIDED, UNKNOWN, Protocol, make_opening, read_client_opening,
+    read_origin_opening)
+
+cdef enum:
+    TLS_HANDSHAKE = 22
+    MOST_GREETING = 1024        # bytes looked at of an origin that speaks first
+    NO_ROOM = -10000            # in place of an errno
+
+cdef ClientHello hello          # used within one call of peek
+
+
+cdef int peek(Client c) except -1:
+    cdef Protocol found = UNDECIDED
+    cdef char *data = scratch()
+    cdef bint ended = False, origin_ended = False
+    cdef ssize_t n
+    if is_holding(&c.relay.down) and not push_reply(c):
+        return c.abort(CLIENT_RESET, True)
+    n = look_at_client(c, data, &ended)
+    if n == NO_ROOM:
+        return c.abort(OVERLOADED, True)
+    if n < 0:
+        return c.abort(CLIENT_RESET, True)
+    if n:
+        found = read_client_opening(&hello, data, n)
+    if found == UNDECIDED and (n == 0 or data[0] != TLS_HANDSHAKE):
+        found = look_at_origin(c, data + MOST_HELLO, &origin_ended)
+    if found == UNDECIDED and ended:
+        found = UNKNOWN if n else SILENT
+    if found == UNDECIDED and origin_ended:
+        found = UNKNOWN if n else SILENT
+    if found == UNDECIDED:
+        return 0                        # an event reports more bytes, or the deadline comes
+    return go_on(c, found)
+
+
+cdef int end_peek(Client c) except -1:
+    return go_on(c, UNKNOWN if c.input != NULL or c.sock.ready & CAN_READ else SILENT)
+
+
+cdef ssize_t look_at_client(Client c, char *data, bint *ended) noexcept:
+    """Copies the client's first bytes to `data`. Returns how many, -errno, or NO_ROOM."""
+    cdef size_t n = 0
+    cdef ssize_t got
+    if c.input != NULL:
+        n = min(c.input.end - c.input.start, <size_t>MOST_HELLO)
+        memcpy(data, bytes_of(c.input) + c.input.start, n)
+    if n == MOST_HELLO or not c.sock.ready & CAN_READ:
+        return n
+    if can_peek(&c.sock):
+        got = try_peek(&c.sock, data + n, MOST_HELLO - n)
+        ended[0] = c.sock.ready & (PEER_DONE | BROKEN)      # nothing comes behind these
+    else:
+        got = try_recv(&c.sock, data + n, MOST_HELLO - n)
+        if got > 0 and not c.keep_input(data + n, got):
+            return NO_ROOM
+    if got == 0:
+        ended[0] = True
+    if got == -linux.EAGAIN:
+        return n
+    return got if got < 0 else <ssize_t>(n + got)
+
+
+cdef Protocol look_at_origin(Client c, char *data, bint *ended) noexcept:
+    cdef ssize_t n
+    if not c.origin.sock.ready & CAN_READ:
+        return UNDECIDED
+    if not can_peek(&c.origin.sock):
+        return UNKNOWN
+    n = try_peek(&c.origin.sock, data, MOST_GREETING)
+    if n == -linux.EAGAIN:
+        return UNDECIDED
+    ended[0] = n <= 0 or c.origin.sock.ready & (PEER_DONE | BROKEN)
+    return read_origin_opening(data, n) if n > 0 else UNDECIDED
+
+
+cdef bint push_reply(Client c) noexcept:
+    """Sends the rest of the 200. The pump reads nothing meanwhile."""
+    c.relay.down.left = 0
+    run_pump(&c.relay.down)
+    c.relay.down.left = -1
+    c.relay.down.moved = 0              # counts relayed bytes only
+    return not c.sock.ready & BROKEN
+
+
+cdef int go_on(Client c, Protocol found) except -1:
+    c.opening = make_opening(found, &hello, c.context.peeks & PEEK_JA3)
+    c.context.counters.protocols[<int>found] += 1
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_PEEKED, found, 0)
+    c._set_state(TUNNEL)
+    return open_tunnel(c)
