@@ -216,7 +216,7 @@ def examine_host(given: argparse.Namespace, sources: Sources) -> int:
 def check(config: Config, policy: Policy) -> None:
     """Makes the checks of `serve` before its first listener, and no log file. Raises
     ConfigError, PolicyError."""
-    from cutthrough.generation.checks import check_log, validate
+    from cutthrough.generation.checks import check_log, complete
     from cutthrough.generation.generation import Generation
     from cutthrough.process.loops import choose_loop
 
@@ -226,7 +226,7 @@ def check(config: Config, policy: Policy) -> None:
     with noting(mistakes):
         check_log(config.access_log, create=False)
     with noting(mistakes):
-        validate(Generation(1, config, policy))
+        complete(Generation(1, config, policy))
     raise_all(mistakes)
 
 

@@ -22,6 +22,7 @@ from cutthrough.config.settings import from_options
 from cutthrough.config.values import show_address
 from cutthrough.generation.hook import Function, lend_function
 from cutthrough.generation.policy_files import load_policy
+from cutthrough.generation.tls_files import read_tls_files
 from cutthrough.net.listener import Address, bound_address, listen, path_of
 from cutthrough.net.unix_listener import inode_of, remove
 from cutthrough.policy.source import Policy, PolicyError
@@ -70,7 +71,7 @@ class Embedded:
                 if path := path_of(one.address):
                     self._files[path] = inode_of(path)
             self._worker = Worker(self.config, slot=0, listeners=self._listeners,
-                                  policy=policy)
+                                  policy=policy, tls=read_tls_files(self.config))
             await self._worker.start()
         except BaseException:
             self._close_listeners()
@@ -119,19 +120,22 @@ class Embedded:
 
     @property
     def url(self) -> str:
-        """The URL for a client: `http://user:password@host:port`.
+        """The URL for a client: `http://user:password@host:port`, or `https://`.
 
         It has no credentials if all users are defined in files. Raises RuntimeError if
         all listeners are unix sockets, for which there is no URL.
         """
-        address = next((show_address(bound_address(one)) for one in self._listeners
-                        if one.family != socket.AF_UNIX), "")
-        if not address:
+        rows = zip(self._listeners, self.config.all_listeners, strict=True)
+        first = next(((one, row) for one, row in rows if not row.is_path), None)
+        if first is None:
             raise RuntimeError("a unix socket has no URL: see `address`")
+        address = show_address(bound_address(first[0]))
+        scheme = "https" if first[1].certificates else "http"
         user, password = self.config.user, self.config.password
         if not user:
-            return f"http://{address}"
-        return f"http://{quote(user, safe='')}:{quote(password, safe='')}@{address}"
+            return f"{scheme}://{address}"
+        return (f"{scheme}://{quote(user, safe='')}:{quote(password, safe='')}"
+                f"@{address}")
 
 
 def _enter() -> None:

@@ -20,6 +20,11 @@ cdef enum Outcome:
     BODY_TIMEOUT
     FINAL_RECIPIENT
     TRACE_REFUSED
+    TLS_FAILED
+    TLS_UNSHARED
+    TLS_ALERT
+    TLS_CERTIFICATE
+    TLS_TIMEOUT
     # the policy forbids it
     AUTH_REQUIRED
     AUTH_FAILED

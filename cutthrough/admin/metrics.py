@@ -30,11 +30,12 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Page = Mapping[str, int]
 NO_RELOADS = {"ok": 0, "refused": 0, "late": 0}
 NO_DEATHS: Mapping[int, int] = {}
+NO_CERTIFICATES: Mapping[str, int] = {}
 
 #: The kinds of connections closed to make room, by bound.
 AT_REST = ("stranger", "head", "guest")
 SHED = {"connections": AT_REST, "client": AT_REST, "memory": ("head",),
-        "descriptors": (*AT_REST, "pooled")}
+        "descriptors": (*AT_REST, "pooled"), "handshakes": ("head",)}
 
 
 class Reading:
@@ -45,14 +46,16 @@ class Reading:
     each slot; 0: none. A retired worker is in `living`, but not in `workers`.
     `generation`: the one in force in all workers. `reloads`: requested reloads by
     result. `reloaded`: the last one is in force. `fleet`: None if there is none.
-    `deaths`: unexpected ends, by slot.
+    `deaths`: unexpected ends, by slot. `certificates`: when each expires, in seconds of
+    the epoch, by its file.
     """
 
     def __init__(self, pages: Sequence[Page], living: Mapping[int, Page],
                  workers: Mapping[int, int], generation: int, reloaded_at: float,
                  reloads: Mapping[str, int] = NO_RELOADS,
                  reloaded: bool = True, fleet: FleetState | None = None,
-                 deaths: Mapping[int, int] = NO_DEATHS) -> None:
+                 deaths: Mapping[int, int] = NO_DEATHS,
+                 certificates: Mapping[str, int] = NO_CERTIFICATES) -> None:
         self.living = living
         self.workers = workers
         self.generation = generation
@@ -61,6 +64,7 @@ class Reading:
         self.reloaded = reloaded
         self.fleet = fleet
         self.deaths = {**dict.fromkeys(workers, 0), **deaths}
+        self.certificates = certificates
         self._pages = pages
 
     def total(self, name: str) -> int:
@@ -111,6 +115,7 @@ def collect(r: Reading) -> Iterator[Metric]:
     yield from _connections(r)
     yield from _requests(r)
     yield from _outcomes(r)
+    yield from _tls(r)
     yield from _services(r)
     yield from _fleet(r)
     yield from _processes(r)
@@ -214,6 +219,20 @@ def _outcomes(r: Reading) -> Iterator[Metric]:
                      for row in OUTCOMES if row.label.endswith("_timeout")})
     yield _counter("faults", "Connections ended by an internal error.",
                    r.total("faults"))
+
+
+def _tls(r: Reading) -> Iterator[Metric]:
+    yield _labelled("tls_handshakes", "Handshakes of listeners that were completed.",
+                    "kind", {kind: r.total(f"tls:{kind}") for kind in (
+                        "full", "resumed")})
+    yield _gauge("tls_handshakes_under_way", "Handshakes begun and not complete.",
+                 [((), r.gauge("tls_under_way"))])
+    yield _gauge("tls_connections", "Open connections over TLS, handshakes included.",
+                 [((), r.gauge("tls_open"))])
+    yield _gauge("tls_certificate_expiry_timestamp_seconds",
+                 "When a listener's certificate expires.",
+                 [((path,), at) for path, at in sorted(r.certificates.items())],
+                 ["certificate"])
 
 
 def _services(r: Reading) -> Iterator[Metric]:

@@ -4,20 +4,26 @@
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
+from cutthrough.config.mistake import raise_all
 from cutthrough.config.option import ConfigError, Option, RowPath, defaults_of
 from cutthrough.config.values import (
     ADDRESS,
     DESTINATIONS,
+    FILE,
+    FILES,
     FLAG,
     MODE,
     MOST_ITEMS,
     OWNER,
+    TEXT,
+    choice,
     is_loopback,
     show_address,
+    show_count,
 )
 
 Address = tuple[str, int]
@@ -49,21 +55,73 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         DESTINATIONS, "destinations that clients are to reach without the proxy, in "
         "that file", "none", swapped=True)] = ()
 
+    certificates: Annotated[tuple[str, ...], Option(
+        FILES, "TLS: files in PEM, each a certificate with its chain; the first serves "
+        "clients that name no server, or an unknown one: docs/tls.md", "none: no TLS",
+        swapped=True)] = ()
+    certificate_keys: Annotated[tuple[str, ...], Option(
+        FILES, "files with their private keys, in the same order, each readable by its "
+        "owner alone", "each key is in its certificate's file", swapped=True)] = ()
+    ocsp_responses: Annotated[tuple[str, ...], Option(
+        FILES, "files with their OCSP responses (DER), in the same order, which are "
+        "stapled", "none", swapped=True)] = ()
+    tls_min_version: Annotated[Literal["1.2", "1.3"], Option(
+        choice("1.2", "1.3"), "oldest version of TLS", "RFC 8996 (R47)", swapped=True)
+        ] = "1.2"
+    ciphers: Annotated[str, Option(
+        TEXT, "OpenSSL's names of ciphers, with colons; TLS_… are those of TLS 1.3",
+        "ECDHE with AES-GCM or ChaCha20", swapped=True)] = ""
+    client_ca: Annotated[str, Option(
+        FILE, "file in PEM with the authorities of client certificates", "none",
+        swapped=True)] = ""
+    client_crl: Annotated[str, Option(
+        FILE, "file in PEM with their lists of revoked certificates", "none",
+        swapped=True)] = ""
+    client_certificate: Annotated[Literal["none", "optional", "required"], Option(
+        choice("none", "optional", "required"), "a client's certificate names its "
+        "user, who needs no password then", "none", swapped=True)] = "none"
+
     def __post_init__(self) -> None:
+        raise_all([*self._contradictions()])
+
+    def _contradictions(self) -> Iterator[ConfigError]:
         if self.pac and self.is_path:
-            raise ConfigError("", "pac", "no browser reads a file from unix:/path")
+            yield ConfigError("", "pac", "no browser reads a file from unix:/path")
         if self.pac_direct and not self.pac:
-            raise ConfigError("", "pac_direct", "has no effect without pac = true")
-        if not self.is_path:
-            for key in ("mode", "owner"):
-                if getattr(self, key) != DEFAULTS[key]:
-                    raise ConfigError("", key, f"{self.shown} has no file: only "
-                                      "unix:/path has one")
+            yield ConfigError("", "pac_direct", "has no effect without pac = true")
+        for key in ("mode", "owner"):
+            if not self.is_path and getattr(self, key) != DEFAULTS[key]:
+                yield ConfigError("", key, f"{self.shown} has no file: only unix:/path "
+                                  "has one")
+        for key in ("certificate_keys", "ocsp_responses"):
+            given = getattr(self, key)
+            if given and len(given) != len(self.certificates):
+                certificates = show_count(len(self.certificates), "certificate")
+                yield ConfigError(
+                    "", key, f"has {show_count(len(given), 'file')} for {certificates}")
+        for key in ("ciphers", "client_ca", "client_crl"):
+            if getattr(self, key) and not self.certificates:
+                yield ConfigError("", key, "has no effect without certificates")
+        if self.client_certificate != "none" and not self.client_ca:
+            yield ConfigError("", "client_certificate", "needs client_ca, which "
+                              "verifies the certificates")
+        elif self.client_ca and self.client_certificate == "none":
+            yield ConfigError("", "client_ca", "has no effect without "
+                              "client_certificate = \"optional\" or \"required\"")
+        if self.client_crl and not self.client_ca:
+            yield ConfigError("", "client_crl", "has no effect without client_ca")
 
     @property
     def is_path(self) -> bool:
         """Whether it is a socket in the file system."""
         return self.address[0].startswith("unix:")
+
+    @property
+    def tls_files(self) -> tuple[str, ...]:
+        """Every file that its TLS needs."""
+        return tuple(path for path in (
+            *self.certificates, *self.certificate_keys, *self.ocsp_responses,
+            self.client_ca, self.client_crl) if path)
 
     @property
     def is_local(self) -> bool:

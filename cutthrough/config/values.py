@@ -346,6 +346,7 @@ ADDRESS = Kind("HOST:PORT|unix:PATH", parse_address, show_address,
                noun="address:port or unix:path", typed="str | tuple[str, int]")
 MODE = Kind("MODE", parse_mode, lambda mode: f"{mode:03o}", noun="octal mode, quoted")
 OWNER = Kind("USER:GROUP", parse_owner)
+FILES = FILE._replace(many=True)
 ADDRESSES = ADDRESS._replace(many=True)
 WORKERS = COUNT._replace(metavar="auto|N", low=1, high=1024, words={"auto": 0})
 CPUS = Kind("off|auto|CPUS", parse_cpus, show_cpus,

@@ -84,9 +84,11 @@ def check_listeners(case: Case) -> Iterator[Finding]:
                           + (f", owner {listener.owner}" if listener.owner else ""))
         elif listener.is_local:
             yield Finding(f"listen {shown}", "ok", "loopback")
+        elif listener.certificates:
+            yield Finding(f"listen {shown}", "ok", "from outside, by TLS")
         else:
             yield Finding(f"listen {shown}", "note", "from outside, in plain text",
-                          "a private network, or a tunnel", "others can read Basic "
+                          "certificates, or a private network", "others can read Basic "
                           "credentials on the network: see SECURITY.md")
     yield from check_proxy_protocol(config)
     yield from check_ports(case)

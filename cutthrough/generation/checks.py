@@ -4,6 +4,8 @@ import errno
 import os
 import socket
 
+import msgspec
+
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.log_target import read_target
 from cutthrough.config.mistake import Mistake, raise_all
@@ -11,8 +13,20 @@ from cutthrough.config.values import show_count
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.pac import PacError, make_pac
 from cutthrough.generation.sources import SourceNumbers, refused_options
+from cutthrough.generation.tls_files import check_tls, read_tls_files
 from cutthrough.net.unix_listener import find_owner
 from cutthrough.process.cpus import pinned_cpus
+
+
+def complete(generation: Generation) -> Generation:
+    """Adds what the listeners' files hold, and validates all.
+
+    Raises PolicyError and ConfigError.
+    """
+    files = read_tls_files(generation.config)
+    generation = msgspec.structs.replace(generation, tls=files)
+    validate(generation)
+    return generation
 
 
 def validate(generation: Generation) -> None:
@@ -36,6 +50,8 @@ def validate(generation: Generation) -> None:
         find_function(generation.config.policy_hook, generation.policy.hook)
     check_fleet(generation.config)
     check_sources(generation.config)
+    if any(one.pairs for one in generation.tls):
+        check_tls(generation.config, generation.tls)
 
 
 def check_sources(config: Config) -> None:

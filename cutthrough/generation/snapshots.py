@@ -36,7 +36,8 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
     numbers = (sources or SourceNumbers()).number(config.sources)
     return Snapshot(
         Authenticator(inline, generation.policy.users, config.auth_cache_ttl,
-                      {name: generation.policy.groups_of(config.user)}, known),
+                      {name: generation.policy.groups_of(config.user)}, known,
+                      generation.policy.groups_of),
         address_floor=config.floor,
         connect_ports=config.allowed_ports or None,
         listeners=bound,

@@ -34,12 +34,16 @@ cdef class Authenticator:
     cdef uint64_t key[2]
     cdef int64_t ttl_us             # how long verified credentials are cached
     cdef int bound                  # of `verified`, in entries
+    cdef object groups_of           # name as str -> groups, of certified names; None: no groups
+    cdef dict strangers             # name -> Account, of certificates of no user in `accounts`
     cdef readonly int evicted       # entries of `verified` that made room for others
 
     # `value` is the value of the Proxy-Authorization field; NULL, with n 0: no field.
     # Returns the account and sets KNOWN, or returns None and sets another verdict. `now_us`
     # is CLOCK_MONOTONIC. Raises only MemoryError.
     cdef Account authenticate(self, const char *value, size_t n, int64_t now_us, int *verdict)
+    # The account of a name that a certificate proves.
+    cdef Account certified(self, bytes name)
     cdef Account _recall(self, bytes tag, bytes name, int64_t now_us)
     cdef int _make_key(self, bytes tag, bytes name, Key *key) except -1
     cdef bytes _hashed(self, bytes data)

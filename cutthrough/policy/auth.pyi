@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from cutthrough.policy.known import Known
 from cutthrough.policy.source import User
@@ -28,6 +28,7 @@ class Authenticator:
         cache_ttl: float = 300.0,
         groups: Mapping[bytes, tuple[str, ...]] | None = None,
         known: Known | None = None,
+        groups_of: Callable[[str], tuple[str, ...]] | None = None,
     ) -> None: ...
     def key_of(self, value: bytes) -> bytes | None: ...
     def proved_us(self, key: bytes) -> int: ...

@@ -56,11 +56,13 @@ cdef class Account:
 
 cdef class Authenticator:
 
-    def __init__(self, inline, users=None, cache_ttl=300.0, groups=None, Known known=None):
+    def __init__(self, inline, users=None, cache_ttl=300.0, groups=None, Known known=None,
+                 groups_of=None):
         """Made from {name: password}, both bytes, and {name: source.User}. The passwords are
         not kept. `cache_ttl`: how long verified credentials are cached, in seconds. `groups`:
         {name: groups} for `inline`. `known`: the page that all workers share; None: a page of
-        its own. Raises ValueError for a name that is in both `inline` and `users`."""
+        its own. `groups_of`: called with a name that only a certificate has. Raises ValueError
+        for a name that is in both `inline` and `users`."""
         self.known = Known() if known is None else known
         memcpy(self.key, self.known.page.key, 16)
         self.salt = os.urandom(16)
@@ -72,6 +74,8 @@ cdef class Authenticator:
         self.accounts = {name: Account(name, (groups or {}).get(name, ()), index=i)
                          for i, name in enumerate(inline)}
         self.verified = {}
+        self.strangers = {}
+        self.groups_of = groups_of
         self.ttl_us = int(cache_ttl * 1000000)
         if users:
             self._take_table(users)
@@ -167,6 +171,18 @@ cdef class Authenticator:
             self.evicted += 1
         self.verified[tag] = entry
         return True
+
+    cdef Account certified(self, bytes name):
+        cdef Account account = self.accounts.get(name)
+        if account is None:
+            account = self.strangers.get(name)
+        if account is None:
+            groups = () if self.groups_of is None else self.groups_of(name.decode())
+            account = Account(name, groups)
+            if len(self.strangers) >= self.bound:
+                del self.strangers[next(iter(self.strangers))]
+            self.strangers[name] = account
+        return account
 
     def find(self, bytes name):
         """Returns the account of this name, or None."""

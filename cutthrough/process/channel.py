@@ -36,6 +36,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     counters: int
     limits: int
     known: int
+    tickets: int
     page: int                                # number of its counters page
     holder: int                              # its number on the page of limits
 

@@ -8,7 +8,8 @@ cdef class SessionSink(Sink):
     cdef Context context
     cdef int listener               # its number in the page
     cdef public int transport       # of its connections; KERNEL: none above the socket
-    cdef int stages                 # bits of Stage; see stages
     cdef uint8_t pac                # Client.pac of its connections
     cdef bint is_unix               # a unix socket, with
     cdef uint32_t tag               # what distinguishes its callers from another's
+    cdef int stages                 # bits of Stage
+    cdef int tls                    # number of its TLS context; -1: no TLS

@@ -3,10 +3,10 @@
 
 from zlib import crc32
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t
 from cutthrough.net.address cimport Address, from_unix
 from cutthrough.net.sysio cimport CAN_WRITE, sys_close
-from cutthrough.net.transport cimport KERNEL, open_transport
+from cutthrough.net.transport cimport KERNEL, TLS, open_transport
 from cutthrough.outcome cimport OK
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.admit cimport admit, turn_away
@@ -16,7 +16,8 @@ from cutthrough.session.counters cimport N_LISTENERS, count_accept
 from cutthrough.session.flight_recorder cimport E_ACCEPTED, note
 from cutthrough.session.session cimport Session
 from cutthrough.session.shed cimport shed_for_descriptors
-from cutthrough.session.stages cimport STAGE_PROXY, begin_stages
+from cutthrough.session.stage cimport STAGE_PROXY, STAGE_TLS
+from cutthrough.session.stages cimport begin_stages
 from cutthrough.session.state cimport HEAD, IDLE, LINGER
 
 cdef enum:
@@ -28,10 +29,11 @@ cdef class SessionSink(Sink):
     """Makes a session of each accepted connection."""
 
     def __init__(self, Context context, int listener, *, bint proxy_protocol=False,
-                 str path="", int pac=0):
+                 str path="", int pac=0, int tls=-1):
         """`listener`: its number in the context's page. `proxy_protocol`: each connection
         begins with a header that names its client. `path`: of a unix socket, its address in
-        text. `pac`: its place in Context.pacs, plus 1; 0: it serves no such file."""
+        text. `pac`: its place in Context.pacs, plus 1; 0: it serves no such file. `tls`:
+        number of its TLS context; -1: no TLS."""
         if not 0 <= listener < N_LISTENERS:
             raise ValueError(f"a page has no listener {listener}")
         self.context = context
@@ -40,12 +42,24 @@ cdef class SessionSink(Sink):
         self.pac = <uint8_t>pac
         self.is_unix = bool(path)
         self.tag = crc32(path.encode())
+        self.set_tls(tls)
+
+    def set_tls(self, int tls):
+        """From the next connection on; see __init__."""
+        self.tls = tls
+        self.stages &= ~STAGE_TLS
+        self.transport = KERNEL
+        if tls >= 0:
+            self.stages |= STAGE_TLS
+            if not self.stages & STAGE_PROXY:       # TLS begins behind the header
+                self.transport = TLS
 
     cdef int on_accept(self, int fd, const Address *client) except -1:
         cdef Context context = self.context
         cdef Session session = Session.__new__(Session)
         session.sock.fd = fd
         session.sock.ready = CAN_WRITE
+        session.sock.slot = <uint16_t>self.tls
         session.context = context
         session.pac = self.pac
         session.address = client[0]
@@ -53,7 +67,7 @@ cdef class SessionSink(Sink):
             from_unix(fd, self.tag, &session.address)
         session.since_ms = context.poller.time_ms()
         if self.transport != KERNEL and open_transport(
-                &session.sock, self.transport, 0, NULL) < 0:
+                &session.sock, self.transport, self.tls, NULL) < 0:
             sys_close(&session.sock)
             context.counters.refused += 1
             return 0

@@ -10,12 +10,14 @@ the Client holds the fields that are still needed.
 from functools import partial
 
 from cutthrough.net.buffers cimport OF_REQUESTS, change_share
+from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
-    AUTH_FAILED, AUTH_REQUIRED, BAD_CREDENTIALS_FIELD, OK, OVERLOADED)
+    AUTH_EXPIRED, AUTH_FAILED, AUTH_REQUIRED, BAD_CREDENTIALS_FIELD, OK, OVERLOADED)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.auth cimport PENDING, Account
 from cutthrough.session.client cimport Client, leave_place
 from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.secure cimport certified_name
 from cutthrough.session.shed cimport lend_head, list_waiting
 from cutthrough.session.state cimport AUTH
 from cutthrough.wire.http1 cimport Field, Head
@@ -34,6 +36,9 @@ cdef int authenticate(Client c, const Head *head, const char *data) except -1:
     cdef const Field *field
     cdef int verdict
     cdef int index = head.first[F_PROXY_AUTHORIZATION]
+    if c.sock.kind != KERNEL and take_certified(c):
+        c.stamps.auth_us = end_brief_phase(&c.stamps)
+        return AUTH_EXPIRED if c.account.has_expired() else on_known(c)
     if head.count[F_PROXY_AUTHORIZATION] > 1:
         return BAD_CREDENTIALS_FIELD
     if index == 0:
@@ -54,6 +59,13 @@ cdef int authenticate(Client c, const Head *head, const char *data) except -1:
     if c.account is None:
         return AUTH_FAILED
     return on_known(c)
+
+
+cdef bint take_certified(Client c) except -1:
+    """The client's certificate says who it is: a password is not looked at."""
+    cdef bytes name = certified_name(c)
+    c.account = None if name is None else c.snapshot.users.certified(name)
+    return name is not None
 
 
 cdef bytes name_of(Client c, value):

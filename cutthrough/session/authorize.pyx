@@ -24,6 +24,7 @@ from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport Context
 from cutthrough.session.request cimport Request
+from cutthrough.session.secure cimport certified_name
 from cutthrough.session.state cimport DECIDE, HALF_CLOSED, TUNNEL
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.target cimport HOST_NAME
@@ -203,6 +204,8 @@ cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
     cdef Address literal
     cdef const Address *address = &c.origin.address
     account = newest.users.find(c.user)
+    if account is None and certified_name(c) is not None:
+        account = newest.users.certified(c.user)
     if account is None:
         return asked_for or (newest.acl is not None and newest.acl.cuts(-1))
     c.account = account

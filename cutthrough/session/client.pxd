@@ -197,7 +197,8 @@ cdef inline void drop_opening(Client client) noexcept:
 # The client is at rest: lists it as one that may be closed to make room. Not if another
 # request stands behind its last, because the next turn reads it.
 cdef inline void rest(Client client) noexcept:
-    cdef bint has_part = client.input != NULL
+    cdef bint has_part = client.input != NULL or (
+        client.stages != 0 and client.stamps.start_us != 0)
     if not client.turned_away and (client.state != IDLE or not has_part):
         client.place = client.context.places.file(
             client.place, <void *>client, &client.address,

@@ -11,7 +11,7 @@ cdef enum:
     N_BUCKETS = 17              # the bounds of counters.BUCKETS
     # Listening addresses over the life of a page; any beyond these share the last entry
     N_LISTENERS = 16
-    N_BOUNDS = 4                # Bound
+    N_BOUNDS = 5                # Bound
     N_GONE = 4                  # Gone
     LISTENER_BYTES = 120        # of an address in text, unix:/path too, NUL included
 
@@ -25,6 +25,7 @@ cdef enum Bound:
     BOUND_CLIENT                # max_connections_per_client
     BOUND_MEMORY                # the share of blocks
     BOUND_DESCRIPTORS           # the host's: EMFILE, ENOBUFS and the like
+    BOUND_HANDSHAKES            # of TLS, under way at a time
 
 # The kind of connection that was closed.
 cdef enum Gone:
@@ -58,8 +59,8 @@ cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, 
     uint64_t sheds[N_BOUNDS][N_GONE]    # of these, by Bound and by Gone
     uint64_t next_id            # number of the request begun last
     int64_t peak                # most client connections open at one time
-    uint64_t totals_above[19]    # totals written by the room above; see counters.FIELDS
-    int64_t gauges_above[11]
+    uint64_t totals_above[21]    # totals written by the room above; see counters.FIELDS
+    int64_t gauges_above[13]
     int64_t live                # client connections open now
     int64_t states[N_STATES]    # of these, in each state
     uint64_t outcomes[N_OUTCOMES]

@@ -27,7 +27,7 @@ METHODS = ("OTHER", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", 
 CODES = (*range(100, 600), "OTHER")
 
 # In the order of Bound, and of Gone
-BOUNDS = ("connections", "client", "memory", "descriptors")
+BOUNDS = ("connections", "client", "memory", "descriptors", "handshakes")
 GONE = ("stranger", "head", "guest", "pooled")
 
 # Totals of the room above: read from its objects now and then, not counted here
@@ -35,9 +35,10 @@ TOTALS_ABOVE = ("log_dropped", "dns_answered", "dns_not_found", "dns_failed", "d
                 "dns_stale", "dns_prefetched", "drain_finished", "dns_dropped", "dns_refused",
                 "hook_asked", "hook_failed", "hook_dropped", "hook_refused",
                 "no_room:relays", "no_room:requests", "no_room:strangers",
-                "auth_hashes", "auth_evicted")
+                "auth_hashes", "auth_evicted", "tls:full", "tls:resumed")
 GAUGES_ABOVE = ("lag_us", "due_us", "upstream_idle", "dns_entries", "dns_open", "hook_open",
-                "held:relays", "held:requests", "held:strangers", "auth_queue", "auth_held")
+                "held:relays", "held:requests", "held:strangers", "auth_queue", "auth_held",
+                "tls_open", "tls_under_way")
 
 
 def _of_histogram(name):

@@ -19,11 +19,11 @@ from cutthrough.net.address cimport Address
 from cutthrough.net.relay cimport is_holding
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, CAN_WRITE, try_recv)
-from cutthrough.net.transport cimport Socket
+from cutthrough.net.transport cimport KERNEL, Socket
 from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_TARGET, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET,
     DESTINATION_DENIED, INTERNAL_ERROR, LIFETIME, N_OUTCOMES, NO_ORIGIN, OK, OVERLOADED,
-    RESPONSE_TIMEOUT, WRITE_TIMEOUT)
+    RESPONSE_TIMEOUT, TLS_TIMEOUT, WRITE_TIMEOUT)
 from cutthrough.session.authorize cimport (
     ask_hook, judge_request, must_ask, take_decision)
 from cutthrough.session.client cimport Client, Journal, Observer, leave_place, rest
@@ -42,6 +42,7 @@ from cutthrough.session.request cimport Request
 from cutthrough.session.route cimport find_way, may_reach, take_origin
 from cutthrough.session.shed cimport keep_head, keep_part
 from cutthrough.session.source cimport key_with_source, leave_by_source, prepare_origin
+from cutthrough.session.stage cimport STAGE_TLS
 from cutthrough.session.stages cimport run_stages
 from cutthrough.session.state cimport (
     AUTH, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, PEEK, RELAY, REQUEST, TUNNEL,
@@ -74,7 +75,7 @@ cdef class Session(Client):
 
     cdef int on_ready(self) except -1:
         if self.state == IDLE or self.state == HEAD:
-            if self.sock.ready & CAN_READ or self.input != NULL:
+            if self.sock.ready & CAN_READ or self.input != NULL or self.stages & STAGE_TLS:
                 if self.stages and not run_stages(self):
                     return 0
                 return self.read_head()
@@ -111,6 +112,8 @@ cdef class Session(Client):
             return self.close()
         if self.state == DELIVER:
             return look_again(self)
+        if self.stages & STAGE_TLS and self.sock.kind != KERNEL and self.stamps.start_us:
+            return self.abort(TLS_TIMEOUT, False)
         if self.state == IDLE or (self.state == HEAD and self.input == NULL):
             return 0 if self.close_idle() else self.extend()        # no request was begun
         if self.is_too_old():

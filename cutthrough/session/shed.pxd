@@ -13,6 +13,9 @@ cdef int shed_for_descriptors(Context context, int most) except -1
 # Client.keep_input. If the share of blocks is used up, other connections with parts of heads
 # are closed, the oldest of the address with most of them first. False: still no room.
 cdef bint keep_part(Client client, const char *data, size_t n) except -1
+# Closes the connection with an unfinished head or handshake that goes first. False: it is
+# `client` itself, or there is none.
+cdef bint shed_part(Client client, int bound) except -1
 # Copies a whole head into client.head; makes room in the same way. False: no room.
 cdef bint keep_head(Client client, const char *data, size_t n) except -1
 # A head takes strangers' room until its user is known; makes room in the same way. False: no

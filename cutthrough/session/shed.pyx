@@ -111,6 +111,15 @@ cdef void list_waiting(Client c) noexcept:
             c.place, <void *>c, &c.address, STRANGER_HEAD, c.since_ms)
 
 
+cdef bint shed_part(Client c, int bound) except -1:
+    cdef Client first = find_first(c.context, STRANGER_HEAD, NULL)
+    if first is None or first is c:
+        return False
+    end(first, bound)
+    tell(c.context, bound)
+    return True
+
+
 cdef bint shed_head(Client c) except -1:
     """False: the first to be closed is `c` itself, or there is none."""
     cdef int kind = GUEST_HEAD if c.known else STRANGER_HEAD
@@ -159,7 +168,7 @@ cdef bint is_at_rest(Client c) noexcept:
 cdef int end(Client c, int bound) except -1:
     cdef const char *reply
     cdef size_t n
-    if c.input == NULL and c.state != AUTH:
+    if c.stamps.start_us == 0:
         count_shed(c.context.counters, bound, GONE_GUEST if c.known else GONE_STRANGER)
         return c.close()
     # A request had begun, so it is answered and logged. No lingering: it would go on holding
@@ -185,5 +194,6 @@ cdef int tell(Context context, int bound) except -1:
     return 0
 
 
-BOUND_TEXTS = ("connections", "connections of one client address", "memory", "descriptors")
+BOUND_TEXTS = ("connections", "connections of one client address", "memory", "descriptors",
+               "TLS handshakes under way")
 assert len(BOUND_TEXTS) == len(BOUNDS)

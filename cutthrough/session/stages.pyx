@@ -25,7 +25,9 @@ from cutthrough.session.admit cimport admit, turn_away
 from cutthrough.session.client cimport Client, leave_place, rest
 from cutthrough.session.flight_recorder cimport E_CLIENT_ENDED, E_READ, note
 from cutthrough.session.proxied cimport admit_sender, name_client, read_header
+from cutthrough.session.secure cimport shake_hands
 from cutthrough.session.shed cimport keep_part
+from cutthrough.session.stage cimport N_STAGES, STAGE_PROXY, STAGE_TLS
 from cutthrough.wire.proxy_header cimport ProxyHeader
 
 # 1: done, and `used` bytes are consumed; 0: more is needed; or minus an Outcome.
@@ -50,6 +52,21 @@ cdef int begin_stages(Client c, int stages) except -1:
 
 
 cdef bint run_stages(Client c) except -1:
+    if not shakes_next(c) and not receive(c):
+        return False
+    while c.stages:
+        if not (shake_hands(c) if shakes_next(c) else run_stage(c, &rows[first_bit(c.stages)])):
+            return False
+    begin_requests(c)
+    return True
+
+
+cdef inline bint shakes_next(Client c) noexcept nogil:
+    return c.stages & STAGE_TLS and not c.stages & STAGE_PROXY
+
+
+cdef bint receive(Client c) except -1:
+    """Adds bytes to client.input. False: there are none, or the connection has ended."""
     cdef ssize_t n = try_recv(&c.sock, scratch(), HEAD_BLOCK)
     if n == -linux.EAGAIN:
         return False
@@ -63,10 +80,6 @@ cdef bint run_stages(Client c) except -1:
     if not keep_part(c, scratch(), n):
         c.refuse(OVERLOADED)
         return False
-    while c.stages:
-        if not run_stage(c, &rows[first_bit(c.stages)]):
-            return False
-    begin_requests(c)
     return True
 
 
@@ -98,8 +111,9 @@ cdef int begin_requests(Client c) except -1:
     """The connection starts as if it were accepted now; a request has its own times."""
     memset(&c.stamps, 0, sizeof(c.stamps))
     c.since_ms = c.poller.time_ms()
-    if c.input.start == c.input.end:
+    if c.input != NULL and c.input.start == c.input.end:
         give_block(&c.input)
+    if c.input == NULL:
         rest(c)
     return c.extend()
 

@@ -18,6 +18,7 @@ from cutthrough.config.settings import Setting, render
 from cutthrough.config.values import show_count
 from cutthrough.generation.effective import group_by_address, show_effective
 from cutthrough.generation.generation import Generation
+from cutthrough.generation.tls_files import expiries
 from cutthrough.log.stderr import say, use_form
 from cutthrough.outcome import TABLE
 from cutthrough.supervisor.children import Child, Slot
@@ -63,6 +64,7 @@ class Operations:
         self._address = "off"                # the configured address
         self._pending: AdminServer | None = None
         self._committed_at = 0.0
+        self._expiries_of: tuple[int, dict[str, int]] = 0, {}   # generation, by file
         self._reloads = {"ok": 0, "refused": 0, "late": 0}     # by result
         self._is_last_in_force = True        # the last requested reload is in force
         self._served = False
@@ -217,7 +219,16 @@ class Operations:
              for slot in self._program.slots},
             self._in_force(), self._committed_at,
             self._reloads, self._is_last_in_force, self._program.limits.fleet_state(),
-            {slot.index: slot.deaths for slot in self._program.slots})
+            {slot.index: slot.deaths for slot in self._program.slots},
+            self._expiries())
+
+    def _expiries(self) -> dict[str, int]:
+        """When each certificate expires; read again if the generation has changed."""
+        generation = self._program.generation
+        if self._expiries_of[0] != generation.number:
+            self._expiries_of = generation.number, expiries(
+                generation.config, generation.tls)
+        return self._expiries_of[1]
 
     def _in_force(self) -> int:
         """The oldest generation in force in any worker."""

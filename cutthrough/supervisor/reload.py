@@ -16,8 +16,10 @@ import asyncio
 import os
 from typing import Protocol
 
+import msgspec
+
 from cutthrough.config.config import Config, ConfigError
-from cutthrough.generation.checks import check_log, describe, validate
+from cutthrough.generation.checks import check_log, complete, describe
 from cutthrough.generation.generation import (
     Generation,
     Reader,
@@ -31,7 +33,9 @@ from cutthrough.process.channel import Swap
 from cutthrough.process.cpus import count_workers
 from cutthrough.process.loops import choose_loop
 from cutthrough.process.systemd import notify_reloading
+from cutthrough.supervisor.certificate_watch import CertificateWatch
 from cutthrough.supervisor.children import Child, Slot
+from cutthrough.supervisor.inherited_pages import InheritedPages
 from cutthrough.supervisor.limits_page import LimitsPage
 from cutthrough.supervisor.upgrade import Successor
 
@@ -59,6 +63,7 @@ class Program(Protocol):
     slots: list[Slot]
     children: dict[int, Child]
     limits: LimitsPage
+    pages: InheritedPages
     successor: Successor | None
 
     @property
@@ -97,6 +102,8 @@ class Reloads:
         self._program = program
         self._sent: list[Reload] = []        # sent, not in force yet; oldest first
         self._waiting: Reload | None = None
+        self._watch = CertificateWatch(
+            lambda: program.generation.config, self.reread_certificates)
 
     def request(self) -> Reload:
         """Applies the files' present content; on any error nothing changes."""
@@ -116,16 +123,34 @@ class Reloads:
             reload.end("passed", program.successor.reload())
         return reload
 
+    def reread_certificates(self) -> bool:
+        """Applies the present content of TLS listeners' files alone; on any error
+        nothing changes. False: not now, because a start, an upgrade or the end is under
+        way."""
+        program = self._program
+        if program.is_ending or program.successor or not program.is_serving:
+            return False
+        self._begin(Reload(), certificates=True)
+        return True
+
     def retry(self) -> None:
-        """Retries the waiting reload, because the program's state has changed."""
+        """The program's state has changed: retries the waiting reload. Certificates are
+        watched, and ticket keys made, only while the program serves."""
+        if self._program.is_serving:
+            self._watch.begin()
+            self._program.pages.tickets.begin()
+        else:
+            self._watch.end()
+            self._program.pages.tickets.end()
         if self._waiting is not None:
             self.request()
 
-    def _begin(self, reload: Reload) -> None:
+    def _begin(self, reload: Reload, certificates: bool = False) -> None:
         program = self._program
         notify_reloading()
         try:
-            generation, memory = self._read()
+            generation, memory = (
+                self._read_certificates() if certificates else self._read())
         except (ConfigError, PolicyError, OSError) as error:
             program.operations.withdraw()
             self._end(reload, "refused", f"reload refused, generation "
@@ -143,7 +168,7 @@ class Reloads:
                                 program.operations.open(config))
         choose_loop(config.loop)
         check_log(config.access_log)
-        validate(generation)
+        generation = complete(generation)
         self._check_credentials(config)
         self._check_room(config)
         memory = to_memory(generation)
@@ -153,6 +178,12 @@ class Reloads:
             os.close(memory)
             raise
         return generation, memory
+
+    def _read_certificates(self) -> tuple[Generation, int]:
+        before = self._program.generation
+        generation = complete(
+            msgspec.structs.replace(before, number=before.number + 1))
+        return generation, to_memory(generation)
 
     def _check_credentials(self, config: Config) -> None:
         """Refuses a reload that would enable the demonstration credentials (R29).

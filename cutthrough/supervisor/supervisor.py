@@ -22,7 +22,7 @@ from enum import Enum
 
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_count
-from cutthrough.generation.checks import check_log, describe, validate
+from cutthrough.generation.checks import check_log, complete, describe
 from cutthrough.generation.generation import Generation, Reader, Sources, to_memory
 from cutthrough.log.stderr import say
 from cutthrough.net.listener import bound_address
@@ -48,7 +48,7 @@ from cutthrough.process.systemd import feed_watchdog, notify, take_listeners
 from cutthrough.supervisor import handover_plan
 from cutthrough.supervisor.banner import print_banner
 from cutthrough.supervisor.children import BACKOFF_MAX_S, Child, Slot, describe_exit
-from cutthrough.supervisor.credentials_page import CredentialsPage
+from cutthrough.supervisor.inherited_pages import InheritedPages
 from cutthrough.supervisor.inquiry import Inquiry
 from cutthrough.supervisor.limits_page import LimitsPage
 from cutthrough.supervisor.listeners import Listeners
@@ -88,7 +88,7 @@ class Supervisor:
         self.successor: Successor | None = None
         self.counters = -1
         self.limits = LimitsPage()
-        self.credentials = CredentialsPage()
+        self.pages = InheritedPages()
         self.memory = -1                     # descriptor with the encoded generation
         self.end_requested = False           # to end, by a signal or an operator
         self.over = asyncio.Event()
@@ -110,11 +110,11 @@ class Supervisor:
         choose_loop(self.config.loop)
         raise_nofile()
         check_log(self.config.access_log)
-        validate(self.generation)
+        self.generation = complete(self.generation)
         try:
             self.counters = os.memfd_create("cutthrough-counters", os.MFD_CLOEXEC)
             self.limits.open(self.count)
-            self.credentials.open()
+            self.pages.open()
             self.open_listeners(self.generation)
             self.generation = self.generation.with_own_addresses(
                 self.operations.open(self.config))
@@ -143,7 +143,7 @@ class Supervisor:
                 os.close(fd)
         self.counters = self.memory = -1
         self.limits.close()
-        self.credentials.close()
+        self.pages.close()
 
     # Workers
 
@@ -158,16 +158,17 @@ class Supervisor:
         page = handover_plan.allocate_page(
             self.children.values(), self.limits, self.counters)
         child = Child(slot, page, self.generation.number, time.monotonic())
-        child.spawn((self.counters, self.limits.fd, self.credentials.fd, self.memory,
-                     *listeners))
+        pages = self.pages.descriptors
+        fds = (self.counters, self.limits.fd, *pages.values(), self.memory, *listeners)
+        child.spawn(fds)
         self.children[child.pid] = child
         child.send(Hello(
             slot=slot.index, generation=self.memory, listeners=listeners,
             numbers=numbers, counters=self.counters, limits=self.limits.fd,
-            known=self.credentials.fd, page=page, holder=self.limits.holder(page)))
+            page=page, holder=self.limits.holder(page), **pages))
         child.channel.attach(lambda message: self.on_message(child, message))
-        child.set_timer(
-            asyncio.get_running_loop().call_later(START_S, self.kill, child))
+        loop = asyncio.get_running_loop()
+        child.set_timer(loop.call_later(START_S, self.kill, child))
         return child
 
     def on_message(self, child: Child, message: Message | None) -> None:
@@ -250,7 +251,7 @@ class Supervisor:
                 self.successor.process.returncode = os.waitstatus_to_exitcode(status)
             if child is not None:
                 self.limits.reap(child.page)
-                self.credentials.reap(pid)
+                self.pages.credentials.reap(pid)
                 self.on_death(child, child.on_reaped(status))
                 self.reloads.update()
 
@@ -363,7 +364,7 @@ class Supervisor:
                 self.successor = Successor(
                     self.listeners.all(), self.listeners.activated,
                     self.on_successor_serving, self.on_no_successor,
-                    self.inquiry.answer, self.credentials.fd)
+                    self.inquiry.answer, self.pages.variables)
             except OSError as error:
                 say(f"upgrade refused: {describe(error)}")
 

@@ -24,14 +24,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
 from cutthrough.process.channel import Message, Unreadable, read_message
 from cutthrough.process.environment import EARLY
 from cutthrough.process.systemd import successor_environment
-from cutthrough.supervisor.credentials_page import VARIABLE as CREDENTIALS
 
 log = logging.getLogger("cutthrough")
 
@@ -158,8 +157,8 @@ class Predecessor:
 
 class Successor:
     """The old program's side: starts the new one, and calls `on_serving` or `on_failed`
-    once. `listeners`: the sockets to send; `credentials`: the page that the new program
-    inherits. `answer` answers its queries.
+    once. `listeners`: the sockets to send; `pages`: descriptors that the new program
+    inherits, by the variables for their numbers. `answer` answers its queries.
 
     Raises OSError if the new program cannot be started.
     """
@@ -168,7 +167,7 @@ class Successor:
                  on_serving: Callable[[], None],
                  on_failed: Callable[[str], None],
                  answer: Callable[[Message], Awaitable[tuple[Message, int]]],
-                 credentials: int = -1) -> None:
+                 pages: Mapping[str, int]) -> None:
         self._answer = answer
         self._answers: set[asyncio.Task[None]] = set()
         self._serves = False
@@ -179,9 +178,9 @@ class Successor:
             socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environ = {**successor_environment(), VARIABLE: str(theirs.fileno())}
         inherited = [theirs.fileno()]
-        if credentials >= 0:
-            environ[CREDENTIALS] = str(credentials)
-            inherited.append(credentials)
+        for variable, page in pages.items():
+            environ[variable] = str(page)
+            inherited.append(page)
         if activated:
             environ[ACTIVATED] = "1"
         signal.pthread_sigmask(signal.SIG_BLOCK, EARLY)      # until it has handlers

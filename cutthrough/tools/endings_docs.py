@@ -55,6 +55,21 @@ ADVICE = {
     "body_timeout": "look at the client's network; `body_timeout`, `min_rate`",
     "final_recipient": NOTHING,
     "trace_refused": NOTHING,
+    "tls_failed": (
+        "have the client use an `https://` proxy at this listener, or another "
+        "listener; many are scans"),
+    "tls_unshared": (
+        "update the client; if it cannot be updated, see `ciphers` and "
+        "`tls_min_version`"),
+    "tls_alert": (
+        "have the client trust the certificate's authority, and use a name that the "
+        "certificate has; the chain must be in the certificate's file"),
+    "tls_certificate": (
+        "give the client a certificate of `client_ca` that has not expired, is not in "
+        "`client_crl`, and has a name"),
+    "tls_timeout": (
+        "nothing for single cases; many from one address are an attack: "
+        "`head_timeout`"),
     "auth_required": (
         "nothing for a first request, which browsers send without credentials; else "
         "give the client a user and a password"),

@@ -7,6 +7,7 @@ is returned to the system.
 
 import asyncio
 import time
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from cutthrough.generation.hook import Tally
@@ -34,19 +35,27 @@ class Hashes(Protocol):
     def evicted(self) -> int: ...
 
 
+def _handshakes(tls: Mapping[str, int]) -> dict[str, int]:
+    """These belong to the process, too."""
+    return {f"tls:{kind}": tls.get(kind, 0) for kind in ("full", "resumed")}
+
+
 class Gauges:
     """Writes every second until `stop`, which writes a last time."""
 
     def __init__(self, page: Page, resolver: Resolver, idle_pool: IdlePool,
-                 verifier: Hashes, log: Log | None, hooks: Tally) -> None:
+                 verifier: Hashes, log: Log | None, hooks: Tally,
+                 tls: Callable[[], Mapping[str, int]] = dict) -> None:
+        """`tls`: see TlsListeners.stats."""
         self._page = page
         self._resolver = resolver
         self._idle_pool = idle_pool
         self._verifier = verifier
         self._log = log
         self._hooks = hooks
+        self._tls = tls
         # Blocks belong to the process: earlier counts are not this worker's
-        self._written = self._read_blocks()
+        self._written = self._read_blocks() | _handshakes(self._tls())
         self._loop = asyncio.get_running_loop()
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -74,7 +83,11 @@ class Gauges:
         self._page.set("upstream_idle", self._idle_pool.idle)
         self._page.set("auth_queue", self._verifier.waiting)
         self._page.set("auth_held", self._verifier.held)
+        tls = self._tls()
+        self._page.set("tls_open", tls.get("open", 0))
+        self._page.set("tls_under_way", tls.get("under_way", 0))
         totals = {
+            **_handshakes(tls),
             "auth_hashes": self._verifier.hashes,
             "auth_evicted": self._verifier.evicted,
             "dns_answered": dns["answered"],

@@ -177,6 +177,7 @@ class WorkerProcess:
 def make_worker(hello: Hello, generation: Generation,
                 listeners: list[socket.socket]) -> "Worker":
     # Imported here: the process is pinned and logs before the data plane is loaded
+    from cutthrough.net.ticket_keys import TicketKeys
     from cutthrough.policy.known import Known
     from cutthrough.policy.ledger import Ledger
     from cutthrough.session.counters import PAGE_BYTES
@@ -188,10 +189,13 @@ def make_worker(hello: Hello, generation: Generation,
     os.close(hello.limits)
     known = Known(mmap.mmap(hello.known, 0))
     os.close(hello.known)
+    keys = TicketKeys(mmap.mmap(hello.tickets, 0))
+    os.close(hello.tickets)
     return Worker(generation.config, generation.policy, number=generation.number,
                   own=generation.own, slot=hello.slot, listeners=listeners,
                   numbers=hello.numbers,
-                  counters=memoryview(memory), ledger=ledger, known=known, helpers=True,
+                  counters=memoryview(memory), ledger=ledger, known=known,
+                  tls=generation.tls, ticket_keys=keys, helpers=True,
                   must_log=False)            # the supervisor checked it at the start
 
 

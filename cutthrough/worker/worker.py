@@ -19,6 +19,7 @@ from cutthrough.generation.hook import Tally
 from cutthrough.generation.pac import make_pac
 from cutthrough.generation.snapshots import make_snapshot
 from cutthrough.generation.sources import SourceNumbers
+from cutthrough.generation.tls_files import TlsFiles
 from cutthrough.log.accesslog import AccessLog
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
@@ -26,6 +27,7 @@ from cutthrough.net.interfaces import Interfaces, own_hosts
 from cutthrough.net.listener import begin, bound_address
 from cutthrough.net.poller import Poller
 from cutthrough.net.resolver import Resolver
+from cutthrough.net.ticket_keys import TicketKeys
 from cutthrough.policy.known import Known
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Limiter
@@ -45,6 +47,7 @@ from cutthrough.verify.hash_pool import HelperPool, ThreadPool
 from cutthrough.verify.verifier import Verifier
 from cutthrough.worker.gauges import Gauges
 from cutthrough.worker.journals import Tracer
+from cutthrough.worker.tls_listeners import TlsListeners
 
 log = logging.getLogger("cutthrough")
 
@@ -80,7 +83,8 @@ class Worker:
 
     `counters` is PAGE_BYTES bytes of writable memory, which other processes may read
     meanwhile. `ledger` and `known` are its views of the pages that all workers share,
-    of limits and of verified credentials; None: it shares neither.
+    of limits and of verified credentials; None: it shares neither. `tls`: what the
+    listeners' files hold; `ticket_keys`: of all workers; None: keys of its own.
     `helpers`: it may start processes that compute password hashes. `must_log`: it does
     not start without its access log; else the log is opened as soon as it can be.
     """
@@ -98,10 +102,14 @@ class Worker:
         counters: memoryview | None = None,
         ledger: Ledger | None = None,
         known: Known | None = None,
+        tls: tuple[TlsFiles, ...] = (),
+        ticket_keys: TicketKeys | None = None,
         helpers: bool = False,
         must_log: bool = True,
     ) -> None:
-        self.generation = Generation(number, config, policy or Policy(), own)
+        self.generation = Generation(number, config, policy or Policy(), own, tls)
+        self._tls = TlsListeners(
+            config.all_listeners, ticket_keys or (TicketKeys() if tls else None))
         self.slot = slot
         self._listeners = listeners
         self._numbers = numbers or range(len(listeners))
@@ -114,6 +122,7 @@ class Worker:
         self._helpers = helpers
         self._must_log = must_log
         self._acceptors: list[Acceptor] = []
+        self._sinks: list[tuple[int, SessionSink]] = []     # and its listener's number
         self._log: AccessLog | None = None
         self._running = False
         self._timer: asyncio.TimerHandle | None = None      # of the next recheck
@@ -189,17 +198,20 @@ class Worker:
             for one, n in zip(self._listeners, self._numbers, strict=True)]
         self._interfaces = Interfaces(loop, self._hosts.set, own_hosts)
         self._gauges = Gauges(self.page, self.resolver, self.idle_pool, self.verifier,
-                          self._log, self._tally)
+                          self._log, self._tally, self._tls.stats)
         self._running = True
         self._recheck()
 
     def _make_sink(self, sock: socket.socket, number: int) -> SessionSink:
         listener = self.config.all_listeners[number]
         shown = show_address(bound_address(sock))
-        return SessionSink(
+        sink = SessionSink(
             self.context, self.page.add_listener(shown),
             proxy_protocol=listener.proxy_protocol,
-            path=shown if listener.is_path else "", pac=number + 1)
+            path=shown if listener.is_path else "", pac=number + 1,
+            tls=self._tls.numbers[number])
+        self._sinks.append((number, sink))
+        return sink
 
     def swap(self, generation: Generation) -> None:
         """A reload comes into force: applies the options that a running worker can
@@ -243,9 +255,12 @@ class Worker:
             most=config.max_connections_total,
             most_of_client=config.max_connections_per_client,
         )
+        self._tls.configure(generation)
         self.context.pacs = [
             make_pac(one, config, generation.policy) if one.pac else None
             for one in config.all_listeners]
+        for n, sink in self._sinks:
+            sink.set_tls(self._tls.numbers[n])
         self.idle_pool.configure(
             config.upstream_idle,
             config.upstream_idle_per_origin,
@@ -338,6 +353,7 @@ class Worker:
         self.verifier.close()
         self.idle_pool.clear()
         pipes.close_free()
+        self._tls.close()
         self.poller.detach()
         return cut
 

@@ -352,7 +352,7 @@ async def old() -> None:
     over = asyncio.get_running_loop().create_future()
     listeners = [socket.socket() for _ in range(3000)]
     successor = Successor(listeners, False, lambda: over.set_result("serves"),
-                          over.set_result, None)
+                          over.set_result, None, {})
     successor._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     print(await over, successor.process.wait())
 

@@ -3,6 +3,8 @@
 import re
 
 from cutthrough.config.config import OPTIONS
+from cutthrough.config.listeners import Listener
+from cutthrough.config.option import options_of
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.policy.rules import _LIMITS, _RULE
 from cutthrough.tools.endings_docs import ADVICE, WHOSE, render
@@ -27,4 +29,4 @@ def test_every_reason_has_an_advice_and_no_other_word_has():
 
 def test_an_advice_names_options_that_there_are():
     said = {word for text in ADVICE.values() for word in re.findall(r"`(\w+)`", text)}
-    assert said <= {*OPTIONS, *_LIMITS, *_RULE, *LOGGED}, said
+    assert said <= {*OPTIONS, *options_of(Listener), *_LIMITS, *_RULE, *LOGGED}, said

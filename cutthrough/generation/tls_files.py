@@ -1,0 +1,141 @@
+"""Reads the files of TLS listeners, and makes what connections have in common of them.
+
+A certificate's key must be readable by its owner alone (R49). What is read goes to the
+workers in the generation's memory: they need no right to open the files.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.files import FileError, read_file
+from cutthrough.config.listeners import Listener
+
+if TYPE_CHECKING:
+    from cutthrough.net.ticket_keys import TicketKeys
+    from cutthrough.net.tls_context import TlsServer
+
+
+class PairFiles(msgspec.Struct, frozen=True):
+    """What the files of one certificate hold; `name` is the certificate's path."""
+
+    name: str
+    certificate: bytes
+    key: bytes
+    ocsp: bytes = b""
+
+    def __repr__(self) -> str:               # never the key (R37)
+        return f"PairFiles({self.name!r})"
+
+
+class TlsFiles(msgspec.Struct, frozen=True):
+    """What the files of one listener hold; without certificates it has no TLS."""
+
+    pairs: tuple[PairFiles, ...] = ()
+    client_ca: bytes = b""
+    client_crl: bytes = b""
+
+
+def read_tls_files(config: Config) -> tuple[TlsFiles, ...]:
+    """Reads the files of every listener; the result has the order of all_listeners.
+
+    Raises ConfigError.
+    """
+    return tuple(_read(listener, row) for listener, row in _rows(config))
+
+
+def _rows(config: Config) -> Iterator[tuple[Listener, int]]:
+    """Each listener, and its number in `listeners`; < 0: of the short form."""
+    for number, listener in enumerate(config.all_listeners):
+        yield listener, number - len(config.listen)
+
+
+def _read(listener: Listener, row: int) -> TlsFiles:
+    if not listener.certificates:
+        return TlsFiles()
+    keys = listener.certificate_keys or listener.certificates
+    ocsp = listener.ocsp_responses or ("",) * len(keys)
+    pairs = tuple(
+        PairFiles(certificate,
+                  _content(certificate, row, "certificates"),
+                  _secret(key, row, "certificate_keys" if listener.certificate_keys
+                          else "certificates"),
+                  _content(response, row, "ocsp_responses"))
+        for certificate, key, response in zip(
+            listener.certificates, keys, ocsp, strict=True))
+    return TlsFiles(pairs, _content(listener.client_ca, row, "client_ca"),
+                    _content(listener.client_crl, row, "client_crl"))
+
+
+def _content(path: str, row: int, key: str) -> bytes:
+    if not path:
+        return b""
+    try:
+        return read_file(path)
+    except (OSError, FileError) as error:
+        raise blame(f"{path}: {getattr(error, 'strerror', None) or error}",
+                    row, key) from None
+
+
+def _secret(path: str, row: int, key: str) -> bytes:
+    data = _content(path, row, key)
+    about = os.stat(path)
+    if stat.S_ISREG(about.st_mode) and about.st_mode & 0o077:
+        raise blame(f"{path} has a private key, and others than its owner may read it: "
+                    f"chmod 600 {path}", row, key)
+    return data
+
+
+def blame(reason: str, row: int, key: str) -> ConfigError:
+    return ConfigError("", "listeners", reason, path=(row, key))
+
+
+def check_tls(config: Config, files: Sequence[TlsFiles]) -> "list[TlsServer | None]":
+    """Makes each listener's context, as each worker will. Raises ConfigError."""
+    made: list[TlsServer | None] = []
+    for (listener, row), one in zip(_rows(config), files, strict=True):
+        try:
+            made.append(make_server(listener, one, None))
+        except ImportError as error:
+            raise blame("TLS is not available: this program was built without libssl, "
+                        f"or libssl.so.3 is missing ({error})", row,
+                        "certificates") from None
+        except ValueError as error:
+            raise blame(str(error), row, "certificates") from None
+    return made
+
+
+def expiries(config: Config, files: Sequence[TlsFiles]) -> dict[str, int]:
+    """When each certificate expires, in seconds of the epoch, by its path."""
+    if not any(one.pairs for one in files):
+        return {}
+    return {about.name: about.not_after
+            for server in check_tls(config, files) if server is not None
+            for about in server.certificates}
+
+
+def make_server(listener: Listener, files: TlsFiles,
+                keys: "TicketKeys | None") -> "TlsServer | None":
+    """Returns the context of a listener; None: it has no TLS.
+
+    Raises ImportError without libssl, and TlsError for files that cannot be used.
+    """
+    if not files.pairs:
+        return None
+    # Imported here, because most configurations need no libssl
+    from cutthrough.net.certificates import Pair
+    from cutthrough.net.tls_context import TlsServer
+
+    return TlsServer(
+        [Pair(one.certificate, one.key, one.ocsp, one.name) for one in files.pairs],
+        min_version=listener.tls_min_version,
+        ciphers=listener.ciphers,
+        client_ca=files.client_ca,
+        client_crl=files.client_crl,
+        client_certificate=listener.client_certificate,
+        keys=keys,
+    )

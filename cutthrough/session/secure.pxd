@@ -1,0 +1,9 @@
+"""TLS on a listener: the stage of the handshake."""
+
+from cutthrough.session.client cimport Client
+
+# As far as it goes now. True: the handshake is done. False: it is not, or has failed, which has
+# ended the connection.
+cdef bint shake_hands(Client client) except -1
+# The name in the client's verified certificate; None: it showed none.
+cdef bytes certified_name(Client client)

@@ -1,0 +1,70 @@
+"""The supervisor's side of the page with the keys of session tickets.
+
+All workers read it. It outlives them, and in an upgrade the new program inherits it, as
+a descriptor whose number is in its environment: a client's session is resumed by any
+worker of either program. A new key every PERIOD_S, made by the program that serves.
+"""
+
+import asyncio
+import mmap
+import os
+from typing import TYPE_CHECKING
+
+from cutthrough.log.stderr import say
+
+if TYPE_CHECKING:
+    from cutthrough.net.ticket_keys import TicketKeys
+
+VARIABLE = "CUTTHROUGH_TICKETS"
+# A session lives two hours, and its key must live as long: this is three keys' time
+PERIOD_S = 4 * 3600
+
+
+class TicketsPage:
+    """The page, from `open` to `close`."""
+
+    def __init__(self) -> None:
+        self.fd = -1
+        self._keys: TicketKeys | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        """Takes the previous program's page, or makes one. Raises OSError."""
+        # Imported here, so that importing the supervisor loads no compiled module
+        from cutthrough.net.ticket_keys import TicketKeys, create
+
+        text = os.environ.pop(VARIABLE, "")
+        if text.isdigit():
+            self.fd = int(text)
+            try:
+                os.set_inheritable(self.fd, False)
+                self._keys = TicketKeys(mmap.mmap(self.fd, 0))
+            except (OSError, ValueError):    # from a version with another page layout
+                say("cannot read the previous program's ticket keys: "
+                    "no session of TLS is resumed")
+                self.close()
+        if self._keys is None:
+            self.fd = os.memfd_create("cutthrough-tickets", os.MFD_CLOEXEC)
+            self._keys = TicketKeys(create(self.fd))
+
+    def begin(self) -> None:
+        """This program serves: from now on it makes the keys."""
+        assert self._keys is not None
+        self.end()
+        if self._keys.age >= PERIOD_S:
+            self._keys.rotate()
+        self._timer = asyncio.get_running_loop().call_later(
+            max(1.0, PERIOD_S - self._keys.age), self.begin)
+
+    def end(self) -> None:
+        """It does not serve any more, or another program does. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def close(self) -> None:
+        self.end()
+        self._keys = None
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
