@@ -18,7 +18,9 @@ from cutthrough.config.values import (
     FLAG,
     MODE,
     MOST_ITEMS,
+    NETWORKS,
     OWNER,
+    PROTOCOLS,
     TEXT,
     choice,
     is_loopback,
@@ -54,6 +56,16 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     pac_direct: Annotated[tuple[str, ...], Option(
         DESTINATIONS, "destinations that clients are to reach without the proxy, in "
         "that file", "none", swapped=True)] = ()
+    protocols: Annotated[tuple[str, ...], Option(
+        PROTOCOLS, "what is spoken there; if there are several, the first byte of a "
+        "connection decides; docs/socks.md", "what `listen` speaks")] = ("http",)
+    auth: Annotated[str, Option(
+        choice("required", "none"), "none: a request without credentials is one of "
+        "nobody, whom no rule with a user or group matches; wrong credentials are "
+        "refused all the same", "R21")] = "required"
+    auth_none_from: Annotated[tuple[str, ...], Option(
+        NETWORKS, "with auth = \"none\": clients of these networks only",
+        "none: every client; a listener beyond this host must have some")] = ()
 
     certificates: Annotated[tuple[str, ...], Option(
         FILES, "TLS: files in PEM, each a certificate with its chain; the first serves "
@@ -85,6 +97,17 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         raise_all([*self._contradictions()])
 
     def _contradictions(self) -> Iterator[ConfigError]:
+        if not self.protocols:
+            yield ConfigError("", "protocols", "is empty")
+        if "socks4" in self.protocols and self.auth == "required":
+            yield ConfigError("", "protocols", "socks4 has no credentials: it needs "
+                              "auth = \"none\"")
+        if self.auth_none_from and self.auth == "required":
+            yield ConfigError("", "auth_none_from", "has no effect without "
+                              "auth = \"none\"")
+        if self.auth == "none" and not (self.auth_none_from or self.is_local):
+            yield ConfigError("", "auth", f"anybody could use {self.shown}: give "
+                              "auth_none_from, the networks of the clients")
         if self.pac and self.is_path:
             yield ConfigError("", "pac", "no browser reads a file from unix:/path")
         if self.pac_direct and not self.pac:

@@ -30,7 +30,7 @@ from cutthrough.session.proxied cimport sender_of
 from cutthrough.wire.chars cimport equals_lower
 from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.http1 cimport Field, Head
-from cutthrough.wire.names cimport M_CONNECT
+from cutthrough.wire.names cimport M_CONNECT, is_connect
 from cutthrough.wire.openings cimport Opening, alpn_of, protocol_text, server_name
 from cutthrough.config.log_format import CODES, PRESETS, parse_format
 
@@ -198,7 +198,9 @@ cdef class FormatLine(Line):
         if code == S_TYPE or code == S_IDENT:
             return p
         if code == S_VERSION:
-            return p if c.snapshot is None else put_text(p, b"1.1" if r.minor else b"1.0")
+            # Another protocol has no version of HTTP
+            return p if c.snapshot is None or r.method > M_CONNECT else (
+                put_text(p, b"1.1" if r.minor else b"1.0"))
         if code == S_LOCALTIME or code == S_GMT:
             return put_date(p, step, now.tv_sec)
         if code == S_FIELD:
@@ -222,7 +224,7 @@ cdef class FormatLine(Line):
         if code == S_PATH:
             return self.put_long(p, step, c, last)
         if code == S_SCHEME:
-            return p if r.port == 0 or r.method == M_CONNECT else put_text(p, b"http")
+            return p if r.port == 0 or is_connect(r.method) else put_text(p, b"http")
         if code == S_BYTES:
             return put_number(p, c.relay.up.moved + c.relay.down.moved)
         if code == S_BYTES_UP:

@@ -23,7 +23,7 @@ from cutthrough.session.request cimport Request
 from cutthrough.session.source cimport name_of_source
 from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.http1 cimport Head
-from cutthrough.wire.names cimport M_CONNECT
+from cutthrough.wire.names cimport is_connect
 from cutthrough.wire.openings cimport TLS, Opening, alpn_of, protocol_text, server_name
 from cutthrough.wire.target cimport HOST_IPV6
 
@@ -37,7 +37,8 @@ cdef enum:
 # By wire's Method, eight characters each
 cdef const char *METHODS = (b"-\0\0\0\0\0\0\0" b"GET\0\0\0\0\0" b"HEAD\0\0\0\0"
                             b"POST\0\0\0\0" b"PUT\0\0\0\0\0" b"DELETE\0\0"
-                            b"OPTIONS\0" b"TRACE\0\0\0" b"CONNECT\0")
+                            b"OPTIONS\0" b"TRACE\0\0\0" b"CONNECT\0" b"SOCKS5\0\0"
+                            b"SOCKS4\0\0")
 
 
 cdef class Line:
@@ -215,7 +216,7 @@ cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
         p[0] = b"-"
         return p + 1
     key = c.key
-    if r.method != M_CONNECT:
+    if not is_connect(r.method):
         p = put_text(p, b"http://")
     if r.host_kind == HOST_IPV6:
         p[0] = b"["
@@ -225,7 +226,7 @@ cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
     if r.host_kind == HOST_IPV6:
         p[0] = b"]"
         p += 1
-    if r.method == M_CONNECT or r.port != 80:
+    if is_connect(r.method) or r.port != 80:
         p[0] = b":"
         p = put_number(p + 1, r.port)
     if r.path_len:

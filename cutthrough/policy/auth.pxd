@@ -24,6 +24,7 @@ cdef class Verified:
     cdef int64_t until_us           # of CLOCK_MONOTONIC
 
 cdef class Authenticator:
+    cdef readonly Account anonymous     # its name is empty, which no user's is
     cdef dict verified      # cache of this worker: keyed hash of credentials -> Verified
     cdef dict accounts      # name -> Account
     cdef dict digests       # name -> digest of a password from the configuration

@@ -20,6 +20,7 @@ class Authenticator:
     evicted: int
     known: Known
     remembered: int
+    anonymous: Account
     has_table: bool
     def __init__(
         self,

@@ -73,6 +73,7 @@ cdef class Authenticator:
         self.hashes = {}
         self.accounts = {name: Account(name, (groups or {}).get(name, ()), index=i)
                          for i, name in enumerate(inline)}
+        self.anonymous = Account(b"", index=-1)
         self.verified = {}
         self.strangers = {}
         self.groups_of = groups_of

@@ -3,12 +3,14 @@
 from libc.stdint cimport uint8_t, uint32_t
 from cutthrough.net.acceptor cimport Sink
 from cutthrough.session.context cimport Context
+from cutthrough.session.entrance cimport Entrance
 
 cdef class SessionSink(Sink):
     cdef Context context
     cdef int listener               # its number in the page
     cdef public int transport       # of its connections; KERNEL: none above the socket
     cdef uint8_t pac                # Client.pac of its connections
+    cdef Entrance entrance          # of its connections
     cdef bint is_unix               # a unix socket, with
     cdef uint32_t tag               # what distinguishes its callers from another's
     cdef int stages                 # bits of Stage

@@ -1,5 +1,6 @@
 from cutthrough.net.acceptor import Sink
 from cutthrough.session.context import Context
+from cutthrough.session.entrance import Entrance
 
 class SessionSink(Sink):
     transport: int
@@ -12,6 +13,7 @@ class SessionSink(Sink):
         path: str = "",
         pac: int = 0,
         tls: int = -1,
+        entrance: Entrance | None = None,
     ) -> None: ...
     def set_tls(self, tls: int) -> None: ...
 

@@ -10,15 +10,16 @@ from cutthrough.net.transport cimport KERNEL, TLS, open_transport
 from cutthrough.outcome cimport OK
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.admit cimport admit, turn_away
-from cutthrough.session.client cimport Client, link, rest
+from cutthrough.session.client cimport Client, is_between_requests, link, rest
 from cutthrough.session.context cimport Context
 from cutthrough.session.counters cimport N_LISTENERS, count_accept
+from cutthrough.session.entrance cimport Entrance
 from cutthrough.session.flight_recorder cimport E_ACCEPTED, note
 from cutthrough.session.session cimport Session
 from cutthrough.session.shed cimport shed_for_descriptors
-from cutthrough.session.stage cimport STAGE_PROXY, STAGE_TLS
+from cutthrough.session.stage cimport STAGE_PROXY, STAGE_SOCKS, STAGE_TLS
 from cutthrough.session.stages cimport begin_stages
-from cutthrough.session.state cimport HEAD, IDLE, LINGER
+from cutthrough.session.state cimport LINGER
 
 cdef enum:
     # Connections closed at a time when no descriptor is left
@@ -29,16 +30,19 @@ cdef class SessionSink(Sink):
     """Makes a session of each accepted connection."""
 
     def __init__(self, Context context, int listener, *, bint proxy_protocol=False,
-                 str path="", int pac=0, int tls=-1):
+                 str path="", int pac=0, int tls=-1, Entrance entrance=None):
         """`listener`: its number in the context's page. `proxy_protocol`: each connection
         begins with a header that names its client. `path`: of a unix socket, its address in
         text. `pac`: its place in Context.pacs, plus 1; 0: it serves no such file. `tls`:
-        number of its TLS context; -1: no TLS."""
+        number of its TLS context; -1: no TLS. `entrance`: what is served; None: HTTP, with
+        credentials."""
         if not 0 <= listener < N_LISTENERS:
             raise ValueError(f"a page has no listener {listener}")
         self.context = context
         self.listener = listener
-        self.stages = STAGE_PROXY if proxy_protocol else 0
+        self.entrance = entrance or Entrance()
+        self.stages = (STAGE_PROXY if proxy_protocol else 0) | (
+            STAGE_SOCKS if self.entrance.socks5 or self.entrance.socks4 else 0)
         self.pac = <uint8_t>pac
         self.is_unix = bool(path)
         self.tag = crc32(path.encode())
@@ -62,6 +66,7 @@ cdef class SessionSink(Sink):
         session.sock.slot = <uint16_t>self.tls
         session.context = context
         session.pac = self.pac
+        session.entrance = self.entrance
         session.address = client[0]
         if self.is_unix:
             from_unix(fd, self.tag, &session.address)
@@ -113,8 +118,7 @@ def close_idle(Context context, double grace=0.0):
     count = 0
     while client is not None:
         older = client.older
-        if (client.state == IDLE or (client.state == HEAD and client.input == NULL)) and (
-                client.since_ms <= before_ms):
+        if is_between_requests(client) and client.since_ms <= before_ms:
             count += client.close_idle()
         client = older
     return count
@@ -128,8 +132,7 @@ def close_all(Context context, str label):
     count = 0
     while client is not None:
         older = client.older
-        if client.state == IDLE or client.state == LINGER or (
-                client.state == HEAD and client.input == NULL):
+        if is_between_requests(client) or client.state == LINGER:
             client.close()
         else:
             count += 1

@@ -23,18 +23,12 @@ from cutthrough.session.state cimport AUTH
 from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.wire.names cimport F_PROXY_AUTHORIZATION
 
-
-cdef enum:
-    MOST_TRIED = 256            # octets logged of a name that is not verified; R31
-
 # The credentials of the request being read; used within one call of parse() only
 cdef bytes pending = None
 
 
 cdef int authenticate(Client c, const Head *head, const char *data) except -1:
-    global pending
     cdef const Field *field
-    cdef int verdict
     cdef int index = head.first[F_PROXY_AUTHORIZATION]
     if c.sock.kind != KERNEL and take_certified(c):
         c.stamps.auth_us = end_brief_phase(&c.stamps)
@@ -42,12 +36,33 @@ cdef int authenticate(Client c, const Head *head, const char *data) except -1:
     if head.count[F_PROXY_AUTHORIZATION] > 1:
         return BAD_CREDENTIALS_FIELD
     if index == 0:
-        return AUTH_REQUIRED
+        return authenticate_nobody(c)
     field = &head.fields[index - 1]
+    return check_credentials(c, data + field.value, field.value_len)
+
+
+cdef bint needs_credentials(Client c) except -1:
+    return certified_name(c) is None and not c.entrance.admits_anonymous(&c.address)
+
+
+cdef int authenticate_nobody(Client c) except -1:
+    if c.sock.kind != KERNEL and take_certified(c):
+        c.stamps.auth_us = end_brief_phase(&c.stamps)
+        return AUTH_EXPIRED if c.account.has_expired() else on_known(c)
+    if not c.entrance.admits_anonymous(&c.address):
+        return AUTH_REQUIRED
+    c.account = c.snapshot.users.anonymous
+    c.stamps.auth_us = end_brief_phase(&c.stamps)
+    return OK
+
+
+cdef int check_credentials(Client c, const char *given, size_t n) except -1:
+    global pending
+    cdef int verdict
     c.account = c.snapshot.users.authenticate(
-        data + field.value, field.value_len, c.stamps.start_us + c.stamps.mark_us, &verdict)
+        given, n, c.stamps.start_us + c.stamps.mark_us, &verdict)
     if verdict == PENDING:
-        value = data[field.value:field.value + field.value_len]
+        value = given[:n]
         c.tried = name_of(c, value)
         if c.context.verifier is not None:
             pending = value

@@ -26,7 +26,7 @@ from cutthrough.session.context cimport Context
 from cutthrough.session.request cimport Request
 from cutthrough.session.secure cimport certified_name
 from cutthrough.session.state cimport DECIDE, HALF_CLOSED, TUNNEL
-from cutthrough.wire.names cimport M_CONNECT
+from cutthrough.wire.names cimport M_CONNECT, is_connect
 from cutthrough.wire.target cimport HOST_NAME
 
 
@@ -100,14 +100,14 @@ cdef int ask_rules(Client c, Snapshot snapshot, const Address *address,
         map_address(address, mapped)
         q.address = mapped
     q.port = r.port
-    q.method = KIND_UPGRADE if is_upgrade(r) else r.method
+    q.method = KIND_UPGRADE if is_upgrade(r) else min(<int>r.method, <int>M_CONNECT)
     snapshot.acl.judge(&q, verdict)
     return 0
 
 
 cdef bint is_upgrade(const Request *r) noexcept:
     """Does it offer an upgrade, or is it a tunnel that began so, in another worker too?"""
-    return r.has_upgrade or (r.is_tunnel and r.method != M_CONNECT)
+    return r.has_upgrade or (r.is_tunnel and not is_connect(r.method))
 
 
 cdef void map_address(const Address *address, unsigned char *out) noexcept nogil:
@@ -132,7 +132,7 @@ cdef bytes asker_of(Client c):
 cdef bint must_ask(Client c) except -1:
     if c.snapshot.hook is None:
         return False
-    c.decision = c.snapshot.verdicts.find(c.user, c.key, c.poller.time_ms())
+    c.decision = c.snapshot.verdicts.find(c.account.name, c.key, c.poller.time_ms())
     return c.decision is None
 
 
@@ -140,7 +140,7 @@ cdef int ask_hook(Client c, on_decided) except -1:
     cdef char text[ADDRESS_TEXT]
     cdef int n = print_address(&c.address, text)
     c._set_state(DECIDE)
-    c.snapshot.hook.ask(c.user, c.key, c.account.groups, text[:n].decode(), method_of(c),
+    c.snapshot.hook.ask(c.account.name, c.key, c.account.groups, text[:n].decode(), method_of(c),
                         partial(on_decided, c.request_id), c.request_id)
     return 0
 
@@ -203,7 +203,8 @@ cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
     """Is it to be cut? `asked_for`: the rule that let it in has `cut` set."""
     cdef Address literal
     cdef const Address *address = &c.origin.address
-    account = newest.users.find(c.user)
+    # The listener that admits clients without credentials is the same
+    account = newest.users.find(c.user) if c.user is not None else newest.users.anonymous
     if account is None and certified_name(c) is not None:
         account = newest.users.certified(c.user)
     if account is None:

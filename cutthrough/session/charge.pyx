@@ -44,7 +44,7 @@ cdef int admit_connection(Client c) noexcept:
 
 
 cdef int admit_user(Client c) except -1:
-    cdef Terms terms = c.context.limiter.terms_of(c.user, named_limits(c))
+    cdef Terms terms = c.context.limiter.terms_of(c.account.name, named_limits(c))
     if c.terms is not None:             # charged before the hook was called
         if terms is c.terms:
             return OK
@@ -55,7 +55,7 @@ cdef int admit_user(Client c) except -1:
         return OK                       # the usual case: no limits, and none before
     cdef uint32_t retry_s = 0
     cdef int outcome = outcome_of(c.context.limiter.charge(
-        &c.usage, c.terms, c.user, c.request.is_tunnel, c.poller.now_us, &retry_s))
+        &c.usage, c.terms, c.account.name, c.request.is_tunnel, c.poller.now_us, &retry_s))
     c.request.retry_s = retry_s
     if c.usage.meter != NULL:
         c.relay.up.allowance = c.relay.down.allowance = 0
@@ -63,9 +63,9 @@ cdef int admit_user(Client c) except -1:
 
 
 cdef int readmit_user(Client c) except -1:
-    c.terms = c.context.limiter.terms_of(c.user, named_limits(c))
+    c.terms = c.context.limiter.terms_of(c.account.name, named_limits(c))
     cdef int outcome = outcome_of(c.context.limiter.adopt(
-        &c.usage, c.terms, c.user, c.request.is_tunnel, c.address.family, c.address.bytes,
+        &c.usage, c.terms, c.account.name, c.request.is_tunnel, c.address.family, c.address.bytes,
         c.poller.now_us))
     c.relay.up.allowance = c.relay.down.allowance = (
         0 if c.usage.meter != NULL else INT64_MAX)

@@ -12,10 +12,11 @@ from cutthrough.policy.limits cimport Terms, Usage
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.session.context cimport Context
+from cutthrough.session.entrance cimport Entrance
 from cutthrough.session.phases cimport Stamps
 from cutthrough.session.places cimport GUEST, STRANGER
 from cutthrough.session.request cimport Request
-from cutthrough.session.state cimport DELIVER, HALF_CLOSED, IDLE, PEEK, TUNNEL
+from cutthrough.session.state cimport DELIVER, HALF_CLOSED, HEAD, IDLE, PEEK, TUNNEL
 from cutthrough.wire.chunks cimport Chunks
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.openings cimport Opening
@@ -101,6 +102,7 @@ cdef class Client(StreamOwner):
     cdef uint64_t told_up, told_down    # bytes that its pumps moved, counted so far
     cdef Stamps stamps
 
+    cdef Entrance entrance              # what its listener serves; None: taken over as a tunnel
     cdef Snapshot snapshot              # the one that this request began with
     cdef Client older, newer            # neighbours in the context's list
     cdef Address address                # the client's
@@ -172,6 +174,16 @@ cdef class Client(StreamOwner):
 cdef inline bint carries_tunnel(Client client) noexcept:
     return PEEK <= client.state <= HALF_CLOSED or (
         client.state == DELIVER and client.request.is_tunnel)
+
+
+# No request is begun: an end is not logged.
+cdef inline bint is_between_requests(Client client) noexcept:
+    return client.state == IDLE or (client.state == HEAD and client.stamps.start_us == 0)
+
+
+# The reply that refuses the request in hand; `close`: it is the connection's last. Returns a
+# borrowed pointer to memory that is valid until the next call; NULL: this outcome has none.
+cdef const char *refusal_of(Client client, int outcome, bint close, size_t *length) noexcept
 
 
 # The worker in a connection's identifier: the worker that accepted it.

@@ -39,11 +39,15 @@ from cutthrough.session.states import TABLE
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport NO_HINT, reply_with_hint, reply_with_retry
+from cutthrough.wire.socks cimport MOST_SOCKS_REPLY, build_socks_refusal
 
 cdef enum:
     # Bytes discarded from a client that was answered before it had finished (R6); nginx's
     # lingering_close has no bound but its time
     MOST_DISCARDED = 1048576
+
+
+cdef char[MOST_SOCKS_REPLY] socks_refusal
 
 
 cdef class Journal:
@@ -155,7 +159,6 @@ cdef class Client:
     cdef int refuse(self, int outcome) except -1:
         cdef Request *r = &self.request
         cdef size_t n
-        cdef bint known = self.user is not None
         cdef bint close = (
             not r.persistent or self.up_open or r.method == M_CONNECT
             or self.context.draining)
@@ -164,11 +167,7 @@ cdef class Client:
             return self.cut_short(outcome)
         if status_of(outcome) == 0:
             return self.abort(outcome, False)
-        if r.hint != NO_HINT and (outcome == BAD_REQUEST or outcome == BAD_TARGET):
-            reply = reply_with_hint(r.hint, close, r.method != M_HEAD, known, &n)
-        else:
-            reply = reply_with_retry(
-                outcome, close, r.method != M_HEAD, known, r.retry_s, &n)
+        reply = refusal_of(self, outcome, close, &n)
         if reply == NULL:
             return self.abort(outcome, False)
         r.status = <unsigned short>status_of(outcome)
@@ -356,6 +355,17 @@ cdef class Client:
         drop_scan(&self.relay.down, &self.down_scan)
         self.input_seen = 0
         return 0
+
+
+cdef const char *refusal_of(Client c, int outcome, bint close, size_t *length) noexcept:
+    cdef const Request *r = &c.request
+    cdef bint known = c.user is not None
+    if r.method > M_CONNECT:
+        length[0] = build_socks_refusal(socks_refusal, r.hint, outcome)
+        return socks_refusal if length[0] else NULL
+    if r.hint != NO_HINT and (outcome == BAD_REQUEST or outcome == BAD_TARGET):
+        return reply_with_hint(r.hint, close, r.method != M_HEAD, known, length)
+    return reply_with_retry(outcome, close, r.method != M_HEAD, known, r.retry_s, length)
 
 
 cdef void drop_scan(Pump *pump, Scan **scan) noexcept nogil:

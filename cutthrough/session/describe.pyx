@@ -10,12 +10,13 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.address cimport ADDRESS_TEXT, Address, print_address
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport CUT
-from cutthrough.session.client cimport Client, carries_tunnel, peer_of, worker_of_id
+from cutthrough.session.client cimport (
+    Client, carries_tunnel, is_between_requests, peer_of, worker_of_id)
 from cutthrough.session.context cimport Context
 from cutthrough.session.counters import METHODS
 from cutthrough.session.flight_recorder cimport told
 from cutthrough.session.proxied cimport sender_of
-from cutthrough.session.state cimport CLOSED, HEAD, IDLE, LINGER
+from cutthrough.session.state cimport CLOSED, LINGER
 from cutthrough.session.states import KINDS, WORDS
 from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.openings cimport TLS, Opening, alpn_of, protocol_text, server_name
@@ -96,7 +97,7 @@ def cut(Client client):
         return False
     client.poller.take_time()
     try:
-        if client.state == IDLE or (client.state == HEAD and client.input == NULL):
+        if is_between_requests(client):
             client.close()
         else:
             client.request.persistent = False   # a reply is the connection's last

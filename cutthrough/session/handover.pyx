@@ -31,7 +31,7 @@ from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.session.authorize cimport is_cut_meanwhile, readmit
 from cutthrough.session.client cimport Client, drop_opening, link, unlink, worker_of_id
 from cutthrough.session.context cimport Context, places_taken
-from cutthrough.session.counters cimport BOUND_CONNECTIONS
+from cutthrough.session.counters cimport BOUND_CONNECTIONS, N_METHODS
 from cutthrough.session.handover_record import FORMAT, Tunnel, Way
 from cutthrough.session.flight_recorder cimport E_TAKEN, note
 from cutthrough.session.proxied cimport number_of_sender, sender_of
@@ -101,7 +101,7 @@ cdef object describe(Client c, int number, int worker, bint same_page):
                 c.stamps.connect_us),
         half_closed=c.state == HALF_CLOSED, deadline_ms=c.silent_ms,
         opening=None if c.opening == NULL else parts_of(c.opening),
-        user=c.user, groups=c.account.groups, expires=c.account.expires,
+        user=c.account.name, groups=c.account.groups, expires=c.account.expires,
         reported=bool(r.reported), cuts=has_rules and c.snapshot.acl.cuts(r.rule),
         decision=(None if c.decision is None
                   else (c.decision.reason, c.decision.limits)),
@@ -172,7 +172,7 @@ cdef class Parcel:
         c.origin.sock.fd = self.origin_fd
         link(c.context, c)
         if self.holder >= 0:
-            c.context.limiter.reclaim(&c.usage, self.holder, self.tally, c.user,
+            c.context.limiter.reclaim(&c.usage, self.holder, self.tally, c.account.name,
                                       c.address.family, c.address.bytes, c.poller.now_us)
         try:
             c.poller.add(c)
@@ -268,7 +268,7 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     cdef Decision decision
     cdef Address sender
     c.account = account
-    c.user = account.name
+    c.user = account.name or None           # empty: without credentials
     read_address(&c.address, record.client)
     read_address(&c.origin.address, record.origin)
     if record.sender is not None:
@@ -282,6 +282,8 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     r.hop.source = source_named(c.context, record.source)
     r.host_kind = record.host_kind
     r.port = record.port
+    if not 0 <= record.method < N_METHODS:
+        raise ValueError("a method of another version")
     r.method = record.method
     r.minor = record.minor
     r.status = record.status

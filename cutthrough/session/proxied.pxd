@@ -3,12 +3,13 @@
 from libc.stdint cimport uint8_t
 from cutthrough.net.address cimport Address
 from cutthrough.session.client cimport Client
+from cutthrough.session.stage cimport Reply
 
 # At accept: may this address send headers (R40), and has the worker a place? An Outcome.
 cdef int admit_sender(Client client) except -1
-# The stage; `state` is a ProxyHeader. See stages.
+# The stage; `state` is a ProxyHeader. See stage.
 cdef int read_header(void *state, const char *data, size_t n, size_t *used) noexcept nogil
-cdef int name_client(Client client, const void *state) except -1
+cdef bint name_client(Client client, const void *state, Reply *reply) except -1
 
 # The load balancer that named client.address; NULL: none, or one that is not remembered.
 cdef const Address *sender_of(Client client) noexcept nogil

@@ -13,9 +13,10 @@ balancer, one byte, and the process keeps one list of their addresses.
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 from cutthrough.net.address cimport UNIX_CALLER, Address, is_same_address
-from cutthrough.outcome cimport SENDER_DENIED
-from cutthrough.session.admit cimport admit, make_place
+from cutthrough.outcome cimport OK, SENDER_DENIED
+from cutthrough.session.admit cimport admit, make_place, turn_away
 from cutthrough.session.client cimport Client
+from cutthrough.session.stage cimport Reply
 from cutthrough.wire.proxy_header cimport ProxyHeader, parse_proxy_header
 
 cdef enum:
@@ -43,14 +44,18 @@ cdef int read_header(void *state, const char *data, size_t n, size_t *used) noex
     return 1
 
 
-cdef int name_client(Client c, const void *state) except -1:
+cdef bint name_client(Client c, const void *state, Reply *reply) except -1:
     cdef const ProxyHeader *header = <const ProxyHeader *>state
+    cdef int outcome
     if header.family:
         c.sender = number_of_sender(&c.address)
         c.address.family = header.family
         c.address.port = header.port
         memcpy(c.address.bytes, header.address, sizeof(c.address.bytes))
-    return admit(c)
+    outcome = admit(c)
+    if outcome != OK:
+        turn_away(c, outcome)
+    return outcome == OK
 
 
 cdef const Address *sender_of(Client c) noexcept nogil:

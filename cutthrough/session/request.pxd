@@ -27,7 +27,7 @@ cdef struct Request:
     uint8_t awaits_100                  # the client waits for a 100 that has not come
     uint8_t origin_persistent           # may be pooled after this response
     uint8_t marks_origin                # its origin connection is not for other requests
-    uint8_t hint                        # wire's Hint: the detail of a refusal
+    uint8_t hint                        # for a refusal: wire's Hint; of SOCKS, its SocksMessage
     uint8_t closing                     # the connection ends after this response
     uint8_t ending                      # Outcome after DELIVER
     uint8_t sides                       # sides with bytes on their way in DELIVER; see delivery

@@ -31,6 +31,8 @@ from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DIAL, RESOLVE
 from cutthrough.session.tunnel cimport start_tunnel
+from cutthrough.wire.names cimport M_CONNECT
+from cutthrough.wire.socks cimport MOST_SOCKS_REPLY, build_socks_success
 from cutthrough.wire.target cimport HOST_NAME
 
 cdef enum:
@@ -174,6 +176,7 @@ cdef int take_origin(Client c, Connector connector, Stream stream, int error) ex
 
 cdef int use_origin(Client c) except -1:
     """client.origin is connected."""
+    cdef char[MOST_SOCKS_REPLY] reply
     if c.request.is_tunnel and is_cut_meanwhile(c):
         return c.refuse(DESTINATION_DENIED)
     if c.context.observer is not None:
@@ -181,5 +184,7 @@ cdef int use_origin(Client c) except -1:
     if c.request.is_tunnel:
         if c.context.observer is not None:
             (<Observer>c.context.observer).on_response(c, NULL, NULL)
+        if c.request.method != M_CONNECT:
+            return start_tunnel(c, reply, build_socks_success(reply, c.request.hint))
         return start_tunnel(c, ESTABLISHED, ESTABLISHED_BYTES)
     return send_request(c)

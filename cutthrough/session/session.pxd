@@ -3,6 +3,8 @@
 from cutthrough.session.client cimport Client
 
 cdef class Session(Client):
+    cdef int pass_stages(self) except -1
+    cdef int judge_tunnel(self) except -1
     cdef int read_head(self) except -1
     cdef int parse(self, char *data, size_t n) except -1
     cdef int read_request(self, const char *data) except -1
@@ -15,4 +17,3 @@ cdef class Session(Client):
     cdef int set_out(self) except -1        # rules and hook let it pass: charges and routes it
     cdef int prepare(self, const char *data) except -1
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1
-    cdef int set_destination(self) except -1

@@ -8,7 +8,7 @@ target, authenticate, apply the policy; then `route` finds the origin, and hands
 
 cimport cython
 from libc.stdint cimport int64_t, uint16_t, uint32_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
     COPY_BYTES, HEAD_BLOCK, OF_REQUESTS, Block, bytes_of, head_scratch, scratch,
@@ -26,8 +26,10 @@ from cutthrough.outcome cimport (
     RESPONSE_TIMEOUT, TLS_TIMEOUT, WRITE_TIMEOUT)
 from cutthrough.session.authorize cimport (
     ask_hook, judge_request, must_ask, take_decision)
-from cutthrough.session.client cimport Client, Journal, Observer, leave_place, rest
+from cutthrough.session.client cimport (
+    Client, Journal, Observer, is_between_requests, leave_place, rest)
 from cutthrough.session.delivery cimport cut_exchange, go_on, look_again
+from cutthrough.session.destination cimport set_destination
 from cutthrough.session.forward cimport expect_body, on_client, on_origin
 from cutthrough.session.authenticate cimport ask_verifier, authenticate, take_answer
 from cutthrough.session.awaited cimport NOBODY, SENDER
@@ -43,7 +45,7 @@ from cutthrough.session.route cimport find_way, may_reach, take_origin
 from cutthrough.session.shed cimport keep_head, keep_part
 from cutthrough.session.source cimport key_with_source, leave_by_source, prepare_origin
 from cutthrough.session.stage cimport STAGE_TLS
-from cutthrough.session.stages cimport run_stages
+from cutthrough.session.stages cimport HEAD_NEXT, REQUEST_NEXT, run_stages
 from cutthrough.session.state cimport (
     AUTH, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, PEEK, RELAY, REQUEST, TUNNEL,
     outcome_at_deadline)
@@ -76,8 +78,8 @@ cdef class Session(Client):
     cdef int on_ready(self) except -1:
         if self.state == IDLE or self.state == HEAD:
             if self.sock.ready & CAN_READ or self.input != NULL or self.stages & STAGE_TLS:
-                if self.stages and not run_stages(self):
-                    return 0
+                if self.stages:
+                    return self.pass_stages()
                 return self.read_head()
             return 0
         if self.state == TUNNEL or self.state == HALF_CLOSED:
@@ -114,7 +116,7 @@ cdef class Session(Client):
             return look_again(self)
         if self.stages & STAGE_TLS and self.sock.kind != KERNEL and self.stamps.start_us:
             return self.abort(TLS_TIMEOUT, False)
-        if self.state == IDLE or (self.state == HEAD and self.input == NULL):
+        if is_between_requests(self):
             return 0 if self.close_idle() else self.extend()        # no request was begun
         if self.is_too_old():
             return self.refuse(LIFETIME)
@@ -161,6 +163,23 @@ cdef class Session(Client):
 
     cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
         return take_origin(self, connector, stream, error)
+
+    # --- stages --------------------------------------------------------------------
+
+    cdef int pass_stages(self) except -1:
+        cdef int next = run_stages(self)
+        if next == HEAD_NEXT:
+            return self.read_head()
+        return self.judge_tunnel() if next == REQUEST_NEXT else 0
+
+    cdef int judge_tunnel(self) except -1:
+        """The destination came without a head, and the user is known."""
+        cdef int outcome = self.decide()
+        if outcome != OK:
+            return self.refuse(outcome)
+        if self.sock.ready & BROKEN:            # the kernel reports a reset once
+            return self.abort(CLIENT_RESET, True)
+        return self.proceed()
 
     # --- the head ------------------------------------------------------------------
 
@@ -255,7 +274,7 @@ cdef class Session(Client):
             target.host_kind = self.context.origin.host_kind
             target.host_len = self.context.origin.host_len
             memcpy(target.host, self.context.origin.host, target.host_len + 1)
-        self.set_destination()
+        set_destination(self, &target)
         outcome = -read_request_framing(&head, data, &framing)
         if outcome:
             return outcome
@@ -365,19 +384,3 @@ cdef class Session(Client):
         shrink_block(&self.input)
         leave_place(self)                   # it was listed with a part of a head
         return True
-
-    cdef int set_destination(self) except -1:
-        """Sets the key, canonical host and port. An equal key stays the same object."""
-        cdef size_t n = target.host_len
-        cdef const char *old
-        target.host[n] = <char>(target.port >> 8)
-        target.host[n + 1] = <char>(target.port & 255)
-        if self.key is not None:
-            old = self.key
-        if self.key is None or <size_t>len(self.key) != n + 2 or memcmp(
-                old, target.host, n + 2) != 0:
-            self.key = target.host[:n + 2]
-        target.host[n] = 0
-        self.request.port = target.port
-        self.request.host_kind = target.host_kind
-        return 0

@@ -22,7 +22,7 @@ from cutthrough.net.buffers cimport (
 from cutthrough.net.address cimport Address
 from cutthrough.net.sysio cimport has_unread, try_send
 from cutthrough.outcome cimport OVERLOADED, status_of
-from cutthrough.session.client cimport Client, leave_place
+from cutthrough.session.client cimport Client, leave_place, refusal_of
 from cutthrough.session.context cimport Context
 from cutthrough.session.counters cimport (
     BOUND_DESCRIPTORS, BOUND_MEMORY, GONE_GUEST, GONE_HEAD, GONE_POOLED, GONE_STRANGER,
@@ -31,7 +31,6 @@ from cutthrough.session.counters import BOUNDS
 from cutthrough.session.places cimport (
     GUEST, GUEST_HEAD, STRANGER, STRANGER_HEAD, Places)
 from cutthrough.session.state cimport AUTH, HEAD, IDLE, LINGER
-from cutthrough.wire.reply cimport reply_with_retry
 
 log = logging.getLogger("cutthrough")
 
@@ -174,8 +173,8 @@ cdef int end(Client c, int bound) except -1:
     # A request had begun, so it is answered and logged. No lingering: it would go on holding
     # the place, and read into the scratch buffer that our caller is using
     count_shed(c.context.counters, bound, GONE_HEAD)
-    reply = reply_with_retry(OVERLOADED, True, True, c.known, 0, &n)
-    if try_send(&c.sock, reply, n) == <ssize_t>n:
+    reply = refusal_of(c, OVERLOADED, True, &n)
+    if reply != NULL and try_send(&c.sock, reply, n) == <ssize_t>n:
         c.request.status = <unsigned short>status_of(OVERLOADED)
         c.relay.down.moved += n
     return c.abort(OVERLOADED, False)

@@ -1,9 +1,29 @@
-"""The stages by number; session.stages has their table, and runs them."""
+"""What a stage is; session.stages has their table, and runs them."""
+
+from cutthrough.session.client cimport Client
 
 # Bits of Client.stages: the stages that are left, the lowest bit first. TLS has no row in the
 # table: it comes after the PROXY header and before all others.
 cdef enum Stage:
     STAGE_PROXY = 1             # a header of the PROXY protocol names the client
-    N_STAGES = 1
+    STAGE_SOCKS = 2             # a greeting of version 5, or the request of version 4
+    STAGE_SOCKS_USER = 4        # the credentials of RFC 1929
+    STAGE_SOCKS_REQUEST = 8
+    N_STAGES = 4
     STAGE_TLS = 64              # a handshake; see secure
     STAGE_TLS_LATE = 128        # it was put off to a later turn
+
+cdef enum:
+    MOST_REPLY = 22             # octets of the longest reply
+
+# What is sent when a stage is done; n 0: nothing.
+cdef struct Reply:
+    int n
+    char bytes[MOST_REPLY]
+
+# A function without I/O. 1: done, and `used` bytes are consumed; 0: more is needed; or minus an
+# Outcome. `state`: where it leaves its result.
+ctypedef int (*Step)(void *state, const char *data, size_t n, size_t *used) noexcept nogil
+# Applies the result of a step that is done; may add stages. True: the connection goes on with
+# the next stage, in state HEAD now, or when it is there again.
+ctypedef bint (*Finish)(Client client, const void *state, Reply *reply) except -1

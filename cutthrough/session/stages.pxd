@@ -2,7 +2,12 @@
 
 from cutthrough.session.client cimport Client
 
+cdef enum Next:
+    STAGES_LEFT = 0             # a stage waits, or has ended the connection
+    HEAD_NEXT                   # all are done; the head of a request follows
+    REQUEST_NEXT                # all are done, and one of them has read a request
+
 # For a connection that was just accepted. An Outcome: OK, or the refusal.
 cdef int begin_stages(Client client, int stages) except -1
-# The socket is readable. True: all stages are done; bytes after them are in client.input.
-cdef bint run_stages(Client client) except -1
+# The socket is readable, or bytes wait in client.input, where those behind the stages stay.
+cdef int run_stages(Client client) except -1

@@ -9,60 +9,94 @@ bytes, passes all of them to the first stage that is left, and removes the bytes
 used. The bytes are all that is kept between two calls: a step starts at the first byte again. A
 stage that only peeks uses none and leaves them to the next stage.
 
-No stage sends anything yet, and after the last one comes an HTTP head: SOCKS needs a step with a
-reply, and another end.
+After the last stage comes the head of a request, except if a stage has read a request itself.
+That connection has one request. A stage may wait for an answer from elsewhere: it leaves HEAD,
+and comes back to it.
 
-The state stays HEAD, so the deadline is `head_timeout`. No byte extends it; it begins anew after
+The state is HEAD, so the deadline is `head_timeout`. No byte extends it; it begins anew after
 the last stage. A connection in a stage is at rest as if it waited for a head (R32).
 """
 
+from libc.stdint cimport uint8_t, uint16_t
 from libc.string cimport memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport HEAD_BLOCK, Block, bytes_of, give_block, scratch
-from cutthrough.net.sysio cimport CAN_READ, try_recv
-from cutthrough.outcome cimport CLIENT_CLOSED, CLIENT_RESET, OK, OVERLOADED
-from cutthrough.session.admit cimport admit, turn_away
+from cutthrough.net.sysio cimport CAN_READ, try_recv, try_send
+from cutthrough.outcome cimport CLIENT_CLOSED, CLIENT_RESET, OVERLOADED
+from cutthrough.session.admit cimport admit
 from cutthrough.session.client cimport Client, leave_place, rest
 from cutthrough.session.flight_recorder cimport E_CLIENT_ENDED, E_READ, note
 from cutthrough.session.proxied cimport admit_sender, name_client, read_header
 from cutthrough.session.secure cimport shake_hands
 from cutthrough.session.shed cimport keep_part
-from cutthrough.session.stage cimport N_STAGES, STAGE_PROXY, STAGE_TLS
+from cutthrough.session.socks cimport (
+    Opening, check_user, choose_method, read_opening, read_request, read_user, take_request)
+from cutthrough.session.stage cimport (
+    N_STAGES, STAGE_PROXY, STAGE_SOCKS, STAGE_TLS, Finish, Reply, Step)
+from cutthrough.session.state cimport HEAD
+from cutthrough.wire.names cimport M_OTHER, M_SOCKS5
 from cutthrough.wire.proxy_header cimport ProxyHeader
-
-# 1: done, and `used` bytes are consumed; 0: more is needed; or minus an Outcome.
-ctypedef int (*Step)(void *state, const char *data, size_t n, size_t *used) noexcept nogil
-# Applies the result of a step that is done. An Outcome.
-ctypedef int (*Finish)(Client client, const void *state) except -1
+from cutthrough.wire.socks cimport (
+    NO_MESSAGE, OF_GREETING, OF_PASSWORD, OF_REQUEST, SocksPassword, SocksRequest)
 
 cdef struct Row:
+    uint8_t method              # Method of a refusal's reply
+    uint8_t message             # SocksMessage that it answers
     Step step
     Finish finish
     void *state                 # the step's result; valid within one call
 
 cdef ProxyHeader proxy_header
+cdef Opening opening
+cdef SocksPassword password
+cdef SocksRequest request
 # In the order of Stage's bits
-cdef Row[N_STAGES] rows = [Row(read_header, name_client, &proxy_header)]
+cdef Row[N_STAGES] rows = [
+    Row(M_OTHER, NO_MESSAGE, read_header, name_client, &proxy_header),
+    Row(M_SOCKS5, OF_GREETING, read_opening, choose_method, &opening),
+    Row(M_SOCKS5, OF_PASSWORD, read_user, check_user, &password),
+    Row(M_SOCKS5, OF_REQUEST, read_request, take_request, &request)]
 
 
 cdef int begin_stages(Client c, int stages) except -1:
     c.stages = <unsigned char>stages
+    announce(c)
     # The bounds depend on the client: if a header names it, the connection is admitted then
     return admit_sender(c) if stages & STAGE_PROXY else admit(c)
 
 
-cdef bint run_stages(Client c) except -1:
-    if not shakes_next(c) and not receive(c):
-        return False
+cdef void announce(Client c) noexcept:
+    """A refusal from here on is in the words of the first stage that is left; in those of HTTP
+    if it may be HTTP."""
+    cdef int left = c.stages & (STAGE_TLS - 1)
+    if left and not (c.entrance.http and left & STAGE_SOCKS):
+        c.request.method = rows[first_bit(left)].method
+        c.request.hint = rows[first_bit(left)].message
+
+
+cdef int run_stages(Client c) except -1:
+    if not shakes_next(c) and not has_unseen(c) and not receive(c):
+        return STAGES_LEFT
     while c.stages:
-        if not (shake_hands(c) if shakes_next(c) else run_stage(c, &rows[first_bit(c.stages)])):
-            return False
+        if shakes_next(c):
+            if not shake_hands(c):
+                return STAGES_LEFT
+        elif not has_unseen(c) and not receive(c):
+            return STAGES_LEFT
+        elif not run_stage(c, &rows[first_bit(c.stages)]):
+            return STAGES_LEFT
+    if c.request.is_tunnel:
+        return REQUEST_NEXT
     begin_requests(c)
-    return True
+    return HEAD_NEXT
 
 
 cdef inline bint shakes_next(Client c) noexcept nogil:
     return c.stages & STAGE_TLS and not c.stages & STAGE_PROXY
+
+
+cdef inline bint has_unseen(Client c) noexcept nogil:
+    return c.input != NULL and c.input.end - c.input.start > c.input_seen
 
 
 cdef bint receive(Client c) except -1:
@@ -84,27 +118,39 @@ cdef bint receive(Client c) except -1:
 
 
 cdef bint run_stage(Client c, Row *row) except -1:
-    """Runs the first stage that is left. True: it is done."""
+    """Runs the first stage that is left. True: it is done, and the next one may begin."""
     cdef Block *block = c.input
     cdef size_t used = 0
-    cdef int outcome = OK
+    cdef Reply reply
     cdef int answer = row.step(row.state, bytes_of(block) + block.start,
                                block.end - block.start, &used)
     if answer < 0:
         c.refuse(-answer)
         return False
     if answer == 0:
+        c.input_seen = <uint16_t>(block.end - block.start)
         rest(c)
         if c.sock.ready & CAN_READ:
             c.poller.call_again(c)
         return False
     block.start += <unsigned int>used
+    c.input_seen = 0
     c.stages &= c.stages - 1
     leave_place(c)                      # listed by its address, which may change now
-    outcome = row.finish(c, row.state)
-    if outcome != OK:
-        turn_away(c, outcome)
-    return outcome == OK
+    announce(c)
+    reply.n = 0
+    if not row.finish(c, row.state, &reply):
+        return False
+    if reply.n and try_send(&c.sock, reply.bytes, reply.n) != reply.n:
+        c.abort(CLIENT_RESET, False)    # it does not even take a reply
+        return False
+    if c.input != NULL and c.input.start == c.input.end:
+        give_block(&c.input)
+    if c.state == HEAD and c.input == NULL:
+        rest(c)
+        if c.sock.ready & CAN_READ and c.stages:
+            c.poller.call_again(c)
+    return c.state == HEAD
 
 
 cdef int begin_requests(Client c) except -1:

@@ -20,15 +20,16 @@ class Row(NamedTuple):
 # if its head came whole and HEAD was never entered. A dead pooled connection leads back
 # to RESOLVE or DIAL once (R19), and so does a dial without a descriptor after idle
 # connections gave theirs (R32). An answered 101 is a tunnel. A tunnel from HEAD began
-# in another worker: it is taken over, and nothing is dialled.
+# in another worker: it is taken over, and nothing is dialled. SOCKS reads its request
+# after the password was verified, in HEAD again.
 TABLE = (
     Row("HEAD", ("IDLE", "AUTH", "DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE",
                  "TUNNEL", "LINGER", "CLOSED"), "head_timeout", "head_timeout"),
     Row("IDLE", ("IDLE", "HEAD", "AUTH", "DECIDE", "RESOLVE", "DIAL", "REQUEST",
                  "RESPONSE", "LINGER", "CLOSED"),
         "keepalive_timeout", "keepalive_timeout"),
-    Row("AUTH", ("DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE", "LINGER",
-                 "CLOSED"), "auth_timeout", "auth_timeout"),
+    Row("AUTH", ("HEAD", "DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE",
+                 "LINGER", "CLOSED"), "auth_timeout", "auth_timeout"),
     Row("DECIDE", ("RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE", "LINGER",
                    "CLOSED"), "policy_hook_timeout", "policy_unavailable"),
     Row("RESOLVE", ("DIAL", "IDLE", "LINGER", "CLOSED"), "dns_timeout", "dns_timeout"),

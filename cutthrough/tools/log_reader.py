@@ -36,8 +36,11 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """The method in the terms of rules: an offer to upgrade is UPGRADE."""
-        return "UPGRADE" if self.upgrade else self.method
+        """The method in the terms of rules: an offer to upgrade is UPGRADE, and SOCKS a
+        CONNECT."""
+        if self.upgrade:
+            return "UPGRADE"
+        return "CONNECT" if self.method in ("SOCKS5", "SOCKS4") else self.method
 
     @property
     def who(self) -> str:

@@ -16,6 +16,8 @@ cdef enum Method:           # the methods that the proxy or a rule treats in the
     M_OPTIONS
     M_TRACE
     M_CONNECT
+    M_SOCKS5                # a CONNECT by another protocol; for rules and hooks it is CONNECT
+    M_SOCKS4
 
 # FieldName: fields that the proxy reads, drops or writes. The enum has no name in C, because
 # Cython takes only plain numbers as indices.
@@ -41,6 +43,11 @@ cdef enum:
     F_HTTP2_SETTINGS
     N_FIELD_NAMES
     MOST_NAME = 25          # octets of the longest name
+
+
+# It names a destination for a tunnel.
+cdef inline bint is_connect(int method) noexcept nogil:
+    return method >= M_CONNECT
 
 
 # Methods are case-sensitive (RFC 9110 section 9.1): "get" is a method of its own.

@@ -16,6 +16,14 @@ cdef enum:
     SOCKS_GRANTED = 0           # a reply's code; others are in outcome's table
     MOST_SOCKS_REPLY = 22       # octets of a reply with an IPv6 address, or of a datagram's header
 
+# The client's message that a refusal answers; each kind has a reply of its own.
+cdef enum:                  # SocksMessage
+    NO_MESSAGE = 0
+    OF_GREETING
+    OF_PASSWORD
+    OF_REQUEST
+    OF_REQUEST_4
+
 cdef struct SocksGreeting:
     uint8_t offers_none
     uint8_t offers_password
@@ -48,5 +56,11 @@ cdef int parse_datagram_header(Target *out, const char *data, size_t n) noexcept
 cdef int build_socks5_reply(char *out, int code, int family, const uint8_t *address,
                             uint16_t port) noexcept nogil
 cdef int build_socks4_reply(char *out, bint granted) noexcept nogil
+cdef int build_method(char *out, int method) noexcept nogil
+cdef int build_welcome(char *out) noexcept nogil       # the credentials are right
+# The reply for an outcome. 0: this outcome has no reply, or what came is not SOCKS at all.
+cdef int build_socks_refusal(char *out, int message, int outcome) noexcept nogil
+# The request is granted.
+cdef int build_socks_success(char *out, int message) noexcept nogil
 cdef int build_datagram_header(char *out, int family, const uint8_t *address,
                                uint16_t port) noexcept nogil

@@ -17,7 +17,7 @@ The parsers keep no state: the next call starts at the first byte again. A messa
 
 from libc.stdint cimport uint8_t, uint16_t
 from libc.string cimport memchr, memcpy, memset
-from cutthrough.outcome cimport BAD_SOCKS, BAD_TARGET
+from cutthrough.outcome cimport BAD_SOCKS, BAD_TARGET, socks_code_of
 from cutthrough.wire.target cimport Target, parse_host, set_address
 
 cdef enum:
@@ -172,6 +172,43 @@ cdef int build_socks4_reply(char *out, bint granted) noexcept nogil:
     memset(out, 0, 8)
     out[1] = GRANTED_4 if granted else REFUSED_4
     return 8
+
+
+cdef int build_method(char *out, int method) noexcept nogil:
+    out[0] = 5
+    out[1] = <char>method
+    return 2
+
+
+cdef int build_welcome(char *out) noexcept nogil:
+    return build_status(out, 0)
+
+
+cdef int build_status(char *out, int status) noexcept nogil:
+    """RFC 1929: 0 is success, and every other value a failure."""
+    out[0] = PASSWORD_VERSION
+    out[1] = <char>status
+    return 2
+
+
+cdef int build_socks_refusal(char *out, int message, int outcome) noexcept nogil:
+    cdef int code = socks_code_of(outcome)
+    if code == 0:
+        return 0
+    if message == OF_GREETING:
+        return 0 if outcome == BAD_SOCKS else build_method(out, METHOD_REFUSED)
+    if message == OF_PASSWORD:
+        return build_status(out, code)
+    if message == OF_REQUEST_4:
+        return build_socks4_reply(out, False)
+    return build_socks5_reply(out, code, 0, NULL, 0)
+
+
+cdef int build_socks_success(char *out, int message) noexcept nogil:
+    """The address that the origin's connection has here is not disclosed."""
+    if message == OF_REQUEST_4:
+        return build_socks4_reply(out, True)
+    return build_socks5_reply(out, SOCKS_GRANTED, 0, NULL, 0)
 
 
 cdef int build_datagram_header(char *out, int family, const uint8_t *address,

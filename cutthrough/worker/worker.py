@@ -39,6 +39,7 @@ from cutthrough.session.authorize import recheck
 from cutthrough.session.client import Journal
 from cutthrough.session.context import Context
 from cutthrough.session.counters import Page
+from cutthrough.session.entrance import Entrance
 from cutthrough.session.flight_recorder import FlightRecorder
 from cutthrough.session.idle_pool import IdlePool
 from cutthrough.session.local import LocalOrigin, set_local_origins
@@ -205,8 +206,11 @@ class Worker:
     def _make_sink(self, sock: socket.socket, number: int) -> SessionSink:
         listener = self.config.all_listeners[number]
         shown = show_address(bound_address(sock))
+        entrance = Entrance(
+            listener.protocols, needs_user=listener.auth == "required",
+            anonymous_from=listener.auth_none_from)
         sink = SessionSink(
-            self.context, self.page.add_listener(shown),
+            self.context, self.page.add_listener(shown), entrance=entrance,
             proxy_protocol=listener.proxy_protocol,
             path=shown if listener.is_path else "", pac=number + 1,
             tls=self._tls.numbers[number])

@@ -215,3 +215,24 @@ def test_too_many_addresses_do_not_reach_a_worker():
     rows = [Listener(address=("127.0.0.1", n)) for n in range(1, 256)]
     with pytest.raises(ConfigError, match="more than 256 addresses"):
         from_options(**ME, listen=["127.0.0.2:1", "127.0.0.2:2"], listeners=rows)
+
+
+@pytest.mark.parametrize(("row", "key", "said"), [
+    ('protocols = ["gopher"]', "protocols", "'gopher' is not one of http, socks5"),
+    ("protocols = []", "protocols", "is empty"),
+    ('protocols = ["socks5", "socks4"]', "protocols", "it needs auth"),
+    ('auth_none_from = ["192.0.2.1"]', "auth_none_from", "has no effect"),
+    ('auth = "perhaps"', "auth", "'perhaps' is not one of required, none")])
+def test_a_listener_that_could_not_work_is_refused(tmp_path, row, key, said):
+    with pytest.raises(ConfigError) as caught:
+        load((), {}, toml(tmp_path, TWO + row + "\n"))
+    assert f"listeners.{key}" in str(caught.value) and said in str(caught.value)
+
+
+def test_nobody_beyond_this_host_goes_without_credentials_by_default():
+    row = {"address": "192.0.2.1:1080", "protocols": "socks5", "auth": "none"}
+    with pytest.raises(ConfigError, match="anybody could use"):
+        from_options(None, user="me", password="secret", listeners=[row])
+    row["auth_none_from"] = "198.51.100.0/24"
+    config = from_options(None, user="me", password="secret", listeners=[row])
+    assert config.listeners[0].auth_none_from == ("198.51.100.0/24",)

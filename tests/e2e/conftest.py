@@ -211,9 +211,10 @@ def start_policy(
         if hook:
             (folder / "decisions.py").write_text(textwrap.dedent(hook))
             env["PYTHONPATH"] = str(folder)
-            config += 'policy_hook = "decisions:decide"\n'
+            config = 'policy_hook = "decisions:decide"\n' + config
+        # Before the text, which may end in a table
         proxy = Proxy(folder, loop=loop_name, env=env,
-                      config=config + f'policy = "{path}"\n')
+                      config=f'policy = "{path}"\n{config}')
         proxy.policy = path
         return opened.enter_context(proxy)
     return make

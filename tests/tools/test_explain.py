@@ -364,6 +364,14 @@ def test_an_upgrade_of_the_past_is_judged_and_proposed_as_its_kind(log):
         ("GET",), ("UPGRADE",)]
 
 
+def test_a_request_by_socks_is_judged_and_proposed_as_a_connect(log):
+    """R41."""
+    out = suggest(LogReader(log(*(
+        entry("destination_denied", method=method)
+        for method in ("CONNECT", "SOCKS5", "SOCKS4")))))
+    assert [rule.methods for rule in read_policy(out, "p", str).rules] == [("CONNECT",)]
+
+
 def test_what_no_rule_can_open_is_told_and_not_proposed(log):
     out = suggest(LogReader(log(
         entry("address_denied", host="intranet.example"),

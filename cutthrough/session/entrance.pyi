@@ -1,0 +1,10 @@
+from collections.abc import Collection
+
+class Entrance:
+    def __init__(
+        self,
+        protocols: Collection[str] = ("http",),
+        *,
+        needs_user: bool = True,
+        anonymous_from: Collection[str] = (),
+    ) -> None: ...

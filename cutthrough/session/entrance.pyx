@@ -1,0 +1,29 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What a listener serves, and to whom without credentials."""
+
+from cutthrough.net.address cimport UNIX_CALLER, Address
+from cutthrough.policy.networks cimport NetworkSets, key_of, key_of_v4
+
+
+cdef class Entrance:
+
+    def __init__(self, protocols=("http",), *, bint needs_user=True, anonymous_from=()):
+        """`protocols`: of http, socks5, socks4. If not `needs_user`: clients of the networks
+        `anonymous_from`, texts, need no credentials; (): no client does."""
+        self.http = "http" in protocols
+        self.socks5 = "socks5" in protocols
+        self.socks4 = "socks4" in protocols
+        self.needs_user = needs_user
+        self.is_for_all = not anonymous_from
+        self.networks = NetworkSets()
+        self.number = self.networks.number(tuple(anonymous_from))
+        self.networks.seal()
+
+    cdef bint admits_anonymous(self, const Address *address) noexcept:
+        if self.needs_user:
+            return False
+        if address.family == UNIX_CALLER:       # it is in no network
+            return self.is_for_all
+        return self.is_for_all or self.networks.contains(
+            self.number,
+            key_of_v4(address.bytes) if address.family == 4 else key_of(address.bytes))
