@@ -126,6 +126,7 @@ need() { # PACKAGE TEST…: the package is missing if the test fails
 }
 has() { command -v "$1"; }
 compiles() { echo '#include <stdio.h>' | cc -fsyntax-only -x c -; }
+openbsd_nc() { nc -h 2>&1 | grep -q OpenBSD; }
 compiles_tls() { echo '#include <openssl/ssl.h>' | cc -fsyntax-only -x c -; }
 
 need gcc has cc
@@ -143,6 +144,7 @@ if [ "$what" = test ]; then
     need git has git
     need apache2-utils has htpasswd
     need openssl has openssl
+    need netcat-openbsd openbsd_nc
     need procps has pgrep
     need shellcheck has shellcheck
     [ $browser = no ] || need chromium has chromium

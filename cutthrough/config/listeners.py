@@ -59,6 +59,10 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     protocols: Annotated[tuple[str, ...], Option(
         PROTOCOLS, "what is spoken there; if there are several, the first byte of a "
         "connection decides; docs/socks.md", "what `listen` speaks")] = ("http",)
+    udp: Annotated[bool, Option(
+        FLAG, "with socks5: UDP ASSOCIATE, for which clients must reach UDP ports of "
+        "this address; docs/socks.md", "it opens ports that a firewall may not expect")
+        ] = False
     auth: Annotated[str, Option(
         choice("required", "none"), "none: a request without credentials is one of "
         "nobody, whom no rule with a user or group matches; wrong credentials are "
@@ -99,6 +103,8 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     def _contradictions(self) -> Iterator[ConfigError]:
         if not self.protocols:
             yield ConfigError("", "protocols", "is empty")
+        if self.udp and "socks5" not in self.protocols:
+            yield ConfigError("", "udp", "has no effect without socks5 in protocols")
         if "socks4" in self.protocols and self.auth == "required":
             yield ConfigError("", "protocols", "socks4 has no credentials: it needs "
                               "auth = \"none\"")

@@ -57,6 +57,9 @@ cdef extern from "<sys/socket.h>" nogil:
     int shutdown(int fd, int how)
     ssize_t recv(int fd, void *buf, size_t n, int flags)
     ssize_t send(int fd, const void *buf, size_t n, int flags)
+    ssize_t recvfrom(int fd, void *buf, size_t n, int flags, sockaddr *addr, socklen_t *len)
+    ssize_t sendto(int fd, const void *buf, size_t n, int flags, const sockaddr *addr,
+                   socklen_t len)
     ssize_t sendmsg(int fd, const msghdr *message, int flags)
 
 cdef extern from "<netinet/in.h>" nogil:

@@ -16,7 +16,7 @@ from cutthrough.session.entrance cimport Entrance
 from cutthrough.session.phases cimport Stamps
 from cutthrough.session.places cimport GUEST, STRANGER
 from cutthrough.session.request cimport Request
-from cutthrough.session.state cimport DELIVER, HALF_CLOSED, HEAD, IDLE, PEEK, TUNNEL
+from cutthrough.session.state cimport DELIVER, HALF_CLOSED, HEAD, IDLE, PEEK
 from cutthrough.wire.chunks cimport Chunks
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.openings cimport Opening

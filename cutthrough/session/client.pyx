@@ -34,7 +34,8 @@ from cutthrough.session.request cimport Request
 from cutthrough.session.flight_recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, FlightRecorder, note)
 from cutthrough.session.state cimport (
-    AUTH, CLOSED, DECIDE, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESOLVE, RESPONSE, may_follow)
+    AUTH, CLOSED, DATAGRAMS, DECIDE, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESOLVE, RESPONSE,
+    may_follow)
 from cutthrough.session.states import TABLE
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD
@@ -328,6 +329,8 @@ cdef class Client:
             self.context.resolver.abandon(self.request_id)
         elif self.state == DECIDE:
             self.snapshot.hook.abandon(self.request_id)
+        elif self.state == DATAGRAMS:
+            self.context.associations.pop(self.request_id).end()
         elif self.state == AUTH:
             leave_place(self)               # it was listed as waiting
         self.context.limiter.end_request(

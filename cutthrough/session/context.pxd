@@ -30,6 +30,8 @@ cdef class Context:
     cdef object resolver
     cdef public dict sources            # number -> Source, of all generations; None: none
     cdef public list pacs               # see pac: the file's two parts, or None; by listener
+    cdef dict associations              # request_id -> Association; see associate
+    cdef object association_places      # their Shares
     cdef dict local_origins             # key -> function, see local; None: there are none
     cdef FlightRecorder recorder
     cdef object verifier                # see verify.verifier; None: no user has a hash

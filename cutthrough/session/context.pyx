@@ -7,6 +7,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 from cutthrough.net cimport linux
 from cutthrough.net.pipes cimport pipes_refused
+from cutthrough.net.shares import Shares
 from cutthrough.session.places cimport Places
 from cutthrough.session.state cimport IDLE, LINGER
 from cutthrough.session.states import TABLE
@@ -15,6 +16,10 @@ from cutthrough.wire.http1 cimport MAX_FIELDS, HeadLimits
 from cutthrough.wire.target cimport parse_authority
 
 log = logging.getLogger("cutthrough")
+
+cdef enum:
+    # UDP by SOCKS: each has up to three descriptors, of which RESERVED_FDS knows nothing
+    MOST_ASSOCIATIONS = 256
 
 
 cdef class Context:
@@ -31,6 +36,8 @@ cdef class Context:
         self.page = page
         self.counters = page.c
         self.places = Places()
+        self.associations = {}
+        self.association_places = Shares(MOST_ASSOCIATIONS)
         self.resolver = resolver
         self.verifier = verifier
         self.pipes_refused = pipes_refused()    # earlier ones are not ours

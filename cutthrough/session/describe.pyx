@@ -57,8 +57,7 @@ def describe(Client client, int worker):
         "host": client.key[:key_len].decode("ascii", "replace") if known else None,
         "port": client.request.port if known else None,
         "state": WORDS[client.state],
-        "kind": (_tunnel if carries_tunnel(client)
-                 else _request if busy else _idle),
+        "kind": _tunnel if carries_tunnel(client) else _request if busy else _idle,
         "age": (clock_us() - client.stamps.start_us) / 1e6 if busy else 0.0,
         "bytes_up": client.relay.up.moved if busy else 0,
         "bytes_down": client.relay.down.moved if busy else 0,

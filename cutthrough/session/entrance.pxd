@@ -9,6 +9,7 @@ cdef class Entrance:
     cdef bint http
     cdef bint socks5
     cdef bint socks4
+    cdef bint udp                   # ASSOCIATE of SOCKS5
     cdef bint needs_user            # every client needs credentials
     cdef bint is_for_all            # else: no client does; False: those in `networks` do not
     cdef NetworkSets networks       # one set, or the empty one

@@ -5,6 +5,7 @@ class Entrance:
         self,
         protocols: Collection[str] = ("http",),
         *,
+        udp: bool = False,
         needs_user: bool = True,
         anonymous_from: Collection[str] = (),
     ) -> None: ...

@@ -7,12 +7,15 @@ from cutthrough.policy.networks cimport NetworkSets, key_of, key_of_v4
 
 cdef class Entrance:
 
-    def __init__(self, protocols=("http",), *, bint needs_user=True, anonymous_from=()):
-        """`protocols`: of http, socks5, socks4. If not `needs_user`: clients of the networks
-        `anonymous_from`, texts, need no credentials; (): no client does."""
+    def __init__(self, protocols=("http",), *, bint udp=False, bint needs_user=True,
+                 anonymous_from=()):
+        """`protocols`: of http, socks5, socks4. `udp`: SOCKS5 may associate. If not
+        `needs_user`: clients of the networks `anonymous_from`, texts, need no credentials; ():
+        no client does."""
         self.http = "http" in protocols
         self.socks5 = "socks5" in protocols
         self.socks4 = "socks4" in protocols
+        self.udp = udp
         self.needs_user = needs_user
         self.is_for_all = not anonymous_from
         self.networks = NetworkSets()

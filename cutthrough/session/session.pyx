@@ -24,6 +24,7 @@ from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_TARGET, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET,
     DESTINATION_DENIED, INTERNAL_ERROR, LIFETIME, N_OUTCOMES, NO_ORIGIN, OK, OVERLOADED,
     RESPONSE_TIMEOUT, TLS_TIMEOUT, WRITE_TIMEOUT)
+from cutthrough.session.associate cimport associate, watch_association
 from cutthrough.session.authorize cimport (
     ask_hook, judge_request, must_ask, take_decision)
 from cutthrough.session.client cimport (
@@ -47,7 +48,8 @@ from cutthrough.session.source cimport key_with_source, leave_by_source, prepare
 from cutthrough.session.stage cimport STAGE_TLS
 from cutthrough.session.stages cimport HEAD_NEXT, REQUEST_NEXT, run_stages
 from cutthrough.session.state cimport (
-    AUTH, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, PEEK, RELAY, REQUEST, TUNNEL,
+    AUTH, DATAGRAMS, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, PEEK, RELAY,
+    REQUEST, TUNNEL,
     outcome_at_deadline)
 from cutthrough.session.tunnel cimport run_tunnel
 from cutthrough.session.charge cimport admit_user
@@ -55,7 +57,7 @@ from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
 from cutthrough.wire.hops cimport answer_as_last
 from cutthrough.wire.http1 cimport (
     HTTP_11, Head, begins_with_head, has_token, parse_request)
-from cutthrough.wire.names cimport F_CONNECTION, F_UPGRADE, M_CONNECT, M_HEAD, M_OTHER
+from cutthrough.wire.names cimport F_CONNECTION, F_UPGRADE, M_CONNECT, M_HEAD, M_OTHER, M_UDP
 from cutthrough.wire.refused cimport hint_of, show_refused
 from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport build_request_head, offers_upgrade
@@ -88,6 +90,8 @@ cdef class Session(Client):
             return go_on(self)
         if self.state == PEEK:
             return peek(self)
+        if self.state == DATAGRAMS:
+            return watch_association(self)
         if self.state == LINGER:            # broken or not: unread bytes at a close would
             return self.discard_input()     # be a reset, and undo the reply (R1, R6)
         if self.sock.ready & BROKEN:
@@ -122,6 +126,8 @@ cdef class Session(Client):
             return self.refuse(LIFETIME)
         if self.state == PEEK:
             return end_peek(self)
+        if self.state == DATAGRAMS:
+            return self.refuse(outcome)
         if self.awaited == NOBODY:
             if REQUEST <= self.state <= HALF_CLOSED and extend_if_taken(self):
                 return 0
@@ -145,6 +151,8 @@ cdef class Session(Client):
             raise
 
     cdef int cut_short(self, int outcome) except -1:
+        if self.state == DATAGRAMS:
+            return self.abort(outcome, False)
         return cut_exchange(self, outcome)
 
     cdef int route(self, bint fresh) except -1:
@@ -174,7 +182,10 @@ cdef class Session(Client):
 
     cdef int judge_tunnel(self) except -1:
         """The destination came without a head, and the user is known."""
-        cdef int outcome = self.decide()
+        cdef int outcome
+        if self.request.method == M_UDP:        # each datagram is judged, see associate
+            return associate(self)
+        outcome = self.decide()
         if outcome != OK:
             return self.refuse(outcome)
         if self.sock.ready & BROKEN:            # the kernel reports a reset once

@@ -31,13 +31,14 @@ from cutthrough.session.authenticate cimport (
 from cutthrough.session.client cimport Client
 from cutthrough.session.destination cimport set_destination
 from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.secure cimport certified_name
 from cutthrough.session.stage cimport STAGE_SOCKS_REQUEST, STAGE_SOCKS_USER, Reply
 from cutthrough.session.state cimport AUTH, HEAD
-from cutthrough.wire.names cimport M_OTHER, M_SOCKS4, M_SOCKS5
+from cutthrough.wire.names cimport M_OTHER, M_SOCKS4, M_SOCKS5, M_UDP
 from cutthrough.wire.socks cimport (
-    METHOD_NONE, METHOD_PASSWORD, NO_MESSAGE, OF_GREETING, OF_PASSWORD, OF_REQUEST, OF_REQUEST_4,
-    SOCKS_CONNECT, SocksPassword, SocksRequest, build_method, build_welcome, parse_greeting,
-    parse_password, parse_socks4_request, parse_socks5_request)
+    METHOD_NONE, METHOD_PASSWORD, NO_MESSAGE, OF_GREETING, OF_PASSWORD, OF_REQUEST,
+    OF_REQUEST_4, SOCKS_ASSOCIATE, SOCKS_CONNECT, SocksPassword, SocksRequest, build_method,
+    build_welcome, parse_greeting, parse_password, parse_socks4_request, parse_socks5_request)
 
 
 # --- greeting ----------------------------------------------------------------------
@@ -115,6 +116,12 @@ cdef bint check_user(Client c, const void *state, Reply *reply) except -1:
     c.request.hint = OF_PASSWORD
     c.snapshot = c.context.snapshot
     c.stamps.head_us = end_brief_phase(&c.stamps)
+    if certified_name(c) is not None:       # as for HTTP: the password is not looked at
+        outcome = authenticate_nobody(c)
+        if outcome != OK:
+            return refuse(c, outcome)
+        reply.n = welcome(c, reply.bytes)
+        return True
     if b":" in name:                        # no name has one, and Basic could not say it
         c.tried = name[:MOST_TRIED]
         return refuse(c, AUTH_FAILED)
@@ -172,7 +179,10 @@ cdef bint take_request(Client c, const void *state, Reply *reply) except -1:
         c.snapshot = c.context.snapshot
     set_destination(c, &request.target)
     c.request.is_tunnel = True
-    if request.command != SOCKS_CONNECT:
+    if request.command == SOCKS_ASSOCIATE and c.entrance.udp and c.request.hint == OF_REQUEST:
+        c.request.method = M_UDP
+        c.request.port = 0                  # it names the client's own address, not used
+    elif request.command != SOCKS_CONNECT:
         return refuse(c, UNSUPPORTED_COMMAND)
     if c.account is None:
         outcome = authenticate_nobody(c)

@@ -12,6 +12,7 @@ cdef enum:                  # State; unnamed, because Cython indexes by plain in
     RELAY                   # the response body comes down
     PEEK                    # a tunnel's first bytes are awaited, and nothing moves
     TUNNEL                  # bytes both ways, unread
+    DATAGRAMS               # an association of SOCKS, as long as its connection
     HALF_CLOSED             # a tunnel of which one side has ended
     DELIVER                 # cut short: the bytes received go out before the reset
     LINGER                  # the last reply is out; later input is discarded

@@ -24,7 +24,8 @@ class Row(NamedTuple):
 # after the password was verified, in HEAD again.
 TABLE = (
     Row("HEAD", ("IDLE", "AUTH", "DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE",
-                 "TUNNEL", "LINGER", "CLOSED"), "head_timeout", "head_timeout"),
+                 "TUNNEL", "DATAGRAMS", "LINGER", "CLOSED"),
+        "head_timeout", "head_timeout"),
     Row("IDLE", ("IDLE", "HEAD", "AUTH", "DECIDE", "RESOLVE", "DIAL", "REQUEST",
                  "RESPONSE", "LINGER", "CLOSED"),
         "keepalive_timeout", "keepalive_timeout"),
@@ -43,6 +44,7 @@ TABLE = (
         "idle_timeout", "idle_timeout"),
     Row("PEEK", ("TUNNEL", "CLOSED"), "head_timeout", "ok"),
     Row("TUNNEL", ("HALF_CLOSED", "DELIVER", "CLOSED"), "idle_timeout", "idle_timeout"),
+    Row("DATAGRAMS", ("CLOSED",), "idle_timeout", "idle_timeout"),
     Row("HALF_CLOSED", ("DELIVER", "CLOSED"),
         "half_closed_timeout", "half_closed_timeout"),
     # Its outcome is the reason for which the exchange was cut short, and not this one

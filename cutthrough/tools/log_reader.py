@@ -40,7 +40,7 @@ class Line(msgspec.Struct, frozen=True):
         CONNECT."""
         if self.upgrade:
             return "UPGRADE"
-        return "CONNECT" if self.method in ("SOCKS5", "SOCKS4") else self.method
+        return "CONNECT" if self.method in ("SOCKS5", "SOCKS4", "UDP") else self.method
 
     @property
     def who(self) -> str:

@@ -18,6 +18,7 @@ cdef enum Method:           # the methods that the proxy or a rule treats in the
     M_CONNECT
     M_SOCKS5                # a CONNECT by another protocol; for rules and hooks it is CONNECT
     M_SOCKS4
+    M_UDP                   # datagrams by SOCKS5
 
 # FieldName: fields that the proxy reads, drops or writes. The enum has no name in C, because
 # Cython takes only plain numbers as indices.

@@ -207,7 +207,8 @@ class Worker:
         listener = self.config.all_listeners[number]
         shown = show_address(bound_address(sock))
         entrance = Entrance(
-            listener.protocols, needs_user=listener.auth == "required",
+            listener.protocols, udp=listener.udp,
+            needs_user=listener.auth == "required",
             anonymous_from=listener.auth_none_from)
         sink = SessionSink(
             self.context, self.page.add_listener(shown), entrance=entrance,

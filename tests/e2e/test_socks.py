@@ -1,6 +1,9 @@
 """SOCKS 5, 4 and 4a in: the same decisions as CONNECT, in other words (R41, R51)."""
 
+import shutil
+import subprocess
 import textwrap
+from urllib.parse import quote
 
 import bcrypt
 import pytest
@@ -12,7 +15,7 @@ from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.client import PASSWORD, USER
 from tests.support.network import OWN_IPV4
 from tests.support.origin import echo
-from tests.support.proxy import Proxy
+from tests.support.proxy import Proxy, clean_environment
 from tests.support.socks import (
     BY_PASSWORD,
     GRANTED,
@@ -376,3 +379,49 @@ def test_operators_see_the_method(start, make_origin, call):
     assert (one["method"], one["state"], one["user"]) == ("SOCKS5", "tunnel", USER)
     client.close()
     proxy.wait_log(1)
+
+
+# Clients that people use
+
+
+@pytest.fixture
+def run():
+    """Runs a program; returns its standard output. Skips where it is not installed."""
+    def start(*command: str, sent: bytes = b"") -> bytes:
+        if not shutil.which(command[0]):
+            pytest.skip(f"{command[0]} is not installed")
+        done = subprocess.run(command, env=clean_environment(), input=sent, timeout=60,
+                              capture_output=True)
+        assert done.returncode == 0, done.stderr.decode(errors="replace")
+        return done.stdout
+    return start
+
+
+@pytest.mark.any_loop
+@pytest.mark.parametrize(("flag", "listener", "host", "method"), [
+    ("--socks5", 0, "127.0.0.1", "SOCKS5"),
+    ("--socks5-hostname", 0, "localhost", "SOCKS5"),
+    ("--socks5-hostname", 1, "localhost", "SOCKS5"),
+    ("--socks4", 1, "127.0.0.1", "SOCKS4"), ("--socks4a", 1, "localhost", "SOCKS4")])
+def test_curl(start, make_origin, run, flag, listener, host, method):
+    proxy, origin = start(SOCKS5 + ALL), make_origin()
+    # curl sends a user id by version 4, and no password
+    user = f"{USER}:{quote(PASSWORD)}@" if listener == 0 else ""
+    page = run("curl", "-sS", flag, f"{user}127.0.0.1:{proxy.ports[listener]}",
+               f"http://{host}:{origin.port}/")
+    assert page == b"ok"
+    (record,) = proxy.wait_log(1)
+    assert (record["method"], record["host"]) == (method, host)
+    assert record["user"] == (USER if user else None)
+
+
+@pytest.mark.any_loop
+@pytest.mark.parametrize("version", ["5", "4", "connect"])
+def test_netcat(start, make_origin, run, version):
+    """What ssh's ProxyCommand runs; it has no passwords."""
+    proxy, origin = start(ALL), make_origin(echo)
+    heard = run("nc", "-N", "-X", version, "-x", f"127.0.0.1:{proxy.port}", "127.0.0.1",
+                str(origin.port), sent=b"SSH-2.0-test\r\n")
+    assert heard == b"SSH-2.0-test\r\n"
+    methods = {"5": "SOCKS5", "4": "SOCKS4", "connect": "CONNECT"}
+    assert proxy.wait_log(1)[0]["method"] == methods[version]

@@ -1,0 +1,302 @@
+"""UDP by SOCKS5: each datagram is judged, and only who was asked may answer (R51)."""
+
+import contextlib
+import socket
+import struct
+import threading
+
+import pytest
+
+from tests.e2e.test_handover import start as start
+from tests.e2e.test_socks import NOT_ALLOWED, SOCKS5
+from tests.e2e.test_socks import call as call
+from tests.e2e.test_socks_refusals import NO_COMMAND
+from tests.support.dns import NameServer, Silence, encode_name
+from tests.support.proxy import Proxy
+from tests.support.socks import ASSOCIATE, GRANTED, NONE, SocksClient, datagram
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.any_loop
+
+UDP = SOCKS5 + "udp = true\n"
+FREE = UDP + 'auth = "none"\n'
+
+
+class Echo:
+    """Echoes datagrams; `asked` has each one with its sender."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.sock = socket.socket(
+            socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+        self.sock.bind((host, 0))
+        self.host, self.port = self.sock.getsockname()[:2]
+        self.asked: list[tuple[bytes, tuple]] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                data, sender = self.sock.recvfrom(65536)
+                self.asked.append((data, sender))
+                if data == b"stop":
+                    return
+                self.sock.sendto(data, sender)
+
+    def __enter__(self) -> "Echo":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with socket.socket(self.sock.family, socket.SOCK_DGRAM) as last:
+            last.sendto(b"stop", (self.host, self.port))
+        self.sock.close()
+
+    @property
+    def authority(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else (
+            f"{self.host}:{self.port}")
+
+
+class Association:
+    """A client's connection, and its datagram socket."""
+
+    def __init__(self, client: SocksClient, host: str = "127.0.0.1") -> None:
+        self.client = client
+        client.send(b"\5\3\0\1" + bytes(6))
+        code, self.host, self.port = client.read_reply()
+        assert code == GRANTED
+        self.sock = socket.socket(
+            socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+        self.sock.bind((host, 0))
+        self.sock.settimeout(10)
+
+    def send(self, authority: str, data: bytes, fragment: int = 0) -> None:
+        self.sock.sendto(datagram(authority, data, fragment), (self.host, self.port))
+
+    def receive(self) -> tuple[bytes, bytes]:
+        """Header and data."""
+        got, sender = self.sock.recvfrom(65536)
+        assert sender[1] == self.port
+        size = {1: 10, 4: 22}[got[3]]
+        return got[:size], got[size:]
+
+    def ask(self, authority: str, data: bytes) -> bytes:
+        self.send(authority, data)
+        header, answer = self.receive()
+        assert header[:3] == b"\0\0\0"
+        return answer
+
+    def is_silent(self, seconds: float = 0.3) -> bool:
+        self.sock.settimeout(seconds)
+        try:
+            self.sock.recvfrom(65536)
+        except TimeoutError:
+            return True
+        finally:
+            self.sock.settimeout(10)
+        return False
+
+
+@pytest.fixture
+def associate(call, opened):
+    def begin(proxy: Proxy, listener: int = 0, host: str = "127.0.0.1") -> Association:
+        client = call(proxy, listener, host="::1" if ":" in host else "127.0.0.1")
+        if client.method(NONE, 2) == 2:
+            client.send(b"\1\4user\11pass:word")
+            assert client.read_pair(1) == GRANTED
+        made = Association(client, host)
+        opened.enter_context(made.sock)
+        return made
+    return begin
+
+
+@pytest.fixture
+def make_echo(opened):
+    return lambda host="127.0.0.1": opened.enter_context(Echo(host))
+
+
+def test_datagrams_go_to_addresses_and_names_and_come_back(start, make_echo, associate):
+    echo, six = make_echo(), make_echo("::1")
+    proxy = start('dns_overrides = ["echo.test=127.0.0.1"]\n' + UDP)
+    one = associate(proxy)
+    assert one.host == "127.0.0.1"
+    for n in range(3):
+        assert one.ask(echo.authority, b"datagram %d" % n) == b"datagram %d" % n
+    one.send(six.authority, b"six")
+    header, answer = one.receive()
+    assert answer == b"six" and header[3] == 4
+    assert header[4:20] == socket.inet_pton(socket.AF_INET6, "::1")
+    assert struct.unpack(">H", header[20:]) == (six.port,)
+    assert one.ask(f"echo.test:{echo.port}", b"by name") == b"by name"
+    assert one.ask(echo.authority, b"") == b""
+    assert one.ask(echo.authority, bytes(1400)) == bytes(1400)
+    one.client.close()
+    (record,) = proxy.wait_log(1)
+    assert (record["method"], record["kind"], record["reason"]) == (
+        "UDP", "tunnel", "ok")
+    assert (record["user"], record["host"], record["status"]) == ("user", None, 200)
+    assert record["bytes_up"] == record["bytes_down"] == 30 + 3 + 7 + 1400
+
+
+def test_a_name_server_is_asked_over_udp(start, associate):
+    with NameServer({"a.test": "192.0.2.7"}) as names:
+        one = associate(start(FREE))
+        query = struct.pack("!HHHHHH", 4711, 0x0100, 1, 0, 0, 0)
+        query += encode_name("a.test") + struct.pack("!HH", 1, 1)
+        answer = one.ask(f"{names.address}:53", query)
+        assert answer[:2] == query[:2] and answer[-4:] == bytes((192, 0, 2, 7))
+        assert names.asked == ["a.test"]
+
+
+def test_every_datagram_is_judged_by_its_own_destination(
+        start_policy, make_echo, associate):
+    """The first one of a batch is not the others' (R51, R41)."""
+    allowed, denied = make_echo(), make_echo("127.0.0.2")
+    proxy = start_policy("""
+        default = "deny"
+        [[rules]]
+        addresses = ["127.0.0.1"]
+        action = "allow"
+        [[rules]]
+        hosts = ["metadata.test"]
+        action = "allow"
+        """, 'dns_overrides = ["metadata.test=169.254.169.254"]\n'
+        f'connect_ports = [{allowed.port}, {denied.port}, 80]\n' + FREE)
+    one = associate(proxy)
+    for n in range(5):
+        one.send(denied.authority, b"no")
+        one.send("metadata.test:80", b"no")
+        one.send("127.0.0.1:9", b"no")
+        assert one.ask(allowed.authority, b"yes %d" % n) == b"yes %d" % n
+    assert not denied.asked
+    one.client.close()
+    records = proxy.wait_log(9)
+    reasons = [(one["reason"], one["host"]) for one in records]
+    assert set(reasons[:-1]) == {
+        ("destination_denied", "127.0.0.2"), ("address_denied", "metadata.test"),
+        ("port_denied", "127.0.0.1")}
+    assert reasons[-1] == ("ok", None), "and of an association the first eight"
+
+
+def test_only_who_was_asked_may_answer(start, make_echo, associate):
+    proxy, echo, other = start(FREE), make_echo(), make_echo()
+    one = associate(proxy)
+    assert one.ask(echo.authority, b"a") == b"a"
+    ((_, peer_side),) = echo.asked
+    other.sock.sendto(b"unasked", peer_side)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as near:
+        near.bind(("127.0.0.3", echo.port))
+        near.sendto(b"the port alone", peer_side)
+    assert one.is_silent()
+    assert one.ask(other.authority, b"b") == b"b", "and now it was asked"
+
+
+def test_only_the_client_may_send(start, make_echo, associate):
+    proxy, echo = start(FREE), make_echo()
+    one = associate(proxy)
+    for host in ("127.0.0.2", "127.0.0.1"):
+        if host == "127.0.0.1":             # its port counts from its first datagram on
+            assert one.ask(echo.authority, b"a") == b"a"
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.bind((host, 0))
+            stranger.sendto(datagram(echo.authority, b"no"), (one.host, one.port))
+    assert one.ask(echo.authority, b"b") == b"b"
+    assert [data for data, _ in echo.asked] == [b"a", b"b"]
+
+
+def test_fragments_and_what_cannot_be_read_are_dropped(start, make_echo, associate):
+    proxy, echo = start(FREE), make_echo()
+    one = associate(proxy)
+    one.send(echo.authority, b"no", fragment=1)
+    one.send(echo.authority, b"no", fragment=0x81)
+    for octets in (b"", b"\0\0\0\1\x7f", b"\0\1" + datagram(echo.authority, b"")[2:]):
+        one.sock.sendto(octets, (one.host, one.port))
+    assert one.ask(echo.authority, b"yes") == b"yes"
+    assert [data for data, _ in echo.asked] == [b"yes"]
+
+
+def test_an_association_ends_with_its_connection(start, make_echo, associate):
+    proxy, echo = start(FREE), make_echo()
+    for end in (SocksClient.close, SocksClient.half_close, SocksClient.reset):
+        proxy.mark()
+        one = associate(proxy)
+        assert one.ask(echo.authority, b"a") == b"a"
+        end(one.client)
+        proxy.wait_log(1, reason="client_reset" if end is SocksClient.reset else "ok")
+        one.sock.connect((one.host, one.port))
+        with pytest.raises(ConnectionRefusedError):
+            one.sock.send(b"x")
+            one.sock.recv(1)
+
+
+def test_silence_ends_an_association_and_a_datagram_does_not(
+        start, make_echo, associate):
+    proxy, echo = start('idle_timeout = "1s"\n' + FREE), make_echo()
+    one = associate(proxy)
+    for _ in range(6):
+        assert one.is_silent(0.25)
+        assert one.ask(echo.authority, b"a") == b"a"
+    assert one.client.at_eof()
+    assert proxy.wait_log(1)[0]["reason"] == "idle_timeout"
+
+
+def test_an_association_is_one_of_its_user_s_tunnels(tmp_path, start, associate, call):
+    path = tmp_path / "policy.toml"
+    path.write_text('default = "allow"\n[limits.default]\ntunnels = 1\n')
+    proxy = start(f'policy = "{path}"\naddress_floor = "off"\n' + FREE)
+    one = associate(proxy)
+    client = call(proxy)
+    assert client.method(NONE) == NONE
+    assert client.request("0.0.0.0:0", ASSOCIATE) == NOT_ALLOWED
+    assert proxy.wait_log(1)[0]["reason"] == "user_limit"
+    one.client.close()
+    proxy.wait_log(2)
+    associate(proxy)
+
+
+def test_a_quota_ends_an_association(tmp_path, start, make_echo, associate):
+    path, echo = tmp_path / "policy.toml", make_echo()
+    path.write_text('default = "allow"\n[limits.default]\nbytes_per_day = 100000\n')
+    proxy = start(f'policy = "{path}"\naddress_floor = "off"\n' + FREE)
+    one = associate(proxy)
+    with contextlib.suppress(TimeoutError, ConnectionRefusedError):
+        one.sock.settimeout(1)
+        for _ in range(200):
+            one.send(echo.authority, bytes(1000))
+            one.receive()
+    assert proxy.wait_log(1)[0]["reason"] == "quota_exceeded"
+    assert sum(len(data) for data, _ in echo.asked) <= 100_000
+
+
+def test_a_reload_applies_to_the_next_datagram(start_policy, make_echo, associate):
+    echo = make_echo()
+    proxy = start_policy('default = "allow"\n[[rules]]\naddresses = ["127.0.0.0/8"]\n'
+                         'action = "allow"\n', FREE)
+    one = associate(proxy)
+    assert one.ask(echo.authority, b"a") == b"a"
+    proxy.policy.write_text('default = "deny"\n')
+    proxy.hup()
+    one.send(echo.authority, b"b")
+    assert one.is_silent()
+    assert [data for data, _ in echo.asked] == [b"a"]
+    assert proxy.wait_log(1)[0]["reason"] == "destination_denied"
+
+
+def test_where_it_is_not_configured_it_is_no_command(start, call):
+    proxy = start(SOCKS5 + 'auth = "none"\n')
+    client = call(proxy)
+    assert client.method(NONE) == NONE
+    assert client.request("0.0.0.0:0", ASSOCIATE) == NO_COMMAND
+    assert proxy.wait_log(1)[0]["reason"] == "unsupported_command"
+
+
+def test_nothing_is_left_of_many_associations(start, make_echo, associate, opened):
+    names, echo = opened.enter_context(NameServer(Silence())), make_echo()
+    proxy = start(f'resolvers = ["{names.address}"]\n' + FREE)
+    before = proxy.sockets()
+    for _ in range(20):
+        one = associate(proxy)
+        one.send(f"nothing.test:{echo.port}", b"a name that is asked for")
+        assert one.ask(echo.authority, b"a") == b"a"
+        one.client.close()
+        one.sock.close()
+    wait_until(lambda: proxy.sockets() <= before + 3, proxy.sockets)
