@@ -167,7 +167,8 @@ def dispatch(argv: Sequence[str] | None) -> int:
         if given.verb == "config":
             print_config(given, sources)
         elif given.verb == "check":
-            check(*sources.read())
+            for note in check(*sources.read()):
+                print(f"note: {note}")
             print("the configuration is valid")
         elif given.verb == "doctor" and given.kind == "host":
             return examine_host(given, sources)
@@ -213,21 +214,23 @@ def examine_host(given: argparse.Namespace, sources: Sources) -> int:
     return run_report(config, policy, sources.last, sources.file or "", given.json)
 
 
-def check(config: Config, policy: Policy) -> None:
-    """Makes the checks of `serve` before its first listener, and no log file. Raises
-    ConfigError, PolicyError."""
-    from cutthrough.generation.checks import check_log, complete
+def check(config: Config, policy: Policy) -> list[str]:
+    """Makes the checks of `serve` before its first listener, and no log file. Returns
+    what is valid and worth knowing. Raises ConfigError, PolicyError."""
+    from cutthrough.generation.checks import check_log, complete, find_notes
     from cutthrough.generation.generation import Generation
     from cutthrough.process.loops import choose_loop
 
+    generation = Generation(1, config, policy)
     mistakes: list[Mistake] = []
     with noting(mistakes):
         choose_loop(config.loop)
     with noting(mistakes):
         check_log(config.access_log, create=False)
     with noting(mistakes):
-        complete(Generation(1, config, policy))
+        complete(generation)
     raise_all(mistakes)
+    return find_notes(generation)
 
 
 def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:

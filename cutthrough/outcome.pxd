@@ -54,6 +54,13 @@ cdef enum Outcome:
     # it cannot be reached from the source that is configured for it
     SOURCE_MISMATCH
     SOURCE_UNAVAILABLE
+    # a parent cannot be used
+    PARENT_UNREACHABLE
+    PARENT_TIMEOUT
+    PARENT_CLOSED
+    PARENT_REFUSED
+    PARENT_AUTH
+    BAD_PARENT
     # the origin's response is invalid or missing
     ORIGIN_CLOSED
     ORIGIN_RESET

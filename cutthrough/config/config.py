@@ -28,6 +28,8 @@ from cutthrough.config.option import (
     options_of,
     tables_of,
 )
+from cutthrough.config.parents import Group, Parent, parse_name
+from cutthrough.config.parents import contradictions as contradictions_of_parents
 from cutthrough.config.sources import SourceRow, contradictions_of_sources
 from cutthrough.config.values import (
     ADDRESSES,
@@ -145,7 +147,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     peek_tunnels: Annotated[bool, Option(
         FLAG, "look at the first bytes of each tunnel, unopened, for the JSON log, "
         "metrics and live page: server name, ALPN, JA4, or protocol: docs/logs.md",
-        "the two fingerprints alone take 2 µs a tunnel; a log format with one of its "
+        "the two fingerprints alone take 2 us a tunnel; a log format with one of its "
         "codes looks by itself",
         swapped=True)] = False
 
@@ -171,6 +173,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout: Annotated[float, Option(
         DURATION, "time to connect to an origin, for all its addresses together",
         "twice Envoy's 5 s, as one deadline for all addresses", swapped=True)] = 10.0
+    parent_timeout: Annotated[float, Option(
+        DURATION, "time for a connected parent to connect on to the origin",
+        "twice our own dns_timeout and connect_timeout", swapped=True)] = 30.0
     response_timeout: Annotated[float, Option(
         DURATION, "time until an origin's response head begins",
         "between nginx's 60 s and squid's 15 min", swapped=True)] = 300.0
@@ -317,6 +322,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         DURATION._replace(low=0.2, high=600.0), "time until the counts of a silent "
         "program are dropped", "our choice: 25 failed exchanges",
         swapped=True, of_program=True)] = 5.0
+    route: Annotated[str, Option(
+        Kind("NAME", parse_name), "parent or group for requests whose rule names no "
+        "route: docs/parents.md", "none: directly", section="Parents", swapped=True)
+        ] = ""
+    parents: Annotated[tuple[Parent, ...], Table(
+        Parent, "Parents: the proxies that requests go through. docs/parents.md.",
+        named=True, swapped=True)] = ()
+    groups: Annotated[tuple[Group, ...], Table(
+        Group, "Groups of parents. Groups of users belong in the file of `policy`.",
+        named=True, swapped=True, not_meant=" of parents; groups of users belong in "
+        "the file of `policy`")] = ()
+
 
     def __post_init__(self) -> None:
         if not (self.user or self.password or self.users_file or self.policy):
@@ -358,6 +375,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
                           if one.address[1] or one.is_path]:
             yield ConfigError("", "admin", f"{self.admin} is also an address of listen")
         yield from contradictions_of_sources(self.sources)
+        yield from contradictions_of_parents(self.parents, self.groups, self.route)
         yield from self._contradictions_of_fleet()
 
     def _contradictions_of_fleet(self) -> Iterator[ConfigError]:

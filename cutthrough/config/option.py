@@ -62,6 +62,7 @@ class Table(NamedTuple):
     row: type[msgspec.Struct]
     help: str
     named: bool = False
+    not_meant: str = ""                      # added to the mistake of another type
     swapped: bool = False                    # a reload adds, moves and removes rows in
                                              # running workers
 

@@ -39,6 +39,7 @@ class Options(TypedDict, total=False):
     auth_timeout: float | str
     dns_timeout: float | str
     connect_timeout: float | str
+    parent_timeout: float | str
     response_timeout: float | str
     idle_timeout: float | str
     half_closed_timeout: float | str
@@ -68,5 +69,8 @@ class Options(TypedDict, total=False):
     address_floor: Literal["auto", "on", "off"]
     connect_ports: str | Sequence[int | str]
     splice: bool | str
+    route: str
     listeners: Sequence[Row]
     sources: Mapping[str, Row]
+    parents: Mapping[str, Row]
+    groups: Mapping[str, Row]

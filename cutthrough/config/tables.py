@@ -66,7 +66,7 @@ def read_rows(table: Table, name: str, given: Any, source: Source,
 def _read_row(table: Table, row: str | int, keys: Any, source: Source,
               mistakes: list[Mistake]) -> msgspec.Struct | None:
     if not isinstance(keys, Mapping):
-        mistakes.append(source.blame("takes a table", (row,)))
+        mistakes.append(source.blame(f"takes a table{table.not_meant}", (row,)))
         return None
     options, values, found = table.options, dict[str, Any](), list[Mistake]()
     if table.named:

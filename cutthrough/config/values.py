@@ -31,8 +31,7 @@ class Kind(NamedTuple):
     bare: bool = False                       # a number or truth value in TOML
     words: Mapping[str, Any] = {}            # texts with a special value
     noun: str = ""                           # in docs/config.md; "": the metavar
-    typed: str = "str"                       # type of a value, or of a list's item, in
-                                             # `Options`
+    typed: str = "str"                       # type of a value or item, in `Options`
 
 
 _SECONDS = {"d": DAY, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}

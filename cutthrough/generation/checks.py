@@ -9,12 +9,14 @@ import msgspec
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.log_target import read_target
 from cutthrough.config.mistake import Mistake, raise_all
+from cutthrough.config.parents import DIRECT
 from cutthrough.config.values import show_count
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.pac import PacError, make_pac
 from cutthrough.generation.sources import SourceNumbers, refused_options
 from cutthrough.generation.tls_files import check_tls, read_tls_files
 from cutthrough.net.unix_listener import find_owner
+from cutthrough.policy.source import PolicyError
 from cutthrough.process.cpus import pinned_cpus
 
 
@@ -48,6 +50,7 @@ def validate(generation: Generation) -> None:
         from cutthrough.generation.hook import find_function
 
         find_function(generation.config.policy_hook, generation.policy.hook)
+    check_routes(generation)
     check_fleet(generation.config)
     check_sources(generation.config)
     if any(one.pairs for one in generation.tls):
@@ -82,6 +85,39 @@ def check_pacs(generation: Generation) -> None:
         except PacError as error:
             raise ConfigError("", "listeners", str(error),
                               path=(number, "pac")) from None
+
+
+def check_routes(generation: Generation) -> None:
+    """Raises PolicyError with every rule whose route is not configured."""
+    config = generation.config
+    known = {DIRECT, *(one.name for one in config.parents),
+             *(one.name for one in config.groups)}
+    raise_all([
+        PolicyError(rule.source, "route", "no parent or group of the configuration is "
+                    f"named {rule.route!r}")
+        for rule in generation.policy.rules if rule.route and rule.route not in known])
+
+
+def find_notes(generation: Generation) -> list[str]:
+    """What an operator should know about a valid configuration: rules that cannot
+    hold, because a parent resolves the names (R43)."""
+    config, policy = generation.config, generation.policy
+    there = {one.name for one in config.parents if one.resolve == "parent"}
+    groups = {one.name for one in config.groups if there & {*one.parents}}
+    named = {config.route, *(rule.route for rule in policy.rules)}
+    if not (there | groups) & named:
+        return []
+    where = " and ".join(sorted(there))
+    notes = [f"{where} resolves names: the address floor holds for addresses in "
+             "requests only"] if config.floor else []
+    for rule in policy.rules:
+        if rule.addresses and rule.action == "deny":
+            notes.append(f"{rule.source}: cannot deny a name that {where} resolves, "
+                         "because its addresses are not known here")
+        elif rule.addresses:
+            notes.append(f"{rule.source}: cannot allow a name that {where} resolves: "
+                         "such a request is refused")
+    return notes
 
 
 def check_fleet(config: Config) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from cutthrough.config.config import Config
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Hook, Tally, find_function
 from cutthrough.generation.sources import SourceNumbers, names_of_users
@@ -10,18 +11,20 @@ from cutthrough.net.listener import Address
 from cutthrough.policy.acl import Acl
 from cutthrough.policy.auth import Authenticator
 from cutthrough.policy.known import Known
+from cutthrough.policy.parents import Registry, Ways
 from cutthrough.policy.snapshot import HostAddresses, Snapshot
 
 
 def make_snapshot(generation: Generation, bound: Sequence[Address],
                   hosts: HostAddresses | None = None, tally: Tally | None = None,
                   known: Known | None = None,
-                  sources: SourceNumbers | None = None) -> Snapshot:
+                  sources: SourceNumbers | None = None,
+                  registry: Registry | None = None) -> Snapshot:
     """Returns the snapshot.
 
     `bound`: addresses of our listeners; `hosts`: addresses of this host, None to read
     them now; `tally`: see Hook; `known`: the credentials page that all workers share;
-    `sources`: the worker's numbers.
+    `sources`: the worker's numbers; `registry`: what the worker knows of parents.
 
     Raises PolicyError if the hook cannot be used.
     """
@@ -34,6 +37,7 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
         hook = Hook(function, config.policy_hook_timeout, generation.policy.limits,
                     tally=tally)
     numbers = (sources or SourceNumbers()).number(config.sources)
+    acl = Acl(generation.policy, numbers) if generation.policy.source else None
     return Snapshot(
         Authenticator(inline, generation.policy.users, config.auth_cache_ttl,
                       {name: generation.policy.groups_of(config.user)}, known,
@@ -44,9 +48,20 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
         host_addresses=HostAddresses(own_hosts()) if hosts is None else hosts,
         senders=config.proxy_protocol_from,
         generation=generation.number,
-        acl=Acl(generation.policy, numbers) if generation.policy.source else None,
+        acl=acl,
         hook=hook,
         own_sources={user.encode(): numbers[name] for user, name in
                      names_of_users(config, generation.policy).items()},
         own_networks=[row.prefix for row in config.sources if row.prefix],
+        ways=make_ways(config, acl.routes if acl is not None else (), registry),
     )
+
+
+def make_ways(config: Config, routes: Sequence[str],
+              registry: Registry | None = None) -> Ways | None:
+    """Returns the ways through parents; None: every request goes directly."""
+    if not (config.parents or config.groups):
+        return None
+    return Ways({one.name: one for one in config.parents},
+                {one.name: one for one in config.groups},
+                config.route, routes, registry or Registry())

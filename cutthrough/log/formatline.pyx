@@ -192,6 +192,8 @@ cdef class FormatLine(Line):
         if code == S_LOGIN:
             return put_value(p, step, c.user, last)
         if code == S_HIERARCHY:
+            if r.hop.parent:
+                return put_text(p, b"FIRSTUP_PARENT")
             return put_text(p, b"HIER_NONE" if peer_of(c) == NULL else b"HIER_DIRECT")
         if code == S_PEER:
             return p if peer_of(c) == NULL else put_address(p, peer_of(c))

@@ -17,7 +17,7 @@ from cutthrough.net.sysio cimport clock_us, read_own_name
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.outcome cimport label_of
 from cutthrough.policy.acl cimport NOT_ASKED
-from cutthrough.session.client cimport Client, carries_tunnel, peer_of, worker_of_id
+from cutthrough.session.client cimport Client, carries_tunnel, parent_of, peer_of, worker_of_id
 from cutthrough.session.proxied cimport sender_of
 from cutthrough.session.request cimport Request
 from cutthrough.session.source cimport name_of_source
@@ -95,6 +95,10 @@ cdef class JsonLine(Line):
             p = put_text(p, b"null")
         if r.hop.source:
             p = put_source(p, c)
+        if r.hop.parent:
+            p = put_string(put_text(p, b',"parent":'), parent_of(c))
+            if c.passage is not None and c.passage.code:
+                p = put_number(put_text(p, b',"parent_status":'), c.passage.code)
         p = put_number(put_text(p, b',"bytes_up":'), c.relay.up.moved)
         p = put_number(put_text(p, b',"bytes_down":'), c.relay.down.moved)
         p = put_phase(put_text(p, b',"head_ms":'), c.stamps.head_us)

@@ -37,6 +37,7 @@ cdef struct Verdict:
     int rule                # index in Acl.rules; -1: the default
     int limits              # index in Acl.limits; -1: the rule names none
     Hop hop                 # the way of a request that passes
+    int route               # index in Acl.routes plus 1; 0: the rule names none
     bint report             # passes because the rule only reports; to be logged
     bint cut                # a refusal also ends running tunnels
     bint opens_floor        # an allow rule names this very address (R27)
@@ -69,6 +70,7 @@ cdef struct Row:            # a rule; set number 0: no condition
     uint16_t methods        # bit M_*; 0: every method
     int limits              # index in Acl.limits; -1: none
     uint16_t source         # number of the source address; 0: the user's own, or none
+    uint16_t route          # index in Acl.routes plus 1; 0: none
     uint8_t action          # Action
     uint8_t cut
     uint8_t by_address      # the rule names addresses and no hosts: found by the address
@@ -76,6 +78,7 @@ cdef struct Row:            # a rule; set number 0: no condition
 cdef class Acl:
     cdef readonly tuple rules       # of source.Rule
     cdef readonly tuple limits      # names
+    cdef readonly tuple routes      # names, of parents and groups
     cdef readonly object policy
     cdef Row *rows
     cdef PortRange *ports
@@ -109,4 +112,4 @@ cdef class Acl:
                       const Candidate *c) noexcept nogil
     cdef bint contains_carried(self, uint32_t number, const CarriedKeys *carried) noexcept nogil
     cdef int add(self, uint32_t index, rule, dict subjects, list ports, dict ports_at,
-                 list anywhere, list needing_address, dict limits) except -1
+                 list anywhere, list needing_address, dict limits, dict routes) except -1

@@ -18,11 +18,13 @@ class Answer(NamedTuple):
     maybe: bool
     limits: str
     source: str
+    route: str
     looked: tuple[Look, ...]
 
 class Acl:
     rules: tuple[Rule, ...]
     limits: tuple[str, ...]
+    routes: tuple[str, ...]
     policy: Policy
     def __init__(
         self, policy: Policy, sources: Mapping[str, int] | None = None

@@ -18,7 +18,7 @@ address, any other rule only the address that is dialled.
 import ipaddress
 from typing import NamedTuple
 
-from libc.stdint cimport UINT32_MAX, uint8_t, uint32_t
+from libc.stdint cimport UINT32_MAX, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, label_of
@@ -65,6 +65,7 @@ class Answer(NamedTuple):
     maybe: bool
     limits: str             # "" for none
     source: str             # name of the rule's source; "" for none
+    route: str              # the name in the rule; "" for none
     looked: tuple           # of Look, in order, the deciding rule last
 
 
@@ -101,11 +102,14 @@ cdef class Acl:
         self.limits = tuple(policy.limits)
         limits = {name: i for i, name in enumerate(self.limits)}
         numbers = {} if sources is None else sources
+        self.routes = tuple(dict.fromkeys([rule.route for rule in self.rules if rule.route]))
+        routes = {name: i for i, name in enumerate(self.routes, 1)}
         self.rows = <Row *>calloc(n + 1, sizeof(Row))
         if self.rows == NULL or n >= UINT32_MAX:
             raise MemoryError
         for index, rule in enumerate(self.rules):
-            self.add(index, rule, subjects, ports, ports_at, anywhere, needing_address, limits)
+            self.add(index, rule, subjects, ports, ports_at, anywhere, needing_address, limits,
+                     routes)
             if rule.leaves_by:
                 self.rows[index].source = numbers[rule.leaves_by]
         self.fallback.action = ACTIONS[policy.default]
@@ -133,7 +137,7 @@ cdef class Acl:
                 self.subjects_of_group.setdefault(name, []).append(number)
 
     cdef int add(self, uint32_t index, rule, dict subjects, list ports, dict ports_at,
-                 list anywhere, list needing_address, dict limits) except -1:
+                 list anywhere, list needing_address, dict limits, dict routes) except -1:
         cdef Row *row = &self.rows[index]
         cdef bytes host
         cdef list literals = []
@@ -143,6 +147,7 @@ cdef class Acl:
         row.action = ACTIONS[rule.action]
         row.cut = rule.cut
         row.limits = limits[rule.limits] if rule.limits else -1
+        row.route = <uint16_t>routes[rule.route] if rule.route else 0
         for method in rule.methods:
             row.methods |= 1 << <int>METHODS[method]
         if rule.ports:
@@ -218,8 +223,9 @@ cdef class Acl:
         v.outcome = DESTINATION_DENIED if row.action == DENY else OK
         v.rule = -1 if best == UINT32_MAX else <int>best
         v.limits = row.limits
-        memset(&v.hop, 0, sizeof(v.hop))    # no rule names another way than the direct one
+        memset(&v.hop, 0, sizeof(v.hop))
         v.hop.source = row.source
+        v.route = row.route
         v.report = row.action == REPORT
         v.cut = row.cut
         v.maybe = maybe
@@ -357,6 +363,7 @@ cdef class Acl:
             label_of(v.outcome).decode(), v.rule, v.report, v.cut, v.opens_floor, v.maybe,
             self.limits[v.limits] if v.limits >= 0 else "",
             self.rules[v.rule].leaves_by if v.rule >= 0 else "",
+            self.routes[v.route - 1] if v.route else "",
             tuple([Look(*pair) for pair in sorted(looked.items())]))
 
     def sizes(self):

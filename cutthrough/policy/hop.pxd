@@ -4,8 +4,8 @@ from libc.stdint cimport uint16_t
 
 cdef enum HopKind:
     HOP_DIRECT = 0          # a connection to the destination itself
-    HOP_HTTP                # through a parent that is an HTTP proxy; no rule names one yet
-    HOP_SOCKS5              # through a parent that speaks SOCKS5; no rule names one yet
+    HOP_PARENT              # a connection to the destination through a parent
+    HOP_FORWARD             # a connection to a parent; the request in absolute form goes to it
     HOP_LOCAL               # an origin in Python: see session.local
 
 # All zero: direct, in plain text, from the address that the kernel selects. A number stands for
@@ -14,7 +14,7 @@ cdef enum HopKind:
 cdef struct Hop:
     uint16_t kind           # HopKind
     uint16_t tls            # number of the TLS identity shown and expected; 0: no TLS
-    uint16_t parent         # number of the parent; 0: none
+    uint16_t parent         # number of the parent; 0: none. See policy.parents
     uint16_t source         # number of the source address; 0: the kernel selects it
 
 

@@ -18,7 +18,7 @@ import msgspec
 from cutthrough.config.mistake import Place, noting, raise_all
 from cutthrough.config.settings import OF_POLICY
 from cutthrough.config.toml import Path, Places, TomlError, read_toml
-from cutthrough.config.values import parse_size
+from cutthrough.config.values import parse_row_name, parse_size
 from cutthrough.policy.acl import METHODS
 from cutthrough.policy.patterns import canonical_network, host_patterns
 from cutthrough.policy.reader import Reader, unknown_key
@@ -122,7 +122,9 @@ class _Reader(Reader):
             with self.table_at("groups"):
                 if not isinstance(members, list) or not all(
                         isinstance(member, str) for member in members):
-                    self.fail(name, "takes a list of user names")
+                    self.fail(name, "takes a list of user names" + (
+                        "; groups of parents belong in the configuration file"
+                        if isinstance(members, dict) and "parents" in members else ""))
                 groups[name] = tuple(dict.fromkeys(members))
                 for i, member in enumerate(members):
                     with noting(self.mistakes):
@@ -312,6 +314,16 @@ class _Reader(Reader):
             self.fail(key, "has no effect: the rule denies")
         return name
 
+    def read_route(self, table: dict[str, Any], key: str) -> str:
+        if table.get("action") == "deny":
+            self.fail(key, "has no effect in a rule that denies")
+        name = self.value(table, key, str, "a name of [parents] or [groups] of the "
+                          "configuration, or \"direct\"", "")
+        try:
+            return parse_row_name(name)
+        except ValueError as error:
+            self.fail(key, str(error))
+
     def read_ports(self, table: dict[str, Any],
                    key: str) -> tuple[tuple[int, int], ...]:
         found = self.value(table, key, list, "a list of ports", [])
@@ -423,6 +435,7 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "addresses": _Reader.read_networks, "ports": _Reader.read_ports,
     "methods": _Reader.read_methods, "cut": _Reader.read_flag,
     "limits": _Reader.read_limit, "source": _Reader.read_source,
+    "route": _Reader.read_route,
 }
 # Keys whose field in Rule has another name
 _FIELDS = {"source": "leaves_by"}

@@ -5,6 +5,7 @@ from cutthrough.policy.acl cimport Acl
 from cutthrough.policy.auth cimport Authenticator
 from cutthrough.policy.decision_cache cimport DecisionCache
 from cutthrough.policy.networks cimport NetworkSets
+from cutthrough.policy.parents cimport Ways
 
 # This host's addresses, packed, mapped IPv4 as IPv4; `set` replaces them.
 cdef class HostAddresses:
@@ -16,6 +17,7 @@ cdef class Snapshot:
     cdef dict own_sources                   # user -> number of its source; None: none has one
     cdef readonly object hook               # see generation.hook; None: no hook
     cdef readonly DecisionCache verdicts    # the hook's cached decisions; None: no hook
+    cdef readonly Ways ways                 # None: every request goes directly
     cdef readonly int generation
     cdef readonly bint address_floor        # only public addresses (R27)
     cdef readonly bint any_port             # CONNECT may reach every port

@@ -3,6 +3,7 @@ from typing import Any
 
 from cutthrough.policy.acl import Acl
 from cutthrough.policy.auth import Authenticator
+from cutthrough.policy.parents import Ways
 
 class HostAddresses:
     def __init__(self, texts: Iterable[str] = ()) -> None: ...
@@ -16,6 +17,7 @@ class Snapshot:
     any_port: bool
     acl: Acl | None
     hook: Any
+    ways: Ways | None
     def __init__(
         self,
         users: Authenticator | Mapping[bytes, bytes],
@@ -30,6 +32,7 @@ class Snapshot:
         hook: Any = None,
         own_sources: Mapping[bytes, int] | None = None,
         own_networks: Iterable[str] = (),
+        ways: Ways | None = None,
     ) -> None: ...
     def port_outcome(self, is_connect: bool, port: int) -> str: ...
     def loop_outcome(self, address: str, port: int) -> str: ...

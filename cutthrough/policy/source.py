@@ -62,6 +62,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     cut: bool = False                   # a refusal also ends running tunnels
     limits: str = ""                    # a name in Policy.limits; "": none
     leaves_by: str = ""                 # a name of [sources]; "": the user's own
+    route: str = ""                     # of a parent or group, or `direct`; "": default
     source: str = ""                    # file and line, for messages: policy.toml:12
 
 

@@ -78,6 +78,7 @@ cdef uint16_t own_source(Client c) except? 0:
 
 cdef int take_verdict(Client c, const Verdict *verdict) except -1:
     c.request.rule = verdict.rule
+    c.request.route = <unsigned short>verdict.route
     c.request.reported = verdict.report
     return verdict.outcome
 

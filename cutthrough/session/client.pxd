@@ -11,8 +11,10 @@ from cutthrough.policy.auth cimport Account
 from cutthrough.policy.limits cimport Terms, Usage
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.policy.decision_cache cimport Decision
+from cutthrough.policy.parents cimport Standing
 from cutthrough.session.context cimport Context
 from cutthrough.session.entrance cimport Entrance
+from cutthrough.session.passage cimport Passage
 from cutthrough.session.phases cimport Stamps
 from cutthrough.session.places cimport GUEST, STRANGER
 from cutthrough.session.request cimport Request
@@ -127,6 +129,7 @@ cdef class Client(StreamOwner):
 
     # the way to the origin
     cdef Connector connector
+    cdef Passage passage                # None: directly, or the origin is connected
     cdef Block *partial                 # part of a response head
     cdef Scan *up_scan                  # NULL: no chunked body in that direction
     cdef Scan *down_scan
@@ -204,6 +207,20 @@ cdef inline void drop_opening(Client client) noexcept:
     if client.opening != NULL:
         free(client.opening)
         client.opening = NULL
+
+
+# The name of the parent that the request goes through; None: directly.
+cdef inline bytes parent_of(Client client):
+    if client.request.hop.parent == 0:
+        return None
+    return (<Standing>client.context.parents.standings[client.request.hop.parent]).name
+
+
+# The request goes through no parent any more; it is counted by the number in its hop.
+cdef inline void leave_parent(Client client) noexcept:
+    if client.request.hop.parent:
+        (<Standing>client.context.parents.standings[client.request.hop.parent]).in_hand -= 1
+        client.request.hop.parent = 0
 
 
 # The client is at rest: lists it as one that may be closed to make room. Not if another

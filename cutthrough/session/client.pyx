@@ -351,6 +351,8 @@ cdef class Client:
         self.user = self.tried = None
         self.snapshot = None
         self.decision = None
+        leave_parent(self)
+        self.passage = None
         memset(&self.request, 0, sizeof(self.request))
         self.request.rule = NOT_ASKED
         self.until_close = False

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint8_t
 from cutthrough.net.connector cimport StreamOwner
 from cutthrough.net.poller cimport Poller
 from cutthrough.policy.limits cimport Limiter
+from cutthrough.policy.parents cimport Registry
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.counters cimport Counters, Page
 from cutthrough.session.flight_recorder cimport FlightRecorder
@@ -32,6 +33,7 @@ cdef class Context:
     cdef public list pacs               # see pac: the file's two parts, or None; by listener
     cdef dict associations              # request_id -> Association; see associate
     cdef object association_places      # their Shares
+    cdef readonly Registry parents
     cdef dict local_origins             # key -> function, see local; None: there are none
     cdef FlightRecorder recorder
     cdef object verifier                # see verify.verifier; None: no user has a hash

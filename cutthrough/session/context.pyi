@@ -5,6 +5,7 @@ from cutthrough.net.poller import Poller
 from cutthrough.net.resolver import Resolver
 from cutthrough.net.source_address import Source
 from cutthrough.policy.limits import Limiter
+from cutthrough.policy.parents import Registry
 from cutthrough.policy.snapshot import Snapshot
 from cutthrough.session.client import Journal
 from cutthrough.session.counters import Page
@@ -13,6 +14,7 @@ from cutthrough.session.idle_pool import IdlePool
 
 class Context:
     origin_transport: int
+    parents: Registry
     journal: Journal
     sources: dict[int, Source] | None
     pacs: list[tuple[bytes, bytes] | None]

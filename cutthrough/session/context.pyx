@@ -38,6 +38,7 @@ cdef class Context:
         self.places = Places()
         self.associations = {}
         self.association_places = Shares(MOST_ASSOCIATIONS)
+        self.parents = Registry()
         self.resolver = resolver
         self.verifier = verifier
         self.pipes_refused = pipes_refused()    # earlier ones are not ours

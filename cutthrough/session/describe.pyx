@@ -11,7 +11,7 @@ from cutthrough.net.address cimport ADDRESS_TEXT, Address, print_address
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport CUT
 from cutthrough.session.client cimport (
-    Client, carries_tunnel, is_between_requests, peer_of, worker_of_id)
+    Client, carries_tunnel, is_between_requests, parent_of, peer_of, worker_of_id)
 from cutthrough.session.context cimport Context
 from cutthrough.session.counters import METHODS
 from cutthrough.session.flight_recorder cimport told
@@ -45,6 +45,8 @@ def describe(Client client, int worker):
     if client.state == CLOSED:
         return None
     key_len = len(client.key) - 2 if known else 0
+    name = parent_of(client)
+    through = {} if name is None else {"parent": name.decode()}
     proxied = {} if sender_of(client) == NULL else {"proxied_by": text_of(sender_of(client))}
     return {
         "id": (f"{worker_of_id(client, worker)}-{client.request_id}"
@@ -63,6 +65,7 @@ def describe(Client client, int worker):
         "bytes_down": client.relay.down.moved if busy else 0,
         "peer": text_of(peer_of(client)) if peer_of(client) != NULL else None,
         **({} if client.opening == NULL else describe_opening(client.opening)),
+        **through,
     }
 
 

@@ -14,11 +14,14 @@ from cutthrough.net.relay cimport (
     is_holding, run_pump, start_pump, stop_pump)
 from cutthrough.net.sysio cimport CAN_READ
 from cutthrough.outcome cimport (
-    BAD_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, OVERLOADED, QUOTA_EXCEEDED)
+    BAD_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, HEAD_TOO_LARGE, OVERLOADED,
+    QUOTA_EXCEEDED)
+from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.client cimport Client
 from cutthrough.session.awaited cimport NOBODY, SENDER, TAKER
 from cutthrough.session.min_rate cimport wait_for
 from cutthrough.session.flight_recorder cimport E_UP, note
+from cutthrough.session.parents cimport head_for_parent
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.charge cimport after_turn, before_turn
 from cutthrough.wire.framing cimport BODY_CHUNKED, BODY_LENGTH, BODY_NONE, Framing
@@ -38,8 +41,14 @@ cdef bint expect_body(Client c, const Framing *framing) noexcept:
 cdef int send_request(Client c) except -1:
     cdef Pump *up = &c.relay.up
     cdef Block *ahead = c.input
+    cdef const char *head = bytes_of(c.head)
+    cdef size_t head_len = c.head.end
     cdef size_t n = 0
     cdef int64_t used
+    if c.request.hop.kind == HOP_FORWARD:
+        head = head_for_parent(c, &head_len)
+        if head == NULL:
+            return c.refuse(HEAD_TOO_LARGE)
     up.sink = &c.origin.sock
     c.relay.down.may_splice = c.context.may_splice
     start_pump(&c.relay.down, &c.origin.sock, &c.sock, 0)
@@ -47,8 +56,10 @@ cdef int send_request(Client c) except -1:
     if c.up_open and ahead != NULL:
         n = ahead.end - ahead.start
         c.input = NULL
-    used = feed(up, bytes_of(c.head), c.head.end,
+    used = feed(up, head, head_len,
                 bytes_of(ahead) + ahead.start if n else NULL, n)
+    # Bytes are counted as those of the request that the client sent
+    up.moved -= min(up.moved, <uint64_t>(head_len - c.head.end))
     note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, up.moved)
     if n:
         if 0 <= used < <int64_t>n and up.filter == NULL:

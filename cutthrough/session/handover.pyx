@@ -25,11 +25,13 @@ from cutthrough.net.sysio cimport clock_us, set_abortive, sys_close
 from cutthrough.net.transport cimport KERNEL, Socket
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, OVERLOADED
 from cutthrough.policy.auth cimport Account
-from cutthrough.policy.hop cimport HOP_LOCAL
+from cutthrough.policy.hop cimport HOP_LOCAL, HOP_PARENT
 from cutthrough.policy.limits cimport Lane
+from cutthrough.policy.parents cimport Standing
 from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.session.authorize cimport is_cut_meanwhile, readmit
-from cutthrough.session.client cimport Client, drop_opening, link, unlink, worker_of_id
+from cutthrough.session.client cimport (
+    Client, drop_opening, leave_parent, link, parent_of, unlink, worker_of_id)
 from cutthrough.session.context cimport Context, places_taken
 from cutthrough.session.counters cimport BOUND_CONNECTIONS, N_METHODS
 from cutthrough.session.handover_record import FORMAT, Tunnel, Way
@@ -94,6 +96,8 @@ cdef object describe(Client c, int number, int worker, bint same_page):
         client=address_of(&c.address),
         sender=None if sender_of(c) == NULL else address_of(sender_of(c)),
         origin=address_of(&c.origin.address), source=name_of_source(c) or "",
+        parent=None if r.hop.parent == 0 else (
+            parent_of(c).decode(), c.context.parents.identity_of(r.hop.parent)),
         key=c.key, host_kind=r.host_kind, port=r.port, method=r.method, minor=r.minor,
         status=r.status,
         stamps=(c.stamps.start_us, c.stamps.mark_us, c.stamps.first_byte_us,
@@ -267,6 +271,7 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     cdef Account account = Account(record.user, record.groups, record.expires)
     cdef Decision decision
     cdef Address sender
+    cdef Standing standing
     c.account = account
     c.user = account.name or None           # empty: without credentials
     read_address(&c.address, record.client)
@@ -291,6 +296,12 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
      c.stamps.auth_us, c.stamps.hook_us, c.stamps.dns_us,
      c.stamps.connect_us) = record.stamps
     r.is_tunnel = True
+    if record.parent is not None:
+        name, identity = record.parent
+        standing = c.context.parents.find(name, identity)
+        standing.in_hand += 1
+        r.hop.kind = HOP_PARENT
+        r.hop.parent = <unsigned short>standing.number
     if record.decision is not None:
         reason, limits = record.decision
         decision = Decision(True, reason, 0.0, limits)
@@ -374,6 +385,7 @@ cdef int give_up(Client c, Stream origin, lent) except -1:
         c.usage.holding.has_tunnel = False
     if lent[2]:
         c.usage.holding.is_counted = False
+    leave_parent(c)
     c.context.limiter.end_request(&c.usage, c.terms, &c.relay.up.allowance,
                                   &c.relay.down.allowance, c.context.poller.now_us)
     c.context.limiter.leave(&c.usage, c.context.poller.now_us)

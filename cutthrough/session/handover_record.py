@@ -69,6 +69,7 @@ class Tunnel(msgspec.Struct, tag="tunnel"):
     source: str = ""                         # name of the source it came from; "": none
     # Of its first bytes, see openings.parts_of; None: they were not looked at
     opening: tuple[int, int, bool, int, bytes, bytes, bytes, bytes] | None = None
+    parent: tuple[str, str] | None = None    # that it goes through: name, identity
 
 
 class Done(msgspec.Struct, tag="done"):

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport UINT32_MAX, int64_t, uint32_t
 from cutthrough.net.sysio cimport clock_us
-from cutthrough.session.state cimport AUTH, DECIDE, DIAL, RELAY, REQUEST, RESOLVE
+from cutthrough.session.state cimport AUTH, DECIDE, DIAL, PARENT, RELAY, REQUEST, RESOLVE
 
 # The time that each phase of the request in hand took, in microseconds; 0: it was not begun.
 # A phase takes 1 at least. 32 bits hold 71 minutes, more than the deadlines in use for these
@@ -44,7 +44,7 @@ cdef inline void end_last_phase(Stamps *stamps, int state) noexcept nogil:
         stamps.hook_us = end_brief_phase(stamps)
     elif state == RESOLVE and stamps.dns_us == 0:
         stamps.dns_us = end_brief_phase(stamps)
-    elif state == DIAL and stamps.connect_us == 0:
+    elif (state == DIAL or state == PARENT) and stamps.connect_us == 0:
         stamps.connect_us = end_brief_phase(stamps)
     elif state >= REQUEST and stamps.first_byte_us == 0:
         stamps.first_byte_us = end_phase(stamps)

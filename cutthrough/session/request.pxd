@@ -9,6 +9,7 @@ cdef struct Request:
     int rule                            # number of the deciding rule; -1: default; or NOT_ASKED
     uint32_t retry_s                    # seconds for Retry-After; 0: the reply's constant
     uint16_t port                       # the destination's; 0: not known
+    uint16_t route                      # policy's number of the way; 0: the default
     uint16_t status                     # status sent to the client; 0: none yet
     uint16_t path_at, path_len          # in Client.head, which is at most HEAD_BLOCK long
     uint8_t method                      # wire's Method

@@ -19,7 +19,9 @@ from cutthrough.net.relay cimport (
 from cutthrough.net.sysio cimport CAN_READ, try_recv
 from cutthrough.outcome cimport (
     BAD_RESPONSE, BAD_RESPONSE_FRAMING, CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_CLOSED,
-    ORIGIN_RESET, OVERLOADED, QUOTA_EXCEEDED, RESPONSE_TRUNCATED, UPGRADE_FAILED)
+    ORIGIN_RESET, OVERLOADED, PARENT_AUTH, PARENT_CLOSED,
+    QUOTA_EXCEEDED, RESPONSE_TRUNCATED, UPGRADE_FAILED)
+from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.authorize cimport is_cut_meanwhile
 from cutthrough.session.client cimport Client, Observer
 from cutthrough.session.awaited cimport NOBODY, READER
@@ -96,7 +98,7 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
         c.told_up = 0
         start_pump(&c.relay.up, &c.sock, NULL, 0)
         return c.route(True)
-    return c.refuse(outcome)
+    return c.refuse(PARENT_CLOSED if r.hop.kind == HOP_FORWARD else outcome)
 
 
 cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
@@ -159,6 +161,8 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     cdef int out_len = read_response_framing(&head, data, r.method, &framing)
     if out_len < 0:
         return c.refuse(-out_len)
+    if head.status == 407 and r.hop.kind == HOP_FORWARD:
+        return c.refuse(PARENT_AUTH)    # to the client it would look like ours
     chunked = framing.kind == BODY_CHUNKED
     c.until_close = framing.kind == BODY_UNTIL_CLOSE
     r.closing = (not r.persistent or c.up_open or c.until_close or c.context.draining

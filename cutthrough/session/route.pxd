@@ -9,5 +9,7 @@ from cutthrough.session.client cimport Client
 cdef int find_way(Client client, bint fresh) except -1
 # May the request go to this address? The reason of a refusal is kept in request.denied.
 cdef bint may_reach(Client client, const Address *address) except -1
+# The parent's socket may be readable; in state PARENT.
+cdef int on_parent(Client client) except -1
 # The dial has ended: see StreamOwner.on_dialled.
 cdef int take_origin(Client client, Connector connector, Stream stream, int error) except -1

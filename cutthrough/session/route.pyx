@@ -4,6 +4,7 @@
     find_way ─> idle pool ───────────────────────────┐
              ├> a function of this process ──────────┤
              └> resolver ─> dial_all ─> take_origin ─> forward, tunnel
+                                └─> a parent ─^
 
 Each address is judged before it is dialled, and before an idle connection to it is used
 (R26). If the user's limits depend on the address, they are charged here.
@@ -11,13 +12,17 @@ Each address is judged before it is dialled, and before an idle connection to it
 
 from functools import partial
 
-from libc.stdint cimport uint16_t
+from libc.stdint cimport int64_t, uint16_t
 from cutthrough.net.connector cimport Connector, Stream, dial
 from cutthrough.net.address cimport Address, Addresses, one_address, parse_address
+from cutthrough.net.linux cimport ETIMEDOUT
+from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.transport cimport KERNEL, open_transport
-from cutthrough.outcome cimport DESTINATION_DENIED, DNS_NOT_FOUND, LOOP_DETECTED, OK
+from cutthrough.outcome cimport (
+    DESTINATION_DENIED, DNS_NOT_FOUND, LOOP_DETECTED, OK, OVERLOADED, PARENT_TIMEOUT,
+    PARENT_UNREACHABLE)
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.policy.hop cimport HOP_LOCAL
+from cutthrough.policy.hop cimport HOP_FORWARD, HOP_LOCAL
 from cutthrough.session.authorize cimport asker_of, is_cut_meanwhile, judge_address
 from cutthrough.session.charge cimport admit_user
 from cutthrough.session.client cimport Client, Observer
@@ -27,11 +32,16 @@ from cutthrough.session.flight_recorder cimport (
     E_DIALLED, E_NOT_DIALLED, E_RESOLVED, E_REUSED, note)
 from cutthrough.session.forward cimport send_request
 from cutthrough.session.local cimport open_local
+from cutthrough.session.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
+from cutthrough.session.parents cimport (
+    choose_parent, dial_parent, is_resolved_there, lose_parent, praise_parents, seeks_parent,
+    set_source_aside)
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.request cimport Request
-from cutthrough.session.state cimport DIAL, RESOLVE
+from cutthrough.session.state cimport DIAL, PARENT, RESOLVE
 from cutthrough.session.tunnel cimport start_tunnel
 from cutthrough.wire.names cimport M_CONNECT
+from cutthrough.wire.parent cimport BY_SOCKS4
 from cutthrough.wire.socks cimport MOST_SOCKS_REPLY, build_socks_success
 from cutthrough.wire.target cimport HOST_NAME
 
@@ -48,17 +58,27 @@ cdef int find_way(Client c, bint fresh) except -1:
     cdef bytes host
     cdef uint16_t source
     cdef int outcome
+    cdef bint by_name, may
+    cdef uint16_t route
     if c.context.local_origins is not None:
         function = c.context.local_origins.get(c.key)
         if function is not None:
             return answer_locally(c, function)
+    if c.snapshot.ways is not None and not choose_parent(c):
+        return 0
+    by_name = c.passage is not None and is_resolved_there(c)
+    if by_name and c.request.address_dependent:
+        return c.refuse(DESTINATION_DENIED)     # no address will say that it may pass
     if not fresh and c.request.can_retry:
         stream = c.context.idle_pool.take(&c.request.hop, c.pool_key())
         if stream is not None:
             c.origin = stream
             stream.owner = c
             source = c.request.hop.source
-            if may_reach(c, &stream.address) and c.request.hop.source == source:
+            route = c.request.route
+            may = stream.address.family == 0 or may_reach(c, &stream.address)
+            set_source_aside(c)
+            if may and c.request.hop.source == source and c.request.route == route:
                 outcome = admit_late(c, &stream.address, 1)
                 if outcome:
                     return c.refuse(outcome)
@@ -67,6 +87,8 @@ cdef int find_way(Client c, bint fresh) except -1:
                 note(c.context.recorder, <void *>c, c.poller.now_us, E_REUSED, 0, 0)
                 return use_origin(c)
             c.close_origin(False)       # dialled for a user who may reach its address
+    if by_name:
+        return dial_parent(c, NULL, NULL)
     host = c.key[:len(c.key) - 2]
     if c.request.host_kind != HOST_NAME:
         parse_address(host, &literal)
@@ -113,7 +135,7 @@ def on_resolved(Client c, request_id, answer):
 
 cdef int dial_all(Client c, answer) except -1:
     cdef Addresses addresses
-    cdef int i, outcome
+    cdef int i, other, outcome
     if c.request.host_kind == HOST_NAME:
         c.stamps.dns_us = end_brief_phase(&c.stamps)
     if not isinstance(answer, Addresses):
@@ -128,11 +150,42 @@ cdef int dial_all(Client c, answer) except -1:
     outcome = admit_late(c, addresses.items, addresses.n)
     if outcome:
         return c.refuse(outcome)
+    if c.snapshot.ways is not None:
+        i = first_choice(c, addresses, &other)
+        if i < 0:
+            return c.refuse(c.request.denied)
+        if not choose_parent(c):        # by the rule of this address
+            return 0
+        if c.passage is not None and c.passage.parent is not None:
+            return dial_parent(c, &addresses.items[i],
+                               NULL if other < 0 else &addresses.items[other])
     c._set_state(DIAL)
     connector = dial(c.poller, c, addresses, c.request.port, c.context.timeout_ms[DIAL])
     if connector is not None:           # else take_origin was called already
         c.connector = connector
     return 0
+
+
+cdef int first_choice(Client c, Addresses addresses, int *other) except -2:
+    """Index of the first address that may be reached, -1: none; in *other that of the first one
+    of the other family. SOCKS4 has IPv4 only."""
+    cdef int i, found = -1
+    cdef int family = 0
+    other[0] = -1
+    for i in range(addresses.n):
+        if family != addresses.items[i].family and other[0] < 0 and (
+                may_reach(c, &addresses.items[i])):
+            if found < 0:
+                found = i
+                family = addresses.items[i].family
+            else:
+                other[0] = i
+    if other[0] >= 0 and family == 6 and c.passage is not None and (
+            c.passage.parent is not None and c.passage.parent.protocol == BY_SOCKS4):
+        found, other[0] = other[0], found
+    if found >= 0:
+        may_reach(c, &addresses.items[found])   # not the last one judged: sets its rule
+    return found
 
 
 cdef int admit_late(Client c, const Address *addresses, int n) except -1:
@@ -155,6 +208,8 @@ cdef bint may_reach(Client c, const Address *address) except -1:
 
 cdef int take_origin(Client c, Connector connector, Stream stream, int error) except -1:
     c.connector = None
+    if seeks_parent(c):
+        return take_parent(c, stream, error)
     if stream is None:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
         if relieve(c.context, error):
@@ -171,6 +226,44 @@ cdef int take_origin(Client c, Connector connector, Stream stream, int error) ex
         may_reach(c, &stream.address)    # last judged for another address: sets this one's rule
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0, c.stamps.connect_us)
     count_dial(c.context.counters, stream.address.family, c.stamps.connect_us)
+    return use_origin(c)
+
+
+cdef int take_parent(Client c, Stream stream, int error) except -1:
+    """The dial to a parent has ended."""
+    if stream is None:
+        note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
+        if relieve(c.context, error):
+            return find_way(c, True)
+        if error == 0:
+            return c.refuse(c.request.denied)
+        if outcome_of_errno(error) == OVERLOADED:
+            return c.refuse(OVERLOADED)     # not the parent's fault
+        return lose_parent(c, PARENT_TIMEOUT if error == ETIMEDOUT else PARENT_UNREACHABLE)
+    c.origin = stream
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0,
+         <int64_t>clock_us() - c.passage.began_us)
+    count_dial(c.context.counters, stream.address.family, clock_us() - c.passage.began_us)
+    stream.address = c.passage.checked      # of the other end, as far as it is known
+    if c.request.hop.kind == HOP_FORWARD:
+        return reach_origin(c)
+    c._set_state(PARENT)
+    return go_through(c, begin_dialogue(c))
+
+
+cdef int on_parent(Client c) except -1:
+    return go_through(c, go_on_talking(c))
+
+
+cdef int go_through(Client c, int outcome) except -1:
+    if outcome == STILL_TALKING:
+        return 0
+    return reach_origin(c) if outcome == OK else lose_parent(c, outcome)
+
+
+cdef int reach_origin(Client c) except -1:
+    praise_parents(c)
+    c.stamps.connect_us = end_brief_phase(&c.stamps)
     return use_origin(c)
 
 

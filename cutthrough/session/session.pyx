@@ -23,7 +23,7 @@ from cutthrough.net.transport cimport KERNEL, Socket
 from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_TARGET, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET,
     DESTINATION_DENIED, INTERNAL_ERROR, LIFETIME, N_OUTCOMES, NO_ORIGIN, OK, OVERLOADED,
-    RESPONSE_TIMEOUT, TLS_TIMEOUT, WRITE_TIMEOUT)
+    PARENT_TIMEOUT, RESPONSE_TIMEOUT, TLS_TIMEOUT, WRITE_TIMEOUT)
 from cutthrough.session.associate cimport associate, watch_association
 from cutthrough.session.authorize cimport (
     ask_hook, judge_request, must_ask, take_decision)
@@ -41,23 +41,25 @@ from cutthrough.session.flight_recorder cimport (
     E_CLIENT_ENDED, E_DEADLINE, E_READ, note)
 from cutthrough.session.pac cimport asks_for_pac, send_pac
 from cutthrough.session.reuse cimport judge_reuse
+from cutthrough.session.parents cimport (
+    keep_fields, lose_parent, may_dial_parent, seeks_parent)
 from cutthrough.session.request cimport Request
-from cutthrough.session.route cimport find_way, may_reach, take_origin
+from cutthrough.session.route cimport find_way, may_reach, on_parent, take_origin
 from cutthrough.session.shed cimport keep_head, keep_part
 from cutthrough.session.source cimport key_with_source, leave_by_source, prepare_origin
 from cutthrough.session.stage cimport STAGE_TLS
 from cutthrough.session.stages cimport HEAD_NEXT, REQUEST_NEXT, run_stages
 from cutthrough.session.state cimport (
-    AUTH, DATAGRAMS, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, IDLE, LINGER, PEEK, RELAY,
-    REQUEST, TUNNEL,
-    outcome_at_deadline)
+    AUTH, DATAGRAMS, DECIDE, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, PARENT, PEEK, RELAY,
+    REQUEST, RESOLVE, TUNNEL, outcome_at_deadline)
 from cutthrough.session.tunnel cimport run_tunnel
 from cutthrough.session.charge cimport admit_user
 from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
-from cutthrough.wire.hops cimport answer_as_last
+from cutthrough.wire.hops cimport answer_as_last, find_loop
 from cutthrough.wire.http1 cimport (
     HTTP_11, Head, begins_with_head, has_token, parse_request)
-from cutthrough.wire.names cimport F_CONNECTION, F_UPGRADE, M_CONNECT, M_HEAD, M_OTHER, M_UDP
+from cutthrough.wire.names cimport (
+    F_CONNECTION, F_UPGRADE, F_VIA, M_CONNECT, M_HEAD, M_OTHER, M_UDP)
 from cutthrough.wire.refused cimport hint_of, show_refused
 from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport build_request_head, offers_upgrade
@@ -96,13 +98,15 @@ cdef class Session(Client):
             return self.discard_input()     # be a reset, and undo the reply (R1, R6)
         if self.sock.ready & BROKEN:
             return self.abort(CLIENT_RESET, True)
-        if AUTH <= self.state <= DIAL:
+        if AUTH <= self.state <= PARENT:
             return 0                        # its bytes wait in the kernel meanwhile
         return on_client(self)
 
     cdef int on_stream(self, Stream stream) except -1:
         if self.state == TUNNEL or self.state == HALF_CLOSED:
             return run_tunnel(self)
+        if self.state == PARENT:
+            return on_parent(self)
         if self.state == DELIVER:
             return go_on(self)
         return peek(self) if self.state == PEEK else on_origin(self)
@@ -128,6 +132,8 @@ cdef class Session(Client):
             return end_peek(self)
         if self.state == DATAGRAMS:
             return self.refuse(outcome)
+        if RESOLVE <= self.state <= PARENT and seeks_parent(self):
+            return lose_parent(self, PARENT_TIMEOUT)
         if self.awaited == NOBODY:
             if REQUEST <= self.state <= HALF_CLOSED and extend_if_taken(self):
                 return 0
@@ -162,6 +168,8 @@ cdef class Session(Client):
         return self.key if self.request.hop.source == 0 else key_with_source(self)
 
     cdef Leave may_dial(self, const Address *address) except FAULT:
+        if seeks_parent(self):
+            return ALLOWED if may_dial_parent(self, address) else FORBIDDEN
         if not may_reach(self, address):
             return FORBIDDEN
         return ALLOWED if self.request.hop.source == 0 else leave_by_source(self, address)
@@ -246,6 +254,8 @@ cdef class Session(Client):
             return send_pac(self, &target)
         if outcome == OK:
             outcome = self.prepare(data)
+        if outcome == OK and self.snapshot.ways is not None:
+            keep_fields(self, &head, data)
         if outcome == OK and self.context.observer is not None:
             (<Observer>self.context.observer).on_request(self, &head, data)
         if outcome == OK:
@@ -366,7 +376,8 @@ cdef class Session(Client):
         cdef int n
         cdef uint32_t path_at, path_len
         if r.is_tunnel:
-            return OK
+            return OK if head.count[F_VIA] == 0 else -find_loop(
+                &head, data, self.context.pseudonym, self.context.pseudonym_len)
         r.has_upgrade = (
             head.first[F_UPGRADE] != 0 and r.minor == HTTP_11
             and framing.kind == BODY_NONE and has_token(&head, data, F_CONNECTION, b"upgrade", 7)

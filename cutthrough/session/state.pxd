@@ -6,7 +6,8 @@ cdef enum:                  # State; unnamed, because Cython indexes by plain in
     AUTH                    # credentials are being verified
     DECIDE                  # an operator's function is being called
     RESOLVE                 # a name is being resolved
-    DIAL                    # a connection to the origin is being made
+    DIAL                    # a connection to the origin, or to a parent, is being made
+    PARENT                  # a parent is connected, and connects on to the origin
     REQUEST                 # the request goes up, its body not yet whole
     RESPONSE                # the request is up; the response head is awaited
     RELAY                   # the response body comes down

@@ -21,7 +21,9 @@ class Row(NamedTuple):
 # to RESOLVE or DIAL once (R19), and so does a dial without a descriptor after idle
 # connections gave theirs (R32). An answered 101 is a tunnel. A tunnel from HEAD began
 # in another worker: it is taken over, and nothing is dialled. SOCKS reads its request
-# after the password was verified, in HEAD again.
+# after the password was verified, in HEAD again. RESOLVE follows RESOLVE if a parent's
+# name is resolved after the destination's. PARENT ends with the request, the tunnel, or
+# another parent.
 TABLE = (
     Row("HEAD", ("IDLE", "AUTH", "DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE",
                  "TUNNEL", "DATAGRAMS", "LINGER", "CLOSED"),
@@ -33,9 +35,12 @@ TABLE = (
                  "LINGER", "CLOSED"), "auth_timeout", "auth_timeout"),
     Row("DECIDE", ("RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE", "LINGER",
                    "CLOSED"), "policy_hook_timeout", "policy_unavailable"),
-    Row("RESOLVE", ("DIAL", "IDLE", "LINGER", "CLOSED"), "dns_timeout", "dns_timeout"),
-    Row("DIAL", ("RESOLVE", "DIAL", "REQUEST", "RESPONSE", "PEEK", "TUNNEL", "IDLE",
-                 "LINGER", "CLOSED"), "connect_timeout", "connect_timeout"),
+    Row("RESOLVE", ("RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),
+        "dns_timeout", "dns_timeout"),
+    Row("DIAL", ("RESOLVE", "DIAL", "PARENT", "REQUEST", "RESPONSE", "PEEK", "TUNNEL",
+                 "IDLE", "LINGER", "CLOSED"), "connect_timeout", "connect_timeout"),
+    Row("PARENT", ("RESOLVE", "DIAL", "REQUEST", "RESPONSE", "PEEK", "TUNNEL", "IDLE",
+                   "LINGER", "CLOSED"), "parent_timeout", "parent_timeout"),
     Row("REQUEST", ("RESPONSE", "RELAY", "IDLE", "LINGER", "CLOSED"),
         "body_timeout", "body_timeout"),
     Row("RESPONSE", ("RELAY", "TUNNEL", "RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),

@@ -66,6 +66,7 @@ cdef int open_tunnel(Client c) except -1:
         give_block(&ahead)
         if not sent:
             return c.abort(ORIGIN_RESET if c.relay.up.error else OVERLOADED, True)
+    c.passage = None
     give_block(&c.head)                     # at rest a tunnel owns no memory but its object
     c.request.path_len = 0
     return run_tunnel(c)

@@ -10,6 +10,7 @@ import time
 from typing import NamedTuple
 
 from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.parents import DIRECT
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.snapshots import make_snapshot
 from cutthrough.generation.sources import make_source, names_of_users
@@ -36,6 +37,7 @@ class Finding(NamedTuple):
     limits: str = ""
     source: str = ""            # of the connection; "": the kernel selects the address
     address_dependent: bool = False     # depends on the address, which is not known
+    route: str = ""             # the name in the rule; "": none
 
     @property
     def action(self) -> str:
@@ -112,7 +114,8 @@ class DryRun:
             host=f"[{host}]" if ":" in host else host, port=port, user=caller.user,
             groups=caller.groups, client=caller.client, method=method, address=address)
         return Finding(answer.outcome, self._show_rule(answer.rule), answer.report,
-                       answer.opens_floor, answer.limits, answer.source, answer.maybe)
+                       answer.opens_floor, answer.limits, answer.source, answer.maybe,
+                       answer.route)
 
     def _show_rule(self, index: int) -> str:
         if index < 0:
@@ -120,6 +123,17 @@ class DryRun:
         rule = self.policy.rules[index]
         name = f' "{printable(rule.name)}"' if rule.name else ""
         return f"{rule.action} {rule.source}{name}"
+
+    def route_of(self, of_rule: str) -> str:
+        """The name of the way that a request takes."""
+        return of_rule or self.config.route or DIRECT
+
+    def resolves_there(self, route: str) -> bool:
+        """Whether every parent of this way gets names and resolves them."""
+        ways = self.snapshot.ways
+        way = ways.by_name[route] if ways is not None else None
+        return way is not None and all(
+            one.standing is not None and one.resolves for one in way.members)
 
     def limits_of(self, caller: Caller, of_rule: str, of_hook: str = "") -> str:
         """The name of the limits that would apply; "": none."""

@@ -114,6 +114,13 @@ ADVICE = {
                        "name's addresses",
     "source_unavailable": "`cutthrough doctor` says what is missing; the error log has "
                           "the kernel's reason",
+    "parent_unreachable": "look at the parent and the network to it",
+    "parent_timeout": "look at the parent; `connect_timeout`, `parent_timeout`",
+    "parent_closed": "look at the parent's own log; it may have restarted",
+    "parent_refused": (
+        "the parent's own log has its reason; `parent_status` in ours has its answer"),
+    "parent_auth": "correct the parent's `credentials_file`, and reload",
+    "bad_parent": "make sure that the `url` names the parent's protocol and port",
     "origin_closed": "look at the origin's own log; it may have restarted",
     "origin_reset": "look at the origin's own log; the error log has a `trace`",
     "bad_response": "have the origin corrected; the error log has a `trace`",

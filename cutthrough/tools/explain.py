@@ -59,6 +59,7 @@ class Explanation(msgspec.Struct, kw_only=True):
     addresses: list[Place] = []
     floor: bool = False
     source: str = ""            # of the connection; "": the kernel selects it
+    route: str = ""             # parent, group or `direct`
     limits: str = ""
     limit_values: dict[str, float] = {}
     report: bool = False
@@ -148,6 +149,12 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation) -> str:
         if result.hook_outcome != OK or decision is None:
             return result.hook_outcome
         of_hook = decision.limits
+    result.route = judge.route_of(by_name.route)
+    if judge.resolves_there(result.route) and not _is_address(result.host):
+        result.dns = "not needed: the parent resolves the name"
+        result.limits = judge.limits_of(caller, by_name.limits, of_hook)
+        result.limit_values = _values(judge.policy.limits.get(result.limits))
+        return "destination_denied" if by_name.address_dependent else OK
     answer = await _resolve(judge.config, result)
     if isinstance(answer, str):
         return answer
@@ -162,6 +169,7 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation) -> str:
     first = found[outcomes.index(OK)][1]
     result.report = first.report
     result.source = first.source
+    result.route = judge.route_of(first.route)
     result.limits = judge.limits_of(caller, first.limits, of_hook)
     result.limit_values = _values(judge.policy.limits.get(result.limits))
     return OK
@@ -196,11 +204,7 @@ def _outcome_of(decision: Decision | None) -> str:
 async def _resolve(config: Config, result: Explanation) -> Answer:
     """Resolves a name like a worker; an address needs no name server."""
     host = result.host.encode()
-    try:
-        class_of(result.host)
-    except ValueError:
-        pass
-    else:
+    if _is_address(result.host):
         result.dns = "not needed: it is an address"
         return Addresses([result.host])
     loop = asyncio.get_running_loop()
@@ -220,6 +224,14 @@ async def _resolve(config: Config, result: Explanation) -> Answer:
         await resolver.close()
     result.dns_ms = round((time.monotonic() - began) * 1000, 1)
     return known
+
+
+def _is_address(host: str) -> bool:
+    try:
+        class_of(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _place(text: str, finding: Finding) -> Place:
@@ -264,6 +276,7 @@ def show(result: Explanation, judge: DryRun) -> list[str]:
         lines.append(("dns", f"{found}{result.dns}{took}"))
     lines += [("address", text) for text in _show_places(result)]
     if result.outcome == OK:
+        lines.append(("route", _show_route(judge, result.route)))
         values = " ".join(
             f"{key}={value}" for key, value in result.limit_values.items())
         limits = f"{result.limits}  {values}" if result.limits else "none"
@@ -286,6 +299,17 @@ def show_source(config: Config, name: str) -> str:
         ("device", row.device), ("mark", row.mark), ("dscp", row.dscp))
         if value not in ("", -1)]
     return f"{name}  {' '.join(parts)}"
+
+
+def _show_route(judge: DryRun, route: str) -> str:
+    """The way, and in which order or by what its members are chosen."""
+    for group in judge.config.groups:
+        if group.name == route:
+            return f"{route}  {group.choose} {' '.join(group.parents)}"
+    for parent in judge.config.parents:
+        if parent.name == route:
+            return f"{route}  {parent.url}"
+    return route
 
 
 def _show_places(result: Explanation) -> list[str]:

@@ -68,6 +68,10 @@ OPTIONAL: dict[str, dict[str, Any]] = {
                "source that the connection to the origin comes from"},
     "source_address": {"type": "string", "description": "its address; absent: no "
                        "connection was made"},
+    "parent": {"type": "string", "description": "the parent that the request went "
+               "through; absent: directly"},
+    "parent_status": COUNT | {"description": "the status or SOCKS code with which the "
+                              "parent refused; absent: it did not"},
     "client_rtt_ms": MS | {"description": "of a tunnel, smoothed, at the end"},
     "client_retransmits": COUNT | {"description": "retransmitted segments of a "
                                                   "tunnel"},

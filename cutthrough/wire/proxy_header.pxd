@@ -16,6 +16,7 @@ cdef struct ProxyHeader:
 # is IPv4. LOCAL, UNKNOWN, UNSPEC, AF_UNIX and datagrams name no client.
 cdef int parse_proxy_header(ProxyHeader *out, const char *data, size_t n) noexcept nogil
 # Writes a header of version 1 or 2, without TLVs, that names the client and the address it
-# connected to. If their families differ, IPv4 is written as mapped IPv6. Returns its length.
+# connected to; family 0: it names no client. If their families differ, IPv4 is written as
+# mapped IPv6. Returns its length.
 cdef size_t build_proxy_header(char *out, int version, const ProxyHeader *client,
                                const ProxyHeader *listener) noexcept nogil

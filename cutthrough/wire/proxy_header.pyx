@@ -235,6 +235,13 @@ cdef void unmap(ProxyHeader *out) noexcept nogil:
 cdef size_t build_proxy_header(char *out, int version, const ProxyHeader *client,
                                const ProxyHeader *listener) noexcept nogil:
     cdef int family = 4 if client.family == 4 and listener.family == 4 else 6
+    if client.family == 0 and version == 1:
+        memcpy(out, b"PROXY UNKNOWN\r\n", 15)
+        return 15
+    if client.family == 0:
+        memcpy(out, SIGNATURE, SIGNATURE_BYTES)
+        memcpy(out + SIGNATURE_BYTES, b"\x20\0\0\0", 4)         # LOCAL
+        return FIXED_BYTES
     if version == 1:
         return build_line(out, family, client, listener)
     return build_binary(out, family, client, listener)

@@ -252,7 +252,8 @@ class Worker:
     def _configure(self, generation: Generation) -> None:
         config = generation.config
         snapshot = make_snapshot(generation, [*self._bound, *generation.own],
-                                 self._hosts, self._tally, self._known, self._sources)
+                                 self._hosts, self._tally, self._known, self._sources,
+                                 self.context.parents)
         self.context.sources = self._sources.by_number
         limiter = Limiter(
             self._ledger,

@@ -122,7 +122,8 @@ RULES = st.builds(
     Rule, action=st.sampled_from(("allow", "deny", "report")),
     users=some(st.sampled_from(("ann", "bob"))), groups=some(st.sampled_from("gh")),
     clients=some(NETWORKS), hosts=some(PATTERNS), addresses=some(NETWORKS),
-    ports=some(RANGES), methods=some(METHODS))
+    ports=some(RANGES), methods=some(METHODS),
+    route=st.sampled_from(("", "", "direct", "corp")))
 POLICIES = st.builds(
     Policy, rules=st.lists(RULES, max_size=12).map(tuple),
     default=st.sampled_from(("allow", "deny", "report")),
@@ -143,6 +144,7 @@ def test_it_decides_as_a_scan_of_the_rules_does(policy, questions):
         got = acl.ask(**{**question, "host": host})
         assert (got.outcome, got.rule, got.report, got.maybe,
                 got.opens_floor) == scan(policy, **question)
+        assert got.route == (policy.rules[got.rule].route if got.rule >= 0 else "")
         if got.rule >= 0:
             assert got.looked[-1] == Look(got.rule, "")
         assert [look.rule for look in got.looked] == sorted(

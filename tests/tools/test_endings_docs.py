@@ -2,16 +2,14 @@
 
 import re
 
-from cutthrough.config.config import OPTIONS
-from cutthrough.config.listeners import Listener
-from cutthrough.config.option import options_of
+from cutthrough.config.config import OPTIONS, TABLES
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.policy.rules import _LIMITS, _RULE
 from cutthrough.tools.endings_docs import ADVICE, WHOSE, render
 from tests.support.proxy import ROOT
 
 PAGE = ROOT / "docs" / "endings.md"
-LOGGED = {"trace", "url", "client", "tried_user", "chunked"}
+LOGGED = {"trace", "url", "client", "tried_user", "chunked", "parent_status"}
 
 
 def test_the_committed_page_is_up_to_date():
@@ -29,4 +27,5 @@ def test_every_reason_has_an_advice_and_no_other_word_has():
 
 def test_an_advice_names_options_that_there_are():
     said = {word for text in ADVICE.values() for word in re.findall(r"`(\w+)`", text)}
-    assert said <= {*OPTIONS, *options_of(Listener), *_LIMITS, *_RULE, *LOGGED}, said
+    keys = {key for table in TABLES.values() for key in table.options}
+    assert said <= {*OPTIONS, *keys, *_LIMITS, *_RULE, *LOGGED}, said

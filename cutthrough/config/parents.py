@@ -1,0 +1,214 @@
+"""Rows of `[parents.NAME]` and `[groups.NAME]`: the ways out through other proxies."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from cutthrough.config.mistake import raise_all
+from cutthrough.config.option import ConfigError, Option
+from cutthrough.config.values import (
+    COUNT,
+    DURATION_OR_0,
+    FILE,
+    FLAG,
+    TEXT,
+    Kind,
+    choice,
+    parse_host,
+    parse_row_name,
+    show_address,
+    split_address,
+)
+
+DIRECT = "direct"
+# As in policy.parents: a request remembers the members it tried in 64 bits
+MOST_MEMBERS = 64
+MOST_CHAIN = 8
+# RFC 1929 section 2
+MOST_SOCKS_NAME = 255
+
+_URL = re.compile(r"(http|socks5|socks4a)://([^/?#@]*)(/?)")
+
+
+def parse_target(text: str) -> str:
+    """Reads `host:port` of any host; returns it in the form that is compared."""
+    host, port = split_address(text)
+    if not 1 <= port <= 65535:
+        raise ValueError(f"{text!r}: a port is between 1 and 65535")
+    return show_address((host if ":" in host else parse_host(host), port))
+
+
+def parse_parent(text: str) -> str:
+    """Reads a parent's URL; returns it without a slash at its end."""
+    if "@" in text:
+        raise ValueError("takes no credentials: give credentials_file")
+    match = _URL.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not http://host:port, socks5://host:port or "
+                         "socks4a://host:port")
+    return f"{match[1]}://{parse_target(match[2])}"
+
+
+def parse_name(text: str) -> str:
+    return parse_row_name(text) if text else text
+
+
+class Parent(msgspec.Struct, frozen=True, kw_only=True):
+    """One parent; valid once it exists."""
+
+    name: str
+    url: Annotated[str, Option(
+        Kind("URL", parse_parent), "`http://host:port`, `socks5://host:port` or "
+        "`socks4a://host:port`", "none: required", swapped=True)]
+    credentials: Annotated[str, Option(
+        TEXT, "name and password for the parent", "none",
+        file="credentials_file", swapped=True)] = ""
+    credentials_file: Annotated[str, Option(
+        FILE, "file with `name:password` on one line", "none", swapped=True)] = ""
+    pass_credentials: Annotated[bool, Option(
+        FLAG, "the parent gets the client's own Proxy-Authorization, if it has sent "
+        "one", "false: another proxy is none of the client's (R45)", swapped=True)
+        ] = False
+    resolve: Annotated[Literal["here", "parent"], Option(
+        choice("here", "parent"), "where names are resolved. here: the parent gets the "
+        "address that was checked. parent: it gets the name, and rules and the floor "
+        "cannot judge its addresses", "R43", swapped=True)] = "here"
+    plain: Annotated[Literal["connect", "absolute"], Option(
+        choice("connect", "absolute"), "how plain requests go: through CONNECT, or "
+        "themselves in absolute form, for a parent that filters or caches; absolute "
+        "needs `resolve = \"parent\"`", "one way for all requests", swapped=True)
+        ] = "connect"
+    proxy_protocol: Annotated[Literal["off", "v1", "v2"], Option(
+        choice("off", "v1", "v2"), "send a PROXY header that names the client, first "
+        "on each connection", "off: the parent must expect it (R50)", swapped=True)
+        ] = "off"
+    via: Annotated[str, Option(
+        Kind("NAME", parse_name), "the parent through which this one is reached",
+        "none: directly", swapped=True)] = ""
+
+    def __post_init__(self) -> None:
+        raise_all([*self._contradictions()])
+
+    def _contradictions(self) -> Iterator[ConfigError]:
+        if self.name == DIRECT:
+            yield ConfigError("", "url", "a parent cannot be named direct, which "
+                              "stands for the way without one")
+        if self.credentials_file and self.credentials != "-":
+            name, colon, password = self.credentials.partition(":")
+            if not name or not colon:
+                yield ConfigError("", "credentials_file", "the file's line is not "
+                                  "name:password")
+            elif self.scheme == "socks5" and max(
+                    len(name.encode()), len(password.encode())) > MOST_SOCKS_NAME:
+                yield ConfigError("", "credentials_file", "SOCKS5 has room for "
+                                  f"{MOST_SOCKS_NAME} bytes of name and password each")
+            elif self.scheme == "socks4a" and password:
+                yield ConfigError("", "credentials_file", "SOCKS4 has no passwords: "
+                                  "give the name and a colon alone")
+        if self.pass_credentials and self.scheme != "http":
+            yield ConfigError("", "pass_credentials", "is for http:// parents")
+        if self.plain == "absolute" and self.scheme != "http":
+            yield ConfigError("", "plain", "absolute is for http:// parents")
+        elif self.plain == "absolute" and self.resolve == "here":
+            yield ConfigError("", "plain", "a request in absolute form has the name, "
+                              "which the parent resolves: give resolve = \"parent\"")
+
+    @property
+    def scheme(self) -> str:
+        return self.url.partition("://")[0]
+
+    @property
+    def authority(self) -> str:
+        return self.url.partition("://")[2]
+
+    @property
+    def user(self) -> str:
+        return self.credentials.partition(":")[0]
+
+    @property
+    def password(self) -> str:
+        return self.credentials.partition(":")[2]
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """All that makes a connection through it what it is, except `via`."""
+        return (self.name, self.url, self.credentials, self.pass_credentials,
+                self.resolve, self.plain, self.proxy_protocol)
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """One group of parents; valid once it exists."""
+
+    name: str
+    parents: Annotated[tuple[str, ...], Option(
+        Kind("NAME", parse_row_name, many=True), "the members, by name; `direct` "
+        "stands for the way without a parent", "none: required; without `direct` "
+        "nothing goes directly (R44)", swapped=True)]
+    choose: Annotated[
+        Literal["failover", "round_robin", "least_connections", "fastest", "hash_user",
+                "hash_client", "hash_destination"], Option(
+        choice("failover", "round_robin", "least_connections", "fastest", "hash_user",
+               "hash_client", "hash_destination"), "which member a request takes, of "
+        "those that work. failover: the first. hash: the same one for the same user, "
+        "client address or destination", "failover: the order says it all",
+        swapped=True)] = "failover"
+    weights: Annotated[tuple[int, ...], Option(
+        COUNT._replace(low=1, high=1000, many=True), "one for each member",
+        "none: all are equal", swapped=True)] = ()
+    tolerance: Annotated[float, Option(
+        DURATION_OR_0, "for fastest: members that are slower than the fastest by no "
+        "more take turns with it", "our choice: less is noise", swapped=True)] = 0.01
+
+    def __post_init__(self) -> None:
+        raise_all([*self._contradictions()])
+
+    def _contradictions(self) -> Iterator[ConfigError]:
+        if self.name == DIRECT:
+            yield ConfigError("", "parents", "a group cannot be named direct")
+        if not self.parents:
+            yield ConfigError("", "parents", "is empty")
+        if len(self.parents) > MOST_MEMBERS:
+            yield ConfigError("", "parents", f"has more than {MOST_MEMBERS} members")
+        if len(set(self.parents)) < len(self.parents):
+            yield ConfigError("", "parents", "names a parent twice")
+        if self.weights and len(self.weights) != len(self.parents):
+            yield ConfigError("", "weights", f"has {len(self.weights)} numbers for "
+                              f"{len(self.parents)} parents")
+        if self.weights and self.choose in ("failover", "fastest"):
+            yield ConfigError("", "weights", f"has no effect with {self.choose}")
+        if DIRECT in self.parents and self.choose in ("least_connections", "fastest"):
+            yield ConfigError("", "parents", "direct has neither connections nor a "
+                              f"time of its own, which {self.choose} compares")
+
+
+def contradictions(parents: Sequence[Parent], groups: Sequence[Group],
+                   route: str) -> Iterator[ConfigError]:
+    by_name = {one.name: one for one in parents}
+    for one in parents:
+        if one.via and one.via not in by_name:
+            yield ConfigError("", "parents", f"no parent is named {one.via!r}",
+                              path=(one.name, "via"))
+            continue
+        depth, before = 1, one
+        while before.via in by_name and depth <= MOST_CHAIN:
+            before, depth = by_name[before.via], depth + 1
+        if depth > MOST_CHAIN:
+            yield ConfigError("", "parents", "is a circle, or has more than "
+                              f"{MOST_CHAIN} parents", path=(one.name, "via"))
+        elif one.via and one.proxy_protocol != "off":
+            yield ConfigError("", "parents", "behind another parent the header would "
+                              "not be the first bytes of its connection",
+                              path=(one.name, "proxy_protocol"))
+    for group in groups:
+        if group.name in by_name:
+            yield ConfigError("", "groups", "is also a parent's name",
+                              path=(group.name,))
+        for name in group.parents:
+            if name not in by_name and name != DIRECT:
+                yield ConfigError("", "groups", f"no parent is named {name!r}",
+                                  path=(group.name, "parents"))
+    known = {*by_name, *(group.name for group in groups), DIRECT}
+    if route and route not in known:
+        yield ConfigError("", "route", f"no parent or group is named {route!r}")

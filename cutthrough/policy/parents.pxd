@@ -1,0 +1,87 @@
+"""Parents and groups of one generation, and what a worker knows about each parent."""
+
+from libc.stdint cimport int64_t, uint16_t, uint64_t
+from cutthrough.wire.target cimport Target
+
+cdef enum:
+    MOST_MEMBERS = 64           # of a group: a request remembers those it tried in 64 bits
+    MOST_CHAIN = 8              # parents behind each other
+
+# The key that a Way hashes.
+cdef enum Keying:
+    KEYED_BY_NOTHING = 0
+    KEYED_BY_USER
+    KEYED_BY_CLIENT
+    KEYED_BY_DESTINATION
+
+cdef class Standing:
+    """A parent in one worker, over all generations: its number, and how it has done."""
+    cdef readonly int number            # Hop.parent
+    cdef readonly bytes name            # the newest generation's
+    cdef readonly bint is_down          # by its active check
+    cdef readonly int64_t in_hand       # requests and tunnels on their way through it
+    cdef readonly int failures          # in a row
+    cdef int64_t retry_ms               # the time of the next trial; 0: the circuit is closed
+    cdef int64_t backoff_ms
+    cdef readonly int64_t setup_us      # smoothed time of a set-up; 0: none yet
+    cdef readonly uint64_t used         # set-ups that succeeded
+    cdef readonly uint64_t failed       # set-ups that failed by the parent's fault
+
+    cdef bint may_try(self, int64_t now_ms) noexcept
+    # Before a set-up: if the circuit is open, this one is the trial, and no other one begins
+    # within a back-off.
+    cdef void begin(self, int64_t now_ms) noexcept
+    cdef void succeed(self, int64_t took_us) noexcept
+    cdef void fail(self, int64_t now_ms) noexcept
+    # It answered, with a refusal: it is alive.
+    cdef void answer(self) noexcept
+
+cdef class Registry:
+    """The Standing of each parent that a worker has had."""
+    cdef readonly list standings        # by number; 0 is none
+    cdef dict by_identity
+
+    # The Standing, made if need be. Raises ValueError if there are too many.
+    cpdef Standing find(self, str name, str identity)
+    cdef str identity_of(self, int number)
+
+cdef class Parent:
+    """One parent of one generation; immutable."""
+    cdef readonly str name
+    cdef readonly Standing standing     # None: `direct`, which is no parent
+    cdef readonly Parent via            # this parent is reached through that one; None: directly
+    cdef readonly int depth             # parents before it
+    cdef Target address
+    cdef int protocol                   # wire's Protocol
+    cdef readonly bint resolves         # it gets names, and resolves them
+    cdef bint passes_credentials
+    cdef bint forwards                  # plain requests go to it in absolute form
+    cdef int proxy_protocol             # version of the header sent to it; 0: none
+    cdef bytes basic                    # value for Proxy-Authorization; None: no credentials
+    cdef bytes user, password           # b"": no credentials
+
+cdef class Way:
+    """A route's name compiled: the members to choose from."""
+    cdef readonly str name
+    cdef readonly tuple members         # of Parent
+    cdef readonly int n
+    cdef Keying keying
+    cdef int chooser
+    cdef list weights                   # of int
+    cdef list turns                     # of the weighted round robin
+    cdef int64_t tolerance_us
+
+    # Index of the member for this request, or -1: none is left. `tried`: bits of the members
+    # that are not wanted any more. `key`: None unless `keying`.
+    cdef int pick(self, uint64_t tried, int64_t now_ms, bytes key) except -2
+    cdef list fast(self, list left)
+    cdef int take_turn(self, list left) except -2
+    # Milliseconds until the first circuit is tried again; 0: not known.
+    cdef int64_t wait_ms(self, int64_t now_ms)
+
+cdef class Ways:
+    """All ways of one generation."""
+    cdef readonly Way default           # None: direct
+    cdef readonly bint pass_credentials     # a parent gets the client's credentials
+    cdef tuple by_route                 # of Acl.routes: index 0 is the default; None: direct
+    cdef readonly dict by_name

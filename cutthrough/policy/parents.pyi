@@ -1,0 +1,62 @@
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cutthrough.config.parents import Group
+from cutthrough.config.parents import Parent as Source
+
+DIRECT: str
+
+class Standing:
+    number: int
+    name: bytes
+    is_down: bool
+    in_hand: int
+    failures: int
+    setup_us: int
+    used: int
+    failed: int
+    def __init__(self, number: int, name: bytes) -> None: ...
+    def note_check(self, ok: bool, took_us: int, now_ms: int) -> None: ...
+    def describe(self, now_ms: int) -> dict[str, Any]: ...
+
+class Parent:
+    name: str
+    standing: Standing | None
+    via: Parent | None
+    depth: int
+    resolves: bool
+    def __init__(
+        self, source: Source, via: Parent | None, standing: Standing | None
+    ) -> None: ...
+
+class Way:
+    name: str
+    members: tuple[Parent, ...]
+    n: int
+    def __init__(
+        self,
+        name: str,
+        members: Iterable[Parent],
+        choose: str = "failover",
+        weights: Iterable[int] = (),
+        tolerance: float = 0.0,
+    ) -> None: ...
+    def load(self, i: int) -> float: ...
+    def score(self, i: int, key: bytes) -> float: ...
+
+class Registry:
+    standings: list[Standing | None]
+    def find(self, name: str, identity: str) -> Standing: ...
+
+class Ways:
+    default: Way | None
+    pass_credentials: bool
+    by_name: Mapping[str, Way | None]
+    def __init__(
+        self,
+        parents: Mapping[str, Source],
+        groups: Mapping[str, Group],
+        default: str,
+        routes: Iterable[str],
+        registry: Registry,
+    ) -> None: ...

@@ -1,0 +1,300 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Parents: which of them a request goes through, without I/O.
+
+A rule names a route: a parent, a group, or `direct`. A group chooses a member; a parent alone
+is a group of one. A member is passed over while its circuit is open or its check fails, and
+nothing goes directly unless `direct` is a member (R44).
+
+    closed ── 3 failures in a row ──> open, for 1 s, 2 s, 4 s … 60 s ──> one trial
+       ^ ───────────────────────────────── it succeeds ───────────────────┘ │
+                                        open, for twice as long <── it fails ┘
+
+A parent keeps its number and its Standing over all generations as long as everything that
+makes its connections what they are is the same: idle connections are pooled by the number.
+"""
+
+import base64
+import hashlib
+
+from libc.math cimport log
+from libc.stdint cimport UINT16_MAX, int64_t, uint64_t
+from cutthrough.wire.parent cimport BY_CONNECT, BY_SOCKS4, BY_SOCKS5
+from cutthrough.wire.target cimport parse_authority
+
+cdef enum:
+    MOST_FAILURES = 3           # in a row, until the circuit opens
+    FIRST_BACKOFF_MS = 1000
+    MOST_BACKOFF_MS = 60000
+
+cdef enum:                      # Way.chooser
+    FAILOVER = 0
+    ROUND_ROBIN
+    LEAST_CONNECTIONS
+    FASTEST
+    HASHED
+
+cdef dict CHOOSERS = {
+    "failover": (FAILOVER, KEYED_BY_NOTHING), "round_robin": (ROUND_ROBIN, KEYED_BY_NOTHING),
+    "least_connections": (LEAST_CONNECTIONS, KEYED_BY_NOTHING),
+    "fastest": (FASTEST, KEYED_BY_NOTHING), "hash_user": (HASHED, KEYED_BY_USER),
+    "hash_client": (HASHED, KEYED_BY_CLIENT),
+    "hash_destination": (HASHED, KEYED_BY_DESTINATION)}
+cdef dict PROTOCOLS = {
+    "http": BY_CONNECT, "https": BY_CONNECT, "socks5": BY_SOCKS5, "socks4a": BY_SOCKS4}
+
+DIRECT = "direct"
+
+
+cdef class Standing:
+
+    def __init__(self, number, name):
+        self.number = number
+        self.name = name
+
+    cdef bint may_try(self, int64_t now_ms) noexcept:
+        return not self.is_down and (self.retry_ms == 0 or now_ms >= self.retry_ms)
+
+    cdef void begin(self, int64_t now_ms) noexcept:
+        if self.retry_ms:
+            self.retry_ms = now_ms + self.backoff_ms
+
+    cdef void succeed(self, int64_t took_us) noexcept:
+        self.used += 1
+        self.failures = 0
+        self.retry_ms = 0
+        # An eighth of the newest, as TCP smooths its round trips (RFC 6298 section 2)
+        self.setup_us = took_us if self.setup_us == 0 else (7 * self.setup_us + took_us) // 8
+
+    cdef void answer(self) noexcept:
+        self.failures = 0
+        self.retry_ms = 0
+
+    cdef void fail(self, int64_t now_ms) noexcept:
+        self.failed += 1
+        self.failures += 1
+        if self.failures < MOST_FAILURES:
+            return
+        if self.failures == MOST_FAILURES:
+            self.backoff_ms = FIRST_BACKOFF_MS
+        elif self.retry_ms and now_ms < self.retry_ms - self.backoff_ms + 1:
+            return                      # it began before the circuit opened
+        else:
+            self.backoff_ms = min(2 * self.backoff_ms, <int64_t>MOST_BACKOFF_MS)
+        self.retry_ms = now_ms + self.backoff_ms
+
+    def note_check(self, ok, took_us, now_ms):
+        """The result of an active check."""
+        self.is_down = not ok
+        if ok:
+            self.failures = 0
+            self.retry_ms = 0
+            self.setup_us = took_us if self.setup_us == 0 else (
+                7 * self.setup_us + <int64_t>took_us) // 8
+
+    def describe(self, now_ms):
+        """Returns its state for operators: `up`, `down` (by its check), or `open` (its
+        circuit) with the seconds until the next trial."""
+        cdef int64_t left = max(<int64_t>0, self.retry_ms - <int64_t>now_ms)
+        return {
+            "name": self.name.decode(),
+            "state": "down" if self.is_down else "open" if self.retry_ms else "up",
+            "retry_s": left / 1000 if self.retry_ms else 0.0,
+            "in_hand": self.in_hand, "failures": self.failures, "used": self.used,
+            "failed": self.failed, "setup_ms": self.setup_us / 1000}
+
+
+cdef class Parent:
+
+    def __init__(self, source, Parent via, Standing standing):
+        """From a config.parents.Parent, with its secrets."""
+        cdef bytes authority
+        self.name = source.name
+        self.standing = standing
+        self.via = via
+        self.depth = 0 if via is None else via.depth + 1
+        if standing is None:
+            return
+        authority = source.authority.encode()
+        if parse_authority(&self.address, authority, len(authority), 0) != 0:
+            raise ValueError(source.authority)
+        self.protocol = PROTOCOLS[source.scheme]
+        self.resolves = source.resolve == "parent"
+        self.passes_credentials = source.pass_credentials
+        self.forwards = source.plain == "absolute"
+        self.proxy_protocol = {"off": 0, "v1": 1, "v2": 2}[source.proxy_protocol]
+        self.user, self.password = source.user.encode(), source.password.encode()
+        if source.user:
+            self.basic = b"Basic " + base64.b64encode(self.user + b":" + self.password)
+
+
+cdef class Way:
+
+    def __init__(self, name, members, choose="failover", weights=(), tolerance=0.0):
+        cdef int chooser
+        cdef Keying keying
+        chooser, keying = CHOOSERS[choose]
+        self.name = name
+        self.members = tuple(members)
+        self.n = len(self.members)
+        self.chooser = chooser
+        self.keying = keying
+        self.weights = list(weights) or [1] * self.n
+        self.turns = [0] * self.n
+        self.tolerance_us = int(tolerance * 1e6)
+
+    cdef int pick(self, uint64_t tried, int64_t now_ms, bytes key) except -2:
+        cdef Parent member
+        cdef list left = []
+        cdef int i
+        for i in range(self.n):
+            if tried >> i & 1:
+                continue
+            member = self.members[i]
+            if member.standing is None or may_try_all(member, now_ms):
+                if self.chooser == FAILOVER:
+                    return i
+                left.append(i)
+        if len(left) < 2:
+            return left[0] if left else -1
+        if self.chooser == HASHED:
+            return max(left, key=lambda i: self.score(i, key))
+        if self.chooser == LEAST_CONNECTIONS:
+            return min(left, key=self.load)
+        if self.chooser == FASTEST:
+            left = self.fast(left)
+        return self.take_turn(left)
+
+    def load(self, i):
+        return (<Parent>self.members[i]).standing.in_hand / self.weights[i]
+
+    def score(self, i, bytes key):
+        """Rendezvous hashing with weights: each member draws a number for the key, and the
+        highest wins. If a member goes, only its keys move."""
+        cdef Parent member = self.members[i]
+        cdef double drawn = ((hash_of(key, member.name.encode()) >> 11) + 0.5) / (1 << 53)
+        return -<int>self.weights[i] / log(drawn)
+
+    cdef list fast(self, list left):
+        """Members without a measurement, so that they get one; else those that are as fast as
+        the fastest, within the tolerance."""
+        cdef list fresh = [i for i in left if (<Parent>self.members[i]).standing.setup_us == 0]
+        if fresh:
+            return fresh
+        best = min([(<Parent>self.members[i]).standing.setup_us for i in left])
+        return [i for i in left
+                if (<Parent>self.members[i]).standing.setup_us <= best + self.tolerance_us]
+
+    cdef int take_turn(self, list left) except -2:
+        """Smooth weighted round robin, as nginx has it: no member gets its turns in a row."""
+        cdef int i, total = 0, best = left[0]
+        for i in left:
+            self.turns[i] += self.weights[i]
+            total += self.weights[i]
+            if self.turns[i] > self.turns[best]:
+                best = i
+        self.turns[best] -= total
+        return best
+
+    cdef int64_t wait_ms(self, int64_t now_ms):
+        cdef Parent member
+        cdef int64_t least = 0
+        for member in self.members:
+            while member is not None and member.standing is not None:
+                if not member.standing.is_down and member.standing.retry_ms > now_ms and (
+                        least == 0 or member.standing.retry_ms - now_ms < least):
+                    least = member.standing.retry_ms - now_ms
+                member = member.via
+        return least
+
+
+cdef bint may_try_all(Parent member, int64_t now_ms) noexcept:
+    """It, and the parents before it."""
+    while member is not None:
+        if not member.standing.may_try(now_ms):
+            return False
+        member = member.via
+    return True
+
+
+cdef uint64_t hash_of(bytes key, bytes name) noexcept:
+    """FNV-1a, and a finish that spreads it (splitmix64's). The same in every process, so that
+    all workers choose the same parent."""
+    cdef uint64_t h = 0xcbf29ce484222325ULL
+    cdef unsigned char octet
+    for octet in key + b"\0" + name:
+        h = (h ^ octet) * 0x100000001b3ULL
+    h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9ULL
+    h = (h ^ h >> 27) * 0x94d049bb133111ebULL
+    return h ^ h >> 31
+
+
+cdef class Registry:
+
+    def __cinit__(self):
+        self.standings = [None]
+        self.by_identity = {}
+
+    cpdef Standing find(self, str name, str identity):
+        cdef Standing standing = self.by_identity.get(identity)
+        if standing is None:
+            if len(self.standings) > UINT16_MAX:
+                raise ValueError("more parents than numbers for them")
+            standing = Standing(len(self.standings), name.encode())
+            self.standings.append(standing)
+            self.by_identity[identity] = standing
+        return standing
+
+    cdef str identity_of(self, int number):
+        for identity, standing in self.by_identity.items():
+            if (<Standing>standing).number == number:
+                return identity
+        return None
+
+
+cdef class Ways:
+
+    def __init__(self, parents, groups, default, routes, Registry registry):
+        """`parents` and `groups`: from config.parents, by name, valid. `default`: the name of
+        the route of requests whose rule names none. `routes`: the names in rules, in the order
+        of Acl.routes. `registry`: the worker's."""
+        cdef dict made = {}
+        direct = Parent(Direct, None, None)
+        for name in parents:
+            make_parent(name, parents, made, registry)
+        self.by_name = {DIRECT: None}
+        for name, parent in made.items():
+            self.by_name[name] = Way(name, (parent,))
+        for name, group in groups.items():
+            self.by_name[name] = Way(
+                name, [made.get(one, direct) for one in group.parents], group.choose,
+                group.weights, group.tolerance)
+        self.default = self.by_name[default or DIRECT]
+        self.by_route = (self.default, *[self.by_name[name] for name in routes])
+        self.pass_credentials = any([one.pass_credentials for one in parents.values()])
+
+
+class Direct:
+    """Stands for `direct` among a group's members."""
+
+    name = DIRECT
+
+
+cdef Parent make_parent(str name, parents, dict made, Registry registry):
+    cdef Parent via = None
+    if name in made:
+        return made[name]
+    source = parents[name]
+    if source.via:
+        via = make_parent(source.via, parents, made, registry)
+    made[name] = Parent(source, via, registry.find(name, identity_of(name, parents)))
+    return made[name]
+
+
+cdef str identity_of(str name, parents):
+    """A digest of all that makes a connection through it what it is (R46)."""
+    digest = hashlib.sha256()
+    while name:
+        source = parents[name]
+        digest.update(repr(source.identity).encode())
+        name = source.via
+    return digest.hexdigest()

@@ -1,0 +1,134 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The dialogue with a connected parent, up to the destination's first byte.
+
+    dialled ─> PROXY header, first message ─> answer ─> … ─> next parent ─> … ─> destination
+
+The mirror of session.stages: it owns the socket and the bytes, and knows no protocol; the steps
+are wire.parent's. Nothing of the client's is sent before the last answer is whole (R3, R45).
+
+Answers are peeked, and only their own bytes are taken from the socket. So nothing is kept of an
+answer that is not whole, and the bytes behind the last one are the relay's, which may splice
+them.
+"""
+
+from libc.string cimport memcpy
+from cutthrough.net cimport linux
+from cutthrough.net.address cimport Address, from_sockaddr
+from cutthrough.net.buffers cimport head_scratch, scratch
+from cutthrough.net.linux cimport sockaddr_storage
+from cutthrough.net.sysio cimport (
+    BROKEN, CAN_READ, PEER_DONE, read_own_name, skip_peeked, try_peek, try_send)
+from cutthrough.net.transport cimport Socket
+from cutthrough.outcome cimport OK, PARENT_CLOSED, PARENT_REFUSED
+from cutthrough.policy.parents cimport Parent
+from cutthrough.session.client cimport Client
+from cutthrough.session.flight_recorder cimport E_ANSWER, E_UP, note
+from cutthrough.session.passage cimport Passage
+from cutthrough.wire.connect cimport Value
+from cutthrough.wire.parent cimport (
+    MOST_HEARD, MOST_SAID, SAY_NOTHING, Errand, Step, first_step, hear, say)
+from cutthrough.wire.proxy_header cimport ProxyHeader, build_proxy_header
+from cutthrough.wire.socks_client cimport Login
+
+
+cdef int begin_dialogue(Client c) except -2:
+    c.passage.leg = 0
+    return begin_leg(c)
+
+
+cdef int begin_leg(Client c) except -2:
+    cdef Parent parent = c.passage.chain[c.passage.leg]
+    cdef int outcome
+    c.passage.step = first_step(parent.protocol)
+    outcome = speak(c, parent, parent.proxy_protocol)
+    return go_on_talking(c) if outcome == OK else outcome
+
+
+cdef int go_on_talking(Client c) except -2:
+    cdef Passage p = c.passage
+    cdef Parent parent = p.chain[p.leg]
+    cdef Socket *sock = &c.origin.sock
+    cdef char *data = scratch()
+    cdef Errand errand
+    cdef Step step
+    cdef ssize_t n
+    cdef int used, outcome
+    while sock.ready & CAN_READ:
+        n = try_peek(sock, data, MOST_HEARD)
+        if n == -linux.EAGAIN:
+            return STILL_TALKING
+        if n <= 0:
+            return PARENT_CLOSED
+        note(c.context.recorder, <void *>c, c.poller.now_us, E_ANSWER, 0, n)
+        fill(&errand, p, parent)
+        step = <Step>p.step
+        used = hear(&step, &errand, data, n, &p.code)
+        if used < 0:
+            return -used
+        if used == 0:                       # an answer is at most what one look shows
+            return PARENT_CLOSED if sock.ready & (PEER_DONE | BROKEN) else STILL_TALKING
+        if skip_peeked(sock, used) != used:
+            return PARENT_CLOSED
+        p.step = step
+        if step == SAY_NOTHING:
+            p.leg += 1
+            return OK if p.leg == len(p.chain) else begin_leg(c)
+        outcome = speak(c, parent, 0)
+        if outcome != OK:
+            return outcome
+    return STILL_TALKING
+
+
+cdef int speak(Client c, Parent parent, int proxy_protocol) except -2:
+    """Sends the step's message. An Outcome."""
+    cdef char *out = head_scratch()
+    cdef Errand errand
+    cdef size_t before = 0
+    cdef size_t n
+    fill(&errand, c.passage, parent)
+    if proxy_protocol:
+        before = put_proxy_header(c, out, proxy_protocol)
+    n = say(<Step>c.passage.step, &errand, out + before, MOST_SAID)
+    if n == 0:
+        return PARENT_REFUSED           # its protocol has no such destination
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, before + n)
+    # A new connection takes these few bytes at once, or it is broken
+    if try_send(&c.origin.sock, out, before + n) != <ssize_t>(before + n):
+        return PARENT_CLOSED
+    return OK
+
+
+cdef int fill(Errand *e, Passage p, Parent parent) except -1:
+    cdef bint is_last = p.leg + 1 == len(p.chain)
+    cdef bytes basic = parent.basic
+    if is_last:
+        e.target = &p.target
+    else:
+        e.target = &(<Parent>p.chain[p.leg + 1]).address
+    if parent.passes_credentials and p.credentials is not None:
+        basic = p.credentials           # which client.passage keeps
+    e.credentials = Value(NULL, 0) if basic is None else Value(basic, len(basic))
+    e.via = Value(NULL, 0) if p.via is None else Value(p.via, len(p.via))
+    e.login = Login(parent.user, parent.password, len(parent.user), len(parent.password))
+    e.has_login = len(parent.user) > 0
+    e.protocol = <unsigned char>parent.protocol
+    return 0
+
+
+cdef size_t put_proxy_header(Client c, char *out, int version) noexcept:
+    """Names the client, and the address that it connected to."""
+    cdef sockaddr_storage name
+    cdef Address own
+    cdef ProxyHeader client, listener
+    own.family = 0
+    if not read_own_name(&c.sock, &name) or not from_sockaddr(&name, &own):
+        own = c.address                 # a unix socket: it has none
+    put_end(&client, &c.address)
+    put_end(&listener, &own)
+    return build_proxy_header(out, version, &client, &listener)
+
+
+cdef void put_end(ProxyHeader *out, const Address *address) noexcept:
+    out.family = address.family
+    out.port = address.port
+    memcpy(out.address, address.bytes, 16)

@@ -1,0 +1,33 @@
+# cython: language_level=3
+"""Doors to what a worker knows about a parent, and to the choice of a group."""
+
+from libc.stdint cimport int64_t
+from cutthrough.policy.parents cimport Standing, Way
+
+
+def may_try(Standing standing, int64_t now_ms):
+    return bool(standing.may_try(now_ms))
+
+
+def begin(Standing standing, int64_t now_ms):
+    standing.begin(now_ms)
+
+
+def succeed(Standing standing, int64_t took_us=1000):
+    standing.succeed(took_us)
+
+
+def fail(Standing standing, int64_t now_ms):
+    standing.fail(now_ms)
+
+
+def answer(Standing standing):
+    standing.answer()
+
+
+def pick(Way way, tried=0, int64_t now_ms=0, key=None):
+    return way.pick(tried, now_ms, key)
+
+
+def wait_ms(Way way, int64_t now_ms):
+    return way.wait_ms(now_ms)
