@@ -12,13 +12,12 @@ Its charges on the page of limits change hands before the parcel is sent, under 
 sum is right all the time, and each process gives back its own at its end. See policy.ledger.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.stdint cimport uint32_t
+from libc.string cimport memset
 from cutthrough.net cimport linux
-from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, keep_bytes
 from cutthrough.net.connector cimport Stream
 from cutthrough.net.address cimport Address
-from cutthrough.net.pipes cimport adopt_pipe, give_pipe
+from cutthrough.net.pipes cimport give_pipe
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.relay cimport Pump, start_pump, stop_pump
 from cutthrough.net.sysio cimport clock_us, set_abortive, sys_close
@@ -26,7 +25,6 @@ from cutthrough.net.transport cimport KERNEL, Socket
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, OVERLOADED
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.hop cimport HOP_LOCAL, HOP_PARENT
-from cutthrough.policy.limits cimport Lane
 from cutthrough.policy.parents cimport Standing
 from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.session.authorize cimport is_cut_meanwhile, readmit
@@ -34,7 +32,8 @@ from cutthrough.session.client cimport (
     Client, drop_opening, leave_parent, link, parent_of, unlink, worker_of_id)
 from cutthrough.session.context cimport Context, places_taken
 from cutthrough.session.counters cimport BOUND_CONNECTIONS, N_METHODS
-from cutthrough.session.handover_record import FORMAT, Tunnel, Way
+from cutthrough.session.handover_parts cimport address_of, read_address, read_way, way_of
+from cutthrough.session.handover_record import FORMAT, Tunnel
 from cutthrough.session.flight_recorder cimport E_TAKEN, note
 from cutthrough.session.proxied cimport number_of_sender, sender_of
 from cutthrough.session.request cimport Request
@@ -116,23 +115,6 @@ cdef object describe(Client c, int number, int worker, bint same_page):
                   else NULL),
         down=way_of(&c.relay.down, c.relay.down_shut, &c.usage.meter.down
                     if c.usage.meter != NULL else NULL))
-
-
-cdef object address_of(const Address *address):
-    return (address.family, (<char *>address.bytes)[:4 if address.family == 4 else 16],
-            address.port)
-
-
-cdef object way_of(Pump *pump, bint shut, const Lane *lane):
-    cdef Block *kept = pump.kept
-    return Way(
-        moved=pump.moved,
-        kept=bytes_of(kept)[kept.start:kept.end] if kept != NULL else b"",
-        piped=pump.pipe.held if pump.pipe != NULL else 0,
-        bulk=pump.bulk, eof=bool(pump.eof), shut=bool(shut),
-        may_splice=bool(pump.may_splice), spliced=bool(pump.spliced),
-        tokens=lane.tokens if lane != NULL else 0.0,
-        tokens_us=lane.tokens_us if lane != NULL else 0)
 
 
 cdef class Parcel:
@@ -316,39 +298,6 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     read_way(&c.relay.down, record.down, c.context.may_splice, fds)
     c.told_up = c.relay.up.moved            # counted by the giver
     c.told_down = c.relay.down.moved
-    return 0
-
-
-cdef int read_address(Address *address, given) except -1:
-    cdef bytes packed
-    cdef uint8_t family
-    family, packed, port = given
-    if len(packed) != (4 if family == 4 else 16):
-        raise ValueError("an address of another length")
-    address.family = family
-    address.port = port
-    memcpy(address.bytes, <const char *>packed, len(packed))
-    return 0
-
-
-cdef int read_way(Pump *pump, way, bint may_splice, list fds) except -1:
-    """`fds` from the third on are pipes; a pipe that is taken leaves the list."""
-    cdef bytes kept = way.kept
-    cdef uint64_t moved = way.moved
-    pump.moved = moved
-    pump.bulk = way.bulk
-    pump.eof = way.eof
-    pump.may_splice = may_splice and way.may_splice
-    pump.spliced = way.spliced
-    if kept:
-        pump.kept = keep_bytes(kept, len(kept), OF_RELAYS)
-        if pump.kept == NULL:
-            raise MemoryError
-    if way.piped:
-        pump.pipe = adopt_pipe(fds[2], fds[3], way.piped)
-        if pump.pipe == NULL:
-            raise MemoryError
-        del fds[2:4]
     return 0
 
 

@@ -8,7 +8,6 @@ cdef class Session(Client):
     cdef int read_head(self) except -1
     cdef int parse(self, char *data, size_t n) except -1
     cdef int read_request(self, const char *data) except -1
-    cdef void keep_refused(self, const char *data) noexcept
     # May this account send this request? Returns an Outcome, from the Client's fields alone:
     # the head may be gone by then.
     cdef int decide(self) except -1

@@ -11,8 +11,8 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
-    COPY_BYTES, HEAD_BLOCK, OF_REQUESTS, Block, bytes_of, head_scratch, scratch,
-    shrink_block, take_block)
+    COPY_BYTES, HEAD_BLOCK, Block, bytes_of, head_scratch, scratch,
+    shrink_block)
 from cutthrough.net.connector cimport (
     ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream)
 from cutthrough.net.address cimport Address
@@ -45,7 +45,7 @@ from cutthrough.session.parents cimport (
     keep_fields, lose_parent, may_dial_parent, seeks_parent)
 from cutthrough.session.request cimport Request
 from cutthrough.session.route cimport find_way, may_reach, on_parent, take_origin
-from cutthrough.session.shed cimport keep_head, keep_part
+from cutthrough.session.shed cimport keep_head, keep_part, keep_refused
 from cutthrough.session.source cimport key_with_source, leave_by_source, prepare_origin
 from cutthrough.session.stage cimport STAGE_TLS
 from cutthrough.session.stages cimport HEAD_NEXT, REQUEST_NEXT, run_stages
@@ -60,7 +60,7 @@ from cutthrough.wire.http1 cimport (
     HTTP_11, Head, begins_with_head, has_token, parse_request)
 from cutthrough.wire.names cimport (
     F_CONNECTION, F_UPGRADE, F_VIA, M_CONNECT, M_HEAD, M_OTHER, M_UDP)
-from cutthrough.wire.refused cimport hint_of, show_refused
+from cutthrough.wire.refused cimport hint_of
 from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport build_request_head, offers_upgrade
 from cutthrough.wire.target cimport FORM_ORIGIN, Target, read_target
@@ -281,15 +281,15 @@ cdef class Session(Client):
         if outcome:
             if outcome == BAD_TARGET:
                 self.request.hint = hint_of(&head, data)
-                self.keep_refused(data)
+                keep_refused(self, &head, data)
             return outcome
         self.request.is_tunnel = self.request.method == M_CONNECT
         if target.form == FORM_ORIGIN:
             if self.pac and asks_for_pac(self, &head, data, &target):
-                self.keep_refused(data)         # for the log
+                keep_refused(self, &head, data)         # for the log
                 return IS_PAC
             if not self.context.has_origin:
-                self.keep_refused(data)
+                keep_refused(self, &head, data)
                 return NO_ORIGIN
             target.port = self.context.origin.port
             target.host_kind = self.context.origin.host_kind
@@ -302,15 +302,6 @@ cdef class Session(Client):
         self.request.persistent = framing.persistent
         self.up_open = framing.kind != BODY_NONE
         return OK
-
-    cdef void keep_refused(self, const char *data) noexcept:
-        """Keeps the refused target for the log, in place of a rewritten head and its path."""
-        cdef uint32_t path_len
-        self.head = take_block(HEAD_BLOCK, OF_REQUESTS)
-        if self.head != NULL:
-            self.head.end = show_refused(bytes_of(self.head), &head, data, &path_len)
-            self.request.path_at = <uint16_t>(self.head.end - path_len)
-            self.request.path_len = <uint16_t>path_len
 
     def on_verified(self, request_id, answer, uint32_t retry_s):
         """The verifier's answer: an Account, or the label of an outcome; and the seconds until

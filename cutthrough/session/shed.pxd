@@ -3,6 +3,7 @@
 from cutthrough.net.address cimport Address
 from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport Context
+from cutthrough.wire.http1 cimport Head
 
 # `bound`: a Bound; see counters.
 # Closes the connection that goes first, of all or of this address (NULL: all). False: none.
@@ -18,6 +19,8 @@ cdef bint keep_part(Client client, const char *data, size_t n) except -1
 cdef bint shed_part(Client client, int bound) except -1
 # Copies a whole head into client.head; makes room in the same way. False: no room.
 cdef bint keep_head(Client client, const char *data, size_t n) except -1
+# Keeps the refused target for the log, in place of a rewritten head and its path.
+cdef void keep_refused(Client client, const Head *head, const char *data) noexcept
 # A head takes strangers' room until its user is known; makes room in the same way. False: no
 # room.
 cdef bint lend_head(Client client) except -1

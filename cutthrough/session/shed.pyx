@@ -16,9 +16,9 @@ connection at rest with unread bytes, because a close would reset their request.
 
 import logging
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from cutthrough.net.buffers cimport (
-    OF_REQUESTS, OF_STRANGERS, change_share, keep_bytes)
+    HEAD_BLOCK, OF_REQUESTS, OF_STRANGERS, bytes_of, change_share, keep_bytes, take_block)
 from cutthrough.net.address cimport Address
 from cutthrough.net.sysio cimport has_unread, try_send
 from cutthrough.outcome cimport OVERLOADED, status_of
@@ -31,6 +31,8 @@ from cutthrough.session.counters import BOUNDS
 from cutthrough.session.places cimport (
     GUEST, GUEST_HEAD, STRANGER, STRANGER_HEAD, Places)
 from cutthrough.session.state cimport AUTH, HEAD, IDLE, LINGER
+from cutthrough.wire.http1 cimport Head
+from cutthrough.wire.refused cimport show_refused
 
 log = logging.getLogger("cutthrough")
 
@@ -95,6 +97,15 @@ cdef bint keep_head(Client c, const char *data, size_t n) except -1:
         tell(c.context, BOUND_MEMORY)
         c.head = keep_bytes(data, n, OF_REQUESTS)
     return True
+
+
+cdef void keep_refused(Client c, const Head *head, const char *data) noexcept:
+    cdef uint32_t path_len
+    c.head = take_block(HEAD_BLOCK, OF_REQUESTS)
+    if c.head != NULL:
+        c.head.end = show_refused(bytes_of(c.head), head, data, &path_len)
+        c.request.path_at = <uint16_t>(c.head.end - path_len)
+        c.request.path_len = <uint16_t>path_len
 
 
 cdef bint lend_head(Client c) except -1:

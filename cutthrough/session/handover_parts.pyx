@@ -1,0 +1,60 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The parts of a tunnel's record that are there twice: an address, and one direction."""
+
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcpy
+from cutthrough.net.address cimport Address
+from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, keep_bytes
+from cutthrough.net.pipes cimport adopt_pipe
+from cutthrough.net.relay cimport Pump
+from cutthrough.policy.limits cimport Lane
+from cutthrough.session.handover_record import Way
+
+
+cdef object address_of(const Address *address):
+    return (address.family, (<char *>address.bytes)[:4 if address.family == 4 else 16],
+            address.port)
+
+
+cdef object way_of(Pump *pump, bint shut, const Lane *lane):
+    cdef Block *kept = pump.kept
+    return Way(
+        moved=pump.moved,
+        kept=bytes_of(kept)[kept.start:kept.end] if kept != NULL else b"",
+        piped=pump.pipe.held if pump.pipe != NULL else 0,
+        bulk=pump.bulk, eof=bool(pump.eof), shut=bool(shut),
+        may_splice=bool(pump.may_splice), spliced=bool(pump.spliced),
+        tokens=lane.tokens if lane != NULL else 0.0,
+        tokens_us=lane.tokens_us if lane != NULL else 0)
+
+
+cdef int read_address(Address *address, given) except -1:
+    cdef bytes packed
+    cdef uint8_t family
+    family, packed, port = given
+    if len(packed) != (4 if family == 4 else 16):
+        raise ValueError("an address of another length")
+    address.family = family
+    address.port = port
+    memcpy(address.bytes, <const char *>packed, len(packed))
+    return 0
+
+
+cdef int read_way(Pump *pump, way, bint may_splice, list fds) except -1:
+    cdef bytes kept = way.kept
+    cdef uint64_t moved = way.moved
+    pump.moved = moved
+    pump.bulk = way.bulk
+    pump.eof = way.eof
+    pump.may_splice = may_splice and way.may_splice
+    pump.spliced = way.spliced
+    if kept:
+        pump.kept = keep_bytes(kept, len(kept), OF_RELAYS)
+        if pump.kept == NULL:
+            raise MemoryError
+    if way.piped:
+        pump.pipe = adopt_pipe(fds[2], fds[3], way.piped)
+        if pump.pipe == NULL:
+            raise MemoryError
+        del fds[2:4]
+    return 0
