@@ -30,8 +30,9 @@ from cutthrough.wire.target cimport HOST_IPV6
 cdef enum:
     MOST_METHOD = 32
     # Room for the fields after the URL: 24 of numbers and words, about 700 bytes, a source
-    # of 150, those of a ClientHello, and the texts of a rule and a hook, cut to what is left
-    MOST_BEHIND = 2050
+    # of 150, and the texts of a rule and a hook, cut to what is left
+    MOST_BEHIND = 1450
+    MOST_OPENING = 600          # and for those of a ClientHello, if there is one
     MOST_HOOK = 350             # kept free for the hook's text and the source
 
 # By wire's Method, eight characters each
@@ -82,7 +83,8 @@ cdef class JsonLine(Line):
         p = put_text(p, b'","host":')
         p = put_string(p, c.key[:len(c.key) - 2] if r.port else None)
         p = put_number(put_text(p, b',"port":'), r.port)
-        p = put_url(put_text(p, b',"url":"'), c, Q_JSON, last - MOST_BEHIND)
+        p = put_url(put_text(p, b',"url":"'), c, Q_JSON, last - MOST_BEHIND - (
+            MOST_OPENING if c.opening != NULL else 0))
         p = put_number(put_text(p, b'","status":'), r.status)
         p = put_text(put_text(p, b',"reason":"'), label_of(outcome))
         p = put_text(p, b'","peer":')

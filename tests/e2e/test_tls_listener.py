@@ -2,13 +2,13 @@
 
 import contextlib
 import os
-import signal
 import socket
 import ssl
 import subprocess
 
 import pytest
 
+from tests.e2e.test_succession import end, successor_of
 from tests.support.certificates import (
     Authority,
     Made,
@@ -321,22 +321,22 @@ def test_sessions_are_resumed_by_all_workers_a_reload_and_an_upgrade(
     proxy.hup()
     reused, session = visit(session)
     assert reused
-    proxy.signal(signal.SIGUSR2)
-    wait_until(lambda: "serves; this program drains" in proxy.stderr(), proxy.stderr)
+    successor = successor_of(proxy)
     reused, session = visit(session)
     assert reused
+    end(successor)
 
 
 def test_a_tunnel_over_tls_drains_at_an_upgrade(serve, reach, make_origin):
     """Its keys are in its worker's memory: it does not move, and is not cut."""
     proxy = serve()
     tunnel = reach(proxy).tunnel(make_origin(echo).authority)
-    proxy.signal(signal.SIGUSR2)
-    wait_until(lambda: "serves; this program drains" in proxy.stderr(), proxy.stderr)
+    successor = successor_of(proxy)
     tunnel.send(b"still here")
     assert tunnel.read_exact(10) == b"still here"
     tunnel.half_close()
     assert tunnel.at_eof()
+    end(successor)
 
 
 # --- openssl(1) as a client: what Python's ssl cannot do
