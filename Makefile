@@ -28,9 +28,9 @@ test: .venv/ready.test build/built.native lint ## everything: build, lint, all t
 	$(PY) -m tests.support.outcomes
 	$(PY) -m pytest tests/bench $(PYTEST_ARGS)
 test-uvloop-%:
-	$(PY) -m pytest -q tests/e2e --part $*/2 -k 'not asyncio' $(PYTEST_ARGS)
+	$(PY) -m pytest -q tests/e2e --part $*/2 --loop uvloop $(PYTEST_ARGS)
 test-asyncio:
-	$(PY) -m pytest -q tests/e2e -k asyncio $(PYTEST_ARGS)
+	$(PY) -m pytest -q tests/e2e --loop asyncio $(PYTEST_ARGS)
 test-rooms:
 	$(PY) -m pytest -q tests --ignore tests/e2e --ignore tests/bench $(PYTEST_ARGS)
 

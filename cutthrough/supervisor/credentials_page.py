@@ -6,11 +6,10 @@ number is in its environment. Versions before this one pass no page on; after su
 upgrade the page is empty.
 """
 
-import mmap
 import os
 from typing import TYPE_CHECKING
 
-from cutthrough.log.stderr import say
+from cutthrough.supervisor.inherited_page import open_page
 
 if TYPE_CHECKING:
     from cutthrough.policy.known import Known
@@ -30,19 +29,10 @@ class CredentialsPage:
         # Imported here, so that importing the supervisor loads no compiled module
         from cutthrough.policy.known import Known, create
 
-        text = os.environ.pop(VARIABLE, "")
-        if text.isdigit():
-            self.fd = int(text)
-            try:
-                os.set_inheritable(self.fd, False)
-                self._known = Known(mmap.mmap(self.fd, 0))
-            except (OSError, ValueError):    # from a version with another page layout
-                say("cannot read the previous program's verified credentials: "
-                    "each is verified again")
-                self.close()
-        if self._known is None:
-            self.fd = os.memfd_create("cutthrough-credentials", os.MFD_CLOEXEC)
-            self._known = Known(create(self.fd))
+        self.fd, self._known = open_page(
+            VARIABLE, "cutthrough-credentials", Known, create,
+            "cannot read the previous program's verified credentials: "
+            "each is verified again")
 
     def reap(self, pid: int) -> None:
         """Frees the hashes that this worker, now gone, was computing for others."""

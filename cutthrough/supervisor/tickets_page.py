@@ -6,11 +6,10 @@ worker of either program. A new key every PERIOD_S, made by the program that ser
 """
 
 import asyncio
-import mmap
 import os
 from typing import TYPE_CHECKING
 
-from cutthrough.log.stderr import say
+from cutthrough.supervisor.inherited_page import open_page
 
 if TYPE_CHECKING:
     from cutthrough.net.ticket_keys import TicketKeys
@@ -33,19 +32,10 @@ class TicketsPage:
         # Imported here, so that importing the supervisor loads no compiled module
         from cutthrough.net.ticket_keys import TicketKeys, create
 
-        text = os.environ.pop(VARIABLE, "")
-        if text.isdigit():
-            self.fd = int(text)
-            try:
-                os.set_inheritable(self.fd, False)
-                self._keys = TicketKeys(mmap.mmap(self.fd, 0))
-            except (OSError, ValueError):    # from a version with another page layout
-                say("cannot read the previous program's ticket keys: "
-                    "no session of TLS is resumed")
-                self.close()
-        if self._keys is None:
-            self.fd = os.memfd_create("cutthrough-tickets", os.MFD_CLOEXEC)
-            self._keys = TicketKeys(create(self.fd))
+        self.fd, self._keys = open_page(
+            VARIABLE, "cutthrough-tickets", TicketKeys, create,
+            "cannot read the previous program's ticket keys: "
+            "no session of TLS is resumed")
 
     def begin(self) -> None:
         """This program serves: from now on it makes the keys."""

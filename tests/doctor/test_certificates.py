@@ -8,8 +8,6 @@ from cutthrough.doctor.certificates import check_certificates
 from tests.doctor.test_host import make_case
 from tests.support.certificates import authority
 
-pytest.importorskip("cutthrough.net.tls", reason="built without libssl")
-
 
 def findings(days: int, key: str = "") -> list:
     made = authority().sign("DNS:a.example", days=days)

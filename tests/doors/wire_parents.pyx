@@ -73,37 +73,32 @@ def socks4_request(authority, name=b""):
     return out[:build_socks4_request(out, &target, <bytes>name, len(name))]
 
 
-def method(source, seen=0):
-    """Returns (length, code), None for "more", or "invalid"; the next three too."""
+ctypedef int (*Reader)(const char *data, size_t n, int *code) noexcept nogil
+
+
+cdef object read_answer(Reader read, source):
+    """Returns (length, code), None for "more", or "invalid"."""
     cdef size_t n
     cdef const char *data = text_of(source, &n)
     cdef int code = -1
-    cdef int got = read_socks5_method(data, n, &code)
+    cdef int got = read(data, n, &code)
     return answer(got, code)
+
+
+def method(source, seen=0):
+    return read_answer(read_socks5_method, source)
 
 
 def login_answer(source, seen=0):
-    cdef size_t n
-    cdef const char *data = text_of(source, &n)
-    cdef int code = -1
-    cdef int got = read_socks5_login(data, n, &code)
-    return answer(got, code)
+    return read_answer(read_socks5_login, source)
 
 
 def socks5_reply(source, seen=0):
-    cdef size_t n
-    cdef const char *data = text_of(source, &n)
-    cdef int code = -1
-    cdef int got = read_socks5_reply(data, n, &code)
-    return answer(got, code)
+    return read_answer(read_socks5_reply, source)
 
 
 def socks4_reply(source, seen=0):
-    cdef size_t n
-    cdef const char *data = text_of(source, &n)
-    cdef int code = -1
-    cdef int got = read_socks4_reply(data, n, &code)
-    return answer(got, code)
+    return read_answer(read_socks4_reply, source)
 
 
 cdef object answer(int got, int code):

@@ -7,7 +7,8 @@ everything that the test itself `opened` has been closed.
 
 A run of the whole directory fails at its end if an outcome of the table was in no log.
 `--part 1/2` runs every second file; the parts of one run are judged together, by
-`python -m tests.support.outcomes`.
+`python -m tests.support.outcomes`. `--loop asyncio` runs the tests of that event loop,
+`--loop uvloop` its own and those of neither.
 """
 
 import contextlib
@@ -48,6 +49,8 @@ _unreached: list[str] = []
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", metavar="N/M", type=read_part, default=(1, 1),
                      help="run the Nth of M parts of tests/e2e")
+    parser.addoption("--loop", choices=("uvloop", "asyncio"),
+                     help="run the tests of one event loop")
 
 
 def read_part(text: str) -> tuple[int, int]:
@@ -72,8 +75,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    config.hook.pytest_deselected(items=[one for one in items if is_repetition(one)])
-    items[:] = [one for one in items if not is_repetition(one)]
+    left_out = [one for one in items if is_repetition(one) or is_of_other_loop(one)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [one for one in items if one not in left_out]
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -108,13 +112,23 @@ def is_whole(session: pytest.Session) -> bool:
         config.option.collectonly
         or files_of_part(config) - files
         or any("::" in name for name in config.args)
-        or any("asyncio" not in item.nodeid for item in _deselected
+        or any(loop_of(item) != "asyncio" for item in _deselected
                if item.path.parent == here))
 
 
 def is_repetition(item: pytest.Item) -> bool:
-    loop = getattr(item, "callspec", None) and item.callspec.params.get("loop_name")
-    return loop == "asyncio" and item.get_closest_marker("any_loop") is not None
+    return (loop_of(item) == "asyncio"
+            and item.get_closest_marker("any_loop") is not None)
+
+
+def is_of_other_loop(item: pytest.Item) -> bool:
+    return item.config.getoption("loop", None) not in (None, loop_of(item))
+
+
+def loop_of(item: pytest.Item) -> str:
+    """The loop that the test is parametrised with; uvloop for a test without one."""
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("loop_name", "uvloop") if callspec else "uvloop"
 
 
 @pytest.fixture(scope="session", params=["uvloop", "asyncio"])

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import re
-import shutil
 import subprocess
 import threading
 
@@ -242,7 +241,6 @@ def test_live_page_metrics_and_hand_over_have_the_fields(
     assert fields_of(proxy.wait_reason("ok")) == before
 
 
-@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 def test_curl_s_handshake_goes_through(peeking, make_origin):
     proxy, origin = peeking(), make_origin(echo)     # which answers with the hello
     result = subprocess.run(

@@ -1,6 +1,5 @@
 """SOCKS 5, 4 and 4a in: the same decisions as CONNECT, in other words (R41, R51)."""
 
-import shutil
 import subprocess
 import textwrap
 from urllib.parse import quote
@@ -384,17 +383,12 @@ def test_operators_see_the_method(start, make_origin, call):
 # Clients that people use
 
 
-@pytest.fixture
-def run():
-    """Runs a program; returns its standard output. Skips where it is not installed."""
-    def start(*command: str, sent: bytes = b"") -> bytes:
-        if not shutil.which(command[0]):
-            pytest.skip(f"{command[0]} is not installed")
-        done = subprocess.run(command, env=clean_environment(), input=sent, timeout=60,
-                              capture_output=True)
-        assert done.returncode == 0, done.stderr.decode(errors="replace")
-        return done.stdout
-    return start
+def run(*command: str, sent: bytes = b"") -> bytes:
+    """Runs a program that scripts/bootstrap.sh installs; returns its output."""
+    done = subprocess.run(command, env=clean_environment(), input=sent, timeout=60,
+                          capture_output=True)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    return done.stdout
 
 
 @pytest.mark.any_loop
@@ -403,7 +397,7 @@ def run():
     ("--socks5-hostname", 0, "localhost", "SOCKS5"),
     ("--socks5-hostname", 1, "localhost", "SOCKS5"),
     ("--socks4", 1, "127.0.0.1", "SOCKS4"), ("--socks4a", 1, "localhost", "SOCKS4")])
-def test_curl(start, make_origin, run, flag, listener, host, method):
+def test_curl(start, make_origin, flag, listener, host, method):
     proxy, origin = start(SOCKS5 + ALL), make_origin()
     # curl sends a user id by version 4, and no password
     user = f"{USER}:{quote(PASSWORD)}@" if listener == 0 else ""
@@ -417,7 +411,7 @@ def test_curl(start, make_origin, run, flag, listener, host, method):
 
 @pytest.mark.any_loop
 @pytest.mark.parametrize("version", ["5", "4", "connect"])
-def test_netcat(start, make_origin, run, version):
+def test_netcat(start, make_origin, version):
     """What ssh's ProxyCommand runs; it has no passwords."""
     proxy, origin = start(ALL), make_origin(echo)
     heard = run("nc", "-N", "-X", version, "-x", f"127.0.0.1:{proxy.port}", "127.0.0.1",

@@ -23,7 +23,6 @@ from tests.support.proxy import Proxy
 from tests.support.stream import Stream
 from tests.support.wait import wait_until
 
-pytest.importorskip("cutthrough.net.tls", reason="built without libssl")
 pytestmark = pytest.mark.any_loop
 
 

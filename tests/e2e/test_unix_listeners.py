@@ -4,7 +4,6 @@ it is."""
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import stat
@@ -112,6 +111,7 @@ def test_a_reload_changes_the_mode_of_an_open_socket(start, text, path):
     assert mode_of(path) == 0o666 and os.stat(path).st_ino == inode
 
 
+# chown(2): another user's name needs CAP_CHOWN
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
 def test_the_owner_is_set_by_name_or_number(start, text, path):
     proxy = start(text + 'owner = "nobody:12345"\n')
@@ -236,7 +236,6 @@ def test_a_load_balancer_on_this_host_names_clients(start, text, path, make_orig
 # Real clients
 
 
-@pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
 def test_curl_calls_the_socket(start, text, path, make_origin):
     """With --unix-socket curl knows of no proxy: the absolute form has to be given."""
     proxy, url = start(text), make_origin().url()

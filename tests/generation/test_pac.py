@@ -17,7 +17,7 @@ PROXY, DIRECT = "PROXY proxy.example:3128", "DIRECT"
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    if PROGRAM is None:
+    if PROGRAM is None:                 # 290 MB, which only `make browser` installs
         pytest.skip("no chromium")
     with Browser(tmp_path_factory.mktemp("browser")) as made:
         yield made

@@ -6,20 +6,19 @@ import ssl
 
 import pytest
 
-tls = pytest.importorskip("cutthrough.net.tls", reason="built without libssl")
-
-from cutthrough.net.certificates import Pair, TlsError  # noqa: E402
-from cutthrough.net.ticket_keys import TicketKeys  # noqa: E402
-from cutthrough.net.tls_context import TlsServer  # noqa: E402
-from tests.net.conftest import Meet  # noqa: E402
-from tests.support.certificates import (  # noqa: E402
+from cutthrough.net import tls
+from cutthrough.net.certificates import Pair, TlsError
+from cutthrough.net.ticket_keys import TicketKeys
+from cutthrough.net.tls_context import TlsServer
+from tests.net.conftest import Meet
+from tests.support.certificates import (
     Authority,
     authority,
     client_context,
     localhost,
     openssl,
 )
-from tests.support.couple import pair_of  # noqa: E402
+from tests.support.couple import pair_of
 
 # --- handshakes
 

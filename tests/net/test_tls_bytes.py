@@ -8,17 +8,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-tls = pytest.importorskip("cutthrough.net.tls", reason="built without libssl")
-
-from cutthrough.net.tls_context import TlsClient  # noqa: E402
-from tests.net.conftest import Meet  # noqa: E402
-from tests.support.certificates import (  # noqa: E402
+from cutthrough.net.tls_context import TlsClient
+from tests.net.conftest import Meet
+from tests.support.certificates import (
     Authority,
     Made,
     authority,
     localhost,
 )
-from tests.support.couple import Couple, Peer, pair_of  # noqa: E402
+from tests.support.couple import Couple, Peer, pair_of
 
 TRUNCATED = -errno.ECONNRESET
 AGAIN = -errno.EAGAIN

@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.wrapped import WrappedSocket
+
 RECORD = 16384
 
 
@@ -99,16 +101,14 @@ def client_context(made: Made | None = None, trusted: Authority | None = None,
     return context
 
 
-class TlsSocket:
-    """As a connected socket, as far as `Stream` uses one; its end is a close_notify,
-    and the other direction goes on after it."""
+class TlsSocket(WrappedSocket):
+    """TLS; its end is a close_notify, and the other direction goes on after it."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext | None = None,
                  name: str = "localhost", session: ssl.SSLSession | None = None,
                  server_side: bool = False) -> None:
-        self._sock = sock
+        super().__init__(sock)
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._ended = self._peer_ended = False
         self._tls = (context or client_context()).wrap_bio(
             self._in, self._out, server_side=server_side,
             server_hostname=None if server_side else name, session=session)
@@ -131,9 +131,6 @@ class TlsSocket:
             else:
                 self._flush()
                 return
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._sock, name)
 
     @property
     def tls(self) -> ssl.SSLObject:
@@ -174,25 +171,6 @@ class TlsSocket:
             while self._in.pending and len(found) < n // 2:
                 found += self._tls.read(n // 2)
         return found
-
-    def setsockopt(self, level: int, name: int, value: object) -> None:
-        self._sock.setsockopt(level, name, value)       # type: ignore[call-overload]
-        if name == socket.SO_LINGER:
-            self._ended = True                          # a reset, and nothing before it
-
-    def shutdown(self, how: int) -> None:
-        if how != socket.SHUT_RD:
-            self._end()
-        self._sock.shutdown(how)
-
-    def close(self) -> None:
-        if not self._ended:
-            self._end()
-            with contextlib.suppress(OSError):
-                self._sock.setblocking(False)
-                while self._sock.recv(65536):
-                    pass
-        self._sock.close()
 
     def _end(self) -> None:
         if not self._ended:

@@ -3,23 +3,22 @@
 import contextlib
 import socket
 
+from tests.support.wrapped import WrappedSocket
+
 RECORD = 700            # not the proxy's own size
 END = b"\0\0"
 INVERTED = bytes(~byte & 255 for byte in range(256))
 
 
-class FramedSocket:
-    """As a connected socket, as far as `Stream` uses one."""
+class FramedSocket(WrappedSocket):
+    """The other end of framed.pyx."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+        super().__init__(sock)
         self._read = bytearray()
         self._payload = bytearray()
         self._begun = bytearray()       # a record that `send` could not send whole
-        self._peer_ended = self._ended = False
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._sock, name)
+        self._peer_ended = False
 
     def send(self, data: bytes) -> int:
         """One record at most. Raises BlockingIOError if the one before is not gone."""
@@ -62,26 +61,6 @@ class FramedSocket:
             self._payload += self._read[2 : n + 2].translate(INVERTED)
             del self._read[: n + 2]
         return len(self._read) != before
-
-    def setsockopt(self, level: int, name: int, value: object) -> None:
-        self._sock.setsockopt(level, name, value)       # type: ignore[call-overload]
-        if name == socket.SO_LINGER:
-            self._ended = True                          # a reset, and nothing before it
-
-    def shutdown(self, how: int) -> None:
-        if how != socket.SHUT_RD:
-            self._end()
-        self._sock.shutdown(how)
-
-    def close(self) -> None:
-        if not self._ended:
-            self._end()
-            # The peer's end may wait to be read; a close would make a reset of it
-            with contextlib.suppress(OSError):
-                self._sock.setblocking(False)
-                while self._sock.recv(65536):
-                    pass
-        self._sock.close()
 
     def _end(self) -> None:
         if not self._ended:

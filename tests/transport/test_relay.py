@@ -10,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cutthrough.net import buffers
+from cutthrough.net import buffers, tls
+from cutthrough.net.certificates import Pair
+from cutthrough.net.tls_context import TlsServer
 from tests.doors.net import OneWay
 from tests.doors.transport import TLS
 from tests.net.test_relay import (  # noqa: F401 - collected here
@@ -61,15 +63,11 @@ class TlsWay(Way):
 @pytest.fixture(params=["framed", "tls"])
 def make_way(framed, request) -> Iterator[Callable[..., Way]]:
     made: list[Way] = []
-    tls = request.param == "tls" and pytest.importorskip("cutthrough.net.tls")
-    if tls:
-        from cutthrough.net.certificates import Pair
-        from cutthrough.net.tls_context import TlsServer
-
-        number = tls.put(TlsServer([Pair(*localhost().pem)]))
+    is_tls = request.param == "tls"
+    number = tls.put(TlsServer([Pair(*localhost().pem)])) if is_tls else 0
 
     def make(left: int = -1, splice: bool = True) -> Way:
-        made.append(TlsWay(number, left, splice) if tls
+        made.append(TlsWay(number, left, splice) if is_tls
                     else FramedWay(framed.KIND, left, splice))
         return made[-1]
 
@@ -77,7 +75,7 @@ def make_way(framed, request) -> Iterator[Callable[..., Way]]:
     for one in made:
         one.close()
     assert buffers.stats()["copy_blocks"] == buffers.stats()["head_blocks"] == 0
-    if tls:
+    if is_tls:
         tls.remove(number)
         assert tls.stats()["open"] == tls.stats()["under_way"] == 0
     assert framed.count_open() == 0
