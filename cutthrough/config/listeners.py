@@ -20,8 +20,8 @@ from cutthrough.config.values import (
     MOST_ITEMS,
     NETWORKS,
     OWNER,
-    PROTOCOLS,
     TEXT,
+    Kind,
     choice,
     is_loopback,
     show_address,
@@ -29,6 +29,15 @@ from cutthrough.config.values import (
 )
 
 Address = tuple[str, int]
+
+
+def parse_protocol(text: str) -> str:
+    if text not in ("http", "socks5", "socks4"):
+        raise ValueError(f"{text!r} is not one of http, socks5, socks4")
+    return text
+
+
+PROTOCOLS = Kind("http|socks5|socks4", parse_protocol, many=True)
 
 
 class Listener(msgspec.Struct, frozen=True, kw_only=True):

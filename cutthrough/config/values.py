@@ -310,12 +310,6 @@ def parse_row_name(text: str) -> str:
     return text
 
 
-def parse_protocol(text: str) -> str:
-    if text not in ("http", "socks5", "socks4"):
-        raise ValueError(f"{text!r} is not one of http, socks5, socks4")
-    return text
-
-
 def is_loopback(host: str) -> bool:
     """Whether this host alone can call there."""
     if host.startswith("unix:"):
@@ -364,7 +358,6 @@ PORTS = COUNT._replace(metavar="auto|any|PORT", low=1, high=65535, many=True,
                        words={"auto": "auto", "any": "any"})
 ADMIN = Kind("off|HOST:PORT|unix:PATH", parse_admin, words={"off": "off"},
              noun="address:port or unix:path")
-PROTOCOLS = Kind("http|socks5|socks4", parse_protocol, many=True)
 NAMES = Kind("NAME", parse_host, many=True)
 DESTINATIONS = Kind("HOST|NETWORK", parse_destination, many=True,
                     noun="host, *.suffix, .suffix or network")
