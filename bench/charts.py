@@ -15,7 +15,7 @@ from itertools import pairwise
 from bench.children import HERE
 
 #: Colours of bars: ours, the yardsticks, the other proxies.
-YARDSTICKS = {"direct", "direct-again", "relay", "relay-splice"}
+YARDSTICKS = {"direct", "direct-again", "relay", "relay-splice", "relay-socks"}
 #: Peers that only know bytes, as the relays do.
 BLIND = ("haproxy-tcp", "haproxy-splice")
 

@@ -28,8 +28,8 @@ CREDENTIALS = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 #: modes that can be divided among processes.
 PROCESSES = max(1, len(USABLE) // 3)
 SHARED = {
-    "plain", "plain-new", "connect-setup", "ping", "bulk", "up", "both", "tls-setup",
-    "tls-ping",
+    "plain", "plain-new", "connect-setup", "socks-setup", "ping", "bulk", "up", "both",
+    "tls-setup", "tls-ping",
 }  # fmt: skip
 SIEGE_RC = (HERE / "siege.rc").read_text()
 
@@ -127,6 +127,7 @@ def warm_up(scenario: Scenario, proxy: Running, origin: Origin) -> None:
     modes = {"sink": scenario.mode, "tls": "tls-setup"}
     new = "plain" if scenario.keeps else "plain-new"
     mode = modes.get(scenario.endpoint, "connect-setup" if scenario.tunnel else new)
+    mode = "socks-setup" if scenario.socks else mode
     path = scenario.path if scenario.path in origin.lengths else "/index.html"
     options = ("--conns", "5", "--requests", "100")
     command = build_load_command(

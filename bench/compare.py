@@ -159,7 +159,7 @@ GUARDS: tuple[Guard, ...] = (_errors, _throughput, _p95, _cpu, _memory, _hostile
 
 
 #: The yardsticks themselves are only checked for errors.
-YARDSTICKS = {"direct", "direct-again", "relay", "relay-splice"}
+YARDSTICKS = {"direct", "direct-again", "relay", "relay-splice", "relay-socks"}
 
 
 def guards_of(scenario: str, proxy: str) -> tuple[Guard, ...]:

@@ -60,6 +60,10 @@ ALL_PROXIES: dict[str, Proxy] = {**PROXIES, **FAULTS}
 
 def cannot(scenario: Scenario, proxy: Proxy) -> str:
     """Return the reason if this proxy cannot run this scenario, or nothing."""
+    if scenario.socks != proxy.socks:
+        return "speaks no SOCKS" if scenario.socks else "speaks SOCKS only"
+    if scenario.socks:
+        return ""
     if scenario.tunnel and not proxy.tunnels:
         return "knows no CONNECT"
     if not scenario.tunnel and not proxy.plain:

@@ -41,6 +41,7 @@ class Peer:
     files: tuple[str, ...]
     version: str = "@PROGRAM@ --version"
     blind: bool = False
+    socks: bool = False
     tunnels: bool = True
     plain: bool = True
     keeps: bool = True
@@ -155,6 +156,16 @@ PEERS = {
         "haproxy", "haproxy -db -f @DIR@/haproxy-splice.conf", ("haproxy-splice.conf",),
         version="@PROGRAM@ -v", blind=True,
     ),
+    "microsocks": Peer(
+        "a thread for each connection, no credentials", "apt:microsocks", "microsocks",
+        "microsocks", ("microsocks.args",),
+        version="dpkg-query -W microsocks", socks=True,
+    ),
+    "dante": Peer(
+        "its own number of processes, no credentials", "apt:dante-server", "danted",
+        "danted -f @DIR@/danted.conf", ("danted.conf",),
+        version="@PROGRAM@ -v", socks=True,
+    ),
     "mitmproxy": Peer(
         "mitmdump, tunnels unread, bodies streamed", "pip:mitmproxy",
         "mitmproxy/bin/mitmdump", "@PROGRAM@ --quiet --set confdir=@DIR@",
@@ -198,7 +209,7 @@ def as_proxies() -> dict[str, Proxy]:
         name: Proxy(
             f"{peer.about} ({peer.source})", peer.start, peer.missing(),
             tunnels=peer.tunnels, plain=peer.plain, keeps=peer.keeps,
-            closes=peer.closes, blind=peer.blind,
+            closes=peer.closes, blind=peer.blind, socks=peer.socks,
         )
         for name, peer in PEERS.items()
     }  # fmt: skip

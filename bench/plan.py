@@ -18,12 +18,14 @@ FEATURES = tuple(
     name
     for name in TABLE
     if name.startswith("cutthrough-") and not name.startswith("cutthrough-full")
+    and not TABLE[name].socks
 )
 #: The requirements for the data plane (asked.py), with all required features on.
 FULL = "cutthrough-full"
 NEAR = ("direct", "relay", FULL, "haproxy-http", "nginx", "cutthrough")
 TUNNELS = ("direct", "relay", FULL, "haproxy-tcp", "cutthrough")
 BULK = (*TUNNELS, "haproxy-splice", "relay-splice")
+SOCKS = ("relay-socks", "cutthrough-socks", "microsocks", "dante")
 #: The columns of the table of the field: through every peer.
 COLUMNS = (
     "plain-keepalive", "plain-16k", "plain-new", "connect-setup", "ping-c100", "bulk",
@@ -97,7 +99,8 @@ def field() -> list[Part]:
     Scenarios that differ between peers run through every peer; the others only through
     the proxies that they are informative about.
     """
-    others = tuple(name for name in PEERS if name not in NEAR and name not in BULK)
+    elsewhere = (*NEAR, *BULK, *SOCKS)
+    others = tuple(name for name in PEERS if name not in elsewhere)
     peers = [
         Part((name,), (*others, "haproxy-tcp"), seconds=1, again=("relay",))
         for name in COLUMNS
@@ -111,6 +114,7 @@ def field() -> list[Part]:
             ("idle-1000",), ("relay", "cutthrough", FULL, "haproxy-tcp", *others),
             seconds=1, repetitions=1,
         ),
+        Part(("socks-setup",), SOCKS),
         Part(("rate-500", "page"), (*CLOSE, "squid", "haproxy-http"), seconds=1),
         Part(("lifecycle",), ("relay", "cutthrough", "squid", "haproxy-http")),
         Part(HOSTILE, ("relay", "cutthrough", "squid"), seconds=1),

@@ -24,9 +24,9 @@ def start_direct(target: Target) -> Running:
     return running
 
 
-def start_tool(target: Target, *command: str) -> Running:
+def start_tool(target: Target, *command: str, blind: bool = True) -> Running:
     """Start a program that prints "listening PORT" on its standard output."""
-    running = Running(list(command), target, blind=True)
+    running = Running(list(command), target, blind=blind)
     with running.closed_on_error():
         running.start(piped=True)
         assert running.process is not None and running.process.stdout is not None
@@ -40,7 +40,10 @@ def start_tool(target: Target, *command: str) -> Running:
 def _relay(mode: str, tool: str = "relay") -> Callable[[Target], Running]:
     def start(target: Target) -> Running:
         listen = f"{target.site.proxy_ip}:0"
-        return start_tool(target, build_tool(tool), listen, target.authority, mode)
+        return start_tool(
+            target, build_tool(tool), listen, target.authority, mode,
+            blind=tool != "relay-socks",
+        )  # fmt: skip
 
     return start
 
@@ -77,19 +80,47 @@ def _listening(running: Running) -> Running:
 
 def start_configured(workers: int, *lines: str) -> Callable[[Target], Running]:
     """Start it with DIR/proxy.toml as its only source: these lines, and those that it
-    needs. The file may be rewritten for a reload."""
+    needs. The file may be rewritten for a reload. If a line begins a listener, @LISTEN@
+    is its address."""
 
     def start(target: Target) -> Running:
         running = Running([], target)
         config = running.make_directory() / "proxy.toml"
-        usual = (
-            f'listen = ["{target.site.proxy_ip}:0"]', f"workers = {workers}",
-            f'user = "{USER}"', f'password = "{PASSWORD}"', 'access_log = "off"',
-        )  # fmt: skip
-        config.write_text("".join(f"{line}\n" for line in (*usual, *lines)))
+        address = f"{target.site.proxy_ip}:0"
+        usual = [
+            f"workers = {workers}", f'user = "{USER}"', f'password = "{PASSWORD}"',
+            'access_log = "off"',
+        ]  # fmt: skip
+        if LISTENER not in lines:
+            usual.append(f'listen = ["{address}"]')
+        if target.site.name != "loopback":  # where the floor is open by itself
+            usual += ['address_floor = "off"', 'connect_ports = "any"']
+        text = "".join(f"{line}\n" for line in (*usual, *lines))
+        config.write_text(text.replace("@LISTEN@", address))
         running.command = [sys.executable, "-m", "cutthrough", "serve"]
         running.command += ["-c", str(config)]
         return _listening(running)
+
+    return start
+
+
+def start_child_of(parent: Callable[[Target], Running]) -> Callable[[Target], Running]:
+    """Start cutthrough with `parent` as its only way. The parent is not measured."""
+
+    def start(target: Target) -> Running:
+        behind = parent(target)
+        with behind.closed_on_error():
+            assert behind.directory is not None
+            credentials = behind.directory / "credentials"
+            credentials.write_text(f"{USER}:{PASSWORD}\n")
+            credentials.chmod(0o600)
+            running = start_configured(
+                1, 'route = "behind"', "[parents.behind]",
+                f'url = "http://{behind.ip}:{behind.port}"',
+                f'credentials_file = "{credentials}"',
+            )(target)  # fmt: skip
+        running.behind = behind
+        return running
 
     return start
 
@@ -114,6 +145,7 @@ def _has_flags() -> Callable[[str], str]:
     return lacks
 
 
+LISTENER = "[[listeners]]"
 POLICY = ("--policy", "@FEATURES@/policy.toml", "--address-floor", "off")
 FULL = ("--access-log", "@DIR@/access.log", "--access-log-format", "json", *POLICY)
 LOG_OFF = ("--access-log", "off")
@@ -136,7 +168,24 @@ PROXIES = {
     "relay-splice": Proxy(
         "blind C relay, splice", _relay("splice"), _compiler(), blind=True
     ),
+    "relay-socks": Proxy(
+        "the first relay, which answers SOCKS5 before", _relay("copy", "relay-socks"),
+        _compiler(), socks=True,
+    ),
     "cutthrough": _variant("one worker, access log off", *LOG_OFF),
+    # Other ways in and out.
+    "cutthrough-socks": Proxy(
+        "called by SOCKS5 without credentials",
+        start_configured(
+            1, LISTENER, 'address = "@LISTEN@"', 'protocols = ["socks5"]',
+            'auth = "none"',
+        ),
+        socks=True,
+    ),
+    "cutthrough-parent": Proxy(
+        "through a parent, a second cutthrough",
+        start_child_of(start_cutthrough(*LOG_OFF)),
+    ),
     # What each feature costs: one thing changed.
     "cutthrough-log": _variant(
         "access log to a file", "--access-log", "@DIR@/access.log"

@@ -1,6 +1,7 @@
 /* relay LISTEN TARGET [copy|splice]: the yardstick, a blind single-threaded edge-triggered relay. Both are [IP:]PORT.
  * Each direction fills 64 KiB (or a pipe) from one socket and empties it into the other until one would block; it
- * never reads while bytes are held, and EOF becomes SHUT_WR once all before it is sent. Prints "listening PORT". */
+ * never reads while bytes are held, and EOF becomes SHUT_WR once all before it is sent. Prints "listening PORT".
+ * Built with -DPLAYS_SOCKS it first answers a greeting and a request of SOCKS5, whatever destination they name. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,9 +13,14 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 #include "bad.h"
+#ifdef PLAYS_SOCKS
+#define PLAYS_SOCKS 1
+#else
+#define PLAYS_SOCKS 0
+#endif
 enum { CHUNK = 64 << 10, PIPE_BYTES = 1 << 20, TURNS = 16, BATCH = 256, POOL = 256 };
 struct end {  /* one socket, and the bytes read from it that its peer has not taken: len of them, in held or a pipe */
-    int fd, pipe[2], readable, writable, eof, hung_up;
+    int fd, pipe[2], readable, writable, eof, hung_up, owes;  /* owes: messages of SOCKS */
     size_t off, len;
     char *held;
     struct end *peer, *pair, *next;  /* pair: the client's end, the origin's lies behind it; next: of the dead */
@@ -45,7 +51,16 @@ static ssize_t empty(struct end *e) {
     return splicing ? splice(e->pipe[0], NULL, e->peer->fd, NULL, e->len, SPLICE_F_NONBLOCK | SPLICE_F_MOVE)
                     : send(e->peer->fd, (e->held ? e->held : scratch) + e->off, e->len, 0);
 }
+static int greet(struct end *client, struct end *origin) {  /* as pump; each message arrives whole */
+    if (!client->readable || (client->owes == 1 && !origin->writable)) return 0;
+    ssize_t n = recv(client->fd, scratch, CHUNK, 0);
+    client->readable = 0;
+    if (n <= 0 || scratch[0] != 5) return n < 0 && errno == EAGAIN ? 0 : -1;
+    size_t bytes = client->owes-- == 2 ? 2 : 10;
+    return send(client->fd, bytes == 2 ? "\5\0" : "\5\0\0\1\0\0\0\0\0\0", bytes, 0) == (ssize_t)bytes ? 0 : -1;
+}
 static int pump(struct end *from, struct end *to) {  /* 0, or -1: the pair is broken */
+    if (PLAYS_SOCKS && from->owes) return greet(from, to);
     for (int turn = 0; turn < TURNS; turn++) {
         if (!to->writable || (!from->len && (!from->readable || from->eof))) return 0;
         if (!from->len) {
@@ -80,7 +95,7 @@ static void on_connection(int client_fd, const struct sockaddr_in *target) {
     setsockopt(origin_fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, 4);  /* accepted ones inherit the listener's */
     connect(origin_fd, (const void *)target, sizeof *target);  /* how it went arrives as an event */
     struct end *pair = malloc(2 * sizeof *pair);
-    pair[0] = (struct end){.fd = client_fd, .pipe = {-1}, .peer = pair + 1, .pair = pair};
+    pair[0] = (struct end){.fd = client_fd, .pipe = {-1}, .peer = pair + 1, .pair = pair, .owes = PLAYS_SOCKS * 2};
     pair[1] = (struct end){.fd = origin_fd, .pipe = {-1}, .peer = pair, .pair = pair};
     if (watch(pair, EPOLL_CTL_ADD) || watch(pair + 1, EPOLL_CTL_ADD)) pair->eof = 1, on_event(pair, EPOLLERR);
 }

@@ -40,6 +40,7 @@ class Running:
         self.site, self.ip = target.site, target.site.proxy_ip
         self.process: subprocess.Popen[str] | None = None
         self.directory: Path | None = None
+        self.behind: Running | None = None
 
     def tree(self) -> list[psutil.Process]:
         """The proxy's processes; none for the direct baseline."""
@@ -95,6 +96,8 @@ class Running:
             if self.process is not None:
                 end(self.process)
         finally:
+            if self.behind is not None:
+                self.behind.close()
             if self.directory is not None:
                 shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -113,7 +116,8 @@ class Proxy:
     """One row of the table: description, start function, reason if missing.
 
     `tunnels`, `plain`: can it do these? `keeps`: does it keep a client's connection
-    after a plain request? `closes`: does it close a connection when asked to?
+    after a plain request? `closes`: does it close a connection when asked to? `socks`:
+    is it called by SOCKS5, and by nothing else?
     """
 
     about: str
@@ -124,3 +128,4 @@ class Proxy:
     keeps: bool = True
     closes: bool = True
     blind: bool = False
+    socks: bool = False

@@ -51,6 +51,11 @@ class Scenario:
         return self.tool in ("idle", "tail") or self.mode in TUNNEL_MODES
 
     @property
+    def socks(self) -> bool:
+        """Does it need a proxy that is called by SOCKS5?"""
+        return self.mode == "socks-setup"
+
+    @property
     def keeps(self) -> bool:
         """Does it need a proxy that keeps a client's connection?"""
         if self.tool in OWN_TOOLS:
@@ -85,8 +90,8 @@ OWN_TOOLS = {
     "lifecycle", "steps", "soak", "hostile", "crowd", "workers", "tail", "ceiling",
 }  # fmt: skip
 TUNNEL_MODES = {
-    "connect-setup", "ping", "bulk", "up", "both", "tls-setup", "tls-ping",
-    "rate-tunnel",
+    "connect-setup", "socks-setup", "ping", "bulk", "up", "both", "tls-setup",
+    "tls-ping", "rate-tunnel",
 }  # fmt: skip
 
 
@@ -151,6 +156,10 @@ SCENARIOS = {
     "plain-new-wrk": Scenario(2, "by wrk, Connection: close", "wrk", 20, "new"),
     "plain-new-siege": Scenario(2, "the same by siege -b", "siege", 20),
     "connect-setup": _load(3, "CONNECT, one request, close", "connect-setup", 20),
+    "socks-setup": _load(
+        3, "the same by SOCKS5 without credentials", "socks-setup", 20,
+        yardstick="relay-socks",
+    ),
     "ping-c1": _load(
         3, "index.html in 1 long tunnel, all on one core", "ping", 1, place="one"
     ),

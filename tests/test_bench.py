@@ -289,7 +289,39 @@ def test_a_tunnel_that_is_not_one_is_an_error(reply: bytes, error: str) -> None:
     assert b"Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n" in heads[0]
 
 
+@pytest.mark.parametrize(
+    ("replies", "error"),
+    [
+        ([b"\5\xff"], "socks_reply:2_bytes_-1"),
+        ([b"\5\0", b"\5\2\0\1" + bytes(6)], "socks_reply:10_bytes_2"),
+        ([b"\5\0", b"\5\0\0\1" + bytes(6) + HEAD], "socks_reply:49_bytes_0"),
+    ],
+)
+def test_a_refusal_of_socks_is_an_error(replies: list[bytes], error: str) -> None:
+    heard: list[bytes] = []
+
+    def refuse(peer: socket.socket) -> None:
+        for reply in replies:
+            heard.append(peer.recv(4096))
+            peer.sendall(reply)
+
+    with serving(refuse) as port:
+        status, said = load(
+            port, "socks-setup", "--target=192.0.2.1:443", "--requests=1"
+        )
+    assert (status, said["first_error"]) == (1, error)
+    asked = bytes([5, 1, 0, 1, 192, 0, 2, 1, 1, 187])
+    assert heard == [bytes([5, 1, 0]), asked][: len(heard)]
+
+
 # ---- the harness ----
+
+
+@needs_nginx
+def test_the_relay_that_plays_socks_is_measured(origin: Origin) -> None:
+    row = measure.run_once("socks-setup", "relay-socks", origin, 0.3)
+    assert "failed" not in row, row
+    assert row["requests"] == row["origin_requests"]
 
 
 @needs_nginx

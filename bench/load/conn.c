@@ -27,6 +27,7 @@ enum {
     ERRORS_MAX = 100,  /* then the run is void anyway */
 };
 
+static const char greeting[] = {5, 1, 0};  /* SOCKS5, one method: no credentials (RFC 1928, section 3) */
 static char connect_head[1024], credentials[600], scratch[SCRATCH];
 static const char zeros[SCRATCH];
 static size_t connect_bytes;
@@ -163,7 +164,9 @@ static void on_path(struct conn *c) {  /* the tunnel stands, or none is wanted *
 
 static bool on_connected(struct conn *c) {
     if (opt.tunnel && !opt.blind) {
-        if (!give_head(c, connect_head, connect_bytes)) return false;
+        c->greeted = false;
+        if (!(opt.socks ? give_head(c, greeting, sizeof greeting) : give_head(c, connect_head, connect_bytes)))
+            return false;
         c->phase = TUNNELLING;
         return true;
     }
@@ -262,6 +265,17 @@ static void read_head(struct conn *c) {
     c->stashed = (uint32_t)have;
 }
 
+/* A reply of SOCKS5; a server sends it at once, so it arrives whole. */
+static void read_reply(struct conn *c) {
+    ssize_t bytes = c->greeted ? 10 : 2, n = take(c, scratch, SCRATCH);
+    if (n < 0 && errno == EAGAIN) return;
+    if (n < 0) return fail(c, "recv:%s", strerrorname_np(errno));
+    if (n != bytes || scratch[0] != 5 || scratch[1] != 0) return fail(c, "socks_reply:%zd_bytes_%d", n, scratch[1]);
+    if (c->greeted) return on_path(c);
+    c->greeted = true;
+    give_head(c, connect_head, connect_bytes);
+}
+
 static void read_body(struct conn *c) {
     ssize_t n = take(c, NULL, c->body_left);
     if (n < 0 && errno == EAGAIN) return;
@@ -287,7 +301,7 @@ static void read_end(struct conn *c) {
 static void on_readable(struct conn *c) {
     switch (c->phase) {
     case SHAKING: shake(c); break;
-    case TUNNELLING:
+    case TUNNELLING: opt.socks ? read_reply(c) : read_head(c); break;
     case HEAD: read_head(c); break;
     case BODY: read_body(c); break;
     case READY:
@@ -343,6 +357,18 @@ struct request build_request(const char *path, uint64_t up, int64_t length, bool
     return (struct request){strdup(head), (size_t)n, up, length, close};
 }
 
+/* RFC 1928, section 4: CONNECT to an IPv4 address. */
+static size_t build_socks_request(char *to) {
+    char host[sizeof "255.255.255.255"];
+    const char *colon = strrchr(opt.target, ':');
+    if (!colon || colon - opt.target >= (long)sizeof host) die("--target must be IPV4:PORT");
+    snprintf(host, sizeof host, "%.*s", (int)(colon - opt.target), opt.target);
+    memcpy(to, "\5\1\0\1", 4);
+    if (inet_pton(AF_INET, host, to + 4) != 1) die("--target must be IPV4:PORT");
+    memcpy(to + 8, &(uint16_t){htons((uint16_t)atoi(colon + 1))}, 2);
+    return 10;
+}
+
 void conn_setup(void) {
     char token[512];
     if (opt.user && strlen(opt.user) > 300) die("--user is too long");
@@ -353,6 +379,7 @@ void conn_setup(void) {
     connect_bytes = (size_t)snprintf(connect_head, sizeof connect_head, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n%s\r\n",
                                      opt.target, opt.target, credentials);
     if (connect_bytes >= sizeof connect_head) die("--target is too long");
+    if (opt.socks) connect_bytes = build_socks_request(connect_head);
     proxy = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)opt.port)};
     if (inet_pton(AF_INET, opt.host, &proxy.sin_addr) != 1) die("--host must be an IPv4 address");
     if (!opt.tls) return;

@@ -19,7 +19,7 @@ struct conn {
     int fd;
     enum phase phase;
     uint32_t stashed;    /* bytes of an incomplete head */
-    bool watching_out, ended;  /* ended: the peer has said all, as far as the last event told */
+    bool watching_out, greeted, ended;  /* greeted: SOCKS; ended: the peer has said all, as far as the last event told */
     uint64_t body_left, up_left, began_ns, due_ns;  /* due_ns: of rate.c */
     struct request *request;
     char *stash;
@@ -37,7 +37,7 @@ struct options {
     long port, conns, requests_max, processes;
     int64_t length;
     double seconds, rate;
-    bool blind, tunnel, keep, absolute, hold, tls, post;
+    bool blind, tunnel, keep, absolute, hold, tls, post, socks;
 };
 
 extern struct options opt;

@@ -6,6 +6,7 @@
  *     plain           absolute-form requests on long connections
  *     plain-new       a connection, one absolute-form request with Connection: close, EOF; and again
  *     connect-setup   a connection, CONNECT, one request in the tunnel with Connection: close, EOF; and again
+ *     socks-setup     the same by SOCKS5 without credentials; --target must be an IPv4 address
  *     ping, bulk      requests in long tunnels
  *     up, both        POST of --length bytes in long tunnels; both: as many come back at the same time
  *     tls-setup       as connect-setup, with a TLS handshake in the tunnel
@@ -49,11 +50,12 @@ enum {
 static const struct mode {
     const char *name;
     void (*run)(void);
-    bool tunnel, keep, hold, tls, post;
+    bool tunnel, keep, hold, tls, post, socks;
 } modes[] = {
     {"plain", run_closed, .keep = true},
     {"plain-new", .run = run_closed},
     {"connect-setup", run_closed, .tunnel = true},
+    {"socks-setup", run_closed, .tunnel = true, .socks = true},
     {"ping", run_closed, .tunnel = true, .keep = true},
     {"bulk", run_closed, .tunnel = true, .keep = true},
     {"up", run_closed, .tunnel = true, .keep = true, .post = true},
@@ -211,7 +213,7 @@ static void read_options(int argc, char **argv) {
     if (opt.processes < 1 || opt.processes > opt.conns) die("--processes must be positive, and at most --conns");
     if (opt.processes > 1 && (mode->run != run_closed || mode->hold)) die("this mode knows one process only");
     opt.tunnel = mode->tunnel, opt.absolute = !mode->tunnel, opt.keep = mode->keep;
-    opt.hold = mode->hold, opt.tls = mode->tls, opt.post = mode->post;
+    opt.hold = mode->hold, opt.tls = mode->tls, opt.post = mode->post, opt.socks = mode->socks;
     if (opt.hold) opt.requests_max = opt.conns;
 }
 

@@ -146,13 +146,14 @@ def test_a_peer_that_is_here_does_its_work(name: str) -> None:
     if PROXIES[name].missing:
         pytest.skip(PROXIES[name].missing)
     scenario = "connect-setup" if PROXIES[name].tunnels else "plain-new"
+    scenario = "socks-setup" if PROXIES[name].socks else scenario
     with Origin() as origin:
         row = run_once(scenario, name, origin, 0.3)
     assert "failed" not in row, row
     assert row["requests"] == row["origin_requests"]
 
 
-FORWARD = [name for name, peer in PEERS.items() if not peer.blind]
+FORWARD = [name for name, peer in PEERS.items() if not (peer.blind or peer.socks)]
 
 
 @needs_nginx
