@@ -8,7 +8,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 SOURCES := setup.py $(wildcard *.pyx) $(shell find cutthrough -name '*.pyx' -o -name '*.pxd')
 PYTHONS := setup.py cutthrough tests $(wildcard bench docs)
-SHELLS := bench.sh .ci/run scripts/*.sh bench/*.sh tuning/check tuning/apply tuning/revert
+SHELLS := bench.sh .ci/run scripts/*.sh bench/*.sh tuning/check tuning/apply tuning/revert tuning/transparent
 ARGS ?=
 PYTEST_ARGS ?=
 

@@ -23,7 +23,13 @@ from cutthrough.config.values import show_address
 from cutthrough.generation.hook import Function, lend_function
 from cutthrough.generation.policy_files import load_policy
 from cutthrough.generation.tls_files import read_tls_files
-from cutthrough.net.listener import Address, bound_address, listen, path_of
+from cutthrough.net.listener import (
+    Address,
+    bound_address,
+    listen,
+    path_of,
+    set_transparent,
+)
 from cutthrough.net.unix_listener import inode_of, remove
 from cutthrough.policy.source import Policy, PolicyError
 from cutthrough.worker.worker import Worker
@@ -68,6 +74,8 @@ class Embedded:
             for one in self.config.all_listeners:
                 made = listen(one.address, mode=one.mode, owner=one.owner)
                 self._listeners += made
+                for sock in made:
+                    set_transparent(sock, one.transparent == "tproxy")
                 if path := path_of(one.address):
                     self._files[path] = inode_of(path)
             self._worker = Worker(self.config, slot=0, listeners=self._listeners,

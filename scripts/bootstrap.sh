@@ -147,6 +147,8 @@ if [ "$what" = test ]; then
     need netcat-openbsd openbsd_nc
     need procps has pgrep
     need shellcheck has shellcheck
+    need nftables has nft
+    need iproute2 has ip
     [ $browser = no ] || need chromium has chromium
 fi
 if [ $suite = yes ]; then

@@ -79,6 +79,10 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     auth_none_from: Annotated[tuple[str, ...], Option(
         NETWORKS, "with auth = \"none\": clients of these networks only",
         "none: every client; a listener beyond this host must have some")] = ()
+    transparent: Annotated[str, Option(
+        choice("off", "redirect", "tproxy"), "for connections that nftables brings "
+        "here, of clients that know of no proxy; the kernel names the destination: "
+        "docs/transparent.md", "clients are configured to use the proxy")] = "off"
 
     certificates: Annotated[tuple[str, ...], Option(
         FILES, "TLS: files in PEM, each a certificate with its chain; the first serves "
@@ -148,6 +152,20 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
                               "client_certificate = \"optional\" or \"required\"")
         if self.client_crl and not self.client_ca:
             yield ConfigError("", "client_crl", "has no effect without client_ca")
+        if self.transparent != "off":
+            yield from self._contradictions_of_transparent()
+
+    def _contradictions_of_transparent(self) -> Iterator[ConfigError]:
+        if self.auth == "required":
+            yield ConfigError("", "transparent", "its clients know of no proxy and "
+                              "cannot log in: it needs auth = \"none\"")
+        if self.is_path:
+            yield ConfigError("", "transparent", f"{self.shown}: nftables brings "
+                              "nothing to a path")
+        for key in ("protocols", "proxy_protocol", "pac", "certificates"):
+            if getattr(self, key) != DEFAULTS[key]:
+                yield ConfigError("", key, "contradicts transparent: its connections "
+                                  "were on their way to other servers")
 
     @property
     def is_path(self) -> bool:

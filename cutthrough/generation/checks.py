@@ -15,6 +15,7 @@ from cutthrough.generation.generation import Generation
 from cutthrough.generation.pac import PacError, make_pac
 from cutthrough.generation.sources import SourceNumbers, refused_options
 from cutthrough.generation.tls_files import check_tls, read_tls_files
+from cutthrough.net.listener import set_transparent
 from cutthrough.net.unix_listener import find_owner
 from cutthrough.policy.source import PolicyError
 from cutthrough.process.cpus import pinned_cpus
@@ -53,8 +54,22 @@ def validate(generation: Generation) -> None:
     check_routes(generation)
     check_fleet(generation.config)
     check_sources(generation.config)
+    check_transparent(generation.config)
     if any(one.pairs for one in generation.tls):
         check_tls(generation.config, generation.tls)
+
+
+def check_transparent(config: Config) -> None:
+    """Raises ConfigError if this process may not open a listener for tproxy."""
+    for number, row in enumerate(config.listeners):
+        if row.transparent == "tproxy":
+            try:
+                with socket.socket() as sock:
+                    set_transparent(sock, True)
+            except OSError as error:
+                raise ConfigError(
+                    "", "listeners", f"{error.strerror}: tproxy needs CAP_NET_ADMIN",
+                    path=(number, "transparent")) from None
 
 
 def check_sources(config: Config) -> None:

@@ -39,7 +39,7 @@ cdef enum:
 cdef const char *METHODS = (b"-\0\0\0\0\0\0\0" b"GET\0\0\0\0\0" b"HEAD\0\0\0\0"
                             b"POST\0\0\0\0" b"PUT\0\0\0\0\0" b"DELETE\0\0"
                             b"OPTIONS\0" b"TRACE\0\0\0" b"CONNECT\0" b"SOCKS5\0\0"
-                            b"SOCKS4\0\0" b"UDP\0\0\0\0\0")
+                            b"SOCKS4\0\0" b"UDP\0\0\0\0\0" b"TUNNEL\0\0")
 
 
 cdef class Line:

@@ -74,6 +74,15 @@ def begin(sock: socket.socket) -> None:
         sock.listen(BACKLOG)
 
 
+def set_transparent(sock: socket.socket, on: bool) -> None:
+    """Lets a listening socket take connections to other hosts' addresses, which
+    nftables' tproxy brings. Raises OSError: that needs CAP_NET_ADMIN."""
+    if sock.family == socket.AF_UNIX:
+        return
+    if bool(sock.getsockopt(socket.IPPROTO_IP, socket.IP_TRANSPARENT)) != on:
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_TRANSPARENT, on)
+
+
 def _bind(address: Address, *, shared: bool) -> socket.socket:
     # Numeric: it turns the zone of fe80::1%eth0 into a number, without a resolver.
     family, kind, protocol, _, where = socket.getaddrinfo(

@@ -17,7 +17,8 @@ from cutthrough.session.entrance cimport Entrance
 from cutthrough.session.flight_recorder cimport E_ACCEPTED, note
 from cutthrough.session.session cimport Session
 from cutthrough.session.shed cimport shed_for_descriptors
-from cutthrough.session.stage cimport STAGE_PROXY, STAGE_SOCKS, STAGE_TLS
+from cutthrough.session.stage cimport (
+    STAGE_PROXY, STAGE_SOCKS, STAGE_TLS, STAGE_TRANSPARENT)
 from cutthrough.session.stages cimport begin_stages
 from cutthrough.session.state cimport LINGER
 
@@ -42,7 +43,8 @@ cdef class SessionSink(Sink):
         self.listener = listener
         self.entrance = entrance or Entrance()
         self.stages = (STAGE_PROXY if proxy_protocol else 0) | (
-            STAGE_SOCKS if self.entrance.socks5 or self.entrance.socks4 else 0)
+            STAGE_SOCKS if self.entrance.socks5 or self.entrance.socks4 else 0) | (
+            STAGE_TRANSPARENT if self.entrance.transparent else 0)
         self.pac = <uint8_t>pac
         self.is_unix = bool(path)
         self.tag = crc32(path.encode())

@@ -38,7 +38,7 @@ from cutthrough.session.state cimport (
     may_follow)
 from cutthrough.session.states import TABLE
 from cutthrough.wire.http1 cimport Head
-from cutthrough.wire.names cimport M_CONNECT, M_HEAD
+from cutthrough.wire.names cimport M_CONNECT, M_HEAD, M_TUNNEL
 from cutthrough.wire.reply cimport NO_HINT, reply_with_hint, reply_with_retry
 from cutthrough.wire.socks cimport MOST_SOCKS_REPLY, build_socks_refusal
 
@@ -252,6 +252,9 @@ cdef class Client:
     cdef int route(self, bint fresh) except -1:
         return 0
 
+    cdef int judge_again(self) except -1:
+        return 0
+
     cdef bytes pool_key(self):
         return self.key
 
@@ -365,6 +368,8 @@ cdef class Client:
 cdef const char *refusal_of(Client c, int outcome, bint close, size_t *length) noexcept:
     cdef const Request *r = &c.request
     cdef bint known = c.user is not None
+    if r.method == M_TUNNEL:                # no protocol would understand a reply
+        return NULL
     if r.method > M_CONNECT:
         length[0] = build_socks_refusal(socks_refusal, r.hint, outcome)
         return socks_refusal if length[0] else NULL

@@ -6,7 +6,7 @@ from cutthrough.session.state cimport N_STATES
 from cutthrough.wire.openings cimport N_PROTOCOLS
 
 cdef enum:
-    N_METHODS = 12              # wire's Method
+    N_METHODS = 13              # wire's Method
     N_CODES = 501               # 100–599, and one for all others
     N_BUCKETS = 17              # the bounds of counters.BUCKETS
     # Listening addresses over the life of a page; any beyond these share the last entry

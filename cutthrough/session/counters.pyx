@@ -24,7 +24,7 @@ BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 60_000,
 
 # In the order of wire's Method
 METHODS = ("OTHER", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT",
-           "SOCKS5", "SOCKS4", "UDP")
+           "SOCKS5", "SOCKS4", "UDP", "TUNNEL")
 CODES = (*range(100, 600), "OTHER")
 
 # In the order of Bound, and of Gone

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport uint32_t
 from cutthrough.net.address cimport Address
+from cutthrough.net.intercepted cimport Way
 from cutthrough.policy.networks cimport NetworkSets
 
 # Shared by the connections of a listener, and never changed.
@@ -12,6 +13,7 @@ cdef class Entrance:
     cdef bint udp                   # ASSOCIATE of SOCKS5
     cdef bint needs_user            # every client needs credentials
     cdef bint is_for_all            # else: no client does; False: those in `networks` do not
+    cdef Way transparent            # clients know of no proxy
     cdef NetworkSets networks       # one set, or the empty one
     cdef uint32_t number
 

@@ -8,4 +8,5 @@ class Entrance:
         udp: bool = False,
         needs_user: bool = True,
         anonymous_from: Collection[str] = (),
+        transparent: str = "off",
     ) -> None: ...

@@ -2,16 +2,18 @@
 """What a listener serves, and to whom without credentials."""
 
 from cutthrough.net.address cimport UNIX_CALLER, Address
+from cutthrough.net.intercepted import WAYS
 from cutthrough.policy.networks cimport NetworkSets, key_of, key_of_v4
 
 
 cdef class Entrance:
 
     def __init__(self, protocols=("http",), *, bint udp=False, bint needs_user=True,
-                 anonymous_from=()):
+                 anonymous_from=(), transparent="off"):
         """`protocols`: of http, socks5, socks4. `udp`: SOCKS5 may associate. If not
         `needs_user`: clients of the networks `anonymous_from`, texts, need no credentials; ():
-        no client does."""
+        no client does. `transparent`: of net.intercepted.WAYS."""
+        self.transparent = WAYS[transparent]
         self.http = "http" in protocols
         self.socks5 = "socks5" in protocols
         self.socks4 = "socks4" in protocols

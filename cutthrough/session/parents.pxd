@@ -9,6 +9,8 @@ cdef int keep_fields(Client client, const Head *head, const char *data) except -
 # Sets request.hop by request.route, and client.passage if the way has a parent. False: no member
 # is left, and the request has been refused.
 cdef bint choose_parent(Client client) except -1
+# The request has no parent any more; it may get another route.
+cdef int drop_parent(Client client) except -1
 # Does the parent resolve the destination's name, so that we do not?
 cdef bint is_resolved_there(Client client) except -1
 # Source addresses are of direct connections: takes the one that a rule names out of request.hop,

@@ -101,8 +101,8 @@ cdef int take_member(Client c, Passage p, int i) except -1:
         chain.append(parent)
     p.chain = tuple(chain[::-1])
     parent = p.parent
-    r.hop.kind = HOP_FORWARD if parent.forwards and not (r.is_tunnel or r.has_upgrade) else (
-        HOP_PARENT)
+    r.hop.kind = HOP_FORWARD if parent.forwards and not (
+        r.is_tunnel or r.has_upgrade or c.entrance.transparent) else HOP_PARENT
     r.hop.parent = <uint16_t>parent.standing.number
     parent.standing.in_hand += 1
     p.source = 0
@@ -142,7 +142,8 @@ cdef bytes key_for(Client c, Keying keying):
 
 cdef bint is_resolved_there(Client c) except -1:
     return (c.passage is not None and c.passage.parent is not None
-            and c.passage.parent.resolves and c.request.host_kind == HOST_NAME)
+            and c.passage.parent.resolves and c.request.host_kind == HOST_NAME
+            and not c.request.narrowed)
 
 
 cdef bint seeks_parent(Client c) noexcept:

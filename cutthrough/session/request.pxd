@@ -17,6 +17,7 @@ cdef struct Request:
     uint8_t host_kind                   # the destination's
     uint8_t persistent                  # the client's side may carry another request
     uint8_t is_tunnel
+    uint8_t narrowed                    # transparent's Narrowing
     uint8_t has_upgrade
     uint8_t can_retry                   # safe to send again, no byte of a body sent (R19)
     uint8_t retried

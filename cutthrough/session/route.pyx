@@ -34,13 +34,15 @@ from cutthrough.session.forward cimport send_request
 from cutthrough.session.local cimport open_local
 from cutthrough.session.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
 from cutthrough.session.parents cimport (
-    choose_parent, dial_parent, is_resolved_there, lose_parent, praise_parents, seeks_parent,
-    set_source_aside)
+    choose_parent, dial_parent, drop_parent, is_resolved_there, lose_parent, praise_parents,
+    seeks_parent, set_source_aside)
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DIAL, PARENT, RESOLVE
+from cutthrough.session.transparent cimport (
+    NARROWED, PROVEN, destination_alone, forget_name, prove)
 from cutthrough.session.tunnel cimport start_tunnel
-from cutthrough.wire.names cimport M_CONNECT
+from cutthrough.wire.names cimport M_CONNECT, M_TUNNEL
 from cutthrough.wire.parent cimport BY_SOCKS4
 from cutthrough.wire.socks cimport MOST_SOCKS_REPLY, build_socks_success
 from cutthrough.wire.target cimport HOST_NAME
@@ -60,7 +62,7 @@ cdef int find_way(Client c, bint fresh) except -1:
     cdef int outcome
     cdef bint by_name, may
     cdef uint16_t route
-    if c.context.local_origins is not None:
+    if c.context.local_origins is not None and not c.request.narrowed:
         function = c.context.local_origins.get(c.key)
         if function is not None:
             return answer_locally(c, function)
@@ -76,7 +78,8 @@ cdef int find_way(Client c, bint fresh) except -1:
             stream.owner = c
             source = c.request.hop.source
             route = c.request.route
-            may = stream.address.family == 0 or may_reach(c, &stream.address)
+            may = (not c.request.narrowed or prove(c, &stream.address, 1)) and (
+                stream.address.family == 0 or may_reach(c, &stream.address))
             set_source_aside(c)
             if may and c.request.hop.source == source and c.request.route == route:
                 outcome = admit_late(c, &stream.address, 1)
@@ -89,6 +92,8 @@ cdef int find_way(Client c, bint fresh) except -1:
             c.close_origin(False)       # dialled for a user who may reach its address
     if by_name:
         return dial_parent(c, NULL, NULL)
+    if c.request.narrowed == PROVEN:    # again; a name is followed once in a request
+        return dial_all(c, destination_alone(c))
     host = c.key[:len(c.key) - 2]
     if c.request.host_kind != HOST_NAME:
         parse_address(host, &literal)
@@ -138,6 +143,11 @@ cdef int dial_all(Client c, answer) except -1:
     cdef int i, other, outcome
     if c.request.host_kind == HOST_NAME:
         c.stamps.dns_us = end_brief_phase(&c.stamps)
+    if c.request.narrowed == NARROWED and answer != "question_limit":
+        if not isinstance(answer, Addresses) or not prove(
+                c, (<Addresses>answer).items, (<Addresses>answer).n):
+            return follow_address(c)
+        answer = destination_alone(c)
     if not isinstance(answer, Addresses):
         return c.refuse(OUTCOMES[answer])
     addresses = answer
@@ -164,6 +174,13 @@ cdef int dial_all(Client c, answer) except -1:
     if connector is not None:           # else take_origin was called already
         c.connector = connector
     return 0
+
+
+cdef int follow_address(Client c) except -1:
+    """The name of a transparent request is not its destination's: the address is judged."""
+    drop_parent(c)                      # the address may have another route
+    forget_name(c)
+    return c.judge_again()
 
 
 cdef int first_choice(Client c, Addresses addresses, int *other) except -2:
@@ -277,6 +294,8 @@ cdef int use_origin(Client c) except -1:
     if c.request.is_tunnel:
         if c.context.observer is not None:
             (<Observer>c.context.observer).on_response(c, NULL, NULL)
+        if c.request.method == M_TUNNEL:
+            return start_tunnel(c, NULL, 0)
         if c.request.method != M_CONNECT:
             return start_tunnel(c, reply, build_socks_success(reply, c.request.hint))
         return start_tunnel(c, ESTABLISHED, ESTABLISHED_BYTES)

@@ -52,6 +52,7 @@ from cutthrough.session.stages cimport HEAD_NEXT, REQUEST_NEXT, run_stages
 from cutthrough.session.state cimport (
     AUTH, DATAGRAMS, DECIDE, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, PARENT, PEEK, RELAY,
     REQUEST, RESOLVE, TUNNEL, outcome_at_deadline)
+from cutthrough.session.transparent cimport narrow
 from cutthrough.session.tunnel cimport run_tunnel
 from cutthrough.session.charge cimport admit_user
 from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
@@ -284,7 +285,12 @@ cdef class Session(Client):
                 keep_refused(self, &head, data)
             return outcome
         self.request.is_tunnel = self.request.method == M_CONNECT
-        if target.form == FORM_ORIGIN:
+        if self.entrance.transparent:
+            outcome = narrow(self, &target)
+            if outcome != OK:
+                keep_refused(self, &head, data)
+                return outcome
+        elif target.form == FORM_ORIGIN:
             if self.pac and asks_for_pac(self, &head, data, &target):
                 keep_refused(self, &head, data)         # for the log
                 return IS_PAC
@@ -330,6 +336,10 @@ cdef class Session(Client):
             return BODY_TOO_LARGE
         outcome = judge_request(self)
         return outcome if outcome != OK else self.request.final_recipient_outcome
+
+    cdef int judge_again(self) except -1:
+        cdef int outcome = self.decide()
+        return self.refuse(outcome) if outcome != OK else self.proceed()
 
     cdef int proceed(self) except -1:
         cdef int outcome

@@ -9,7 +9,8 @@ cdef enum Stage:
     STAGE_SOCKS = 2             # a greeting of version 5, or the request of version 4
     STAGE_SOCKS_USER = 4        # the credentials of RFC 1929
     STAGE_SOCKS_REQUEST = 8
-    N_STAGES = 4
+    STAGE_TRANSPARENT = 16      # the first bytes of a client that knows of no proxy
+    N_STAGES = 5
     STAGE_TLS = 64              # a handshake; see secure
     STAGE_TLS_LATE = 128        # it was put off to a later turn
 

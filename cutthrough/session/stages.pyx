@@ -34,7 +34,8 @@ from cutthrough.session.socks cimport (
 from cutthrough.session.stage cimport (
     N_STAGES, STAGE_PROXY, STAGE_SOCKS, STAGE_TLS, Finish, Reply, Step)
 from cutthrough.session.state cimport HEAD
-from cutthrough.wire.names cimport M_OTHER, M_SOCKS5
+from cutthrough.session.transparent cimport First, read_first, take_first
+from cutthrough.wire.names cimport M_OTHER, M_SOCKS5, M_TUNNEL
 from cutthrough.wire.proxy_header cimport ProxyHeader
 from cutthrough.wire.socks cimport (
     NO_MESSAGE, OF_GREETING, OF_PASSWORD, OF_REQUEST, SocksPassword, SocksRequest)
@@ -50,12 +51,14 @@ cdef ProxyHeader proxy_header
 cdef Opening opening
 cdef SocksPassword password
 cdef SocksRequest request
+cdef First first
 # In the order of Stage's bits
 cdef Row[N_STAGES] rows = [
     Row(M_OTHER, NO_MESSAGE, read_header, name_client, &proxy_header),
     Row(M_SOCKS5, OF_GREETING, read_opening, choose_method, &opening),
     Row(M_SOCKS5, OF_PASSWORD, read_user, check_user, &password),
-    Row(M_SOCKS5, OF_REQUEST, read_request, take_request, &request)]
+    Row(M_SOCKS5, OF_REQUEST, read_request, take_request, &request),
+    Row(M_TUNNEL, NO_MESSAGE, read_first, take_first, &first)]
 
 
 cdef int begin_stages(Client c, int stages) except -1:

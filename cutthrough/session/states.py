@@ -23,7 +23,8 @@ class Row(NamedTuple):
 # in another worker: it is taken over, and nothing is dialled. SOCKS reads its request
 # after the password was verified, in HEAD again. RESOLVE follows RESOLVE if a parent's
 # name is resolved after the destination's. PARENT ends with the request, the tunnel, or
-# another parent.
+# another parent. If a transparent request's name does not resolve to its destination,
+# the hook is called again, for the address.
 TABLE = (
     Row("HEAD", ("IDLE", "AUTH", "DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE",
                  "TUNNEL", "DATAGRAMS", "LINGER", "CLOSED"),
@@ -33,9 +34,9 @@ TABLE = (
         "keepalive_timeout", "keepalive_timeout"),
     Row("AUTH", ("HEAD", "DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE",
                  "LINGER", "CLOSED"), "auth_timeout", "auth_timeout"),
-    Row("DECIDE", ("RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE", "LINGER",
+    Row("DECIDE", ("DECIDE", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE", "LINGER",
                    "CLOSED"), "policy_hook_timeout", "policy_unavailable"),
-    Row("RESOLVE", ("RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),
+    Row("RESOLVE", ("DECIDE", "RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),
         "dns_timeout", "dns_timeout"),
     Row("DIAL", ("RESOLVE", "DIAL", "PARENT", "REQUEST", "RESPONSE", "PEEK", "TUNNEL",
                  "IDLE", "LINGER", "CLOSED"), "connect_timeout", "connect_timeout"),

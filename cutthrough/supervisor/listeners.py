@@ -14,7 +14,14 @@ import socket
 from collections.abc import Iterable
 
 from cutthrough.config.listeners import Listener
-from cutthrough.net.listener import Address, bound_address, join, listen, path_of
+from cutthrough.net.listener import (
+    Address,
+    bound_address,
+    join,
+    listen,
+    path_of,
+    set_transparent,
+)
 from cutthrough.net.unix_listener import inode_of, remove, set_access
 
 # A configured address, and its number among equal ones: two may have port 0
@@ -58,12 +65,14 @@ class Listeners:
                 group = self._groups.get(key) or adopted.get(key, [])
                 try:
                     more = open_missing(listener, group, slots)
+                    opened.callback(remove_files, files_of(more))
+                    for sock in more:
+                        opened.enter_context(sock)
+                    for sock in (*group, *more):
+                        set_transparent(sock, listener.transparent == "tproxy")
                 except OSError as error:
                     error.filename = listener.shown
                     raise
-                opened.callback(remove_files, files_of(more))
-                for sock in more:
-                    opened.enter_context(sock)
                 groups[key] = group + more
             opened.pop_all()
         kept = [sock for group in groups.values() for sock in group]

@@ -19,6 +19,10 @@ UNDECIDED = frozenset((
     "bad_credentials_field", "policy_unavailable", "loop_detected"))
 
 
+# Methods of tunnels that began without a CONNECT
+_TUNNELS = ("SOCKS5", "SOCKS4", "UDP", "TUNNEL")
+
+
 class Line(msgspec.Struct, frozen=True):
     """The fields of a line that a decision needs."""
 
@@ -36,11 +40,11 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """The method in the terms of rules: an offer to upgrade is UPGRADE, and SOCKS a
-        CONNECT."""
+        """The method in the terms of rules: an offer to upgrade is UPGRADE, and SOCKS
+        or a transparent tunnel a CONNECT."""
         if self.upgrade:
             return "UPGRADE"
-        return "CONNECT" if self.method in ("SOCKS5", "SOCKS4", "UDP") else self.method
+        return "CONNECT" if self.method in _TUNNELS else self.method
 
     @property
     def who(self) -> str:

@@ -19,6 +19,7 @@ cdef enum Method:           # the methods that the proxy or a rule treats in the
     M_SOCKS5                # a CONNECT by another protocol; for rules and hooks it is CONNECT
     M_SOCKS4
     M_UDP                   # datagrams by SOCKS5
+    M_TUNNEL                # a transparent connection that is no HTTP; for rules CONNECT too
 
 # FieldName: fields that the proxy reads, drops or writes. The enum has no name in C, because
 # Cython takes only plain numbers as indices.

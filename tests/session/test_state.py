@@ -28,6 +28,8 @@ JOURNEYS = [
     "HEAD AUTH IDLE AUTH LINGER",
     "HEAD AUTH DECIDE RESOLVE DIAL",
     "HEAD DECIDE DIAL",
+    "HEAD DECIDE RESOLVE DECIDE DIAL",      # transparent: a name that is not proven
+    "HEAD DECIDE DECIDE DIAL",              # the same, with the name in the cache
     "IDLE DECIDE REQUEST",
     "HEAD DECIDE RESPONSE",
     "HEAD DECIDE IDLE DECIDE LINGER",

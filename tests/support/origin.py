@@ -95,7 +95,8 @@ def flood(conn: Connection) -> None:
 class Origin:
     """Listens from construction until `close`."""
 
-    def __init__(self, script: Script = okay, host: str = "127.0.0.1") -> None:
+    def __init__(self, script: Script = okay, host: str = "127.0.0.1",
+                 port: int = 0) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.script = script
         self.host = host
@@ -105,7 +106,7 @@ class Origin:
         self.closing = threading.Event()
         self._threads: list[threading.Thread] = []
         self._listener = socket.socket(family, socket.SOCK_STREAM)
-        self._listener.bind((host, 0))
+        self._listener.bind((host, port))
         self._listener.listen(1024)
         self.port: int = self._listener.getsockname()[1]
         self._start(self._accept)

@@ -1,0 +1,1 @@
+WAYS: dict[str, int]

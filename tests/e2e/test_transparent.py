@@ -1,0 +1,392 @@
+"""Transparent listeners: the kernel names the destination, a name may narrow it."""
+
+import contextlib
+import json
+import re
+import socket
+import ssl
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.test_parents import http
+from tests.support.intercepting import CLIENTS, NETWORKS, OTHERS, SERVERS, routed
+from tests.support.origin import Origin, echo, okay
+from tests.support.proxy import ROOT, Proxy
+from tests.support.stream import Stream
+
+pytestmark = pytest.mark.any_loop
+WAYS = ("redirect", "tproxy")
+NAMES = [f"{name}={address}" for name, addresses in (
+    ("here.test", [*SERVERS.values()]), ("other.test", [*OTHERS.values()]),
+    ("both.test", [*OTHERS.values(), *SERVERS.values()]),
+    ("bad.test", [*SERVERS.values()])) for address in addresses]
+HOSTS = """default = "deny"
+[[rules]]
+action = "deny"
+hosts = ["bad.test"]
+[[rules]]
+action = "allow"
+hosts = ["here.test", "both.test", "other.test"]
+"""
+ANY = """default = "allow"
+[[rules]]
+action = "deny"
+hosts = ["bad.test"]
+"""
+PARENT = """[parents.corp]
+url = "http://127.0.0.1:3128"
+"""
+
+
+class Scene:
+    """A router with a proxy whose listener takes what comes for ports `port` of any
+    server."""
+
+    def __init__(self, router, proxy: Proxy, opened: contextlib.ExitStack) -> None:
+        self.router, self.proxy, self._opened = router, proxy, opened
+
+    def origin(self, script=okay, family: int = 4, port: int = 80) -> Origin:
+        return self._opened.enter_context(
+            Origin(script, SERVERS[family], port=port))
+
+    def parent(self) -> Origin:
+        """That of PARENT."""
+        return self._opened.enter_context(Origin(http, port=3128))
+
+    def ask(self, host: str, named: str | None = None, port: int = 80,
+            method: str = "GET", target: str = "/", version: str = "HTTP/1.1"):
+        """The response to a request for this name, on a connection to this address."""
+        with Stream(self.router.dial(host, port)) as client:
+            client.send(request(named, method, target, version))
+            return client.read_response(method)
+
+
+def request(named: str | None, method: str = "GET", target: str = "/",
+            version: str = "HTTP/1.1") -> bytes:
+    host = "" if named is None else f"Host: {named}\r\n"
+    return f"{method} {target} {version}\r\n{host}\r\n".encode()
+
+
+@pytest.fixture
+def scene(tmp_path, opened):
+    """Builds one: `how` is of WAYS."""
+    def build(how: str, rules: str = ANY, ports: str = "80,443",
+              config: str = "", hook: str = "") -> Scene:
+        router = opened.enter_context(routed())
+        (tmp_path / "policy.toml").write_text(rules)
+        (tmp_path / "decisions.py").write_text(hook)
+        if hook:
+            config += '\npolicy_hook = "decisions:decide"'
+        tables = "".join(f"""[[listeners]]
+address = "{host}:3129"
+transparent = "{how}"
+auth = "none"
+auth_none_from = {json.dumps(NETWORKS)}
+""" for host in ("0.0.0.0", "[::]"))
+        proxy = opened.enter_context(Proxy(tmp_path, config=f"""
+listen = ["127.0.0.1:0"]
+policy = "{tmp_path}/policy.toml"
+address_floor = "off"
+dns_overrides = {json.dumps(NAMES)}
+{config}
+{tables}""", env={"PYTHONPATH": str(tmp_path)}))
+        router.intercept(how, "3129", "--in", "near", "--ports", ports)
+        return Scene(router, proxy, opened)
+    return build
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("how", WAYS)
+def test_http_goes_where_the_kernel_says(scene, how, family):
+    stage = scene(how)
+    origin, server = stage.origin(family=family), SERVERS[family]
+    with Stream(stage.router.dial(server, 80)) as client:
+        for _ in range(2):                      # one connection, two requests
+            client.send(request("here.test", target="/a?b"))
+            assert client.read_response().status == 200
+    first = origin.requests[0]
+    assert first.target == "/a?b" and first.get("Host") == "here.test"
+    assert len(origin.connections) == 1, "the second request takes the idle connection"
+    for record in stage.proxy.wait_log(2):
+        assert (record["host"], record["port"], record["peer"], record["client"]) == (
+            "here.test", 80, server, CLIENTS[family])
+        assert (record["method"], record["user"]) == ("GET", None)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("how", WAYS)
+def test_other_bytes_become_a_tunnel(scene, how, family):
+    stage = scene(how)
+    stage.origin(echo, family, 443)
+    with Stream(stage.router.dial(SERVERS[family], 443)) as client:
+        client.send(b"\x00\x01 no protocol that anybody knows")
+        assert client.read_exact(10) == b"\x00\x01 no prot"
+    (record,) = stage.proxy.wait_log(1, kind="tunnel")
+    assert (record["method"], record["host"], record["port"], record["peer"]) == (
+        "TUNNEL", SERVERS[family], 443, SERVERS[family])
+    assert record["reason"] == "ok" and record["bytes_up"] > 20
+
+
+# The name
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_host_that_does_not_resolve_to_the_destination_is_not_followed(scene, how):
+    """squid's CVE-2009-0801: the request went to the server that Host named."""
+    stage = scene(how)
+    origin = stage.origin()
+    other = stage._opened.enter_context(Origin(okay, OTHERS[4], port=80))
+    assert stage.ask(SERVERS[4], "other.test").status == 200, "allowed for any address"
+    assert origin.requests[0].get("Host") == "other.test" and other.connections == []
+    (record,) = stage.proxy.wait_log(1)
+    assert (record["host"], record["peer"]) == (SERVERS[4], SERVERS[4])
+
+
+@pytest.mark.parametrize("named", ["other.test", "nowhere.test", OTHERS[4], None])
+def test_a_name_that_is_not_proven_opens_nothing(scene, named):
+    """The rules allow names only; the address is judged, and refused."""
+    stage = scene("redirect", HOSTS)
+    origin = stage.origin()
+    version = "HTTP/1.0" if named is None else "HTTP/1.1"
+    assert stage.ask(SERVERS[4], named, version=version).status == 403
+    assert origin.connections == []
+    assert stage.ask(SERVERS[4], "here.test").status == 200
+    assert stage.ask(SERVERS[4], "both.test").status == 200
+    assert {one.sock.family for one in origin.connections} == {socket.AF_INET}
+
+
+def test_a_name_that_is_denied_stays_denied(scene):
+    stage = scene("redirect")
+    origin = stage.origin()
+    assert stage.ask(SERVERS[4], "bad.test").status == 403
+    assert stage.ask(OTHERS[4], "bad.test").status == 403, "although it is not there"
+    assert origin.connections == []
+
+
+def test_only_the_destination_is_dialled_of_a_name_with_several_addresses(scene):
+    stage = scene("redirect", HOSTS)
+    stage._opened.enter_context(Origin(okay, OTHERS[4], port=80))
+    origin = stage.origin()
+    for _ in range(4):
+        assert stage.ask(SERVERS[4], "both.test").status == 200
+    assert len(origin.requests) == 4
+    assert {one["peer"] for one in stage.proxy.wait_log(4)} == {SERVERS[4]}
+
+
+def test_an_idle_connection_to_another_address_of_the_name_is_not_used(scene):
+    stage = scene("redirect", HOSTS)
+    first = stage.origin()
+    second = stage._opened.enter_context(Origin(okay, OTHERS[4], port=80))
+    for host in (SERVERS[4], OTHERS[4]) * 2:
+        assert stage.ask(host, "both.test").status == 200
+    assert (len(first.requests), len(second.requests)) == (2, 2)
+
+
+@pytest.mark.parametrize("port", ["", ":80", ":8080"])
+def test_the_port_is_the_kernel_s(scene, port):
+    stage = scene("redirect", ports="80,8081")
+    origin = stage.origin(port=8081)
+    assert stage.ask(SERVERS[4], f"here.test{port}", 8081).status == 200
+    assert origin.requests[0].get("Host") == "here.test:8081"
+
+
+@pytest.mark.parametrize(("method", "target", "status"), [
+    ("CONNECT", "here.test:443", 400), ("GET", "http://here.test/", 200),
+    ("OPTIONS", "*", 200)])
+def test_forms_of_a_target(scene, method, target, status):
+    stage = scene("redirect")
+    origin = stage.origin()
+    named = "here.test:443" if method == "CONNECT" else "here.test"
+    assert stage.ask(SERVERS[4], named, method=method, target=target).status == status
+    assert len(origin.connections) == (status == 200)
+
+
+def test_the_hook_is_called_for_the_name_and_then_for_the_address(scene):
+    """The name is in the cache, so the second call follows the first at once."""
+    stage = scene("redirect", hook="""
+async def decide(request):
+    print(request.host, request.method, flush=True)
+    from cutthrough import Decision
+    return Decision(request.host != "198.18.0.2", "", ttl=60)
+""")
+    origin = stage.origin()
+    assert stage.ask(SERVERS[4], "other.test").status == 200
+    assert stage.ask(OTHERS[4], "here.test").status == 403, "its address is denied"
+    asked = (stage.proxy.log_path.parent / "stdout").read_text().split("\n")
+    assert asked[:4] == ["other.test GET", "198.18.0.1 GET", "here.test GET",
+                         "198.18.0.2 GET"]
+    assert len(origin.requests) == 1
+
+
+# Parents
+
+
+@pytest.mark.parametrize("named", ["here.test", "other.test"])
+@pytest.mark.parametrize("keys", ["", 'resolve = "parent"\nplain = "absolute"\n'])
+def test_a_parent_gets_the_address_of_the_destination(scene, named, keys):
+    """R52 holds behind a parent that would resolve the name too."""
+    stage = scene("redirect", config=f'route = "corp"\n{PARENT}{keys}')
+    way = stage.parent()
+    assert stage.ask(SERVERS[4], named).status == 200
+    connect, plain = way.requests
+    assert (connect.method, connect.target) == ("CONNECT", f"{SERVERS[4]}:80")
+    assert (plain.target, plain.get("Host")) == ("/", named)
+    with Stream(stage.router.dial(SERVERS[4], 443)) as client:
+        client.send(b"SSH-2.0-")
+        assert client.read_exact(8) == b"SSH-2.0-"
+    assert way.requests[2].target == f"{SERVERS[4]}:443"
+
+
+def test_a_name_that_is_not_proven_selects_no_route(scene):
+    stage = scene("redirect", """default = "allow"
+[[rules]]
+action = "allow"
+hosts = ["other.test", "here.test"]
+route = "corp"
+""", config=PARENT + 'resolve = "parent"\n')
+    origin, way = stage.origin(), stage.parent()
+    assert stage.ask(SERVERS[4], "other.test").status == 200
+    assert (len(origin.requests), way.connections) == (1, [])
+    assert stage.ask(SERVERS[4], "here.test").status == 200
+    assert way.requests[0].target == f"{SERVERS[4]}:80"
+
+
+# TLS
+
+
+@pytest.mark.parametrize(("named", "host", "passes"), [
+    ("here.test", "here.test", True), ("other.test", SERVERS[4], False),
+    (None, SERVERS[4], False), ("bad.test", "bad.test", False)])
+@pytest.mark.parametrize("how", WAYS)
+def test_the_server_name_of_tls_narrows(scene, how, named, host, passes):
+    stage = scene(how, HOSTS)
+    origin = stage.origin(echo, port=443)
+    hello = client_hello(named)
+    with Stream(stage.router.dial(SERVERS[4], 443)) as client:
+        client.send(hello[:100])
+        client.send(hello[100:])
+        if passes:
+            assert client.read_exact(len(hello)) == hello, "every byte, unchanged"
+        else:
+            assert client.at_eof(), "no reply that TLS would not understand"
+    (record,) = stage.proxy.wait_log(1)
+    assert (record["host"], record["status"], record["reason"]) == (
+        host, 0, "ok" if passes else "destination_denied")
+    assert len(origin.connections) == passes
+
+
+def client_hello(named: str | None) -> bytes:
+    context = ssl.create_default_context()
+    context.check_hostname = named is not None
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing, server_hostname=named).do_handshake()
+    return outgoing.read()
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_caller_that_nothing_redirected_is_a_loop(scene, how):
+    """It would dial itself for ever."""
+    stage = scene(how)
+    assert stage.ask("10.9.0.1", "here.test", 3129).status == 508
+    with Stream(stage.router.dial("10.9.0.1", 3129)) as client:
+        client.send(b"\x00\x01")
+        assert client.at_eof()
+    assert [one["reason"] for one in stage.proxy.wait_log(2)] == ["loop_detected"] * 2
+
+
+def test_a_client_outside_the_networks_is_refused(scene):
+    stage = scene("redirect")
+    stage.origin()
+    with socket.create_connection(("198.18.0.1", 3129)) as sock, Stream(sock) as client:
+        client.send(request("here.test"))
+        assert client.read_response().status == 407
+
+
+def test_a_hello_that_never_completes_ends_by_the_deadline(scene):
+    stage = scene("redirect")
+    stage.proxy.reload(stage.proxy._config.read_text().replace(
+        "address_floor", 'head_timeout = "300ms"\naddress_floor'))
+    with Stream(stage.router.dial(SERVERS[4], 443)) as client:
+        client.send(client_hello("here.test")[:60])
+        assert client.at_eof()
+    stage.proxy.wait_reason("head_timeout", status=0)
+
+
+# Configuration and tuning
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ('transparent = "redirect"', "cannot log in"),
+    ('transparent = "nat"\nauth = "none"', "is not one of off, redirect, tproxy"),
+    ('transparent = "tproxy"\nauth = "none"\nprotocols = ["http", "socks5"]',
+     "protocols: contradicts transparent"),
+    ('transparent = "redirect"\nauth = "none"\npac = true\nproxy_protocol = true',
+     "proxy_protocol: contradicts transparent"),
+    ('address = "unix:/run/x"\ntransparent = "redirect"\nauth = "none"',
+     "nftables brings nothing to a path")])
+def test_check_explains_a_mistake(tmp_path, text, told):
+    status, said = check(tmp_path, text)
+    assert status == 2 and told in said, said
+
+
+def test_check_reports_a_capability_that_is_missing(tmp_path):
+    status, said = check(tmp_path, 'transparent = "tproxy"\nauth = "none"', "setpriv",
+                         "--bounding-set=-net_admin,-net_raw", "--inh-caps=-all")
+    assert status == 2 and "tproxy needs CAP_NET_ADMIN" in said, said
+
+
+def check(folder, text, *wrap):
+    (folder / "c.toml").write_text(
+        'user = "me"\npassword = "secret"\n[[listeners]]\n'
+        + ("" if "address" in text else 'address = "127.0.0.1:3129"\n') + text + "\n")
+    done = subprocess.run(
+        [*wrap, sys.executable, "-m", "cutthrough", "check", "-c",
+         folder / "c.toml"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_the_script_checks_what_it_prints_and_says_how_to_take_it_back(scene, how):
+    stage = scene(how)
+    script = ROOT / "tuning" / "transparent"
+
+    def look() -> tuple[int, str]:
+        done = subprocess.run([script, "--check", how, "3129"], capture_output=True,
+                              text=True, check=False)
+        return done.returncode, done.stdout
+
+    assert look()[0] == 0, look()
+    printed = subprocess.run([script, how, "3129"], capture_output=True, text=True,
+                             check=True).stdout
+    undo = re.match(r"# to take it back: (.+)\n", printed)
+    assert undo
+    subprocess.run(["sh", "-c", undo[1]], check=True, capture_output=True)
+    assert look()[0] == 1 and stage.proxy.process.poll() is None
+
+
+def test_connections_of_this_host_are_brought_but_for_the_proxy_s_user(scene):
+    """The rule knows the proxy by its user; here that is root, as the tests are."""
+    text = subprocess.run(
+        [ROOT / "tuning" / "transparent", "redirect", "3129", "--local", "nobody"],
+        capture_output=True, text=True, check=True).stdout
+    assert 'meta skuid != "nobody"' in text and "daddr type != local" in text
+    stage = scene("redirect")
+    stage.router.intercept("redirect", "3129", "--local", "root")
+    stage.origin()
+    assert stage.ask(SERVERS[4], "here.test").status == 200
+
+
+@pytest.mark.parametrize("words", [
+    ["nat", "80"], ["redirect", "0"], ["redirect", "80", "--ports", "80;reboot"],
+    ["redirect", "80", "--in", 'x" }'], ["tproxy", "80", "--local", "me"],
+    ["redirect"]])
+def test_the_script_refuses_what_is_no_port_device_or_user(words):
+    done = subprocess.run([ROOT / "tuning" / "transparent", *words],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stdout == ""
