@@ -25,10 +25,10 @@ FREE = UDP + 'auth = "none"\n'
 class Echo:
     """Echoes datagrams; `asked` has each one with its sender."""
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self.sock = socket.socket(
             socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
-        self.sock.bind((host, 0))
+        self.sock.bind((host, port))
         self.host, self.port = self.sock.getsockname()[:2]
         self.asked: list[tuple[bytes, tuple]] = []
         threading.Thread(target=self._serve, daemon=True).start()

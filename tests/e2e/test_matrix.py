@@ -1,0 +1,270 @@
+"""Every way in, and every kind of rule: one verdict, one reason, and the answer that
+the way owes for it (R41).
+
+One proxy has all the ways of tests/support/ways.py. A test puts one policy in force and
+asks the same by each way. What the policy decides stands beside it, in Python.
+"""
+
+import contextlib
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import bcrypt
+import pytest
+
+from tests.e2e.test_socks_udp import Echo
+from tests.support.origin import Origin
+from tests.support.proxy import Proxy
+from tests.support.ways import (
+    FORMS,
+    OVERRIDES,
+    PASSWORD,
+    WAYS,
+    Ask,
+    Way,
+    columns_of,
+    listeners,
+    reach,
+    speak,
+)
+
+pytestmark = pytest.mark.any_loop
+
+LOCAL = """
+[[rules]]
+action = "allow"
+addresses = ["127.0.0.0/8", "::1", "2001:db8:77::1"]
+"""
+DENIED = "destination_denied"
+
+
+class Kind(NamedTuple):
+    """A policy, with {a} and {b} for the ports of two origins; what is asked; and what
+    the policy says."""
+
+    policy: str
+    asks: tuple[Ask, ...]
+    judge: Callable[[Way, Ask], str]
+    config: str = ""
+    default: str = "deny"
+
+
+def by_host(way: Way, ask: Ask, reason: str = DENIED) -> str:
+    return reason if ask.host else "ok"
+
+
+def by_user(way: Way, ask: Ask) -> str:
+    return "ok" if way.user(ask) == "ann" else DENIED
+
+
+def by_method(way: Way, ask: Ask) -> str:
+    """A offers no tunnels and upgrades, B no GET."""
+    return DENIED if (way.dialect == "GET") == ask.port else "ok"
+
+
+def by_password(way: Way, ask: Ask) -> str:
+    is_asked = way.dialect != "SOCKS4" and way.door != "certificate"
+    return "auth_failed" if is_asked and ask.password != PASSWORD else "ok"
+
+
+def by_expiry(way: Way, ask: Ask) -> str:
+    return "auth_expired" if way.user(ask) == "old" else "ok"
+
+
+def by_hook(way: Way, ask: Ask) -> str:
+    if way.dialect == "UDP":
+        return "unsupported_command"        # a hook answers too late for a datagram
+    return "policy_unavailable" if way.user(ask) == "bob" else by_host(way, ask)
+
+
+TWO_HOSTS = (Ask(), Ask(host=1))
+TWO_PORTS = (Ask(), Ask(port=1))
+CALLERS = (Ask(), Ask(user="bob"), Ask(user=None))
+
+KINDS = {
+    "host": Kind("""
+        [[rules]]
+        action = "deny"
+        hosts = ["no.test", "127.0.0.2", "2001:db8:77::1"]
+        """ + LOCAL, TWO_HOSTS, by_host),
+    "network": Kind("""
+        [[rules]]
+        action = "deny"
+        addresses = ["127.0.0.2/31", "2001:db8:77::/48"]
+        """ + LOCAL, TWO_HOSTS, by_host),
+    "floor": Kind("""
+        [[rules]]
+        action = "allow"
+        addresses = ["127.0.0.1", "::1"]
+        """, TWO_HOSTS, lambda way, ask: by_host(way, ask, "address_denied"),
+        default="allow"),
+    "port": Kind("""
+        [[rules]]
+        action = "deny"
+        ports = [{b}]
+        """ + LOCAL, TWO_PORTS, lambda way, ask: DENIED if ask.port else "ok"),
+    "connect_ports": Kind(
+        LOCAL, TWO_PORTS,
+        lambda way, ask: "port_denied" if ask.port and way.is_tunnel else "ok",
+        config="connect_ports = [{a}]\n"),
+    "method": Kind("""
+        [[rules]]
+        action = "deny"
+        methods = ["CONNECT", "UPGRADE"]
+        ports = [{a}]
+        [[rules]]
+        action = "deny"
+        methods = ["GET"]
+        ports = [{b}]
+        """ + LOCAL, TWO_PORTS, by_method),
+    "user": Kind(LOCAL + 'users = ["ann"]\n', CALLERS, by_user),
+    "group": Kind(LOCAL + 'groups = ["staff"]\n', CALLERS, by_user),
+    "client": Kind("""
+        [[rules]]
+        action = "deny"
+        clients = ["127.2.0.0/16"]
+        """ + LOCAL, (Ask(), Ask(network=2)),
+        lambda way, ask: (
+            DENIED if ask.network == 2 and way.door != "unix" else "ok")),
+    "password": Kind(LOCAL, (Ask(), Ask(password="guess")), by_password),
+    "expiry": Kind(LOCAL, (Ask(), Ask(user="old")), by_expiry)}
+
+HOOK = """
+    from cutthrough import Decision
+
+    async def decide(request):
+        assert request.user != "bob"
+        return Decision(request.host in ("yes.test", "127.0.0.1", "::1"))
+"""
+
+
+class Matrix:
+    """The proxy with every door."""
+
+    def __init__(self, folder: Path, loop: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.policy, self.path = folder / "policy.toml", folder / "proxy.sock"
+        (folder / "decisions.py").write_text(textwrap.dedent(HOOK))
+        hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+        self._users = "".join(
+            f'users.{name}.password = "{hashed}"\n' for name in ("ann", "bob", "old"))
+        self._users += "users.old.expires = 2001-01-01T00:00:00Z\n"
+        self._usual = (
+            f'policy = "{self.policy}"\nproxy_protocol_from = ["127.0.0.1"]\n'
+            + OVERRIDES)
+        self._tables = listeners(self.path)
+        self._write_policy("")
+        self.proxy = Proxy(folder, loop=loop, config=self._usual + self._tables,
+                           env={"PYTHONPATH": str(folder)})
+
+    def _write_policy(self, rules: str, default: str = "deny") -> None:
+        self.policy.write_text(f'default = "{default}"\n{self._users}'
+                               f'groups.staff = ["ann"]\n{textwrap.dedent(rules)}')
+
+    def use(self, rules: str, default: str = "deny", config: str = "") -> None:
+        self._write_policy(rules, default)
+        said = self.proxy.reload(config + self._usual + self._tables)
+        assert "refused" not in said, said
+        self.proxy.mark()
+
+    @contextlib.contextmanager
+    def asking(self, way: Way, ask: Ask, port: int) -> Iterator[int | None]:
+        """Sends the request; the answer. The connection stays open meanwhile."""
+        with reach(self.proxy, self.path, way, ask) as client:
+            yield speak(self.proxy, client, way, ask, port)
+            with contextlib.suppress(OSError):
+                client.half_close()
+                client.read_rest()
+
+    def check_log(self, expected: list[tuple]) -> None:
+        records = self.proxy.wait_log(len(expected))
+        found = Counter(map(columns_of, records))
+        assert found - Counter(expected) == Counter(expected) - found
+
+
+@pytest.fixture(scope="module")
+def matrix(loop_name, directory) -> Iterator[Matrix]:
+    made = Matrix(directory("matrix"), loop_name)
+    with made.proxy:
+        yield made
+
+
+class Far:
+    """Two origins for every address, which answer requests and echo datagrams."""
+
+    def __init__(self, opened: contextlib.ExitStack) -> None:
+        self.origins = [opened.enter_context(Origin(host="::")) for _ in range(2)]
+        self.ports = [origin.port for origin in self.origins]
+        self.echoes = [opened.enter_context(Echo(host, port))
+                       for port in self.ports
+                       for hosts in FORMS.values() for host in hosts
+                       if not host.endswith(".test")]
+        self.echoes += [opened.enter_context(Echo("127.0.0.3", port))
+                        for port in self.ports]
+
+    def count(self) -> int:
+        return sum(len(origin.requests) for origin in self.origins) + sum(
+            len(echo.asked) for echo in self.echoes)
+
+
+@pytest.fixture
+def far(opened) -> Far:
+    return Far(opened)
+
+
+@pytest.fixture
+def ask_all(matrix, far):
+    """Puts the policy in force, and asks by every way; compares all of it."""
+    def ask_all(kind: Kind) -> None:
+        a, b = far.ports
+        matrix.use(kind.policy.replace("{a}", str(a)).replace("{b}", str(b)),
+                   kind.default, kind.config.format(a=a))
+        wrong, lines, passed = {}, [], 0
+        for way in WAYS:
+            for ask in filter(way.can, kind.asks):
+                reason = way.first_reason(kind.judge(way, ask))
+                with matrix.asking(way, ask, far.ports[ask.port]) as answer:
+                    if answer != way.owed(reason):
+                        wrong[way, ask] = answer, way.owed(reason)
+                lines += way.logged(ask, reason, far.ports[ask.port])
+                passed += reason == "ok"
+        assert wrong == {}
+        matrix.check_log(lines)
+        assert far.count() == passed, "what is refused reaches no origin"
+    return ask_all
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_way_in_has_the_same_verdict(ask_all, name):
+    ask_all(KINDS[name])
+
+
+def test_a_hook_decides_about_every_way_in(ask_all):
+    ask_all(Kind(LOCAL, (*TWO_HOSTS, Ask(user="bob")), by_hook,
+                 config='policy_hook = "decisions:decide"\n'))
+
+
+def test_a_limit_counts_every_way_in(matrix, far):
+    """Each way's connection is the user's only one, and the next one is refused."""
+    matrix.use(LOCAL + "[limits.default]\nconnections = 1\n")
+    wrong, lines = {}, []
+    for way in WAYS:
+        ask, port = Ask(), far.ports[0]
+        other = way if way.dialect == "SOCKS4" else Way("tls", "GET", "name")
+        if way.first_reason("ok") != "ok":
+            continue
+        with matrix.asking(way, ask, port) as first:
+            for second in way, other:
+                with matrix.asking(second, ask, port) as answer:
+                    if answer != second.owed("user_limit"):
+                        wrong[way, second] = answer
+                lines += second.logged(ask, "user_limit", port)
+        if first != way.owed("ok"):
+            wrong[way] = first
+        lines += way.logged(ask, "ok", port)
+    assert wrong == {}
+    matrix.check_log(lines)
+    assert far.count() == len(lines) // 3

@@ -1,0 +1,245 @@
+"""The ways into a proxy, for the matrix of R41: a door, and what is spoken there."""
+
+import base64
+import contextlib
+import functools
+import os
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from cutthrough.outcome import NAMES, TABLE
+from tests.support.certificates import TlsSocket, authority, client_context, localhost
+from tests.support.client import Client
+from tests.support.network import OWN_IPV6
+from tests.support.proxy import Proxy
+from tests.support.socks import (
+    ASSOCIATE,
+    GRANTED,
+    NONE,
+    SocksClient,
+    command,
+    datagram,
+)
+from tests.support.wait import wait_until
+from tests.wire.twin_proxy import build_line
+
+PASSWORD = "secret"
+
+#: A listener each, in this order.
+DOORS = ("plain", "tls", "certificate", "balanced", "unix")
+
+#: Two destinations in each form of address.
+FORMS = {"name": ("yes.test", "no.test"), "IPv4": ("127.0.0.1", "127.0.0.2"),
+         "IPv6": ("::1", OWN_IPV6)}
+OVERRIDES = 'dns_overrides = ["yes.test=127.0.0.1", "no.test=127.0.0.3"]\n'
+
+#: Whose datagrams are lost, instead of an answer.
+BY_DATAGRAM = ("destination_denied", "address_denied", "port_denied")
+
+
+class Ask(NamedTuple):
+    """One request. `host` and `port` are numbers of destinations, `network` is the
+    client's."""
+
+    host: int = 0
+    port: int = 0
+    user: str | None = "ann"
+    password: str = PASSWORD
+    network: int = 1
+
+
+class Way(NamedTuple):
+    door: str
+    dialect: str        # CONNECT, GET, UPGRADE, SOCKS5, SOCKS4, UDP
+    form: str
+
+    @property
+    def is_tunnel(self) -> bool:
+        """Whether a rule compares it as a CONNECT."""
+        return self.dialect not in ("GET", "UPGRADE")
+
+    def can(self, ask: Ask) -> bool:
+        return self.door != "certificate" or ask.user is not None
+
+    def user(self, ask: Ask) -> str | None:
+        """Version 4 names nobody, and a certificate counts whatever is spoken."""
+        is_nobody = self.dialect == "SOCKS4" and self.door != "certificate"
+        return None if is_nobody else ask.user
+
+    def client(self, ask: Ask) -> str:
+        if self.door == "unix":
+            return f"unix:{os.getuid()}"
+        return f"127.{ask.network}.0.{DOORS.index(self.door) + 1}"
+
+    def host(self, ask: Ask) -> str:
+        return FORMS[self.form][ask.host]
+
+    def first_reason(self, reason: str) -> str:
+        """The reason of this way, if no rule is asked: there are no datagrams."""
+        is_served = self.dialect != "UDP" or self.door != "unix" or (
+            reason.startswith("auth_"))
+        return reason if is_served else "unsupported_command"
+
+    def owed(self, reason: str) -> int | None:
+        """What the client gets: a status, a code of SOCKS, or None for silence."""
+        row = TABLE[NAMES[reason]]
+        if self.dialect == "SOCKS4":
+            return 90 if reason == "ok" else 91
+        if self.dialect == "UDP" and reason in BY_DATAGRAM:
+            return None
+        if self.dialect in ("SOCKS5", "UDP"):
+            return row.socks
+        return row.status or 200
+
+    def logged(self, ask: Ask, reason: str, port: int) -> list[tuple]:
+        """The lines in the access log; see `columns_of`."""
+        row = TABLE[NAMES[reason]]
+        client = self.client(ask)
+        is_unknown = row.label in ("auth_failed", "auth_expired")
+        user = None if is_unknown else self.user(ask)
+        if is_unknown and self.dialect in ("SOCKS5", "UDP"):
+            # The request comes after the login
+            return [(client, user, "SOCKS5", None, 0, row.status, reason)]
+        if self.dialect != "UDP":
+            method = "GET" if self.dialect == "UPGRADE" else self.dialect
+            return [(client, user, method, self.host(ask), port, row.status or 200,
+                     reason)]
+        if reason == "ok" or reason in BY_DATAGRAM:
+            lines = [(client, user, "UDP", None, 0, 200, "ok")]
+            if reason != "ok":
+                lines.append((client, user, "UDP", self.host(ask), port, 0, reason))
+            return lines
+        return [(client, user, "UDP", None, 0, row.status, reason)]
+
+
+COLUMNS = ("client", "user", "method", "host", "port", "status", "reason")
+
+
+def columns_of(record: dict) -> tuple:
+    return tuple(record[name] for name in COLUMNS)
+
+
+def all_ways() -> Iterator[Way]:
+    """Each form of address at the first door, one form at the others."""
+    for door in DOORS:
+        for dialect in ("CONNECT", "GET", "UPGRADE", "SOCKS5", "UDP"):
+            for form in FORMS if door == "plain" else ("name",):
+                yield Way(door, dialect, form)
+        yield Way(door, "SOCKS4", "IPv4")
+        yield Way(door, "SOCKS4", "name")
+
+
+WAYS = tuple(all_ways())
+
+
+def listeners(path: Path) -> str:
+    """The tables of a configuration with every door; `path` is the unix socket's."""
+    made = localhost()
+    port = '"127.0.0.1:0"'
+    tls = {"certificates": f'["{made.certificate}"]',
+           "certificate_keys": f'["{made.key}"]'}
+    own: dict[str, dict[str, str]] = {
+        "plain": {"address": port},
+        "tls": {"address": port, **tls},
+        "certificate": {
+            "address": port, **tls, "client_certificate": '"required"',
+            "client_ca": f'"{authority().own.certificate}"'},
+        "balanced": {"address": port, "proxy_protocol": "true",
+                     "auth_none_from": '["127.0.0.0/8"]'},
+        "unix": {"address": f'"unix:{path}"'}}
+    usual = {"protocols": '["http", "socks5", "socks4"]', "udp": "true",
+             "auth": '"none"'}
+    return "".join(
+        "[[listeners]]\n" + "".join(f"{key} = {value}\n"
+                                    for key, value in {**usual, **own[door]}.items())
+        for door in DOORS)
+
+
+@functools.cache
+def context_of(user: str | None) -> ssl.SSLContext:
+    return client_context(authority().sign(subject=f"/CN={user}") if user else None)
+
+
+def reach(proxy: Proxy, path: Path, way: Way, ask: Ask) -> SocksClient:
+    """A connection that has passed the door."""
+    if way.door == "unix":
+        return SocksClient(0, str(path))
+    port = proxy.ports[DOORS.index(way.door)]
+    if way.door == "balanced":
+        client = SocksClient(port)
+        client.send(build_line(way.client(ask)))
+        return client
+    client = SocksClient(port, source=way.client(ask))
+    if way.door != "plain":
+        context = context_of(ask.user if way.door == "certificate" else None)
+        try:
+            client.sock = TlsSocket(client.sock, context)
+        except BaseException:
+            client.close()
+            raise
+    return client
+
+
+def speak(proxy: Proxy, client: SocksClient, way: Way, ask: Ask, port: int,
+          ) -> int | None:
+    """Sends the request; returns the answer, as `Way.owed` has it.
+
+    What is granted has been used, once, up to the origin, which answers GET and echoes
+    datagrams.
+    """
+    host = way.host(ask)
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if way.dialect == "SOCKS4":
+        code = client.request4(target)
+        return use(client, target) or code if code == 90 else code
+    if way.dialect in ("SOCKS5", "UDP"):
+        if ask.user is None:
+            assert client.method(NONE) == NONE
+        elif client.log_in(ask.user, ask.password) != GRANTED:
+            return TABLE[NAMES["auth_failed"]].socks    # RFC 1929 has no codes
+        if way.dialect == "UDP":
+            return associate(proxy, client, way, ask, port)
+        return client.request(target) or use(client, target)
+    auth = ask.user and "Basic " + base64.b64encode(
+        f"{ask.user}:{ask.password}".encode()).decode()
+    if way.dialect == "CONNECT":
+        status = client.connect(target, auth=auth).status
+        return use(client, target) or status if status == 200 else status
+    fields = ("Connection: upgrade", "Upgrade: websocket") * (way.dialect == "UPGRADE")
+    return client.get(f"http://{target}/", *fields, auth=auth).status
+
+
+def use(client: Client, host: str) -> int:
+    client.send(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    assert client.read_response().status == 200
+    return 0
+
+
+def associate(proxy: Proxy, client: SocksClient, way: Way, ask: Ask, port: int,
+              ) -> int | None:
+    """Sends one datagram; returns when it has come back, or its refusal is logged."""
+    client.send(command("0.0.0.0:0", ASSOCIATE))
+    code, *relay = client.read_reply()
+    if code != GRANTED:
+        return code
+    host = way.host(ask)
+    line = {"method": "UDP", "client": way.client(ask), "host": host, "port": port}
+    before = len(proxy.log(**line))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind((way.client(ask), 0))
+        sock.setblocking(False)
+        sock.sendto(datagram(f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+                             b"ping"), tuple(relay))
+        got = b""
+
+        def is_over() -> bool:
+            nonlocal got
+            with contextlib.suppress(BlockingIOError):
+                got = sock.recv(100)
+            return bool(got) or len(proxy.log(**line)) > before
+        wait_until(is_over, "an answer, or a line")
+    assert got[-4:] in (b"ping", b"")
+    return GRANTED if got else None
