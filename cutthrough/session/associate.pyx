@@ -34,6 +34,7 @@ from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.hop cimport is_plain_direct
 from cutthrough.policy.limits cimport Lane
 from cutthrough.policy.snapshot cimport Snapshot
+from cutthrough.session.authenticate cimport account_in
 from cutthrough.session.authorize cimport asker_of, judge_address, judge_request
 from cutthrough.session.charge cimport admit_user
 from cutthrough.session.client cimport Client, Journal, leave_place
@@ -333,7 +334,7 @@ cdef int renew(Client c) except -1:
     if newest is not c.snapshot:
         if newest.hook is not None:
             return UNSUPPORTED_COMMAND
-        account = newest.users.find(c.user) if c.user is not None else newest.users.anonymous
+        account = account_in(c, newest)
         if account is None:
             return AUTH_FAILED
         c.account = account

@@ -1,5 +1,6 @@
 """Authentication: the credentials of a request, known at once or verified off the loop."""
 
+from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.client cimport Client
 from cutthrough.wire.http1 cimport Head
 
@@ -19,3 +20,5 @@ cdef bint needs_credentials(Client c) except -1
 cdef int ask_verifier(Client c, on_verified) except -1
 # `answer`: the verifier's, an Account or the label of an outcome. Returns an Outcome.
 cdef int take_answer(Client c, answer) except -1
+# The account that a client of an earlier snapshot has in this one; None: none any more.
+cdef object account_in(Client c, Snapshot newest)

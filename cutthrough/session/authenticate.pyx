@@ -83,6 +83,15 @@ cdef bint take_certified(Client c) except -1:
     return name is not None
 
 
+cdef object account_in(Client c, Snapshot newest):
+    if c.user is None:                  # the listener that admitted it is the same
+        return newest.users.anonymous
+    account = newest.users.find(c.user)
+    if account is None and certified_name(c) is not None:
+        account = newest.users.certified(c.user)
+    return account
+
+
 cdef bytes name_of(Client c, value):
     """The user's name for the log: never the password (R37), and cut if it is long."""
     name = c.snapshot.users.name_of(value)

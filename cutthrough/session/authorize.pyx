@@ -21,10 +21,10 @@ from cutthrough.outcome cimport DESTINATION_DENIED, OK, POLICY_UNAVAILABLE
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.acl cimport KIND_UPGRADE, NOT_ASKED, Question, Verdict
 from cutthrough.policy.snapshot cimport Snapshot
+from cutthrough.session.authenticate cimport account_in
 from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport Context
 from cutthrough.session.request cimport Request
-from cutthrough.session.secure cimport certified_name
 from cutthrough.session.state cimport DECIDE, HALF_CLOSED, TUNNEL
 from cutthrough.wire.names cimport M_CONNECT, is_connect
 from cutthrough.wire.target cimport HOST_NAME
@@ -204,10 +204,7 @@ cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
     """Is it to be cut? `asked_for`: the rule that let it in has `cut` set."""
     cdef Address literal
     cdef const Address *address = &c.origin.address
-    # The listener that admits clients without credentials is the same
-    account = newest.users.find(c.user) if c.user is not None else newest.users.anonymous
-    if account is None and certified_name(c) is not None:
-        account = newest.users.certified(c.user)
+    account = account_in(c, newest)
     if account is None:
         return asked_for or (newest.acl is not None and newest.acl.cuts(-1))
     c.account = account

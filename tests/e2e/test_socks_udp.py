@@ -11,6 +11,12 @@ from tests.e2e.test_handover import start as start
 from tests.e2e.test_socks import NOT_ALLOWED, SOCKS5
 from tests.e2e.test_socks import call as call
 from tests.e2e.test_socks_refusals import NO_COMMAND
+from tests.support.certificates import (
+    TlsSocket,
+    authority,
+    client_context,
+    localhost,
+)
 from tests.support.dns import NameServer, Silence, encode_name
 from tests.support.proxy import Proxy
 from tests.support.socks import ASSOCIATE, GRANTED, NONE, SocksClient, datagram
@@ -147,6 +153,16 @@ def test_a_name_server_is_asked_over_udp(start, associate):
         assert names.asked == ["a.test"]
 
 
+def test_a_datagram_may_be_as_long_as_udp_has_them(start, make_echo, associate):
+    """An answer that has no room for the header of SOCKS is lost, as any may be."""
+    proxy, echo = start(FREE), make_echo()
+    one = associate(proxy)
+    for size in (1, 1472, 9000, 65507 - 10):
+        assert one.ask(echo.authority, bytes(size)) == bytes(size)
+    echo.sock.sendto(bytes(65507), echo.asked[0][1])
+    assert one.ask(echo.authority, b"again") == b"again"
+
+
 def test_every_datagram_is_judged_by_its_own_destination(
         start_policy, make_echo, associate):
     """The first one of a batch is not the others' (R51, R41)."""
@@ -279,6 +295,28 @@ def test_a_reload_applies_to_the_next_datagram(start_policy, make_echo, associat
     assert one.is_silent()
     assert [data for data, _ in echo.asked] == [b"a"]
     assert proxy.wait_log(1)[0]["reason"] == "destination_denied"
+
+
+def test_a_user_that_a_certificate_names_stays_after_a_reload(
+        start_policy, make_echo, opened):
+    """Its next datagram was auth_failed: only the users of a file were known."""
+    echo, made = make_echo(), localhost()
+    proxy = start_policy(
+        'default = "deny"\n[[rules]]\naddresses = ["127.0.0.0/8"]\n'
+        'users = ["carl"]\naction = "allow"\n',
+        FREE + f'certificates = ["{made.certificate}"]\n'
+        f'certificate_keys = ["{made.key}"]\nclient_certificate = "required"\n'
+        f'client_ca = "{authority().own.certificate}"\n')
+    client = opened.enter_context(SocksClient(proxy.port))
+    own = authority().sign(subject="/CN=carl")
+    client.sock = TlsSocket(client.sock, client_context(own))
+    assert client.method(NONE) == NONE
+    one = Association(client)
+    opened.enter_context(one.sock)
+    assert one.ask(echo.authority, b"a") == b"a"
+    proxy.policy.write_text(proxy.policy.read_text() + 'name = "carl"\n')
+    proxy.hup()
+    assert one.ask(echo.authority, b"b") == b"b"
 
 
 def test_where_it_is_not_configured_it_is_no_command(start, call):
