@@ -32,12 +32,12 @@ Address = tuple[str, int]
 
 
 def parse_protocol(text: str) -> str:
-    if text not in ("http", "socks5", "socks4"):
-        raise ValueError(f"{text!r} is not one of http, socks5, socks4")
+    if text not in ("http", "socks5", "socks4", "tls"):
+        raise ValueError(f"{text!r} is not one of http, socks5, socks4, tls")
     return text
 
 
-PROTOCOLS = Kind("http|socks5|socks4", parse_protocol, many=True)
+PROTOCOLS = Kind("http|socks5|socks4|tls", parse_protocol, many=True)
 
 
 class Listener(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,9 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         "that file", "none", swapped=True)] = ()
     protocols: Annotated[tuple[str, ...], Option(
         PROTOCOLS, "what is spoken there; if there are several, the first byte of a "
-        "connection decides; docs/socks.md", "what `listen` speaks")] = ("http",)
+        "connection decides: docs/socks.md; tls: the others inside TLS too, where "
+        "certificates alone have them inside TLS only", "what `listen` speaks")
+        ] = ("http",)
     udp: Annotated[bool, Option(
         FLAG, "with socks5: UDP ASSOCIATE, for which clients must reach UDP ports of "
         "this address; docs/socks.md", "it opens ports that a firewall may not expect")
@@ -116,6 +118,11 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     def _contradictions(self) -> Iterator[ConfigError]:
         if not self.protocols:
             yield ConfigError("", "protocols", "is empty")
+        elif "tls" in self.protocols and not self.certificates:
+            yield ConfigError("", "protocols", "tls needs certificates")
+        elif self.protocols == ("tls",):
+            yield ConfigError("", "protocols", "tls carries another protocol: add "
+                              "http, socks5 or socks4")
         if self.udp and "socks5" not in self.protocols:
             yield ConfigError("", "udp", "has no effect without socks5 in protocols")
         if "socks4" in self.protocols and self.auth == "required":
@@ -171,6 +178,11 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     def is_path(self) -> bool:
         """Whether it is a socket in the file system."""
         return self.address[0].startswith("unix:")
+
+    @property
+    def needs_tls(self) -> bool:
+        """Whether every connection must be TLS."""
+        return bool(self.certificates) and "tls" not in self.protocols
 
     @property
     def tls_files(self) -> tuple[str, ...]:

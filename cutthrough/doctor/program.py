@@ -84,11 +84,14 @@ def check_listeners(case: Case) -> Iterator[Finding]:
                           + (f", owner {listener.owner}" if listener.owner else ""))
         elif listener.is_local:
             yield Finding(f"listen {shown}", "ok", "loopback")
-        elif listener.certificates:
+        elif listener.needs_tls:
             yield Finding(f"listen {shown}", "ok", "from outside, by TLS")
         else:
-            yield Finding(f"listen {shown}", "note", "from outside, in plain text",
-                          "certificates, or a private network", "others can read Basic "
+            also, wanted = (" or by TLS", "protocols without tls"
+                            ) if listener.certificates else ("", "certificates")
+            yield Finding(f"listen {shown}", "note",
+                          f"from outside, in plain text{also}",
+                          f"{wanted}, or a private network", "others can read Basic "
                           "credentials on the network: see SECURITY.md")
     yield from check_proxy_protocol(config)
     yield from check_ports(case)

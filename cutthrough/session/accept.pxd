@@ -15,3 +15,4 @@ cdef class SessionSink(Sink):
     cdef uint32_t tag               # what distinguishes its callers from another's
     cdef int stages                 # bits of Stage
     cdef int tls                    # number of its TLS context; -1: no TLS
+    cdef bint plain_too             # with TLS: a connection may come without it

@@ -13,6 +13,7 @@ class SessionSink(Sink):
         path: str = "",
         pac: int = 0,
         tls: int = -1,
+        plain_too: bool = False,
         entrance: Entrance | None = None,
     ) -> None: ...
     def set_tls(self, tls: int) -> None: ...

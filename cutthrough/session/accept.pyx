@@ -18,7 +18,7 @@ from cutthrough.session.flight_recorder cimport E_ACCEPTED, note
 from cutthrough.session.session cimport Session
 from cutthrough.session.shed cimport shed_for_descriptors
 from cutthrough.session.stage cimport (
-    STAGE_PROXY, STAGE_SOCKS, STAGE_TLS, STAGE_TRANSPARENT)
+    STAGE_PROXY, STAGE_SOCKS, STAGE_TLS, STAGE_TLS_IF_BEGUN, STAGE_TRANSPARENT)
 from cutthrough.session.stages cimport begin_stages
 from cutthrough.session.state cimport LINGER
 
@@ -31,12 +31,13 @@ cdef class SessionSink(Sink):
     """Makes a session of each accepted connection."""
 
     def __init__(self, Context context, int listener, *, bint proxy_protocol=False,
-                 str path="", int pac=0, int tls=-1, Entrance entrance=None):
+                 str path="", int pac=0, int tls=-1, bint plain_too=False,
+                 Entrance entrance=None):
         """`listener`: its number in the context's page. `proxy_protocol`: each connection
         begins with a header that names its client. `path`: of a unix socket, its address in
         text. `pac`: its place in Context.pacs, plus 1; 0: it serves no such file. `tls`:
-        number of its TLS context; -1: no TLS. `entrance`: what is served; None: HTTP, with
-        credentials."""
+        number of its TLS context; -1: no TLS. `plain_too`: a connection's first byte decides
+        if it is TLS. `entrance`: what is served; None: HTTP, with credentials."""
         if not 0 <= listener < N_LISTENERS:
             raise ValueError(f"a page has no listener {listener}")
         self.context = context
@@ -48,17 +49,20 @@ cdef class SessionSink(Sink):
         self.pac = <uint8_t>pac
         self.is_unix = bool(path)
         self.tag = crc32(path.encode())
+        self.plain_too = plain_too
         self.set_tls(tls)
 
     def set_tls(self, int tls):
         """From the next connection on; see __init__."""
         self.tls = tls
-        self.stages &= ~STAGE_TLS
+        self.stages &= ~(STAGE_TLS | STAGE_TLS_IF_BEGUN)
         self.transport = KERNEL
-        if tls >= 0:
-            self.stages |= STAGE_TLS
-            if not self.stages & STAGE_PROXY:       # TLS begins behind the header
-                self.transport = TLS
+        if tls < 0:
+            return
+        self.stages |= STAGE_TLS_IF_BEGUN if self.plain_too else STAGE_TLS
+        # TLS begins behind a header, or after a look at the first byte
+        if self.stages & STAGE_TLS and not self.stages & STAGE_PROXY:
+            self.transport = TLS
 
     cdef int on_accept(self, int fd, const Address *client) except -1:
         cdef Context context = self.context

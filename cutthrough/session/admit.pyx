@@ -7,6 +7,7 @@ from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport Context, places_taken
 from cutthrough.session.counters cimport BOUND_CLIENT, BOUND_CONNECTIONS
 from cutthrough.session.shed cimport shed_one
+from cutthrough.session.stage cimport STAGE_TLS
 
 cdef enum:
     # Clients beyond a limit that get a reply, at one time: each lingers for a while and holds
@@ -45,6 +46,8 @@ cdef int turn_away(Client c, int outcome) except -1:
     context.counters.refused += 1
     if c.stamps.start_us == 0:
         c.begin()
+    if c.stages & STAGE_TLS:                # no answer before its handshake (R47)
+        return c.abort(outcome, False)
     if context.turned_away >= MOST_REFUSED:
         return c.abort(outcome, True)
     c.turned_away = True

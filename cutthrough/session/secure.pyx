@@ -43,6 +43,11 @@ cdef bint shake_hands(Client c) except -1:
     cdef int late = (c.stages & STAGE_TLS_LATE) != 0
     cdef int64_t began_us
     cdef int answer
+    if c.sock.kind == KERNEL and not put_transport(c):
+        if c.stamps.start_us == 0:
+            c.begin()
+        c.abort(OVERLOADED, True)
+        return False
     if batch_us[late] != c.poller.now_us:
         batch_us[late] = c.poller.now_us
         spent_us[late] = 0
@@ -52,9 +57,6 @@ cdef bint shake_hands(Client c) except -1:
         return False
     if c.stamps.start_us == 0:
         c.begin()                       # from here on the ending is logged
-    if c.sock.kind == KERNEL and not put_transport(c):
-        c.abort(OVERLOADED, True)
-        return False
     began_us = clock_us()
     answer = try_handshake(c)
     spent_us[late] += clock_us() - began_us
@@ -78,14 +80,20 @@ cdef int try_handshake(Client c) except? -1:
     return answer
 
 
-cdef bint put_transport(Client c) noexcept:
-    """After other stages: the bytes behind theirs are the handshake's."""
-    cdef bint taken = open_transport(&c.sock, TLS, c.sock.slot, NULL) == 0
-    if taken and c.input != NULL:
-        taken = transport_of(&c.sock).unread(
-            &c.sock, bytes_of(c.input) + c.input.start, c.input.end - c.input.start)
-        give_block(&c.input)
-    return taken
+cdef bint put_transport(Client c) except -1:
+    """After other stages, or a look at the first byte: the bytes left are the handshake's."""
+    cdef int n = 0
+    if open_transport(&c.sock, TLS, c.sock.slot, NULL) < 0:
+        return False
+    if c.input == NULL:
+        return True
+    while not transport_of(&c.sock).unread(
+            &c.sock, bytes_of(c.input) + c.input.start, c.input.end - c.input.start):
+        if n == MOST_SHED or not shed_part(c, BOUND_HANDSHAKES):
+            return False
+        n += 1
+    give_block(&c.input)
+    return True
 
 
 cdef int outcome_of(int failure) noexcept nogil:

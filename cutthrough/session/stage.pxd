@@ -3,7 +3,7 @@
 from cutthrough.session.client cimport Client
 
 # Bits of Client.stages: the stages that are left, the lowest bit first. TLS has no row in the
-# table: it comes after the PROXY header and before all others.
+# table: it comes after the PROXY header and before all others, and so does the choice of it.
 cdef enum Stage:
     STAGE_PROXY = 1             # a header of the PROXY protocol names the client
     STAGE_SOCKS = 2             # a greeting of version 5, or the request of version 4
@@ -11,6 +11,7 @@ cdef enum Stage:
     STAGE_SOCKS_REQUEST = 8
     STAGE_TRANSPARENT = 16      # the first bytes of a client that knows of no proxy
     N_STAGES = 5
+    STAGE_TLS_IF_BEGUN = 32     # the first byte decides if STAGE_TLS follows
     STAGE_TLS = 64              # a handshake; see secure
     STAGE_TLS_LATE = 128        # it was put off to a later turn
 

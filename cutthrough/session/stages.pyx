@@ -32,13 +32,17 @@ from cutthrough.session.shed cimport keep_part
 from cutthrough.session.socks cimport (
     Opening, check_user, choose_method, read_opening, read_request, read_user, take_request)
 from cutthrough.session.stage cimport (
-    N_STAGES, STAGE_PROXY, STAGE_SOCKS, STAGE_TLS, Finish, Reply, Step)
+    N_STAGES, STAGE_PROXY, STAGE_SOCKS, STAGE_TLS, STAGE_TLS_IF_BEGUN, Finish, Reply, Step)
 from cutthrough.session.state cimport HEAD
 from cutthrough.session.transparent cimport First, read_first, take_first
 from cutthrough.wire.names cimport M_OTHER, M_SOCKS5, M_TUNNEL
 from cutthrough.wire.proxy_header cimport ProxyHeader
 from cutthrough.wire.socks cimport (
     NO_MESSAGE, OF_GREETING, OF_PASSWORD, OF_REQUEST, SocksPassword, SocksRequest)
+
+cdef enum:
+    TLS_HANDSHAKE = 22          # ContentType of the first record (RFC 8446 section 5.1)
+    OF_TABLE = (1 << <int>N_STAGES) - 1
 
 cdef struct Row:
     uint8_t method              # Method of a refusal's reply
@@ -71,7 +75,7 @@ cdef int begin_stages(Client c, int stages) except -1:
 cdef void announce(Client c) noexcept:
     """A refusal from here on is in the words of the first stage that is left; in those of HTTP
     if it may be HTTP."""
-    cdef int left = c.stages & (STAGE_TLS - 1)
+    cdef int left = c.stages & OF_TABLE
     if left and not (c.entrance.http and left & STAGE_SOCKS):
         c.request.method = rows[first_bit(left)].method
         c.request.hint = rows[first_bit(left)].message
@@ -86,6 +90,8 @@ cdef int run_stages(Client c) except -1:
                 return STAGES_LEFT
         elif not has_unseen(c) and not receive(c):
             return STAGES_LEFT
+        elif chooses_next(c):
+            choose_tls(c)
         elif not run_stage(c, &rows[first_bit(c.stages)]):
             return STAGES_LEFT
     if c.request.is_tunnel:
@@ -96,6 +102,17 @@ cdef int run_stages(Client c) except -1:
 
 cdef inline bint shakes_next(Client c) noexcept nogil:
     return c.stages & STAGE_TLS and not c.stages & STAGE_PROXY
+
+
+cdef inline bint chooses_next(Client c) noexcept nogil:
+    return c.stages & STAGE_TLS_IF_BEGUN and not c.stages & STAGE_PROXY
+
+
+cdef inline void choose_tls(Client c) noexcept nogil:
+    # No method of HTTP and no version of SOCKS begins so
+    c.stages &= ~STAGE_TLS_IF_BEGUN
+    if bytes_of(c.input)[c.input.start] == TLS_HANDSHAKE:
+        c.stages |= STAGE_TLS
 
 
 cdef inline bint has_unseen(Client c) noexcept nogil:

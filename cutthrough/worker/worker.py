@@ -214,7 +214,7 @@ class Worker:
             self.context, self.page.add_listener(shown), entrance=entrance,
             proxy_protocol=listener.proxy_protocol,
             path=shown if listener.is_path else "", pac=number + 1,
-            tls=self._tls.numbers[number])
+            tls=self._tls.numbers[number], plain_too="tls" in listener.protocols)
         self._sinks.append((number, sink))
         return sink
 

@@ -100,6 +100,13 @@ def test_with_tables_the_short_form_has_no_default(tmp_path):
      "listeners.address: 192.0.2.1:1 is not loopback, and the demonstration"),
     ("[[listeners]]\naddress = '127.0.0.1:1'\nproxy_protocol = true\n", 3, "true",
      "listeners.proxy_protocol: any caller could name any client"),
+    ("[[listeners]]\naddress = '127.0.0.1:1'\nprotocols = ['http', 'tls']", 3,
+     "['http', 'tls']", "listeners.protocols: tls needs certificates"),
+    ("[[listeners]]\naddress = '127.0.0.1:1'\ncertificates = ['a.pem']\n"
+     "protocols = ['tls']", 4, "['tls']",
+     "listeners.protocols: tls carries another protocol: add http"),
+    ("[[listeners]]\naddress = '127.0.0.1:1'\nprotocols = ['http', 'ssl']", 3,
+     "['http', 'ssl']", "listeners.protocols: 'ssl' is not one of http, socks5, "),
     ("[[listener]]\naddress = '127.0.0.1:1'", 1, "[[listener]]",
      "listener: no such option; did you mean listeners?"),
     ("[server]\nlisten = '127.0.0.1:1'", 1, "[server]",

@@ -5,6 +5,7 @@ import pytest
 
 from cutthrough.config.listeners import Listener
 from cutthrough.doctor.certificates import check_certificates
+from cutthrough.doctor.program import check_listeners
 from tests.doctor.test_host import make_case
 from tests.support.certificates import authority
 
@@ -35,3 +36,14 @@ def test_a_pair_that_cannot_be_used():
     (found,) = findings(30, str(authority().sign().key))
     assert found.verdict == "fail"
     assert "the key does not belong to the certificate" in found.seen
+
+
+@pytest.mark.parametrize(("protocols", "verdict"), [
+    (("http",), "ok"), (("http", "tls"), "note")])
+def test_certificates_protect_a_port_without_plain_text(protocols, verdict):
+    listener = Listener(address=("0.0.0.0", 0), certificates=("/etc/proxy.pem",),
+                        protocols=protocols)
+    case = make_case(user="me", password="secret")
+    config = msgspec.structs.replace(case.config, listen=(), listeners=(listener,))
+    found = next(check_listeners(case._replace(config=config)))
+    assert (found.name, found.verdict) == ("listen 0.0.0.0:0", verdict)
