@@ -31,7 +31,7 @@ users.carl = {{ password = "hunter2", groups = ["ci", 1] }}
 password = "{HASH}"
 expires = 2027-01-01
 [groups]
-ci = ["a:b"]
+ci = [""]
 [limits.slow]
 bytes_per_second = "10MBit"
 tunels = 5

@@ -18,7 +18,7 @@ from cutthrough.config.values import (
     Kind,
     choice,
     parse_network,
-    parse_user,
+    parse_text,
 )
 
 
@@ -56,7 +56,8 @@ def parse_dscp(text: str) -> int:
     return int(text)
 
 
-WHO = Kind("NAME", parse_user, many=True)
+# With a colon too: a certificate may name its user by a URI
+WHO = Kind("NAME", parse_text, many=True)
 
 
 class SourceRow(msgspec.Struct, frozen=True, kw_only=True):

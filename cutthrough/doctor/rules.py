@@ -2,12 +2,10 @@
 They are valid, so a reader accepts them."""
 
 import time
-from collections.abc import Iterator
-
-import msgspec
+from collections.abc import Iterator, Sequence
 
 from cutthrough.config.values import show_count
-from cutthrough.doctor.finding import Case, Finding
+from cutthrough.doctor.finding import Case, Finding, Verdict
 from cutthrough.policy.source import CONDITIONS, Rule
 
 CATCHES = {"allow": "allows", "deny": "denies", "report": "reports"}
@@ -42,30 +40,34 @@ def names_of(case: Case) -> set[str]:
     return {case.config.user, *case.policy.users} - {""}
 
 
+def judge_strangers(case: Case, where: str, names: Sequence[str], verdict: Verdict
+                    ) -> Iterator[Finding]:
+    """Any name may be that of a client certificate, if a listener asks for one."""
+    strangers = sorted(set(names) - names_of(case))
+    if strangers and any(one.client_ca for one in case.config.all_listeners):
+        yield Finding(where, "note", f"no user {_some(strangers)}", "",
+                      "correct the name, unless a client certificate has it")
+    elif strangers:
+        yield Finding(where, verdict, f"no user {_some(strangers)}", "",
+                      "correct the name, or remove it")
+
+
 def check_groups(case: Case) -> Iterator[Finding]:
     for group, members in case.policy.groups.items():
-        strangers = sorted(set(members) - names_of(case))
-        if strangers:
-            yield Finding(f"group {group}", "note", f"no user {_some(strangers)}", "",
-                          "correct the name, or remove it")
+        yield from judge_strangers(case, f"group {group}", members, "note")
 
 
 def check_rules(case: Case) -> Iterator[Finding]:
     policy = case.policy
-    known = names_of(case)
-    seen: dict[Rule, Rule] = {}
+    seen: dict[tuple[object, ...], Rule] = {}
     for number, rule in enumerate(policy.rules, 1):
         where = rule.source or f"rule {number}"
-        alike = msgspec.structs.replace(rule, name="", source="", limits="", cut=False,
-                                        action="deny")
+        alike = tuple(getattr(rule, name) for name in CONDITIONS)
         if alike in seen:
             yield Finding(where, "warn", "cannot match", "", "it has the conditions "
                           f"of {seen[alike].source}: remove one of them")
         seen.setdefault(alike, rule)
-        strangers = sorted(set(rule.users) - known)
-        if strangers:
-            yield Finding(where, "warn", f"no user {_some(strangers)}", "",
-                          "correct the name, or remove it")
+        yield from judge_strangers(case, where, rule.users, "warn")
         behind = len(policy.rules) - number
         if behind and not any(getattr(rule, name) for name in CONDITIONS):
             yield Finding(where, "warn",

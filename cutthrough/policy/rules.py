@@ -23,7 +23,7 @@ from cutthrough.policy.acl import METHODS
 from cutthrough.policy.patterns import canonical_network, host_patterns
 from cutthrough.policy.reader import Reader, unknown_key
 from cutthrough.policy.source import Action, Limits, Policy, PolicyError, Rule, User
-from cutthrough.policy.users import check_name, kind_of
+from cutthrough.policy.users import check_identity, check_name, kind_of
 
 ReadFile = Callable[[str], str]
 
@@ -132,8 +132,9 @@ class _Reader(Reader):
         return groups
 
     def check_user(self, key: str, name: str, item: int | None = None) -> None:
+        """`key` is empty in [users], where the user has a password."""
         try:
-            check_name(name)
+            (check_identity if key else check_name)(name)
         except ValueError as error:
             self.fail(key, str(error), item)
 

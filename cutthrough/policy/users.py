@@ -133,11 +133,16 @@ def read_line(line: str) -> User:
 
 
 def check_name(name: str) -> None:
-    """Raises ValueError if this cannot be a user's name."""
-    if not name:
-        raise ValueError("the user name is empty")
+    """Raises ValueError if this cannot be the name of a user with a password."""
+    check_identity(name)
     if ":" in name:
         raise ValueError("a user name cannot contain a colon")  # RFC 7617 section 2
+
+
+def check_identity(name: str) -> None:
+    """Raises ValueError if no user can have this name, by a certificate either."""
+    if not name:
+        raise ValueError("the user name is empty")
     if any(c < " " or c == "\x7f" for c in name):
         raise ValueError("a user name cannot contain a control character")
     if name != name.strip() or name.startswith("#"):

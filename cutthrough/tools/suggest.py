@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cutthrough.policy.acl import METHODS
 from cutthrough.policy.address import class_of
 from cutthrough.policy.patterns import host_patterns
-from cutthrough.policy.users import check_name
+from cutthrough.policy.users import check_identity
 from cutthrough.tools.dry_run import printable
 from cutthrough.tools.log_reader import DENIED, Line, LogReader
 
@@ -115,7 +115,7 @@ def _why_not(place: Place, what: Seen) -> str:
         return ("the floor refuses the name's address; `cutthrough explain` shows it, "
                 "and a rule with `addresses` allows it")
     try:
-        check_name(place.user)
+        check_identity(place.user)
         host_patterns(place.host)
     except ValueError as error:
         return str(error)

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from cutthrough.config.settings import build, gather
-from cutthrough.doctor import kernel, program, report, rules, sysctls
+from cutthrough.doctor import kernel, program, report, sysctls
 from cutthrough.doctor.finding import Case, Finding, Host
 from cutthrough.net.options import SocketOption
-from cutthrough.policy.rules import read_policy
 from cutthrough.policy.source import Policy
 from cutthrough.process.cpus import count_workers
 from tests.support.dns import NameServer
@@ -310,45 +309,6 @@ def test_where_the_log_goes_is_tried_without_making_it(private):
     for bad in (private / "none" / "log", private):
         (found,) = program.check_log(str(bad))
         assert found.verdict == "fail"
-
-
-# The policy
-
-def findings_of(text: str) -> list[Finding]:
-    policy = read_policy(text, "policy.toml", lambda name: "")
-    return list(rules.check_policy(make_case(policy=policy, **ME)))
-
-
-def test_a_policy_without_flaw_is_one_line():
-    (found,) = findings_of('[[rules]]\naction = "allow"\nhosts = ["a.test"]\n')
-    assert (found.verdict, found.seen) == ("ok", "policy.toml: 1 rules, 0 users")
-
-
-@pytest.mark.parametrize(("text", "said"), [
-    ('[[rules]]\naction = "deny"\n[[rules]]\naction = "allow"\nhosts = ["a.test"]\n',
-     "1 rule after it cannot match"),
-    ('[[rules]]\naction = "allow"\nhosts = ["a.test"]\n'
-     '[[rules]]\naction = "deny"\nhosts = ["a.test"]\n', "cannot match"),
-    ('[[rules]]\naction = "allow"\nusers = ["me", "nobody"]\n',
-     "no user nobody"),
-])
-def test_what_a_policy_surely_does_not_mean_is_told(text, said):
-    told = [finding for finding in findings_of(text) if finding.verdict == "warn"]
-    assert [finding.seen for finding in told] == [said]
-    assert re.match(r"policy\.toml:\d+", told[0].name) and told[0].advice
-
-
-def test_a_group_of_somebody_who_is_not_there_is_told():
-    """A name that is mistyped there takes nobody in, and says nothing."""
-    (found,) = findings_of('[groups]\nci = ["me", "nobdy"]\n')
-    assert (found.name, found.verdict) == ("group ci", "note")
-    assert found.seen == "no user nobdy"
-
-
-def test_an_open_floor_on_an_exposed_listener_is_told():
-    case = make_case(**OUTSIDE, address_floor="off")
-    assert verdicts(rules.check_policy(case))["address floor"] == "warn"
-    assert "address floor" not in verdicts(rules.check_policy(make_case(**OUTSIDE)))
 
 
 # All of it

@@ -152,7 +152,7 @@ def test_unfinished_handshakes_do_not_keep_others_out(serve, reach, call, make_o
 def test_a_client_certificate_is_the_user(serve, reach, make_origin, tmp_path, how):
     ca = authority()
     policy = tmp_path / "policy.toml"
-    policy.write_text('default = "deny"\n[groups]\nops = ["alice"]\n'
+    policy.write_text('default = "deny"\n[groups]\nops = ["alice", "spiffe://td/ns/x"]\n'
                       '[[rules]]\naction = "allow"\ngroups = ["ops"]\n'
                       'addresses = ["127.0.0.0/8"]\n')
     proxy = serve(table(localhost(), client_ca=f'"{ca.own.certificate}"',
@@ -163,6 +163,8 @@ def test_a_client_certificate_is_the_user(serve, reach, make_origin, tmp_path, h
     bob = client_context(ca.sign(subject="/CN=bob"))
     assert reach(proxy, alice).get(url, auth=None).status == 200
     assert proxy.wait_reason("ok")["user"] == "alice"
+    spiffe = client_context(ca.sign("URI:spiffe://td/ns/x"))
+    assert reach(proxy, spiffe).get(url, auth=None).status == 200
     assert reach(proxy, bob).get(url, auth=None).status == 403
     assert proxy.wait_reason("destination_denied")["user"] == "bob"
     if how == "required":

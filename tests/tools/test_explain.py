@@ -380,7 +380,7 @@ def test_what_no_rule_can_open_is_told_and_not_proposed(log):
         entry("address_denied", host="10.1.2.3"),
         entry("destination_denied", host="fc00::1"),
         entry("destination_denied", host="::ffff:192.168.0.1"),
-        entry("destination_denied", user="a:b"))))
+        entry("destination_denied", user="#b"))))
     assert read_policy(out, "p", str).rules == ()
     for text in ("the floor refuses the name's address", "hands out credentials",
                  "the hook refused it",
