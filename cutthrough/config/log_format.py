@@ -44,7 +44,7 @@ CODES = {
     "rm": 32, "ru": LEAST_LONG, "rp": LEAST_LONG, ">rs": 8, ">rd": LEAST_LONG,
     ">rP": 5, "rv": 3, ">h": LEAST_LONG, ">Hs": 3, "mt": 1,
     "st": NUMBER, ">st": NUMBER, "<st": NUMBER,
-    "Ss": 24, "Sh": 12,
+    "Ss": 24, "Sh": 14,
     "ct::id": 2 * NUMBER, "ct::reason": 24, "ct::worker": NUMBER, "ct::path": 6,
     "ct::rule": LEAST_LONG, "ct::hook": LEAST_LONG, "ct::kind": 7,
     "ct::tried_user": LEAST_LONG, "ct::proxied_by": 46,

@@ -13,6 +13,7 @@ from cutthrough.config.log_format import (
     parse_log_format,
 )
 from cutthrough.log.formatline import NUMBERS
+from cutthrough.outcome import TABLE
 from tests.test_layers import TREE
 
 DOCS = (TREE / "docs" / "logs.md").read_text()
@@ -87,3 +88,14 @@ def test_every_code_is_compiled_and_documented():
     for code in [*CODES, *ALIASES]:
         assert f"`%{code}`" in DOCS, code
     assert set(ALIASES.values()) <= set(CODES)
+
+
+def test_the_room_of_a_field_is_enough_for_its_longest_word():
+    """FIRSTUP_PARENT has 14 letters, and %Sh had room for 12."""
+    for row in TABLE:
+        for code, word in (("ct::reason", row.label), ("err_code", row.label),
+                           ("err_detail", row.token), ("Ss", row.tag)):
+            assert len(word) <= CODES[code], (code, word)
+    source = (TREE / "cutthrough/log/formatline.pyx").read_text()
+    words = re.findall(r'b"(HIER_\w+|\w+_PARENT)"', source)
+    assert len(words) == 3 and max(map(len, words)) <= CODES["Sh"]
