@@ -20,9 +20,11 @@ from cutthrough.process.descriptors import RESERVED_FDS
 MIB = 1 << 20
 # Resident, measured on x86-64 with Python 3.11: worker 34 MiB, supervisor 27 MiB
 PROCESS_BYTES = 36 * MIB
-# A tunnel at rest: 1.1 KiB in the worker (README), and in the kernel 3.7 KiB for each
+# A tunnel at rest: 0.7 KiB in the worker (README), and in the kernel 3.7 KiB for each
 # socket (TCP, sock_inode_cache, filp, dentry, eventpoll_epi in /proc/slabinfo)
 CONNECTION_BYTES = 9 * 1024
+# Of libssl, for a client's connection over TLS: docs/decisions/0013-tls-by-libssl.md
+TLS_BYTES = 14 * 1024
 # The bound of a worker's buffers, which hold bytes for slow readers: net/buffers.pyx
 BLOCK_BYTES = 512 * MIB
 # One thread of c-ares for each of two channels, and one of the interpreter
@@ -154,7 +156,9 @@ def judge_memory(case: Case, most: int | None) -> Finding:
         return Finding("memory.max", "ok", "no limit")
     config, workers = case.config, case.workers
     fixed = PROCESS_BYTES * (workers + 1)
-    room = max(most - fixed, 0) // CONNECTION_BYTES
+    has_tls = any(one.certificates for one in config.all_listeners)
+    each_bytes = CONNECTION_BYTES + TLS_BYTES * has_tls
+    room = max(most - fixed, 0) // each_bytes
     asked = config.max_connections * workers
     if config.max_connections_total:
         asked = min(asked or config.max_connections_total, config.max_connections_total)
@@ -167,11 +171,11 @@ def judge_memory(case: Case, most: int | None) -> Finding:
                        "fit: more memory, or fewer workers")
     if asked > room:
         return Finding("memory.max", "warn", seen, f"{asked} connections: "
-                       f"{show_bytes(fixed + asked * CONNECTION_BYTES)}", set_it)
+                       f"{show_bytes(fixed + asked * each_bytes)}", set_it)
     if not asked:
         return Finding("memory.max", "note", seen, "max_connections", f"{set_it}; "
                        "without it only nofile limits the kernel's memory for sockets")
-    full = fixed + asked * CONNECTION_BYTES + workers * BLOCK_BYTES
+    full = fixed + asked * each_bytes + workers * BLOCK_BYTES
     verdict: Verdict = "ok" if most >= full else "note"
     return Finding("memory.max", verdict, seen, show_bytes(full),
                    "" if verdict == "ok" else "enough at rest; each worker may buffer "

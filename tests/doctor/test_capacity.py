@@ -127,6 +127,17 @@ def test_memory_is_held_against_what_connections_take(mib, options, verdict):
     assert (verdict == "ok") == (not found.advice)
 
 
+def test_a_connection_over_tls_takes_more(tmp_path):
+    """It counted like any other."""
+    file = tmp_path / "c.toml"
+    file.write_text('[[listeners]]\naddress = "127.0.0.1:0"\n'
+                    'certificates = ["a.pem"]\n')
+    plain, tls = (capacity.judge_memory(make_case(workers="1", file=one), 512 * MIB)
+                  for one in ("", str(file)))
+    assert [found.seen for found in (plain, tls)] == [
+        "512MiB: 50062 tunnels at rest", "512MiB: 19589 tunnels at rest"]
+
+
 def test_what_is_advised_fits():
     found = capacity.judge_memory(make_case(workers="1"), 512 * MIB)
     advised = found.advice.split("max_connections = ")[1].split()[0]
