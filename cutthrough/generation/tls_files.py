@@ -1,7 +1,8 @@
-"""Reads the files of TLS listeners, and makes what connections have in common of them.
+"""Reads the files of TLS listeners, and makes the servers that connections share.
 
-A certificate's key must be readable by its owner alone (R49). What is read goes to the
-workers in the generation's memory: they need no right to open the files.
+A certificate's key must be readable by its owner alone (R49), with the exception in
+is_private. The contents go to the workers in the generation's memory: they need no
+right to open the files.
 """
 
 import os
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PairFiles(msgspec.Struct, frozen=True):
-    """What the files of one certificate hold; `name` is the certificate's path."""
+    """The contents of one certificate's files; `name` is the certificate's path."""
 
     name: str
     certificate: bytes
@@ -33,7 +34,7 @@ class PairFiles(msgspec.Struct, frozen=True):
 
 
 class TlsFiles(msgspec.Struct, frozen=True):
-    """What the files of one listener hold; without certificates it has no TLS."""
+    """The contents of one listener's files; without certificates it has no TLS."""
 
     pairs: tuple[PairFiles, ...] = ()
     client_ca: bytes = b""
@@ -84,10 +85,21 @@ def _content(path: str, row: int, key: str) -> bytes:
 def _secret(path: str, row: int, key: str) -> bytes:
     data = _content(path, row, key)
     about = os.stat(path)
-    if stat.S_ISREG(about.st_mode) and about.st_mode & 0o077:
+    if stat.S_ISREG(about.st_mode) and not is_private(about, os.geteuid()):
         raise blame(f"{path} has a private key, and others than its owner may read it: "
                     f"chmod 600 {path}", row, key)
     return data
+
+
+def is_private(about: os.stat_result, user: int) -> bool:
+    """Whether this may be the file of a private key, for a program of this user.
+
+    Only its owner may read it. If the owner is root and the program is not, a group may
+    read it too (as in PostgreSQL), because the program has no other way to it: so
+    Kubernetes mounts secrets (fsGroup), and systemd's credentials look so (an ACL).
+    """
+    of_root = about.st_uid == 0 and user != 0
+    return not about.st_mode & (0o037 if of_root else 0o077)
 
 
 def blame(reason: str, row: int, key: str) -> ConfigError:
