@@ -19,12 +19,6 @@ DOORS = [("-m", "cutthrough"), ("-c", "import sys; from cutthrough.cli import ma
                                       "sys.exit(main())")]
 
 
-POLICIES = {f"{page}-{number}": text for page in (
-                "README.md", "docs/policy.md", "docs/migration.md")
-            for number, text in enumerate(re.findall(
-                r"^```toml\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S), 1)}
-
-
 def run(*arguments, door=DOORS[0], **environ):
     return subprocess.run(
         [sys.executable, *door, *arguments], cwd=ROOT, timeout=30, text=True,
@@ -382,18 +376,6 @@ def test_importing_proxy_with_a_bad_flag_exits_2():
     done = run("--head-timeout", "10", door=("-c", "import proxy"))
     assert done.returncode == 2
     assert "not a duration" in done.stderr
-
-
-def test_the_pages_show_policies():
-    assert {"README.md-1", "docs/policy.md-4", "docs/migration.md-1"} <= POLICIES.keys()
-
-
-@pytest.mark.parametrize("text", POLICIES.values(), ids=POLICIES)
-def test_a_policy_of_the_docs_loads_as_pasted(tmp_path, text):
-    path = tmp_path / "policy.toml"
-    path.write_text(text)
-    done = run("check", "--policy", str(path))
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_policy_for_nobody_is_refused_with_what_to_do(tmp_path):

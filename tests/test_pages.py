@@ -1,17 +1,27 @@
-"""What the pages name exists: the files and headings that they link to, and options."""
+"""What the pages name exists, and their examples can be used as they are."""
 
 import re
+import shlex
+import textwrap
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from cutthrough.config.config import OPTIONS
+from cutthrough.arguments import VERBS, parse
+from cutthrough.cli import main
+from cutthrough.config.config import OPTIONS, TABLES
+from cutthrough.config.settings import OF_POLICY, variable_name
 from cutthrough.outcome import NAMES
 from cutthrough.policy.rules import _LIMITS, _RULE
 from cutthrough.policy.smokescreen import _SERVICE
+from tests.support.certificates import authority, localhost
 from tests.support.proxy import ROOT
 
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+# Keys of tables, of the configuration's and of a policy's
+KEYS = {*_RULE, *_LIMITS,
+        *(key for table in TABLES.values() for key in table.options)}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.M)
 # Key = value, as a file of options or a policy has it
@@ -38,9 +48,11 @@ def test_a_link_leads_somewhere(page):
 def test_what_other_programs_are_translated_to_exists():
     text = (ROOT / "docs" / "migration.md").read_text()
     said = set(SETTING.findall(text))
-    assert len(said) > 15
-    assert said <= {*OPTIONS, *_RULE, *_LIMITS, "blocked"}
-    ours = {*OPTIONS, *_RULE, *_LIMITS, *NAMES, *_SERVICE}
+    assert len(said) > 30
+    assert said <= {*OPTIONS, *KEYS, "blocked"}
+    values = {word for table in TABLES.values() for option in table.options.values()
+              for word in option.kind.metavar.split("|")}
+    ours = {*OPTIONS, *KEYS, *NAMES, *_SERVICE, *values}
     for cell in re.findall(r"^\|.*\| (.*) \|$", text, re.M):
         assert set(re.findall(r"`([a-z]+_[a-z_]+)`", cell)) <= ours
 
@@ -62,6 +74,17 @@ def test_the_index_has_every_page():
         "decisions"}
 
 
+def test_the_map_has_every_module():
+    """Of doctor/ it says that there is one for each kind of check."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    text = text.partition("## Packages\n")[2].partition("\n## ")[0]
+    words = {*re.findall(r"\w+", text)}
+    modules = {path.stem for end in ("py", "pyx", "pxd")
+               for path in (ROOT / "cutthrough").rglob(f"*.{end}")
+               if path.parent.name != "doctor"}
+    assert modules - words <= {"__init__", "__main__"}
+
+
 def test_the_map_names_what_its_files_have():
     """A row sent readers to a function that was somewhere else."""
     text = (ROOT / "docs" / "architecture.md").read_text()
@@ -75,3 +98,156 @@ def test_the_map_names_what_its_files_have():
         for name in set(words) - {*files, "make docs"}:
             last = name.rpartition(".")[2]
             assert re.search(rf"(def|class|struct) .*\b{last}\b", code), (name, files)
+
+
+# What can be run
+
+BLOCK = re.compile(r"^( *)```toml\n(.*?)^ *```$", re.M | re.S)
+COMMANDS = (
+    re.compile(r"`cutthrough ([a-z]+ [^`]+)`"),
+    re.compile(r"^ {4,}(?:\$ )?cutthrough ([a-z]+ (?:[^\n]*\\\n)*[^\n]*)$", re.M),
+    re.compile(r"[|;] *cutthrough ([a-z]+ [^|;>\n]+)"),
+)
+
+
+def examples() -> dict[str, tuple[str, str]]:
+    """Each configuration, and each policy together with the configuration before it."""
+    found = {}
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        before = ""
+        blocks = BLOCK.findall(page.read_text())
+        for number, (_, text) in enumerate(blocks, 1):
+            name, text = f"{page.name}-{number}", textwrap.dedent(text)
+            if {"default", *OF_POLICY} & read_top(text):
+                found.pop(f"{page.name}-{number - 1}" if before else "", None)
+                found[name] = (before, text)
+                before = ""
+            else:
+                found[name] = (text, "")
+                before = text if page.name != "README.md" else ""
+    return found
+
+
+def read_top(text: str) -> set[str]:
+    """The keys of a file; without `groups` if they are those of parents."""
+    table = tomllib.loads(text)
+    of_parents = any(isinstance(one, dict) for one in table.get("groups", {}).values())
+    return table.keys() - ({"groups"} if of_parents else set())
+
+
+EXAMPLES = examples()
+
+
+def test_the_pages_have_examples():
+    assert {"README.md-7", "policy.md-4", "migration.md-1", "parents.md-2"
+            } <= EXAMPLES.keys()
+
+
+@pytest.mark.parametrize(("config", "policy"), EXAMPLES.values(), ids=EXAMPLES)
+def test_an_example_can_be_used_as_pasted(
+        tmp_path, monkeypatch, capsys, request, config, policy):
+    """docs/tls.md has a user with a certificate's name, which policies refused."""
+    made, ca = localhost(), authority()
+    for name, content in (
+            ("c.toml", config), ("p.toml", policy), ("east", "name:password\n"),
+            ("proxy.pem", made.certificate), ("proxy.key", made.key),
+            ("clients.pem", ca.own.certificate), ("revoked.pem", ca.revoke())):
+        file = tmp_path / name
+        text = content.read_text() if isinstance(content, Path) else content
+        file.write_text(re.sub(r"/(etc|run|var/log)/cutthrough", str(tmp_path), text))
+        file.chmod(0o600)
+    monkeypatch.chdir(tmp_path)
+    words = ["check", *(["-c", "c.toml"] if config else []),
+             *(["--policy", "p.toml"] if policy else [])]
+    # Elsewhere the user is defined in the text
+    if not request.node.callspec.id.startswith(("README", "policy", "migration")):
+        (tmp_path / "password").write_text("a password\n")
+        words += ["--user", "ann", "--password-file", "password"]
+    status = main(words)
+    assert (status, capsys.readouterr().err) == (0, "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_command_exists_with_its_flags(page, capsys):
+    text = page.read_text()
+    for command in (found for form in COMMANDS for found in form.findall(text)):
+        line = re.split(r"  #| [<>|] ", command.replace("\\\n", " "))[0]
+        words = shlex.split(line)
+        if words[0] not in (*VERBS, "help") or "[" in line:
+            assert page.name in ("conventions.md", "CHANGELOG.md") or (
+                not any(word.startswith("-") for word in words)), command
+            continue
+        try:
+            parse(words)
+        except SystemExit as ended:
+            said = capsys.readouterr().err
+            assert not ended.code or re.search(
+                "required|needs a selector|takes METHOD", said), (command, said)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_target_of_make_exists(page):
+    targets = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M)
+    named = re.findall(r"(?:`|^ {4})make ([a-z0-9-]+)", page.read_text(), re.M)
+    assert {*named} <= {*targets}
+
+
+# Names
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_metric_exists(page):
+    """tests/admin/test_metrics.py compares the table with the listener's answer."""
+    table = (ROOT / "docs" / "conventions.md").read_text()
+    known = {*re.findall(r"^\| `(cutthrough_\w+)`", table, re.M)}
+    named = {*re.findall(r"`(cutthrough_\w+)(?![\w…./])", page.read_text())}
+    assert named <= known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_variable_and_a_setting_exist(page):
+    text = page.read_text()
+    # Beside the options: of the journal's entries, the build and the benchmark
+    known = {*map(variable_name, OPTIONS), "CUTTHROUGH_CONFIG", "CUTTHROUGH_REASON",
+             "CUTTHROUGH_BUILD", "CUTTHROUGH_BENCH_PEERS"}
+    named = {*re.findall(r"\b(CUTTHROUGH_\w+)=", text)}
+    assert named <= known
+    settings = {*re.findall(r"`(\w+) = [\[\"\d]", text)}
+    assert settings <= {*OPTIONS, *KEYS, "default", "p"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_path_exists(page):
+    """Paths of the code are written from the tree's root, or from the package's."""
+    for name in re.findall(r"`([a-z_]+/[\w/.-]+)`", page.read_text()):
+        folder = next((one for one in (ROOT, ROOT / "cutthrough")
+                       if (one / name.partition("/")[0]).is_dir()), None)
+        assert folder is None or name.startswith("build/") or (folder / name).exists()
+
+
+def test_new_reasons_of_the_changelog_exist():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    told = re.findall(r"New reasons?[^:]*: (.*?)(?:;|\. )", " ".join(text.split()))
+    words = {word for one in told for word in re.findall(r"`(\w+)`", one)}
+    assert len(words) > 15 and words <= {*NAMES}
+
+
+# Dependencies
+
+def test_every_dependency_has_a_reason():
+    text = (ROOT / "README.md").read_text()
+    rows = re.findall(r"^\| ([\w, -]+) \| .+ \|$", text.split("| run time | why |")[1],
+                      re.M)
+    told = {name.lower() for row in rows for name in row.split(", ")}
+    lists = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    required = [*lists["dependencies"], *lists["optional-dependencies"]["redis"]]
+    assert {re.match(r"[\w-]+", one)[0] for one in required} <= told
+
+
+def test_the_programs_that_the_tests_want_are_listed():
+    script = (ROOT / "scripts" / "bootstrap.sh").read_text()
+    part = script.split('if [ "$what" = test ]; then')[1].split("\nfi\n")[0]
+    text = (ROOT / "README.md").read_text().split("## Dependencies")[1].lower()
+    for package, test in re.findall(r"^    need (\S+) (.*)$", part, re.M):
+        tool = test.split()[-1]
+        assert re.search(rf"\b({re.escape(package)}|{re.escape(tool)})\b", text) or (
+            package == "netcat-openbsd" and re.search(r"\bnc\b", text)), package
