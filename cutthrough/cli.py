@@ -266,7 +266,7 @@ def demonstrate(argv: Sequence[str]) -> int:
 
 def run(sources: Sources) -> int:
     # Imported here: the other verbs need neither asyncio nor the compiled modules.
-    from cutthrough.supervisor.supervisor import run as run_supervisor
+    from cutthrough.supervisor.run import run as run_supervisor
 
     try:
         return run_supervisor(sources)

@@ -16,33 +16,26 @@ from cutthrough.net.buffers cimport (
 from cutthrough.net.connector cimport (
     ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream)
 from cutthrough.net.address cimport Address
-from cutthrough.net.relay cimport is_holding
-from cutthrough.net.sysio cimport (
-    BROKEN, CAN_READ, CAN_WRITE, try_recv)
-from cutthrough.net.transport cimport KERNEL, Socket
+from cutthrough.net.sysio cimport BROKEN, CAN_READ, try_recv
+from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_TARGET, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET,
-    DESTINATION_DENIED, INTERNAL_ERROR, LIFETIME, N_OUTCOMES, NO_ORIGIN, OK, OVERLOADED,
-    PARENT_TIMEOUT, RESPONSE_TIMEOUT, TLS_TIMEOUT, WRITE_TIMEOUT)
+    DESTINATION_DENIED, INTERNAL_ERROR, N_OUTCOMES, NO_ORIGIN, OK, OVERLOADED)
 from cutthrough.session.associate cimport associate, watch_association
 from cutthrough.session.authorize cimport (
     ask_hook, judge_request, must_ask, take_decision)
-from cutthrough.session.client cimport (
-    Client, Journal, Observer, is_between_requests, leave_place, rest)
-from cutthrough.session.delivery cimport cut_exchange, go_on, look_again
+from cutthrough.session.client cimport Client, Journal, Observer, leave_place, rest
+from cutthrough.session.deadlines cimport miss_deadline
+from cutthrough.session.delivery cimport cut_exchange, go_on
 from cutthrough.session.destination cimport set_destination
 from cutthrough.session.forward cimport expect_body, on_client, on_origin
 from cutthrough.session.authenticate cimport ask_verifier, authenticate, take_answer
-from cutthrough.session.awaited cimport NOBODY, SENDER
-from cutthrough.session.min_rate cimport extend_if_taken, judge_rate
-from cutthrough.session.peek cimport end_peek, peek
+from cutthrough.session.peek cimport peek
 from cutthrough.session.phases cimport end_brief_phase
-from cutthrough.session.flight_recorder cimport (
-    E_CLIENT_ENDED, E_DEADLINE, E_READ, note)
+from cutthrough.session.flight_recorder cimport E_CLIENT_ENDED, E_READ, note
 from cutthrough.session.pac cimport asks_for_pac, send_pac
 from cutthrough.session.reuse cimport judge_reuse
-from cutthrough.session.parents cimport (
-    keep_fields, lose_parent, may_dial_parent, seeks_parent)
+from cutthrough.session.parents cimport keep_fields, may_dial_parent, seeks_parent
 from cutthrough.session.request cimport Request
 from cutthrough.session.route cimport find_way, may_reach, on_parent, take_origin
 from cutthrough.session.shed cimport keep_head, keep_part, keep_refused
@@ -50,8 +43,7 @@ from cutthrough.session.source cimport key_with_source, leave_by_source, prepare
 from cutthrough.session.stage cimport STAGE_TLS
 from cutthrough.session.stages cimport HEAD_NEXT, REQUEST_NEXT, run_stages
 from cutthrough.session.state cimport (
-    AUTH, DATAGRAMS, DECIDE, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, PARENT, PEEK, RELAY,
-    REQUEST, RESOLVE, TUNNEL, outcome_at_deadline)
+    AUTH, DATAGRAMS, DECIDE, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, PARENT, PEEK, TUNNEL)
 from cutthrough.session.transparent cimport narrow
 from cutthrough.session.tunnel cimport run_tunnel
 from cutthrough.session.charge cimport admit_user
@@ -116,37 +108,7 @@ cdef class Session(Client):
         return self.on_stream(stream)       # a relay that was paced: see charge
 
     cdef int on_deadline(self) except -1:
-        cdef int outcome = outcome_at_deadline(self.state)
-        note(self.context.recorder, <void *>self, self.poller.time_ms() * 1000, E_DEADLINE,
-             self.state, 0)
-        if self.state == LINGER:
-            return self.close()
-        if self.state == DELIVER:
-            return look_again(self)
-        if self.stages & STAGE_TLS and self.sock.kind != KERNEL and self.stamps.start_us:
-            return self.abort(TLS_TIMEOUT, False)
-        if is_between_requests(self):
-            return 0 if self.close_idle() else self.extend()        # no request was begun
-        if self.is_too_old():
-            return self.refuse(LIFETIME)
-        if self.state == PEEK:
-            return end_peek(self)
-        if self.state == DATAGRAMS:
-            return self.refuse(outcome)
-        if RESOLVE <= self.state <= PARENT and seeks_parent(self):
-            return lose_parent(self, PARENT_TIMEOUT)
-        if self.awaited == NOBODY:
-            if REQUEST <= self.state <= HALF_CLOSED and extend_if_taken(self):
-                return 0
-        elif self.awaited != SENDER or self.poller.time_ms() >= self.watch.rate.until_ms:
-            outcome = judge_rate(self)
-            return self.refuse(outcome) if outcome != OK else 0
-        if self.state == RELAY and is_holding(&self.relay.down):
-            outcome = WRITE_TIMEOUT
-        elif self.waits_for_100() or (
-                self.state == REQUEST and not self.origin.sock.ready & CAN_WRITE):
-            outcome = RESPONSE_TIMEOUT                      # the origin stalls, not the client
-        return self.refuse(outcome)
+        return miss_deadline(self)
 
     cdef int on_fault(self) except -1:
         self.context.counters.faults += 1

@@ -23,9 +23,8 @@ from enum import Enum
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_count
 from cutthrough.generation.checks import check_log, complete, describe
-from cutthrough.generation.generation import Generation, Reader, Sources, to_memory
+from cutthrough.generation.generation import Generation, Reader, to_memory
 from cutthrough.log.stderr import say
-from cutthrough.net.listener import bound_address
 from cutthrough.policy.source import Policy
 from cutthrough.process.channel import (
     Drain,
@@ -42,9 +41,9 @@ from cutthrough.process.channel import (
 )
 from cutthrough.process.cpus import count_workers
 from cutthrough.process.descriptors import raise_nofile
-from cutthrough.process.environment import EARLY, SIGNALS
+from cutthrough.process.environment import SIGNALS
 from cutthrough.process.loops import choose_loop
-from cutthrough.process.systemd import feed_watchdog, notify, take_listeners
+from cutthrough.process.systemd import feed_watchdog, notify
 from cutthrough.supervisor import handover_plan
 from cutthrough.supervisor.banner import print_banner
 from cutthrough.supervisor.children import BACKOFF_MAX_S, Child, Slot, describe_exit
@@ -433,18 +432,3 @@ class Supervisor:
             seconds = 0.0                    # it serves no connection yet
         later = asyncio.get_running_loop().call_later(seconds, self.kill, child)
         child.set_timer(later)
-
-
-def run(sources: Sources) -> int:
-    """Runs the program; returns its exit status. Raises ConfigError, PolicyError and
-    OSError if something cannot be used or opened."""
-    # Blocked until there are handlers: a signal to the whole service may come early
-    signal.pthread_sigmask(signal.SIG_BLOCK, EARLY)
-    predecessor = Predecessor.find()
-    adopted = predecessor.take_listeners() if predecessor else take_listeners()
-    activated = predecessor.activated if predecessor else bool(adopted)
-    if activated:
-        sources.listen = tuple(dict.fromkeys(map(bound_address, adopted)))
-    supervisor = Supervisor(*sources.read(), sources.read,
-                            Listeners(adopted, activated), predecessor)
-    return asyncio.run(supervisor.run())

@@ -7,7 +7,7 @@ import msgspec
 from cutthrough.config.config import Config
 from cutthrough.config.settings import load
 from cutthrough.policy.source import Limits, Policy
-from cutthrough.supervisor.supervisor import run
+from cutthrough.supervisor.run import run
 
 
 def command_with(limits: Limits) -> tuple[str, ...]:

@@ -1,0 +1,27 @@
+"""Runs the program: finds out who started it, and whose sockets it takes over."""
+
+import asyncio
+import signal
+
+from cutthrough.generation.generation import Sources
+from cutthrough.net.listener import bound_address
+from cutthrough.process.environment import EARLY
+from cutthrough.process.systemd import take_listeners
+from cutthrough.supervisor.listeners import Listeners
+from cutthrough.supervisor.supervisor import Supervisor
+from cutthrough.supervisor.upgrade import Predecessor
+
+
+def run(sources: Sources) -> int:
+    """Runs the program; returns its exit status. Raises ConfigError, PolicyError and
+    OSError if something cannot be used or opened."""
+    # Blocked until there are handlers: a signal to the whole service may come early
+    signal.pthread_sigmask(signal.SIG_BLOCK, EARLY)
+    predecessor = Predecessor.find()
+    adopted = predecessor.take_listeners() if predecessor else take_listeners()
+    activated = predecessor.activated if predecessor else bool(adopted)
+    if activated:
+        sources.listen = tuple(dict.fromkeys(map(bound_address, adopted)))
+    supervisor = Supervisor(*sources.read(), sources.read,
+                            Listeners(adopted, activated), predecessor)
+    return asyncio.run(supervisor.run())
