@@ -51,7 +51,7 @@ cdef class Datagrams(Endpoint):
         return 0
 
     cdef int on_fault(self) except -1:
-        return self.owner.on_datagram_fault()
+        return self.close() if self.owner is None else self.owner.on_datagram_fault()
 
     cdef bint is_timed(self) noexcept:
         return True                         # its owner has the deadline

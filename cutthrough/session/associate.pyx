@@ -31,6 +31,7 @@ from cutthrough.outcome cimport (
     AUTH_EXPIRED, AUTH_FAILED, CLIENT_RESET, DNS_NOT_FOUND, OK, OVERLOADED, QUOTA_EXCEEDED,
     UNSUPPORTED_COMMAND, USER_LIMIT)
 from cutthrough.outcome import NAMES as OUTCOMES
+from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.policy.hop cimport is_plain_direct
 from cutthrough.policy.limits cimport Lane
 from cutthrough.policy.snapshot cimport Snapshot
@@ -40,6 +41,7 @@ from cutthrough.session.charge cimport admit_user
 from cutthrough.session.client cimport Client, Journal, leave_place
 from cutthrough.session.destination cimport set_destination
 from cutthrough.session.flight_recorder cimport E_DOWN, E_UP, note
+from cutthrough.session.parents cimport way_of
 from cutthrough.session.state cimport DATAGRAMS
 from cutthrough.wire.socks cimport (
     MOST_SOCKS_REPLY, SOCKS_GRANTED, build_datagram_header, build_socks5_reply,
@@ -189,7 +191,8 @@ cdef class Association(DatagramOwner):
                 break
         if outcome != OK:
             return outcome
-        if not is_plain_direct(&c.request.hop):
+        if not is_plain_direct(&c.request.hop) or (
+                c.snapshot.ways is not None and way_of(c) is not None):
             return UNSUPPORTED_COMMAND
         to.port = c.request.port
         n -= length
@@ -223,15 +226,16 @@ cdef class Association(DatagramOwner):
 
     def on_resolved(self, token, bytes datagram, answer):
         """The resolver's answer: Addresses, or the label of an outcome."""
-        if self.client is None:
+        cdef Client c = self.client
+        if c is None:
             return
         self.waiting.discard(token)
         self.waiting_bytes -= len(datagram)
         try:
-            self.client.poller.take_time()
+            c.poller.take_time()
             self.pass_up(datagram, len(datagram), self.caller.port, answer)
         except BaseException:
-            self.client.poller.contain(self.client)
+            c.poller.contain(c)
 
     cdef Datagrams socket_for(self, int family):
         cdef Address anywhere
@@ -339,4 +343,6 @@ cdef int renew(Client c) except -1:
             return AUTH_FAILED
         c.account = account
         c.snapshot = newest
+        c.request.rule = NOT_ASKED          # these numbers are of the policy before
+        c.request.route = 0
     return AUTH_EXPIRED if c.account.has_expired() else OK

@@ -1,6 +1,7 @@
 """Parents on a request's way: which one is taken, how it is dialled, and what follows a failure."""
 
 from cutthrough.net.address cimport Address
+from cutthrough.policy.parents cimport Way
 from cutthrough.session.client cimport Client
 from cutthrough.wire.http1 cimport Head
 
@@ -11,6 +12,8 @@ cdef int keep_fields(Client client, const Head *head, const char *data) except -
 cdef bint choose_parent(Client client) except -1
 # The request has no parent any more; it may get another route.
 cdef int drop_parent(Client client) except -1
+# The way that request.route names; None: directly. Only if the snapshot has ways.
+cdef Way way_of(Client client)
 # Does the parent resolve the destination's name, so that we do not?
 cdef bint is_resolved_there(Client client) except -1
 # Source addresses are of direct connections: takes the one that a rule names out of request.hop,

@@ -60,7 +60,7 @@ cdef int keep_fields(Client c, const Head *head, const char *data) except -1:
 
 
 cdef bint choose_parent(Client c) except -1:
-    cdef Way way = c.snapshot.ways.by_route[c.request.route]
+    cdef Way way = way_of(c)
     cdef Passage p = c.passage
     cdef int64_t wait_ms
     cdef int i
@@ -86,6 +86,10 @@ cdef bint choose_parent(Client c) except -1:
     drop_parent(c)
     take_member(c, p, i)
     return True
+
+
+cdef Way way_of(Client c):
+    return <Way>c.snapshot.ways.by_route[c.request.route]
 
 
 cdef int take_member(Client c, Passage p, int i) except -1:

@@ -7,8 +7,9 @@ from cutthrough.session.client cimport Client
 # For the request in hand; its limits are charged already unless they depend on the address.
 # `fresh`: not from the idle pool.
 cdef int find_way(Client client, bint fresh) except -1
-# May the request go to this address? The reason of a refusal is kept in request.denied.
-cdef bint may_reach(Client client, const Address *address) except -1
+# May the request be connected to this address, without a parent? Not if the address's rule names
+# another way than the request's (R44). The reason of a refusal is kept in request.denied.
+cdef bint may_dial_directly(Client client, const Address *address) except -1
 # The parent's socket may be readable; in state PARENT.
 cdef int on_parent(Client client) except -1
 # The dial has ended: see StreamOwner.on_dialled.

@@ -23,6 +23,7 @@ from cutthrough.outcome cimport (
     PARENT_UNREACHABLE)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.hop cimport HOP_FORWARD, HOP_LOCAL
+from cutthrough.policy.parents cimport Way
 from cutthrough.session.authorize cimport asker_of, is_cut_meanwhile, judge_address
 from cutthrough.session.charge cimport admit_user
 from cutthrough.session.client cimport Client, Observer
@@ -35,7 +36,7 @@ from cutthrough.session.local cimport open_local
 from cutthrough.session.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
 from cutthrough.session.parents cimport (
     choose_parent, dial_parent, drop_parent, is_resolved_there, lose_parent, praise_parents,
-    seeks_parent, set_source_aside)
+    seeks_parent, set_source_aside, way_of)
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DIAL, PARENT, RESOLVE
@@ -185,9 +186,10 @@ cdef int follow_address(Client c) except -1:
 
 cdef int first_choice(Client c, Addresses addresses, int *other) except -2:
     """Index of the first address that may be reached, -1: none; in *other that of the first one
-    of the other family. SOCKS4 has IPv4 only."""
+    of the other family whose rule names the same way. SOCKS4 has IPv4 only."""
     cdef int i, found = -1
     cdef int family = 0
+    cdef Way way = None
     other[0] = -1
     for i in range(addresses.n):
         if family != addresses.items[i].family and other[0] < 0 and (
@@ -195,7 +197,8 @@ cdef int first_choice(Client c, Addresses addresses, int *other) except -2:
             if found < 0:
                 found = i
                 family = addresses.items[i].family
-            else:
+                way = way_of(c)
+            elif way is way_of(c):
                 other[0] = i
     if other[0] >= 0 and family == 6 and c.passage is not None and (
             c.passage.parent is not None and c.passage.parent.protocol == BY_SOCKS4):
@@ -221,6 +224,16 @@ cdef bint may_reach(Client c, const Address *address) except -1:
     if outcome != OK:
         c.request.denied = <unsigned char>outcome
     return outcome == OK
+
+
+cdef bint may_dial_directly(Client c, const Address *address) except -1:
+    if not may_reach(c, address):
+        return False
+    if c.snapshot.ways is None or way_of(c) is (
+            None if c.passage is None else c.passage.way):
+        return True
+    c.request.denied = DESTINATION_DENIED   # its rule names another way than the first one's
+    return False
 
 
 cdef int take_origin(Client c, Connector connector, Stream stream, int error) except -1:

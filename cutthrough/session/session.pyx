@@ -37,7 +37,7 @@ from cutthrough.session.pac cimport asks_for_pac, send_pac
 from cutthrough.session.reuse cimport judge_reuse
 from cutthrough.session.parents cimport keep_fields, may_dial_parent, seeks_parent
 from cutthrough.session.request cimport Request
-from cutthrough.session.route cimport find_way, may_reach, on_parent, take_origin
+from cutthrough.session.route cimport find_way, may_dial_directly, on_parent, take_origin
 from cutthrough.session.shed cimport keep_head, keep_part, keep_refused
 from cutthrough.session.source cimport key_with_source, leave_by_source, prepare_origin
 from cutthrough.session.stage cimport STAGE_TLS
@@ -133,7 +133,7 @@ cdef class Session(Client):
     cdef Leave may_dial(self, const Address *address) except FAULT:
         if seeks_parent(self):
             return ALLOWED if may_dial_parent(self, address) else FORBIDDEN
-        if not may_reach(self, address):
+        if not may_dial_directly(self, address):
             return FORBIDDEN
         return ALLOWED if self.request.hop.source == 0 else leave_by_source(self, address)
 

@@ -239,6 +239,40 @@ def test_the_floor_holds_before_a_parent(start_policy, make_origin, dial):
     assert corp.connections == [], "R43"
 
 
+@pytest.mark.any_loop
+def test_an_address_is_dialled_only_the_way_that_its_rule_names(
+        start_policy, make_origin, dial):
+    """Of a name's two addresses the first one's way is taken: the second one is not
+    dialled without its parent (R44)."""
+    corp, origin = make_origin(http), make_origin(echo, "127.0.0.2")
+    proxy = start_policy("""
+        default = "allow"
+        [[rules]]
+        action = "allow"
+        addresses = ["127.0.0.2"]
+        route = "corp"
+        """, OPEN + 'dns_overrides = ["a.test=127.0.0.1", "a.test=127.0.0.2"]\n'
+        + parent(corp))
+    reply = dial(proxy).connect(f"a.test:{origin.port}")
+    assert (reply.status, origin.connections) == (502, [])
+
+
+@pytest.mark.any_loop
+def test_a_parent_gets_no_address_whose_rule_names_another_way(
+        start_policy, make_origin, dial):
+    corp = make_origin(say(b"HTTP/1.1 502 x\r\n\r\n"))
+    proxy = start_policy("""
+        default = "allow"
+        [[rules]]
+        action = "allow"
+        addresses = ["::1"]
+        route = "direct"
+        """, OPEN + 'route = "corp"\ndns_overrides = ["a.test=127.0.0.1", '
+        '"a.test=::1"]\n' + parent(corp))
+    assert dial(proxy).connect("a.test:1").status == 502
+    assert [one.target for one in corp.requests] == ["127.0.0.1:1"]
+
+
 # Chains, ourselves, and circles
 
 

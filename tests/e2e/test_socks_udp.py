@@ -319,6 +319,25 @@ def test_a_user_that_a_certificate_names_stays_after_a_reload(
     assert one.ask(echo.authority, b"b") == b"b"
 
 
+def test_what_goes_through_a_parent_never_goes_directly(
+        start_policy, make_echo, associate):
+    """No parent takes datagrams, so there is no way (R44)."""
+    echo, other = make_echo(), make_echo("127.0.0.2")
+    proxy = start_policy("""
+        default = "allow"
+        [[rules]]
+        addresses = ["127.0.0.2"]
+        action = "allow"
+        route = "direct"
+        """, 'address_floor = "off"\nconnect_ports = "any"\nroute = "corp"\n' + FREE
+        + '[parents.corp]\nurl = "http://127.0.0.1:9"\n')
+    one = associate(proxy)
+    one.send(echo.authority, b"no")
+    assert one.ask(other.authority, b"yes") == b"yes"
+    assert not echo.asked
+    assert proxy.wait_reason("unsupported_command")["host"] == "127.0.0.1"
+
+
 def test_where_it_is_not_configured_it_is_no_command(start, call):
     proxy = start(SOCKS5 + 'auth = "none"\n')
     client = call(proxy)
