@@ -3,6 +3,8 @@
 
     dialled ─> PROXY header, first message ─> answer ─> … ─> next parent ─> … ─> destination
 
+A request in absolute form has no message to its last parent: it goes there itself.
+
 The mirror of session.stages: it owns the socket and the bytes, and knows no protocol; the steps
 are wire.parent's. Nothing of the client's is sent before the last answer is whole (R3, R45).
 
@@ -13,13 +15,14 @@ them.
 
 from libc.string cimport memcpy
 from cutthrough.net cimport linux
-from cutthrough.net.address cimport Address, from_sockaddr
+from cutthrough.net.address cimport UNIX_CALLER, Address, from_sockaddr
 from cutthrough.net.buffers cimport head_scratch, scratch
 from cutthrough.net.linux cimport sockaddr_storage
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, read_own_name, skip_peeked, try_peek, try_send)
 from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport OK, PARENT_CLOSED, PARENT_REFUSED
+from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.policy.parents cimport Parent
 from cutthrough.session.client cimport Client
 from cutthrough.session.flight_recorder cimport E_ANSWER, E_UP, note
@@ -37,11 +40,16 @@ cdef int begin_dialogue(Client c) except -2:
 
 
 cdef int begin_leg(Client c) except -2:
-    cdef Parent parent = c.passage.chain[c.passage.leg]
+    cdef Passage p = c.passage
+    cdef Parent parent = p.chain[p.leg]
     cdef int outcome
-    c.passage.step = first_step(parent.protocol)
+    p.step = first_step(parent.protocol)
+    if c.request.hop.kind == HOP_FORWARD and p.leg + 1 == len(p.chain):
+        p.step = SAY_NOTHING            # the request itself is what is sent to it
     outcome = speak(c, parent, parent.proxy_protocol)
-    return go_on_talking(c) if outcome == OK else outcome
+    if outcome != OK or p.step == SAY_NOTHING:
+        return outcome
+    return go_on_talking(c)
 
 
 cdef int go_on_talking(Client c) except -2:
@@ -84,13 +92,16 @@ cdef int speak(Client c, Parent parent, int proxy_protocol) except -2:
     cdef char *out = head_scratch()
     cdef Errand errand
     cdef size_t before = 0
-    cdef size_t n
-    fill(&errand, c.passage, parent)
+    cdef size_t n = 0
     if proxy_protocol:
         before = put_proxy_header(c, out, proxy_protocol)
-    n = say(<Step>c.passage.step, &errand, out + before, MOST_SAID)
-    if n == 0:
-        return PARENT_REFUSED           # its protocol has no such destination
+    if c.passage.step != SAY_NOTHING:
+        fill(&errand, c.passage, parent)
+        n = say(<Step>c.passage.step, &errand, out + before, MOST_SAID)
+        if n == 0:
+            return PARENT_REFUSED       # its protocol has no such destination
+    if before + n == 0:
+        return OK
     note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, before + n)
     # A new connection takes these few bytes at once, or it is broken
     if try_send(&c.origin.sock, out, before + n) != <ssize_t>(before + n):
@@ -129,6 +140,6 @@ cdef size_t put_proxy_header(Client c, char *out, int version) noexcept:
 
 
 cdef void put_end(ProxyHeader *out, const Address *address) noexcept:
-    out.family = address.family
+    out.family = 0 if address.family == UNIX_CALLER else address.family     # no network address
     out.port = address.port
     memcpy(out.address, address.bytes, 16)

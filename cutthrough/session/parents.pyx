@@ -111,10 +111,22 @@ cdef int take_member(Client c, Passage p, int i) except -1:
     parent.standing.in_hand += 1
     p.source = 0
     set_source_aside(c)
-    if parent.proxy_protocol:
-        r.marks_origin = True           # its header names one client: never pooled (R50)
+    if names_client(p, r.hop.kind):
+        r.marks_origin = True           # never pooled (R46, R50)
         r.can_retry = False
     return 0
+
+
+cdef bint names_client(Passage p, int kind) except -1:
+    """Is a connection this client's alone? By a PROXY header, or by its credentials in a
+    CONNECT; those of a request in absolute form are the request's."""
+    cdef Parent parent
+    for parent in p.chain:
+        if parent.proxy_protocol or (
+                parent.passes_credentials and p.credentials is not None
+                and not (kind == HOP_FORWARD and parent is p.parent)):
+            return True
+    return False
 
 
 cdef int drop_parent(Client c) except -1:

@@ -22,7 +22,7 @@ from cutthrough.outcome cimport (
     DESTINATION_DENIED, DNS_NOT_FOUND, LOOP_DETECTED, OK, OVERLOADED, PARENT_TIMEOUT,
     PARENT_UNREACHABLE)
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.policy.hop cimport HOP_FORWARD, HOP_LOCAL
+from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.policy.parents cimport Way
 from cutthrough.session.authorize cimport asker_of, is_cut_meanwhile, judge_address
 from cutthrough.session.charge cimport admit_user
@@ -275,8 +275,6 @@ cdef int take_parent(Client c, Stream stream, int error) except -1:
          <int64_t>clock_us() - c.passage.began_us)
     count_dial(c.context.counters, stream.address.family, clock_us() - c.passage.began_us)
     stream.address = c.passage.checked      # of the other end, as far as it is known
-    if c.request.hop.kind == HOP_FORWARD:
-        return reach_origin(c)
     c._set_state(PARENT)
     return go_through(c, begin_dialogue(c))
 

@@ -7,6 +7,7 @@ from tests.e2e.test_parents import ESTABLISHED, go_on, http, parent, say
 from tests.support.client import Client
 from tests.support.origin import Connection, echo
 from tests.support.wait import wait_until
+from tests.wire.twin_proxy import read_proxy_header
 
 OPEN = 'address_floor = "off"\nconnect_ports = "any"\n'
 
@@ -301,6 +302,51 @@ def test_a_chain_is_asked_one_parent_after_the_other(start_proxy, make_origin, d
     assert [one.target for one in way.requests] == ["127.0.0.1:4711"]
     client.close()
     assert proxy.wait_log(1)[0]["parent"] == "last"
+
+
+@pytest.mark.any_loop
+def test_a_request_in_absolute_form_goes_to_the_last_of_a_chain(
+        start_proxy, make_origin, dial, tmp_path):
+    """The first one gets neither the request nor the last one's credentials (R45)."""
+    file = tmp_path / "credentials"
+    file.write_text("me:secret\n")
+    way = make_origin(http)
+    proxy = start_proxy(config='route = "last"\n' + parent(way, name="first")
+                        + '[parents.last]\nurl = "http://127.0.0.9:3128"\n'
+                          f'via = "first"\ncredentials_file = "{file}"\n'
+                          'resolve = "parent"\nplain = "absolute"\n')
+    client = dial(proxy)
+    for _ in range(2):
+        assert client.get("http://a.test:4711/a").status == 200
+    connect, first, second = way.requests
+    assert (connect.method, connect.target) == ("CONNECT", "127.0.0.9:3128")
+    assert not connect.all("proxy-authorization")
+    assert first.target == second.target == "http://a.test:4711/a"
+    assert first.all("proxy-authorization")
+
+
+@pytest.mark.any_loop
+def test_a_proxy_header_to_the_first_of_a_chain_names_one_client(
+        start_proxy, make_origin, dial):
+    """So its connection is no other request's (R46, R50)."""
+    def script(conn: Connection) -> None:
+        data = b""
+        while (named := read_proxy_header(data)) is None:
+            data += conn.read_exact(1)
+        conn.origin.heard.append(named.port)
+        conn.read_request()
+        conn.send(ESTABLISHED)
+        http(conn)
+    way = make_origin(script)
+    way.heard = []
+    proxy = start_proxy(config='route = "last"\n'
+                        + parent(way, name="first", proxy_protocol="v2")
+                        + '[parents.last]\nurl = "http://127.0.0.9:3128"\n'
+                          'via = "first"\n')
+    clients = [dial(proxy), dial(proxy)]
+    for client in clients:
+        assert client.get("http://127.0.0.1:4711/a").status == 200
+    assert way.heard == [client.sock.getsockname()[1] for client in clients]
 
 
 @pytest.mark.any_loop

@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from tests.support.client import CREDENTIALS, build_request
+from tests.support.client import CREDENTIALS, Client, build_request
 from tests.support.origin import Connection, answer, echo, okay, stall
-from tests.wire.twin_proxy import read_proxy_header
+from tests.wire.twin_proxy import SIGNATURE, read_proxy_header
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 VIA = b"1.1 test-proxy"
@@ -188,6 +188,17 @@ def test_the_clients_credentials_reach_a_parent_only_if_configured(through, dial
 
 
 @pytest.mark.any_loop
+def test_a_connection_made_with_a_clients_credentials_is_no_other_requests(
+        through, dial):
+    """The parent has let this client in, and may not let the next one in (R46)."""
+    proxy, way = through(http, pass_credentials=True)
+    client = dial(proxy)
+    for _ in range(2):
+        assert client.get("http://127.0.0.1:4711/a").status == 200
+    assert [one.method for one in way.requests] == ["CONNECT", "GET"] * 2
+
+
+@pytest.mark.any_loop
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_a_proxy_header_names_the_client_once_a_connection(through, dial, version):
     def script(conn: Connection) -> None:
@@ -203,6 +214,38 @@ def test_a_proxy_header_names_the_client_once_a_connection(through, dial, versio
         assert client.get("http://127.0.0.1:4711/a").status == 200
     ports = [client.sock.getsockname()[1] for client in (*clients, clients[0])]
     assert way.heard == [(b"\x7f\0\0\x01", port) for port in ports]    # never pooled
+
+
+@pytest.mark.any_loop
+@pytest.mark.parametrize(("version", "header"), [
+    ("v1", b"PROXY UNKNOWN\r\n"), ("v2", SIGNATURE + b"\x20\0\0\0")])
+def test_a_proxy_header_names_no_client_of_a_unix_socket(
+        start_proxy, make_origin, directory, version, header):
+    """R50: it has no network address."""
+    way = make_origin(lambda conn: (conn.read_exact(len(header)), http(conn)))
+    path = str(directory("sockets") / "proxy")
+    start_proxy(config='route = "corp"\nlisten = ["127.0.0.1:0"]\n[[listeners]]\n'
+                f'address = "unix:{path}"\n' + parent(way, proxy_protocol=version))
+    with Client(0, path) as client:
+        client.tunnel("127.0.0.1:4711")
+    assert way.received.startswith(header + b"CONNECT ")
+
+
+@pytest.mark.any_loop
+def test_a_proxy_header_comes_before_a_request_in_absolute_form(through, dial):
+    def script(conn: Connection) -> None:
+        data = b""
+        while (named := read_proxy_header(data)) is None:
+            data += conn.read_exact(1)
+        conn.origin.heard.append(named.port)
+        http(conn)
+    proxy, way = through(script, proxy_protocol="v1", resolve="parent",
+                         plain="absolute")
+    way.heard = []
+    clients = [dial(proxy), dial(proxy)]
+    for client in clients:
+        assert client.get("http://a.test:4711/a").status == 200
+    assert way.heard == [client.sock.getsockname()[1] for client in clients]
 
 
 @pytest.mark.any_loop
