@@ -25,7 +25,7 @@ from cutthrough.session.authenticate cimport account_in
 from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport Context
 from cutthrough.session.request cimport Request
-from cutthrough.session.state cimport DECIDE, HALF_CLOSED, TUNNEL
+from cutthrough.session.state cimport DECIDE, HALF_CLOSED, PEEK
 from cutthrough.wire.names cimport M_CONNECT, is_connect
 from cutthrough.wire.target cimport HOST_NAME
 
@@ -179,7 +179,7 @@ def recheck(Context context):
     count = 0
     while client is not None:
         older = client.older
-        if (client.state == TUNNEL or client.state == HALF_CLOSED) and (
+        if PEEK <= client.state <= HALF_CLOSED and (
                 client.origin is not None and must_cut(client, context.snapshot)):
             client.abort(DESTINATION_DENIED, True)
             count += 1

@@ -20,9 +20,10 @@ from cutthrough.net.buffers cimport bytes_of, scratch
 from cutthrough.net.relay cimport is_holding, run_pump
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, can_peek, try_peek, try_recv)
-from cutthrough.outcome cimport CLIENT_RESET, OVERLOADED
+from cutthrough.outcome cimport CLIENT_RESET, ORIGIN_RESET, OVERLOADED
 from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport PEEK_JA3
+from cutthrough.session.delivery cimport TO_CLIENT, deliver
 from cutthrough.session.flight_recorder cimport E_PEEKED, note
 from cutthrough.session.state cimport TUNNEL
 from cutthrough.session.tunnel cimport open_tunnel
@@ -42,7 +43,7 @@ cdef ClientHello hello          # used within one call of peek
 cdef int peek(Client c) except -1:
     cdef Protocol found = UNDECIDED
     cdef char *data = scratch()
-    cdef bint ended = False, origin_ended = False
+    cdef bint ended = False, origin_ended = False, was_reset = False
     cdef ssize_t n
     if is_holding(&c.relay.down) and not push_reply(c):
         return c.abort(CLIENT_RESET, True)
@@ -54,18 +55,21 @@ cdef int peek(Client c) except -1:
     if n:
         found = read_client_opening(&hello, data, n)
     if found == UNDECIDED and (n == 0 or data[0] != TLS_HANDSHAKE):
-        found = look_at_origin(c, data + MOST_HELLO, &origin_ended)
+        found = look_at_origin(c, data + MOST_HELLO, &origin_ended, &was_reset)
     if found == UNDECIDED and ended:
         found = UNKNOWN if n else SILENT
     if found == UNDECIDED and origin_ended:
         found = UNKNOWN if n else SILENT
     if found == UNDECIDED:
         return 0                        # an event reports more bytes, or the deadline comes
-    return go_on(c, found)
+    begin_tunnel(c, found)
+    # The kernel reports a reset once, and the look has met it
+    return deliver(c, ORIGIN_RESET, TO_CLIENT) if was_reset else open_tunnel(c)
 
 
 cdef int end_peek(Client c) except -1:
-    return go_on(c, UNKNOWN if c.input != NULL or c.sock.ready & CAN_READ else SILENT)
+    begin_tunnel(c, UNKNOWN if c.input != NULL or c.sock.ready & CAN_READ else SILENT)
+    return open_tunnel(c)
 
 
 cdef ssize_t look_at_client(Client c, char *data, bint *ended) noexcept:
@@ -91,7 +95,7 @@ cdef ssize_t look_at_client(Client c, char *data, bint *ended) noexcept:
     return got if got < 0 else <ssize_t>(n + got)
 
 
-cdef Protocol look_at_origin(Client c, char *data, bint *ended) noexcept:
+cdef Protocol look_at_origin(Client c, char *data, bint *ended, bint *was_reset) noexcept:
     cdef ssize_t n
     if not c.origin.sock.ready & CAN_READ:
         return UNDECIDED
@@ -100,6 +104,7 @@ cdef Protocol look_at_origin(Client c, char *data, bint *ended) noexcept:
     n = try_peek(&c.origin.sock, data, MOST_GREETING)
     if n == -linux.EAGAIN:
         return UNDECIDED
+    was_reset[0] = n < 0
     ended[0] = n <= 0 or c.origin.sock.ready & (PEER_DONE | BROKEN)
     return read_origin_opening(data, n) if n > 0 else UNDECIDED
 
@@ -113,9 +118,8 @@ cdef bint push_reply(Client c) noexcept:
     return not c.sock.ready & BROKEN
 
 
-cdef int go_on(Client c, Protocol found) except -1:
+cdef int begin_tunnel(Client c, Protocol found) except -1:
     c.opening = make_opening(found, &hello, c.context.peeks & PEEK_JA3)
     c.context.counters.protocols[<int>found] += 1
     note(c.context.recorder, <void *>c, c.poller.now_us, E_PEEKED, found, 0)
-    c._set_state(TUNNEL)
-    return open_tunnel(c)
+    return c._set_state(TUNNEL)

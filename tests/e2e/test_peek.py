@@ -201,6 +201,34 @@ def test_a_client_that_resets_is_logged(peeking, make_origin, dial):
     assert proxy.wait_reason("client_reset")["kind"] == "tunnel"
 
 
+def test_a_reset_by_the_origin_is_one(peeking, make_origin, dial):
+    """The kernel reports it once, also to a look."""
+    go = threading.Event()
+
+    def reset(conn):
+        go.wait(30)
+        conn.reset()
+
+    proxy = peeking()
+    client = dial(proxy).tunnel(make_origin(reset).authority)
+    go.set()
+    with pytest.raises(ConnectionResetError):
+        client.sock.recv(1)
+    assert proxy.wait_reason("origin_reset")["kind"] == "tunnel"
+
+
+def test_a_rule_that_cuts_does_so_while_nothing_has_come(
+        start_policy, make_origin, dial):
+    proxy = start_policy('default = "allow"\ncut = true\n',
+                         'address_floor = "off"\nconnect_ports = "any"\n'
+                         'peek_tunnels = true\n')
+    client = dial(proxy).tunnel(make_origin(echo).authority)
+    proxy.policy.write_text('default = "deny"\ncut = true\n')
+    proxy.hup()
+    assert proxy.wait_reason("destination_denied", kind="tunnel")
+    client.close()
+
+
 def test_a_format_with_a_code_asks_for_it(start_proxy, make_origin, dial):
     proxy = start_proxy("--access-log-format",
                         "%ct::tunnel_protocol %ct::sni %ct::alpn %ct::tls_version "
