@@ -24,7 +24,7 @@ cdef class TicketKeys:
 
     # Copies the page if it has changed.
     cdef void refresh(self) noexcept
-    # The key for new tickets.
+    # The key for new tickets; NULL: none was read yet.
     cdef const TicketKey *newest(self) noexcept
     # The key of this name; NULL: it is gone, and the session with it.
     cdef const TicketKey *find(self, const unsigned char *name) noexcept

@@ -104,7 +104,7 @@ cdef class TicketKeys:
 
     cdef const TicketKey *newest(self) noexcept:
         self.refresh()
-        return &self.own.keys[0]
+        return &self.own.keys[0] if self.own.n else NULL
 
     cdef const TicketKey *find(self, const unsigned char *name) noexcept:
         cdef uint32_t i

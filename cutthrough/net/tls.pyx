@@ -27,7 +27,7 @@ from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, note_kernel_events, set_kernel_abortive)
 from cutthrough.net.tls_context cimport TlsContext, name_of_peer
 from cutthrough.net.tls_wire cimport (
-    Tls, begin, drop, has_context, note_done, take_up, tls_of)
+    Tls, begin, drop, has_context, has_read_enough, note_done, take_up, tls_of)
 from cutthrough.net import tls_wire
 from cutthrough.net.transport cimport (
     HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_INVALID,
@@ -174,6 +174,8 @@ cdef ssize_t decrypt(Socket *s, Tls *t, void *buf, size_t n) noexcept nogil:
             if t.dry and not openssl.SSL_has_pending(t.ssl):
                 s.ready &= ~CAN_READ
                 break
+            if has_read_enough():
+                break
             continue
         why = openssl.SSL_get_error(t.ssl, r)
         if why == openssl.SSL_ERROR_WANT_READ or why == openssl.SSL_ERROR_WANT_WRITE:
@@ -226,6 +228,10 @@ cdef ssize_t encrypt(Socket *s, Tls *t, const char *data, size_t n) noexcept nog
         why = openssl.SSL_get_error(t.ssl, r)
         if why == openssl.SSL_ERROR_WANT_WRITE:
             t.begun = <uint32_t>min(n - taken, <size_t>RECORD)
+            return taken
+        if why == openssl.SSL_ERROR_WANT_READ:      # in the middle of a ticket or KeyUpdate
+            t.recrossed = True
+            s.ready &= ~CAN_WRITE
             return taken
         if t.error == 0:
             t.error = EPIPE
@@ -294,6 +300,9 @@ cdef void note_events(Socket *s, unsigned int events) noexcept nogil:
     if t.crossed and s.ready & CAN_WRITE:
         t.crossed = False
         s.ready |= CAN_READ
+    if t.recrossed and s.ready & CAN_READ:
+        t.recrossed = False
+        s.ready |= CAN_WRITE
     if t.ends and s.ready & CAN_WRITE:
         end(s, t)
 

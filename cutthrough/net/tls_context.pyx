@@ -312,7 +312,7 @@ cdef int on_status(SSL *ssl, void *arg) noexcept with gil:
 
 cdef int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher,
                    EVP_MAC_CTX *mac, int encrypts) noexcept with gil:
-    """0: no such key; 1; 2: as 1, and the ticket is to be renewed; < 0: failed."""
+    """0: no key; 1; 2: as 1, and the ticket is to be renewed; < 0: failed."""
     cdef TicketKeys keys = (<Shared>openssl.SSL_CTX_get_ex_data(
         openssl.SSL_get_SSL_CTX(ssl), shared_index)).keys
     cdef const TicketKey *key = keys.newest() if encrypts else keys.find(name)

@@ -21,6 +21,7 @@ cdef struct Tls:
     uint8_t ends, ended     # our close_notify: due, sent
     uint8_t abortive
     uint8_t crossed         # a read waits for room to write
+    uint8_t recrossed       # a write waits for bytes to read
 
 # The socket's state; NULL: no handshake has begun.
 cdef Tls *tls_of(const Socket *s) noexcept nogil
@@ -30,6 +31,8 @@ cdef Tls *begin(Socket *s) noexcept nogil
 cdef void drop(Socket *s, Tls *t) noexcept nogil
 # Before each call of libssl: its input and output go to this socket.
 cdef void take_up(Socket *s, Tls *t) noexcept nogil
+# A call of libssl has returned plain bytes: is it another turn's to read more?
+cdef bint has_read_enough() noexcept nogil
 # The handshake is done: counts it.
 cdef void note_done(Tls *t) noexcept nogil
 cdef bint has_context(int number) noexcept nogil

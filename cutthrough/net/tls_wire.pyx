@@ -10,7 +10,7 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux, openssl
-from cutthrough.net.linux cimport EAGAIN, MSG_NOSIGNAL, errno
+from cutthrough.net.linux cimport EAGAIN, ECONNRESET, MSG_NOSIGNAL, errno
 from cutthrough.net.openssl cimport BIO, BIO_METHOD
 from cutthrough.net.sysio cimport BROKEN, CAN_WRITE, PEER_DONE, URGENT
 from cutthrough.net.tls_context cimport TlsContext
@@ -19,6 +19,10 @@ from cutthrough.net.transport cimport Socket
 cdef enum:
     MOST_CONTEXTS = 1024
     FIRST_TABLE = 1024      # entries of the first table of connections
+    # Bytes of one call: a record has 17 KiB at most, and KeyUpdates of 27 bytes, which no peer
+    # needs one after the other, would hold up all other connections
+    MOST_FRUITLESS = 65536
+    MOST_READ = 131072
 
 # Connections by descriptor
 cdef Tls **table = NULL
@@ -36,9 +40,13 @@ cdef void *contexts[MOST_CONTEXTS]
 cdef Socket *wire_socket = NULL
 cdef Tls *wire_tls = NULL
 cdef BIO *wire = NULL
+# Bytes that this call has read from the kernel: in all, and since it found a plain byte
+cdef size_t n_read = 0
+cdef size_t n_fruitless = 0
 
 
 cdef int read_wire(BIO *bio, char *data, int n) noexcept nogil:
+    global n_read, n_fruitless
     cdef Tls *t = wire_tls
     cdef ssize_t r
     openssl.BIO_clear_retry_flags(bio)
@@ -50,9 +58,14 @@ cdef int read_wire(BIO *bio, char *data, int n) noexcept nogil:
             free(t.held)
             t.held = NULL
         return <int>r
+    if n_fruitless > MOST_FRUITLESS and not t.shaking:
+        t.error = ECONNRESET
+        return -1
     if not t.dry:
         r = linux.recv(wire_socket.fd, data, n, 0)
         if r >= 0:
+            n_read += r
+            n_fruitless += r
             t.peer_ended |= r == 0
             t.dry = r < n and not wire_socket.ready & (PEER_DONE | BROKEN | URGENT)
             return <int>r
@@ -86,11 +99,18 @@ cdef long control_wire(BIO *bio, int command, long number, void *pointer) noexce
 cdef void take_up(Socket *s, Tls *t) noexcept nogil:
     """Directs libssl's input and output to this socket; another library of this process may
     have left its errors in the thread's queue."""
-    global wire_socket, wire_tls
+    global wire_socket, wire_tls, n_read, n_fruitless
     wire_socket = s
     wire_tls = t
+    n_read = n_fruitless = 0
     t.dry = False
     openssl.ERR_clear_error()
+
+
+cdef bint has_read_enough() noexcept nogil:
+    global n_fruitless
+    n_fruitless = 0
+    return n_read > MOST_READ
 
 
 cdef Tls *tls_of(const Socket *s) noexcept nogil:

@@ -327,6 +327,25 @@ def test_a_session_is_resumed_by_another_worker_and_configuration(
     assert not resumed(meet, after, later, peer)[0]
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_no_ticket_is_made_while_the_first_keys_cannot_be_read(
+        meet: Meet, version) -> None:
+    """The program that was writing them was killed: all zeros are no key."""
+    memory = bytearray(4096)
+    memory[:16] = b"cutthrough keys1"
+    writer = TicketKeys(memory)
+    writer.rotate()
+    memory[16] |= 1                         # the version is odd
+    server = TlsServer([pair_of(localhost())], keys=TicketKeys(memory))
+    peer = client_context()
+    peer.maximum_version = version
+    _, session = resumed(meet, server, None, peer)
+    assert session is None or not session.has_ticket
+    writer.rotate()                         # the next program's
+    _, session = resumed(meet, server, None, peer)
+    assert session.has_ticket and resumed(meet, server, session, peer)[0]
+
+
 def test_no_session_is_resumed_without_keys(meet: Meet) -> None:
     peer = client_context()
     server = TlsServer([pair_of(localhost())])

@@ -1,6 +1,8 @@
 """TLS as a transport: bytes and ends, and the side that connects (R48)."""
 
 import contextlib
+import ctypes
+import ctypes.util
 import errno
 import socket
 import ssl
@@ -136,6 +138,39 @@ def test_an_end_behind_a_part_of_a_record_is_a_cut(meet: Meet) -> None:
         couple.peer.tls.read(1)
 
 
+def libssl() -> ctypes.CDLL:
+    """The library that Python's `ssl` uses."""
+    library = ctypes.CDLL(ctypes.util.find_library("ssl"))
+    library.SSL_key_update.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    library.SSL_do_handshake.argtypes = [ctypes.c_void_p]
+    library.SSL_CTX_ctrl.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_long,
+                                     ctypes.c_void_p]
+    return library
+
+
+def pointer_in(thing: object, field: int) -> int:
+    """A pointer in the object, by its number behind the object's header."""
+    return ctypes.c_void_p.from_address(id(thing) + 16 + 8 * field).value
+
+
+def test_keys_are_updated_and_a_flood_of_updates_is_an_end(meet: Meet) -> None:
+    """An update costs as much as a request, and carries nothing."""
+    couple, library = meet(), libssl()
+    couple.begin()
+    ssl_object = pointer_in(couple.peer.tls._sslobj, 1)
+    for n in range(9):
+        assert library.SSL_key_update(ssl_object, n % 2) == 1
+        couple.peer.send(b"bytes")
+        assert couple.recv() == b"bytes"
+        assert couple.end.send(b"more") == 4
+        assert couple.peer.recv() == b"more"
+    for _ in range(3500):
+        library.SSL_key_update(ssl_object, 0)
+        library.SSL_do_handshake(ssl_object)
+    couple.peer.send(b"late")
+    assert couple.recv() == TRUNCATED
+
+
 # --- as a client
 
 
@@ -212,3 +247,31 @@ def _asking() -> ssl.SSLContext:
     peer.load_cert_chain(*localhost())
     peer.verify_mode = ssl.CERT_REQUIRED
     return peer
+
+
+def test_a_send_waits_while_half_a_ticket_has_come(known, meet: Meet) -> None:
+    """A ticket with a client's certificate takes two short records."""
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(*localhost())
+    server.load_verify_locations(authority().own.certificate)
+    server.verify_mode = ssl.CERT_REQUIRED
+    most_of_a_record = 52                   # SSL_CTRL_SET_MAX_SEND_FRAGMENT
+    assert libssl().SSL_CTX_ctrl(pointer_in(server, 0), most_of_a_record, 512, None)
+    client = TlsClient(ca=authority().own.certificate.read_bytes(),
+                       pair=pair_of(authority().sign(subject="/CN=us")))
+    couple = Couple(known(client), server, connects=True)
+    with contextlib.closing(couple):
+        assert couple.end.shake() == "more"
+        couple.peer.sock.send(couple.peer.step())
+        couple.end.note()
+        assert couple.end.shake() == "done"
+        tickets = couple.peer.step()
+        first = 5 + int.from_bytes(tickets[3:5], "big")
+        assert couple.peer.done and first < len(tickets)
+        couple.peer.sock.send(tickets[:first])
+        assert couple.recv() == AGAIN
+        assert couple.end.send(b"a question") == 0 and not couple.end.can_write
+        couple.peer.sock.send(tickets[first:])
+        couple.end.note(writable=False)
+        assert couple.end.can_write and couple.end.send(b"a question") == 10
+        assert couple.peer.recv() == b"a question"
