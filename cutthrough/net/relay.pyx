@@ -147,6 +147,9 @@ cdef int64_t splice_once(Pump *p) noexcept nogil:
     can run out before its bytes do.
     """
     cdef ssize_t n
+    if p.tap != NULL:                   # set since this direction became bulk
+        p.bulk = 0
+        return 0
     if p.pipe == NULL:
         p.pipe = take_pipe()
         if p.pipe == NULL:              # no pipe is free: copy, retry later (R35)

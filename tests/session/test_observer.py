@@ -137,6 +137,29 @@ def test_bulk_through_a_tapped_tunnel_is_copied_whole():
     assert b"".join(seen.down) == b"HTTP/1.1 200 Connection established\r\n\r\n" + data
 
 
+def test_a_tap_that_is_set_in_the_middle_of_bulk_misses_nothing():
+    """The origin answers before it has the whole body, of which half was spliced."""
+    half = bytes(range(256)) * (BULK // 256)
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
+
+    def journey(client, origin):
+        client.send(build_request("POST", origin.url(), f"Content-Length: {2 * BULK}"))
+        client.send(half)
+        client.read_until(b"\r\n\r\n")
+        client.send(half)
+        assert client.read_exact(5) == b"hello"
+
+    def script(conn):
+        conn.read_until(b"\r\n\r\n")
+        conn.read_exact(BULK)
+        conn.send(head)
+        conn.read_exact(BULK)
+        conn.send(b"hello")
+
+    seen = observe(journey, script, tap_in="response")
+    assert b"".join(seen.up) == half
+
+
 def test_each_request_sets_its_own_taps():
     def journey(client, origin):
         for _ in range(2):
