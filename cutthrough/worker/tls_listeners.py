@@ -25,18 +25,11 @@ class TlsListeners:
         self.numbers = [NONE] * len(listeners)
 
     def configure(self, generation: Generation) -> None:
-        """Raises ValueError if a context cannot be made; then nothing has changed.
-
-        A worker that is being replaced may have listeners that the generation does not
-        have: they keep their context.
-        """
-        now = [_identity(generation.config.all_listeners, n)
-               for n in range(len(generation.config.all_listeners))]
-        mine = [_identity(self._listeners, n) for n in range(len(self._listeners))]
-        found = [(n, now.index(one)) for n, one in enumerate(mine) if one in now]
-        made = [(n, make_server(generation.config.all_listeners[at],
-                                generation.tls[at], self._keys))
-                for n, at in found if at < len(generation.tls)]
+        """Raises ValueError if a context cannot be made; then nothing has changed."""
+        listeners = generation.config.all_listeners
+        made = [(n, make_server(listeners[at], generation.tls[at], self._keys))
+                for n, at in find_again(self._listeners, listeners)
+                if at < len(generation.tls)]
         for n, server in made:
             if server is not None:
                 from cutthrough.net import tls
@@ -63,6 +56,18 @@ class TlsListeners:
         from cutthrough.net import tls
 
         return tls.stats()
+
+
+def find_again(own: Sequence[Listener], now: Sequence[Listener]
+               ) -> list[tuple[int, int]]:
+    """The places of a worker's listeners among those of a newer generation.
+
+    A worker that is being replaced may have listeners that the generation does not
+    have: they stay as they are.
+    """
+    found = [_identity(now, at) for at in range(len(now))]
+    mine = [_identity(own, n) for n in range(len(own))]
+    return [(n, found.index(one)) for n, one in enumerate(mine) if one in found]
 
 
 def _identity(listeners: Sequence[Listener], n: int) -> tuple[object, int]:

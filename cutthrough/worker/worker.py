@@ -48,7 +48,7 @@ from cutthrough.verify.hash_pool import HelperPool, ThreadPool
 from cutthrough.verify.verifier import Verifier
 from cutthrough.worker.gauges import Gauges
 from cutthrough.worker.journals import Tracer
-from cutthrough.worker.tls_listeners import TlsListeners
+from cutthrough.worker.tls_listeners import TlsListeners, find_again
 
 log = logging.getLogger("cutthrough")
 
@@ -114,6 +114,7 @@ class Worker:
         self.slot = slot
         self._listeners = listeners
         self._numbers = numbers or range(len(listeners))
+        self._own = config.all_listeners
         # Addresses that are no destinations (R20); a path is none anyway
         self._bound = [one.getsockname()[:2] for one in listeners
                        if one.family != socket.AF_UNIX]
@@ -190,6 +191,7 @@ class Worker:
         self._hosts = HostAddresses(own_hosts())
         self._tally = Tally()
         self._sources = SourceNumbers()
+        self.context.pacs = [None] * len(self._own)
         self._configure(self.generation)
         self.poller.attach(loop, self._on_fault)
         for one in self._listeners:
@@ -262,9 +264,10 @@ class Worker:
             most_of_client=config.max_connections_per_client,
         )
         self._tls.configure(generation)
-        self.context.pacs = [
-            make_pac(one, config, generation.policy) if one.pac else None
-            for one in config.all_listeners]
+        for n, at in find_again(self._own, config.all_listeners):
+            one = config.all_listeners[at]
+            self.context.pacs[n] = (
+                make_pac(one, config, generation.policy) if one.pac else None)
         for n, sink in self._sinks:
             sink.set_tls(self._tls.numbers[n])
         self.idle_pool.configure(

@@ -1,11 +1,17 @@
 """Browsers read their configuration from the proxy itself."""
 
+import asyncio
+
 import pytest
 
+import cutthrough
+from cutthrough.config.settings import from_options
+from cutthrough.generation.generation import Generation
+from cutthrough.policy.source import Policy
 from tests.e2e.test_handover import RENEW
 from tests.e2e.test_handover import start as start
 from tests.e2e.test_succession import end, successor_of
-from tests.support.client import Client
+from tests.support.client import PASSWORD, USER, Client
 from tests.support.wait import wait_until
 
 PLAIN = ('workers = 2\nlisten = ["127.0.0.1:0"]\n'
@@ -101,3 +107,21 @@ def test_a_file_that_is_too_long_is_refused_with_its_place(start):
     long = ", ".join(f'"{"x" * 60}.{n}.example"' for n in range(200))
     line = proxy.reload(PLAIN + f"pac = true\npac_direct = [{long}]\n")
     assert "reload refused" in line and "at most 12288 can be served" in line
+
+
+@pytest.mark.any_loop
+def test_a_worker_that_is_replaced_keeps_the_file_of_its_own_listener():
+    """The new generation has no second listener, and the old worker is not done."""
+    options = {"user": USER, "password": PASSWORD, "access_log": "off",
+               "listen": ["127.0.0.1:0"]}
+
+    async def main() -> None:
+        rows = [{"address": "127.0.0.1:0", "pac": True}]
+        async with cutthrough.serve(**options, listeners=rows) as proxy:
+            port = proxy.worker._listeners[1].getsockname()[1]
+            before = (await asyncio.to_thread(read, port)).body
+            proxy.worker.swap(Generation(2, from_options(**options), Policy()))
+            reply = await asyncio.to_thread(read, port)
+            assert (reply.status, reply.body) == (200, before)
+
+    asyncio.run(main())
