@@ -28,7 +28,7 @@ from cutthrough.outcome cimport (
 from cutthrough.session.authenticate cimport (
     MOST_TRIED, ask_verifier, authenticate_nobody, check_credentials, needs_credentials,
     take_answer)
-from cutthrough.session.client cimport Client
+from cutthrough.session.client cimport Client, rest
 from cutthrough.session.destination cimport set_destination
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.secure cimport certified_name
@@ -161,6 +161,8 @@ def on_verified(Client c, request_id, answer, uint32_t retry_s):
             c.abort(CLIENT_RESET, False)
         elif c.input != NULL or c.sock.ready & CAN_READ:
             c.poller.call_again(c)
+        else:
+            rest(c)
     except BaseException:
         c.poller.contain(c)
 

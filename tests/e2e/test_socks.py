@@ -176,6 +176,19 @@ def test_a_password_with_a_hash_is_verified_beside_the_loop(
 
 
 @pytest.mark.any_loop
+def test_a_client_that_sends_no_request_makes_room(start, users_file, call):
+    """R32: also after its password was verified beside the loop."""
+    proxy = start("max_connections = 2\n" + users_file + SOCKS5)
+    waiting = []
+    for _ in range(2):
+        waiting.append(call(proxy))
+        waiting[-1].send(greet(BY_PASSWORD) + login("ann", "one"))
+        assert (waiting[-1].read_pair(5), waiting[-1].read_pair(1)) == (2, GRANTED)
+    assert call(proxy).log_in("ann", "one") == GRANTED
+    assert waiting[0].read_reply()[0] != GRANTED and waiting[0].at_eof()
+
+
+@pytest.mark.any_loop
 def test_guesses_are_slowed_down(start, users_file, call):
     """R22: the back-off and the tarpit of HTTP."""
     proxy = start(users_file + SOCKS5 + OPEN.replace("socks4", "http"))
