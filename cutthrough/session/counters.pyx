@@ -63,8 +63,11 @@ FIELDS = (
 )
 
 assert len(BUCKETS) == N_BUCKETS and len(METHODS) == N_METHODS and len(CODES) == N_CODES
-assert len(BOUNDS) == N_BOUNDS and len(GONE) == N_GONE
-assert len(FIELDS) * 8 + N_LISTENERS * sizeof(Listener) == sizeof(Counters) <= PAGE_BYTES
+assert len(BOUNDS) == N_BOUNDS and len(GONE) == N_GONE and sizeof(Counters) <= PAGE_BYTES
+if len(FIELDS) * 8 + N_LISTENERS * sizeof(Listener) != sizeof(Counters):
+    # The fields come from other modules, and C has their number
+    raise ImportError("the compiled modules do not belong together, or not to this source: "
+                      "run `make build`")
 
 _numbers = {name: number for number, name in enumerate(FIELDS)}
 
