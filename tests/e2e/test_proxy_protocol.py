@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from tests.e2e.test_handover import renew
+from tests.e2e.test_shedding import let_time_pass
 from tests.e2e.test_succession import end_family
 from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.client import WRONG, Client, build_request
@@ -184,6 +185,7 @@ def test_room_is_made_by_the_client_that_has_most(behind, make_origin, as_client
     proxy, origin = behind("--max-connections", "6"), make_origin()
     others = [as_client(proxy, f"198.51.100.{n}") for n in range(2)]
     many = [as_client(proxy) for _ in range(4)]
+    let_time_pass()                         # or who came late seems to rest longest
     for client in (*others, *many):         # none of them has authenticated
         assert client.get(origin.url(), auth=None).status == 407
     assert as_client(proxy, BOB).get(origin.url()).status == 200
