@@ -164,7 +164,7 @@ cdef class Client:
             not r.persistent or self.up_open or r.method == M_CONNECT
             or self.context.draining)
         cdef const char *reply
-        if r.status != 0:
+        if r.status != 0 or carries_tunnel(self):       # a transparent one has no status
             return self.cut_short(outcome)
         if status_of(outcome) == 0:
             return self.abort(outcome, False)

@@ -308,6 +308,17 @@ def test_a_client_outside_the_networks_is_refused(scene):
         assert client.read_response().status == 407
 
 
+def test_a_tunnel_that_is_cut_does_not_look_whole(scene):
+    stage = scene("redirect", config='idle_timeout = "300ms"')
+    stage.origin(echo, port=443)
+    with Stream(stage.router.dial(SERVERS[4], 443)) as client:
+        client.send(b"\x00\x01 no protocol")
+        assert client.read_exact(14) == b"\x00\x01 no protocol"
+        with pytest.raises(ConnectionResetError):
+            client.read_rest()
+    stage.proxy.wait_reason("idle_timeout", status=0)
+
+
 def test_a_hello_that_never_completes_ends_by_the_deadline(scene):
     stage = scene("redirect")
     stage.proxy.reload(stage.proxy._config.read_text().replace(
