@@ -210,7 +210,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         "Kubernetes' terminationGracePeriodSeconds", swapped=True)] = 30.0
     handover: Annotated[bool, Option(
         FLAG, "hand tunnels over to a worker's replacement; false: they drain",
-        "our choice: a reload or an upgrade does not disturb a tunnel",
+        "our choice: most tunnels do not notice a reload or an upgrade",
         swapped=True)] = True
 
     max_line: Annotated[int, Option(
