@@ -141,7 +141,9 @@ def test_a_time_is_compared_on_the_same_cpu_only(tmp_path: Path, capsys: Any) ->
 
 
 @functools.cache
-def subject(fault: str, scenario: str, seconds: float) -> dict[Key, compare.Row]:
+def subject(
+    fault: str, scenario: str, seconds: float, attempt: int
+) -> dict[Key, compare.Row]:
     """Two interleaved repetitions of the relay, and of a relay with this fault."""
     measured: list[summary.Row] = []
     with Origin() as origin:
@@ -167,8 +169,13 @@ def subject(fault: str, scenario: str, seconds: float) -> dict[Key, compare.Row]
 def test_a_deliberate_fault_is_caught_by_name(
     fault: str, scenario: str, seconds: float, figure: str
 ) -> None:
-    base = subject("", scenario, 2 if scenario == "bulk" else 1)
-    new = subject(f"-{fault}", scenario, seconds)
-    found = [f for f in compare.compare(base, new) if f.proxy == "subject"]
+    """The kernel samples which part of the time is user CPU, so beside other work a
+    short run may miss a copy."""
+    for attempt in range(4):
+        base = subject("", scenario, 2 if scenario == "bulk" else 1, attempt)
+        new = subject(f"-{fault}", scenario, seconds, attempt)
+        found = [f for f in compare.compare(base, new) if f.proxy == "subject"]
+        if figure in [finding.figure for finding in found]:
+            break
     assert figure in [finding.figure for finding in found], (base, new)
     assert all(f"scenario={scenario} proxy=subject" in str(f) for f in found)
