@@ -87,7 +87,9 @@ def _secret(path: str, row: int, key: str) -> bytes:
     about = os.stat(path)
     if stat.S_ISREG(about.st_mode) and not is_private(about, os.geteuid()):
         raise blame(f"{path} has a private key, and others than its owner may read it: "
-                    f"chmod 600 {path}", row, key)
+                    f"chmod 600 {path}" + (
+                        ", or 640 if the program runs as another user than root; check "
+                        "as that user" if about.st_uid == 0 else ""), row, key)
     return data
 
 
