@@ -52,7 +52,8 @@ cdef int hear(Step *step, const Errand *e, char *data, size_t n, int *code) noex
         got = read_connect_answer(data, n, code)
         step[0] = SAY_CONNECT if got <= 0 else SAY_NOTHING
         if got > 0 and code[0] >= 300:
-            return -PARENT_AUTH if code[0] == 407 else -PARENT_REFUSED
+            # tinyproxy answers 407 if there are no credentials, and 401 if they are wrong
+            return -PARENT_AUTH if code[0] in (401, 407) else -PARENT_REFUSED
     elif step[0] == SAY_GREETING:
         got = read_socks5_method(data, n, code)
         if got > 0:

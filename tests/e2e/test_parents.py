@@ -301,6 +301,7 @@ def say(reply: bytes, close: bool = False):
 
 BAD = "HTTP/1.1 {} x\r\nContent-Length: 4\r\n\r\nbody"
 FAILURES = {
+    "a 401": (say(BAD.format(401).encode()), "parent_auth", 502),
     "a 407": (say(BAD.format(407).encode()), "parent_auth", 502),
     "a 403": (say(BAD.format(403).encode()), "parent_refused", 502),
     "a 502": (say(BAD.format(502).encode()), "parent_refused", 502),
