@@ -62,20 +62,22 @@ apt() { # quiet, unless it fails
     fi
 }
 
+# By the names of their scripts in /etc/init.d
+daemons=(nginx redis-server haproxy squid apache2 ssh)
 install() {
     command -v apt-get >/dev/null || die "please install what Debian calls: $*"
     say "installing $*"
     local name here=" "
-    for name in nginx redis-server haproxy squid apache2; do
-        ! command -v "$name" >/dev/null || here+="$name "
+    for name in "${daemons[@]}"; do
+        [ ! -e "/etc/init.d/$name" ] || here+="$name "
     done
     forbid_services
     apt update || say "going on with the package lists as they are"
     apt install -y --no-install-recommends "$@" || die "could not install $*"
     allow_services
     # The tests run servers of their own; the system's are not to come up at next boot.
-    for name in nginx redis-server haproxy squid apache2; do
-        if [[ $here != *" $name "* ]] && command -v "$name" >/dev/null; then
+    for name in "${daemons[@]}"; do
+        if [[ $here != *" $name "* ]] && [ -e "/etc/init.d/$name" ]; then
             as_root update-rc.d "$name" disable >/dev/null 2>&1 || true
         fi
     done
@@ -145,6 +147,11 @@ if [ "$what" = test ]; then
     need apache2-utils has htpasswd
     need openssl has openssl
     need netcat-openbsd openbsd_nc
+    need openssh-client has ssh
+    need openssh-server has sshd
+    need socat has socat
+    need proxychains4 has proxychains4
+    need bind9-dnsutils has dig
     need procps has pgrep
     need shellcheck has shellcheck
     need nftables has nft

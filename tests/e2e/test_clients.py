@@ -8,10 +8,12 @@ import ssl
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
-from tests.support.client import USER
+from tests.support.certificates import authority, localhost
+from tests.support.client import PASSWORD, USER
 
 pytestmark = pytest.mark.any_loop
 
@@ -117,13 +119,6 @@ def test_git_clones(run, nginx, base, tmp_path, repository):
     assert (tmp_path / "clone" / "file").read_bytes() == repository
 
 
-@pytest.fixture(scope="session")
-def repository(nginx):
-    if not shutil.which("git"):
-        pytest.skip("git is not installed")
-    return nginx.make_repository()
-
-
 URLLIB = """
 import sys, urllib.request
 sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1], timeout=20).read())
@@ -224,6 +219,24 @@ def test_go(run, proxy, nginx, go_client):
         for n in ("1m", "128k", "1m")
     ]
     assert out.decode().splitlines() == expected
+
+
+def test_go_by_socks_and_tls(run, start_proxy, nginx, go_client, tmp_path):
+    made, port = localhost(), '[[listeners]]\naddress = "127.0.0.1:0"\n'
+    proxy = start_proxy(
+        config=f'{port}protocols = ["socks5"]\n{port}'
+        f'certificates = ["{made.certificate}"]\ncertificate_keys = ["{made.key}"]\n')
+    bundle = tmp_path / "bundle.pem"
+    bundle.write_bytes(
+        nginx.ca.read_bytes() + authority().own.certificate.read_bytes())
+    user = f"{USER}:{quote(PASSWORD)}"
+    for way in (f"socks5://{user}@127.0.0.1:{proxy.ports[0]}",
+                f"https://{user}@localhost:{proxy.ports[1]}"):
+        out = run(go_client, way, nginx.url("/1m"), nginx.tls_url("/1m"),
+                  SSL_CERT_FILE=str(bundle))
+        digest = hashlib.sha256(nginx.payload("1m")).hexdigest()
+        assert out.decode().splitlines() == [f"200 {digest}"] * 2
+    assert {record["user"] for record in proxy.wait_log(4, reason="ok")} == {USER}
 
 
 def test_requests(proxy, nginx, base):
