@@ -80,6 +80,10 @@ browser: build/built.native ## the live page in Chromium, which is installed if 
 	command -v chromium >/dev/null || scripts/bootstrap.sh browser
 	$(PY) -m pytest -q tests/e2e/test_live_page.py $(PYTEST_ARGS)
 
+peers-parents: build/built.native ## other proxies as parents, which are installed if missing (50 MB)
+	scripts/bootstrap.sh parents
+	$(PY) -m pytest -q tests/e2e/test_real_parents.py $(PYTEST_ARGS)
+
 peers-curl: .venv/ready.run build/built.native ## curl's own tests through this proxy and squid; CURL=its source; root
 	scripts/bootstrap.sh curl
 	$(PY) -m bench.curlsuite --source '$(or $(CURL),$(error CURL=/path/to/the/source/of/curl))' $(ARGS)
@@ -150,5 +154,5 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint docs types arm64 bench bench-guard slowloris storm attack handover browser peers-curl image-check unit-check debug trace asan fuzz coverage annotate wheel lock sbom release clean
+.PHONY: help serve build test quick lint docs types arm64 bench bench-guard slowloris storm attack handover browser peers-parents peers-curl image-check unit-check debug trace asan fuzz coverage annotate wheel lock sbom release clean
 .PHONY: asan-e2e asan-rooms test-asyncio test-rooms

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/bootstrap.sh run|test|browser|curl: what the system lacks, and .venv.
+# scripts/bootstrap.sh run|test|browser|parents|curl: what the system lacks, and .venv.
 #
 # `run` is what building and serving need, `test` adds what the tests need. Installs only
 # what is missing, by apt-get as root or through sudo; on other systems it names what is
@@ -10,12 +10,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 what=${1:-run}
-browser=no suite=no
+browser=no parents=no suite=no
 case $what in
     run | test) ;;
     browser) what=test browser=yes ;; # 290 MB: not for every test run
+    parents) what=test parents=yes ;; # other proxies as parents, 50 MB
     curl) what=run suite=yes ;;       # to build curl and run its tests, 150 MB
-    *) echo "usage: $0 run|test|browser|curl" >&2; exit 2 ;;
+    *) echo "usage: $0 run|test|browser|parents|curl" >&2; exit 2 ;;
 esac
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -63,7 +64,7 @@ apt() { # quiet, unless it fails
 }
 
 # By the names of their scripts in /etc/init.d
-daemons=(nginx redis-server haproxy squid apache2 ssh)
+daemons=(nginx redis-server haproxy squid apache2 ssh danted)
 install() {
     command -v apt-get >/dev/null || die "please install what Debian calls: $*"
     say "installing $*"
@@ -152,11 +153,17 @@ if [ "$what" = test ]; then
     need socat has socat
     need proxychains4 has proxychains4
     need bind9-dnsutils has dig
+    need tinyproxy-bin has tinyproxy
+    need microsocks has microsocks
     need procps has pgrep
     need shellcheck has shellcheck
     need nftables has nft
     need iproute2 has ip
     [ $browser = no ] || need chromium has chromium
+    if [ $parents = yes ]; then
+        need squid has squid
+        need dante-server has danted
+    fi
 fi
 if [ $suite = yes ]; then
     need cmake has cmake
