@@ -4,8 +4,10 @@ import base64
 import contextlib
 import functools
 import os
+import shutil
 import socket
 import ssl
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -23,18 +25,24 @@ from tests.support.socks import (
     command,
     datagram,
 )
+from tests.support.stream import Closed
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import build_line
 
 PASSWORD = "secret"
 
 #: A listener each, in this order.
-DOORS = ("plain", "tls", "certificate", "balanced", "unix")
+DOORS = ("plain", "tls", "certificate", "shared", "balanced", "transparent", "unix")
 
 #: Two destinations in each form of address.
 FORMS = {"name": ("yes.test", "no.test"), "IPv4": ("127.0.0.1", "127.0.0.2"),
          "IPv6": ("::1", OWN_IPV6)}
-OVERRIDES = 'dns_overrides = ["yes.test=127.0.0.1", "no.test=127.0.0.3"]\n'
+#: What the names resolve to.
+ADDRESSES = {"yes.test": "127.0.0.1", "no.test": "127.0.0.3"}
+OVERRIDES = "dns_overrides = {}\n".format(
+    [f"{name}={address}" for name, address in ADDRESSES.items()])
+
+UPGRADE = ("Connection: upgrade", "Upgrade: websocket")
 
 #: Whose datagrams are lost, instead of an answer.
 BY_DATAGRAM = ("destination_denied", "address_denied", "port_denied")
@@ -53,7 +61,7 @@ class Ask(NamedTuple):
 
 class Way(NamedTuple):
     door: str
-    dialect: str        # CONNECT, GET, UPGRADE, SOCKS5, SOCKS4, UDP
+    dialect: str        # CONNECT, GET, UPGRADE, SOCKS5, SOCKS4, UDP, TUNNEL
     form: str
 
     @property
@@ -61,13 +69,24 @@ class Way(NamedTuple):
         """Whether a rule compares it as a CONNECT."""
         return self.dialect not in ("GET", "UPGRADE")
 
+    @property
+    def has_tls(self) -> bool:
+        """On a port that both share, HTTP comes in TLS and SOCKS without."""
+        return self.door in ("tls", "certificate") or (
+            self.door == "shared" and self.dialect in ("CONNECT", "GET", "UPGRADE"))
+
+    @property
+    def logs_in(self) -> bool:
+        """Whether a password says who it is."""
+        return self.dialect != "SOCKS4" and self.door not in (
+            "certificate", "transparent")
+
     def can(self, ask: Ask) -> bool:
         return self.door != "certificate" or ask.user is not None
 
     def user(self, ask: Ask) -> str | None:
-        """Version 4 names nobody, and a certificate counts whatever is spoken."""
-        is_nobody = self.dialect == "SOCKS4" and self.door != "certificate"
-        return None if is_nobody else ask.user
+        """A certificate counts whatever is spoken."""
+        return ask.user if self.logs_in or self.door == "certificate" else None
 
     def client(self, ask: Ask) -> str:
         if self.door == "unix":
@@ -90,6 +109,8 @@ class Way(NamedTuple):
             return 90 if reason == "ok" else 91
         if self.dialect == "UDP" and reason in BY_DATAGRAM:
             return None
+        if self.dialect == "TUNNEL":
+            return 0 if reason == "ok" else None
         if self.dialect in ("SOCKS5", "UDP"):
             return row.socks
         return row.status or 200
@@ -105,8 +126,8 @@ class Way(NamedTuple):
             return [(client, user, "SOCKS5", None, 0, row.status, reason)]
         if self.dialect != "UDP":
             method = "GET" if self.dialect == "UPGRADE" else self.dialect
-            return [(client, user, method, self.host(ask), port, row.status or 200,
-                     reason)]
+            status = 0 if method == "TUNNEL" else row.status or 200
+            return [(client, user, method, self.host(ask), port, status, reason)]
         if reason == "ok" or reason in BY_DATAGRAM:
             lines = [(client, user, "UDP", None, 0, 200, "ok")]
             if reason != "ok":
@@ -124,7 +145,12 @@ def columns_of(record: dict) -> tuple:
 
 def all_ways() -> Iterator[Way]:
     """Each form of address at the first door, one form at the others."""
+    for dialect in ("GET", "UPGRADE", "TUNNEL"):
+        for form in ("name", "IPv4"):
+            yield Way("transparent", dialect, form)
     for door in DOORS:
+        if door == "transparent":
+            continue
         for dialect in ("CONNECT", "GET", "UPGRADE", "SOCKS5", "UDP"):
             for form in FORMS if door == "plain" else ("name",):
                 yield Way(door, dialect, form)
@@ -147,8 +173,13 @@ def listeners(path: Path) -> str:
         "certificate": {
             "address": port, **tls, "client_certificate": '"required"',
             "client_ca": f'"{authority().own.certificate}"'},
+        "shared": {"address": port, **tls,
+                   "protocols": '["http", "socks5", "socks4", "tls"]'},
         "balanced": {"address": port, "proxy_protocol": "true",
                      "auth_none_from": '["127.0.0.0/8"]'},
+        "transparent": {"address": port, "transparent": '"redirect"',
+                        "auth_none_from": '["127.0.0.0/8"]', "protocols": '["http"]',
+                        "udp": "false"},
         "unix": {"address": f'"unix:{path}"'}}
     usual = {"protocols": '["http", "socks5", "socks4"]', "udp": "true",
              "auth": '"none"'}
@@ -163,8 +194,31 @@ def context_of(user: str | None) -> ssl.SSLContext:
     return client_context(authority().sign(subject=f"/CN={user}") if user else None)
 
 
-def reach(proxy: Proxy, path: Path, way: Way, ask: Ask) -> SocksClient:
-    """A connection that has passed the door."""
+@contextlib.contextmanager
+def intercepting(proxy: Proxy) -> Iterator[bool]:
+    """Redirects what comes from the clients of that door; False: it cannot be done."""
+    way = Way("transparent", "GET", "name")
+    clients = ", ".join(way.client(Ask(network=n)) for n in (1, 2))
+    port = proxy.ports[DOORS.index("transparent")]
+    rules = (f"table ip cutthrough_ways {{ chain out {{ type nat hook output priority "
+             f"-100; ip saddr {{ {clients} }} tcp dport != {port} "
+             f"redirect to :{port}; }}; }}")
+    program = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin")
+    can = program is not None and subprocess.run(
+        [program, rules], capture_output=True, timeout=30).returncode == 0
+    try:
+        yield can
+    finally:
+        if can:
+            subprocess.run([program, "delete table ip cutthrough_ways"], check=True,
+                           timeout=30)
+
+
+def reach(proxy: Proxy, path: Path, way: Way, ask: Ask, port: int) -> SocksClient:
+    """A connection that has passed the door; `port`: the destination's."""
+    if way.door == "transparent":
+        address = ADDRESSES.get(way.host(ask), way.host(ask))
+        return SocksClient(port, address, source=way.client(ask))
     if way.door == "unix":
         return SocksClient(0, str(path))
     port = proxy.ports[DOORS.index(way.door)]
@@ -173,7 +227,7 @@ def reach(proxy: Proxy, path: Path, way: Way, ask: Ask) -> SocksClient:
         client.send(build_line(way.client(ask)))
         return client
     client = SocksClient(port, source=way.client(ask))
-    if way.door != "plain":
+    if way.has_tls:
         context = context_of(ask.user if way.door == "certificate" else None)
         try:
             client.sock = TlsSocket(client.sock, context)
@@ -188,10 +242,12 @@ def speak(proxy: Proxy, client: SocksClient, way: Way, ask: Ask, port: int,
     """Sends the request; returns the answer, as `Way.owed` has it.
 
     What is granted has been used, once, up to the origin, which answers GET and echoes
-    datagrams.
+    datagrams and what is no HTTP.
     """
     host = way.host(ask)
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if way.door == "transparent":
+        return speak_to_nobody(client, way, host, target)
     if way.dialect == "SOCKS4":
         code = client.request4(target)
         return use(client, target) or code if code == 90 else code
@@ -208,8 +264,28 @@ def speak(proxy: Proxy, client: SocksClient, way: Way, ask: Ask, port: int,
     if way.dialect == "CONNECT":
         status = client.connect(target, auth=auth).status
         return use(client, target) or status if status == 200 else status
-    fields = ("Connection: upgrade", "Upgrade: websocket") * (way.dialect == "UPGRADE")
+    fields = UPGRADE if way.dialect == "UPGRADE" else ()
     return client.get(f"http://{target}/", *fields, auth=auth).status
+
+
+def speak_to_nobody(client: Client, way: Way, host: str, target: str) -> int | None:
+    """As a program does that knows of no proxy."""
+    if way.dialect != "TUNNEL":
+        fields = UPGRADE if way.dialect == "UPGRADE" else ()
+        client.send("\r\n".join(
+            ("GET / HTTP/1.1", f"Host: {target}", *fields, "", "")).encode())
+        return client.read_response().status
+    data = b"\0\1 of no protocol"
+    if way.form == "name":
+        into, out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client_context().wrap_bio(into, out, server_hostname=host).do_handshake()
+        data = out.read()
+    client.send(data)
+    with contextlib.suppress(Closed, ConnectionResetError):
+        assert client.read_exact(len(data)) == data
+        return 0
+    return None
 
 
 def use(client: Client, host: str) -> int:
