@@ -1,4 +1,4 @@
-"""A row of `[[listeners]]`: one address to listen on, and what is spoken there.
+"""A row of `[[listeners]]`: one address to listen on, with its protocols and settings.
 
 `listen` and `proxy_protocol` are the short form; `Config.all_listeners` has both.
 """
@@ -194,7 +194,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_local(self) -> bool:
         """Whether it serves this host alone: a path or a loopback address (a wildcard
-        is not one) that no load balancer calls, whose clients may be anywhere."""
+        is not one), without load balancers, because their clients may be anywhere."""
         return is_loopback(self.address[0]) and not self.proxy_protocol
 
     @property
@@ -246,7 +246,7 @@ def contradictions(listen: Sequence[Address], proxy_protocol: Sequence[Address],
 def _contradictions_of_proxy_protocol(merged: Sequence[Listener], short: int,
                                       given: bool, have_from: bool
                                       ) -> Iterator[ConfigError]:
-    # A path needs no networks: its file's permissions say who may call
+    # A path needs no networks: the permissions of its file select the callers
     behind = [number for number, one in enumerate(merged)
               if one.proxy_protocol and not one.is_path]
     if have_from and not (behind or given):

@@ -1,4 +1,4 @@
-"""What the supervisor checks before it opens anything."""
+"""The supervisor's checks before it opens anything."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ from cutthrough.process.cpus import pinned_cpus
 
 
 def complete(generation: Generation) -> Generation:
-    """Adds what the listeners' files hold, and validates all.
+    """Adds the contents of the listeners' files, and validates all.
 
     Raises PolicyError and ConfigError.
     """
@@ -103,7 +103,7 @@ def check_pacs(generation: Generation) -> None:
 
 
 def check_routes(generation: Generation) -> None:
-    """Raises PolicyError with every rule whose route is not configured."""
+    """Raises PolicyError with every rule that has an unknown route."""
     config = generation.config
     known = {DIRECT, *(one.name for one in config.parents),
              *(one.name for one in config.groups)}
@@ -114,8 +114,8 @@ def check_routes(generation: Generation) -> None:
 
 
 def find_notes(generation: Generation) -> list[str]:
-    """What an operator should know about a valid configuration: rules that cannot
-    hold, because a parent resolves the names (R43)."""
+    """Returns notes about a valid configuration: rules that cannot hold, because a
+    parent resolves the names (R43)."""
     config, policy = generation.config, generation.policy
     there = {one.name for one in config.parents if one.resolve == "parent"}
     groups = {one.name for one in config.groups if there & {*one.parents}}

@@ -1,4 +1,4 @@
-"""The connection to Redis: how it is made, and what its errors mean."""
+"""The connection to Redis, and the meaning of its errors."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ PATIENCE_S = 1.0
 
 
 def make_client(config: Config) -> Redis:
-    """Returns a client. Raises ConfigError, whose reason omits the address (R37)."""
+    """Returns a client. Raises ConfigError without the address (R37)."""
     try:
         client: Redis = Redis.from_url(
             config.fleet_url, decode_responses=True, protocol=2, max_connections=1,

@@ -11,8 +11,8 @@ cdef class SessionSink(Sink):
     cdef public int transport       # of its connections; KERNEL: none above the socket
     cdef uint8_t pac                # Client.pac of its connections
     cdef Entrance entrance          # of its connections
-    cdef bint is_unix               # a unix socket, with
-    cdef uint32_t tag               # what distinguishes its callers from another's
+    cdef bint is_unix               # a unix socket
+    cdef uint32_t tag               # if is_unix: part of its callers' addresses; see address
     cdef int stages                 # bits of Stage
     cdef int tls                    # number of its TLS context; -1: no TLS
     cdef bint plain_too             # with TLS: a connection may come without it

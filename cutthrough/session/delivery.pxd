@@ -2,7 +2,7 @@
 
 from cutthrough.session.client cimport Client
 
-# The sides whose bytes are still on their way.
+# The sides with bytes still on their way to them.
 cdef enum:
     TO_CLIENT = 1
     TO_ORIGIN = 2

@@ -1,4 +1,4 @@
-"""What a listener serves, and to whom without credentials."""
+"""The protocols of a listener, and its clients that need no credentials."""
 
 from libc.stdint cimport uint32_t
 from cutthrough.net.address cimport Address
@@ -12,10 +12,10 @@ cdef class Entrance:
     cdef bint socks4
     cdef bint udp                   # ASSOCIATE of SOCKS5
     cdef bint needs_user            # every client needs credentials
-    cdef bint is_for_all            # else: no client does; False: those in `networks` do not
-    cdef Way transparent            # clients know of no proxy
-    cdef NetworkSets networks       # one set, or the empty one
-    cdef uint32_t number
+    cdef bint is_for_all            # if not needs_user: no client needs credentials
+    cdef Way transparent            # of connections that nftables brings here
+    cdef NetworkSets networks       # if not is_for_all: of clients that need none
+    cdef uint32_t number            # of the set in `networks`
 
-    # May a client of this address go on without credentials?
+    # Whether a client of this address may go on without credentials.
     cdef bint admits_anonymous(self, const Address *address) noexcept

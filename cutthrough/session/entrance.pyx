@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What a listener serves, and to whom without credentials."""
+"""The protocols of a listener, and its clients that need no credentials."""
 
 from cutthrough.net.address cimport UNIX_CALLER, Address
 from cutthrough.net.intercepted import WAYS
@@ -10,9 +10,9 @@ cdef class Entrance:
 
     def __init__(self, protocols=("http",), *, bint udp=False, bint needs_user=True,
                  anonymous_from=(), transparent="off"):
-        """`protocols`: of http, socks5, socks4. `udp`: SOCKS5 may associate. If not
-        `needs_user`: clients of the networks `anonymous_from`, texts, need no credentials; ():
-        no client does. `transparent`: of net.intercepted.WAYS."""
+        """`protocols`: of http, socks5, socks4. `udp`: serves ASSOCIATE of SOCKS5.
+        `anonymous_from`: networks as texts; if not `needs_user`, their clients need no
+        credentials, and if it is (), no client does. `transparent`: of net.intercepted.WAYS."""
         self.transparent = WAYS[transparent]
         self.http = "http" in protocols
         self.socks5 = "socks5" in protocols
@@ -27,7 +27,7 @@ cdef class Entrance:
     cdef bint admits_anonymous(self, const Address *address) noexcept:
         if self.needs_user:
             return False
-        if address.family == UNIX_CALLER:       # it is in no network
+        if address.family == UNIX_CALLER:       # in no network
             return self.is_for_all
         return self.is_for_all or self.networks.contains(
             self.number,

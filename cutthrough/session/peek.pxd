@@ -1,8 +1,8 @@
-"""A tunnel's first bytes are looked at before any byte moves, and stay where they are."""
+"""PEEK: a look at the first bytes of a tunnel, before any byte moves."""
 
 from cutthrough.session.client cimport Client
 
-# The state is PEEK, and there may be something to read at either side.
+# An event at either side, in state PEEK.
 cdef int peek(Client client) except -1
-# The deadline of PEEK.
+# At the deadline of PEEK.
 cdef int end_peek(Client client) except -1

@@ -2,7 +2,7 @@
 
 from cutthrough.session.client cimport Client
 
-# Reads what the origin's socket has of the head; then passes on what it can.
+# Reads the head, as far as it has come. Once it is whole, passes on head and body.
 cdef int read_response(Client client) except -1
-# Passes on what has come of the body; the exchange may end here.
+# Passes on the bytes of the body that have come; the exchange may end here.
 cdef int pump_down(Client client) except -1

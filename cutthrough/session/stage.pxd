@@ -1,4 +1,4 @@
-"""What a stage is; session.stages has their table, and runs them."""
+"""The parts of a stage; session.stages has the table of stages, and runs them."""
 
 from cutthrough.session.client cimport Client
 
@@ -18,13 +18,13 @@ cdef enum Stage:
 cdef enum:
     MOST_REPLY = 22             # octets of the longest reply
 
-# What is sent when a stage is done; n 0: nothing.
+# Bytes to send when a stage is done; n 0: none.
 cdef struct Reply:
     int n
     char bytes[MOST_REPLY]
 
 # A function without I/O. 1: done, and `used` bytes are consumed; 0: more is needed; or minus an
-# Outcome. `state`: where it leaves its result.
+# Outcome. `state` takes its result.
 ctypedef int (*Step)(void *state, const char *data, size_t n, size_t *used) noexcept nogil
 # Applies the result of a step that is done; may add stages. True: the connection goes on with
 # the next stage, in state HEAD now, or when it is there again.

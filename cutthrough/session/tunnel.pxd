@@ -2,7 +2,7 @@
 
 from cutthrough.session.client cimport Client
 
-# Greets the client (the answer to CONNECT, or a 101 whose head is pushed already: n 0),
+# Greets the client (the answer to CONNECT; n 0: a 101, with its head pushed already),
 # and relays from then on, or after PEEK. client.origin is connected.
 cdef int start_tunnel(Client client, const char *reply, size_t n) except -1
 # Relays from now on; the state is TUNNEL already. The bytes that the client sent ahead go first.
