@@ -183,9 +183,7 @@ def test_a_rule_names_the_way_and_the_default_is_for_the_others(
         '"b.test=127.0.0.2"]\n' + parent(corp) + parent(other, name="other"))
     for target, way in (("a.test:1", "other"), ("b.test:1", "corp"),
                         (origin.authority, None)):
-        proxy.mark()
-        dial(proxy).tunnel(target).close()
-        assert proxy.wait_log(1)[0].get("parent") == way
+        assert used(proxy, dial, 1, target) == [way]
 
 
 @pytest.mark.any_loop
@@ -207,9 +205,7 @@ def test_the_way_is_the_rules_that_matches_the_checked_address(
         '"c.test=192.0.2.1"]\n' + parent(corp) + parent(other, name="other"))
     for target, way in (("a.test:1", "other"), ("b.test:1", "corp"),
                         ("127.0.0.2:1", "other")):
-        proxy.mark()
-        dial(proxy).tunnel(target).close()
-        assert proxy.wait_log(1)[0]["parent"] == way
+        assert used(proxy, dial, 1, target) == [way]
     assert dial(proxy).connect("c.test:1").status == 403
     assert len(corp.connections) == 1 and len(other.connections) == 2
 
