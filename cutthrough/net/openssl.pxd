@@ -110,6 +110,9 @@ cdef extern from "<openssl/ssl.h>" nogil:
     void SSL_free(SSL *ssl)
     void SSL_set_bio(SSL *ssl, BIO *read, BIO *write)
     void SSL_set_accept_state(SSL *ssl)
+    void SSL_set_msg_callback(
+        SSL *ssl, void (*on_message)(int, int, int, const void *, size_t, SSL *,
+                                     void *) noexcept nogil)
     void SSL_set_connect_state(SSL *ssl)
     int SSL_do_handshake(SSL *ssl)
     int SSL_is_init_finished(const SSL *ssl)

@@ -22,6 +22,7 @@ cdef struct Tls:
     uint8_t abortive
     uint8_t crossed         # a read waits for room to write
     uint8_t recrossed       # a write waits for bytes to read
+    uint8_t messages        # of handshakes that came after the handshake, as far as it counts
 
 # The socket's state; NULL: no handshake has begun.
 cdef Tls *tls_of(const Socket *s) noexcept nogil

@@ -11,7 +11,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux, openssl
 from cutthrough.net.linux cimport EAGAIN, ECONNRESET, MSG_NOSIGNAL, errno
-from cutthrough.net.openssl cimport BIO, BIO_METHOD
+from cutthrough.net.openssl cimport BIO, BIO_METHOD, SSL
 from cutthrough.net.sysio cimport BROKEN, CAN_WRITE, PEER_DONE, URGENT
 from cutthrough.net.tls_context cimport TlsContext
 from cutthrough.net.transport cimport Socket
@@ -19,10 +19,13 @@ from cutthrough.net.transport cimport Socket
 cdef enum:
     MOST_CONTEXTS = 1024
     FIRST_TABLE = 1024      # entries of the first table of connections
-    # Bytes of one call: a record has 17 KiB at most, and KeyUpdates of 27 bytes, which no peer
-    # needs one after the other, would hold up all other connections
-    MOST_FRUITLESS = 65536
-    MOST_READ = 131072
+    # A KeyUpdate has 27 bytes and costs 13 us: a flood would hold up all other connections. So
+    # there are bounds of one call's bytes, and of a connection's messages after its handshake.
+    # A record has 17 KiB at most; peers update their keys after gigabytes (RFC 8446 section 5.5)
+    MOST_FRUITLESS = 49152
+    MOST_READ = 65536
+    MOST_MESSAGES = 255
+    HANDSHAKE = 22          # ContentType
 
 # Connections by descriptor
 cdef Tls **table = NULL
@@ -58,7 +61,7 @@ cdef int read_wire(BIO *bio, char *data, int n) noexcept nogil:
             free(t.held)
             t.held = NULL
         return <int>r
-    if n_fruitless > MOST_FRUITLESS and not t.shaking:
+    if (n_fruitless > MOST_FRUITLESS or t.messages == MOST_MESSAGES) and not t.shaking:
         t.error = ECONNRESET
         return -1
     if not t.dry:
@@ -94,6 +97,13 @@ cdef long control_wire(BIO *bio, int command, long number, void *pointer) noexce
     if command == openssl.BIO_CTRL_EOF:
         return wire_tls != NULL and wire_tls.peer_ended
     return command == openssl.BIO_CTRL_FLUSH
+
+
+cdef void on_message(int sent, int version, int kind, const void *data, size_t n, SSL *ssl,
+                     void *arg) noexcept nogil:
+    if kind == HANDSHAKE and not (
+            sent or wire_tls.shaking or wire_tls.messages == MOST_MESSAGES):
+        wire_tls.messages += 1
 
 
 cdef void take_up(Socket *s, Tls *t) noexcept nogil:
@@ -159,6 +169,7 @@ cdef Tls *begin(Socket *s) noexcept nogil:
     openssl.BIO_up_ref(wire)
     openssl.SSL_set_bio(t.ssl, wire, wire)
     openssl.SSL_set_accept_state(t.ssl)
+    openssl.SSL_set_msg_callback(t.ssl, on_message)
     t.shaking = True
     t.context = context
     keep(context)
