@@ -219,7 +219,7 @@ cdef extern from "<openssl/x509v3.h>" nogil:
     int X509_VERIFY_PARAM_set1_ip_asc(X509_VERIFY_PARAM *param, const char *address)
 
 cdef extern from "<openssl/evp.h>" nogil:
-    const EVP_CIPHER *EVP_aes_256_cbc()
+    EVP_CIPHER *EVP_CIPHER_fetch(void *library, const char *name, const char *properties)
     int EVP_EncryptInit_ex(EVP_CIPHER_CTX *ctx, const EVP_CIPHER *kind, void *engine,
                            const unsigned char *key, const unsigned char *iv)
     int EVP_DecryptInit_ex(EVP_CIPHER_CTX *ctx, const EVP_CIPHER *kind, void *engine,

@@ -24,7 +24,7 @@ from cutthrough.net cimport linux, openssl
 from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL, ENOMEM, ENOTCONN, EPIPE
 from cutthrough.net.openssl cimport SSL
 from cutthrough.net.sysio cimport (
-    CAN_READ, CAN_WRITE, note_kernel_events, set_kernel_abortive)
+    CAN_READ, CAN_WRITE, PEER_DONE, note_kernel_events, set_kernel_abortive)
 from cutthrough.net.tls_context cimport TlsContext, name_of_peer
 from cutthrough.net.tls_wire cimport (
     Tls, begin, drop, has_context, has_read_enough, note_done, take_up, tls_of)
@@ -93,7 +93,8 @@ cdef void release(Socket *s) noexcept nogil:
     cdef Tls *t = tls_of(s)
     if t == NULL:
         return
-    if not (t.shaking or t.ended or t.abortive or t.begun or t.error):
+    if not (t.shaking or t.ended or t.abortive or t.begun or t.error or t.peer_ended
+            or s.ready & PEER_DONE):    # most have closed: a reset would answer our end
         take_up(s, t)
         openssl.SSL_shutdown(t.ssl)     # a close is an end, too
     drop(s, t)

@@ -18,7 +18,8 @@ from cutthrough.net.certificates cimport (
     Loaded, load, name_in, no_password, open_bytes, read_certificates, why)
 from cutthrough.net.certificates import TlsError
 from cutthrough.net.openssl cimport (
-    BIO, CRYPTO_EX_DATA, EVP_CIPHER_CTX, EVP_MAC_CTX, OSSL_PARAM, SSL, SSL_CTX, X509, X509_CRL)
+    BIO, CRYPTO_EX_DATA, EVP_CIPHER, EVP_CIPHER_CTX, EVP_MAC_CTX, OSSL_PARAM, SSL, SSL_CTX, X509,
+    X509_CRL)
 from cutthrough.net.ticket_keys cimport TicketKey, TicketKeys
 
 cdef enum:
@@ -34,6 +35,12 @@ cdef const unsigned char *HTTP_11 = b"\x08http/1.1"
 
 cdef int shared_index = openssl.CRYPTO_get_ex_new_index(
     openssl.CRYPTO_EX_INDEX_SSL_CTX, 0, NULL, NULL, NULL, free_shared)
+
+
+# Fetched once: by EVP_aes_256_cbc each ticket would look it up again
+cdef EVP_CIPHER *of_tickets = openssl.EVP_CIPHER_fetch(NULL, b"AES-256-CBC", NULL)
+if of_tickets == NULL:
+    raise ImportError("libssl has no AES-256-CBC")
 
 
 cdef class Made:
@@ -323,9 +330,9 @@ cdef int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_
         if openssl.RAND_bytes(iv, 16) <= 0:
             return -1
         memcpy(name, key.name, sizeof(key.name))
-        if not openssl.EVP_EncryptInit_ex(cipher, openssl.EVP_aes_256_cbc(), NULL, key.cipher, iv):
+        if not openssl.EVP_EncryptInit_ex(cipher, of_tickets, NULL, key.cipher, iv):
             return -1
-    elif not openssl.EVP_DecryptInit_ex(cipher, openssl.EVP_aes_256_cbc(), NULL, key.cipher, iv):
+    elif not openssl.EVP_DecryptInit_ex(cipher, of_tickets, NULL, key.cipher, iv):
         return -1
     params[0] = openssl.OSSL_PARAM_construct_octet_string(
         b"key", <void *>key.mac, sizeof(key.mac))

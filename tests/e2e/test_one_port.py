@@ -7,6 +7,9 @@ import ssl
 import pytest
 
 import cutthrough
+from tests.e2e.test_handover import RENEW, handed
+from tests.e2e.test_handover import start as start
+from tests.e2e.test_succession import end, successor_of
 from tests.e2e.test_tls_listener import call as call
 from tests.e2e.test_tls_listener import serve as serve
 from tests.e2e.test_tls_listener import table
@@ -25,6 +28,7 @@ from tests.support.socks import (
     login,
 )
 from tests.support.stream import Stream
+from tests.support.wait import wait_until
 from tests.wire.twin_proxy import build_line
 
 pytestmark = pytest.mark.any_loop
@@ -132,6 +136,33 @@ def test_behind_the_header_of_a_load_balancer(serve, reach, make_origin, secure)
         client.close()
     records = proxy.wait_log(len(cuts), reason="ok")
     assert {one["client"] for one in records} == {"192.0.2.7"}
+
+
+def test_tunnels_in_plain_text_move_and_those_over_tls_drain(
+        start, reach, make_origin):
+    """At a reload that replaces workers, and at an upgrade; nobody notices which."""
+    proxy, origin = start(one_port()), make_origin(echo)
+    both = (True, False)
+    tunnels = [reach(proxy, secure).tunnel(origin.authority) for secure in both]
+    tunnels += [reach(proxy, secure).socks_tunnel(origin.authority) for secure in both]
+    resting = reach(proxy)
+    assert resting.get(make_origin().url()).status == 200
+    proxy.reload(RENEW.format(9999) + one_port())
+    wait_until(lambda: handed(proxy), proxy.stderr)
+    assert handed(proxy) == [(2, 0)]        # the others cannot move
+    assert not resting.fill()               # a close_notify; a FIN alone would raise
+    for word in (b"here", b"there"):
+        for tunnel in tunnels:
+            tunnel.send(word)
+            assert tunnel.read_exact(len(word)) == word
+        if word == b"here":
+            successor = successor_of(proxy)
+    for tunnel in tunnels:
+        tunnel.close()
+    methods = [one["method"] for one in proxy.wait_log(5, reason="ok")]
+    assert sorted(methods) == ["CONNECT", "CONNECT", "GET", "SOCKS5", "SOCKS5"]
+    assert len(origin.connections) == 4
+    end(successor)
 
 
 def test_what_a_port_does_not_serve_is_refused_inside_tls_too(serve, reach):

@@ -51,6 +51,20 @@ def test_a_clients_end_without_close_notify_is_an_end(meet: Meet) -> None:
     assert couple.peer.recv() == b"after"
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_close_is_an_end_unless_the_peer_has_ended(meet: Meet, ended: bool) -> None:
+    """It may have closed, and then a reset would answer."""
+    couple = meet()
+    couple.begin()
+    if ended:
+        couple.peer.sock.shutdown(socket.SHUT_WR)
+        assert couple.recv() == b""
+    couple.end.close()
+    couple.ours.shutdown(socket.SHUT_WR)
+    couple.peer.sock.setblocking(True)
+    assert (couple.peer.sock.recv(1000) == b"") == ended
+
+
 def test_a_reset_and_bytes_that_are_no_record(meet: Meet) -> None:
     for data in (b"\x17\x03\x03\x00\x20" + b"\0" * 32, b"\x15\x03\x03\x00\x02\x01\x00",
                  b"\x17\x03\x03\xff\xff", b"GET / HTTP/1.1\r\n\r\n"):
