@@ -19,7 +19,8 @@ from cutthrough.net.buffers cimport Block, bytes_of, give_block
 from cutthrough.net.relay cimport (
     RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_HALF_CLOSED, RELAY_NO_ROOM,
     RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, lose, push, run_relay, start_pump)
-from cutthrough.net.sysio cimport BROKEN, untaken
+from cutthrough.net.sysio cimport BROKEN, take_error, untaken
+from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
     CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED, QUOTA_EXCEEDED)
 from cutthrough.policy.hop cimport HOP_LOCAL
@@ -92,8 +93,10 @@ cdef int run_tunnel(Client c) except -1:
         return c.close()
     if how <= RELAY_HALF_CLOSED and not again:
         # A reset that neither pump meets: one is stuck or done, the other has nothing to do.
-        # HUP without a reset means only that both ends were shut.
-        if c.sock.ready & BROKEN and not c.relay.down_shut:
+        # HUP without a reset means only that both ends were shut, or on a unix socket that
+        # the client has closed: its stream is complete, as after a FIN.
+        if c.sock.ready & BROKEN and not c.relay.down_shut and (
+                c.sock.kind != KERNEL or take_error(&c.sock)):
             return deliver(c, CLIENT_RESET, TO_ORIGIN)
         # A local origin hangs up when it closes: only a send finds out what that means
         if c.origin.sock.ready & BROKEN and c.relay.down_shut and not c.relay.up_shut and (

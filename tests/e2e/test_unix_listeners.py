@@ -65,6 +65,21 @@ def test_it_serves_requests_and_tunnels(start, text, path, make_origin, opened):
 
 
 @pytest.mark.any_loop
+def test_a_close_is_the_end_of_a_stream_and_no_reset(start, text, path, make_origin):
+    """The origin got a reset behind the last byte, and the log had client_reset: the
+    kernel reports a hang-up, which over TCP only a reset is."""
+    got: list[int] = []
+    origin = make_origin(lambda conn: got.append(len(conn.read_rest())))
+    proxy, data = start(text), bytes(3 << 20)
+    with Client(0, path) as client:
+        client.tunnel(origin.authority)
+        client.send(data)
+    wait_until(lambda: got == [len(data)], "all of it at the origin, and its end")
+    (record,) = proxy.wait_log(1)
+    assert (record["reason"], record["bytes_up"]) == ("ok", len(data))
+
+
+@pytest.mark.any_loop
 def test_bulk_goes_both_ways(start, text, path, make_origin, opened):
     """The relay splices between a unix socket and a TCP socket."""
     start(text)
