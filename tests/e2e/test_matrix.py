@@ -31,6 +31,7 @@ from tests.support.ways import (
     listeners,
     reach,
     speak,
+    use,
 )
 
 pytestmark = pytest.mark.any_loop
@@ -166,10 +167,14 @@ class Matrix:
                                f'groups.staff = ["ann"]\n{textwrap.dedent(rules)}')
 
     def use(self, rules: str, default: str = "deny", config: str = "") -> None:
+        """Puts it in force; of the log only later requests count."""
+        self.change(rules, default, config)
+        self.proxy.mark()
+
+    def change(self, rules: str, default: str = "deny", config: str = "") -> None:
         self._write_policy(rules, default)
         said = self.proxy.reload(config + self._usual + self._tables)
         assert "refused" not in said, said
-        self.proxy.mark()
 
     @contextlib.contextmanager
     def asking(self, way: Way, ask: Ask, port: int) -> Iterator[int | None]:
@@ -279,3 +284,26 @@ def test_a_limit_counts_every_way_in(matrix, far):
     assert wrong == {}
     matrix.check_log(lines)
     assert far.count() == len(lines) // 3
+
+
+def test_a_reload_judges_the_tunnels_of_every_way_in(matrix, far):
+    """Those of a user whom the new policy does not allow are cut, and no others."""
+    matrix.use(LOCAL)
+    ask, port, lines = Ask(), far.ports[0], []
+    with contextlib.ExitStack() as opened:
+        held = {}
+        for way in matrix.ways:
+            if way.is_tunnel and way.dialect != "UDP":
+                held[way] = opened.enter_context(
+                    reach(matrix.proxy, matrix.path, way, ask, port))
+                assert speak(matrix.proxy, held[way], way, ask, port) == way.owed("ok")
+        matrix.change("cut = true" + LOCAL + 'users = ["ann"]\n')
+        for way, client in held.items():
+            if way.user(ask) == "ann":
+                use(client, "again")
+                lines += way.logged(ask, "ok", port)
+            else:
+                assert client.at_eof()
+                lines += [(*line[:-1], DENIED) for line in way.logged(ask, "ok", port)]
+    assert {line[-1] for line in lines} == {"ok", DENIED}
+    matrix.check_log(lines)
