@@ -17,6 +17,7 @@ VERBS = {
     "serve": "run the proxy until it is stopped",
     "check": "validate the configuration and exit: 0, or 2 with the reasons",
     "config": "print the configuration in force as TOML, without secrets",
+    "init": "write a first configuration; http_proxy and its kin become parents",
     "passwd": "make a line of users_file; prompts for the password, or reads stdin",
     "explain": "show how a request would be decided, and by which rule",
     "suggest": "propose rules for the refused requests of an access log in JSON",
@@ -43,13 +44,17 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     for name, text in VERBS.items():
         # No abbreviations: a new option must not make an old command line ambiguous.
-        takes_options = name not in ("version", "passwd", "suggest", "doctor", *CONSOLE)
+        takes_options = name not in (
+            "version", "init", "passwd", "suggest", "doctor", *CONSOLE)
         verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
                                 usage=usage_of(name) if takes_options else None,
                                 epilog=SOURCES if takes_options else None)
         verb.set_defaults(own=verb)
         if name == "passwd":
             add_passwd(verb)
+        elif name == "init":
+            verb.add_argument("directory", metavar="DIRECTORY", nargs="?", default=".",
+                              help="where the files are made [this one]")
         elif name == "suggest":
             add_log(verb, required=True)
         elif name == "explain":

@@ -150,6 +150,10 @@ def dispatch(argv: Sequence[str] | None) -> int:
     if given.verb == "version":
         print(version())
         return 0
+    if given.verb == "init":
+        from cutthrough.tools.init import run as run_init
+
+        return run_init(given.directory)
     if given.verb == "passwd":
         from cutthrough.tools.passwd import run as run_passwd
 
