@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 
+import psutil
 import pytest
 
 from tests.support import sshd
@@ -220,7 +221,10 @@ def test_a_parent_that_dies_while_it_connects_is_a_reason(proxy, mortal, dial, n
         client.send(f"CONNECT {host_of(name, 'mortal')}:{port} HTTP/1.1\r\n"
                     f"Host: {host_of(name, 'mortal')}:{port}\r\n"
                     "Proxy-Authorization: Basic dXNlcjpwYXNzOndvcmQ=\r\n\r\n".encode())
-        assert client.is_silent(0.3)
+        wait_until(lambda: any(
+            one.raddr and one.raddr.port == parent.port
+            and one.status == psutil.CONN_ESTABLISHED
+            for one in proxy.worker.net_connections("tcp4")), "the parent connected to")
         parent.kill()
         assert client.read_response().status == 502
     assert proxy.wait_log(1)[0]["reason"] == "parent_closed"
