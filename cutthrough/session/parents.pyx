@@ -194,7 +194,7 @@ cdef int dial_parent(Client c, const Address *checked, const Address *other) exc
     host = parent.address.host[:parent.address.host_len]
     found = c.context.resolver.cached(host)
     if found is not None:
-        return dial_addresses(c, found)
+        return dial_found(c, found)
     c._set_state(RESOLVE)
     c.context.resolver.resolve(host, partial(on_parent_resolved, c, c.request_id), asker_of(c),
                                c.request_id)
@@ -232,12 +232,16 @@ def on_parent_resolved(Client c, request_id, answer):
         return                          # the request has ended meanwhile
     try:
         c.poller.take_time()
-        if isinstance(answer, Addresses) and (<Addresses>answer).n:
-            dial_addresses(c, answer)
-        else:
-            lose_parent(c, PARENT_UNREACHABLE)
+        dial_found(c, answer)
     except BaseException:
         c.poller.contain(c)
+
+
+cdef int dial_found(Client c, answer) except -1:
+    """`answer`: the resolver's, Addresses or the label of an outcome."""
+    if isinstance(answer, Addresses) and (<Addresses>answer).n:
+        return dial_addresses(c, answer)
+    return lose_parent(c, PARENT_UNREACHABLE)
 
 
 cdef int dial_addresses(Client c, Addresses addresses) except -1:

@@ -5,6 +5,7 @@ import pytest
 from tests.e2e.test_handover import RENEW
 from tests.e2e.test_parents import ESTABLISHED, go_on, http, parent, say
 from tests.support.client import Client
+from tests.support.dns import NameServer
 from tests.support.origin import Connection, echo
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import read_proxy_header
@@ -365,6 +366,22 @@ def test_two_of_us_in_a_row_and_a_circle_ends_at_once(
     assert dial(near).connect(origin.authority).status == 502
     assert near.wait_reason("loop_detected") and near.wait_reason("parent_refused")
     assert len(origin.connections) == 1
+
+
+@pytest.mark.any_loop
+def test_a_parent_without_an_address_is_unreachable_each_time(
+        start_proxy, make_origin, dial, opened):
+    """The resolver remembers that there is none."""
+    names, other = opened.enter_context(NameServer({})), make_origin(http)
+    proxy = start_proxy(config=f'resolvers = ["{names.address}"]\n'
+                        'route = "corp"\n[parents.a]\nurl = "http://a.test:1"\n'
+                        + parent(other, name="b") + group("a"))
+    for _ in range(2):
+        assert dial(proxy).connect("127.0.0.1:1").status == 503
+    assert proxy.wait_log(2, reason="parent_unreachable")
+    config = proxy._config.read_text()
+    proxy.reload(config.replace("['a']", "['a', 'b']"))
+    assert used(proxy, dial, 1) == ["b"]
 
 
 @pytest.mark.any_loop
