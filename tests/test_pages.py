@@ -185,6 +185,11 @@ def test_a_command_exists_with_its_flags(page, capsys):
                 "required|needs a selector|takes METHOD", said), (command, said)
 
 
+def test_every_verb_is_listed():
+    text = (ROOT / "docs" / "conventions.md").read_text()
+    assert {*VERBS} <= {*re.findall(r"`(?:cutthrough )?([a-z]+)[ `]", text)}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_target_of_make_exists(page):
     targets = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M)
