@@ -64,13 +64,16 @@ bench-guard: .venv/ready.test build/built.native ## ratios to the relay, compare
 bench: .venv/ready.test build/built.native ## wrk and siege through the proxy, against a local nginx
 	./bench.sh
 
+bench-tls: .venv/ready.test build/built.native ## handshakes, requests and memory over TLS beside nginx, haproxy and hitch; two minutes
+	$(PY) -m bench tls $(ARGS)
+
 slowloris: .venv/ready.test build/built.native ## wrk beside 10 000 slow clients: its p99, memory, which clients are closed
 	$(PY) -m bench slowloris $(ARGS)
 
 storm: .venv/ready.test build/built.native ## reloads, kills and upgrades under wrk: every failed request is explained
 	$(PY) -m bench storm $(ARGS)
 
-attack: .venv/ready.test build/built.native ## are others served beside each of six attacks? nine minutes
+attack: .venv/ready.test build/built.native ## are others served beside each of nine attacks? thirteen minutes
 	$(PY) -m bench attack $(ARGS)
 
 handover: .venv/ready.test build/built.native ## 2 000 tunnels across ten replacements of their workers and two upgrades
@@ -154,5 +157,5 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint docs types arm64 bench bench-guard slowloris storm attack handover browser peers-parents peers-curl image-check unit-check debug trace asan fuzz coverage annotate wheel lock sbom release clean
+.PHONY: help serve build test quick lint docs types arm64 bench bench-guard bench-tls slowloris storm attack handover browser peers-parents peers-curl image-check unit-check debug trace asan fuzz coverage annotate wheel lock sbom release clean
 .PHONY: asan-e2e asan-rooms test-asyncio test-rooms

@@ -22,6 +22,7 @@ from bench import (
     short,
     slowloris,
     storm,
+    tls,
     users,
 )
 from bench.blocks import Part
@@ -129,6 +130,12 @@ def _policy(options: argparse.Namespace) -> int:
     return policy.run_policy(options.seconds, options.repetitions)
 
 
+def _tls(options: argparse.Namespace) -> int:
+    need_wrk()
+    most_files()
+    return tls.run_tls(options.seconds, options.repetitions, options.conns)
+
+
 def _users(options: argparse.Namespace) -> int:
     need_wrk()
     return users.run_users(options)
@@ -232,6 +239,17 @@ def main() -> int:
     ruled.add_argument("--seconds", type=int, default=3, help="length of a run [3]")
     ruled.add_argument("--repetitions", type=int, default=7,
                        help="runs of each proxy [7]")
+
+    secure = verbs.add_parser("tls",
+                              help="TLS between client and proxy, beside nginx, "
+                              "haproxy and hitch")
+    secure.set_defaults(act=_tls)
+    secure.add_argument("--seconds", type=float, default=0.7,
+                        help="length of a run; of wrk at least 1 [0.7]")
+    secure.add_argument("--repetitions", type=int, default=5,
+                        help="runs of each server [5]")
+    secure.add_argument("--conns", type=int, default=500,
+                        help="connections at rest [500]")
 
     known = verbs.add_parser("users",
                              help="p99 of cached users during a password attack")

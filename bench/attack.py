@@ -37,8 +37,10 @@ from bench.regulars import Record
 from bench.rows import Row, format_row
 from bench.running import Running, Target
 from bench.storm import Program
+from bench.tls import make_certificate
 
 WORKERS, SECRET = 2, "a secret of theirs"
+PORT = 3129  # of the second listener, in a network of its own
 #: A request is in time if it is served within this many seconds of being due. A user's
 #: first request must wait for a hash.
 IN_TIME, FIRST_IN_TIME = 2.0, 5.0
@@ -84,6 +86,7 @@ class Attack:
     hook: bool = False
     names: bool = False  # the regulars ask for names, not for an address
     newcomers: int = 0  # seconds between two users who come for the first time
+    secure: bool = False  # a second listener, on PORT: TLS, and SOCKS without it
     more: dict[str, Any] = field(default_factory=dict)
 
 
@@ -103,6 +106,13 @@ ATTACKS = {
     "hook": Attack("questions to the hook by reset clients of one user", "leave",
                    hook=True, names=True,
                    more={"pace": 1000, "target": "n{turn}.hook.test"}),
+    "handshakes": Attack("whole handshakes of TLS 1.2, from 64 connections at a time",
+                         "shake", secure=True, more={"port": PORT, "conns": 64}),
+    "hellos": Attack("9 900 connections with a part of a ClientHello", "hellos",
+                     secure=True, more={"port": PORT, "conns": 9900, "again": 500}),
+    "greetings": Attack("9 900 greetings of SOCKS5 with 255 methods", "greetings",
+                        secure=True,
+                        more={"port": PORT, "conns": 9900, "again": 500}),
 }  # fmt: skip
 
 
@@ -119,7 +129,13 @@ def prepare(attack: Attack, directory: Path, cost: int) -> None:
              f'resolvers = ["{lone.NAMES}"]', 'access_log = "off"',
              'connect_ports = "any"', "dns_cache_entries = 10000",
              *attack.options]  # fmt: skip
-    if attack.hook:
+    if attack.secure:
+        pem = directory / "both.pem"
+        pem.touch(0o600)
+        pem.write_bytes(make_certificate(directory))
+        lines += ["[[listeners]]", f'address = "{lone.PROXY}:{PORT}"',
+                  'protocols = ["http", "socks5", "tls"]', f'certificates = ["{pem}"]']
+    elif attack.hook:
         lines.append('policy_hook = "decisions:decide"')
     (directory / "proxy.toml").write_text("".join(f"{line}\n" for line in lines))
 

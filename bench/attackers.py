@@ -16,11 +16,13 @@ import resource
 import select
 import socket
 import struct
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
+from bench.origin import build_tool
 from bench.regulars import credentials
 
 IP_BIND_ADDRESS_NO_PORT = 24  # <linux/in.h>
@@ -120,6 +122,26 @@ def heads(spec: Spec, until: float) -> Seen:
                               b"GET http://x/ HTTP/1.1\r\nHost: x\r\nX: ")
 
 
+def hellos(spec: Spec, until: float) -> Seen:
+    """Sends the begin of a ClientHello, then nothing."""
+    return crowd(spec, until, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+
+
+def greetings(spec: Spec, until: float) -> Seen:
+    """Sends a greeting that offers 255 methods, then nothing."""
+    return crowd(spec, until, b"\5\xff" + bytes(range(255)))
+
+
+def shake(spec: Spec, until: float) -> Seen:
+    """Shakes hands, closes, and begins again."""
+    done = subprocess.run(
+        [build_tool("handshakes"), spec["host"], str(spec["port"]),
+         str(until - time.monotonic()), str(spec["conns"]), "1.2", "full",
+         spec["attacker"]], capture_output=True, text=True, check=True)  # fmt: skip
+    return {key: float(value) for key, value in
+            (pair.split("=") for pair in done.stdout.split())}
+
+
 def leave(spec: Spec, until: float) -> Seen:
     """Sends CONNECT to one host after another, and resets each at once."""
     word = credentials(spec["guest"], spec["secret"])
@@ -192,7 +214,8 @@ def guess(spec: Spec, until: float) -> Seen:
 
 
 ATTACKERS: dict[str, Callable[[Spec, float], Seen]] = {
-    "guess": guess, "idle": idle, "heads": heads, "leave": leave,
+    "guess": guess, "idle": idle, "heads": heads, "leave": leave, "hellos": hellos,
+    "greetings": greetings, "shake": shake,
 }  # fmt: skip
 
 

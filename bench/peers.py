@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,10 +78,13 @@ class Peer:
         found = re.search(r"\d+\.\d[\w+-]*(\.\d[\w+-]*)*", done.stdout + done.stderr)
         return found[0] if found else ""
 
-    def start(self, target: Target) -> Running:
-        """Start it on a free port; return when it listens."""
+    def start(self, target: Target, more: Mapping[str, bytes] = {}) -> Running:
+        """Start it on a free port; return when it listens. `more`: further files of
+        its directory."""
         running = Running([], target, port=free_port(), blind=self.blind)
         directory = running.make_directory()
+        for name, data in more.items():
+            (directory / name).write_bytes(data)
         root = os.geteuid() == 0
         values = {
             "PROGRAM": self.find(),
@@ -89,10 +93,13 @@ class Peer:
             "LISTEN": target.site.proxy_ip,
             "PORT": str(running.port),
             "ORIGIN": target.authority,
+            "ORIGIN_PORT": target.authority.rpartition(":")[2],
             "USER": USER,
             "PASSWORD": PASSWORD,
             "CREDENTIALS": base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode(),
             "NGINX_USER": "user root;" if root else "",
+            # hitch refuses to serve as root.
+            "HITCH_USER": 'user = "nobody"' if root else "",
             # Apache refuses to serve as root.
             "APACHE_USER": "User nobody\nGroup nogroup" if root else "",
         }

@@ -65,12 +65,12 @@ def start_cutthrough(*flags: str) -> Callable[[Target], Running]:
                 flag = flag.replace(name, place)
             command.append(flag)
         running.command = command
-        return _listening(running)
+        return listening(running)
 
     return start
 
 
-def _listening(running: Running) -> Running:
+def listening(running: Running) -> Running:
     """Start cutthrough; return it when it listens."""
     with running.closed_on_error():
         running.start(cwd=TREE)
@@ -99,7 +99,7 @@ def start_configured(workers: int, *lines: str) -> Callable[[Target], Running]:
         config.write_text(text.replace("@LISTEN@", address))
         running.command = [sys.executable, "-m", "cutthrough", "serve"]
         running.command += ["-c", str(config)]
-        return _listening(running)
+        return listening(running)
 
     return start
 

@@ -85,14 +85,17 @@ def test_a_short_attack_is_told():
     """What it says of a busy machine is not asked here."""
     with own_network():
         done = subprocess.run(
-            [sys.executable, "-m", "bench", "attack", "--only=hook,idle",
+            [sys.executable, "-m", "bench", "attack", "--only=hook,idle,handshakes",
              "--seconds=2", "--settle=0", "--cost=4"], cwd=TREE, text=True,
-            capture_output=True, timeout=110, check=False)
+            capture_output=True, timeout=160, check=False)
     assert done.returncode in (0, 1), done.stderr
     rows = [dict(pair.split("=", 1) for pair in line.split()[1:])
             for line in done.stdout.splitlines()]
-    assert [row["scenario"] for row in rows] == ["hook", "idle"], done.stderr
+    assert [row["scenario"] for row in rows] == ["hook", "idle", "handshakes"], (
+        done.stderr)
     for row in rows:
         assert int(row["requests"]) > 100 and "ok:" in row["outcomes"]
     assert int(rows[0]["attacker"].partition("asked:")[2].partition(",")[0]) > 100
     assert int(rows[1]["attacker"].partition("peak:")[2].partition(",")[0]) > 1000
+    shaken = rows[2]["attacker"].partition("handshakes:")[2].partition(",")[0]
+    assert float(shaken) > 50
