@@ -150,6 +150,11 @@ def add_explain(verb: argparse.ArgumentParser) -> None:
     add_who(verb)
     verb.add_argument("--client", metavar="IP", default="127.0.0.1",
                       help="client address of the request [127.0.0.1]")
+    text = "of a tunnel's first bytes, for rules that depend on them"
+    verb.add_argument("--protocol", metavar="WORD", help=f"protocol {text} [tls, if "
+                      "--sni or --ja4 is given]")
+    verb.add_argument("--sni", metavar="NAME", help=f"server name {text} [none]")
+    verb.add_argument("--ja4", metavar="JA4", help=f"fingerprint {text} [none]")
     add_log(verb)
     verb.add_argument("--json", action="store_true", help="print JSON")
     add_options(verb, WITHOUT)

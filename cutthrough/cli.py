@@ -247,10 +247,12 @@ def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
         from cutthrough.tools.explain_log import run as run_replay
 
         return run_replay(config, policy, given.log, given.json)
+    from cutthrough.tools.explain import read_opening
     from cutthrough.tools.explain import run as run_explain
 
     return run_explain(config, policy, (given.method, given.target), given.who,
-                       given.client, given.json)
+                       given.client, given.json,
+                       read_opening(given.protocol, given.sni, given.ja4))
 
 
 def demonstrate(argv: Sequence[str]) -> int:

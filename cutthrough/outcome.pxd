@@ -36,6 +36,10 @@ cdef enum Outcome:
     POLICY_UNAVAILABLE
     LOOP_DETECTED
     SENDER_DENIED
+    PROTOCOL_DENIED
+    SNI_DENIED
+    JA4_DENIED
+    PEEK_TIMEOUT
     # a limit of the policy is reached
     CLIENT_LIMIT
     USER_LIMIT

@@ -2,10 +2,13 @@
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from cutthrough.policy.address cimport MOST_CARRIED
+from cutthrough.policy.fingerprints cimport FingerprintSets
+from cutthrough.policy.first_bytes cimport Demand, Met
 from cutthrough.policy.hop cimport Hop
 from cutthrough.policy.hosts cimport HostIndex, MAX_LABELS, Candidate, Run
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.policy.networks cimport MAX_NESTED, Key, NetworkIndex, NetworkSets
+from cutthrough.wire.openings cimport Opening
 
 cdef enum:
     # Each carried IPv4 address is in at most 33 networks
@@ -26,6 +29,8 @@ cdef struct Question:
     const uint8_t *address  # 16 bytes; NULL: not known yet
     int port
     int method              # Method of wire.names, or KIND_UPGRADE
+    bint has_opening        # a tunnel by CONNECT, SOCKS or the like: it has first bytes
+    const Opening *opening  # a tunnel's first bytes; NULL: not known yet
 
 # IPv4 addresses inside the dialled IPv6 address; only deny rules compare them.
 cdef struct CarriedKeys:
@@ -41,6 +46,7 @@ cdef struct Verdict:
     bint report             # passes because the rule only reports; to be logged
     bint cut                # a refusal also ends running tunnels
     bint opens_floor        # an allow rule names this very address (R27)
+    bint waits              # depends on a tunnel's first bytes: judge again with them
     bint maybe              # passes until the address is known: judge again with it
 
 cdef enum Action:
@@ -56,6 +62,7 @@ cdef enum Mismatch:
     OTHER_METHOD
     OTHER_CLIENT
     OTHER_ADDRESS
+    OTHER_OPENING           # plus a Met
 
 cdef struct PortRange:
     uint16_t first
@@ -69,11 +76,13 @@ cdef struct Row:            # a rule; set number 0: no condition
     uint16_t n_ports        # 0: every port
     uint16_t methods        # bit M_*; 0: every method
     int limits              # index in Acl.limits; -1: none
+    Demand demand           # of a tunnel's first bytes
     uint16_t source         # number of the source address; 0: the user's own, or none
     uint16_t route          # index in Acl.routes plus 1; 0: none
     uint8_t action          # Action
     uint8_t cut
     uint8_t by_address      # the rule names addresses and no hosts: found by the address
+    uint8_t by_opening      # the rule has a demand
 
 cdef class Acl:
     cdef readonly tuple rules       # of source.Rule
@@ -86,6 +95,7 @@ cdef class Acl:
     cdef HostIndex hosts
     cdef NetworkIndex networks
     cdef NetworkSets sets
+    cdef FingerprintSets fingerprints
     cdef Candidate *anywhere            # rules with neither hosts nor addresses
     cdef Candidate *needing_address     # rules found by address alone that do not deny
     cdef uint32_t n_anywhere, n_needing_address
@@ -96,6 +106,13 @@ cdef class Acl:
     # Finds the first rule that matches, or the default. While the address is not known, a
     # request is refused only if it would be refused with every address.
     cdef void judge(self, const Question *q, Verdict *v) noexcept nogil
+
+    # The Outcome of a tunnel that the rule `before` let pass, and the rule `now` (below 0: the
+    # default) refuses, now that the first bytes are known.
+    cdef int outcome_by_opening(self, const Question *q, int before, int now) noexcept nogil
+
+    # Do these two rules (below 0: the default) name the same way?
+    cdef bint share_way(self, int a, int b) noexcept nogil
 
     # Does a refusal by this rule (below 0: the default) also end running tunnels?
     cdef bint cuts(self, int rule) noexcept nogil
@@ -110,6 +127,7 @@ cdef class Acl:
                        Run *runs) noexcept nogil
     cdef int mismatch(self, const Question *q, const CarriedKeys *carried,
                       const Candidate *c) noexcept nogil
+    cdef Met unmet(self, const Question *q, const Row *row) noexcept nogil
     cdef bint contains_carried(self, uint32_t number, const CarriedKeys *carried) noexcept nogil
     cdef int add(self, uint32_t index, rule, dict subjects, list ports, dict ports_at,
                  list anywhere, list needing_address, dict limits, dict routes) except -1

@@ -1,25 +1,9 @@
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
+from cutthrough.policy.answer import Answer
 from cutthrough.policy.source import Policy, Rule
 
 METHODS: dict[str, int]
-
-class Look(NamedTuple):
-    rule: int
-    mismatch: str
-
-class Answer(NamedTuple):
-    outcome: str
-    rule: int
-    report: bool
-    cut: bool
-    opens_floor: bool
-    maybe: bool
-    limits: str
-    source: str
-    route: str
-    looked: tuple[Look, ...]
 
 class Acl:
     rules: tuple[Rule, ...]
@@ -40,5 +24,6 @@ class Acl:
         client: str = "127.0.0.1",
         method: str = "CONNECT",
         address: str | None = None,
+        opening: tuple[str, str, str] | None = None,
     ) -> Answer: ...
     def sizes(self) -> dict[str, int]: ...

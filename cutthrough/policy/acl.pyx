@@ -16,17 +16,21 @@ address, any other rule only the address that is dialled.
 """
 
 import ipaddress
-from typing import NamedTuple
 
 from libc.stdint cimport UINT32_MAX, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, label_of
 from cutthrough.policy.address cimport Carried, find_carried
+from cutthrough.policy.answer import Answer, Look
+from cutthrough.policy.fingerprints cimport FingerprintSets
+from cutthrough.policy.first_bytes cimport (
+    IF_ALLOWED, IS_MET, NOT_NAME, Met, last_of, meets, opening_in_words, outcome_of, read_demand)
 from cutthrough.policy.hosts cimport Candidate, HostIndex, Run
 from cutthrough.policy.networks cimport NetworkIndex, NetworkSets, key_of, key_of_v4
 from cutthrough.wire.names cimport (
     M_CONNECT, M_DELETE, M_GET, M_HEAD, M_OPTIONS, M_OTHER, M_POST, M_PUT, M_TRACE)
+from cutthrough.wire.openings cimport server_name
 from cutthrough.wire.target cimport HOST_NAME, Target, parse_authority
 
 # The methods that a rule can name. OTHER is every method not listed here. A request that
@@ -47,28 +51,6 @@ cdef enum:
     ANYWHERE
 
 
-class Look(NamedTuple):
-    """A rule that was considered, and the condition that failed; "": it matched."""
-
-    rule: int
-    mismatch: str
-
-
-class Answer(NamedTuple):
-    """A Verdict in words, for explain and tests."""
-
-    outcome: str            # "ok" or "destination_denied"
-    rule: int               # index in Acl.rules, -1: the default
-    report: bool
-    cut: bool
-    opens_floor: bool
-    maybe: bool
-    limits: str             # "" for none
-    source: str             # name of the rule's source; "" for none
-    route: str              # the name in the rule; "" for none
-    looked: tuple           # of Look, in order, the deciding rule last
-
-
 cdef enum:
     MOST_LABEL = 96             # characters of a rule's label in a log line
 
@@ -79,6 +61,7 @@ cdef class Acl:
         self.hosts = HostIndex()
         self.networks = NetworkIndex()
         self.sets = NetworkSets()
+        self.fingerprints = FingerprintSets()
 
     def __dealloc__(self):
         free(self.rows)
@@ -150,6 +133,8 @@ cdef class Acl:
         row.route = <uint16_t>routes[rule.route] if rule.route else 0
         for method in rule.methods:
             row.methods |= 1 << <int>METHODS[method]
+        read_demand(&row.demand, rule, self.fingerprints)
+        row.by_opening = last_of(&row.demand) != IS_MET
         if rule.ports:
             row.ports = ports_at.setdefault(rule.ports, len(ports))
             row.n_ports = len(rule.ports)
@@ -195,11 +180,11 @@ cdef class Acl:
         cdef Run runs[MAX_RUNS]
         cdef CarriedKeys carried
         cdef int n
-        cdef uint32_t best = UINT32_MAX
+        cdef uint32_t best = UINT32_MAX, first_waiting = UINT32_MAX
         cdef const Candidate *c
         cdef const Candidate *end
         cdef const Row *row
-        cdef bint maybe = False, depends
+        cdef bint maybe = False, depends, waits
         cdef int i
         read_carried(q.address, &carried)
         n = self.find_runs(q, &carried, runs)
@@ -214,7 +199,10 @@ cdef class Acl:
                     row = &self.rows[c.rule]
                     depends = q.address == NULL and (
                         runs[i].kind == NEEDING_ADDRESS or row.addresses)
-                    if not depends or row.action != DENY:
+                    waits = row.by_opening and q.opening == NULL    # which may meet it
+                    if waits:
+                        first_waiting = min(first_waiting, c.rule)
+                    if not (depends or waits) or row.action != DENY:
                         best = c.rule
                         maybe = depends
                         break
@@ -229,6 +217,7 @@ cdef class Acl:
         v.report = row.action == REPORT
         v.cut = row.cut
         v.maybe = maybe
+        v.waits = first_waiting != UINT32_MAX and first_waiting <= best
         v.opens_floor = row.action == ALLOW and q.address != NULL and (
             row.by_address or row.addresses != 0
             or (row.literals != 0 and self.sets.contains(row.literals, key_of(q.address))))
@@ -279,6 +268,7 @@ cdef class Acl:
         cdef const Row *row
         cdef const PortRange *ports
         cdef uint32_t i
+        cdef Met met
         if c.subject and (
                 q.subjects == NULL or not q.subjects[c.subject >> 3] >> (c.subject & 7) & 1):
             return OTHER_USER
@@ -299,7 +289,39 @@ cdef class Acl:
                 not self.sets.contains(row.addresses, key_of(q.address))) and (
                 row.action != DENY or not self.contains_carried(row.addresses, carried)):
             return OTHER_ADDRESS
+        if row.by_opening and not q.has_opening:
+            return OTHER_METHOD
+        if row.by_opening and q.opening != NULL:
+            met = self.unmet(q, row)
+            return MATCHES if met == IS_MET else OTHER_OPENING + met
         return MATCHES
+
+    # The first demand that the first bytes, which are known, do not meet.
+    cdef Met unmet(self, const Question *q, const Row *row) noexcept nogil:
+        cdef Question other
+        cdef Verdict v
+        cdef Met met = meets(&row.demand, q.opening, self.fingerprints, q.host, q.host_len,
+                             q.is_name)
+        if met != IF_ALLOWED:
+            return met
+        other = q[0]
+        other.host, other.host_len = server_name(q.opening), q.opening.name_len
+        other.is_name = True
+        self.judge(&other, &v)              # there the name is the host: it goes no deeper
+        return IS_MET if v.outcome == OK and not v.maybe else NOT_NAME
+
+    cdef int outcome_by_opening(self, const Question *q, int before, int now) noexcept nogil:
+        cdef Met why = IS_MET
+        if before >= 0 and self.rows[before].by_opening:
+            why = self.unmet(q, &self.rows[before])
+        if why == IS_MET and now >= 0:
+            why = last_of(&self.rows[now].demand)
+        return outcome_of(why)
+
+    cdef bint share_way(self, int a, int b) noexcept nogil:
+        cdef const Row *one = &self.rows[a] if a >= 0 else &self.fallback
+        cdef const Row *other = &self.rows[b] if b >= 0 else &self.fallback
+        return one.source == other.source and one.route == other.route
 
     cdef bint contains_carried(self, uint32_t number, const CarriedKeys *carried) noexcept nogil:
         cdef int i
@@ -311,9 +333,10 @@ cdef class Acl:
     # For explain and tests.
 
     def ask(self, *, host, port, user="", groups=(), client="127.0.0.1", method="CONNECT",
-            address=None):
+            address=None, opening=None):
         """Returns the Answer for a request. `host` need not be canonical; addresses are text,
-        and `client` may be `unix:` and a user id.
+        and `client` may be `unix:` and a user id. `opening`: protocol, server name and JA4 of a
+        tunnel's first bytes, in words.
 
         Raises ValueError for an invalid host or address."""
         cdef Question q
@@ -327,7 +350,7 @@ cdef class Acl:
         cdef bytes from_packed = bytes(16) if client.startswith("unix:") else packed(client)
         cdef bytes to_packed
         cdef uint32_t j
-        cdef int i, n
+        cdef int i, n, before
         if parse_authority(&target, text, len(text), 1) != 0 or target.port != 1:
             raise ValueError(f"{host!r} is not a host")
         q.subjects = <const uint8_t *>bits
@@ -338,13 +361,21 @@ cdef class Acl:
         q.is_name = target.host_kind == HOST_NAME
         q.port = port
         q.method = METHODS.get(method, M_OTHER)
+        q.has_opening = q.method == M_CONNECT
         q.address = NULL
         if not q.is_name:
             address = target.host[:target.host_len].decode()
         if address is not None:
             to_packed = packed(address)
             q.address = <const uint8_t *>to_packed
+        q.opening = NULL
         self.judge(&q, &v)
+        if opening is not None and q.has_opening:
+            before = v.rule
+            q.opening = opening_in_words(tuple(opening))
+            self.judge(&q, &v)
+            if v.outcome != OK:
+                v.outcome = self.outcome_by_opening(&q, before, v.rule)
         looked = {}
         read_carried(q.address, &carried)
         n = self.find_runs(&q, &carried, runs)
@@ -357,10 +388,13 @@ cdef class Acl:
                 if runs[i].kind == BY_CARRIED and self.rows[c.rule].action != DENY:
                     why = "address"
                 if not why and c.rule != <uint32_t>v.rule:
-                    why = "address not known yet"
+                    why = ("first bytes not known yet" if self.rows[c.rule].by_opening
+                           and q.opening == NULL else "address not known yet")
                 looked.setdefault(c.rule, why)
+        free(<void *>q.opening)
         return Answer(
             label_of(v.outcome).decode(), v.rule, v.report, v.cut, v.opens_floor, v.maybe,
+            v.waits,
             self.limits[v.limits] if v.limits >= 0 else "",
             self.rules[v.rule].leaves_by if v.rule >= 0 else "",
             self.routes[v.route - 1] if v.route else "",
@@ -373,7 +407,7 @@ cdef class Acl:
 
 
 # By Mismatch.
-MISMATCHES = ("", "user", "port", "method", "client", "address")
+MISMATCHES = ("", "user", "port", "method", "client", "address", "", "protocol", "sni", "ja4")
 
 
 cdef inline void read_carried(const uint8_t *address, CarriedKeys *carried) noexcept nogil:

@@ -6,7 +6,7 @@ goes on with the next value.
 
 import contextlib
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NoReturn, TypeVar
 
 from cutthrough.config.config import OPTIONS
@@ -94,6 +94,17 @@ class Reader:
         if not found:
             self.fail(key, "the list is empty: add an entry, or leave out the key")
         return found
+
+    def words(self, table: dict[str, Any], key: str, known: Collection[str],
+              note: str = "") -> tuple[str, ...]:
+        """Returns a list of words, each once. `note`: more about a mistake."""
+        found = self.texts(table, key)
+        for i, word in enumerate(found):
+            with noting(self.mistakes):
+                if word not in known:
+                    self.fail(
+                        key, f"{word!r} is not one of {', '.join(known)}{note}", i)
+        return tuple(dict.fromkeys(found))
 
     def check_keys(self, table: dict[str, Any], known: Iterable[str]) -> None:
         for key in table:

@@ -15,17 +15,27 @@ from typing import Any, get_args
 
 import msgspec
 
-from cutthrough.config.mistake import Place, noting, raise_all
+from cutthrough.config.mistake import noting, raise_all
 from cutthrough.config.settings import OF_POLICY
 from cutthrough.config.toml import Path, Places, TomlError, read_toml
 from cutthrough.config.values import parse_row_name, parse_size
 from cutthrough.policy.acl import METHODS
+from cutthrough.policy.fingerprints import parse_fingerprint
+from cutthrough.policy.lists import ListReader, ReadFile
 from cutthrough.policy.patterns import canonical_network, host_patterns
-from cutthrough.policy.reader import Reader, unknown_key
-from cutthrough.policy.source import Action, Limits, Policy, PolicyError, Rule, User
+from cutthrough.policy.reader import unknown_key
+from cutthrough.policy.source import (
+    OF_TUNNELS,
+    Action,
+    Limits,
+    Policy,
+    PolicyError,
+    Rule,
+    ServerName,
+    User,
+)
 from cutthrough.policy.users import check_identity, check_name, kind_of
-
-ReadFile = Callable[[str], str]
+from cutthrough.wire.openings import PROTOCOLS
 
 ACTIONS = get_args(Action)
 _TOP = ("default", "cut", *OF_POLICY)
@@ -34,6 +44,7 @@ _LIMITS = Limits.__struct_fields__
 # The advice for a limit of 0, if it is not "no limit"
 _ABSENT = {"burst": "one second's worth",
            "tunnels": "no limit, or deny CONNECT and UPGRADE to forbid tunnels"}
+_LISTED = ("hosts", "addresses", "clients", "ja4")
 _SIZES = ("bytes_per_second", "tunnel_bytes_per_second", "bytes_per_day")
 _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*rules[ \t]*\]\]", re.M)
 
@@ -82,15 +93,13 @@ def _in_groups(users: Mapping[str, User],
         for name, user in users.items()}
 
 
-class _Reader(Reader):
+class _Reader(ListReader):
     """One policy file while it is read."""
 
     def __init__(self, table: dict[str, Any], text: str, source: str,
                  read_file: ReadFile) -> None:
-        super().__init__(table, source, Places(text, is_secret))
-        self.text, self.read_file = text, read_file
-        self.files: dict[str, list[tuple[int, str]]] = {}
-        self.expanded: dict[tuple[str, str], tuple[str, ...]] = {}
+        super().__init__(table, source, Places(text, is_secret), read_file)
+        self.text = text
 
     def read(self) -> Policy:
         self.check_keys(self.table, _TOP)
@@ -274,8 +283,11 @@ class _Reader(Reader):
             self.fail("action", "is missing")
         if "action" not in fields:
             return None
-        if any(fields.get(key) == () for key in ("hosts", "addresses", "clients")):
+        if any(fields.get(key) == () for key in _LISTED):
             return None
+        for key in OF_TUNNELS & fields.keys():
+            if "CONNECT" not in fields.get("methods", ("CONNECT",)):
+                self.fail(key, "is of tunnels only: add CONNECT to `methods`")
         return Rule(source=place, **fields)
 
     def read_action(self, table: dict[str, Any], key: str) -> Any:
@@ -325,6 +337,9 @@ class _Reader(Reader):
         except ValueError as error:
             self.fail(key, str(error))
 
+    def read_fingerprints(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
+        return self.entries(table, key, parse_fingerprint)
+
     def read_ports(self, table: dict[str, Any],
                    key: str) -> tuple[tuple[int, int], ...]:
         found = self.value(table, key, list, "a list of ports", [])
@@ -345,88 +360,14 @@ class _Reader(Reader):
         return tuple(sorted(set(ranges)))
 
     def read_methods(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
-        methods = self.texts(table, key)
-        for i, method in enumerate(methods):
-            with noting(self.mistakes):
-                if method not in METHODS:
-                    self.fail(key, f"{method!r} is not one of {', '.join(METHODS)} "
-                                   "(OTHER: any method not listed here; "
-                                   "UPGRADE: any request that offers an upgrade)", i)
-        return tuple(dict.fromkeys(methods))
+        return self.words(table, key, METHODS, " (OTHER: any method not listed here; "
+                          "UPGRADE: any request that offers an upgrade)")
 
-    # Lists.
+    def read_protocols(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
+        return self.words(table, key, PROTOCOLS[1:])
 
-    def check_lists(self) -> None:
-        for name, found in [*self.lists.items()]:
-            texts = [*found.values()] if isinstance(found, dict) else found
-            if not isinstance(texts, list) or not all(
-                    isinstance(text, str) for text in texts) or (
-                    isinstance(found, dict) and found.keys() != {"file"}):
-                self.lists[name] = []        # defined, even if it is invalid
-                with self.table_at("lists"):
-                    self.fail(name, "takes a list of strings, or { file = \"name\" }")
-
-    def entries(self, table: dict[str, Any], key: str,
-                parse: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
-        """Returns the entries of a key, with lists expanded, each entry once."""
-        texts = self.texts(table, key)
-        if len(texts) == 1 and texts[0].startswith("@"):
-            return self.entries_of_list(texts[0], key, parse, 0)
-        found: dict[str, None] = {}
-        for i, text in enumerate(texts):
-            with noting(self.mistakes):
-                if text.startswith("@"):
-                    more = self.entries_of_list(text, key, parse, i)
-                else:
-                    try:
-                        more = parse(text)
-                    except ValueError as error:
-                        self.fail(key, str(error), i)
-                found.update(dict.fromkeys(more))
-        return tuple(found)
-
-    def entries_of_list(self, text: str, key: str,
-                        parse: Callable[[str], tuple[str, ...]],
-                        item: int) -> tuple[str, ...]:
-        name = text[1:]
-        if name not in self.lists:
-            self.fail(key, f"{text}: {unknown_key(name, self.lists, 'list')}", item)
-        kind = "hosts" if key == "hosts" else "networks"
-        if (name, kind) not in self.expanded:
-            found: dict[str, None] = {}
-            listed = self.lists[name]
-            in_file = isinstance(listed, dict)
-            for line, entry in self.lines_of(name) if in_file else enumerate(listed):
-                try:
-                    found.update(dict.fromkeys(parse(entry)))
-                except ValueError as error:
-                    self.mistakes.append(
-                        PolicyError(listed["file"], "", str(error),
-                                    Place(line, entry, 0, len(entry)))
-                        if in_file else
-                        PolicyError(self.source, f"lists.{name}", str(error),
-                                    self.places.value("lists", name, line)))
-            self.expanded[name, kind] = tuple(found)
-        return self.expanded[name, kind]
-
-    def lines_of(self, name: str) -> list[tuple[int, str]]:
-        """Returns the numbered lines of a list's file that have an entry."""
-        file = self.lists[name]["file"]
-        if file not in self.files:
-            try:
-                text = self.read_file(file)
-            except PolicyError as error:        # from the caller's function
-                raise PolicyError(self.source, f"lists.{name}", str(error),
-                                  self.places.value("lists", name)) from None
-            except (OSError, UnicodeError) as error:
-                reason = getattr(error, "strerror", None) or str(error)
-                raise PolicyError(
-                    self.source, f"lists.{name}", f"{file}: {reason}",
-                    self.places.value("lists", name)) from None
-            lines = enumerate(text.splitlines(), 1)
-            stripped = ((n, line.partition("#")[0].strip()) for n, line in lines)
-            self.files[file] = [(n, line) for n, line in stripped if line]
-        return self.files[file]
+    def read_server_name(self, table: dict[str, Any], key: str) -> Any:
+        return self.choice(table, key, get_args(ServerName), "")
 
 
 _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
@@ -434,9 +375,10 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "users": _Reader.read_who, "groups": _Reader.read_who,
     "clients": _Reader.read_networks, "hosts": _Reader.read_hosts,
     "addresses": _Reader.read_networks, "ports": _Reader.read_ports,
-    "methods": _Reader.read_methods, "cut": _Reader.read_flag,
-    "limits": _Reader.read_limit, "source": _Reader.read_source,
-    "route": _Reader.read_route,
+    "methods": _Reader.read_methods, "protocol": _Reader.read_protocols,
+    "sni": _Reader.read_server_name, "ja4": _Reader.read_fingerprints,
+    "cut": _Reader.read_flag, "limits": _Reader.read_limit,
+    "source": _Reader.read_source, "route": _Reader.read_route,
 }
 # Keys whose field in Rule has another name
 _FIELDS = {"source": "leaves_by"}

@@ -13,6 +13,7 @@ import msgspec
 from cutthrough.config.mistake import Mistake
 
 Action = Literal["allow", "deny", "report"]
+ServerName = Literal["match", "allowed", "any"]
 
 
 class PolicyError(Mistake):
@@ -59,6 +60,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...] = ()     # networks that a resolved address must be in
     ports: tuple[tuple[int, int], ...] = ()     # ranges, both ends included
     methods: tuple[str, ...] = ()
+    # of a tunnel's first bytes
+    protocol: tuple[str, ...] = ()      # words of wire.openings
+    sni: ServerName | Literal[""] = ""  # match, allowed or any; "": no condition
+    ja4: tuple[str, ...] = ()           # patterns of policy.fingerprints
     cut: bool = False                   # a refusal also ends running tunnels
     limits: str = ""                    # a name in Policy.limits; "": none
     leaves_by: str = ""                 # a name of [sources]; "": the user's own
@@ -66,8 +71,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""                    # file and line, for messages: policy.toml:12
 
 
+# Conditions on a tunnel's first bytes, and all conditions
+OF_TUNNELS = {"protocol", "sni", "ja4"}
 CONDITIONS = [field.name for field in msgspec.structs.fields(Rule)
-              if field.default == ()]
+              if field.default == () or field.name in OF_TUNNELS]
 
 
 class Code(msgspec.Struct, frozen=True):

@@ -7,6 +7,8 @@ from cutthrough.session.client cimport Client
 cdef int judge_request(Client c) except -1
 # Called for each address before it is connected to (R26). Returns an Outcome.
 cdef int judge_address(Client c, const Address *address) except -1
+# Called for a connected tunnel, when its first bytes are known. Returns an Outcome.
+cdef int judge_opening(Client c) except -1
 # The key of the share that its queries to name servers and to the hook count against.
 cdef bytes asker_of(Client c)
 # Is there an operator's function, and no cached verdict of it?

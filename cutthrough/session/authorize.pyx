@@ -4,7 +4,7 @@
 The name is judged first, so that a request that no address could save is refused without a
 query. Then each address is judged, because a name may resolve to anything (R26). The rules
 come before the hook, and the hook is called only if they let the request pass: both must
-agree.
+agree. Rules that depend on a tunnel's first bytes are applied when these are there: see peek.
 
 A reload judges each tunnel again by the newer snapshot (`recheck`): a tunnel that the new
 rules refuse is cut if the rule is configured so.
@@ -19,14 +19,15 @@ from cutthrough.net.address cimport (
     ADDRESS_TEXT, UNIX_CALLER, Address, parse_address, print_address)
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, POLICY_UNAVAILABLE
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.policy.acl cimport KIND_UPGRADE, NOT_ASKED, Question, Verdict
+from cutthrough.policy.acl cimport KIND_UPGRADE, NOT_ASKED, Acl, Question, Verdict
+from cutthrough.policy.auth cimport Account
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.authenticate cimport account_in
 from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport Context
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DECIDE, HALF_CLOSED, PEEK
-from cutthrough.wire.names cimport M_CONNECT, is_connect
+from cutthrough.wire.names cimport M_CONNECT, M_UDP, is_connect
 from cutthrough.wire.target cimport HOST_NAME
 
 
@@ -80,14 +81,51 @@ cdef int take_verdict(Client c, const Verdict *verdict) except -1:
     c.request.rule = verdict.rule
     c.request.route = <unsigned short>verdict.route
     c.request.reported = verdict.report
+    c.request.needs_opening = verdict.waits
     return verdict.outcome
+
+
+cdef int judge_opening(Client c) except -1:
+    cdef Acl acl = c.snapshot.acl
+    cdef Address literal
+    cdef const Address *address = known_address(c, &literal)
+    cdef int before = c.request.rule
+    cdef Question q
+    cdef Verdict verdict
+    cdef unsigned char mapped[16]
+    cdef int outcome
+    fill_question(c, c.snapshot, address, mapped, &q)
+    acl.judge(&q, &verdict)
+    outcome = take_verdict(c, &verdict)
+    if outcome != OK:
+        return acl.outcome_by_opening(&q, before, verdict.rule)
+    if verdict.maybe or not acl.share_way(before, verdict.rule):
+        return DESTINATION_DENIED       # it is connected by another way than this rule's
+    if address != NULL and not verdict.opens_floor:
+        return c.snapshot.judge_floor(address.family, address.bytes)
+    return OK
+
+
+cdef const Address *known_address(Client c, Address *out) except? NULL:
+    """The destination's address, of a connected tunnel; NULL: a parent resolves its name."""
+    if c.origin.address.family:
+        return &c.origin.address
+    return literal_of(c, out)
 
 
 cdef int ask_rules(Client c, Snapshot snapshot, const Address *address,
                    Verdict *verdict) except -1:
-    cdef const Request *r = &c.request
     cdef Question q
     cdef unsigned char mapped[16]
+    fill_question(c, snapshot, address, mapped, &q)
+    snapshot.acl.judge(&q, verdict)
+    return 0
+
+
+cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
+                       unsigned char *mapped, Question *q) except -1:
+    """`mapped`: room for the address."""
+    cdef const Request *r = &c.request
     if c.account.subjects is None:
         c.account.subjects = snapshot.acl.subjects_of(c.account.name, c.account.groups)
     q.subjects = c.account.subjects
@@ -102,7 +140,8 @@ cdef int ask_rules(Client c, Snapshot snapshot, const Address *address,
         q.address = mapped
     q.port = r.port
     q.method = KIND_UPGRADE if is_upgrade(r) else min(<int>r.method, <int>M_CONNECT)
-    snapshot.acl.judge(&q, verdict)
+    q.has_opening = q.method == M_CONNECT and r.method != M_UDP
+    q.opening = c.opening
     return 0
 
 
@@ -194,16 +233,19 @@ cdef bint is_cut_meanwhile(Client c) except -1:
 cdef bint must_cut(Client c, Snapshot newest) except -1:
     cdef Verdict verdict
     cdef bint asked_for = c.snapshot.acl is not None and c.snapshot.acl.cuts(c.request.rule)
+    cdef Account account = c.account
+    cdef bint refused
     if newest is c.snapshot:
-        return c.account.has_expired() and asked_for
-    return is_refused_by(c, newest, asked_for, &verdict)
+        return account.has_expired() and asked_for
+    refused = is_refused_by(c, newest, asked_for, &verdict)
+    c.account = account                     # its subjects are those of c.snapshot's rules
+    return refused
 
 
 cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
                         Verdict *verdict) except -1:
     """Is it to be cut? `asked_for`: the rule that let it in has `cut` set."""
     cdef Address literal
-    cdef const Address *address = &c.origin.address
     account = account_in(c, newest)
     if account is None:
         return asked_for or (newest.acl is not None and newest.acl.cuts(-1))
@@ -212,9 +254,7 @@ cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
         return asked_for
     if newest.acl is None:
         return False
-    if address.family == 0:                 # of a local origin
-        address = literal_of(c, &literal)
-    ask_rules(c, newest, address, verdict)
+    ask_rules(c, newest, known_address(c, &literal), verdict)
     # Without an address, what passes only until it is known does not pass
     return (verdict.outcome != OK or verdict.maybe) and verdict.cut
 

@@ -62,6 +62,12 @@ cdef int admit_user(Client c) except -1:
     return outcome
 
 
+cdef int admit_again(Client c) except -1:
+    if c.context.limiter.terms_of(c.account.name, named_limits(c)) is c.terms:
+        return OK
+    return admit_user(c)
+
+
 cdef int readmit_user(Client c) except -1:
     c.terms = c.context.limiter.terms_of(c.account.name, named_limits(c))
     cdef int outcome = outcome_of(c.context.limiter.adopt(
@@ -77,7 +83,7 @@ cdef object named_limits(Client c):
     the user's own."""
     if c.decision is not None and c.decision.limits:
         return c.decision.limits
-    if c.request.address_dependent or c.snapshot.acl is None:
+    if c.request.address_dependent or c.request.needs_opening or c.snapshot.acl is None:
         return None
     return c.snapshot.acl.limits_of(c.request.rule)
 

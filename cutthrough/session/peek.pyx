@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A tunnel's first bytes are looked at before any byte moves, and stay where they are.
 
-    DIAL ─> 200 ─> PEEK ─> TUNNEL        only if the log or a metric asks for them
+    DIAL ─> 200 ─> PEEK ─> TUNNEL        only if a rule, the log or a metric asks for them
+                    └────> LINGER        a rule refuses them
 
 The origin is connected by then, and has been sent nothing. The client's bytes are read with
 MSG_PEEK, so that relay and splice do not notice; bytes that came with the CONNECT are in `input`
@@ -10,8 +11,11 @@ bytes decide: no tunnel waits for a client that waits for its origin.
 
 So a tunnel is held up until the first bytes of either side, which have nowhere to go before
 that. Only a ClientHello in parts is held up longer, until it is whole (R53), and an origin can
-do nothing with a part of it. The deadline is head_timeout, which no byte extends. Then the
-tunnel goes on with what is known.
+do nothing with a part of it. The deadline is head_timeout, which no byte extends. If a rule
+depends on the bytes, the tunnel then ends; else it goes on with what is known.
+
+A client of TLS that is refused gets the alert access_denied, so that its user reads more than
+"connection reset".
 """
 
 from libc.string cimport memcpy
@@ -19,8 +23,11 @@ from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport bytes_of, scratch
 from cutthrough.net.relay cimport is_holding, run_pump
 from cutthrough.net.sysio cimport (
-    BROKEN, CAN_READ, PEER_DONE, can_peek, try_peek, try_recv)
-from cutthrough.outcome cimport CLIENT_RESET, ORIGIN_RESET, OVERLOADED
+    BROKEN, CAN_READ, PEER_DONE, can_peek, set_abortive, try_peek, try_recv, try_send)
+from cutthrough.outcome cimport (
+    CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_RESET, OVERLOADED, PEEK_TIMEOUT)
+from cutthrough.session.authorize cimport is_cut_meanwhile, judge_opening
+from cutthrough.session.charge cimport admit_again
 from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport PEEK_JA3
 from cutthrough.session.delivery cimport TO_CLIENT, deliver
@@ -29,13 +36,17 @@ from cutthrough.session.state cimport TUNNEL
 from cutthrough.session.tunnel cimport open_tunnel
 from cutthrough.wire.clienthello cimport MOST_HELLO, ClientHello
 from cutthrough.wire.openings cimport (
-    SILENT, UNDECIDED, UNKNOWN, Protocol, make_opening, read_client_opening,
+    SILENT, TLS, UNDECIDED, UNKNOWN, Protocol, make_opening, read_client_opening,
     read_origin_opening)
 
 cdef enum:
     TLS_HANDSHAKE = 22
     MOST_GREETING = 1024        # bytes looked at of an origin that speaks first
+    ALERT_BYTES = 7
     NO_ROOM = -10000            # in place of an errno
+
+# A fatal alert, access_denied (RFC 8446 sections 5.1 and 6.2)
+cdef const char *ACCESS_DENIED = b"\x15\x03\x03\x00\x02\x02\x31"
 
 cdef ClientHello hello          # used within one call of peek
 
@@ -59,16 +70,24 @@ cdef int peek(Client c) except -1:
     if found == UNDECIDED and ended:
         found = UNKNOWN if n else SILENT
     if found == UNDECIDED and origin_ended:
+        if c.request.needs_opening:     # what comes from now on would not be judged
+            was_reset |= (c.origin.sock.ready & BROKEN) != 0
+            return c.abort(ORIGIN_RESET if was_reset else OK, was_reset)
         found = UNKNOWN if n else SILENT
     if found == UNDECIDED:
         return 0                        # an event reports more bytes, or the deadline comes
-    begin_tunnel(c, found)
+    if not begin_tunnel(c, found):
+        return 0
     # The kernel reports a reset once, and the look has met it
     return deliver(c, ORIGIN_RESET, TO_CLIENT) if was_reset else open_tunnel(c)
 
 
 cdef int end_peek(Client c) except -1:
-    begin_tunnel(c, UNKNOWN if c.input != NULL or c.sock.ready & CAN_READ else SILENT)
+    if c.request.needs_opening:
+        return c.refuse(PEEK_TIMEOUT)
+    if not begin_tunnel(
+            c, UNKNOWN if c.input != NULL or c.sock.ready & CAN_READ else SILENT):
+        return 0
     return open_tunnel(c)
 
 
@@ -118,8 +137,32 @@ cdef bint push_reply(Client c) noexcept:
     return not c.sock.ready & BROKEN
 
 
-cdef int begin_tunnel(Client c, Protocol found) except -1:
+cdef bint begin_tunnel(Client c, Protocol found) except -1:
+    """False: it may not go on, and has ended."""
+    cdef bint judged = c.request.needs_opening
+    cdef int outcome
     c.opening = make_opening(found, &hello, c.context.peeks & PEEK_JA3)
     c.context.counters.protocols[<int>found] += 1
     note(c.context.recorder, <void *>c, c.poller.now_us, E_PEEKED, found, 0)
-    return c._set_state(TUNNEL)
+    outcome = judge_opening(c) if judged else OK
+    if outcome == OK and is_cut_meanwhile(c):
+        outcome = DESTINATION_DENIED
+    if outcome == OK and judged:
+        outcome = admit_again(c)
+    if outcome != OK:
+        refuse_opening(c, outcome, found == TLS)
+        return False
+    c._set_state(TUNNEL)
+    return True
+
+
+cdef int refuse_opening(Client c, int outcome, bint is_tls) except -1:
+    """The 200 is out, so no reply can say why. The origin has been sent nothing."""
+    c._record(outcome)
+    c.close_origin(False)
+    if not is_tls or is_holding(&c.relay.down) or (
+            try_send(&c.sock, ACCESS_DENIED, ALERT_BYTES) != ALERT_BYTES):
+        set_abortive(&c.sock)
+        return c.close()
+    c._clear_request()
+    return c.linger(False)

@@ -32,4 +32,5 @@ cdef struct Request:
     uint8_t hint                        # for a refusal: wire's Hint; of SOCKS, its SocksMessage
     uint8_t closing                     # the connection ends after this response
     uint8_t ending                      # Outcome after DELIVER
+    uint8_t needs_opening               # rules depend on the tunnel's first bytes: see peek
     uint8_t sides                       # sides with bytes on their way in DELIVER; see delivery

@@ -48,7 +48,7 @@ TABLE = (
         "response_timeout", "response_timeout"),
     Row("RELAY", ("IDLE", "DELIVER", "LINGER", "CLOSED"),
         "idle_timeout", "idle_timeout"),
-    Row("PEEK", ("TUNNEL", "CLOSED"), "head_timeout", "ok"),
+    Row("PEEK", ("TUNNEL", "LINGER", "CLOSED"), "head_timeout", "peek_timeout"),
     Row("TUNNEL", ("HALF_CLOSED", "DELIVER", "CLOSED"), "idle_timeout", "idle_timeout"),
     Row("DATAGRAMS", ("CLOSED",), "idle_timeout", "idle_timeout"),
     Row("HALF_CLOSED", ("DELIVER", "CLOSED"),

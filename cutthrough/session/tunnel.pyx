@@ -45,7 +45,8 @@ cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     relay.up_shut = relay.down_shut = False
     c.up_open = False
     leave_place(c)                         # a tunnel is never closed to make room
-    c._set_state(PEEK if c.context.peeks and not c.request.has_upgrade else TUNNEL)
+    c._set_state(PEEK if (c.context.peeks | c.request.needs_opening)
+                 and not c.request.has_upgrade else TUNNEL)
     if n:
         c.request.status = 200
         sent = push(&relay.down, reply, n, NULL, 0)

@@ -38,6 +38,7 @@ class Finding(NamedTuple):
     source: str = ""            # of the connection; "": the kernel selects the address
     address_dependent: bool = False     # depends on the address, which is not known
     route: str = ""             # the name in the rule; "": none
+    waits: bool = False         # depends on a tunnel's first bytes, which are not known
 
     @property
     def action(self) -> str:
@@ -45,6 +46,14 @@ class Finding(NamedTuple):
         if self.outcome != OK:
             return "deny"
         return "report" if self.report else "allow"
+
+
+class FirstBytes(NamedTuple):
+    """The first bytes inside a tunnel, in the log's words; "": none."""
+
+    protocol: str
+    sni: str
+    ja4: str
 
 
 class DryRun:
@@ -77,22 +86,24 @@ class DryRun:
             outcome = "auth_expired"
         return Caller(name, self.policy.groups_of(name), client), outcome
 
-    def judge_name(self, caller: Caller, method: str, host: str, port: int) -> Finding:
-        """The decision about a canonical host before it is resolved."""
+    def judge_name(self, caller: Caller, method: str, host: str, port: int,
+                   opening: FirstBytes | None = None) -> Finding:
+        """The decision about a canonical host before it is resolved. `opening`: of the
+        tunnel, if they are known."""
         outcome = self.snapshot.port_outcome(method == "CONNECT", port)
         if outcome != OK or self.snapshot.acl is None:
             return Finding(outcome)
-        return self._ask(caller, method, host, port, None)
+        return self._ask(caller, method, host, port, None, opening)
 
     def judge_address(self, caller: Caller, method: str, host: str, port: int,
-                      address: str) -> Finding:
+                      address: str, opening: FirstBytes | None = None) -> Finding:
         """The decision about one address of the host, or about a host's own address."""
         outcome = self.snapshot.loop_outcome(address, port)
         if outcome != OK:
             return Finding(outcome)
         found = Finding(OK)
         if self.snapshot.acl is not None:
-            found = self._ask(caller, method, host, port, address)
+            found = self._ask(caller, method, host, port, address, opening)
         if found.outcome == OK and not found.opens_floor:
             found = found._replace(outcome=self.snapshot.floor_outcome(address))
         return self._with_source(caller, found, address) if found.outcome == OK else (
@@ -108,14 +119,15 @@ class DryRun:
         return found._replace(source=name, outcome=OK if serves else "source_mismatch")
 
     def _ask(self, caller: Caller, method: str, host: str, port: int,
-             address: str | None) -> Finding:
+             address: str | None, opening: FirstBytes | None) -> Finding:
         assert self.snapshot.acl is not None
         answer = self.snapshot.acl.ask(
             host=f"[{host}]" if ":" in host else host, port=port, user=caller.user,
-            groups=caller.groups, client=caller.client, method=method, address=address)
+            groups=caller.groups, client=caller.client, method=method, address=address,
+            opening=opening)
         return Finding(answer.outcome, self._show_rule(answer.rule), answer.report,
                        answer.opens_floor, answer.limits, answer.source, answer.maybe,
-                       answer.route)
+                       answer.route, answer.waits)
 
     def _show_rule(self, index: int) -> str:
         if index < 0:

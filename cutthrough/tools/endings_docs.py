@@ -94,6 +94,16 @@ ADVICE = {
     "sender_denied": (
         "add the load balancer's network to `proxy_protocol_from`; clients use another "
         "listener"),
+    "protocol_denied": (
+        "the log's tunnel_protocol has the protocol; if it is wanted, allow it by "
+        "protocol in a rule"),
+    "sni_denied": (
+        "compare the log's sni with host: a client that requests one host and "
+        "names another hides its destination"),
+    "ja4_denied": "the log's ja4 has it; look at the list that the rule names",
+    "peek_timeout": (
+        "look for a program that opens tunnels and does not use them; raise "
+        "`head_timeout` if the client's network is slow"),
     "client_limit": "raise `max_connections_per_client` if many users share an address",
     "user_limit": "raise `connections` or `tunnels` of the user's limits",
     "rate_limited": "raise `requests_per_second` or `burst` of the user's limits",

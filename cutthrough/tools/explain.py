@@ -19,8 +19,17 @@ from cutthrough.net.resolver import Answer, Resolver
 from cutthrough.outcome import TABLE
 from cutthrough.policy.address import class_of
 from cutthrough.policy.decision_cache import Decision
+from cutthrough.policy.fingerprints import parse_fingerprint
 from cutthrough.policy.source import Limits, Policy
-from cutthrough.tools.dry_run import OK, Caller, DryRun, Finding, printable
+from cutthrough.tools.dry_run import (
+    OK,
+    Caller,
+    DryRun,
+    Finding,
+    FirstBytes,
+    printable,
+)
+from cutthrough.wire.openings import PROTOCOLS
 from cutthrough.wire.target import read_request_target
 
 STATUS = {row.label: row.status for row in TABLE}
@@ -60,6 +69,8 @@ class Explanation(msgspec.Struct, kw_only=True):
     floor: bool = False
     source: str = ""            # of the connection; "": the kernel selects it
     route: str = ""             # parent, group or `direct`
+    tunnel: str = ""            # the outcome by a tunnel's first bytes; or "maybe"
+    tunnel_rule: str = ""       # that decides by them
     limits: str = ""
     limit_values: dict[str, float] = {}
     report: bool = False
@@ -68,13 +79,14 @@ class Explanation(msgspec.Struct, kw_only=True):
 
 
 def run(config: Config, policy: Policy, request: tuple[str, str], user: str,
-        client: str, as_json: bool) -> int:
-    """Prints the explanation of (method, target); returns the exit status.
+        client: str, as_json: bool, opening: FirstBytes | None = None) -> int:
+    """Prints the explanation of (method, target); returns the exit status. `opening`:
+    the first bytes of the tunnel, if they are known.
 
     Raises ConfigError and PolicyError.
     """
     judge = DryRun(config, policy)
-    result = asyncio.run(explain(judge, *request, user, client))
+    result = asyncio.run(explain(judge, *request, user, client, opening))
     if as_json:
         print(msgspec.json.encode(result).decode())
     else:
@@ -82,8 +94,25 @@ def run(config: Config, policy: Policy, request: tuple[str, str], user: str,
     return 0 if result.outcome == OK else 1
 
 
+def read_opening(protocol: str | None, sni: str | None,
+                 ja4: str | None) -> FirstBytes | None:
+    """The first bytes that the command line describes. Raises ConfigError."""
+    if protocol is sni is ja4 is None:
+        return None
+    if protocol is not None and protocol not in PROTOCOLS[1:]:
+        raise ConfigError("", "--protocol", f"{printable(protocol)!r} is not one of "
+                          f"{', '.join(PROTOCOLS[1:])}")
+    try:
+        if ja4 is not None and "*" in parse_fingerprint(ja4)[0]:
+            raise ConfigError("", "--ja4", "takes a whole fingerprint, without *")
+    except ValueError as error:
+        raise ConfigError("", "--ja4", str(error)) from None
+    return FirstBytes(protocol or "tls", sni or "", ja4 or "")
+
+
 async def explain(judge: DryRun, method: str, target: str, user: str = "",
-                  client: str = "127.0.0.1") -> Explanation:
+                  client: str = "127.0.0.1",
+                  opening: FirstBytes | None = None) -> Explanation:
     """Makes the decisions of a request. Raises ConfigError for an invalid call."""
     caller, outcome = judge.find_caller(user, client)
     result = Explanation(method=method, target=target, user=caller.user,
@@ -96,7 +125,7 @@ async def explain(judge: DryRun, method: str, target: str, user: str = "",
     else:
         result.host, result.port = read
         if outcome == OK:
-            outcome = await _decide(judge, caller, result)
+            outcome = await _decide(judge, caller, result, opening)
     result.outcome, result.status = outcome, STATUS[outcome]
     return result
 
@@ -131,7 +160,8 @@ def remark(method: str, target: str) -> str:
     return ""
 
 
-async def _decide(judge: DryRun, caller: Caller, result: Explanation) -> str:
+async def _decide(judge: DryRun, caller: Caller, result: Explanation,
+                  opening: FirstBytes | None) -> str:
     asked = (caller, result.method, result.host, result.port)
     by_name = judge.judge_name(*asked)
     result.port_rule = _port_rule(judge.config, result.method)
@@ -152,9 +182,10 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation) -> str:
     result.route = judge.route_of(by_name.route)
     if judge.resolves_there(result.route) and not _is_address(result.host):
         result.dns = "not needed: the parent resolves the name"
-        result.limits = judge.limits_of(caller, by_name.limits, of_hook)
-        result.limit_values = _values(judge.policy.limits.get(result.limits))
-        return "destination_denied" if by_name.address_dependent else OK
+        if by_name.address_dependent:
+            return "destination_denied"
+        known = judge.judge_name(*asked, opening) if opening else by_name
+        return _finish(judge, result, caller, of_hook, by_name, known)
     answer = await _resolve(judge.config, result)
     if isinstance(answer, str):
         return answer
@@ -166,13 +197,28 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation) -> str:
         return "loop_detected"
     if OK not in outcomes:
         return outcomes[-1]
-    first = found[outcomes.index(OK)][1]
-    result.report = first.report
+    text, first = found[outcomes.index(OK)]
+    known = judge.judge_address(*asked, text, opening) if opening else first
+    return _finish(judge, result, caller, of_hook, first, known)
+
+
+def _finish(judge: DryRun, result: Explanation, caller: Caller, of_hook: str,
+            first: Finding, known: Finding) -> str:
+    """Fills in what the deciding rule says. `known`: the decision by the tunnel's first
+    bytes, if they decide; `first`: the decision before."""
+    last = known if first.waits else first
+    if first.waits:
+        result.tunnel = "maybe" if known.waits else known.outcome
+        result.tunnel_rule = known.rule
+        if known.outcome == OK and (known.source, known.route) != (
+                first.source, first.route):
+            result.tunnel = "destination_denied"        # it names another way
+    result.report = last.report
     result.source = first.source
     result.route = judge.route_of(first.route)
-    result.limits = judge.limits_of(caller, first.limits, of_hook)
+    result.limits = judge.limits_of(caller, last.limits, of_hook)
     result.limit_values = _values(judge.policy.limits.get(result.limits))
-    return OK
+    return result.tunnel if result.tunnel not in ("", "maybe") else OK
 
 
 def _port_rule(config: Config, method: str) -> str:
@@ -275,6 +321,11 @@ def show(result: Explanation, judge: DryRun) -> list[str]:
         found = "" if result.dns.startswith("not") else count
         lines.append(("dns", f"{found}{result.dns}{took}"))
     lines += [("address", text) for text in _show_places(result)]
+    if result.tunnel == "maybe":
+        lines.append(("tunnel", "maybe  decided again when its first bytes are there: "
+                      "--protocol, --sni, --ja4"))
+    elif result.tunnel:
+        lines.append(("tunnel", f"{result.tunnel}  {result.tunnel_rule}"))
     if result.outcome == OK:
         lines.append(("route", _show_route(judge, result.route)))
         values = " ".join(
@@ -283,7 +334,8 @@ def show(result: Explanation, judge: DryRun) -> list[str]:
         lines.append(("limits", limits))
     if result.source:
         lines.append(("source", show_source(judge.config, result.source)))
-    verdict = "allowed" if result.outcome == OK else f"refused {result.status}"
+    verdict = "allowed" if result.outcome == OK else (
+        f"refused {result.status}" if result.status else "closed after the 200")
     word = "  reported" if result.report and result.outcome == OK else ""
     lines.append(("verdict", f"{verdict}  {result.outcome}{word}"))
     return [f"{word:<9}{printable(text).rstrip()}" for word, text in lines]

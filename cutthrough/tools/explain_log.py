@@ -1,8 +1,9 @@
 """`cutthrough explain --log`: the logged verdicts that a policy would change.
 
-A line is judged by its name and by the address of its connection. If the log has no
-such address, the name is not resolved, because its addresses may have changed. The hook
-is not called. Exit status 0: nothing would change, 1: something would.
+A line is judged by its name, by the address of its connection, and by the first bytes
+of its tunnel. If the log has no such address, the name is not resolved, because its
+addresses may have changed. The hook is not called. Exit status 0: nothing would change,
+1: something would.
 """
 
 from collections import Counter
@@ -13,7 +14,7 @@ import msgspec
 from cutthrough.config.config import Config
 from cutthrough.policy.address import class_of
 from cutthrough.policy.source import Policy
-from cutthrough.tools.dry_run import Caller, DryRun, Finding, printable
+from cutthrough.tools.dry_run import Caller, DryRun, Finding, FirstBytes, printable
 from cutthrough.tools.log_reader import DENIED, Line, LogReader
 
 MAYBE = "maybe"
@@ -47,7 +48,7 @@ def run(config: Config, policy: Policy, path: str, as_json: bool) -> int:
                   for text, width in zip(rest, widths[1:], strict=True)]
         print("  ".join([first.rjust(widths[0]), *padded]).rstrip())
     print(f"{sum(changes.values())} of {log.read} lines would change, {undecided} "
-          "depend on an address that is not in the log")
+          "depend on an address or first bytes that are not in the log")
     return int(bool(changes))
 
 
@@ -81,16 +82,24 @@ def replay(judge: DryRun, log: LogReader) -> tuple[Counter[Change], int]:
 
 
 def judge_line(judge: DryRun, line: Line) -> Finding:
-    """The decision by the host and, if the line has one, by the peer's address."""
+    """The decision by the host and, if the line has them, by the peer's address and by
+    the tunnel's first bytes."""
     host, caller = line.host or "", _caller(judge, line)
     asked = (caller, line.kind, host, line.port)
     by_name = judge.judge_name(*asked)
     if by_name.outcome != "ok":
         return by_name
     address = host if _is_address(host) else line.peer
-    if address:
-        return judge.judge_address(*asked, address)
-    return by_name._replace(outcome=MAYBE) if by_name.address_dependent else by_name
+    if not address and by_name.address_dependent:
+        return by_name._replace(outcome=MAYBE)
+    found = judge.judge_address(*asked, address) if address else by_name
+    if found.outcome != "ok" or not found.waits:
+        return found
+    if not line.tunnel_protocol:
+        return found._replace(outcome=MAYBE)
+    opening = FirstBytes(line.tunnel_protocol, line.sni, line.ja4)
+    return judge.judge_address(*asked, address, opening) if address else (
+        judge.judge_name(*asked, opening))
 
 
 def _caller(judge: DryRun, line: Line) -> Caller:

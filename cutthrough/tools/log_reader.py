@@ -11,12 +11,13 @@ import msgspec
 
 from cutthrough.config.config import ConfigError
 
-# The refusals of a policy.
-DENIED = frozenset(("destination_denied", "address_denied", "port_denied"))
+# The refusals of a policy by a tunnel's first bytes, and all of them.
+BY_OPENING = frozenset(("protocol_denied", "sni_denied", "ja4_denied"))
+DENIED = BY_OPENING | {"destination_denied", "address_denied", "port_denied"}
 # The refusals before a policy's decision, or without one.
 UNDECIDED = frozenset((
     "auth_required", "auth_failed", "auth_expired", "auth_throttled", "auth_timeout",
-    "bad_credentials_field", "policy_unavailable", "loop_detected"))
+    "bad_credentials_field", "policy_unavailable", "loop_detected", "peek_timeout"))
 
 
 # Methods of tunnels that began without a CONNECT
@@ -37,6 +38,9 @@ class Line(msgspec.Struct, frozen=True):
     report: bool = False
     hook: str | None = None
     upgrade: bool = False
+    tunnel_protocol: str = ""   # "": the first bytes were not looked at
+    sni: str = ""
+    ja4: str = ""
 
     @property
     def kind(self) -> str:

@@ -15,7 +15,7 @@ from cutthrough.policy.address import class_of
 from cutthrough.policy.patterns import host_patterns
 from cutthrough.policy.users import check_identity
 from cutthrough.tools.dry_run import printable
-from cutthrough.tools.log_reader import DENIED, Line, LogReader
+from cutthrough.tools.log_reader import BY_OPENING, DENIED, Line, LogReader
 
 HEADER = """\
 # Proposed for requests that no rule decided; review it before use. Requests that a deny
@@ -106,6 +106,9 @@ def _why_not(place: Place, what: Seen) -> str:
         rules = ", ".join(map(_quoted, what.rules))
         return (f"the rule {rules} refuses it; if that rule is the catch-all, write "
                 "`default = \"deny\"` instead")
+    if what.reasons.keys() & BY_OPENING:
+        return ("a rule refuses the tunnel's first bytes: compare `tunnel_protocol`, "
+                "`sni` and `ja4` in the log with it")
     kind = _class_of(place.host)
     if "cloud-metadata" in kind:
         return f"{kind}: it hands out credentials"

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.policy.acl import Acl, Look
+from cutthrough.policy.acl import Acl
+from cutthrough.policy.answer import Look
 from cutthrough.policy.source import Limits, Policy, Rule, User
 
 

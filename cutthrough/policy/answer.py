@@ -1,0 +1,26 @@
+"""A verdict of the rules in words, for `explain` and tests."""
+
+from typing import NamedTuple
+
+
+class Look(NamedTuple):
+    """A rule that was considered, and the condition that failed; "": it matched."""
+
+    rule: int
+    mismatch: str
+
+
+class Answer(NamedTuple):
+    """A Verdict of `acl` in words."""
+
+    outcome: str            # label of an outcome
+    rule: int               # index in Acl.rules, -1: the default
+    report: bool
+    cut: bool
+    opens_floor: bool
+    maybe: bool             # depends on the address, which is not known
+    waits: bool             # depends on a tunnel's first bytes, which are not known
+    limits: str             # "" for none
+    source: str             # name of the rule's source; "" for none
+    route: str              # the name in the rule; "" for none
+    looked: tuple[Look, ...]    # in order, the deciding rule last

@@ -1,0 +1,129 @@
+"""explain and suggest, with rules that depend on a tunnel's first bytes."""
+
+import re
+
+import pytest
+
+from tests.tools.test_explain import ask as ask
+from tests.tools.test_explain import entry, line_of
+from tests.tools.test_explain import log as log
+
+JA4 = "t13d1516h2_8daaf6152771_e5627efa2ab1"
+POLICY = """
+[users.alice]
+password = "$2b$04$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW"
+
+[lists]
+bad = ["t13d1516h2_*_*"]
+
+[limits.slow]
+tunnels = 1
+
+[[rules]]
+name = "malware"
+action = "deny"
+ja4 = ["@bad"]
+
+[[rules]]
+name = "web"
+action = "allow"
+hosts = ["93.184.215.14", "site.example"]
+protocol = ["tls"]
+sni = "match"
+limits = "slow"
+
+[[rules]]
+name = "shell"
+action = "report"
+hosts = ["93.184.215.14"]
+protocol = ["ssh"]
+"""
+HOST = "93.184.215.14"
+
+
+@pytest.fixture
+def policy(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text(POLICY)
+    return path
+
+
+@pytest.fixture
+def explain(ask, policy):
+    def run(*argv):
+        status, out, err = ask("explain", "--policy", str(policy), "--user", "alice",
+                               *argv)
+        words = {line[:9].strip(): line[9:] for line in out.splitlines()}
+        return status, words, err
+    return run
+
+
+def test_without_the_first_bytes_the_decision_is_open(explain, policy):
+    status, told, _ = explain("CONNECT", f"{HOST}:443")
+    assert status == 0
+    assert told["rule"] == f'ok  allow {line_of(policy, "web")} "web"'
+    assert told["tunnel"].startswith("maybe  decided again when its first bytes are ")
+    assert told["verdict"] == "allowed  ok"
+
+
+@pytest.mark.parametrize(("flags", "tunnel", "verdict"), [
+    (("--protocol", "tls"), 'ok  allow {web} "web"', "allowed  ok"),
+    (("--sni", "b.example"), "sni_denied  deny {policy} (default)",
+     "closed after the 200  sni_denied"),
+    (("--protocol", "smtp"), "protocol_denied  deny {policy} (default)",
+     "closed after the 200  protocol_denied"),
+    (("--protocol", "ssh"), 'ok  report {shell} "shell"', "allowed  ok  reported"),
+    (("--ja4", JA4), 'ja4_denied  deny {malware} "malware"',
+     "closed after the 200  ja4_denied")])
+def test_with_them_the_last_rule_is_shown(explain, policy, flags, tunnel, verdict):
+    status, told, _ = explain("CONNECT", f"{HOST}:443", *flags)
+    rules = {name: line_of(policy, name) for name in ("web", "shell", "malware")}
+    assert told["tunnel"] == tunnel.format(policy=policy, **rules)
+    assert told["verdict"] == verdict
+    assert status == (0 if verdict.startswith("allowed") else 1)
+    if tunnel.startswith("ok"):
+        assert told["limits"].startswith("slow" if "web" in tunnel else "none")
+
+
+def test_a_name_is_compared_as_requested(explain):
+    flags = "--dns-overrides", f"site.example={HOST}", "--sni"
+    assert explain("CONNECT", "site.example:443", *flags, "SITE.example.")[0] == 0
+    assert explain("CONNECT", "site.example:443", *flags, HOST)[0] == 1
+
+
+def test_a_request_without_a_tunnel_is_not_asked_about(explain):
+    status, told, _ = explain("GET", f"http://{HOST}/", "--sni", "b.example")
+    assert status == 1
+    assert "tunnel" not in told
+    assert told["verdict"] == "refused 403  destination_denied"
+
+
+@pytest.mark.parametrize(("flag", "value", "said"), [
+    ("--protocol", "gopher", "'gopher' is not one of tls, http"),
+    ("--ja4", "t13d1516h2_*_*", "takes a whole fingerprint"),
+    ("--ja4", "x", "'x' is no JA4")])
+def test_a_mistake_in_the_first_bytes_is_told(explain, flag, value, said):
+    status, _, err = explain("CONNECT", f"{HOST}:443", flag, value)
+    assert status == 2
+    assert said in err
+
+
+def test_a_log_is_replayed_with_its_first_bytes(ask, policy, log):
+    tls = {"host": HOST, "peer": HOST, "tunnel_protocol": "tls"}
+    status, out, _ = ask(
+        "explain", "--policy", str(policy), "--log", log(
+            entry(**tls), entry("sni_denied", **tls, sni="b.example"),
+            entry("sni_denied", **tls), entry(**tls, ja4=JA4),
+            entry("peek_timeout", **tls), entry(host=HOST, peer=HOST)))
+    assert status == 1
+    lines = [re.split("  +", line.strip()) for line in out.splitlines()]
+    assert sorted(line[4] for line in lines[:-1]) == ["allow -> deny", "deny -> allow"]
+    assert lines[-1] == ["2 of 6 lines would change, 1 depend on an address or first "
+                         "bytes that are not in the log"]
+
+
+def test_no_rule_is_proposed_for_first_bytes(ask, log):
+    _, out, _ = ask("suggest", "--log", log(
+        entry("sni_denied", host=HOST, tunnel_protocol="tls", sni="b.example")))
+    assert "a rule refuses the tunnel's first bytes" in out
+    assert "[[rules]]" not in out
