@@ -7,7 +7,7 @@
 // and cuts the identifier that the dialog showed.
 const COLUMNS = [["user", "user"], ["client", "client"], ["method", "method"],
   ["host", "destination"], ["state", "state"], ["age", "age"], ["bytes_up", "up"],
-  ["bytes_down", "down"], ["worker", "worker"], ["id", "id"]];
+  ["bytes_down", "down"], ["worker", "worker"], ["id", "id"], ["tunnel_protocol", "inside"]];
 const NUMBERS = new Set(["age", "bytes_up", "bytes_down", "worker"]);
 const ENDED_MS = 4000;          // how long an ended connection's row is shown at least
 const MOST_REASONS = 2000;
@@ -18,6 +18,11 @@ let sortBy = "bytes_down", falling = true, alive = new Map(), isMute = () => fal
 let pointed = false, asked = null;
 
 const destination = one => one.host ? `${one.host}:${one.port}` : null;
+// Of a tunnel's first bytes; null: they were not looked at
+const inside = one => one.tunnel_protocol
+  ? [one.tunnel_protocol, one.sni].filter(Boolean).join(" ") : null;
+const hello = one => [inside(one), one.tls_version && `TLS ${one.tls_version}`, one.alpn,
+  one.ja4].filter(Boolean).join("\n");
 
 // Takes an answer of /connections. Connections of a worker that did not answer stay.
 function takeConnections({connections, unanswered}) {
@@ -53,6 +58,7 @@ function makeRow(key, one) {
   const cells = COLUMNS.map(([field]) => {
     const td = tr.insertCell();
     if (NUMBERS.has(field)) td.className = "n";
+    if (field === "tunnel_protocol") td.className = "inside";
     return td;
   });
   button.type = "button";
@@ -67,11 +73,12 @@ function makeRow(key, one) {
 function updateRow(row) {
   const one = row.one;
   [one.user, one.client, one.method, destination(one), stateOf(row), seconds(one.age),
-    bytes(one.bytes_up), bytes(one.bytes_down), one.worker, one.id || null]
+    bytes(one.bytes_up), bytes(one.bytes_down), one.worker, one.id || null, inside(one)]
     .forEach((value, i) => {
-      const text = String(value ?? "–");
-      if (row.cells[i].textContent !== text) row.cells[i].textContent = text;
-      if (row.cells[i].title !== text) row.cells[i].title = text;
+      const text = String(value ?? "–"), cell = row.cells[i];
+      const title = cell.className === "inside" ? hello(one) : text;
+      if (cell.textContent !== text) cell.textContent = text;
+      if (cell.title !== title) cell.title = title;
     });
   const why = row.endedAt ? "the connection has ended"
     : !one.id ? "no request received on this connection yet"
@@ -95,7 +102,8 @@ function wanted(one) {
   const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
   const kind = $("kind").value;
   return (!kind || one.kind === kind) && words.every(word =>
-    [one.id, one.user, one.client, one.method, one.state, destination(one), one.peer]
+    [one.id, one.user, one.client, one.method, one.state, destination(one), one.peer,
+      one.tunnel_protocol, one.sni, one.ja4]
       .some(value => String(value ?? "").toLowerCase().includes(word)));
 }
 
@@ -128,6 +136,8 @@ function arrange(resort) {
 
 function showConnections(resort = false) {
   const order = arrange(resort), body = $("rows"), focused = document.activeElement;
+  const looked = [...alive.values()].some(one => one.tunnel_protocol);
+  body.parentNode.classList.toggle("unlooked", !looked);
   const shown = new Set(order), at = [...body.children].findIndex(tr => tr.contains(focused));
   for (const [key, row] of rowsByKey) {
     if (shown.has(key)) continue;
@@ -169,6 +179,7 @@ function makeHeads() {
       showConnections(true);
     });
     if (NUMBERS.has(field)) th.className = "n";
+    if (field === "tunnel_protocol") th.className = "inside";
     th.append(button);
     return th;
   }), document.createElement("th"));

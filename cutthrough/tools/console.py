@@ -29,6 +29,7 @@ PATIENCE_S = 10.0
 MOST_TOLD = 200                              # characters of an error's text
 SAMPLE = re.compile(r"^cutthrough_(\w+)(?:\{(.*)\})? (\S+)$", re.M)
 COLUMNS = ("id", "user", "client", "method", "host", "state", "age", "up", "down")
+INSIDE = "inside"                            # if a tunnel's first bytes are known
 SHOWN = 15                                   # connections of `top`
 CLEAR = "\x1b[H\x1b[2J"
 STRANGER = "is not an admin listener of cutthrough"
@@ -175,15 +176,21 @@ def show(found: list[dict[str, Any]], as_json: bool = False) -> list[str]:
     """Returns the lines of a table, or a JSON object a line."""
     if as_json:
         return [json.dumps(one) for one in found]
-    rows = [COLUMNS] + [(
+    looked = any("tunnel_protocol" in one for one in found)
+    rows = [(*COLUMNS, *([INSIDE] if looked else []))] + [(
         one["id"] or "-", one["user"] or "-", one["client"] or "-",
         one["method"] or "-", f"{one['host']}:{one['port']}" if one["host"] else "-",
-        one["state"], f"{one['age']:.1f}", str(one["bytes_up"]), str(one["bytes_down"]))
-        for one in found]
+        one["state"], f"{one['age']:.1f}", str(one["bytes_up"]), str(one["bytes_down"]),
+        *([inside(one)] if looked else [])) for one in found]
     rows = [tuple(UNSAFE.sub("?", cell)[:60] for cell in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in
                       zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def inside(one: dict[str, Any]) -> str:
+    """Returns the protocol inside a tunnel, and the server name if it is TLS."""
+    return f"{one.get('tunnel_protocol', '-')} {one.get('sni', '')}".rstrip()
 
 
 def show_trace(found: dict[str, Any], as_json: bool = False) -> list[str]:

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from cutthrough.tools.console import show
 from tests.e2e.test_handover import renew
 from tests.e2e.test_succession import end_family
 from tests.support.admin import TOKEN, TOLD, Operator
@@ -260,6 +261,8 @@ def test_live_page_metrics_and_hand_over_have_the_fields(
 
     before = shown()
     assert before["sni"] == "example.com"
+    head, line = show(operator.connections())
+    assert head.endswith("inside") and line.endswith("  tls example.com")
     renew(proxy, 1000, text)
     assert shown() == before
     metrics = operator.metrics()
