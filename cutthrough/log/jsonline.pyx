@@ -6,7 +6,7 @@ each line stays one line and one object for any input (R37).
 """
 
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, strlen
 from cutthrough.log.text cimport (
     Q_JSON, Quote, put_address, put_escaped, put_ms, put_number, put_string, put_text,
     put_time)
@@ -15,11 +15,13 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.linux cimport sockaddr_storage
 from cutthrough.net.sysio cimport clock_us, read_own_name
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
+from cutthrough.net.transport cimport KERNEL, Agreed
 from cutthrough.outcome cimport label_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, carries_tunnel, parent_of, peer_of, worker_of_id
 from cutthrough.session.proxied cimport sender_of
 from cutthrough.session.request cimport Request
+from cutthrough.session.secure cimport agreed_by
 from cutthrough.session.source cimport name_of_source
 from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.http1 cimport Head
@@ -33,6 +35,7 @@ cdef enum:
     # of 150, and the texts of a rule and a hook, cut to what is left
     MOST_BEHIND = 1450
     MOST_OPENING = 600          # and for those of a ClientHello, if there is one
+    MOST_AGREED = 450           # and for those of a client's handshake
     MOST_HOOK = 350             # kept free for the hook's text and the source
 
 # By wire's Method, eight characters each
@@ -84,7 +87,8 @@ cdef class JsonLine(Line):
         p = put_string(p, c.key[:len(c.key) - 2] if r.port else None)
         p = put_number(put_text(p, b',"port":'), r.port)
         p = put_url(put_text(p, b',"url":"'), c, Q_JSON, last - MOST_BEHIND - (
-            MOST_OPENING if c.opening != NULL else 0))
+            MOST_OPENING if c.opening != NULL else 0) - (
+            MOST_AGREED if c.sock.kind != KERNEL else 0))
         p = put_number(put_text(p, b'","status":'), r.status)
         p = put_text(put_text(p, b',"reason":"'), label_of(outcome))
         p = put_text(p, b'","peer":')
@@ -123,6 +127,8 @@ cdef class JsonLine(Line):
             p = put_text(p, b',"upgrade":true')
         if c.opening != NULL:
             p = put_opening(p, c.opening, last - MOST_HOOK)
+        if c.sock.kind != KERNEL and agreed_by(c) != NULL:
+            p = put_agreed(p, agreed_by(c), last - MOST_HOOK)
         if c.decision is not None:
             p = put_word(put_text(p, b',"hook":'), c.decision.reason.encode(), last - 32)
         if c.stamps.hook_us:
@@ -167,6 +173,20 @@ cdef char *put_opening(char *p, const Opening *o, const char *last) noexcept:
     if o.ja3[0]:
         p = put_text(put_text(put_text(p, b',"ja3":"'), o.ja3), b'"')
     return p
+
+
+cdef char *put_agreed(char *p, const Agreed *agreed, const char *last) noexcept:
+    """Writes the result of the client's TLS handshake with this proxy."""
+    p = put_text(put_text(p, b',"client_tls_version":"'), version_text(agreed.version))
+    if agreed.cipher != NULL:
+        p = put_text(put_text(p, b'","client_cipher":"'), agreed.cipher)
+    if agreed.name != NULL:
+        p = put_text(p, b'","client_sni":"')
+        p = put_escaped(p, agreed.name, strlen(agreed.name), Q_JSON, last - 90, True)
+    if agreed.alpn_len:
+        p = put_text(p, b'","client_alpn":"')
+        p = put_escaped(p, agreed.alpn, agreed.alpn_len, Q_JSON, last - 40, True)
+    return put_text(p, b'","client_resumed":true' if agreed.resumed else b'"')
 
 
 cdef const char *kind_of(Client c) noexcept:

@@ -22,7 +22,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from cutthrough.net cimport linux, openssl
 from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL, ENOMEM, ENOTCONN, EPIPE
-from cutthrough.net.openssl cimport SSL
+from cutthrough.net.openssl cimport SSL, SSL_CIPHER
 from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, PEER_DONE, note_kernel_events, set_kernel_abortive)
 from cutthrough.net.tls_context cimport TlsContext, name_of_peer
@@ -31,8 +31,8 @@ from cutthrough.net.tls_wire cimport (
 from cutthrough.net import tls_wire
 from cutthrough.net.transport cimport (
     HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_INVALID,
-    HANDSHAKE_MORE, HANDSHAKE_NO_ROOM, HANDSHAKE_RESET, HANDSHAKE_UNSHARED, Socket, Transport,
-    set_tls)
+    HANDSHAKE_MORE, HANDSHAKE_NO_ROOM, HANDSHAKE_RESET, HANDSHAKE_UNSHARED, Agreed, Socket,
+    Transport, set_tls)
 
 cdef enum:
     RECORD = 16384          # plain bytes of a record, at most (RFC 8446 section 5.1)
@@ -343,6 +343,22 @@ cdef void *peer(const Socket *s) noexcept nogil:
     return NULL if t == NULL else t.peer
 
 
+cdef bint describe(const Socket *s, Agreed *out) noexcept nogil:
+    cdef Tls *t = tls_of(s)
+    cdef const SSL_CIPHER *cipher
+    if t == NULL or t.shaking:
+        return False
+    cipher = openssl.SSL_get_current_cipher(t.ssl)
+    out.version = openssl.SSL_version(t.ssl)
+    out.cipher = NULL
+    if cipher != NULL:
+        out.cipher = openssl.SSL_CIPHER_standard_name(cipher)
+    out.name = openssl.SSL_get_servername(t.ssl, openssl.TLSEXT_NAMETYPE_host_name)
+    openssl.SSL_get0_alpn_selected(t.ssl, <const unsigned char **>&out.alpn, &out.alpn_len)
+    out.resumed = openssl.SSL_session_reused(t.ssl)
+    return True
+
+
 cdef Transport row
 row.open = open_tls
 row.handshake = shake
@@ -357,5 +373,6 @@ row.note_events = note_events
 row.half_close = half_close
 row.set_abortive = set_abortive
 row.peer = peer
+row.describe = describe
 row.release = release
 set_tls(&row)

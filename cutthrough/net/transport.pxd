@@ -30,6 +30,16 @@ cdef struct Socket:
     uint8_t kind            # KERNEL, or the number that add_transport returned
     uint16_t slot           # the transport's own
 
+# The result of a handshake. The texts end with NUL unless they have a length, and belong to the
+# transport; NULL: none.
+cdef struct Agreed:
+    int version             # as on the wire: 0x0304 is TLS 1.3
+    const char *cipher      # IANA's name of the suite
+    const char *name        # the server name that the client sent
+    const char *alpn
+    unsigned int alpn_len
+    bint resumed
+
 # Each function means the same as its namesake in sysio, and sets the same readiness bits.
 #
 # If a send returns fewer bytes than it was given (or 0), the caller must offer the remaining
@@ -55,6 +65,8 @@ cdef struct Transport:
     void (*set_abortive)(Socket *s) noexcept nogil
     # NULL: none. The name in the peer's verified certificate: bytes, borrowed; NULL: no name.
     void *(*peer)(const Socket *s) noexcept nogil
+    # NULL: none. False: the handshake is not done.
+    bint (*describe)(const Socket *s, Agreed *out) noexcept nogil
     void (*release)(Socket *s) noexcept nogil   # frees its state; the caller closes `fd`
 
 # Returns the number for `Socket.kind`; copies the table. Raises ValueError if the table is full.

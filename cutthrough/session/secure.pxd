@@ -1,5 +1,6 @@
 """TLS on a listener: the stage of the handshake."""
 
+from cutthrough.net.transport cimport Agreed
 from cutthrough.session.client cimport Client
 
 # As far as it goes now. True: the handshake is done. False: it is not, or has failed, which has
@@ -7,3 +8,6 @@ from cutthrough.session.client cimport Client
 cdef bint shake_hands(Client client) except -1
 # The name in the client's verified certificate; None: it showed none.
 cdef bytes certified_name(Client client)
+# The result of a client's handshake; NULL: no TLS, or the handshake is not done. Valid until the
+# next call.
+cdef const Agreed *agreed_by(Client c) noexcept

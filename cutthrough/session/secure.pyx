@@ -18,7 +18,7 @@ from cutthrough.net.buffers cimport bytes_of, give_block
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.transport cimport (
     HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE,
-    HANDSHAKE_NO_ROOM, HANDSHAKE_RESET, HANDSHAKE_UNSHARED, KERNEL, TLS, open_transport,
+    HANDSHAKE_NO_ROOM, HANDSHAKE_RESET, HANDSHAKE_UNSHARED, KERNEL, TLS, Agreed, open_transport,
     transport_of)
 from cutthrough.outcome cimport (
     CLIENT_CLOSED, CLIENT_RESET, OVERLOADED, TLS_ALERT, TLS_CERTIFICATE, TLS_FAILED,
@@ -37,6 +37,9 @@ cdef enum:
 # By whether it was put off: the batch that the time belongs to, and the time
 cdef int64_t[2] batch_us
 cdef int64_t[2] spent_us
+
+
+cdef Agreed agreed              # of the last call of agreed_by
 
 
 cdef bint shake_hands(Client c) except -1:
@@ -116,3 +119,9 @@ cdef bytes certified_name(Client c):
         return None
     name = transport_of(&c.sock).peer(&c.sock)
     return None if name == NULL else <bytes>name
+
+
+cdef const Agreed *agreed_by(Client c) noexcept:
+    if c.sock.kind == KERNEL or transport_of(&c.sock).describe == NULL:
+        return NULL
+    return &agreed if transport_of(&c.sock).describe(&c.sock, &agreed) else NULL

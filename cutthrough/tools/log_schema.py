@@ -82,6 +82,15 @@ OPTIONAL: dict[str, dict[str, Any]] = {
                                              "allowed, but would be refused"},
     "upgrade": {"const": True,
                 "description": "the request offered to upgrade: UPGRADE in rules"},
+    "client_tls_version": {"enum": ["1.2", "1.3"],
+                           "description": "of the client's TLS connection to this "
+                                          "proxy; absent: none, or no whole handshake"},
+    "client_cipher": {"type": "string", "description": "its suite, as IANA names it"},
+    "client_sni": {"type": "string", "maxLength": 2000,
+                   "description": "the server name that the client sent to this proxy"},
+    "client_alpn": {"type": "string", "description": "the protocol of ALPN in use"},
+    "client_resumed": {"const": True,
+                       "description": "the handshake resumed an earlier session"},
     "tunnel_protocol": {"enum": [word for word in PROTOCOLS if word],
                         "description": "of a tunnel, by its first bytes; silent: none "
                                        "came in time. Absent: no look was asked for"},
