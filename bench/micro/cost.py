@@ -44,6 +44,7 @@ RESPONSE = (
     b"Accept-Ranges: bytes\r\n"
     b"\r\n"
 )
+HELLO = (Path(__file__).parents[2] / "tests/wire/hellos/chromium.bin").read_bytes()
 #: 16 chunks of 4 KiB, as nginx cuts what it compresses; and 256 of 32 bytes.
 CHUNKS_4K = b"".join([b"1000\r\n" + bytes(4096) + b"\r\n"] * 16) + b"0\r\n\r\n"
 CHUNKS_32 = b"".join([b"20\r\n" + bytes(32) + b"\r\n"] * 256) + b"0\r\n\r\n"
@@ -164,6 +165,11 @@ BENCHES = [
     Micro("log-combined-get", "the same in the combined format",
           _log_line("combined", _UPWARDS)),
     Micro("log-json-get", "the same as JSON", _log_line("json", _UPWARDS)),
+    Micro("hello", "Chromium's ClientHello parsed", _loop("parse_hellos", HELLO),
+          len(HELLO)),
+    Micro("hello-ja4", "the same, kept with its JA4",
+          _loop("keep_hellos", HELLO, False)),
+    Micro("hello-ja3", "the same with its JA3 too", _loop("keep_hellos", HELLO, True)),
     Micro("event", "an event for the flight recorder", _events(65536)),
     Micro("event-off", "the same without one", _events(0)),
     Micro("timer-move", "a deadline moved to a later time", _timers("move_deadlines")),

@@ -4,6 +4,7 @@
 from time import perf_counter
 
 from libc.stdint cimport int64_t
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 from cutthrough.net.buffers cimport OF_REQUESTS, give_block, keep_bytes
 from cutthrough.net.timers cimport Timer, Wheel
@@ -11,8 +12,11 @@ from cutthrough.outcome cimport OK
 from cutthrough.session.client cimport Client, Journal
 from cutthrough.session.flight_recorder cimport E_UP, FlightRecorder, note
 from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
+from cutthrough.wire.clienthello cimport ClientHello
 from cutthrough.wire.http1 cimport Head, HeadLimits, parse_request, parse_response
 from cutthrough.wire.names cimport M_GET
+from cutthrough.wire.openings cimport (
+    TLS, UNKNOWN, Protocol, make_opening, read_client_opening)
 from cutthrough.wire.rewrite cimport (
     REWRITE_ROOM, build_request_head, build_response_head)
 from cutthrough.wire.target cimport Target, read_target
@@ -158,6 +162,32 @@ def write_requests(Journal journal, bytes head, long n):
     took = perf_counter() - began
     give_block(&client.head)
     return took
+
+
+def parse_hellos(bytes text, long n):
+    cdef ClientHello hello
+    cdef const char *data = text
+    cdef size_t length = len(text)
+    cdef long _i
+    cdef Protocol got = UNKNOWN
+    began = perf_counter()
+    for _i in range(n):
+        got = read_client_opening(&hello, data, length)
+    took = perf_counter() - began
+    assert got == TLS
+    return took
+
+
+def keep_hellos(bytes text, bint with_ja3, long n):
+    """What is done with a tunnel's first bytes, its JA4 included."""
+    cdef ClientHello hello
+    cdef const char *data = text
+    cdef size_t length = len(text)
+    cdef long _i
+    began = perf_counter()
+    for _i in range(n):
+        free(make_opening(read_client_opening(&hello, data, length), &hello, with_ja3))
+    return perf_counter() - began
 
 
 def record_events(FlightRecorder recorder, long n):
