@@ -68,6 +68,17 @@ def by_method(way: Way, ask: Ask) -> str:
     return DENIED if (way.dialect == "GET") == ask.port else "ok"
 
 
+def by_hello(way: Way, ask: Ask) -> str:
+    """Such a rule matches tunnels of TLS alone, and no datagram."""
+    if not way.is_tunnel or way.dialect == "UDP":
+        return DENIED
+    if way.dialect == "TUNNEL":
+        return "ok" if way.form == "name" else "protocol_denied"
+    if not ask.hello:
+        return "protocol_denied"
+    return "ok" if ask.hello == "match" else "sni_denied"
+
+
 def by_password(way: Way, ask: Ask) -> str:
     return "auth_failed" if way.logs_in and ask.password != PASSWORD else "ok"
 
@@ -132,6 +143,8 @@ KINDS = {
         lambda way, ask: (
             DENIED if ask.network == 2 and way.door != "unix" else "ok")),
     "password": Kind(LOCAL, (Ask(), Ask(password="guess")), by_password),
+    "sni": Kind(LOCAL + 'protocol = ["tls"]\nsni = "match"\n',
+                (Ask(hello="match"), Ask(hello="other"), Ask()), by_hello),
     "expiry": Kind(LOCAL, (Ask(), Ask(user="old")), by_expiry)}
 
 HOOK = """
@@ -300,7 +313,7 @@ def test_a_reload_judges_the_tunnels_of_every_way_in(matrix, far):
         matrix.change("cut = true" + LOCAL + 'users = ["ann"]\n')
         for way, client in held.items():
             if way.user(ask) == "ann":
-                use(client, "again")
+                use(client, way, ask)
                 lines += way.logged(ask, "ok", port)
             else:
                 assert client.at_eof()

@@ -44,6 +44,10 @@ OVERRIDES = "dns_overrides = {}\n".format(
 
 UPGRADE = ("Connection: upgrade", "Upgrade: websocket")
 
+#: The tunnel is granted, and ends when its first bytes are known.
+BY_FIRST_BYTES = ("protocol_denied", "sni_denied")
+CUT = -1
+
 #: Whose datagrams are lost, instead of an answer.
 BY_DATAGRAM = ("destination_denied", "address_denied", "port_denied")
 
@@ -57,6 +61,9 @@ class Ask(NamedTuple):
     user: str | None = "ann"
     password: str = PASSWORD
     network: int = 1
+    #: A ClientHello that is sent in the tunnel, instead of a request: of TLS to the
+    #: destination ("match") or to another server
+    hello: str = ""
 
 
 class Way(NamedTuple):
@@ -82,7 +89,9 @@ class Way(NamedTuple):
             "certificate", "transparent")
 
     def can(self, ask: Ask) -> bool:
-        return self.door != "certificate" or ask.user is not None
+        """At a transparent listener a ClientHello is the request itself."""
+        return not ((self.door == "certificate" and ask.user is None)
+                    or (self.door == "transparent" and ask.hello))
 
     def user(self, ask: Ask) -> str | None:
         """A certificate counts whatever is spoken."""
@@ -105,6 +114,8 @@ class Way(NamedTuple):
     def owed(self, reason: str) -> int | None:
         """What the client gets: a status, a code of SOCKS, or None for silence."""
         row = TABLE[NAMES[reason]]
+        if reason in BY_FIRST_BYTES and self.dialect != "TUNNEL":
+            return CUT
         if self.dialect == "SOCKS4":
             return 90 if reason == "ok" else 91
         if self.dialect == "UDP" and reason in BY_DATAGRAM:
@@ -250,7 +261,7 @@ def speak(proxy: Proxy, client: SocksClient, way: Way, ask: Ask, port: int,
         return speak_to_nobody(client, way, host, target)
     if way.dialect == "SOCKS4":
         code = client.request4(target)
-        return use(client, target) or code if code == 90 else code
+        return use(client, way, ask) or code if code == 90 else code
     if way.dialect in ("SOCKS5", "UDP"):
         if ask.user is None:
             assert client.method(NONE) == NONE
@@ -258,12 +269,12 @@ def speak(proxy: Proxy, client: SocksClient, way: Way, ask: Ask, port: int,
             return TABLE[NAMES["auth_failed"]].socks    # RFC 1929 has no codes
         if way.dialect == "UDP":
             return associate(proxy, client, way, ask, port)
-        return client.request(target) or use(client, target)
+        return client.request(target) or use(client, way, ask)
     auth = ask.user and "Basic " + base64.b64encode(
         f"{ask.user}:{ask.password}".encode()).decode()
     if way.dialect == "CONNECT":
         status = client.connect(target, auth=auth).status
-        return use(client, target) or status if status == 200 else status
+        return use(client, way, ask) or status if status == 200 else status
     fields = UPGRADE if way.dialect == "UPGRADE" else ()
     return client.get(f"http://{target}/", *fields, auth=auth).status
 
@@ -277,10 +288,7 @@ def speak_to_nobody(client: Client, way: Way, host: str, target: str) -> int | N
         return client.read_response().status
     data = b"\0\1 of no protocol"
     if way.form == "name":
-        into, out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        with contextlib.suppress(ssl.SSLWantReadError):
-            client_context().wrap_bio(into, out, server_hostname=host).do_handshake()
-        data = out.read()
+        data = build_hello(host)
     client.send(data)
     with contextlib.suppress(Closed, ConnectionResetError):
         assert client.read_exact(len(data)) == data
@@ -288,10 +296,29 @@ def speak_to_nobody(client: Client, way: Way, host: str, target: str) -> int | N
     return None
 
 
-def use(client: Client, host: str) -> int:
-    client.send(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-    assert client.read_response().status == 200
-    return 0
+def use(client: Client, way: Way, ask: Ask) -> int:
+    """Returns 0, or CUT if the tunnel has been closed instead."""
+    data = f"GET / HTTP/1.1\r\nHost: {way.host(ask)}\r\n\r\n".encode()
+    if ask.hello:
+        own = way.host(ask) if way.form == "name" else None
+        data = build_hello(own if ask.hello == "match" else "other.test")
+    client.send(data)
+    with contextlib.suppress(Closed, ConnectionResetError):
+        if ask.hello:
+            assert client.read_exact(len(data)) == data
+        else:
+            assert client.read_response().status == 200
+        return 0
+    return CUT
+
+
+def build_hello(name: str | None) -> bytes:
+    context = client_context()
+    context.check_hostname = name is not None
+    into, out = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(into, out, server_hostname=name).do_handshake()
+    return out.read()
 
 
 def associate(proxy: Proxy, client: SocksClient, way: Way, ask: Ask, port: int,
