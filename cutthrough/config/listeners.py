@@ -58,6 +58,10 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         "header, which names the client; docs/load-balancers.md",
         "a listener requires the header or refuses it, it never guesses (R50)")
         ] = False
+    proxy_protocol_from: Annotated[tuple[str, ...], Option(
+        NETWORKS, "with proxy_protocol: its load balancers, instead of those of the "
+        "option of this name; refuses all other callers",
+        "none: the option's")] = ()
     pac: Annotated[bool, Option(
         FLAG, "serves /proxy.pac and /wpad.dat, the auto-configuration of browsers, "
         "to everybody: docs/listeners.md", "off: it reveals what the policy names",
@@ -134,6 +138,10 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         if self.auth == "none" and not (self.auth_none_from or self.is_local):
             yield ConfigError("", "auth", f"anybody could use {self.shown}: give "
                               "auth_none_from, the networks of the clients")
+        if self.proxy_protocol_from and (self.is_path or not self.proxy_protocol):
+            yield ConfigError("", "proxy_protocol_from", "has no effect on unix:/path"
+                              if self.is_path else "has no effect without "
+                              "proxy_protocol = true")
         if self.pac and self.is_path:
             yield ConfigError("", "pac", "no browser reads a file from unix:/path")
         if self.pac_direct and not self.pac:
@@ -247,11 +255,13 @@ def _contradictions_of_proxy_protocol(merged: Sequence[Listener], short: int,
                                       given: bool, have_from: bool
                                       ) -> Iterator[ConfigError]:
     # A path needs no networks: the permissions of its file select the callers
-    behind = [number for number, one in enumerate(merged)
-              if one.proxy_protocol and not one.is_path]
+    behind = [number for number, one in enumerate(merged) if one.proxy_protocol
+              and not one.is_path and not one.proxy_protocol_from]
     if have_from and not (behind or given):
-        yield ConfigError("", "proxy_protocol_from", "has no effect without "
-                          "--proxy-protocol")
+        yield ConfigError(
+            "", "proxy_protocol_from", "has no effect: each listener has its own"
+            if any(one.proxy_protocol_from for one in merged)
+            else "has no effect without --proxy-protocol")
     elif not have_from and (behind or given):
         first = behind[0] if behind else 0
         key, path = ("proxy_protocol", ()) if first < short else (

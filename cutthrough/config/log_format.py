@@ -47,7 +47,7 @@ CODES = {
     "Ss": 24, "Sh": 14,
     "ct::id": 2 * NUMBER, "ct::reason": 24, "ct::worker": NUMBER, "ct::path": 6,
     "ct::rule": LEAST_LONG, "ct::hook": LEAST_LONG, "ct::kind": 7,
-    "ct::tried_user": LEAST_LONG, "ct::proxied_by": 46,
+    "ct::tried_user": LEAST_LONG, "ct::proxied_by": 46, "ct::tlv": LEAST_LONG,
     "ct::tunnel_protocol": 12, "ct::sni": LEAST_LONG, "ct::alpn": LEAST_LONG,
     "ct::tls_version": 4, "ct::ja4": 36, "ct::ja3": 32, "ct::ech": 4,
     "ct::head_ms": NUMBER + 4, "ct::auth_ms": NUMBER + 4,
@@ -62,6 +62,9 @@ LONG = frozenset(code for code, most in CODES.items() if most == LEAST_LONG)
 # Codes of a tunnel's first bytes: a format with one of them has the worker look at them
 PEEKED = frozenset(("ct::tunnel_protocol", "ct::sni", "ct::alpn", "ct::tls_version",
                     "ct::ja4", "ct::ja3", "ct::ech"))
+# TLVs of a PROXY header, by the names of wire.proxy_header
+TLVS = ("alpn", "authority", "unique_id", "tls_version", "tls_cn", "tls_cipher",
+        "netns", "aws_vpce")
 # Other names of the same codes; `http::` may precede any code of squid's
 ALIASES = {">rm": "rm", "<rm": "rm", ">ru": "ru", "<ru": "ru", ">rp": "rp",
            "<rp": "rp", ">rv": "rv", "<rv": "rv", ">la": "la", ">lp": "lp",
@@ -188,6 +191,11 @@ def _check_argument(code: str, argument: str | None) -> str:
         if argument.lower() in SECRET:
             raise ValueError(f"%{{{argument}}}>h: {argument} is never logged")
         return argument.lower()
+    if code == "ct::tlv":
+        if argument not in TLVS:
+            raise ValueError(f"%ct::tlv takes one of {', '.join(TLVS)}, as in "
+                             "%{authority}ct::tlv")
+        return argument
     if argument is not None:
         raise ValueError(f"%{code} takes no argument")
     return ""

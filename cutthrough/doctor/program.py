@@ -107,7 +107,9 @@ def check_listeners(case: Case) -> Iterator[Finding]:
 def check_proxy_protocol(config: Config) -> Iterator[Finding]:
     if not any(one.proxy_protocol for one in config.all_listeners):
         return
-    wide = [text for text in config.proxy_protocol_from
+    senders = [*config.proxy_protocol_from, *(
+        text for one in config.listeners for text in one.proxy_protocol_from)]
+    wide = [text for text in senders
             if (network := ipaddress.ip_network(text)).prefixlen
             < (8 if network.version == 4 else 16)]
     name = "PROXY protocol"
@@ -115,7 +117,7 @@ def check_proxy_protocol(config: Config) -> Iterator[Finding]:
         yield Finding(name, "warn", f"from {', '.join(wide)}", "the load balancers",
                       "every host in proxy_protocol_from can name any client")
     else:
-        yield Finding(name, "ok", f"from {', '.join(config.proxy_protocol_from)}")
+        yield Finding(name, "ok", f"from {', '.join(dict.fromkeys(senders))}")
     if config.head_timeout < RESENT_S:
         yield Finding("PROXY header", "warn", f"head_timeout {config.head_timeout:g} s",
                       f"{RESENT_S} s", "a header whose segment was lost comes later: "

@@ -10,17 +10,16 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcpy, memmove, memset
 from libc.time cimport time_t, tm
-from cutthrough.log.jsonline cimport Line, kind_of, put_method, put_url
+from cutthrough.log.jsonline cimport (
+    Line, kind_of, own_address, put_method, put_url, tlv_of)
 from cutthrough.log.text cimport (
     Q_MIME, Q_PERCENT, Q_STRING, Q_URL, Quote, put_address, put_escaped, put_ms, put_number,
     put_padded, put_text)
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport bytes_of
-from cutthrough.net.address cimport Address, from_sockaddr
-from cutthrough.net.linux cimport sockaddr_storage
-from cutthrough.net.sysio cimport clock_us, read_own_name
+from cutthrough.net.address cimport Address
+from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
-from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport OK, label_of, tag_of, token_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, peer_of, worker_of_id
@@ -32,7 +31,8 @@ from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.wire.names cimport M_CONNECT, is_connect
 from cutthrough.wire.openings cimport Opening, alpn_of, protocol_text, server_name
-from cutthrough.config.log_format import CODES, PRESETS, parse_format
+from cutthrough.config.log_format import CODES, PRESETS, TLVS, parse_format
+from cutthrough.wire.proxy_header import TLVS as KEPT
 
 cdef extern from "<time.h>" nogil:
     tm *gmtime_r(const time_t *seconds, tm *out)
@@ -53,7 +53,7 @@ cdef enum:
     S_USER, S_LOGIN, S_IDENT, S_METHOD, S_URL, S_PATH, S_SCHEME, S_HOST, S_PORT, S_VERSION
     S_FIELD, S_STATUS, S_TYPE, S_BYTES, S_BYTES_UP, S_BYTES_DOWN, S_TAG, S_HIERARCHY
     S_ID, S_REASON, S_WORKER, S_RELAY, S_RULE, S_HOOK, S_KIND, S_TRIED
-    S_PROXIED_BY, S_PROTOCOL, S_SNI, S_ALPN, S_TLS, S_JA4, S_JA3, S_ECH
+    S_PROXIED_BY, S_TLV, S_PROTOCOL, S_SNI, S_ALPN, S_TLS, S_JA4, S_JA3, S_ECH
     S_HEAD_MS, S_AUTH_MS, S_HOOK_MS, S_DNS_MS, S_CONNECT_MS, S_FIRST_MS, S_TOTAL_MS
     S_CLIENT_RTT, S_CLIENT_LOST, S_ORIGIN_RTT, S_ORIGIN_LOST
     N_STEPS
@@ -63,11 +63,12 @@ NUMBERS = {code: number for number, code in enumerate((
     "<la", "<lp", "ts", "tu", "tl", "tg", "tr", "tS", "dt", "<pt", "un", "ul", "ui", "rm",
     "ru", "rp", ">rs", ">rd", ">rP", "rv", ">h", ">Hs", "mt", "st", ">st", "<st", "Ss", "Sh",
     "ct::id", "ct::reason", "ct::worker", "ct::path", "ct::rule", "ct::hook", "ct::kind",
-    "ct::tried_user", "ct::proxied_by", "ct::tunnel_protocol", "ct::sni", "ct::alpn",
+    "ct::tried_user", "ct::proxied_by", "ct::tlv", "ct::tunnel_protocol", "ct::sni", "ct::alpn",
     "ct::tls_version", "ct::ja4", "ct::ja3", "ct::ech", "ct::head_ms", "ct::auth_ms",
     "ct::hook_ms", "ct::dns_ms", "ct::connect_ms", "ct::first_byte_ms", "ct::total_ms",
     "ct::client_rtt_ms", "ct::client_retransmits", "ct::origin_rtt_ms",
     "ct::origin_retransmits"))}
+assert TLVS == KEPT
 assert set(NUMBERS) == {"", *CODES} and len(NUMBERS) == <int>N_STEPS
 
 cdef struct Step:
@@ -78,7 +79,7 @@ cdef struct Step:
     size_t behind           # bytes that later steps may need
     const char *text
     size_t text_len
-    int field               # index into the kept fields
+    int field               # index into the kept fields, or a Tlv
     time_t made_s           # the second that `made` shows; -1: none yet
     char made[MOST_TIME]    # a formatted time
     size_t made_len
@@ -123,6 +124,8 @@ cdef class FormatLine(Line):
             if step.code == S_FIELD:
                 step.field = len(self.names)
                 self.names.append(argument)
+            elif step.code == S_TLV:
+                step.field = TLVS.index(one.text)
         for i in range(self.n - 1, -1, -1):
             step = &self.steps[<size_t>i]
             step.behind = behind
@@ -280,6 +283,8 @@ cdef class FormatLine(Line):
             return put_value(p, step, c.tried, last)
         if code == S_PROXIED_BY:
             return p if sender_of(c) == NULL else put_address(p, sender_of(c))
+        if code == S_TLV:
+            return put_value(p, step, tlv_of(c, step.field), last)
         if S_PROTOCOL <= code <= S_ECH:
             return p if c.opening == NULL else put_part(p, step, c.opening, last)
         if code == S_TOTAL_MS:
@@ -419,14 +424,7 @@ cdef char *put_date(char *p, Step *step, time_t second) noexcept:
 
 cdef char *put_seconds(char *p, const linux.timespec *now, int64_t ago_us) noexcept:
     cdef int64_t at_ms = now.tv_sec * 1000 + now.tv_nsec // 1000000 - ago_us // 1000
-    p = put_number(p, at_ms // 1000)
-    p[0] = b"."
-    return put_padded(p + 1, at_ms % 1000, 3)
-
-
-cdef bint own_address(const Socket *s, Address *out) noexcept nogil:
-    cdef sockaddr_storage name
-    return read_own_name(s, &name) and from_sockaddr(&name, out)
+    return put_ms(p, at_ms)             # three decimals
 
 
 cdef char *fit(char *p, char *end, Step *step) noexcept:

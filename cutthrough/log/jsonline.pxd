@@ -1,6 +1,8 @@
 """One log line for one ending, in JSON or by a format."""
 
 from cutthrough.log.text cimport Quote
+from cutthrough.net.address cimport Address
+from cutthrough.net.transport cimport Socket
 from cutthrough.session.client cimport Client
 from cutthrough.wire.http1 cimport Head
 
@@ -18,6 +20,10 @@ cdef class Line:
 
 # "tunnel" or "request".
 cdef const char *kind_of(Client c) noexcept
+# The name that a socket has on this host; False: none of IP.
+cdef bint own_address(const Socket *s, Address *out) noexcept nogil
+# The value of the kept TLV (wire.proxy_header's Tlv); None: there is none.
+cdef bytes tlv_of(Client c, int tlv)
 cdef char *put_method(char *p, Client c) noexcept
 # Ends at `last` at most; a cut URL ends in "…".
 cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept

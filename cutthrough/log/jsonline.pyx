@@ -15,7 +15,7 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.linux cimport sockaddr_storage
 from cutthrough.net.sysio cimport clock_us, read_own_name
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
-from cutthrough.net.transport cimport KERNEL, Agreed
+from cutthrough.net.transport cimport KERNEL, Agreed, Socket
 from cutthrough.outcome cimport label_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, carries_tunnel, parent_of, peer_of, worker_of_id
@@ -26,6 +26,7 @@ from cutthrough.session.source cimport name_of_source
 from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport is_connect
+from cutthrough.wire.proxy_header cimport N_TLVS, find_kept, name_of_tlv
 from cutthrough.wire.openings cimport TLS, Opening, alpn_of, protocol_text, server_name
 from cutthrough.wire.target cimport HOST_IPV6
 
@@ -36,6 +37,7 @@ cdef enum:
     MOST_BEHIND = 1450
     MOST_OPENING = 600          # and for those of a ClientHello, if there is one
     MOST_AGREED = 450           # and for those of a client's handshake
+    MOST_TLVS = 1024            # of a PROXY header: longer texts are cut
     MOST_HOOK = 350             # kept free for the hook's text and the source
 
 # By wire's Method, eight characters each
@@ -79,6 +81,8 @@ cdef class JsonLine(Line):
             p = put_address(put_text(p, b'","proxied_by":"'), sender_of(c))
         p = put_text(p, b'","user":')
         p = put_string(p, c.user)
+        if c.tlvs is not None:
+            p = put_tlvs(p, c.tlvs, p + MOST_TLVS)
         if c.tried is not None:
             p = put_string(put_text(p, b',"tried_user":'), c.tried)
         p = put_text(put_text(p, b',"kind":"'), kind_of(c))
@@ -137,13 +141,43 @@ cdef class JsonLine(Line):
         return p + 1
 
 
+cdef bint own_address(const Socket *s, Address *out) noexcept nogil:
+    cdef sockaddr_storage name
+    return read_own_name(s, &name) and from_sockaddr(&name, out)
+
+
+cdef bytes tlv_of(Client c, int tlv):
+    cdef size_t n = 0
+    cdef const char *value = NULL
+    if c.tlvs is not None:
+        value = find_kept(c.tlvs, len(c.tlvs), tlv, &n)
+    return None if value == NULL else value[:n]
+
+
+cdef char *put_tlvs(char *p, bytes tlvs, const char *last) noexcept:
+    """Writes the TLVs of a PROXY header by their names."""
+    cdef const char *kept = tlvs
+    cdef const char *value
+    cdef size_t n
+    cdef int i
+    p = put_text(p, b',"proxy_tlvs":{')
+    for i in range(<int>N_TLVS):
+        value = find_kept(kept, len(tlvs), i, &n)
+        if value != NULL and p + 32 < last:
+            p = put_text(put_text(put_text(p, b'"'), name_of_tlv(i)), b'":"')
+            p = put_escaped(p, value, n, Q_JSON, last - 8, True)
+            p = put_text(p, b'",')
+    if (p - 1)[0] == b",":
+        p -= 1
+    p[0] = b"}"
+    return p + 1
+
+
 cdef char *put_source(char *p, Client c) noexcept:
     """Writes the name of the source; if a connection was made, its address too."""
-    cdef sockaddr_storage name
     cdef Address address
     p = put_string(put_text(p, b',"source":'), name_of_source(c).encode())
-    if c.origin is not None and read_own_name(&c.origin.sock, &name) and (
-            from_sockaddr(&name, &address)):
+    if c.origin is not None and own_address(&c.origin.sock, &address):
         p = put_address(put_text(p, b',"source_address":"'), &address)
         p[0] = b'"'
         p += 1

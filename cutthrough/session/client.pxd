@@ -121,6 +121,7 @@ cdef class Client(StreamOwner):
     cdef Decision decision              # the hook's
     cdef Account account                # None: not authenticated
     cdef bytes user                     # the account's name, for logs
+    cdef bytes tlvs                     # of a PROXY header, see wire.proxy_header; None: none
     cdef bytes tried                    # the name in credentials that are not verified
     cdef bytes key                      # canonical host and two bytes of port
     cdef uint64_t request_id

@@ -14,8 +14,13 @@ cdef class Entrance:
     cdef bint needs_user            # every client needs credentials
     cdef bint is_for_all            # if not needs_user: no client needs credentials
     cdef Way transparent            # of connections that nftables brings here
-    cdef NetworkSets networks       # if not is_for_all: of clients that need none
-    cdef uint32_t number            # of the set in `networks`
+    cdef bint has_senders           # load balancers of its own; else the snapshot's
+    cdef NetworkSets networks
+    cdef uint32_t number            # if not is_for_all: of clients that need no credentials
+    cdef uint32_t senders           # of load balancers
 
+    cdef bint contains(self, uint32_t number, const Address *address) noexcept
     # Whether a client of this address may go on without credentials.
     cdef bint admits_anonymous(self, const Address *address) noexcept
+    # Whether a caller of this address may name clients, by PROXY headers.
+    cdef bint admits_sender(self, const Address *address) noexcept

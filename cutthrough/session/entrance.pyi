@@ -9,4 +9,5 @@ class Entrance:
         needs_user: bool = True,
         anonymous_from: Collection[str] = (),
         transparent: str = "off",
+        senders: Collection[str] = (),
     ) -> None: ...

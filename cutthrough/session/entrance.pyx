@@ -9,10 +9,11 @@ from cutthrough.policy.networks cimport NetworkSets, key_of, key_of_v4
 cdef class Entrance:
 
     def __init__(self, protocols=("http",), *, bint udp=False, bint needs_user=True,
-                 anonymous_from=(), transparent="off"):
+                 anonymous_from=(), transparent="off", senders=()):
         """`protocols`: of http, socks5, socks4. `udp`: serves ASSOCIATE of SOCKS5.
         `anonymous_from`: networks as texts; if not `needs_user`, their clients need no
-        credentials, and if it is (), no client does. `transparent`: of net.intercepted.WAYS."""
+        credentials, and if it is (), no client does. `transparent`: of net.intercepted.WAYS.
+        `senders`: networks of its load balancers; (): the snapshot's."""
         self.transparent = WAYS[transparent]
         self.http = "http" in protocols
         self.socks5 = "socks5" in protocols
@@ -22,6 +23,8 @@ cdef class Entrance:
         self.is_for_all = not anonymous_from
         self.networks = NetworkSets()
         self.number = self.networks.number(tuple(anonymous_from))
+        self.has_senders = bool(senders)
+        self.senders = self.networks.number(tuple(senders))
         self.networks.seal()
 
     cdef bint admits_anonymous(self, const Address *address) noexcept:
@@ -29,6 +32,12 @@ cdef class Entrance:
             return False
         if address.family == UNIX_CALLER:       # in no network
             return self.is_for_all
-        return self.is_for_all or self.networks.contains(
-            self.number,
+        return self.is_for_all or self.contains(self.number, address)
+
+    cdef bint admits_sender(self, const Address *address) noexcept:
+        return self.contains(self.senders, address)
+
+    cdef bint contains(self, uint32_t number, const Address *address) noexcept:
+        return self.networks.contains(
+            number,
             key_of_v4(address.bytes) if address.family == 4 else key_of(address.bytes))

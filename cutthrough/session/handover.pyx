@@ -94,6 +94,7 @@ cdef object describe(Client c, int number, int worker, bint same_page):
         worker=worker_of_id(c, worker), request_id=c.request_id,
         client=address_of(&c.address),
         sender=None if sender_of(c) == NULL else address_of(sender_of(c)),
+        tlvs=c.tlvs or b"",
         origin=address_of(&c.origin.address), source=name_of_source(c) or "",
         parent=None if r.hop.parent == 0 else (
             parent_of(c).decode(), c.context.parents.identity_of(r.hop.parent)),
@@ -261,6 +262,7 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     if record.sender is not None:
         read_address(&sender, record.sender)
         c.sender = number_of_sender(&sender)
+    c.tlvs = record.tlvs or None
     if record.opening is not None:
         c.opening = opening_of(record.opening)
     c.id_worker = record.worker + 1

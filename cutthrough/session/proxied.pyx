@@ -17,7 +17,8 @@ from cutthrough.outcome cimport OK, SENDER_DENIED
 from cutthrough.session.admit cimport admit, make_place, turn_away
 from cutthrough.session.client cimport Client
 from cutthrough.session.stage cimport Reply
-from cutthrough.wire.proxy_header cimport ProxyHeader, parse_proxy_header
+from cutthrough.wire.proxy_header cimport (
+    MOST_KEPT, ProxyHeader, keep_tlvs, parse_proxy_header)
 
 cdef enum:
     MOST_SENDERS = 254          # load balancers that are remembered
@@ -29,11 +30,15 @@ cdef int n_senders = 0
 
 
 cdef int admit_sender(Client c) except -1:
-    # A caller on a unix socket is let in by the file's permissions
-    if c.address.family != UNIX_CALLER and (
-            not c.context.snapshot.may_name_clients(c.address.family, c.address.bytes)):
-        return SENDER_DENIED
-    return make_place(c.context)
+    return make_place(c.context) if may_name_clients(c) else SENDER_DENIED
+
+
+cdef bint may_name_clients(Client c) noexcept:
+    if c.address.family == UNIX_CALLER:     # the file's permissions let it in
+        return True
+    if c.entrance.has_senders:
+        return c.entrance.admits_sender(&c.address)
+    return c.context.snapshot.may_name_clients(c.address.family, c.address.bytes)
 
 
 cdef int read_header(void *state, const char *data, size_t n, size_t *used) noexcept nogil:
@@ -52,10 +57,17 @@ cdef bint name_client(Client c, const void *state, Reply *reply) except -1:
         c.address.family = header.family
         c.address.port = header.port
         memcpy(c.address.bytes, header.address, sizeof(c.address.bytes))
+        c.tlvs = kept_tlvs(header)
     outcome = admit(c)
     if outcome != OK:
         turn_away(c, outcome)
     return outcome == OK
+
+
+cdef bytes kept_tlvs(const ProxyHeader *header):
+    cdef char[MOST_KEPT] out
+    cdef size_t n = keep_tlvs(out, header)
+    return out[:n] if n else None
 
 
 cdef const Address *sender_of(Client c) noexcept nogil:

@@ -64,6 +64,9 @@ OPTIONAL: dict[str, dict[str, Any]] = {
                                   "verified; user is null then"},
     "proxied_by": {"type": "string", "description": "the address of the load balancer "
                    "that named the client, by a PROXY header"},
+    "proxy_tlvs": {"type": "object", "additionalProperties": {"type": "string"},
+                   "description": "values of that header, by name: "
+                                  "docs/load-balancers.md"},
     "source": {"type": "string", "maxLength": 64, "description": "the name of the "
                "source that the connection to the origin comes from"},
     "source_address": {"type": "string", "description": "its address; absent: no "

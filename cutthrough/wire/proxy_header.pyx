@@ -7,7 +7,8 @@
 
 The parser keeps no state: if the header is incomplete, the next call starts at the first byte
 again. That is cheap, because a sender writes the header at once. Bytes that cannot begin a header
-are refused immediately. Of the TLVs only the checksum is read; the others are skipped.
+are refused immediately. Of the TLVs the checksum is verified; those with a name here may be kept
+(sections 2.2.1 to 2.2.8), and the others are skipped.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
@@ -37,6 +38,38 @@ cdef enum:
     UNIX = 3
     STREAM = 1
     DATAGRAM = 2
+    # Types of TLVs (section 2.2)
+    TYPE_ALPN = 0x01
+    TYPE_AUTHORITY = 0x02
+    TYPE_UNIQUE_ID = 0x05
+    TYPE_SSL = 0x20             # client 1, verify 4, TLVs of its own
+    TYPE_SSL_VERSION = 0x21
+    TYPE_SSL_CN = 0x22
+    TYPE_SSL_CIPHER = 0x23
+    TYPE_NETNS = 0x30
+    # AWS's Network Load Balancer, "Proxy protocol": subtype 1, value
+    TYPE_AWS = 0xea
+    AWS_VPCE = 1
+    SSL_HEAD_BYTES = 5
+    HAS_CERTIFICATE = 6
+    MOST_VALUE = 255
+
+cdef enum Level:
+    AT_TOP
+    IN_SSL                      # in the value of TYPE_SSL
+    IN_VERIFIED                 # the same; the client's certificate is verified
+
+# By Tlv: the names in logs.
+TLVS = ("alpn", "authority", "unique_id", "tls_version", "tls_cn", "tls_cipher", "netns",
+        "aws_vpce")
+assert len(TLVS) == <int>N_TLVS
+
+# The C column points into these bytes objects, which live as long as the module.
+_words = [word.encode() for word in TLVS]
+cdef const char *tlv_names[N_TLVS]
+cdef int number
+for number in range(<int>N_TLVS):
+    tlv_names[number] = _words[number]
 
 cdef const char *TEXT = b"PROXY "
 cdef const char *SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
@@ -183,6 +216,9 @@ cdef int parse_binary(ProxyHeader *out, const char *data, size_t n) noexcept nog
         return BAD
     if protocol == STREAM and family != UNIX:
         take_addresses(out, family, p + FIXED_BYTES)
+        out.tlvs_len = <uint16_t>(total - FIXED_BYTES - address_bytes[family])
+        if out.tlvs_len:
+            out.tlvs = data + FIXED_BYTES + address_bytes[family]
     return <int>total
 
 
@@ -228,6 +264,81 @@ cdef void unmap(ProxyHeader *out) noexcept nogil:
         memcpy(out.address, out.address + 12, 4)
         memset(out.address + 4, 0, 12)
         out.family = 4
+
+
+# --- the TLVs that are kept --------------------------------------------------------
+
+cdef size_t keep_tlvs(char *out, const ProxyHeader *header) noexcept nogil:
+    return keep_each(out, 0, <const uint8_t *>header.tlvs, header.tlvs_len, AT_TOP)
+
+
+cdef size_t keep_each(char *out, size_t kept, const uint8_t *p, size_t n,
+                      Level level) noexcept nogil:
+    """Keeps those of the `n` octets, behind the `kept` ones. Returns how many octets are kept."""
+    cdef size_t length
+    cdef int kind
+    while n >= TLV_HEAD_BYTES:
+        kind = p[0]
+        length = <size_t>p[1] << 8 | p[2]
+        p += TLV_HEAD_BYTES
+        n -= TLV_HEAD_BYTES
+        if n < length:                      # within TYPE_SSL, whose value nothing has checked
+            return kept
+        if level == AT_TOP and kind == TYPE_SSL and length >= SSL_HEAD_BYTES:
+            kept = keep_each(out, kept, p + SSL_HEAD_BYTES, length - SSL_HEAD_BYTES,
+                             IN_VERIFIED if is_verified(p) else IN_SSL)
+        elif level == AT_TOP and kind == TYPE_AWS and length and p[0] == AWS_VPCE:
+            kept = keep(out, kept, TLV_AWS_VPCE, p + 1, length - 1)
+        else:
+            kept = keep(out, kept, tlv_of(kind, level), p, length)
+        p += length
+        n -= length
+    return kept
+
+
+cdef bint is_verified(const uint8_t *p) noexcept nogil:
+    """Has the sender verified a client certificate? PP2_CLIENT_CERT_CONN or _SESS, verify 0."""
+    return p[0] & HAS_CERTIFICATE and not (p[1] | p[2] | p[3] | p[4])
+
+
+cdef int tlv_of(int kind, Level level) noexcept nogil:
+    """Tlv, or N_TLVS."""
+    if level == AT_TOP:
+        return (TLV_ALPN if kind == TYPE_ALPN else
+                TLV_AUTHORITY if kind == TYPE_AUTHORITY else
+                TLV_UNIQUE_ID if kind == TYPE_UNIQUE_ID else
+                TLV_NETNS if kind == TYPE_NETNS else N_TLVS)
+    return (TLV_TLS_VERSION if kind == TYPE_SSL_VERSION else
+            TLV_TLS_CIPHER if kind == TYPE_SSL_CIPHER else
+            TLV_TLS_CN if kind == TYPE_SSL_CN and level == IN_VERIFIED else N_TLVS)
+
+
+cdef size_t keep(char *out, size_t kept, int tlv, const uint8_t *value,
+                 size_t n) noexcept nogil:
+    cdef size_t length
+    if tlv == N_TLVS or n == 0 or n > MOST_VALUE or kept + 2 + n > MOST_KEPT or (
+            find_kept(out, kept, tlv, &length) != NULL):
+        return kept
+    out[kept] = <char>tlv
+    out[kept + 1] = <char>n
+    memcpy(out + kept + 2, value, n)
+    return kept + 2 + n
+
+
+cdef const char *find_kept(const char *kept, size_t n, int tlv, size_t *length) noexcept nogil:
+    cdef size_t at = 0
+    while at + 2 <= n:
+        length[0] = <uint8_t>kept[at + 1]
+        if at + 2 + length[0] > n:          # never of keep_tlvs; a record may say anything
+            return NULL
+        if kept[at] == tlv:
+            return kept + at + 2
+        at += 2 + length[0]
+    return NULL
+
+
+cdef const char *name_of_tlv(int tlv) noexcept nogil:
+    return tlv_names[tlv]
 
 
 # --- a header of our own -----------------------------------------------------------

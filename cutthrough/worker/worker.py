@@ -211,7 +211,8 @@ class Worker:
         entrance = Entrance(
             listener.protocols, udp=listener.udp,
             needs_user=listener.auth == "required",
-            anonymous_from=listener.auth_none_from, transparent=listener.transparent)
+            anonymous_from=listener.auth_none_from, transparent=listener.transparent,
+            senders=listener.proxy_protocol_from)
         sink = SessionSink(
             self.context, self.page.add_listener(shown), entrance=entrance,
             proxy_protocol=listener.proxy_protocol,

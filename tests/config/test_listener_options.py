@@ -35,6 +35,10 @@ def test_a_path_serves_this_host_alone(given):
     ({"address": PATH, "owner": "a b"}, "owner", "is not user, user:group or :group"),
     ({"address": "127.0.0.1:1", "mode": "600"}, "mode", "127.0.0.1:1 has no file"),
     ({"address": "127.0.0.1:1", "owner": "root"}, "owner", "127.0.0.1:1 has no file"),
+    ({"address": "127.0.0.1:1", "proxy_protocol_from": ["192.0.2.1"]},
+     "proxy_protocol_from", "has no effect without proxy_protocol"),
+    ({"address": PATH, "proxy_protocol": True, "proxy_protocol_from": ["192.0.2.1"]},
+     "proxy_protocol_from", "has no effect on unix:/path"),
 ])
 def test_a_setting_that_has_no_effect_or_no_meaning_is_refused(row, key, reason):
     with pytest.raises(ConfigError) as caught:
@@ -54,6 +58,18 @@ def test_a_path_is_given_once_and_not_to_operators_too():
         from_options(listen=PATH, listeners=[{"address": PATH}])
     with pytest.raises(ConfigError, match=f"{PATH} is also an address of listen"):
         from_options(listen=PATH, admin=PATH)
+
+
+def test_load_balancers_of_a_listener_s_own():
+    row = {"address": "127.0.0.1:1", "proxy_protocol": True}
+    own = row | {"proxy_protocol_from": ["192.0.2.0/24"]}
+    config = from_options(**ME, listeners=[own])
+    assert config.listeners[0].proxy_protocol_from == ("192.0.2.0/24",)
+    with pytest.raises(ConfigError, match="any caller could name any client") as caught:
+        from_options(**ME, listeners=[own, row | {"address": "127.0.0.1:2"}])
+    assert caught.value.key == "listeners[1].proxy_protocol"
+    with pytest.raises(ConfigError, match="each listener has its own"):
+        from_options(**ME, listeners=[own], proxy_protocol_from="192.0.2.1")
 
 
 def test_a_load_balancer_on_a_path_needs_no_network():

@@ -15,7 +15,8 @@ from cutthrough.wire.framing cimport Framing, read_request_framing, read_respons
 from cutthrough.wire.hops cimport answer_as_last
 from cutthrough.wire.http1 cimport (
     MAX_FIELDS, Field, Head, HeadLimits, has_token, parse_request, parse_response)
-from cutthrough.wire.proxy_header cimport ProxyHeader, parse_proxy_header
+from cutthrough.wire.proxy_header cimport (
+    MOST_KEPT, N_TLVS, ProxyHeader, find_kept, keep_tlvs, name_of_tlv, parse_proxy_header)
 from cutthrough.wire.refused cimport show_refused
 from cutthrough.wire.reply cimport reply_with_hint, reply_with_retry
 from cutthrough.wire.rewrite cimport (
@@ -242,8 +243,11 @@ def date(int64_t epoch_s):
 
 
 def read_proxy_header(source, seen=0):
-    """Returns a dict of length, address (packed; b"": none) and port, None for "more", or a
-    refusal's label. The parser has no use for `seen`."""
+    """Returns a dict of length, address (packed; b"": none), port and the kept TLVs by name, None
+    for "more", or a refusal's label. The parser has no use for `seen`."""
+    cdef char[MOST_KEPT] kept
+    cdef const char *value
+    cdef size_t kept_len, value_len
     cdef ProxyHeader header
     cdef size_t n
     cdef const char *data = text_of(source, &n)
@@ -251,8 +255,14 @@ def read_proxy_header(source, seen=0):
     if got <= 0:
         return label_of(-got).decode() if got else None
     length = {0: 0, 4: 4, 6: 16}[header.family]
+    kept_len = keep_tlvs(kept, &header)
+    tlvs = {}
+    for i in range(<int>N_TLVS):
+        value = find_kept(kept, kept_len, i, &value_len)
+        if value != NULL:
+            tlvs[name_of_tlv(i).decode()] = value[:value_len]
     return {"length": got, "address": (<const char *>header.address)[:length],
-            "port": header.port}
+            "port": header.port, "tlvs": tlvs}
 
 
 def read_greeting(source, seen=0):

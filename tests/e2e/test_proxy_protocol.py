@@ -353,7 +353,7 @@ def test_a_tunnel_keeps_its_client_through_a_reload(
     opened.callback(end_family, str(proxy._config))
     origin = make_origin(echo)
     client = dial(proxy)
-    client.send(build_binary(V6, 4711))
+    client.send(build_binary(V6, 4711, build_tlv(2, b"a.test")))
     client.tunnel(origin.authority)
     renew(proxy, 3, options)
     client.send(b"still there")
@@ -364,6 +364,7 @@ def test_a_tunnel_keeps_its_client_through_a_reload(
     assert operator.cut(f"client={V6}") == 1
     record = proxy.wait_reason("cut")
     assert (record["client"], record["proxied_by"]) == (V6, "127.0.0.1")
+    assert record["proxy_tlvs"] == {"authority": "a.test"}
 
 
 # The one that the protocol comes from

@@ -15,6 +15,7 @@ from tests.wire.twin_proxy import (
     Named,
     build_binary,
     build_line,
+    build_ssl,
     build_tlv,
     crc32c,
 )
@@ -37,7 +38,7 @@ def read(data: bytes) -> tuple[bytes, int] | str | None:
     if not isinstance(got, dict):
         assert got == theirs
         return got
-    assert theirs == Named(got["length"], got["address"], got["port"])
+    assert theirs == Named(**got)
     assert got["length"] == len(data)
     return got["address"], got["port"]
 
@@ -222,3 +223,51 @@ def test_any_octets_are_read_as_the_twin_reads_them(data: bytes) -> None:
         assert ours == theirs._asdict()
     else:
         assert ours == theirs
+
+
+NAMED = [
+    (build_tlv(1, b"h2"), {"alpn": b"h2"}),
+    (build_tlv(2, b"a.test") + build_tlv(5, b"\0\xff"),
+     {"authority": b"a.test", "unique_id": b"\0\xff"}),
+    (build_tlv(0x30, b"blue"), {"netns": b"blue"}),
+    (build_tlv(0xEA, b"\1vpce-08d2bf15fac5001c9"),
+     {"aws_vpce": b"vpce-08d2bf15fac5001c9"}),
+    (build_tlv(0xEA, b"\2vpce") + build_tlv(0xEA, b"") + build_tlv(0xEA, b"\1"), {}),
+    (build_tlv(4, b"x") + build_tlv(0xEE, b"\1abcd"), {}),
+    (build_tlv(2, b"first") + build_tlv(2, b"second"), {"authority": b"first"}),
+    (build_tlv(2, b"x" * 256) + build_tlv(2, b"x" * 255), {"authority": b"x" * 255}),
+    (build_tlv(1, b"x" * 255) + build_tlv(2, b"y" * 254) + build_tlv(5, b"z"),
+     {"alpn": b"x" * 255, "unique_id": b"z"}),
+    (build_tlv(1, b"x" * 255) + build_tlv(2, b"y" * 253) + build_tlv(5, b"z"),
+     {"alpn": b"x" * 255, "authority": b"y" * 253}),
+    (build_ssl(build_tlv(0x21, b"TLSv1.3"), build_tlv(0x22, b"ann"),
+               build_tlv(0x23, b"TLS_AES_128_GCM_SHA256")),
+     {"tls_version": b"TLSv1.3", "tls_cn": b"ann",
+      "tls_cipher": b"TLS_AES_128_GCM_SHA256"}),
+    (build_ssl(build_tlv(0x22, b"ann"), verify=1), {}),
+    (build_ssl(build_tlv(0x22, b"ann"), client=1), {}),
+    (build_ssl(build_tlv(0x21, b"TLSv1.3"), b"\x22\0\x09ann"),
+     {"tls_version": b"TLSv1.3"}),
+    (build_tlv(0x21, b"TLSv1.3") + build_tlv(0x20, b"\7\0\0\0"), {})]
+
+
+@pytest.mark.parametrize(("tlvs", "kept"), NAMED)
+def test_tlvs_with_a_name_are_kept(tlvs: bytes, kept: dict[str, bytes]) -> None:
+    """The name in a client certificate: only if the sender has verified it."""
+    for source in ("203.0.113.9", V6):
+        header = build_binary(source, tlvs=tlvs)
+        read(header)
+        assert read_proxy_header(header)["tlvs"] == kept
+
+
+@given(st.lists(st.one_of(
+    st.builds(build_tlv, st.sampled_from([1, 2, 4, 5, 0x21, 0x30, 0xEA]),
+              st.binary(max_size=300)),
+    st.builds(build_ssl, st.binary(max_size=20), client=st.integers(0, 7),
+              verify=st.integers(0, 1)),
+    st.builds(build_ssl, st.builds(build_tlv, st.integers(0x20, 0x24),
+                                   st.binary(max_size=300))))).map(b"".join))
+def test_kept_tlvs_are_those_of_the_twin(tlvs: bytes) -> None:
+    header = build_binary("203.0.113.9", tlvs=tlvs[:3000])
+    ours, theirs = read_proxy_header(header), read_twin(header)
+    assert ours == (theirs._asdict() if isinstance(theirs, Named) else theirs)

@@ -6,6 +6,8 @@ Answers None for "more bytes, please", the refusal's label, or what it read.
 import ipaddress
 import re
 import struct
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 MOST = 4096
@@ -25,6 +27,7 @@ class Named(NamedTuple):
     length: int
     address: bytes
     port: int
+    tlvs: Mapping[str, bytes] = MappingProxyType({})
 
 
 def read_proxy_header(data: bytes) -> Named | str | None:
@@ -85,7 +88,46 @@ def read_binary(data: bytes) -> Named | str | None:
         return Named(len(header), b"", 0)
     size = 4 if family == 1 else 16
     (port,) = struct.unpack(">H", header[16 + 2 * size:18 + 2 * size])
-    return Named(len(header), unmapped(header[16:16 + size]), port)
+    return Named(len(header), unmapped(header[16:16 + size]), port,
+                 read_tlvs(header[16 + SIZES[family]:]))
+
+
+# Section 2.2, and AWS's type
+NAMES = {1: "alpn", 2: "authority", 5: "unique_id", 0x30: "netns"}
+SSL_NAMES = {0x21: "tls_version", 0x22: "tls_cn", 0x23: "tls_cipher"}
+
+
+def read_tlvs(rest: bytes) -> dict[str, bytes]:
+    """Those with a name: the first of a kind, if there is room for it."""
+    kept: dict[str, bytes] = {}
+
+    def keep(name: str | None, value: bytes) -> None:
+        if name and name not in kept and 0 < len(value) < 256 and (
+                sum(2 + len(one) for one in kept.values()) + 2 + len(value) <= 512):
+            kept[name] = value
+
+    for kind, value in split_tlvs(rest):
+        if kind == 0x20 and len(value) >= 5:
+            is_verified = value[0] & 6 and value[1:5] == bytes(4)
+            for inner, text in split_tlvs(value[5:]):
+                if inner != 0x22 or is_verified:
+                    keep(SSL_NAMES.get(inner), text)
+        elif kind == 0xEA and value[:1] == b"\1":
+            keep("aws_vpce", value[1:])
+        else:
+            keep(NAMES.get(kind), value)
+    return kept
+
+
+def split_tlvs(rest: bytes) -> list[tuple[int, bytes]]:
+    found = []
+    while len(rest) >= 3:
+        kind, n = struct.unpack(">BH", rest[:3])
+        if len(rest) < 3 + n:
+            break
+        found.append((kind, rest[3:3 + n]))
+        rest = rest[3 + n:]
+    return found
 
 
 def are_tlvs_valid(header: bytes, rest: bytes) -> bool:
@@ -134,6 +176,10 @@ def build_line(source: str, destination: str = "192.0.2.1", port: int = 50412) -
 
 def build_tlv(kind: int, value: bytes) -> bytes:
     return struct.pack(">BH", kind, len(value)) + value
+
+
+def build_ssl(*tlvs: bytes, client: int = 7, verify: int = 0) -> bytes:
+    return build_tlv(0x20, struct.pack(">BI", client, verify) + b"".join(tlvs))
 
 
 def build_binary(source: str = "", port: int = 50412, tlvs: bytes = b"", *,
