@@ -24,6 +24,7 @@ from cutthrough.config.values import (
     Kind,
     choice,
     is_loopback,
+    parse_user,
     show_address,
     show_count,
 )
@@ -85,6 +86,10 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     auth_none_from: Annotated[tuple[str, ...], Option(
         NETWORKS, "with auth = \"none\": clients of these networks only",
         "none: every client; a listener beyond this host must have some")] = ()
+    user: Annotated[str, Option(
+        Kind("NAME", parse_user), "with auth = \"none\": requests without credentials "
+        "are this user's, for rules, groups, limits, hooks and logs", "none: nobody's")
+        ] = ""
     transparent: Annotated[str, Option(
         choice("off", "redirect", "tproxy"), "for connections that nftables brings "
         "here, of clients that know of no proxy; the kernel names the destination: "
@@ -135,6 +140,8 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         if self.auth_none_from and self.auth == "required":
             yield ConfigError("", "auth_none_from", "has no effect without "
                               "auth = \"none\"")
+        if self.user and self.auth == "required":
+            yield ConfigError("", "user", "has no effect without auth = \"none\"")
         if self.auth == "none" and not (self.auth_none_from or self.is_local):
             yield ConfigError("", "auth", f"anybody could use {self.shown}: give "
                               "auth_none_from, the networks of the clients")

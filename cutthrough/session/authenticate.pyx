@@ -51,8 +51,14 @@ cdef int authenticate_nobody(Client c) except -1:
         return AUTH_EXPIRED if c.account.has_expired() else on_known(c)
     if not c.entrance.admits_anonymous(&c.address):
         return AUTH_REQUIRED
-    c.account = c.snapshot.users.anonymous
     c.stamps.auth_us = end_brief_phase(&c.stamps)
+    if c.entrance.user is None:
+        c.account = c.snapshot.users.anonymous
+        return OK
+    c.account = c.snapshot.users.certified(c.entrance.user)
+    if c.account.has_expired():
+        return AUTH_EXPIRED
+    c.user = c.account.name                 # not `known`: nothing proves who it is
     return OK
 
 
@@ -87,7 +93,8 @@ cdef object account_in(Client c, Snapshot newest):
     if c.user is None:                  # the listener that admitted it is the same
         return newest.users.anonymous
     account = newest.users.find(c.user)
-    if account is None and certified_name(c) is not None:
+    if account is None and (certified_name(c) is not None or (
+            c.entrance is not None and c.entrance.user == c.user)):
         account = newest.users.certified(c.user)
     return account
 

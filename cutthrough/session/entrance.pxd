@@ -12,6 +12,7 @@ cdef class Entrance:
     cdef bint socks4
     cdef bint udp                   # ASSOCIATE of SOCKS5
     cdef bint needs_user            # every client needs credentials
+    cdef bytes user                 # of clients without credentials; None: nobody
     cdef bint is_for_all            # if not needs_user: no client needs credentials
     cdef Way transparent            # of connections that nftables brings here
     cdef bint has_senders           # load balancers of its own; else the snapshot's

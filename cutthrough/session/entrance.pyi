@@ -10,4 +10,5 @@ class Entrance:
         anonymous_from: Collection[str] = (),
         transparent: str = "off",
         senders: Collection[str] = (),
+        user: str = "",
     ) -> None: ...

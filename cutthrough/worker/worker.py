@@ -212,7 +212,7 @@ class Worker:
             listener.protocols, udp=listener.udp,
             needs_user=listener.auth == "required",
             anonymous_from=listener.auth_none_from, transparent=listener.transparent,
-            senders=listener.proxy_protocol_from)
+            senders=listener.proxy_protocol_from, user=listener.user)
         sink = SessionSink(
             self.context, self.page.add_listener(shown), entrance=entrance,
             proxy_protocol=listener.proxy_protocol,
