@@ -20,6 +20,7 @@ VERBS = {
     "init": "write a first configuration; http_proxy and its kin become parents",
     "passwd": "make a line of users_file; prompts for the password, or reads stdin",
     "explain": "show how a request would be decided, and by which rule",
+    "route": "show the way of a request, and with --try make the connection",
     "suggest": "propose rules for the refused requests of an access log in JSON",
     "doctor": "check this host for this configuration; doctor ssrf: test the floor",
     "top": "show the activity of a running proxy, by its admin listener",
@@ -28,7 +29,7 @@ VERBS = {
     "version": "print the version",
 }
 # Verbs that test a configuration as some user; their --user is that user's name.
-ASKING = ("explain", "doctor")
+ASKING = ("explain", "route", "doctor")
 WITHOUT = ("user", "password", "password_file")
 CONSOLE = ("top", "conns", "kill")
 KINDS = ("host", "ssrf")                     # of doctor
@@ -59,6 +60,8 @@ def make_parser() -> argparse.ArgumentParser:
             add_log(verb, required=True)
         elif name == "explain":
             add_explain(verb)
+        elif name == "route":
+            add_route(verb)
         elif name == "doctor":
             add_doctor(verb)
         elif name in CONSOLE:
@@ -143,20 +146,32 @@ def add_log(verb: argparse.ArgumentParser, required: bool = False) -> None:
                       help="access log in JSON lines; - is standard input")
 
 
-def add_explain(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("method", metavar="METHOD", nargs="?", help="CONNECT, GET …")
-    verb.add_argument("target", metavar="TARGET", nargs="?",
+def add_request(verb: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    verb.add_argument("method", metavar="METHOD", nargs=nargs, help="CONNECT, GET …")
+    verb.add_argument("target", metavar="TARGET", nargs=nargs,
                       help="host:port of CONNECT, http://… of other methods")
     add_who(verb)
     verb.add_argument("--client", metavar="IP", default="127.0.0.1",
                       help="client address of the request [127.0.0.1]")
+    verb.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_explain(verb: argparse.ArgumentParser) -> None:
+    add_request(verb, "?")
     text = "of a tunnel's first bytes, for rules that depend on them"
     verb.add_argument("--protocol", metavar="WORD", help=f"protocol {text} [tls, if "
                       "--sni or --ja4 is given]")
     verb.add_argument("--sni", metavar="NAME", help=f"server name {text} [none]")
     verb.add_argument("--ja4", metavar="JA4", help=f"fingerprint {text} [none]")
     add_log(verb)
-    verb.add_argument("--json", action="store_true", help="print JSON")
+    add_options(verb, WITHOUT)
+
+
+def add_route(verb: argparse.ArgumentParser) -> None:
+    add_request(verb)
+    verb.add_argument("--try", action="store_true", dest="attempt",
+                      help="make a tunnel of CONNECT through the chosen parents, print "
+                      "each step with its time, and close it")
     add_options(verb, WITHOUT)
 
 

@@ -243,15 +243,23 @@ def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
         from cutthrough.doctor.ssrf import run as run_doctor
 
         return run_doctor(config, policy, given.who, given.host_network)
-    if given.log:
+    request = (given.method, given.target)
+    if given.verb == "route" and given.attempt:
+        from cutthrough.doctor.try_route import run as run_attempt
+
+        return run_attempt(config, policy, request, given.who, given.client,
+                           given.json)
+    if given.verb == "explain" and given.log:
         from cutthrough.tools.explain_log import run as run_replay
 
         return run_replay(config, policy, given.log, given.json)
-    from cutthrough.tools.explain import read_opening
+    from cutthrough.tools.explain import WAY, read_opening
     from cutthrough.tools.explain import run as run_explain
 
-    return run_explain(config, policy, (given.method, given.target), given.who,
-                       given.client, given.json,
+    if given.verb == "route":
+        return run_explain(config, policy, request, given.who, given.client, given.json,
+                           words=WAY)
+    return run_explain(config, policy, request, given.who, given.client, given.json,
                        read_opening(given.protocol, given.sni, given.ja4))
 
 

@@ -19,6 +19,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 import cutthrough
+from cutthrough.admin import parents
 from cutthrough.net.buffers import SHARES
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.process.fleet_state import FAILURES, FleetState
@@ -65,15 +66,15 @@ class Reading:
         self.fleet = fleet
         self.deaths = {**dict.fromkeys(workers, 0), **deaths}
         self.certificates = certificates
-        self._pages = pages
+        self.pages = pages
 
     def total(self, name: str) -> int:
-        return sum(page[name] for page in self._pages)
+        return sum(page[name] for page in self.pages)
 
     def totals(self, prefix: str) -> dict[str, int]:
         """Returns the sums of the counters `prefix:label` by label, without zeros."""
         found: dict[str, int] = {}
-        for page in self._pages:
+        for page in self.pages:
             for name, value in page.items():
                 head, _, label = name.partition(":")
                 if head == prefix and value:
@@ -90,7 +91,7 @@ class Reading:
     def listeners(self) -> dict[str, int]:
         """Accepted connections by listening address, zeros included."""
         found: dict[str, int] = {}
-        for page in self._pages:
+        for page in self.pages:
             for name, value in page.items():
                 if name.startswith("accepted:"):
                     label = name.partition(":")[2]
@@ -116,6 +117,7 @@ def collect(r: Reading) -> Iterator[Metric]:
     yield from _requests(r)
     yield from _outcomes(r)
     yield from _tls(r)
+    yield from parents.collect(r)
     yield from _services(r)
     yield from _fleet(r)
     yield from _processes(r)

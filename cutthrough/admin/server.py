@@ -2,7 +2,7 @@
 
     GET    /metrics /healthz /readyz /config      for every client that can connect
     GET    /connections /connections/ID/trace     the same
-    GET    /events /                              the same
+    GET    /parents /events /                     the same
     DELETE /connections?user=…                    with the token
     POST   /reload /drain
 
@@ -40,6 +40,7 @@ from cutthrough.admin.cross_site import (
     watcher_key,
 )
 from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
+from cutthrough.admin.parents import describe as describe_parents
 from cutthrough.config.values import show_address, split_address
 from cutthrough.net.unix_listener import is_answered
 from cutthrough.process.selector import Selector
@@ -198,6 +199,7 @@ class AdminServer:
             web.get("/events", self.events, allow_head=False),
             web.get("/connections", self.connections),
             web.get("/connections/{id}/trace", self.trace),
+            web.get("/parents", self.parents),
             web.delete("/connections", self.cut),
             web.post("/reload", self.reload), web.post("/drain", self.drain),
         ])
@@ -352,6 +354,10 @@ class AdminServer:
         if found is None:
             return web.Response(status=404, text="no open connection has this id\n")
         return web.json_response(found)
+
+    async def parents(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response(
+            {"parents": describe_parents(self._operations.read_counters())})
 
     async def cut(self, request: web.Request) -> web.StreamResponse:
         selector = Selector.from_query(request.query)

@@ -17,7 +17,6 @@ import asyncio
 import base64
 import contextlib
 import re
-import secrets
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -28,12 +27,13 @@ import msgspec
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.doctor.rebinding_dns import NameServer
 from cutthrough.doctor.ssrf_cases import Disguise, disguises
+from cutthrough.doctor.trial import as_caller, on_loopback
 from cutthrough.embed import Embedded
 from cutthrough.net import loopback_only
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.resolver import MIN_TTL
-from cutthrough.policy.source import Limits, Policy
-from cutthrough.tools.dry_run import OK, Caller, DryRun, printable
+from cutthrough.policy.source import Policy
+from cutthrough.tools.dry_run import OK, Caller, DryRun
 from cutthrough.tools.explain import read_target
 
 AT_A_TIME = 16
@@ -135,31 +135,11 @@ def _own() -> Iterator[Disguise]:
 def _prepare(config: Config, policy: Policy, user: str,
              names: NameServer) -> tuple[Config, Policy, Caller, str]:
     """The configuration, changed to a loopback port and a password known here."""
-    ports = config.allowed_ports
     config = msgspec.structs.replace(
-        config, listen=(("127.0.0.1", 0),), proxy_protocol=(), proxy_protocol_from=(),
-        listeners=(), access_log="off", address_floor="on",
-        connect_ports="any" if ports is None else ports,
-        resolvers=(f"127.0.0.1:{names.port}",), max_connections=0,
-        max_connections_total=0, max_connections_per_client=0,
-        connect_timeout=CONNECT_TIMEOUT)
-    caller, outcome = DryRun(config, policy).find_caller(user)
-    if outcome != OK:
-        raise ConfigError("", "--user", f"{printable(caller.user)!r}: {outcome}")
-    password = config.password
-    if caller.user in policy.users:
-        import bcrypt  # here: a policy without users does not need it
-
-        password = secrets.token_urlsafe()
-        known = msgspec.structs.replace(
-            policy.users[caller.user],
-            hash=bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode())
-        policy = msgspec.structs.replace(
-            policy, users={**policy.users, caller.user: known})
+        on_loopback(config), address_floor="on",
+        resolvers=(f"127.0.0.1:{names.port}",), connect_timeout=CONNECT_TIMEOUT)
     # Hundreds of requests at once: limits are not what is tested
-    policy = msgspec.structs.replace(
-        policy, limits=dict.fromkeys(policy.limits, Limits()))
-    return config, policy, caller, password
+    return as_caller(config, policy, user)
 
 
 class _Doctor:

@@ -6,6 +6,7 @@ from cutthrough.wire.target cimport Target
 cdef enum:
     MOST_MEMBERS = 64           # of a group: a request remembers those it tried in 64 bits
     MOST_CHAIN = 8              # parents behind each other
+    N_LOSSES = 6                # the outcomes from PARENT_UNREACHABLE to BAD_PARENT
 
 # The key that a Way hashes.
 cdef enum Keying:
@@ -24,17 +25,20 @@ cdef class Standing:
     cdef int64_t retry_ms               # the time of the next trial; 0: the circuit is closed
     cdef int64_t backoff_ms
     cdef readonly int64_t setup_us      # smoothed time of a set-up; 0: none yet
+    cdef readonly uint64_t begun        # requests that took it, pooled connections included
     cdef readonly uint64_t used         # set-ups that succeeded
-    cdef readonly uint64_t failed       # set-ups that failed by the parent's fault
+    cdef readonly uint64_t used_us      # their time, added up
+    cdef uint64_t lost[N_LOSSES]        # set-ups that did not, by outcome
 
     cdef bint may_try(self, int64_t now_ms) noexcept
     # Before a set-up: if the circuit is open, this one is the trial, and no other one begins
     # within a back-off.
     cdef void begin(self, int64_t now_ms) noexcept
     cdef void succeed(self, int64_t took_us) noexcept
-    cdef void fail(self, int64_t now_ms) noexcept
-    # It answered, with a refusal: it is alive.
-    cdef void answer(self) noexcept
+    # `outcome`: one of the parents'.
+    cdef void fail(self, int64_t now_ms, int outcome) noexcept
+    # It answered, and refused to connect to the destination: it is alive.
+    cdef void refuse(self) noexcept
 
 cdef class Registry:
     """The Standing of each parent that a worker has had."""
@@ -85,3 +89,4 @@ cdef class Ways:
     cdef readonly bint pass_credentials     # a parent gets the client's credentials
     cdef tuple by_route                 # of Acl.routes: index 0 is the default; None: direct
     cdef readonly dict by_name
+    cdef readonly tuple parents         # of Parent, without `direct`

@@ -5,6 +5,7 @@ from cutthrough.config.parents import Group
 from cutthrough.config.parents import Parent as Source
 
 DIRECT: str
+LOSSES: tuple[str, ...]
 
 class Standing:
     number: int
@@ -13,8 +14,9 @@ class Standing:
     in_hand: int
     failures: int
     setup_us: int
+    begun: int
     used: int
-    failed: int
+    used_us: int
     def __init__(self, number: int, name: bytes) -> None: ...
     def note_check(self, ok: bool, took_us: int, now_ms: int) -> None: ...
     def describe(self, now_ms: int) -> dict[str, Any]: ...
@@ -41,6 +43,7 @@ class Way:
         weights: Iterable[int] = (),
         tolerance: float = 0.0,
     ) -> None: ...
+    def choose(self, key: bytes | None = None) -> str | None: ...
     def load(self, i: int) -> float: ...
     def score(self, i: int, key: bytes) -> float: ...
 
@@ -52,6 +55,7 @@ class Ways:
     default: Way | None
     pass_credentials: bool
     by_name: Mapping[str, Way | None]
+    parents: tuple[Parent, ...]
     def __init__(
         self,
         parents: Mapping[str, Source],

@@ -18,6 +18,8 @@ import hashlib
 
 from libc.math cimport log
 from libc.stdint cimport UINT16_MAX, int64_t, uint64_t
+from cutthrough.outcome cimport BAD_PARENT, PARENT_REFUSED, PARENT_UNREACHABLE
+from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.wire.parent cimport BY_CONNECT, BY_SOCKS4, BY_SOCKS5
 from cutthrough.wire.target cimport parse_authority
 
@@ -44,6 +46,10 @@ cdef dict PROTOCOLS = {
 
 DIRECT = "direct"
 
+# The labels of Standing.lost, in its order
+LOSSES = tuple([row.label for row in OUTCOMES[<int>PARENT_UNREACHABLE:<int>BAD_PARENT + 1]])
+assert len(LOSSES) == <int>N_LOSSES
+
 
 cdef class Standing:
 
@@ -60,17 +66,19 @@ cdef class Standing:
 
     cdef void succeed(self, int64_t took_us) noexcept:
         self.used += 1
+        self.used_us += took_us
         self.failures = 0
         self.retry_ms = 0
         # An eighth of the newest, as TCP smooths its round trips (RFC 6298 section 2)
         self.setup_us = took_us if self.setup_us == 0 else (7 * self.setup_us + took_us) // 8
 
-    cdef void answer(self) noexcept:
+    cdef void refuse(self) noexcept:
+        self.lost[PARENT_REFUSED - PARENT_UNREACHABLE] += 1
         self.failures = 0
         self.retry_ms = 0
 
-    cdef void fail(self, int64_t now_ms) noexcept:
-        self.failed += 1
+    cdef void fail(self, int64_t now_ms, int outcome) noexcept:
+        self.lost[outcome - PARENT_UNREACHABLE] += 1
         self.failures += 1
         if self.failures < MOST_FAILURES:
             return
@@ -93,14 +101,13 @@ cdef class Standing:
 
     def describe(self, now_ms):
         """Returns its state for operators: `up`, `down` (by its check), or `open` (its
-        circuit) with the seconds until the next trial."""
-        cdef int64_t left = max(<int64_t>0, self.retry_ms - <int64_t>now_ms)
+        circuit) with the milliseconds until the next trial."""
         return {
-            "name": self.name.decode(),
             "state": "down" if self.is_down else "open" if self.retry_ms else "up",
-            "retry_s": left / 1000 if self.retry_ms else 0.0,
-            "in_hand": self.in_hand, "failures": self.failures, "used": self.used,
-            "failed": self.failed, "setup_ms": self.setup_us / 1000}
+            "retry_ms": max(<int64_t>0, self.retry_ms - <int64_t>now_ms) if self.retry_ms else 0,
+            "open": self.in_hand, "setup_us": self.setup_us, "requests": self.begun,
+            "connects": self.used, "connects_us": self.used_us,
+            "lost": {LOSSES[i]: self.lost[i] for i in range(<int>N_LOSSES)}}
 
 
 cdef class Parent:
@@ -163,6 +170,13 @@ cdef class Way:
         if self.chooser == FASTEST:
             left = self.fast(left)
         return self.take_turn(left)
+
+    def choose(self, key=None):
+        """The name of the member that a request would take if all work, and nothing is
+        measured or in hand; `key`: what it hashes. None: no order or key decides."""
+        if self.n > 1 and self.chooser not in (FAILOVER, HASHED):
+            return None
+        return (<Parent>self.members[self.pick(0, 0, key)]).name
 
     def load(self, i):
         return (<Parent>self.members[i]).standing.in_hand / self.weights[i]
@@ -261,6 +275,7 @@ cdef class Ways:
         direct = Parent(Direct, None, None)
         for name in parents:
             make_parent(name, parents, made, registry)
+        self.parents = tuple(made.values())
         self.by_name = {DIRECT: None}
         for name, parent in made.items():
             self.by_name[name] = Way(name, (parent,))

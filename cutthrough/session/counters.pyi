@@ -1,8 +1,12 @@
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 PAGE_BYTES: int
 FIELDS: tuple[str, ...]
 BUCKETS: tuple[int, ...]
+PARENT_GAUGES: tuple[str, ...]
+PARENT_TOTALS: tuple[str, ...]
+PARENT_STATES: tuple[str, ...]
 
 class Page:
     live: int
@@ -12,5 +16,8 @@ class Page:
     def set(self, name: str, value: int) -> None: ...
     def observe_auth(self, us: int) -> None: ...
     def add_listener(self, name: str) -> int: ...
+    def write_parents(
+        self, rows: Iterable[tuple[str, Sequence[int], Sequence[int]]]
+    ) -> None: ...
 
 def read_page(memory: Any) -> dict[str, int]: ...

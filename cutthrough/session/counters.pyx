@@ -11,6 +11,8 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome import TABLE as OUTCOMES
+from cutthrough.policy.parents cimport N_LOSSES
+from cutthrough.policy.parents import LOSSES
 from cutthrough.session.states import TABLE as STATES
 from cutthrough.wire.openings import PROTOCOLS
 
@@ -42,6 +44,25 @@ GAUGES_ABOVE = ("lag_us", "due_us", "upstream_idle", "dns_entries", "dns_open", 
                 "tls_open", "tls_under_way")
 
 
+# Words of a parent's row; its state is 0 if no configuration in force has it
+PARENT_GAUGES = ("state", "retry_ms", "setup_us", "open")
+PARENT_TOTALS = ("requests", "connects", "connects_us", *(f"lost {one}" for one in LOSSES))
+PARENT_STATES = ("", "up", "open", "down")
+
+cdef enum:
+    # Parents over the life of a page; any beyond these share the last row
+    N_PARENTS = 32
+    PARENT_BYTES = 64           # of a name, NUL included
+    N_PARENT_GAUGES = 4
+    N_PARENT_TOTALS = 3 + N_LOSSES
+
+# Behind the Counters. A name stands in the page itself, as a listener's does
+cdef struct ParentRow:
+    char name[PARENT_BYTES]     # "": free
+    int64_t gauges[N_PARENT_GAUGES]
+    int64_t totals[N_PARENT_TOTALS]
+
+
 def _of_histogram(name):
     return (*(f"{name}:{bound}" for bound in (*BUCKETS, "more")), f"{name}:sum_us")
 
@@ -63,7 +84,9 @@ FIELDS = (
 )
 
 assert len(BUCKETS) == N_BUCKETS and len(METHODS) == N_METHODS and len(CODES) == N_CODES
-assert len(BOUNDS) == N_BOUNDS and len(GONE) == N_GONE and sizeof(Counters) <= PAGE_BYTES
+assert len(BOUNDS) == N_BOUNDS and len(GONE) == N_GONE
+assert len(PARENT_GAUGES) == N_PARENT_GAUGES and len(PARENT_TOTALS) == N_PARENT_TOTALS
+assert sizeof(Counters) + N_PARENTS * sizeof(ParentRow) <= PAGE_BYTES
 if len(FIELDS) * 8 + N_LISTENERS * sizeof(Listener) != sizeof(Counters):
     # The fields come from other modules, and C has their number
     raise ImportError("the compiled modules do not belong together, or not to this source: "
@@ -84,6 +107,7 @@ cdef class Page:
     def __init__(self, memory=None):
         """On writable `memory` of PAGE_BYTES bytes, or on memory of its own."""
         cdef unsigned char[::1] view
+        cdef int i
         self.memory = bytearray(PAGE_BYTES) if memory is None else memory
         view = self.memory
         if view.shape[0] < PAGE_BYTES:
@@ -93,6 +117,8 @@ cdef class Page:
         self.c.live = 0
         memset(self.c.gauges_above, 0, sizeof(self.c.gauges_above))
         memset(self.c.states, 0, sizeof(self.c.states))
+        for i in range(N_PARENTS):
+            memset(parents_of(self.c)[i].gauges, 0, sizeof(parents_of(self.c)[i].gauges))
         # A replacement, on another page or in the next program too, numbers from above:
         # operators cut by these numbers. No worker serves a request every 16 us
         self.c.next_id = max(self.c.next_id, <uint64_t>clock_us() >> 4)
@@ -138,13 +164,52 @@ cdef class Page:
             listener.name[0] = text[0]
             return i
 
+    def write_parents(self, rows):
+        """`rows`: (name, gauges, the increase of each total), as PARENT_GAUGES and
+        PARENT_TOTALS have them. Parents that find no row of their own share the last one,
+        which is then named "others" and has no gauges."""
+        cdef ParentRow *row
+        cdef int i
+        for name, gauges, increases in rows:
+            row = parent_row(self.c, name.encode())
+            if row != &parents_of(self.c)[N_PARENTS - 1]:
+                for i, value in enumerate(gauges):
+                    row.gauges[i] = value
+            for i, value in enumerate(increases):
+                row.totals[i] += value
+
+
+cdef inline ParentRow *parents_of(const Counters *c) noexcept nogil:
+    return <ParentRow *>(c + 1)
+
+
+cdef ParentRow *parent_row(Counters *c, bytes name) except NULL:
+    cdef bytes text = name[:PARENT_BYTES - 1]
+    cdef ParentRow *row = NULL
+    cdef int i
+    for i in range(N_PARENTS):
+        row = &parents_of(c)[i]
+        if row.name == text:
+            break
+        if i == N_PARENTS - 1:
+            text = b"others"
+        elif row.name[0]:
+            continue
+        # The first byte last: see add_listener
+        memcpy(row.name + 1, <const char *>text + 1, len(text))
+        row.name[0] = text[0]
+        break
+    return row
+
 
 def read_page(memory):
     """All counters of a page by name, those of replies only if they are not zero, and
-    `accepted:address` for each listener. Changes nothing: for readers of another's page."""
+    `accepted:address` for each listener and `parent:name word` for each parent, see
+    PARENT_GAUGES. Changes nothing: for readers of another's page."""
     cdef const unsigned char[::1] view = memory
     cdef const int64_t *words
     cdef const Listener *listener
+    cdef const ParentRow *row
     cdef size_t i
     cdef int n
     cdef bytes name
@@ -160,6 +225,15 @@ def read_page(memory):
         if listener.name[0]:
             name = <const char *>listener.name
             found["accepted:" + name.decode("utf-8", "replace")] = listener.accepted
+    for n in range(N_PARENTS):
+        row = &parents_of(<const Counters *>words)[n]
+        if row.name[0]:
+            name = <const char *>row.name
+            key = f"parent:{name.decode()} "
+            found |= {key + PARENT_GAUGES[k]: row.gauges[k]
+                      for k in range(<int>N_PARENT_GAUGES)}
+            found |= {key + PARENT_TOTALS[k]: row.totals[k]
+                      for k in range(<int>N_PARENT_TOTALS)}
     return found
 
 

@@ -10,6 +10,8 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.address cimport ADDRESS_TEXT, Address, print_address
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport CUT
+from cutthrough.policy.parents cimport Standing
+from cutthrough.policy.parents import DIRECT
 from cutthrough.session.client cimport (
     Client, carries_tunnel, is_between_requests, parent_of, peer_of, worker_of_id)
 from cutthrough.session.context cimport Context
@@ -88,6 +90,11 @@ def trace(Client client, int worker):
     about = describe(client, worker)
     if about is not None:
         about["events"], about["at_accept"] = told(client.context.recorder, <void *>client)
+        for event in about["events"]:
+            if event["event"] == "parent":
+                number = event.pop("number")
+                event["name"] = (<Standing>client.context.parents.standings[number]
+                                 ).name.decode() if number else DIRECT
     return about
 
 

@@ -21,6 +21,8 @@ cdef enum:                  # kinds of event; their columns are in flight_record
     E_ENDED                 # detail: the outcome; value: the status
     E_TAKEN                 # taken over from another worker, which has the earlier events
     E_PEEKED                # detail: the protocol of the tunnel's first bytes
+    E_PARENT                # the way through a parent is tried; value: its number
+    E_PARENT_LOST           # it failed; detail: the outcome; value: its status
     N_EVENTS
 
 cdef struct Event:

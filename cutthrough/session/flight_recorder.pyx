@@ -38,6 +38,8 @@ KINDS = (
     ("ended", "reason", "status"),
     ("taken over", "", "port"),
     ("peeked", "protocol", ""),
+    ("parent", "", "number"),
+    ("parent lost", "reason", "status"),
 )
 assert len(KINDS) == <int>N_EVENTS
 

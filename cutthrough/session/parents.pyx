@@ -20,13 +20,14 @@ from cutthrough.net.address cimport (
 from cutthrough.net.buffers cimport ANSWER_BLOCK, bytes_of, head_scratch
 from cutthrough.net.connector cimport dial
 from cutthrough.net.sysio cimport clock_us
-from cutthrough.outcome cimport OK, PARENT_REFUSED, PARENT_UNREACHABLE
+from cutthrough.outcome cimport OK, PARENT_AUTH, PARENT_REFUSED, PARENT_UNREACHABLE
 from cutthrough.policy.hop cimport HOP_DIRECT, HOP_FORWARD, HOP_PARENT
 from cutthrough.policy.parents cimport (
     KEYED_BY_CLIENT, KEYED_BY_DESTINATION, KEYED_BY_USER, Keying, Parent, Way)
 from cutthrough.session.authorize cimport asker_of
 from cutthrough.session.client cimport Client, leave_parent
 from cutthrough.session.context cimport Context
+from cutthrough.session.flight_recorder cimport E_PARENT, E_PARENT_LOST, note
 from cutthrough.session.passage cimport Passage
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DIAL, RESOLVE
@@ -96,6 +97,8 @@ cdef int take_member(Client c, Passage p, int i) except -1:
     cdef Request *r = &c.request
     cdef Parent parent = p.way.members[i]
     p.member = i
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_PARENT, 0,
+         0 if parent.standing is None else parent.standing.number)
     if parent.standing is None:         # `direct`
         return 0
     p.parent = parent
@@ -109,6 +112,7 @@ cdef int take_member(Client c, Passage p, int i) except -1:
         r.is_tunnel or r.has_upgrade or c.entrance.transparent) else HOP_PARENT
     r.hop.parent = <uint16_t>parent.standing.number
     parent.standing.in_hand += 1
+    parent.standing.begun += 1
     p.source = 0
     set_source_aside(c)
     if names_client(p, r.hop.kind):
@@ -283,19 +287,21 @@ cdef int lose_parent(Client c, int outcome) except -1:
     cdef Address other = p.other
     cdef bint decided = False
     p.outcome = outcome
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_PARENT_LOST, outcome,
+         p.code if outcome == PARENT_REFUSED or outcome == PARENT_AUTH else 0)
     parent = p.chain[p.leg]
     if outcome == PARENT_REFUSED:
         decided = is_decision(parent.protocol, p.code)
-        parent.standing.answer()
+        parent.standing.refuse()
         if p.leg + 1 < len(p.chain):    # the next parent cannot be reached
-            (<Parent>p.chain[p.leg + 1]).standing.fail(now_ms)
+            (<Parent>p.chain[p.leg + 1]).standing.fail(now_ms, PARENT_UNREACHABLE)
             decided = False
         elif not decided and other.family:
             p.leg = 0
             c.close_origin(False)
             return dial_parent(c, &other, NULL)
     else:
-        parent.standing.fail(now_ms)
+        parent.standing.fail(now_ms, outcome)
     if c.state == RESOLVE:              # the parent's name is not awaited any more
         c.context.resolver.abandon(c.request_id)
     p.tried |= <uint64_t>1 << p.member

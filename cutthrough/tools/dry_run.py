@@ -140,6 +140,24 @@ class DryRun:
         """The name of the way that a request takes."""
         return of_rule or self.config.route or DIRECT
 
+    def member_of(self, route: str, caller: Caller, host: str, port: int) -> str:
+        """The member of this way that a worker takes while all of them work; "": its
+        choice depends on earlier requests, or it goes directly."""
+        way = self.snapshot.ways.by_name[route] if self.snapshot.ways else None
+        if way is None:
+            return ""
+        key = None
+        match next((one.choose for one in self.config.groups if one.name == route), ""):
+            case "hash_user":
+                key = caller.user.encode()
+            case "hash_destination":
+                key = host.encode() + port.to_bytes(2, "big")
+            case "hash_client":
+                if caller.client.startswith("unix:"):
+                    return ""
+                key = ipaddress.ip_address(caller.client).packed
+        return way.choose(key) or ""
+
     def resolves_there(self, route: str) -> bool:
         """Whether every parent of this way gets names and resolves them."""
         ways = self.snapshot.ways

@@ -7,10 +7,12 @@ hook, and makes no connection. Exit status 0: allowed, 1: refused.
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 import msgspec
 
 from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.parents import DIRECT
 from cutthrough.generation.hook import Answer as HookAnswer
 from cutthrough.generation.hook import Hook
 from cutthrough.net.address import Addresses
@@ -32,6 +34,8 @@ from cutthrough.tools.dry_run import (
 from cutthrough.wire.openings import PROTOCOLS
 from cutthrough.wire.target import read_request_target
 
+# The lines about the way
+WAY = ("request", "user", "client", "route", "parent", "source", "verdict")
 STATUS = {row.label: row.status for row in TABLE}
 
 
@@ -69,6 +73,8 @@ class Explanation(msgspec.Struct, kw_only=True):
     floor: bool = False
     source: str = ""            # of the connection; "": the kernel selects it
     route: str = ""             # parent, group or `direct`
+    route_by: str = ""          # what names it: a rule, the option, or nothing
+    parent: str = ""            # the member taken while all work; "": not known here
     tunnel: str = ""            # the outcome by a tunnel's first bytes; or "maybe"
     tunnel_rule: str = ""       # that decides by them
     limits: str = ""
@@ -79,9 +85,11 @@ class Explanation(msgspec.Struct, kw_only=True):
 
 
 def run(config: Config, policy: Policy, request: tuple[str, str], user: str,
-        client: str, as_json: bool, opening: FirstBytes | None = None) -> int:
+        client: str, as_json: bool, opening: FirstBytes | None = None,
+        words: Sequence[str] = ()) -> int:
     """Prints the explanation of (method, target); returns the exit status. `opening`:
-    the first bytes of the tunnel, if they are known.
+    the first bytes of the tunnel, if they are known. `words`: of the lines to print;
+    (): all.
 
     Raises ConfigError and PolicyError.
     """
@@ -90,7 +98,8 @@ def run(config: Config, policy: Policy, request: tuple[str, str], user: str,
     if as_json:
         print(msgspec.json.encode(result).decode())
     else:
-        print("\n".join(show(result, judge)))
+        print("\n".join(line for line in show(result, judge)
+                        if not words or line.split()[0] in words))
     return 0 if result.outcome == OK else 1
 
 
@@ -179,7 +188,7 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation,
         if result.hook_outcome != OK or decision is None:
             return result.hook_outcome
         of_hook = decision.limits
-    result.route = judge.route_of(by_name.route)
+    _set_route(judge, caller, result, by_name)
     if judge.resolves_there(result.route) and not _is_address(result.host):
         result.dns = "not needed: the parent resolves the name"
         if by_name.address_dependent:
@@ -215,10 +224,18 @@ def _finish(judge: DryRun, result: Explanation, caller: Caller, of_hook: str,
             result.tunnel = "destination_denied"        # it names another way
     result.report = last.report
     result.source = first.source
-    result.route = judge.route_of(first.route)
+    _set_route(judge, caller, result, first)
     result.limits = judge.limits_of(caller, last.limits, of_hook)
     result.limit_values = _values(judge.policy.limits.get(result.limits))
     return result.tunnel if result.tunnel not in ("", "maybe") else OK
+
+
+def _set_route(judge: DryRun, caller: Caller, result: Explanation,
+               found: Finding) -> None:
+    result.route = judge.route_of(found.route)
+    result.route_by = (f"route of {found.rule}" if found.route
+                       else "the option route" if judge.config.route else "no route")
+    result.parent = judge.member_of(result.route, caller, result.host, result.port)
 
 
 def _port_rule(config: Config, method: str) -> str:
@@ -327,7 +344,9 @@ def show(result: Explanation, judge: DryRun) -> list[str]:
     elif result.tunnel:
         lines.append(("tunnel", f"{result.tunnel}  {result.tunnel_rule}"))
     if result.outcome == OK:
-        lines.append(("route", _show_route(judge, result.route)))
+        lines.append(("route", _show_route(judge, result)))
+        if result.route != DIRECT:
+            lines.append(("parent", _show_parent(judge, result)))
         values = " ".join(
             f"{key}={value}" for key, value in result.limit_values.items())
         limits = f"{result.limits}  {values}" if result.limits else "none"
@@ -353,15 +372,27 @@ def show_source(config: Config, name: str) -> str:
     return f"{name}  {' '.join(parts)}"
 
 
-def _show_route(judge: DryRun, route: str) -> str:
-    """The way, and in which order or by what its members are chosen."""
+def _show_route(judge: DryRun, result: Explanation) -> str:
+    """The way, how its members are chosen, and why it is this way."""
+    route = result.route
     for group in judge.config.groups:
         if group.name == route:
-            return f"{route}  {group.choose} {' '.join(group.parents)}"
-    for parent in judge.config.parents:
-        if parent.name == route:
-            return f"{route}  {parent.url}"
-    return route
+            route = f"{route}  {group.choose} {' '.join(group.parents)}"
+    return f"{route}  ({result.route_by})" if judge.config.parents else route
+
+
+def _show_parent(judge: DryRun, result: Explanation) -> str:
+    """The member that is taken, and the parents before it."""
+    if not result.parent:
+        return "not known here: a worker chooses by its own requests"
+    by_name = {one.name: one for one in judge.config.parents}
+    one, text = by_name.get(result.parent), result.parent
+    while one is not None:
+        text += f"  {one.url}{f' via {one.via}' if one.via else ''}"
+        one = by_name.get(one.via)
+    others = any(group.name == result.route and len(group.parents) > 1
+                 for group in judge.config.groups)
+    return f"{text}  while it works" if others else text
 
 
 def _show_places(result: Explanation) -> list[str]:

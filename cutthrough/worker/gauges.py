@@ -45,8 +45,9 @@ class Gauges:
 
     def __init__(self, page: Page, resolver: Resolver, idle_pool: IdlePool,
                  verifier: Hashes, log: Log | None, hooks: Tally,
-                 tls: Callable[[], Mapping[str, int]] = dict) -> None:
-        """`tls`: see TlsListeners.stats."""
+                 tls: Callable[[], Mapping[str, int]] = dict,
+                 write_parents: Callable[[], None] = lambda: None) -> None:
+        """`tls`: see TlsListeners.stats; `write_parents`: ParentRows.write."""
         self._page = page
         self._resolver = resolver
         self._idle_pool = idle_pool
@@ -54,6 +55,7 @@ class Gauges:
         self._log = log
         self._hooks = hooks
         self._tls = tls
+        self._write_parents = write_parents
         # Blocks belong to the process: earlier counts are not this worker's
         self._written = self._read_blocks() | _handshakes(self._tls())
         self._loop = asyncio.get_running_loop()
@@ -75,6 +77,7 @@ class Gauges:
         self._schedule()
 
     def write(self) -> None:
+        self._write_parents()
         dns = self._resolver.stats()
         self._page.set("dns_entries", dns["entries"])
         self._page.set("dns_open", dns["open"])

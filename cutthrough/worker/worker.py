@@ -48,6 +48,7 @@ from cutthrough.verify.hash_pool import HelperPool, ThreadPool
 from cutthrough.verify.verifier import Verifier
 from cutthrough.worker.gauges import Gauges
 from cutthrough.worker.journals import Tracer
+from cutthrough.worker.parent_rows import ParentRows
 from cutthrough.worker.tls_listeners import TlsListeners, find_again
 
 log = logging.getLogger("cutthrough")
@@ -188,6 +189,7 @@ class Worker:
             verifier=self.verifier,
             recorder=FlightRecorder(config.flight_recorder),
         )
+        self._parents = ParentRows(self.page, self.context.parents)
         self._hosts = HostAddresses(own_hosts())
         self._tally = Tally()
         self._sources = SourceNumbers()
@@ -201,7 +203,7 @@ class Worker:
             for one, n in zip(self._listeners, self._numbers, strict=True)]
         self._interfaces = Interfaces(loop, self._hosts.set, own_hosts)
         self._gauges = Gauges(self.page, self.resolver, self.idle_pool, self.verifier,
-                          self._log, self._tally, self._tls.stats)
+                          self._log, self._tally, self._tls.stats, self._parents.write)
         self._running = True
         self._recheck()
 
@@ -299,6 +301,7 @@ class Worker:
             peeks_ja3=config.peek_tunnels or "ct::ja3" in in_log,
         )
         self.verifier.configure(config.auth_backoff, config.auth_timeout)
+        self._parents.configure(snapshot.ways)
         self.generation = generation
 
     def _on_fault(self, fault: BaseException) -> None:

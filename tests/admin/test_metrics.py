@@ -13,6 +13,8 @@ from cutthrough.session.counters import (
     BUCKETS,
     FIELDS,
     PAGE_BYTES,
+    PARENT_GAUGES,
+    PARENT_TOTALS,
     Page,
     read_page,
 )
@@ -82,6 +84,7 @@ def test_a_page_that_is_too_small_is_refused():
 def test_every_promised_name_is_there_before_anything_happened():
     made = Page()
     made.add_listener("127.0.0.1:8888")
+    made.write_parents([("corp", [0] * len(PARENT_GAUGES), [0] * len(PARENT_TOTALS))])
     page = made.read()
     text = render(Reading([page], {1: page}, {0: 1}, 1, 0.0))
     assert promised() <= names_in(text)
@@ -106,6 +109,20 @@ def test_a_listener_keeps_its_number_and_too_many_share_one():
     text = render(Reading([page.read()], {}, {}, 1, 0.0)).decode()
     assert text.count('cutthrough_connections_total{listener="192.0.2.') == 15
     assert 'cutthrough_connections_total{listener="others"} 0.0' in text
+
+
+def test_a_parent_keeps_its_row_and_too_many_share_one():
+    memory = bytearray(PAGE_BYTES)
+    page = Page(memory)
+    gauges = [1] * len(PARENT_GAUGES)
+    for _ in range(2):
+        page.write_parents((f"p{n}", gauges, [1] * len(PARENT_TOTALS))
+                           for n in range(40))
+    read = page.read()
+    assert [read[f"parent:{name} requests"] for name in ("p0", "p30", "others")] == [
+        2, 2, 18]
+    assert "parent:p31 requests" not in read and read["parent:others state"] == 0
+    assert Page(memory).read()["parent:p0 state"] == 0
 
 
 def test_totals_of_the_dead_stay_and_their_gauges_go():

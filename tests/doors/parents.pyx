@@ -2,6 +2,7 @@
 """Doors to what a worker knows about a parent, and to the choice of a group."""
 
 from libc.stdint cimport int64_t
+from cutthrough.outcome cimport PARENT_CLOSED
 from cutthrough.policy.parents cimport Standing, Way
 
 
@@ -18,11 +19,11 @@ def succeed(Standing standing, int64_t took_us=1000):
 
 
 def fail(Standing standing, int64_t now_ms):
-    standing.fail(now_ms)
+    standing.fail(now_ms, PARENT_CLOSED)
 
 
-def answer(Standing standing):
-    standing.answer()
+def refuse(Standing standing):
+    standing.refuse()
 
 
 def pick(Way way, tried=0, int64_t now_ms=0, key=None):

@@ -71,7 +71,7 @@ def test_a_refusal_closes_it():
     one = standing()
     for _ in range(3):
         door.fail(one, 0)
-    door.answer(one)
+    door.refuse(one)
     assert door.may_try(one, 1)
 
 

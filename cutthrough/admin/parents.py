@@ -1,0 +1,103 @@
+"""The parents as the workers' pages have them: for metrics, and for /parents.
+
+Each worker judges its parents by its own requests, so that each has a state of its own.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+
+from cutthrough.policy.parents import LOSSES
+from cutthrough.session.counters import PARENT_STATES, PARENT_TOTALS
+
+US = 1e6
+
+
+class Pages(Protocol):
+    """See metrics.Reading."""
+
+    pages: Sequence[Mapping[str, int]]
+    living: Mapping[int, Mapping[str, int]]
+    workers: Mapping[int, int]
+
+
+def describe(r: Pages) -> list[dict[str, Any]]:
+    """The parents in force: what each worker knows of them, and the totals of all."""
+    found = []
+    for name, totals in sorted(totals_of(r).items()):
+        workers = [{"worker": slot, "state": PARENT_STATES[page["state"]],
+                    "retry_s": page["retry_ms"] / 1000,
+                    "connect_ms": page["setup_us"] / 1000,
+                    "open_requests": page["open"]}
+                   for slot, page in gauges_of(r, name) if page["state"]]
+        if workers:
+            found.append({
+                "name": name, "workers": workers, "requests": totals["requests"],
+                "connects": totals["connects"],
+                "failures": {reason: totals[f"lost {reason}"] for reason in LOSSES}})
+    return found
+
+
+def totals_of(r: Pages) -> dict[str, dict[str, int]]:
+    """The totals by parent, those of ended workers and of former parents included."""
+    found: dict[str, dict[str, int]] = {}
+    for page in r.pages:
+        for key, value in page.items():
+            if key.startswith("parent:"):
+                name, _, word = key.removeprefix("parent:").partition(" ")
+                row = found.setdefault(name, dict.fromkeys(PARENT_TOTALS, 0))
+                if word in row:
+                    row[word] += value
+    return found
+
+
+def gauges_of(r: Pages, name: str) -> Iterator[tuple[int, dict[str, int]]]:
+    """The slot, and the words about this parent, of each running worker."""
+    start = f"parent:{name} "
+    for slot, pid in sorted(r.workers.items()):
+        about = {key.removeprefix(start): value
+                 for key, value in r.living.get(pid, {}).items()
+                 if key.startswith(start)}
+        if about:
+            yield slot, about
+
+
+def collect(r: Pages) -> Iterator[Metric]:
+    """Without parents these have no values."""
+    requests = CounterMetricFamily(
+        "cutthrough_parent_requests", "Requests and tunnels that took this parent.",
+        labels=["parent"])
+    failures = CounterMetricFamily(
+        "cutthrough_parent_failures", "Connections through a parent that were not "
+        "made, by reason.", labels=["parent", "reason"])
+    connects = SummaryMetricFamily(
+        "cutthrough_parent_connect_seconds", "Time from the dial to a parent to its "
+        "last answer.", labels=["parent"])
+    state = GaugeMetricFamily(
+        "cutthrough_parent_workers", "Workers in which the parent is up, or passed "
+        "over: its circuit is open, or its check has failed.",
+        labels=["parent", "state"])
+    in_hand = GaugeMetricFamily(
+        "cutthrough_parent_open_requests", "Requests and tunnels through a parent, "
+        "open now.", labels=["parent"])
+    for name, totals in sorted(totals_of(r).items()):
+        requests.add_metric([name], totals["requests"])
+        for reason in LOSSES:
+            failures.add_metric([name, reason], totals[f"lost {reason}"])
+        connects.add_metric([name], count_value=totals["connects"],
+                            sum_value=totals["connects_us"] / US)
+        rows = [about for _, about in gauges_of(r, name)]
+        if any(row["state"] for row in rows):
+            for number, word in enumerate(PARENT_STATES):
+                if word:
+                    state.add_metric([name, word], sum(
+                        row["state"] == number for row in rows))
+        in_hand.add_metric([name], sum(
+            page.get(f"parent:{name} open", 0) for page in r.living.values()))
+    yield from (requests, failures, connects, state, in_hand)

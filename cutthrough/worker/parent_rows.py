@@ -1,0 +1,57 @@
+"""Writes into the worker's page what it knows of its parents.
+
+A parent has a row by its name. Several standings may have one name, because a reload
+makes another one of a parent that has changed: the row has the state of the one in
+force, and the sums of all.
+"""
+
+import time
+
+from cutthrough.policy.parents import Registry, Standing, Ways
+from cutthrough.session.counters import (
+    PARENT_GAUGES,
+    PARENT_STATES,
+    PARENT_TOTALS,
+    Page,
+)
+
+
+class ParentRows:
+    """The rows of the parents in `registry`, as far as `page` has room for them."""
+
+    def __init__(self, page: Page, registry: Registry) -> None:
+        self._page = page
+        self._registry = registry
+        self._in_force: set[int] = set()     # numbers
+        self._written: dict[int, list[int]] = {}     # totals, by number
+
+    def configure(self, ways: Ways | None) -> None:
+        """These ways are in force."""
+        self._in_force = set() if ways is None else {
+            one.standing.number for one in ways.parents if one.standing is not None}
+
+    def write(self) -> None:
+        rows: dict[str, tuple[list[int], list[int]]] = {}
+        for one in self._registry.standings:
+            if one is None:
+                continue
+            gauges, totals = self._read(one)
+            before = self._written.get(one.number, [0] * len(totals))
+            self._written[one.number] = totals
+            row = rows.setdefault(one.name.decode(), (
+                [0] * len(PARENT_GAUGES), [0] * len(totals)))
+            row[0][-1] += gauges.pop()
+            if one.number in self._in_force:
+                row[0][:-1] = gauges
+            for n, total in enumerate(totals):
+                row[1][n] += total - before[n]
+        self._page.write_parents(
+            (name, gauges, increases) for name, (gauges, increases) in rows.items())
+
+    def _read(self, one: Standing) -> tuple[list[int], list[int]]:
+        """Its gauges and totals, in the order of the page."""
+        about = one.describe(int(time.monotonic() * 1000))
+        about["state"] = PARENT_STATES.index(about["state"])
+        about |= {f"lost {reason}": n for reason, n in about["lost"].items()}
+        return ([about[word] for word in PARENT_GAUGES],
+                [about[word] for word in PARENT_TOTALS])
