@@ -22,7 +22,7 @@ from cutthrough.config.settings import from_options
 from cutthrough.config.values import show_address
 from cutthrough.generation.hook import Function, lend_function
 from cutthrough.generation.policy_files import load_policy
-from cutthrough.generation.tls_files import read_tls_files
+from cutthrough.generation.tls_files import read_parent_files, read_tls_files
 from cutthrough.net.listener import (
     Address,
     bound_address,
@@ -79,7 +79,8 @@ class Embedded:
                 if path := path_of(one.address):
                     self._files[path] = inode_of(path)
             self._worker = Worker(self.config, slot=0, listeners=self._listeners,
-                                  policy=policy, tls=read_tls_files(self.config))
+                                  policy=policy, tls=read_tls_files(self.config),
+                                  parent_files=read_parent_files(self.config))
             await self._worker.start()
         except BaseException:
             self._close_listeners()

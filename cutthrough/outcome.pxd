@@ -64,6 +64,8 @@ cdef enum Outcome:
     PARENT_CLOSED
     PARENT_REFUSED
     PARENT_AUTH
+    PARENT_HANDSHAKE
+    PARENT_CERTIFICATE
     BAD_PARENT
     # the origin's response is invalid or missing
     ORIGIN_CLOSED

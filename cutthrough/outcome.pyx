@@ -144,6 +144,10 @@ ROWS = (
         "the parent refused to connect to the destination"),
     ("parent_auth", 502, 1, "proxy_configuration_error", "TCP_MISS", "network",
         "the parent does not accept our credentials, or requires some"),
+    ("parent_handshake", 502, 1, "tls_protocol_error", "TCP_MISS", "network",
+        "the TLS handshake with the parent failed, or the parent ended it"),
+    ("parent_certificate", 502, 1, "tls_certificate_error", "TCP_MISS", "network",
+        "the parent's certificate is not accepted"),
     ("bad_parent", 502, 1, "http_protocol_error", "TCP_MISS", "network",
         "the parent's answer breaks its protocol"),
 

@@ -29,7 +29,7 @@ MOST_CHAIN = 8
 # RFC 1929 section 2
 MOST_SOCKS_NAME = 255
 
-_URL = re.compile(r"(http|socks5|socks4a)://([^/?#@]*)(/?)")
+_URL = re.compile(r"(https?|socks5|socks4a)://([^/?#@]*)(/?)")
 
 
 def parse_target(text: str) -> str:
@@ -46,9 +46,13 @@ def parse_parent(text: str) -> str:
         raise ValueError("takes no credentials: give credentials_file")
     match = _URL.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is not http://host:port, socks5://host:port or "
-                         "socks4a://host:port")
+        raise ValueError(f"{text!r} is not http://host:port, https://host:port, "
+                         "socks5://host:port or socks4a://host:port")
     return f"{match[1]}://{parse_target(match[2])}"
+
+
+def parse_server_name(text: str) -> str:
+    return text if ":" in text else parse_host(text)
 
 
 def parse_name(text: str) -> str:
@@ -60,8 +64,9 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     url: Annotated[str, Option(
-        Kind("URL", parse_parent), "`http://host:port`, `socks5://host:port` or "
-        "`socks4a://host:port`", "none: required", swapped=True)]
+        Kind("URL", parse_parent), "`http://host:port`, `https://host:port`, "
+        "`socks5://host:port` or `socks4a://host:port`", "none: required",
+        swapped=True)]
     credentials: Annotated[str, Option(
         TEXT, "name and password for the parent", "none",
         file="credentials_file", swapped=True)] = ""
@@ -84,6 +89,18 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
         choice("off", "v1", "v2"), "send a PROXY header that names the client, first "
         "on each connection", "off: the parent must expect it (R50)", swapped=True)
         ] = "off"
+    ca: Annotated[str, Option(
+        FILE, "of https://: file in PEM with the authorities of the parent's "
+        "certificate", "the system's", swapped=True)] = ""
+    server_name: Annotated[str, Option(
+        Kind("HOST", parse_server_name), "of https://: name or address that the "
+        "parent's certificate must have", "the host of `url`", swapped=True)] = ""
+    certificate: Annotated[str, Option(
+        FILE, "of https://: file in PEM with our certificate and its chain, for a "
+        "parent that wants one", "none", swapped=True)] = ""
+    certificate_key: Annotated[str, Option(
+        FILE, "file with its private key, readable by its owner alone",
+        "the key is in the certificate's file", swapped=True)] = ""
     via: Annotated[str, Option(
         Kind("NAME", parse_name), "the parent through which this one is reached",
         "none: directly", swapped=True)] = ""
@@ -107,10 +124,18 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
             elif self.scheme == "socks4a" and password:
                 yield ConfigError("", "credentials_file", "SOCKS4 has no passwords: "
                                   "give the name and a colon alone")
-        if self.pass_credentials and self.scheme != "http":
-            yield ConfigError("", "pass_credentials", "is for http:// parents")
-        if self.plain == "absolute" and self.scheme != "http":
-            yield ConfigError("", "plain", "absolute is for http:// parents")
+        if self.pass_credentials and not self.is_http:
+            yield ConfigError("", "pass_credentials", "is for http:// and https:// "
+                              "parents")
+        for key in ("ca", "server_name", "certificate", "certificate_key"):
+            if getattr(self, key) and self.scheme != "https":
+                yield ConfigError("", key, "is for https:// parents")
+        if self.certificate_key and not self.certificate:
+            yield ConfigError("", "certificate_key", "has no effect without "
+                              "certificate")
+        if self.plain == "absolute" and not self.is_http:
+            yield ConfigError("", "plain", "absolute is for http:// and https:// "
+                              "parents")
         elif self.plain == "absolute" and self.resolve == "here":
             yield ConfigError("", "plain", "a request in absolute form has the name, "
                               "which the parent resolves: give resolve = \"parent\"")
@@ -118,6 +143,21 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def scheme(self) -> str:
         return self.url.partition("://")[0]
+
+    @property
+    def is_http(self) -> bool:
+        return self.scheme in ("http", "https")
+
+    @property
+    def expected_name(self) -> str:
+        """The name or address in its certificate."""
+        return self.server_name or split_address(self.authority)[0]
+
+    @property
+    def tls_files(self) -> tuple[str, ...]:
+        """Every file that its TLS needs."""
+        return tuple(path for path in (
+            self.ca, self.certificate, self.certificate_key) if path)
 
     @property
     def authority(self) -> str:
@@ -135,7 +175,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
     def identity(self) -> tuple[Any, ...]:
         """All that makes a connection through it what it is, except `via`."""
         return (self.name, self.url, self.credentials, self.pass_credentials,
-                self.resolve, self.plain, self.proxy_protocol)
+                self.resolve, self.plain, self.proxy_protocol, self.server_name)
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,12 +231,16 @@ def contradictions(parents: Sequence[Parent], groups: Sequence[Group],
             yield ConfigError("", "parents", f"no parent is named {one.via!r}",
                               path=(one.name, "via"))
             continue
-        depth, before = 1, one
+        depth, before, over_tls = 1, one, [one.scheme == "https"]
         while before.via in by_name and depth <= MOST_CHAIN:
             before, depth = by_name[before.via], depth + 1
+            over_tls.append(before.scheme == "https")
         if depth > MOST_CHAIN:
             yield ConfigError("", "parents", "is a circle, or has more than "
                               f"{MOST_CHAIN} parents", path=(one.name, "via"))
+        elif over_tls[0] and sum(over_tls) > 1:
+            yield ConfigError("", "parents", "leads through another https:// parent: "
+                              "there is no TLS inside TLS", path=(one.name, "via"))
         elif one.via and one.proxy_protocol != "off":
             yield ConfigError("", "parents", "behind another parent the header would "
                               "not be the first bytes of its connection",

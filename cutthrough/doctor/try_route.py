@@ -33,6 +33,7 @@ DETAILS = re.compile(rb'details="(\w+)"')
 TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "resolved": lambda one: f"resolved: {one['addresses']} found",
     "parent": lambda one: f"through {one['name']}",
+    "secured": lambda one: "TLS handshake done",
     "dialled": lambda one: "connected",
     "not dialled": lambda one: f"not connected: {one.get('error', 'no address')}",
     "up": lambda one: f"sent {one['bytes']} bytes",

@@ -14,7 +14,12 @@ from cutthrough.config.values import show_count
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.pac import PacError, make_pac
 from cutthrough.generation.sources import SourceNumbers, refused_options
-from cutthrough.generation.tls_files import check_tls, read_tls_files
+from cutthrough.generation.tls_files import (
+    check_parents,
+    check_tls,
+    read_parent_files,
+    read_tls_files,
+)
 from cutthrough.net.listener import set_transparent
 from cutthrough.net.unix_listener import find_owner
 from cutthrough.policy.source import PolicyError
@@ -22,12 +27,13 @@ from cutthrough.process.cpus import pinned_cpus
 
 
 def complete(generation: Generation) -> Generation:
-    """Adds the contents of the listeners' files, and validates all.
+    """Adds the contents of the files of TLS, and validates all.
 
     Raises PolicyError and ConfigError.
     """
-    files = read_tls_files(generation.config)
-    generation = msgspec.structs.replace(generation, tls=files)
+    generation = msgspec.structs.replace(
+        generation, tls=read_tls_files(generation.config),
+        parent_files=read_parent_files(generation.config))
     validate(generation)
     return generation
 
@@ -57,6 +63,8 @@ def validate(generation: Generation) -> None:
     check_transparent(generation.config)
     if any(one.pairs for one in generation.tls):
         check_tls(generation.config, generation.tls)
+    if generation.parent_files:
+        check_parents(generation.config, generation.parent_files)
 
 
 def check_transparent(config: Config) -> None:

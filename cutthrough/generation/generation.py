@@ -16,20 +16,21 @@ import msgspec
 from cutthrough.config import tables
 from cutthrough.config.config import OPTIONS, SECRETS, TABLES, Config
 from cutthrough.config.values import show_value
-from cutthrough.generation.tls_files import TlsFiles
+from cutthrough.generation.tls_files import ParentFiles, TlsFiles
 from cutthrough.policy.source import Policy
 
 
 class Generation(msgspec.Struct, frozen=True):
     """`own`: our addresses other than the listeners; refused as destinations (R39).
     `tls`: what the files of each listener hold, in the order of all_listeners; (): no
-    listener has any."""
+    listener has any. `parent_files`: the same of `parents`."""
 
     number: int
     config: Config
     policy: Policy
     own: tuple[tuple[str, int], ...] = ()
     tls: tuple[TlsFiles, ...] = ()
+    parent_files: tuple[ParentFiles, ...] = ()
 
     def with_own_addresses(self, own: tuple[tuple[str, int], ...]) -> "Generation":
         return msgspec.structs.replace(self, own=own)
@@ -122,7 +123,7 @@ def show_changes(old: Generation, new: Generation) -> str:
     if (old.policy.limits, old.policy.user_limits, old.policy.group_limits) != (
             new.policy.limits, new.policy.user_limits, new.policy.group_limits):
         changes.append("limits")
-    if old.tls != new.tls:
+    if (old.tls, old.parent_files) != (new.tls, new.parent_files):
         changes.append("certificates")
     if has_new_code(old, new):
         changes.append("the hook's code")

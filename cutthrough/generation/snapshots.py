@@ -1,6 +1,6 @@
 """Makes a generation's snapshot: everything that decides about requests in a worker."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cutthrough.config.config import Config
 from cutthrough.generation.generation import Generation
@@ -19,12 +19,14 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
                   hosts: HostAddresses | None = None, tally: Tally | None = None,
                   known: Known | None = None,
                   sources: SourceNumbers | None = None,
-                  registry: Registry | None = None) -> Snapshot:
+                  registry: Registry | None = None,
+                  tls: Mapping[str, tuple[int, bytes]] | None = None) -> Snapshot:
     """Returns the snapshot.
 
     `bound`: addresses of our listeners; `hosts`: addresses of this host, None to read
     them now; `tally`: see Hook; `known`: the credentials page that all workers share;
-    `sources`: the worker's numbers; `registry`: what the worker knows of parents.
+    `sources`: the worker's numbers; `registry`: what the worker knows of parents;
+    `tls`: see Ways.
 
     Raises PolicyError if the hook cannot be used.
     """
@@ -53,15 +55,16 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
         own_sources={user.encode(): numbers[name] for user, name in
                      names_of_users(config, generation.policy).items()},
         own_networks=[row.prefix for row in config.sources if row.prefix],
-        ways=make_ways(config, acl.routes if acl is not None else (), registry),
+        ways=make_ways(config, acl.routes if acl is not None else (), registry, tls),
     )
 
 
 def make_ways(config: Config, routes: Sequence[str],
-              registry: Registry | None = None) -> Ways | None:
+              registry: Registry | None = None,
+              tls: Mapping[str, tuple[int, bytes]] | None = None) -> Ways | None:
     """Returns the ways through parents; None: every request goes directly."""
     if not (config.parents or config.groups):
         return None
     return Ways({one.name: one for one in config.parents},
                 {one.name: one for one in config.groups},
-                config.route, routes, registry or Registry())
+                config.route, routes, registry or Registry(), tls)

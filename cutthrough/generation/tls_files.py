@@ -1,10 +1,12 @@
-"""Reads the files of TLS listeners, and makes the servers that connections share.
+"""Reads the files of TLS, of listeners and of parents, and makes the contexts that
+connections share.
 
 A certificate's key must be readable by its owner alone (R49), with the exception in
 is_private. The contents go to the workers in the generation's memory: they need no
 right to open the files.
 """
 
+import hashlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -15,10 +17,12 @@ import msgspec
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import FileError, read_file
 from cutthrough.config.listeners import Listener
+from cutthrough.config.option import RowPath
+from cutthrough.config.parents import Parent
 
 if TYPE_CHECKING:
     from cutthrough.net.ticket_keys import TicketKeys
-    from cutthrough.net.tls_context import TlsServer
+    from cutthrough.net.tls_context import TlsClient, TlsServer
 
 
 class PairFiles(msgspec.Struct, frozen=True):
@@ -39,6 +43,13 @@ class TlsFiles(msgspec.Struct, frozen=True):
     pairs: tuple[PairFiles, ...] = ()
     client_ca: bytes = b""
     client_crl: bytes = b""
+
+
+class ParentFiles(msgspec.Struct, frozen=True):
+    """What the files of one parent hold."""
+
+    pair: PairFiles | None = None
+    ca: bytes = b""
 
 
 def read_tls_files(config: Config) -> tuple[TlsFiles, ...]:
@@ -62,34 +73,56 @@ def _read(listener: Listener, row: int) -> TlsFiles:
     ocsp = listener.ocsp_responses or ("",) * len(keys)
     pairs = tuple(
         PairFiles(certificate,
-                  _content(certificate, row, "certificates"),
-                  _secret(key, row, "certificate_keys" if listener.certificate_keys
-                          else "certificates"),
-                  _content(response, row, "ocsp_responses"))
+                  _content(certificate, "listeners", (row, "certificates")),
+                  _secret(key, "listeners", (
+                      row, "certificate_keys" if listener.certificate_keys
+                      else "certificates")),
+                  _content(response, "listeners", (row, "ocsp_responses")))
         for certificate, key, response in zip(
             listener.certificates, keys, ocsp, strict=True))
-    return TlsFiles(pairs, _content(listener.client_ca, row, "client_ca"),
-                    _content(listener.client_crl, row, "client_crl"))
+    return TlsFiles(
+        pairs, _content(listener.client_ca, "listeners", (row, "client_ca")),
+        _content(listener.client_crl, "listeners", (row, "client_crl")))
 
 
-def _content(path: str, row: int, key: str) -> bytes:
+def read_parent_files(config: Config) -> tuple[ParentFiles, ...]:
+    """Reads the files of every parent; the result has the order of `parents`.
+
+    Raises ConfigError.
+    """
+    return tuple(map(_read_parent, config.parents))
+
+
+def _read_parent(parent: Parent) -> ParentFiles:
+    ca = _content(parent.ca, "parents", (parent.name, "ca"))
+    if not parent.certificate:
+        return ParentFiles(None, ca)
+    key = "certificate_key" if parent.certificate_key else "certificate"
+    return ParentFiles(PairFiles(
+        parent.certificate,
+        _content(parent.certificate, "parents", (parent.name, "certificate")),
+        _secret(getattr(parent, key), "parents", (parent.name, key))), ca)
+
+
+def _content(path: str, option: str, place: RowPath) -> bytes:
     if not path:
         return b""
     try:
         return read_file(path)
     except (OSError, FileError) as error:
-        raise blame(f"{path}: {getattr(error, 'strerror', None) or error}",
-                    row, key) from None
+        raise ConfigError("", option, f"{path}: "
+                          f"{getattr(error, 'strerror', None) or error}",
+                          path=place) from None
 
 
-def _secret(path: str, row: int, key: str) -> bytes:
-    data = _content(path, row, key)
+def _secret(path: str, option: str, place: RowPath) -> bytes:
+    data = _content(path, option, place)
     about = os.stat(path)
     if stat.S_ISREG(about.st_mode) and not is_private(about, os.geteuid()):
-        raise blame(f"{path} has a private key, and others than its owner may read it: "
-                    f"chmod 600 {path}" + (
-                        ", or 640 if the program runs as another user than root; check "
-                        "as that user" if about.st_uid == 0 else ""), row, key)
+        more = (", or 640 if the program runs as another user than root; check as that "
+                "user") if about.st_uid == 0 else ""
+        raise ConfigError("", option, f"{path} has a private key, and others than its "
+                          f"owner may read it: chmod 600 {path}{more}", path=place)
     return data
 
 
@@ -104,23 +137,35 @@ def is_private(about: os.stat_result, user: int) -> bool:
     return not about.st_mode & (0o037 if of_root else 0o077)
 
 
-def blame(reason: str, row: int, key: str) -> ConfigError:
-    return ConfigError("", "listeners", reason, path=(row, key))
-
-
 def check_tls(config: Config, files: Sequence[TlsFiles]) -> "list[TlsServer | None]":
     """Makes each listener's context, as each worker will. Raises ConfigError."""
     made: list[TlsServer | None] = []
+    path: RowPath
     for (listener, row), one in zip(_rows(config), files, strict=True):
         try:
             made.append(make_server(listener, one, None))
-        except ImportError as error:
-            raise blame("TLS is not available: this program was built without libssl, "
-                        f"or libssl.so.3 is missing ({error})", row,
-                        "certificates") from None
-        except ValueError as error:
-            raise blame(str(error), row, "certificates") from None
+        except (ImportError, ValueError) as error:
+            path = (row, "certificates")
+            raise ConfigError("", "listeners", show_error(error), path=path) from None
     return made
+
+
+def check_parents(config: Config, files: Sequence[ParentFiles]) -> None:
+    """Makes the context of each parent over TLS, as each worker will. Raises
+    ConfigError."""
+    for parent, one in zip(config.parents, files, strict=True):
+        try:
+            make_client(parent, one)
+        except (ImportError, ValueError) as error:
+            raise ConfigError("", "parents", show_error(error),
+                              path=(parent.name, "url")) from None
+
+
+def show_error(error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return ("TLS is not available: this program was built without libssl, "
+                f"or libssl.so.3 is missing ({error})")
+    return str(error)
 
 
 def expiries(config: Config, files: Sequence[TlsFiles]) -> dict[str, int]:
@@ -153,3 +198,21 @@ def make_server(listener: Listener, files: TlsFiles,
         client_certificate=listener.client_certificate,
         keys=keys,
     )
+
+
+def make_client(parent: Parent, files: ParentFiles) -> "TlsClient | None":
+    """Returns the context of a parent; None: it has no TLS. Raises as make_server."""
+    if parent.scheme != "https":
+        return None
+    from cutthrough.net.certificates import Pair
+    from cutthrough.net.tls_context import TlsClient
+
+    pair = files.pair
+    return TlsClient(ca=files.ca, pair=None if pair is None else Pair(
+        pair.certificate, pair.key, b"", pair.name))
+
+
+def digest_of(parent: Parent, files: ParentFiles) -> bytes:
+    """Tells apart what connections to a parent are made of (R46)."""
+    data = msgspec.msgpack.encode((parent.expected_name, files))
+    return hashlib.sha256(data).digest()

@@ -27,12 +27,15 @@ from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, PEER_DONE, note_kernel_events, set_kernel_abortive)
 from cutthrough.net.tls_context cimport TlsContext, name_of_peer
 from cutthrough.net.tls_wire cimport (
-    Tls, begin, drop, has_context, has_read_enough, note_done, take_up, tls_of)
+    Tls, begin, drop, has_context, has_read_enough, note_denied, note_done, take_up, tls_of)
 from cutthrough.net import tls_wire
 from cutthrough.net.transport cimport (
     HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_INVALID,
     HANDSHAKE_MORE, HANDSHAKE_NO_ROOM, HANDSHAKE_RESET, HANDSHAKE_UNSHARED, Agreed, Socket,
     Transport, set_tls)
+
+cdef extern from "<errno.h>" nogil:
+    int EPROTO
 
 cdef enum:
     RECORD = 16384          # plain bytes of a record, at most (RFC 8446 section 5.1)
@@ -40,6 +43,7 @@ cdef enum:
 # For Python: this module must be imported, and that one is behind it
 put, remove = tls_wire.put, tls_wire.remove
 set_most_handshakes, stats = tls_wire.set_most_handshakes, tls_wire.stats
+why_denied = tls_wire.why_denied
 
 cdef size_t MOST_BYTES = INT_MAX    # of one call of libssl
 cdef char joined[RECORD]    # two pieces as one record
@@ -52,10 +56,9 @@ cdef int open_tls(Socket *s, int context, const char *name) noexcept nogil:
     s.slot = <uint16_t>context
     if name == NULL:
         return 0                        # begun by its first byte
-    t = begin(s)
+    t = begin(s, True)
     if t == NULL:
         return -ENOMEM
-    openssl.SSL_set_connect_state(t.ssl)
     if expect_name(t.ssl, name):
         return 0
     drop(s, t)
@@ -76,7 +79,7 @@ cdef bint expect_name(SSL *ssl, const char *name) noexcept nogil:
 cdef bint unread(Socket *s, const void *data, size_t n) noexcept nogil:
     cdef Tls *t = tls_of(s)
     if t == NULL:
-        t = begin(s)
+        t = begin(s, False)
     if t == NULL or t.held != NULL:
         return False
     if n == 0:
@@ -104,7 +107,7 @@ cdef int shake(Socket *s) noexcept nogil:
     cdef Tls *t = tls_of(s)
     cdef int r, why
     if t == NULL:
-        t = begin(s)
+        t = begin(s, False)
     if t == NULL:
         return -HANDSHAKE_NO_ROOM
     if not t.shaking:
@@ -131,7 +134,10 @@ cdef int shake(Socket *s) noexcept nogil:
     t.error = ECONNRESET
     if t.peer_ended and why != openssl.SSL_ERROR_SSL:
         return -HANDSHAKE_CLOSED
-    return -reason_of_failure(t.peer_ended)
+    why = reason_of_failure(t.peer_ended)
+    if why == HANDSHAKE_DENIED:
+        note_denied(t)
+    return -why
 
 
 cdef int reason_of_failure(bint ended) noexcept nogil:
@@ -185,8 +191,9 @@ cdef ssize_t decrypt(Socket *s, Tls *t, void *buf, size_t n) noexcept nogil:
             if filled == 0:
                 return -EAGAIN
         elif why != openssl.SSL_ERROR_ZERO_RETURN:
-            if t.error == 0:
-                t.error = ECONNRESET
+            if t.error == 0:            # a server of TLS 1.3 refuses after our handshake
+                t.error = EPROTO if t.connects and (
+                    reason_of_failure(False) == HANDSHAKE_ALERT) else ECONNRESET
             if filled == 0:
                 return -t.error
         break                           # an end is reported again by the next call

@@ -23,12 +23,13 @@ cdef struct Tls:
     uint8_t crossed         # a read waits for room to write
     uint8_t recrossed       # a write waits for bytes to read
     uint8_t messages        # of handshakes that came after the handshake, as far as it counts
+    uint8_t connects        # our side has connected: not counted as a listener's
 
 # The socket's state; NULL: no handshake has begun.
 cdef Tls *tls_of(const Socket *s) noexcept nogil
 # Makes the state of a socket whose `slot` is a context's number. NULL: no memory, or too many
-# handshakes are under way.
-cdef Tls *begin(Socket *s) noexcept nogil
+# handshakes of listeners are under way.
+cdef Tls *begin(Socket *s, bint connects) noexcept nogil
 cdef void drop(Socket *s, Tls *t) noexcept nogil
 # Before each call of libssl: its input and output go to this socket.
 cdef void take_up(Socket *s, Tls *t) noexcept nogil
@@ -36,4 +37,6 @@ cdef void take_up(Socket *s, Tls *t) noexcept nogil
 cdef bint has_read_enough() noexcept nogil
 # The handshake is done: counts it.
 cdef void note_done(Tls *t) noexcept nogil
+# The peer's certificate was not accepted: keeps the reason for `why_denied`.
+cdef void note_denied(Tls *t) noexcept nogil
 cdef bint has_context(int number) noexcept nogil

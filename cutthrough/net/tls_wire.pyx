@@ -35,6 +35,7 @@ cdef int n_shaking = 0
 cdef int most_shaking = 1024
 cdef long n_full = 0
 cdef long n_resumed = 0
+cdef long denied = 0
 
 # TlsContext objects by number; each entry holds a reference
 cdef void *contexts[MOST_CONTEXTS]
@@ -152,12 +153,12 @@ cdef void let_go(void *held) noexcept with gil:
     Py_DECREF(<object>held)
 
 
-cdef Tls *begin(Socket *s) noexcept nogil:
-    """NULL: no memory, or too many handshakes are under way."""
+cdef Tls *begin(Socket *s, bint connects) noexcept nogil:
     global n_open, n_shaking
     cdef void *context = contexts[s.slot] if s.slot < MOST_CONTEXTS else NULL
     cdef Tls *t
-    if context == NULL or n_shaking >= most_shaking or s.fd < 0 or not fits_table(s.fd):
+    if context == NULL or s.fd < 0 or not fits_table(s.fd) or (
+            n_shaking >= most_shaking and not connects):
         return NULL
     t = <Tls *>calloc(1, sizeof(Tls))
     if t == NULL:
@@ -168,14 +169,18 @@ cdef Tls *begin(Socket *s) noexcept nogil:
         return NULL
     openssl.BIO_up_ref(wire)
     openssl.SSL_set_bio(t.ssl, wire, wire)
-    openssl.SSL_set_accept_state(t.ssl)
     openssl.SSL_set_msg_callback(t.ssl, on_message)
+    if connects:
+        openssl.SSL_set_connect_state(t.ssl)
+    else:
+        openssl.SSL_set_accept_state(t.ssl)
+        n_shaking += 1
+    t.connects = connects
     t.shaking = True
     t.context = context
     keep(context)
     table[s.fd] = t
     n_open += 1
-    n_shaking += 1
     return t
 
 
@@ -186,6 +191,8 @@ cdef bint has_context(int number) noexcept nogil:
 cdef void note_done(Tls *t) noexcept nogil:
     global n_shaking, n_full, n_resumed
     t.shaking = False
+    if t.connects:
+        return
     n_shaking -= 1
     if openssl.SSL_session_reused(t.ssl):
         n_resumed += 1
@@ -193,11 +200,22 @@ cdef void note_done(Tls *t) noexcept nogil:
         n_full += 1
 
 
+cdef void note_denied(Tls *t) noexcept nogil:
+    global denied
+    denied = openssl.SSL_get_verify_result(t.ssl)
+
+
+def why_denied():
+    """Why a peer's certificate was not accepted the last time, in libssl's words."""
+    return (<bytes>openssl.X509_verify_cert_error_string(denied)).decode()
+
+
 cdef void drop(Socket *s, Tls *t) noexcept nogil:
     global n_open, n_shaking
     table[s.fd] = NULL
     n_open -= 1
-    n_shaking -= t.shaking
+    if t.shaking and not t.connects:
+        n_shaking -= 1
     openssl.SSL_free(t.ssl)
     free(t.held)
     free(t.plain)
@@ -237,14 +255,15 @@ def remove(int number):
 
 
 def set_most_handshakes(int most):
-    """Sets the most handshakes that may be under way in this process at a time."""
+    """Sets the most handshakes of listeners that may be under way in this process at a
+    time."""
     global most_shaking
     most_shaking = most
 
 
 def stats():
-    """Counters of this process: connections open, handshakes under way, and those done: full
-    and resumed."""
+    """Counters of this process: connections open; and of listeners, handshakes under way, and
+    those done: full and resumed."""
     return {"open": n_open, "under_way": n_shaking, "full": n_full, "resumed": n_resumed}
 
 

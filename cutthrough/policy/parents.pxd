@@ -6,7 +6,8 @@ from cutthrough.wire.target cimport Target
 cdef enum:
     MOST_MEMBERS = 64           # of a group: a request remembers those it tried in 64 bits
     MOST_CHAIN = 8              # parents behind each other
-    N_LOSSES = 6                # the outcomes from PARENT_UNREACHABLE to BAD_PARENT
+    NO_TLS = -2
+    N_LOSSES = 8                # the outcomes from PARENT_UNREACHABLE to BAD_PARENT
 
 # The key that a Way hashes.
 cdef enum Keying:
@@ -60,6 +61,8 @@ cdef class Parent:
     cdef readonly bint resolves         # it gets names, and resolves them
     cdef bint passes_credentials
     cdef bint forwards                  # plain requests go to it in absolute form
+    cdef int tls                        # number of its TLS context; NO_TLS: it has no TLS
+    cdef bytes server_name              # in its certificate
     cdef int proxy_protocol             # version of the header sent to it; 0: none
     cdef bytes basic                    # value for Proxy-Authorization; None: no credentials
     cdef bytes user, password           # b"": no credentials

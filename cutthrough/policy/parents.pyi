@@ -28,7 +28,11 @@ class Parent:
     depth: int
     resolves: bool
     def __init__(
-        self, source: Source, via: Parent | None, standing: Standing | None
+        self,
+        source: Source,
+        via: Parent | None,
+        standing: Standing | None,
+        tls: int = -1,
     ) -> None: ...
 
 class Way:
@@ -63,4 +67,5 @@ class Ways:
         default: str,
         routes: Iterable[str],
         registry: Registry,
+        tls: Mapping[str, tuple[int, bytes]] | None = None,
     ) -> None: ...

@@ -112,8 +112,9 @@ cdef class Standing:
 
 cdef class Parent:
 
-    def __init__(self, source, Parent via, Standing standing):
-        """From a config.parents.Parent, with its secrets."""
+    def __init__(self, source, Parent via, Standing standing, int tls=-1):
+        """From a config.parents.Parent, with its secrets. `tls`: number of its context; -1: if
+        it needs one, no connection to it can be made, least of all without TLS (R48)."""
         cdef bytes authority
         self.name = source.name
         self.standing = standing
@@ -125,6 +126,8 @@ cdef class Parent:
         if parse_authority(&self.address, authority, len(authority), 0) != 0:
             raise ValueError(source.authority)
         self.protocol = PROTOCOLS[source.scheme]
+        self.server_name = source.expected_name.encode()
+        self.tls = tls if source.scheme == "https" else NO_TLS
         self.resolves = source.resolve == "parent"
         self.passes_credentials = source.pass_credentials
         self.forwards = source.plain == "absolute"
@@ -267,14 +270,15 @@ cdef class Registry:
 
 cdef class Ways:
 
-    def __init__(self, parents, groups, default, routes, Registry registry):
+    def __init__(self, parents, groups, default, routes, Registry registry, tls=None):
         """`parents` and `groups`: from config.parents, by name, valid. `default`: the name of
         the route of requests whose rule names none. `routes`: the names in rules, in the order
-        of Acl.routes. `registry`: the worker's."""
+        of Acl.routes. `registry`: the worker's. `tls`: of each parent over TLS, by name, the
+        number of its context and a digest of what that was made of; None: of a dry run."""
         cdef dict made = {}
         direct = Parent(Direct, None, None)
         for name in parents:
-            make_parent(name, parents, made, registry)
+            make_parent(name, parents, made, registry, tls or {})
         self.parents = tuple(made.values())
         self.by_name = {DIRECT: None}
         for name, parent in made.items():
@@ -294,22 +298,25 @@ class Direct:
     name = DIRECT
 
 
-cdef Parent make_parent(str name, parents, dict made, Registry registry):
+cdef Parent make_parent(str name, parents, dict made, Registry registry, dict tls):
     cdef Parent via = None
+    cdef int number
     if name in made:
         return made[name]
     source = parents[name]
     if source.via:
-        via = make_parent(source.via, parents, made, registry)
-    made[name] = Parent(source, via, registry.find(name, identity_of(name, parents)))
+        via = make_parent(source.via, parents, made, registry, tls)
+    number, _ = tls.get(name, (-1, b""))
+    made[name] = Parent(
+        source, via, registry.find(name, identity_of(name, parents, tls)), number)
     return made[name]
 
 
-cdef str identity_of(str name, parents):
+cdef str identity_of(str name, parents, dict tls):
     """A digest of all that makes a connection through it what it is (R46)."""
     digest = hashlib.sha256()
     while name:
         source = parents[name]
-        digest.update(repr(source.identity).encode())
+        digest.update(repr((*source.identity, tls.get(name, (-1, b""))[1])).encode())
         name = source.via
     return digest.hexdigest()

@@ -36,7 +36,9 @@ cdef class Journal:
 #     request ─> route ─> response ─> end
 #
 # In any phase an observer may set a Tap on either pump of client.relay, to be passed the bytes
-# from then on. The taps are removed when the request ends, or its tunnel is handed over.
+# from then on. The taps are removed when the request ends, or its tunnel is handed over. If a
+# request goes to a parent in absolute form, the tap is passed the head that an origin would get,
+# without the parent's credentials.
 cdef class Observer:
     # The head was read and rewritten, and the request is not yet authenticated. `head` and
     # `data`, the bytes it points into, are valid during the call only.

@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The dialogue with a connected parent, up to the destination's first byte.
 
-    dialled ─> PROXY header, first message ─> answer ─> … ─> next parent ─> … ─> destination
+    dialled ─> PROXY header ─> TLS ─> first message ─> answer ─> … ─> next parent ─> …
+           ─> destination
 
 A request in absolute form has no message to its last parent: it goes there itself.
 
@@ -13,6 +14,9 @@ answer that is not whole, and the bytes behind the last one are the relay's, whi
 them.
 """
 
+cdef extern from "<errno.h>" nogil:
+    int EPROTO
+
 from libc.string cimport memcpy
 from cutthrough.net cimport linux
 from cutthrough.net.address cimport UNIX_CALLER, Address, from_sockaddr
@@ -20,12 +24,15 @@ from cutthrough.net.buffers cimport head_scratch, scratch
 from cutthrough.net.linux cimport sockaddr_storage
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, read_own_name, skip_peeked, try_peek, try_send)
-from cutthrough.net.transport cimport Socket
-from cutthrough.outcome cimport OK, PARENT_CLOSED, PARENT_REFUSED
+from cutthrough.net.transport cimport (
+    HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, HANDSHAKE_RESET, TLS,
+    Socket, open_transport, transport_of)
+from cutthrough.outcome cimport (
+    OK, PARENT_CERTIFICATE, PARENT_CLOSED, PARENT_HANDSHAKE, PARENT_REFUSED)
 from cutthrough.policy.hop cimport HOP_FORWARD
-from cutthrough.policy.parents cimport Parent
+from cutthrough.policy.parents cimport NO_TLS, Parent
 from cutthrough.session.client cimport Client
-from cutthrough.session.flight_recorder cimport E_ANSWER, E_UP, note
+from cutthrough.session.flight_recorder cimport E_ANSWER, E_SECURED, E_UP, note
 from cutthrough.session.passage cimport Passage
 from cutthrough.wire.connect cimport Value
 from cutthrough.wire.parent cimport (
@@ -46,8 +53,35 @@ cdef int begin_leg(Client c) except -2:
     p.step = first_step(parent.protocol)
     if c.request.hop.kind == HOP_FORWARD and p.leg + 1 == len(p.chain):
         p.step = SAY_NOTHING            # the request itself is what is sent to it
-    outcome = speak(c, parent, parent.proxy_protocol)
-    if outcome != OK or p.step == SAY_NOTHING:
+    if parent.tls == NO_TLS:
+        return open_leg(c, parent, parent.proxy_protocol)
+    if parent.proxy_protocol:
+        outcome = send_up(c, put_proxy_header(c, head_scratch(), parent.proxy_protocol))
+        if outcome != OK:
+            return outcome
+    if open_transport(&c.origin.sock, TLS, parent.tls, parent.server_name) < 0:
+        return PARENT_HANDSHAKE         # no context, or no memory
+    p.is_shaking = True
+    return go_on_talking(c)
+
+
+cdef int shake(Client c) except -2:
+    """One attempt at the TLS handshake. An Outcome, or STILL_TALKING."""
+    cdef int got = transport_of(&c.origin.sock).handshake(&c.origin.sock)
+    if got == HANDSHAKE_MORE:
+        return STILL_TALKING
+    if got == HANDSHAKE_DONE:
+        note(c.context.recorder, <void *>c, c.poller.now_us, E_SECURED, 0, 0)
+        return OK
+    if got == -HANDSHAKE_DENIED:
+        return PARENT_CERTIFICATE
+    return PARENT_CLOSED if got == -HANDSHAKE_CLOSED or got == -HANDSHAKE_RESET else (
+        PARENT_HANDSHAKE)
+
+
+cdef int open_leg(Client c, Parent parent, int proxy_protocol) except -2:
+    cdef int outcome = speak(c, parent, proxy_protocol)
+    if outcome != OK or c.passage.step == SAY_NOTHING:
         return outcome
     return go_on_talking(c)
 
@@ -61,12 +95,18 @@ cdef int go_on_talking(Client c) except -2:
     cdef Step step
     cdef ssize_t n
     cdef int used, outcome
+    if p.is_shaking:
+        outcome = shake(c)
+        if outcome != OK:
+            return outcome
+        p.is_shaking = False
+        return open_leg(c, parent, 0)
     while sock.ready & CAN_READ:
         n = try_peek(sock, data, MOST_HEARD)
         if n == -linux.EAGAIN:
             return STILL_TALKING
-        if n <= 0:
-            return PARENT_CLOSED
+        if n <= 0:                          # EPROTO: an alert, of TLS 1.3 for one
+            return PARENT_HANDSHAKE if n == -EPROTO else PARENT_CLOSED
         note(c.context.recorder, <void *>c, c.poller.now_us, E_ANSWER, 0, n)
         fill(&errand, p, parent)
         step = <Step>p.step
@@ -100,13 +140,14 @@ cdef int speak(Client c, Parent parent, int proxy_protocol) except -2:
         n = say(<Step>c.passage.step, &errand, out + before, MOST_SAID)
         if n == 0:
             return PARENT_REFUSED       # its protocol has no such destination
-    if before + n == 0:
-        return OK
-    note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, before + n)
+    return send_up(c, before + n) if before + n else OK
+
+
+cdef int send_up(Client c, size_t n) noexcept:
+    """Sends what is in head_scratch(). An Outcome."""
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, n)
     # A new connection takes these few bytes at once, or it is broken
-    if try_send(&c.origin.sock, out, before + n) != <ssize_t>(before + n):
-        return PARENT_CLOSED
-    return OK
+    return OK if try_send(&c.origin.sock, head_scratch(), n) == <ssize_t>n else PARENT_CLOSED
 
 
 cdef int fill(Errand *e, Passage p, Parent parent) except -1:

@@ -40,6 +40,7 @@ KINDS = (
     ("peeked", "protocol", ""),
     ("parent", "", "number"),
     ("parent lost", "reason", "status"),
+    ("secured", "", ""),
 )
 assert len(KINDS) == <int>N_EVENTS
 

@@ -10,8 +10,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from cutthrough.net.buffers cimport Block, bytes_of, give_block, shrink_block
 from cutthrough.net.relay cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_PACED, PUMP_REFUSED,
-    PUMP_SINK_FAILED, PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, Pump, Pumped, feed,
-    is_holding, run_pump, start_pump, stop_pump)
+    PUMP_SINK_FAILED, PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, Pump, Pumped, Tap, feed,
+    is_holding, push, run_pump, start_pump, stop_pump)
 from cutthrough.net.sysio cimport CAN_READ
 from cutthrough.outcome cimport (
     BAD_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, HEAD_TOO_LARGE, OVERLOADED,
@@ -56,8 +56,10 @@ cdef int send_request(Client c) except -1:
     if c.up_open and ahead != NULL:
         n = ahead.end - ahead.start
         c.input = NULL
-    used = feed(up, head, head_len,
-                bytes_of(ahead) + ahead.start if n else NULL, n)
+    if up.tap != NULL and c.request.hop.kind == HOP_FORWARD:
+        used = feed_parent(c, head, head_len, bytes_of(ahead) + ahead.start if n else NULL, n)
+    else:
+        used = feed(up, head, head_len, bytes_of(ahead) + ahead.start if n else NULL, n)
     # Bytes are counted as those of the request that the client sent
     up.moved -= min(up.moved, <uint64_t>(head_len - c.head.end))
     note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, up.moved)
@@ -75,6 +77,20 @@ cdef int send_request(Client c) except -1:
     if c.up_open:
         pump_up(c)
     return read_response(c)
+
+
+cdef int64_t feed_parent(Client c, const char *head, size_t head_len, char *data,
+                         size_t n) noexcept:
+    """As feed. The tap gets the head that an origin would get: the parent's has credentials
+    for the parent alone (R45)."""
+    cdef Pump *up = &c.relay.up
+    cdef Tap *tap = up.tap
+    cdef bint sent
+    tap.take(tap, bytes_of(c.head), c.head.end)
+    up.tap = NULL
+    sent = push(up, head, head_len, NULL, 0)
+    up.tap = tap
+    return feed(up, NULL, 0, data, n) if sent else -1
 
 
 cdef int on_client(Client c) except -1:

@@ -11,6 +11,7 @@ unless `direct` is a member (R44). A parent that decides against the destination
 at once: another parent, or the direct way, would undo its decision.
 """
 
+import logging
 from functools import partial
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
@@ -20,7 +21,8 @@ from cutthrough.net.address cimport (
 from cutthrough.net.buffers cimport ANSWER_BLOCK, bytes_of, head_scratch
 from cutthrough.net.connector cimport dial
 from cutthrough.net.sysio cimport clock_us
-from cutthrough.outcome cimport OK, PARENT_AUTH, PARENT_REFUSED, PARENT_UNREACHABLE
+from cutthrough.outcome cimport (
+    OK, PARENT_AUTH, PARENT_CERTIFICATE, PARENT_REFUSED, PARENT_UNREACHABLE)
 from cutthrough.policy.hop cimport HOP_DIRECT, HOP_FORWARD, HOP_PARENT
 from cutthrough.policy.parents cimport (
     KEYED_BY_CLIENT, KEYED_BY_DESTINATION, KEYED_BY_USER, Keying, Parent, Way)
@@ -37,6 +39,8 @@ from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.wire.names cimport F_PROXY_AUTHORIZATION, F_VIA
 from cutthrough.wire.parent cimport BY_SOCKS4, is_decision
 from cutthrough.wire.target cimport HOST_IPV4, HOST_IPV6, HOST_NAME, Target
+
+log = logging.getLogger("cutthrough")
 
 
 cdef int keep_fields(Client c, const Head *head, const char *data) except -1:
@@ -187,6 +191,7 @@ cdef int dial_parent(Client c, const Address *checked, const Address *other) exc
     if other != NULL and parent_may_have(p.parent, other):
         p.other = other[0]
     p.seeks_parent = True
+    p.is_shaking = False
     p.code = 0
     p.began_us = clock_us()
     for parent in p.chain:
@@ -290,6 +295,8 @@ cdef int lose_parent(Client c, int outcome) except -1:
     note(c.context.recorder, <void *>c, c.poller.now_us, E_PARENT_LOST, outcome,
          p.code if outcome == PARENT_REFUSED or outcome == PARENT_AUTH else 0)
     parent = p.chain[p.leg]
+    if outcome == PARENT_CERTIFICATE:
+        log_certificate(parent)
     if outcome == PARENT_REFUSED:
         decided = is_decision(parent.protocol, p.code)
         parent.standing.refuse()
@@ -310,3 +317,11 @@ cdef int lose_parent(Client c, int outcome) except -1:
     p.seeks_parent = False
     c.close_origin(False)
     return c.refuse(outcome) if decided else c.route(True)
+
+
+cdef int log_certificate(Parent parent) except -1:
+    """The reason is the operator's, and no client's."""
+    from cutthrough.net import tls          # here: it needs libssl
+
+    log.warning("parent %s: its certificate is not accepted: %s", parent.name, tls.why_denied())
+    return 0

@@ -21,6 +21,7 @@ cdef class Passage:
     cdef int outcome                    # of the member that failed last; OK: none did
     cdef int code                       # the last answer's status or code; 0: none
     cdef uint16_t source                # of a direct connection; the parent's has none
+    cdef uint8_t is_shaking             # the TLS handshake of this leg is not done
     cdef uint8_t seeks_parent           # RESOLVE and DIAL are for the parent, not the destination
     cdef int64_t began_us               # when the parent was dialled
     cdef Address checked                # the destination's; family 0: the parent resolves it

@@ -54,8 +54,9 @@ class CertificateWatch:
 
 def stamps_of(config: Config) -> Stamps:
     """What identifies a version of each file; None: it is not there."""
-    return {path: _stamp(path) for listener in config.all_listeners
-            for path in listener.tls_files}
+    files = [path for one in config.all_listeners for path in one.tls_files]
+    files += [path for one in config.parents for path in one.tls_files]
+    return {path: _stamp(path) for path in files}
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:

@@ -130,6 +130,12 @@ ADVICE = {
     "parent_refused": (
         "the parent's own log has its reason; `parent_status` in ours has its answer"),
     "parent_auth": "correct the parent's `credentials_file`, and reload",
+    "parent_handshake": (
+        "look at the parent's own log: it may speak no TLS on that port, no version in "
+        "common, or want a `certificate`"),
+    "parent_certificate": (
+        "the error log has the reason; correct `ca` or `server_name`, or renew the "
+        "parent's certificate"),
     "bad_parent": "make sure that the `url` names the parent's protocol and port",
     "origin_closed": "look at the origin's own log; it may have restarted",
     "origin_reset": "look at the origin's own log; the error log has a `trace`",

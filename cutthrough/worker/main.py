@@ -195,7 +195,8 @@ def make_worker(hello: Hello, generation: Generation,
                   own=generation.own, slot=hello.slot, listeners=listeners,
                   numbers=hello.numbers,
                   counters=memoryview(memory), ledger=ledger, known=known,
-                  tls=generation.tls, ticket_keys=keys, helpers=True,
+                  tls=generation.tls, parent_files=generation.parent_files,
+                  ticket_keys=keys, helpers=True,
                   must_log=False)            # the supervisor checked it at the start
 
 

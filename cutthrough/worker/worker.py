@@ -19,7 +19,7 @@ from cutthrough.generation.hook import Tally
 from cutthrough.generation.pac import make_pac
 from cutthrough.generation.snapshots import make_snapshot
 from cutthrough.generation.sources import SourceNumbers
-from cutthrough.generation.tls_files import TlsFiles
+from cutthrough.generation.tls_files import ParentFiles, TlsFiles
 from cutthrough.log.accesslog import AccessLog
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
@@ -50,6 +50,7 @@ from cutthrough.worker.gauges import Gauges
 from cutthrough.worker.journals import Tracer
 from cutthrough.worker.parent_rows import ParentRows
 from cutthrough.worker.tls_listeners import TlsListeners, find_again
+from cutthrough.worker.tls_parents import TlsParents
 
 log = logging.getLogger("cutthrough")
 
@@ -85,8 +86,8 @@ class Worker:
 
     `counters` is PAGE_BYTES bytes of writable memory, which other processes may read
     meanwhile. `ledger` and `known` are its views of the pages that all workers share,
-    of limits and of verified credentials; None: it shares neither. `tls`: what the
-    listeners' files hold; `ticket_keys`: of all workers; None: keys of its own.
+    of limits and of verified credentials; None: it shares neither. `tls` and
+    `parent_files`: see Generation. `ticket_keys`: of all workers; None: its own.
     `helpers`: it may start processes that compute password hashes. `must_log`: it does
     not start without its access log; else the log is opened as soon as it can be.
     """
@@ -105,11 +106,14 @@ class Worker:
         ledger: Ledger | None = None,
         known: Known | None = None,
         tls: tuple[TlsFiles, ...] = (),
+        parent_files: tuple[ParentFiles, ...] = (),
         ticket_keys: TicketKeys | None = None,
         helpers: bool = False,
         must_log: bool = True,
     ) -> None:
-        self.generation = Generation(number, config, policy or Policy(), own, tls)
+        self.generation = Generation(
+            number, config, policy or Policy(), own, tls, parent_files)
+        self._tls_parents = TlsParents()
         self._tls = TlsListeners(
             config.all_listeners, ticket_keys or (TicketKeys() if tls else None))
         self.slot = slot
@@ -258,7 +262,8 @@ class Worker:
         config = generation.config
         snapshot = make_snapshot(generation, [*self._bound, *generation.own],
                                  self._hosts, self._tally, self._known, self._sources,
-                                 self.context.parents)
+                                 self.context.parents,
+                                 self._tls_parents.configure(generation))
         self.context.sources = self._sources.by_number
         limiter = Limiter(
             self._ledger,
@@ -367,6 +372,7 @@ class Worker:
         self.idle_pool.clear()
         pipes.close_free()
         self._tls.close()
+        self._tls_parents.close()
         self.poller.detach()
         return cut
 

@@ -48,6 +48,50 @@ weights = [1, 2, 3]
     assert "pass:word" not in repr(first.url)
 
 
+def test_a_parent_over_tls_is_read(tmp_path):
+    one, two = read(tmp_path, """[parents.a]
+url = "https://[2001:db8::1]:3129"
+ca = "ca.pem"
+certificate = "own.pem"
+[parents.b]
+url = "https://b.example:3129"
+server_name = "Other.Example"
+plain = "absolute"
+resolve = "parent"
+pass_credentials = true
+""").parents
+    assert (one.scheme, one.expected_name) == ("https", "2001:db8::1")
+    assert [file.rpartition("/")[2] for file in one.tls_files] == ["ca.pem", "own.pem"]
+    assert (two.expected_name, two.tls_files) == ("other.example", ())
+
+
+def test_keys_of_tls_are_for_parents_over_tls(tmp_path):
+    found = mistakes(tmp_path, f"""{ONE}ca = "ca.pem"
+server_name = "b.example"
+certificate = "own.pem"
+""")
+    assert [one for one in found if "is for https:// parents" in one] == found
+    assert len(found) == 3
+    (one,) = mistakes(tmp_path, '[parents.a]\nurl = "https://a:1"\n'
+                      'certificate_key = "own.key"\n')
+    assert "has no effect without certificate" in one
+
+
+def test_a_chain_has_one_parent_over_tls(tmp_path):
+    chain = """[parents.a]
+url = "https://a:1"
+[parents.b]
+url = "http://b:1"
+via = "a"
+[parents.c]
+url = "https://c:1"
+via = "b"
+"""
+    (one,) = mistakes(tmp_path, chain)
+    assert "there is no TLS inside TLS" in one
+    assert read(tmp_path, chain.replace("https://c", "http://c"))
+
+
 def test_the_credentials_are_in_no_output(tmp_path):
     from cutthrough.config.settings import gather
 
@@ -70,8 +114,8 @@ def test_the_credentials_are_in_no_output(tmp_path):
     ('url = "http://proxy:1"\ncredentials = "a:b"', "only a file may hold"),
     ('url = "http://proxy:1"\nresolve = "both"', "is not one of here, parent"),
     ('url = "http://proxy:1"\nplain = "absolute"', "give resolve"),
-    ('url = "socks5://proxy:1"\nplain = "absolute"', "is for http:// parents"),
-    ('url = "socks5://proxy:1"\npass_credentials = true', "is for http:// parents"),
+    ('url = "socks5://proxy:1"\nplain = "absolute"', "is for http:// and"),
+    ('url = "socks5://proxy:1"\npass_credentials = true', "is for http:// and"),
     ('url = "http://proxy:1"\nvia = "b"', "no parent is named 'b'"),
     ('url = "http://proxy:1"\nvia = "a"', "is a circle"),
     ('url = "http://proxy:1"\nproxy_protocol = true', "expected off|v1|v2"),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from cutthrough.net import tls
 from cutthrough.net.tls_context import TlsClient
 from tests.net.conftest import Meet
 from tests.support.certificates import (
@@ -259,6 +260,31 @@ def test_a_certificate_of_our_own_is_shown(known, reach) -> None:
     assert couple.shake() == "done"
     subject = couple.peer.tls.getpeercert()["subject"]
     assert subject == ((("commonName", "the proxy"),),)
+
+
+def test_a_server_that_refuses_behind_our_handshake_is_told_from_a_reset(reach) -> None:
+    """TLS 1.3: the server looks at our certificate when our side is done."""
+    couple = reach(TlsClient(ca=authority().own.certificate.read_bytes()), localhost())
+    couple.peer = Peer(couple.peer.sock, _asking(), None, None, server_side=True)
+    with contextlib.suppress(ssl.SSLError):
+        couple.shake()
+    couple.end.note()
+    assert couple.end.recv() == -errno.EPROTO
+
+
+def test_handshakes_of_ours_are_not_counted_as_a_listeners(reach) -> None:
+    before = tls.stats()
+    couple = reach(TlsClient(ca=authority().own.certificate.read_bytes()), localhost())
+    assert couple.end.shake() == "more"
+    assert tls.stats() == {**before, "open": before["open"] + 1}
+    tls.set_most_handshakes(0)
+    try:
+        assert couple.shake() == "done"
+        assert reach(TlsClient(), localhost()).shake() == "denied"
+    finally:
+        tls.set_most_handshakes(1024)
+    assert tls.why_denied() == "unable to get local issuer certificate"
+    assert tls.stats()["full"] == before["full"]
 
 
 def _asking() -> ssl.SSLContext:

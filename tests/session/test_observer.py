@@ -7,6 +7,7 @@ import socket
 import pytest
 
 import cutthrough
+from cutthrough.config.parents import Parent
 from tests.doors.observing import Recorder
 from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.origin import Origin, answer, echo
@@ -116,6 +117,27 @@ def test_taps_are_passed_what_the_sinks_are(phase):
     head, _, body = b"".join(seen.down).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert body == BODY
+
+
+@pytest.mark.parametrize("phase", ["request", "route"])
+@pytest.mark.parametrize("body", [b"", b"body"])
+def test_a_tap_never_sees_the_parents_credentials(phase, body):
+    """It was passed the head as the parent gets it (R45)."""
+    def journey(client, origin):
+        reply = client.ask("POST", "http://a.test/b", f"Content-Length: {len(body)}",
+                           body=body)
+        assert reply.status == 200
+
+    with Origin(answer(HELLO)) as way:
+        seen = observe(journey, tap_in=phase, route="corp", parents=(Parent(
+            name="corp", url=f"http://127.0.0.1:{way.port}", resolve="parent",
+            plain="absolute", credentials="me:secret"),))
+        (request,) = way.requests
+    assert request.target == "http://a.test/b" and request.body == body
+    assert request.all("proxy-authorization") == ["Basic bWU6c2VjcmV0"]
+    head, _, rest = b"".join(seen.up).partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /b HTTP/1.1\r\n") and rest == body
+    assert b"Authorization" not in head
 
 
 def test_bulk_through_a_tapped_tunnel_is_copied_whole():

@@ -106,9 +106,11 @@ class TlsSocket(WrappedSocket):
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext | None = None,
                  name: str = "localhost", session: ssl.SSLSession | None = None,
-                 server_side: bool = False) -> None:
+                 server_side: bool = False, read: bytes = b"") -> None:
+        """`read`: the peer's first bytes, if they were read already."""
         super().__init__(sock)
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._in.write(read)
         self._tls = (context or client_context()).wrap_bio(
             self._in, self._out, server_side=server_side,
             server_hostname=None if server_side else name, session=session)
