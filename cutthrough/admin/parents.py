@@ -17,6 +17,7 @@ from cutthrough.policy.parents import LOSSES
 from cutthrough.session.counters import PARENT_STATES, PARENT_TOTALS
 
 US = 1e6
+CHECKED = ("ok", "failed")
 
 
 class Pages(Protocol):
@@ -40,7 +41,8 @@ def describe(r: Pages) -> list[dict[str, Any]]:
             found.append({
                 "name": name, "workers": workers, "requests": totals["requests"],
                 "connects": totals["connects"],
-                "failures": {reason: totals[f"lost {reason}"] for reason in LOSSES}})
+                "failures": {reason: totals[f"lost {reason}"] for reason in LOSSES},
+                "checks": {result: totals[f"checks {result}"] for result in CHECKED}})
     return found
 
 
@@ -76,6 +78,9 @@ def collect(r: Pages) -> Iterator[Metric]:
     failures = CounterMetricFamily(
         "cutthrough_parent_failures", "Connections through a parent that were not "
         "made, by reason.", labels=["parent", "reason"])
+    checks = CounterMetricFamily(
+        "cutthrough_parent_checks", "Checks of a parent, by one of the workers each.",
+        labels=["parent", "result"])
     connects = SummaryMetricFamily(
         "cutthrough_parent_connect_seconds", "Time from the dial to a parent to its "
         "last answer.", labels=["parent"])
@@ -90,6 +95,8 @@ def collect(r: Pages) -> Iterator[Metric]:
         requests.add_metric([name], totals["requests"])
         for reason in LOSSES:
             failures.add_metric([name, reason], totals[f"lost {reason}"])
+        for result in CHECKED:
+            checks.add_metric([name, result], totals[f"checks {result}"])
         connects.add_metric([name], count_value=totals["connects"],
                             sum_value=totals["connects_us"] / US)
         rows = [about for _, about in gauges_of(r, name)]
@@ -100,4 +107,4 @@ def collect(r: Pages) -> Iterator[Metric]:
                         row["state"] == number for row in rows))
         in_hand.add_metric([name], sum(
             page.get(f"parent:{name} open", 0) for page in r.living.values()))
-    yield from (requests, failures, connects, state, in_hand)
+    yield from (requests, failures, checks, connects, state, in_hand)

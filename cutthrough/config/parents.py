@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from cutthrough.config.mistake import raise_all
-from cutthrough.config.option import ConfigError, Option
+from cutthrough.config.option import ConfigError, Option, defaults_of
 from cutthrough.config.values import (
     COUNT,
+    DURATION,
     DURATION_OR_0,
     FILE,
     FLAG,
@@ -101,6 +102,14 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
     certificate_key: Annotated[str, Option(
         FILE, "file with its private key, readable by its owner alone",
         "the key is in the certificate's file", swapped=True)] = ""
+    check: Annotated[str, Option(
+        Kind("HOST:PORT", parse_target), "a destination that the parent must connect "
+        "to, every check_interval; it gets the name as it stands. While it does not "
+        "connect, the parent is passed over", "none: a parent is judged by its "
+        "requests alone", swapped=True)] = ""
+    check_interval: Annotated[float, Option(
+        DURATION, "time between two checks, by one of the workers, and up to a tenth "
+        "more or less", "our choice", swapped=True)] = 10.0
     via: Annotated[str, Option(
         Kind("NAME", parse_name), "the parent through which this one is reached",
         "none: directly", swapped=True)] = ""
@@ -130,6 +139,8 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
         for key in ("ca", "server_name", "certificate", "certificate_key"):
             if getattr(self, key) and self.scheme != "https":
                 yield ConfigError("", key, "is for https:// parents")
+        if self.check_interval != DEFAULTS["check_interval"] and not self.check:
+            yield ConfigError("", "check_interval", "has no effect without check")
         if self.certificate_key and not self.certificate:
             yield ConfigError("", "certificate_key", "has no effect without "
                               "certificate")
@@ -176,6 +187,9 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
         """All that makes a connection through it what it is, except `via`."""
         return (self.name, self.url, self.credentials, self.pass_credentials,
                 self.resolve, self.plain, self.proxy_protocol, self.server_name)
+
+
+DEFAULTS = defaults_of(Parent)
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):

@@ -99,6 +99,10 @@ cdef class Standing:
             self.setup_us = took_us if self.setup_us == 0 else (
                 7 * self.setup_us + <int64_t>took_us) // 8
 
+    def forget_check(self):
+        """It is not checked any more."""
+        self.is_down = False
+
     def describe(self, now_ms):
         """Returns its state for operators: `up`, `down` (by its check), or `open` (its
         circuit) with the milliseconds until the next trial."""

@@ -37,6 +37,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     limits: int
     known: int
     tickets: int
+    checks: int
     page: int                                # number of its counters page
     holder: int                              # its number on the page of limits
 

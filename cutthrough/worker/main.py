@@ -180,6 +180,7 @@ def make_worker(hello: Hello, generation: Generation,
     from cutthrough.net.ticket_keys import TicketKeys
     from cutthrough.policy.known import Known
     from cutthrough.policy.ledger import Ledger
+    from cutthrough.process.checks_page import ChecksPage
     from cutthrough.session.counters import PAGE_BYTES
     from cutthrough.worker.worker import Worker
 
@@ -196,7 +197,7 @@ def make_worker(hello: Hello, generation: Generation,
                   numbers=hello.numbers,
                   counters=memoryview(memory), ledger=ledger, known=known,
                   tls=generation.tls, parent_files=generation.parent_files,
-                  ticket_keys=keys, helpers=True,
+                  ticket_keys=keys, checks=ChecksPage(hello.checks), helpers=True,
                   must_log=False)            # the supervisor checked it at the start
 
 

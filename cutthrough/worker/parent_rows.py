@@ -6,6 +6,7 @@ force, and the sums of all.
 """
 
 import time
+from collections.abc import Mapping
 
 from cutthrough.policy.parents import Registry, Standing, Ways
 from cutthrough.session.counters import (
@@ -19,9 +20,13 @@ from cutthrough.session.counters import (
 class ParentRows:
     """The rows of the parents in `registry`, as far as `page` has room for them."""
 
-    def __init__(self, page: Page, registry: Registry) -> None:
+    def __init__(self, page: Page, registry: Registry,
+                 checks: Mapping[tuple[str, str], int]) -> None:
+        """`checks`: the results of checks, see ParentChecks."""
         self._page = page
         self._registry = registry
+        self._checks = checks
+        self._checks_written: dict[tuple[str, str], int] = {}
         self._in_force: set[int] = set()     # numbers
         self._written: dict[int, list[int]] = {}     # totals, by number
 
@@ -45,6 +50,11 @@ class ParentRows:
                 row[0][:-1] = gauges
             for n, total in enumerate(totals):
                 row[1][n] += total - before[n]
+        for (name, result), total in self._checks.items():
+            if name in rows:
+                rows[name][1][PARENT_TOTALS.index(f"checks {result}")] += (
+                    total - self._checks_written.get((name, result), 0))
+                self._checks_written[name, result] = total
         self._page.write_parents(
             (name, gauges, increases) for name, (gauges, increases) in rows.items())
 
@@ -53,5 +63,6 @@ class ParentRows:
         about = one.describe(int(time.monotonic() * 1000))
         about["state"] = PARENT_STATES.index(about["state"])
         about |= {f"lost {reason}": n for reason, n in about["lost"].items()}
+        about |= {"checks ok": 0, "checks failed": 0}        # added by `write`
         return ([about[word] for word in PARENT_GAUGES],
                 [about[word] for word in PARENT_TOTALS])

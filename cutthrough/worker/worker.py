@@ -33,6 +33,7 @@ from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Limiter
 from cutthrough.policy.snapshot import HostAddresses
 from cutthrough.policy.source import Policy
+from cutthrough.process.checks_page import ChecksPage
 from cutthrough.process.descriptors import most_connections
 from cutthrough.session.accept import SessionSink, close_all, close_idle
 from cutthrough.session.authorize import recheck
@@ -48,6 +49,7 @@ from cutthrough.verify.hash_pool import HelperPool, ThreadPool
 from cutthrough.verify.verifier import Verifier
 from cutthrough.worker.gauges import Gauges
 from cutthrough.worker.journals import Tracer
+from cutthrough.worker.parent_checks import ParentChecks
 from cutthrough.worker.parent_rows import ParentRows
 from cutthrough.worker.tls_listeners import TlsListeners, find_again
 from cutthrough.worker.tls_parents import TlsParents
@@ -87,9 +89,10 @@ class Worker:
     `counters` is PAGE_BYTES bytes of writable memory, which other processes may read
     meanwhile. `ledger` and `known` are its views of the pages that all workers share,
     of limits and of verified credentials; None: it shares neither. `tls` and
-    `parent_files`: see Generation. `ticket_keys`: of all workers; None: its own.
-    `helpers`: it may start processes that compute password hashes. `must_log`: it does
-    not start without its access log; else the log is opened as soon as it can be.
+    `parent_files`: see Generation. `ticket_keys` and `checks`: of all workers; None: of
+    its own. `helpers`: it may start processes that compute password hashes. `must_log`:
+    it does not start without its access log; else the log is opened as soon as it can
+    be.
     """
 
     def __init__(
@@ -108,6 +111,7 @@ class Worker:
         tls: tuple[TlsFiles, ...] = (),
         parent_files: tuple[ParentFiles, ...] = (),
         ticket_keys: TicketKeys | None = None,
+        checks: ChecksPage | None = None,
         helpers: bool = False,
         must_log: bool = True,
     ) -> None:
@@ -126,6 +130,7 @@ class Worker:
         self._counters = counters
         self._ledger = Ledger() if ledger is None else ledger
         self._known = Known() if known is None else known
+        self._checks_page = checks or ChecksPage()
         self._helpers = helpers
         self._must_log = must_log
         self._acceptors: list[Acceptor] = []
@@ -193,7 +198,9 @@ class Worker:
             verifier=self.verifier,
             recorder=FlightRecorder(config.flight_recorder),
         )
-        self._parents = ParentRows(self.page, self.context.parents)
+        self._checks = ParentChecks(self.context, self._checks_page)
+        self._parents = ParentRows(
+            self.page, self.context.parents, self._checks.results)
         self._hosts = HostAddresses(own_hosts())
         self._tally = Tally()
         self._sources = SourceNumbers()
@@ -307,6 +314,7 @@ class Worker:
         )
         self.verifier.configure(config.auth_backoff, config.auth_timeout)
         self._parents.configure(snapshot.ways)
+        self._checks.configure(config, snapshot.ways)
         self.generation = generation
 
     def _on_fault(self, fault: BaseException) -> None:
@@ -363,6 +371,7 @@ class Worker:
         if self._timer is not None:
             self._timer.cancel()
         self._stop_accepting()
+        self._checks.close()
         cut = close_all(self.context, outcome)
         if self._log is not None:
             self._log.close()

@@ -92,6 +92,17 @@ via = "b"
     assert read(tmp_path, chain.replace("https://c", "http://c"))
 
 
+def test_a_check_is_a_destination_and_an_interval_needs_one(tmp_path):
+    (one,) = read(tmp_path, f'{ONE}check = "WWW.Example.com:443"\n'
+                  'check_interval = "1m"\n').parents
+    assert (one.check, one.check_interval) == ("www.example.com:443", 60.0)
+    assert read(tmp_path, ONE).parents[0].identity == one.identity, "the same pool"
+    (mistake,) = mistakes(tmp_path, f'{ONE}check_interval = "1m"\n')
+    assert "has no effect without check" in mistake
+    (mistake,) = mistakes(tmp_path, f'{ONE}check = "https://a/"\n')
+    assert "check" in mistake
+
+
 def test_the_credentials_are_in_no_output(tmp_path):
     from cutthrough.config.settings import gather
 

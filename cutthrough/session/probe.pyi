@@ -1,0 +1,16 @@
+from collections.abc import Callable
+
+from cutthrough.policy.parents import Parent
+from cutthrough.session.client import Client
+from cutthrough.session.context import Context
+
+class Probe(Client):
+    is_over: bool
+    def __init__(
+        self,
+        context: Context,
+        parent: Parent,
+        target: str,
+        done: Callable[[str, int], None],
+    ) -> None: ...
+    def close_now(self) -> None: ...

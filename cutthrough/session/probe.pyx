@@ -1,0 +1,139 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A connection through a parent to a target, for the parent's check.
+
+    dial ─> session.dialogue ─> the target is connected ─> closed
+
+No client, no request and no log belong to it: it is a Client as far as `parents` and `dialogue`
+need one, and in no list of them. The policy does not judge the target, because the operator has
+named it; the parent's own address is judged as for a request (R20).
+"""
+
+cimport cython
+from functools import partial
+
+from libc.stdint cimport int64_t
+from cutthrough.net.address cimport Address, Addresses, one_address
+from cutthrough.net.connector cimport (
+    ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream, dial)
+from cutthrough.net.linux cimport ETIMEDOUT
+from cutthrough.net.sysio cimport clock_us
+from cutthrough.outcome cimport (
+    INTERNAL_ERROR, OVERLOADED, PARENT_TIMEOUT, PARENT_UNREACHABLE)
+from cutthrough.outcome import TABLE as OUTCOMES
+from cutthrough.policy.hop cimport HOP_PARENT
+from cutthrough.policy.parents cimport Parent
+from cutthrough.session.client cimport Client
+from cutthrough.session.context cimport Context
+from cutthrough.session.dial_errors cimport outcome_of_errno
+from cutthrough.session.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
+from cutthrough.session.parents cimport may_dial_parent
+from cutthrough.session.passage cimport Passage
+from cutthrough.session.state cimport DIAL, PARENT
+from cutthrough.wire.target cimport HOST_IPV4, HOST_NAME, parse_authority
+
+
+@cython.no_gc
+cdef class Probe(Client):
+    cdef object done            # of the caller; None: it has been called
+    cdef int64_t began_us
+
+    def __init__(self, Context context, Parent parent, str target, done):
+        """Begins at once. `done`: called once with the label of an outcome and the time in
+        microseconds, possibly before this returns. Raises ValueError for a target without
+        host and port."""
+        cdef Passage p = Passage.__new__(Passage)
+        cdef bytes text = target.encode()
+        cdef bytes host
+        self.context = context
+        self.poller = context.poller
+        self.snapshot = context.snapshot
+        if parse_authority(&p.target, text, len(text), 0) != 0:
+            raise ValueError(target)
+        p.parent = parent
+        p.via = b"1.1 " + context.pseudonym[:context.pseudonym_len]
+        self.passage = p
+        self.request.hop.kind = HOP_PARENT
+        self.done = done
+        self.began_us = clock_us()
+        chain = [parent]
+        while parent.via is not None:
+            parent = parent.via
+            chain.append(parent)
+        p.chain = tuple(chain[::-1])
+        parent = p.chain[0]
+        if parent.address.host_kind != HOST_NAME:
+            self.dial_first(one_address(4 if parent.address.host_kind == HOST_IPV4 else 6,
+                                        parent.address.address))
+            return
+        host = parent.address.host[:parent.address.host_len]
+        found = context.resolver.cached(host)
+        if found is not None:
+            self.take_found(found)
+        else:
+            context.resolver.resolve(host, partial(on_resolved, self))
+
+    @property
+    def is_over(self):
+        return self.done is None
+
+    def close_now(self):
+        """Ends without a result. Idempotent."""
+        self.done = None
+        self.close_origin(False)
+
+    cdef int take_found(self, answer) except -1:
+        """`answer`: the resolver's, Addresses or the label of an outcome."""
+        if isinstance(answer, Addresses) and (<Addresses>answer).n:
+            return self.dial_first(answer)
+        return self.finish(PARENT_UNREACHABLE)
+
+    cdef int dial_first(self, Addresses addresses) except -1:
+        cdef Parent first = self.passage.chain[0]
+        connector = dial(self.poller, self, addresses, first.address.port,
+                         self.context.timeout_ms[DIAL])
+        if connector is not None:       # else on_dialled was called already
+            self.connector = connector
+        return 0
+
+    cdef Leave may_dial(self, const Address *address) except FAULT:
+        return ALLOWED if may_dial_parent(self, address) else FORBIDDEN
+
+    cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
+        self.connector = None
+        if stream is None:
+            if error and outcome_of_errno(error) == OVERLOADED:
+                return self.finish(OVERLOADED)
+            return self.finish(PARENT_TIMEOUT if error == ETIMEDOUT else PARENT_UNREACHABLE)
+        self.origin = stream
+        stream.set_deadline(self.context.timeout_ms[PARENT])
+        return self.judge(begin_dialogue(self))
+
+    cdef int on_stream(self, Stream stream) except -1:
+        return self.judge(go_on_talking(self))
+
+    cdef int on_stream_deadline(self, Stream stream) except -1:
+        return self.finish(PARENT_TIMEOUT)
+
+    cdef int on_fault(self) except -1:
+        return self.finish(INTERNAL_ERROR)
+
+    cdef int judge(self, int outcome) except -1:
+        return 0 if outcome == STILL_TALKING else self.finish(outcome)
+
+    cdef int finish(self, int outcome) except -1:
+        done = self.done
+        self.done = None
+        self.close_origin(False)
+        if done is not None:
+            done(OUTCOMES[outcome].label, clock_us() - self.began_us)
+        return 0
+
+
+def on_resolved(Probe probe, answer):
+    if probe.done is None:
+        return                          # it was closed meanwhile
+    try:
+        probe.poller.take_time()
+        probe.take_found(answer)
+    except BaseException:
+        probe.poller.contain(probe)

@@ -1,0 +1,129 @@
+"""The checks of parents: a connection through each to its `check`, at intervals.
+
+One of the workers makes each check, and all take its result from the page that they
+share. While a check fails, the parent is passed over; if it works, its circuit closes.
+"""
+
+import asyncio
+import collections
+import functools
+import hashlib
+import logging
+import random
+import time
+
+from cutthrough.config.config import Config
+from cutthrough.config.parents import Parent as Source
+from cutthrough.policy.parents import Parent, Ways
+from cutthrough.process.checks_page import KEY_BYTES, ChecksPage
+from cutthrough.session.context import Context
+from cutthrough.session.probe import Probe
+
+# Time between two looks at the page
+LOOK_S = 0.25
+# An interval is longer or shorter by up to this part, so that checks of many programs
+# do not come together
+JITTER = 0.1
+# A claim ends so long after the deadlines of its check
+GRACE_MS = 5000
+
+log = logging.getLogger("cutthrough")
+
+
+class Check:
+    """One parent's check, and its row."""
+
+    def __init__(self, source: Source, parent: Parent, key: bytes, row: int) -> None:
+        self.source, self.parent, self.key, self.row = source, parent, key, row
+        self.seen_ms = 0                     # time of the newest result taken over
+        self.probe: Probe | None = None
+
+
+class ParentChecks:
+    """Makes and reads the checks of the parents in force, from `configure` on."""
+
+    def __init__(self, context: Context, page: ChecksPage) -> None:
+        self._context = context
+        self._page = page
+        self._checks: list[Check] = []
+        self._limit_ms = 0                   # of the time that a check may take
+        self._timer: asyncio.TimerHandle | None = None
+        # Results of this worker's own checks by (parent, "ok" or "failed")
+        self.results: collections.Counter[tuple[str, str]] = collections.Counter()
+
+    def configure(self, config: Config, ways: Ways | None) -> None:
+        self._end()
+        sources = {one.name: one for one in config.parents}
+        self._limit_ms = GRACE_MS + int(
+            1000 * (config.connect_timeout + config.parent_timeout))
+        for parent in ways.parents if ways is not None else ():
+            source = sources[parent.name]
+            if source.check:
+                self._add(source, parent, identity(source, sources))
+            elif parent.standing is not None:
+                parent.standing.forget_check()
+        if self._checks:
+            self._look()
+
+    def _add(self, source: Source, parent: Parent, key: bytes) -> None:
+        row = self._page.find(key, now())
+        if row < 0:
+            log.warning("parent %s is not checked: there are too many", source.name)
+        else:
+            self._checks.append(Check(source, parent, key, row))
+
+    def _look(self) -> None:
+        for check in self._checks:
+            row = self._page.read(check.row)
+            if row.at_ms > check.seen_ms:
+                check.seen_ms = row.at_ms
+                assert check.parent.standing is not None
+                check.parent.standing.note_check(bool(row.works), row.took_us, now())
+            if check.probe is None and self._page.claim(
+                    check.row, now(), now() + self._limit_ms):
+                probe = Probe(self._context, check.parent, check.source.check,
+                              functools.partial(self._on_done, check))
+                check.probe = None if probe.is_over else probe
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(LOOK_S, self._look)
+
+    def _on_done(self, check: Check, outcome: str, took_us: int) -> None:
+        works = outcome == "ok"
+        before = self._page.read(check.row)
+        if works != (bool(before.works) if before.at_ms else True):
+            log.warning("parent %s: its check %s", check.source.name, (
+                "works again" if works else f"failed: {outcome}"))
+        self.results[check.source.name, "ok" if works else "failed"] += 1
+        wait = check.source.check_interval * random.uniform(1 - JITTER, 1 + JITTER)
+        self._page.report(check.row, check.key, now(), now() + int(wait * 1000),
+                          took_us, works)
+        check.probe = None
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for check in self._checks:
+            if check.probe is not None:
+                check.probe.close_now()
+                self._page.release(check.row, check.key, now())
+        self._checks = []
+
+    def close(self) -> None:
+        self._end()
+        self._page.close()
+
+
+def now() -> int:
+    """Milliseconds of the clock that all processes of the host share."""
+    return int(time.monotonic() * 1000)
+
+
+def identity(source: Source, sources: dict[str, Source]) -> bytes:
+    """Tells checks apart: what is connected to, and how."""
+    digest = hashlib.sha256(source.check.encode())
+    one: Source | None = source
+    while one is not None:
+        digest.update(repr(one.identity).encode())
+        one = sources.get(one.via)
+    return digest.digest()[:KEY_BYTES]
