@@ -61,8 +61,8 @@ def test_the_combined_format(start_proxy, make_origin, dial):
 
 def test_every_code_says_something(start_proxy, make_origin, dial):
     codes = [code for code in CODES if code != ">h"]
-    form = " ".join(f"{code}=%" + ("{%H}" if code in ("tl", "tg") else "") + code
-                    for code in codes)
+    fields = {"tl": "{%H}", "tg": "{%H}", "ct::tlv": "{authority}"}
+    form = " ".join(f"{code}=%{fields.get(code, '')}{code}" for code in codes)
     proxy = start_proxy("--access-log-format", form)
     origin = make_origin()
     client = dial(proxy)
@@ -76,7 +76,8 @@ def test_every_code_says_something(start_proxy, make_origin, dial):
         "rm": "GET", "ru": origin.url("/path?q"), "rp": "/path?q", ">rs": "http",
         ">rd": "127.0.0.1", ">rP": str(origin.port), "rv": "1.1", ">Hs": "200",
         "mt": "-", "Ss": "TCP_MISS", "Sh": "HIER_DIRECT", "ct::reason": "ok",
-        "ct::worker": "0", "ct::path": "copy", "ct::rule": "-", "ct::hook": "-",
+        "ct::tlv": "-", "ct::worker": "0",
+        "ct::path": "copy", "ct::rule": "-", "ct::hook": "-",
         "ul": "user", "ct::kind": "request", "ct::tried_user": "-", "dt": "-",
         "ct::dns_ms": "-", "ct::hook_ms": "-", "ct::client_retransmits": "0",
         "ct::origin_retransmits": "0"}
