@@ -37,12 +37,13 @@ def start_tool(target: Target, *command: str, blind: bool = True) -> Running:
     return running
 
 
-def _relay(mode: str, tool: str = "relay") -> Callable[[Target], Running]:
+def _relay(
+    mode: str, tool: str = "relay", blind: bool = True
+) -> Callable[[Target], Running]:
     def start(target: Target) -> Running:
         listen = f"{target.site.proxy_ip}:0"
         return start_tool(
-            target, build_tool(tool), listen, target.authority, mode,
-            blind=tool != "relay-socks",
+            target, build_tool(tool), listen, target.authority, mode, blind=blind
         )  # fmt: skip
 
     return start
@@ -79,9 +80,9 @@ def listening(running: Running) -> Running:
 
 
 def start_configured(workers: int, *lines: str) -> Callable[[Target], Running]:
-    """Start it with DIR/proxy.toml as its only source: these lines, and those that it
-    needs. The file may be rewritten for a reload. If a line begins a listener, @LISTEN@
-    is its address."""
+    """Start it with DIR/proxy.toml as its only source: `lines` behind the usual ones.
+    The file may be rewritten for a reload. `[[listeners]]` replaces `listen`, and
+    @LISTEN@ stands for a free address."""
 
     def start(target: Target) -> Running:
         running = Running([], target)
@@ -169,8 +170,8 @@ PROXIES = {
         "blind C relay, splice", _relay("splice"), _compiler(), blind=True
     ),
     "relay-socks": Proxy(
-        "the first relay, which answers SOCKS5 before", _relay("copy", "relay-socks"),
-        _compiler(), socks=True,
+        "the first relay, which answers SOCKS5 before",
+        _relay("copy", "relay-socks", blind=False), _compiler(), socks=True,
     ),
     "cutthrough": _variant("one worker, access log off", *LOG_OFF),
     # Other ways in and out.

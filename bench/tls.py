@@ -151,7 +151,8 @@ class Server:
             before = private_bytes(self.running.tree())
             for _ in range(conns):
                 call()
-            time.sleep(0.2)  # what is freed a moment after the last answer
+            # A server frees buffers after its last answer, at no event of the client's
+            time.sleep(0.2)
             used = private_bytes(self.running.tree()) - before
         self.note("kib_at_rest", used / conns / 1024)
 
