@@ -1,10 +1,7 @@
 """The bench of TLS: who is compared with whom, and a short run."""
 
-import shutil
 import subprocess
 import sys
-
-import pytest
 
 from bench.children import Site
 from bench.running import Running, Target
@@ -25,7 +22,6 @@ def test_ours_is_compared_with_the_best_of_the_others():
 
 
 @needs_nginx
-@pytest.mark.skipif(shutil.which("wrk") is None, reason="needs wrk")
 def test_a_short_run():
     done = subprocess.run(
         [sys.executable, "-m", "bench", "tls", "--seconds=0.2", "--repetitions=1",

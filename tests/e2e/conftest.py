@@ -13,7 +13,6 @@ A run of the whole directory fails at its end if an outcome of the table was in 
 
 import contextlib
 import itertools
-import shutil
 import socket
 import textwrap
 from collections.abc import Callable, Iterator
@@ -155,8 +154,6 @@ def nginx(directory: Callable[[str], Path]) -> Iterator[Nginx]:
 @pytest.fixture(scope="session")
 def repository(nginx: Nginx) -> bytes:
     """The file in nginx' /repo.git."""
-    if not shutil.which("git"):
-        pytest.skip("git is not installed")
     return nginx.make_repository()
 
 

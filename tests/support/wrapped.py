@@ -2,9 +2,10 @@
 
 import contextlib
 import socket
+from abc import ABC, abstractmethod
 
 
-class WrappedSocket:
+class WrappedSocket(ABC):
     """As a connected socket, as far as `Stream` uses one.
 
     A subclass has send, sendall and recv, and `_end`, which sends the protocol's end
@@ -18,11 +19,11 @@ class WrappedSocket:
     def __getattr__(self, name: str) -> object:
         return getattr(self._sock, name)
 
-    def _end(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _end(self) -> None: ...
 
-    def setsockopt(self, level: int, name: int, value: object) -> None:
-        self._sock.setsockopt(level, name, value)       # type: ignore[call-overload]
+    def setsockopt(self, level: int, name: int, value: int | bytes) -> None:
+        self._sock.setsockopt(level, name, value)
         if name == socket.SO_LINGER:
             self._ended = True                          # a reset, and nothing before it
 
