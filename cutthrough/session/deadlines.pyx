@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A missed deadline: the end of a request, or more time.
 
-The table of states has each state's outcome. The exceptions are here: a state that goes on with
-what it has, and a deadline that another side has missed than the one whose turn it is.
+The table of states has each state's outcome. The exceptions are here. PEEK goes on with the bytes
+it has. In REQUEST and RELAY either side may stall, and the outcome names that side.
 """
 
 from cutthrough.net.relay cimport is_holding

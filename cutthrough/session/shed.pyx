@@ -122,22 +122,20 @@ cdef void list_waiting(Client c) noexcept:
 
 
 cdef bint shed_part(Client c, int bound) except -1:
-    cdef Client first = find_first(c.context, STRANGER_HEAD, NULL)
+    return shed_other(c, STRANGER_HEAD, bound)
+
+
+cdef bint shed_head(Client c) except -1:
+    return shed_other(c, GUEST_HEAD if c.known else STRANGER_HEAD, BOUND_MEMORY)
+
+
+cdef bint shed_other(Client c, int kind, int bound) except -1:
+    """False: the first to be closed is `c` itself, or there is none."""
+    cdef Client first = find_first(c.context, kind, NULL)
     if first is None or first is c:
         return False
     end(first, bound)
     tell(c.context, bound)
-    return True
-
-
-cdef bint shed_head(Client c) except -1:
-    """False: the first to be closed is `c` itself, or there is none."""
-    cdef int kind = GUEST_HEAD if c.known else STRANGER_HEAD
-    cdef Client first = find_first(c.context, kind, NULL)
-    if first is None or first is c:
-        return False
-    end(first, BOUND_MEMORY)
-    tell(c.context, BOUND_MEMORY)
     return True
 
 

@@ -1,4 +1,4 @@
-"""Runs the program: finds out who started it, and whose sockets it takes over."""
+"""The start of the program, with sockets of systemd, of its predecessor, or its own."""
 
 import asyncio
 import signal

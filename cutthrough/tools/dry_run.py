@@ -14,6 +14,7 @@ from cutthrough.config.parents import DIRECT
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.snapshots import make_snapshot
 from cutthrough.generation.sources import make_source, names_of_users
+from cutthrough.policy.address import class_of
 from cutthrough.policy.source import Policy
 
 OK = "ok"
@@ -175,6 +176,14 @@ class DryRun:
             if group in policy.group_limits:
                 return policy.group_limits[group]
         return "default" if "default" in policy.limits else ""
+
+
+def is_address(host: str) -> bool:
+    try:
+        class_of(host)
+    except ValueError:
+        return False
+    return True
 
 
 def printable(text: str) -> str:

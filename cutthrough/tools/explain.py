@@ -29,6 +29,7 @@ from cutthrough.tools.dry_run import (
     DryRun,
     Finding,
     FirstBytes,
+    is_address,
     printable,
 )
 from cutthrough.wire.openings import PROTOCOLS
@@ -189,7 +190,7 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation,
             return result.hook_outcome
         of_hook = decision.limits
     _set_route(judge, caller, result, by_name)
-    if judge.resolves_there(result.route) and not _is_address(result.host):
+    if judge.resolves_there(result.route) and not is_address(result.host):
         result.dns = "not needed: the parent resolves the name"
         if by_name.address_dependent:
             return "destination_denied"
@@ -267,7 +268,7 @@ def _outcome_of(decision: Decision | None) -> str:
 async def _resolve(config: Config, result: Explanation) -> Answer:
     """Resolves a name like a worker; an address needs no name server."""
     host = result.host.encode()
-    if _is_address(result.host):
+    if is_address(result.host):
         result.dns = "not needed: it is an address"
         return Addresses([result.host])
     loop = asyncio.get_running_loop()
@@ -287,14 +288,6 @@ async def _resolve(config: Config, result: Explanation) -> Answer:
         await resolver.close()
     result.dns_ms = round((time.monotonic() - began) * 1000, 1)
     return known
-
-
-def _is_address(host: str) -> bool:
-    try:
-        class_of(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _place(text: str, finding: Finding) -> Place:

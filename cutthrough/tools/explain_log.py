@@ -12,9 +12,15 @@ from typing import NamedTuple
 import msgspec
 
 from cutthrough.config.config import Config
-from cutthrough.policy.address import class_of
 from cutthrough.policy.source import Policy
-from cutthrough.tools.dry_run import Caller, DryRun, Finding, FirstBytes, printable
+from cutthrough.tools.dry_run import (
+    Caller,
+    DryRun,
+    Finding,
+    FirstBytes,
+    is_address,
+    printable,
+)
 from cutthrough.tools.log_reader import DENIED, Line, LogReader
 
 MAYBE = "maybe"
@@ -89,7 +95,7 @@ def judge_line(judge: DryRun, line: Line) -> Finding:
     by_name = judge.judge_name(*asked)
     if by_name.outcome != "ok":
         return by_name
-    address = host if _is_address(host) else line.peer
+    address = host if is_address(host) else line.peer
     if not address and by_name.address_dependent:
         return by_name._replace(outcome=MAYBE)
     found = judge.judge_address(*asked, address) if address else by_name
@@ -109,12 +115,4 @@ def _caller(judge: DryRun, line: Line) -> Caller:
 def _is_about_address(judge: DryRun, line: Line) -> bool:
     """Whether the floor refused an address that is not in the log, and is still on."""
     return (line.reason == "address_denied" and judge.snapshot.address_floor
-            and not _is_address(line.host or ""))
-
-
-def _is_address(host: str) -> bool:
-    try:
-        class_of(host)
-    except ValueError:
-        return False
-    return True
+            and not is_address(line.host or ""))
