@@ -64,7 +64,7 @@ apt() { # quiet, unless it fails
 }
 
 # By the names of their scripts in /etc/init.d
-daemons=(nginx redis-server haproxy squid apache2 ssh danted)
+daemons=(nginx redis-server haproxy squid apache2 ssh danted stunnel4)
 install() {
     command -v apt-get >/dev/null || die "please install what Debian calls: $*"
     say "installing $*"
@@ -163,6 +163,7 @@ if [ "$what" = test ]; then
     if [ $parents = yes ]; then
         need squid has squid
         need dante-server has danted
+        need stunnel4 has stunnel4
     fi
 fi
 if [ $suite = yes ]; then

@@ -35,7 +35,7 @@ ROLES = {"open": "", "plain": 'resolve = "parent"\nplain = "absolute"\n',
 def roles_of(name: str) -> list[str]:
     kind = KINDS[name]
     return [role for role in ROLES
-            if not (role == "plain" and kind.scheme != "http")
+            if not (role == "plain" and not kind.is_http)
             and not (role in WITH_USERS and not kind.has_users)]
 
 
@@ -65,7 +65,7 @@ class Family:
                 if role != "plain":
                     overrides.append(f"{label}.test=127.0.0.1")
                 tables.append(f'[parents.{label}]\nurl = "{parents[group].url}"\n'
-                              + ROLES[role])
+                              + KINDS[name].table + ROLES[role])
                 if role in CREDENTIALS:
                     path = folder / label
                     path.write_text(CREDENTIALS[role] + "\n")
@@ -150,7 +150,7 @@ def test_tunnels_and_requests_pass(proxy, make_origin, dial, name):
 
 
 @pytest.mark.parametrize("name", [
-    name for name in INSTALLED if KINDS[name].scheme == "http"])
+    name for name in INSTALLED if KINDS[name].is_http])
 def test_requests_in_absolute_form_pass(proxy, make_origin, dial, name):
     origin, client = make_origin(host="0.0.0.0"), dial(proxy)
     authority = f"{host_of(name, 'plain')}:{origin.port}"

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.certificates import authority, localhost
 from tests.support.nginx import free_port
 from tests.support.proxy import ROOT, clean_environment
 from tests.support.wait import wait_until
@@ -47,6 +49,16 @@ acl known proxy_auth REQUIRED
 http_access allow known
 http_access deny all
 """
+STUNNEL = """
+foreground = yes
+pid =
+output = {base}/log
+[in]
+accept = 127.0.0.1:{port}
+connect = 127.0.0.1:{inner}
+cert = {made.certificate}
+key = {made.key}
+"""
 DANTE = """
 logoutput: {base}/log
 internal: 127.0.0.1 port = {port}
@@ -64,6 +76,17 @@ class Kind(NamedTuple):
     # Writes its files below `base`, and returns its words: (base, port, with users)
     build: Callable[[Path, int, bool], list[str]]
     has_users: bool = True
+    # What runs, if it is not the program
+    words: tuple[str, ...] = ()
+
+    @property
+    def is_http(self) -> bool:
+        return self.scheme.startswith("http")
+
+    @property
+    def table(self) -> str:
+        """More of its table in the configuration."""
+        return f'ca = "{authority().own.certificate}"\n' * (self.scheme == "https")
 
     @property
     def path(self) -> str | None:
@@ -90,6 +113,24 @@ def build_ours(base: Path, port: int, with_users: bool) -> list[str]:
             *(users if with_users else ())]
 
 
+def build_ours_with_tls(base: Path, port: int, with_users: bool) -> list[str]:
+    words, made = build_ours(base, port, with_users), localhost()
+    with open(base / "conf", "a") as file:
+        file.write(f'certificates = ["{made.certificate}"]\n'
+                   f'certificate_keys = ["{made.key}"]\n')
+    return words
+
+
+def build_stunnel(base: Path, port: int, with_users: bool) -> list[str]:
+    """The words of a shell, which runs stunnel in front of tinyproxy."""
+    inner = free_port()
+    words = build_tinyproxy(base, inner, with_users)
+    (base / "stunnel").write_text(
+        STUNNEL.format(base=base, port=port, inner=inner, made=localhost()))
+    return ["-c", f"tinyproxy {shlex.join(words)} & until nc -z 127.0.0.1 {inner}; do "
+            f"sleep 0.05; done; exec stunnel4 {base}/stunnel"]
+
+
 def build_squid(base: Path, port: int, with_users: bool) -> list[str]:
     # Verified by crypt(3): APR1 of PASSWORD
     hashed = subprocess.run(["openssl", "passwd", "-apr1", PASSWORD], check=True,
@@ -110,8 +151,10 @@ KINDS = {
     "tinyproxy": Kind("tinyproxy", "http", build_tinyproxy),
     "microsocks": Kind("microsocks", "socks5", build_microsocks),
     "ours": Kind(sys.executable, "http", build_ours),
+    "ours-tls": Kind(sys.executable, "https", build_ours_with_tls),
     "squid": Kind("squid", "http", build_squid),
-    "dante": Kind("danted", "socks5", build_dante, has_users=False)}
+    "dante": Kind("danted", "socks5", build_dante, has_users=False),
+    "stunnel": Kind("stunnel4", "https", build_stunnel, words=("/bin/sh",))}
 
 
 class Parent:
@@ -124,7 +167,8 @@ class Parent:
         self.base.chmod(0o777)
         self.port = free_port()
         self.url = f"{kind.scheme}://127.0.0.1:{self.port}"
-        self.command = [kind.path, *kind.build(self.base, self.port, with_users)]
+        self.command = [*(kind.words or (kind.path,)),
+                        *kind.build(self.base, self.port, with_users)]
         self.start()
 
     def start(self) -> None:
