@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.client import AUTH, CREDENTIALS
 from tests.support.origin import echo
+from tests.support.sockets import unsent
 from tests.support.wait import wait_until
 
 
@@ -202,11 +203,12 @@ def test_late_bytes_do_not_cost_what_came_before_the_end(
     def states() -> set[str]:
         return {one.status for one in proxy.worker.net_connections()}
 
-    client = dial(receive_buffer=4096)
-    client.tunnel(make_origin(pour).authority)
+    client, origin = dial(receive_buffer=4096), make_origin(pour)
+    client.tunnel(origin.authority)
     client.read_exact(256)
-    assert sent.wait(30)        # a worker that is stopped takes nothing more
-    if end == "in one turn":
+    assert sent.wait(30)
+    if end == "in one turn":            # a worker that is stopped takes nothing more
+        wait_until(lambda: not unsent(origin.port), "all of it at the worker")
         proxy.worker.send_signal(signal.SIGSTOP)
     go.set()
     try:
