@@ -213,4 +213,4 @@ def fuzz_hello(data: bytes) -> None:
 TARGETS = {
     "request": fuzz_request, "response": fuzz_response, "chunks": fuzz_chunks,
     "target": fuzz_target, "proxy_header": fuzz_proxy_header,
-    "parents": fuzz_parents, "socks": fuzz_socks}
+    "parents": fuzz_parents, "socks": fuzz_socks, "hello": fuzz_hello}
