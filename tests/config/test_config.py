@@ -1,4 +1,4 @@
-"""One definition of every option; all sources mean the same, and say no clearly."""
+"""The options: each source gives the same value, and a mistake is refused by name."""
 
 import os
 import tomllib
@@ -338,7 +338,7 @@ def test_without_user_and_password_the_demonstration_is_in_force():
 @pytest.mark.parametrize("credentials", [
     [], ["--user", "username", "--password", "password"]])
 def test_demonstration_credentials_never_serve_beyond_loopback(address, credentials):
-    """R29, also when somebody typed them out."""
+    """R29, also if the command line has them."""
     with pytest.raises(ConfigError, match="are for loopback only") as caught:
         load(["--listen", address, *credentials])
     assert caught.value.key == "--listen"

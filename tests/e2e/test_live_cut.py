@@ -1,5 +1,5 @@
-"""The live page's cut, in a real browser, while rows arrive and end all the time: what
-is cut is what was asked about, whoever stands where by then."""
+"""The live page's cut in a real browser, while rows arrive and end all the time: the
+tunnel in the question is cut, even if its row has moved."""
 
 import itertools
 import threading
@@ -83,8 +83,8 @@ def states(browser) -> dict[str, str]:
 
 
 def test_the_button_under_the_mouse_stays_its_connections(page, traffic):
-    """Rows were made anew each second: 3 of 6 buttons were another tunnel's after
-    1.3 s, and a click there cut that one at once."""
+    """Each row was replaced every second: after 1.3 s, 3 of 6 buttons belonged to
+    another tunnel, and a click cut it at once."""
     _, operator, browser = page
     browser.run(LOOK)
     before = shown(browser)
@@ -144,7 +144,7 @@ def test_one_that_ends_between_question_and_answer_cuts_nobody(page, traffic):
     browser.run(LOOK)
     wanted = shown(browser)[0]
     browser.click(BUTTON.format(wanted))
-    browser.run("look = async () => {}")     # it has not heard of the end yet
+    browser.run("look = async () => {}")     # the page does not know the end yet
     traffic.end(wanted)
     browser.click("#ask-yes")
     wait_until(lambda: browser.text("#answer") == f"{wanted} had already ended",
@@ -206,7 +206,7 @@ def test_it_is_done_by_the_keyboard_and_the_focus_stays(page, traffic):
 def test_a_worker_that_does_not_answer_has_ended_nothing(page, traffic):
     _, _, browser = page
     browser.run(LOOK)
-    browser.run("look = async () => {}")     # it hears from us from here on
+    browser.run("look = async () => {}")     # from now on only the test feeds the page
     hear = "takeConnections({{connections: [], unanswered: {}}}); showConnections()"
     browser.run(hear.format("['worker 0 (pid 1)', 'worker 1 (pid 2)']"))
     assert set(states(browser).values()) == {"no answer"}

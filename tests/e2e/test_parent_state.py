@@ -1,4 +1,4 @@
-"""What operators see of parents: /parents, metrics, events, explain and route --try."""
+"""Operators see parents: in /parents, metrics, events, explain and route --try."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def start(loop_name, directory, opened):
 
 @pytest.fixture
 def ask(tmp_path):
-    """Runs a verb on a configuration; the status, and what it printed."""
+    """Runs a verb on a configuration; returns its status and output."""
     def run(verb: str, config: str, *flags: str) -> tuple[int, str]:
         path = tmp_path / "proxy.toml"
         path.write_text(f'listen = "127.0.0.1:0"\n{config}')

@@ -1,4 +1,4 @@
-"""What a PROXY header carries beside the client, and who may send one (R50)."""
+"""The TLVs of a PROXY header, and its permitted senders (R50)."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""`https://` parents: TLS on the way to them, and each way it fails (R43 to R48)."""
+"""`https://` parents: TLS with them, and each of its failures (R43 to R48)."""
 
 import re
 import ssl
