@@ -166,13 +166,17 @@ class Proxy:
     def stderr(self) -> str:
         return self._stderr.read_text(errors="replace")
 
-    def lines(self) -> list[str]:
-        """Returns the access log's whole lines since `mark`."""
+    def _whole_lines(self) -> bytes:
+        """A writer's line that goes over a page may be seen in part."""
         try:
             text = self.log_path.read_bytes()
         except FileNotFoundError:
-            return []
-        return text[self._mark : text.rfind(b"\n") + 1].decode().splitlines()
+            return b""
+        return text[: text.rfind(b"\n") + 1]
+
+    def lines(self) -> list[str]:
+        """Returns the access log's whole lines since `mark`."""
+        return self._whole_lines()[self._mark :].decode().splitlines()
 
     def log(self, **wanted: object) -> list[dict]:
         """Returns the records since `mark` that have these values."""
@@ -194,7 +198,7 @@ class Proxy:
     def mark(self) -> None:
         """Ignores requests that began before now, even if their line comes later."""
         self._since = time.time() - 0.002  # the log counts in milliseconds
-        self._mark = self.log_path.stat().st_size if self.log_path.exists() else 0
+        self._mark = len(self._whole_lines())
 
     # -- resources
 
