@@ -40,14 +40,17 @@ cdef class Journal:
 # request goes to a parent in absolute form, the tap is passed the head that an origin would get,
 # without the parent's credentials.
 cdef class Observer:
-    # The head was read and rewritten, and the request is not yet authenticated. `head` and
-    # `data`, the bytes it points into, are valid during the call only.
+    # The request was read. `head`, rewritten already, and `data`, the bytes it points into, are
+    # valid during the call only. `head` is NULL for a request without one: by SOCKS, and by a
+    # transparent listener for all protocols but HTTP. An association of datagrams has port 0,
+    # and only this phase and the end. A request by HTTP is not yet authenticated. A name from a
+    # transparent client may prove wrong: then the address takes its place before the route.
     cdef int on_request(self, Client client, const Head *head, const char *data) except -1
     # A connection to the origin is there: dialled, pooled, or a function of this process. A
     # request that is retried has this phase twice.
     cdef int on_route(self, Client client) except -1
     # The final head of the response was read, and no byte of it was sent. `head` is NULL for a
-    # tunnel by CONNECT, whose 200 is the proxy's own.
+    # tunnel whose reply is the proxy's own, if it has one: all but those by an upgrade.
     cdef int on_response(self, Client client, const Head *head, const char *data) except -1
     # The request has ended with this Outcome: once for each request that was begun, before the
     # log, also if an earlier phase was never reached.

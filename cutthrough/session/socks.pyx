@@ -28,7 +28,7 @@ from cutthrough.outcome cimport (
 from cutthrough.session.authenticate cimport (
     MOST_TRIED, ask_verifier, authenticate_nobody, check_credentials, needs_credentials,
     take_answer)
-from cutthrough.session.client cimport Client, rest
+from cutthrough.session.client cimport Client, Observer, rest
 from cutthrough.session.destination cimport set_destination
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.secure cimport certified_name
@@ -186,6 +186,8 @@ cdef bint take_request(Client c, const void *state, Reply *reply) except -1:
         c.request.port = 0                  # it names the client's own address, not used
     elif request.command != SOCKS_CONNECT:
         return refuse(c, UNSUPPORTED_COMMAND)
+    if c.context.observer is not None:
+        (<Observer>c.context.observer).on_request(c, NULL, NULL)
     if c.account is None:
         outcome = authenticate_nobody(c)
         if outcome != OK:

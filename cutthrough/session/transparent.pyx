@@ -20,6 +20,7 @@ from cutthrough.net.address cimport is_same_address, one_address
 from cutthrough.net.intercepted cimport read_destination
 from cutthrough.outcome cimport BAD_TARGET, LOOP_DETECTED, OK
 from cutthrough.session.authenticate cimport authenticate_nobody
+from cutthrough.session.client cimport Observer
 from cutthrough.session.destination cimport set_destination
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.wire.clienthello cimport HOST_NAMED
@@ -53,6 +54,8 @@ cdef bint take_first(Client c, const void *state, Reply *reply) except -1:
     outcome = name_destination(c, &target)
     if outcome == OK:
         set_destination(c, &target)
+        if c.context.observer is not None:
+            (<Observer>c.context.observer).on_request(c, NULL, NULL)
         outcome = authenticate_nobody(c)
     if outcome != OK:
         c.refuse(outcome)

@@ -51,6 +51,9 @@ cdef class Recorder(Observer):
         return 0
 
     cdef int on_request(self, Client client, const Head *head, const char *data) except -1:
+        if head == NULL:
+            key = client.key
+            return self.note(client, "request", f"{key[:-2].decode()}:{client.request.port}")
         return self.note(client, "request",
                          data[head.target:head.target + head.target_len].decode())
 

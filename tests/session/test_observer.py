@@ -8,10 +8,13 @@ import pytest
 
 import cutthrough
 from cutthrough.config.parents import Parent
+from cutthrough.policy.source import Policy
 from tests.doors.observing import Recorder
 from tests.support.client import PASSWORD, USER, Client, build_request
+from tests.support.intercepting import NETWORKS, SERVERS, routed
 from tests.support.origin import Origin, answer, echo
-from tests.support.stream import chunked
+from tests.support.socks import ASSOCIATE, GRANTED, SocksClient
+from tests.support.stream import Stream, chunked
 
 BULK = 4 << 20
 
@@ -76,6 +79,80 @@ def test_a_tunnel_has_the_same_phases():
     assert phases(seen)[0][0] == "request"
     assert phases(seen)[1:] == [
         ("route", 0), ("response", None), ("end", "ok")]
+
+
+SOCKS = [{"address": "127.0.0.1:0", "protocols": ["http", "socks5"], "udp": True}]
+
+
+def socks(client):
+    """Another connection to the listener of `client`."""
+    return SocksClient(client.sock.getpeername()[1])
+
+
+def test_a_tunnel_by_socks_has_them_without_a_head():
+    """It had no request."""
+    def journey(client, origin):
+        with socks(client) as one:
+            one.socks_tunnel(origin.authority, early=b"ping")
+            assert one.read_exact(4) == b"ping"
+            one.half_close()
+            assert one.read_rest() == b""
+            names.append(origin.authority)
+
+    names = []
+    seen = observe(journey, listeners=SOCKS)
+    assert phases(seen) == [("request", names[0]), ("route", 0), ("response", None),
+                            ("end", "ok")]
+
+
+def test_an_association_has_a_request_and_an_end():
+    def journey(client, origin):
+        with socks(client) as one:
+            assert one.log_in() == GRANTED
+            assert one.request("0.0.0.0:9", ASSOCIATE) == GRANTED
+
+    seen = observe(journey, listeners=SOCKS)
+    assert phases(seen) == [("request", "0.0.0.0:0"), ("end", "ok")]
+
+
+def test_a_login_by_socks_that_fails_only_ends():
+    def journey(client, origin):
+        with socks(client) as one:
+            assert one.log_in(password="guess") != GRANTED
+
+    assert phases(observe(journey, listeners=SOCKS)) == [("end", "auth_failed")]
+
+
+def test_a_fault_of_the_observer_is_answered_by_socks():
+    """R34."""
+    def journey(client, origin):
+        with socks(client) as one:
+            assert one.log_in() == GRANTED
+            assert one.request(origin.authority) == 1
+            assert one.read_rest() == b""
+
+    seen = observe(journey, raises_in="request", listeners=SOCKS)
+    assert [phase for phase, _ in phases(seen)] == ["request", "end"]
+
+
+def test_a_transparent_tunnel_has_them_without_a_head():
+    """It had no request."""
+    def journey(client, origin):
+        with Origin(echo, SERVERS[4], port=443), Stream(
+                router.dial(SERVERS[4], 443)) as one:
+            one.send(b"\0 no protocol that anybody knows")
+            assert one.read_exact(4) == b"\0 no"
+            one.half_close()
+            one.read_rest()
+
+    with routed() as router:
+        router.intercept("redirect", "3129", "--in", "near", "--ports", "443")
+        seen = observe(
+            journey, address_floor="off", policy=Policy(default="allow", source="test"),
+            listeners=[{"address": "0.0.0.0:3129", "transparent": "redirect",
+                        "auth": "none", "auth_none_from": NETWORKS}])
+    assert phases(seen) == [("request", f"{SERVERS[4]}:443"), ("route", 0),
+                            ("response", None), ("end", "ok")]
 
 
 def test_a_refused_request_has_no_route():
