@@ -28,7 +28,7 @@ from cutthrough.outcome cimport (
     CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_RESET, OVERLOADED, PEEK_TIMEOUT)
 from cutthrough.session.authorize cimport is_cut_meanwhile, judge_opening
 from cutthrough.session.charge cimport admit_again
-from cutthrough.session.client cimport Client
+from cutthrough.session.client cimport Client, outcome_of_break
 from cutthrough.session.context cimport PEEK_JA3
 from cutthrough.session.delivery cimport TO_CLIENT, deliver
 from cutthrough.session.flight_recorder cimport E_PEEKED, note
@@ -57,7 +57,7 @@ cdef int peek(Client c) except -1:
     cdef bint ended = False, origin_ended = False, was_reset = False
     cdef ssize_t n
     if is_holding(&c.relay.down) and not push_reply(c):
-        return c.abort(CLIENT_RESET, True)
+        return c.abort(outcome_of_break(c), True)
     n = look_at_client(c, data, &ended)
     if n == NO_ROOM:
         return c.abort(OVERLOADED, True)

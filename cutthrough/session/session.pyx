@@ -24,7 +24,8 @@ from cutthrough.outcome cimport (
 from cutthrough.session.associate cimport associate, watch_association
 from cutthrough.session.authorize cimport (
     ask_hook, judge_request, must_ask, take_decision)
-from cutthrough.session.client cimport Client, Journal, Observer, leave_place, rest
+from cutthrough.session.client cimport (
+    Client, Journal, Observer, leave_place, outcome_of_break, rest)
 from cutthrough.session.deadlines cimport miss_deadline
 from cutthrough.session.delivery cimport cut_exchange, go_on
 from cutthrough.session.destination cimport set_destination
@@ -90,7 +91,7 @@ cdef class Session(Client):
         if self.state == LINGER:            # broken or not: unread bytes at a close would
             return self.discard_input()     # be a reset, and undo the reply (R1, R6)
         if self.sock.ready & BROKEN:
-            return self.abort(CLIENT_RESET, True)
+            return self.abort(outcome_of_break(self), True)
         if AUTH <= self.state <= PARENT:
             return 0                        # its bytes wait in the kernel meanwhile
         return on_client(self)
@@ -160,7 +161,7 @@ cdef class Session(Client):
         if outcome != OK:
             return self.refuse(outcome)
         if self.sock.ready & BROKEN:            # the kernel reports a reset once
-            return self.abort(CLIENT_RESET, True)
+            return self.abort(outcome_of_break(self), True)
         return self.proceed()
 
     # --- the head ------------------------------------------------------------------
@@ -233,7 +234,7 @@ cdef class Session(Client):
         if outcome != OK:
             return self.refuse(outcome)
         if self.sock.ready & BROKEN:            # the kernel reports a reset once, and it has
-            return self.abort(CLIENT_RESET, True)
+            return self.abort(outcome_of_break(self), True)
         if self.account is None:
             return ask_verifier(self, self.on_verified)
         return self.proceed()

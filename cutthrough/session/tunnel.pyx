@@ -24,7 +24,7 @@ from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
     CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED, QUOTA_EXCEEDED)
 from cutthrough.policy.hop cimport HOP_LOCAL
-from cutthrough.session.client cimport Client, leave_place
+from cutthrough.session.client cimport Client, leave_place, outcome_of_break
 from cutthrough.session.delivery cimport TO_CLIENT, TO_ORIGIN, deliver
 from cutthrough.session.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.state cimport HALF_CLOSED, PEEK, TUNNEL
@@ -52,7 +52,7 @@ cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
         sent = push(&relay.down, reply, n, NULL, 0)
         relay.down.moved = 0                # counts relayed bytes only
     if not sent:
-        return c.abort(CLIENT_RESET if relay.down.error else OVERLOADED, True)
+        return c.abort(outcome_of_break(c) if relay.down.error else OVERLOADED, True)
     if c.state == PEEK:
         return c.poller.call_again(c)       # what has come already causes no event
     return open_tunnel(c)

@@ -13,14 +13,17 @@ import httpx
 import pytest
 
 import cutthrough
+from tests.e2e.test_dial import attempts
 from tests.e2e.test_handover import RENEW
 from tests.e2e.test_handover import start as start
 from tests.e2e.test_succession import end, successor_of
 from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.client import AUTH as LINE
-from tests.support.client import WRONG, Client, build_request
+from tests.support.client import PASSWORD, USER, WRONG, Client, build_request
+from tests.support.lines import read_line
 from tests.support.origin import echo
 from tests.support.proxy import clean_environment
+from tests.support.silent import silent
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import build_line
 
@@ -77,6 +80,42 @@ def test_a_close_is_the_end_of_a_stream_and_no_reset(start, text, path, make_ori
     wait_until(lambda: got == [len(data)], "all of it at the origin, and its end")
     (record,) = proxy.wait_log(1)
     assert (record["reason"], record["bytes_up"]) == ("ok", len(data))
+
+
+@pytest.mark.any_loop
+@pytest.mark.parametrize("method", ["CONNECT", "GET"])
+def test_a_client_that_closes_before_there_is_an_origin_has_closed(
+        start, text, path, opened, method):
+    """The log had client_reset: over TCP only a reset is a hang-up."""
+    proxy = start(text.replace("workers = 2", "workers = 1"))
+    host, port = opened.enter_context(silent("127.0.0.1")).getsockname()
+    authority = f"{host}:{port}"
+    with Client(0, path) as client:
+        client.send(build_request(
+            method, authority if method == "CONNECT" else f"http://{authority}/",
+            host=authority))
+        wait_until(lambda: attempts(proxy, port) == ["SYN_SENT"], "an attempt")
+    (record,) = proxy.wait_log(1)
+    assert (record["reason"], record["status"]) == ("client_closed", 0)
+
+
+@pytest.mark.parametrize("early", [b"", b"and bytes behind it"])
+async def test_a_client_that_closes_behind_its_request_has_closed(
+        path, tmp_path, early):
+    """Request and hang-up are one event: nobody is left to be answered."""
+    log = tmp_path / "access.log"
+    async with cutthrough.serve(
+            listeners=[{"address": f"unix:{path}"}], user=USER, password=PASSWORD,
+            access_log=str(log), access_log_format="json"):
+        with socket.create_server(("127.0.0.1", 0)) as origin:
+            authority = f"127.0.0.1:{origin.getsockname()[1]}"
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(path)        # no await: the worker runs after the close
+                client.sendall(build_request(
+                    "CONNECT", authority, host=authority) + early)
+            await asyncio.to_thread(
+                wait_until, lambda: log.exists() and log.read_text(), "the line")
+    assert read_line(log.read_text())["reason"] == "client_closed"
 
 
 @pytest.mark.any_loop
