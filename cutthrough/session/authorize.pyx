@@ -21,6 +21,7 @@ from cutthrough.outcome cimport DESTINATION_DENIED, OK, POLICY_UNAVAILABLE
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.acl cimport KIND_UPGRADE, NOT_ASKED, Acl, Question, Verdict
 from cutthrough.policy.auth cimport Account
+from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.authenticate cimport account_in
 from cutthrough.session.client cimport Client
@@ -101,7 +102,7 @@ cdef int judge_opening(Client c) except -1:
         return acl.outcome_by_opening(&q, before, verdict.rule)
     if verdict.maybe or not acl.share_way(before, verdict.rule):
         return DESTINATION_DENIED       # it is connected by another way than this rule's
-    if address != NULL and not verdict.opens_floor:
+    if address != NULL and not verdict.opens_floor and c.request.hop.kind != HOP_LOCAL:
         return c.snapshot.judge_floor(address.family, address.bytes)
     return OK
 

@@ -323,6 +323,28 @@ def test_a_rule_that_depends_on_the_address_lets_nothing_pass_without_one(serve)
     serve(functions, journey, policy=BY_ADDRESS)
 
 
+@pytest.mark.parametrize("authority", ["127.0.0.1:443", "10.1.2.3:443", TUNNEL])
+def test_first_bytes_are_judged_and_no_floor(serve, authority):
+    """A function at a literal address ended with address_denied, after the 200: the
+    floor guards dials, and there is none."""
+    def journey(proxy, log):
+        for first in b"SSH-2.0-x\r\n", b"GET / HTTP/1.1\r\n\r\n":
+            with Client(proxy.port) as client:
+                client.tunnel(authority)
+                client.send(first)
+                if first[:1] == b"S":
+                    assert client.read_exact(len(first)) == first
+                    client.half_close()
+                with contextlib.suppress(ConnectionError):
+                    client.read_rest()
+        wait_until(lambda: len(log()) == 2, "two lines")
+        assert [line["reason"] for line in log()] == ["ok", "protocol_denied"]
+
+    by_protocol = Policy(default="deny", source="test", rules=(
+        Rule(action="allow", protocol=("ssh",)),))
+    serve({authority: origin(echo)}, journey, policy=by_protocol, address_floor="on")
+
+
 async def open_tunnel(proxy):
     client = await asyncio.to_thread(Client, proxy.port)
     await asyncio.to_thread(client.tunnel, TUNNEL)
