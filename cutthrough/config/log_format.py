@@ -64,7 +64,7 @@ PEEKED = frozenset(("ct::tunnel_protocol", "ct::sni", "ct::alpn", "ct::tls_versi
                     "ct::ja4", "ct::ja3", "ct::ech"))
 # TLVs of a PROXY header, by the names of wire.proxy_header
 TLVS = ("alpn", "authority", "unique_id", "tls_version", "tls_cn", "tls_cipher",
-        "netns", "aws_vpce")
+        "netns", "aws_vpce", *(f"type_{kind:02x}" for kind in range(0xE0, 0xF0)))
 # Other names of the same codes; `http::` may precede any code of squid's
 ALIASES = {">rm": "rm", "<rm": "rm", ">ru": "ru", "<ru": "ru", ">rp": "rp",
            "<rp": "rp", ">rv": "rv", "<rv": "rv", ">la": "la", ">lp": "lp",
@@ -193,8 +193,8 @@ def _check_argument(code: str, argument: str | None) -> str:
         return argument.lower()
     if code == "ct::tlv":
         if argument not in TLVS:
-            raise ValueError(f"%ct::tlv takes one of {', '.join(TLVS)}, as in "
-                             "%{authority}ct::tlv")
+            raise ValueError(f"%ct::tlv takes one of {', '.join(TLVS[:-16])}, type_e0 "
+                             "to type_ef, as in %{authority}ct::tlv")
         return argument
     if argument is not None:
         raise ValueError(f"%{code} takes no argument")

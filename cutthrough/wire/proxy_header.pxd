@@ -6,7 +6,7 @@ from libc.stdint cimport uint8_t, uint16_t
 cdef enum:
     MOST_PROXY_HEADER = 4096    # nginx's NGX_PROXY_PROTOCOL_MAX_HEADER; HAProxy's buffer: 16 KiB
     LONGEST_BUILT = 107         # octets of a header that build_proxy_header writes
-    MOST_KEPT = 512             # octets that keep_tlvs writes
+    MOST_KEPT = 4096            # octets that keep_tlvs writes: fewer than a header has
 
 # TLVs of version 2 with a name in logs, in the order of proxy_header.TLVS.
 cdef enum Tlv:
@@ -18,7 +18,8 @@ cdef enum Tlv:
     TLV_TLS_CIPHER
     TLV_NETNS                   # network namespace at the sender
     TLV_AWS_VPCE                # id of the VPC endpoint that the client uses
-    N_TLVS
+    TLV_CUSTOM                  # first of 16: PP2_TYPE_MIN_CUSTOM to PP2_TYPE_MAX_CUSTOM
+    N_TLVS = TLV_CUSTOM + 16
 
 cdef struct ProxyHeader:
     uint8_t family              # 4, 6; 0: it names no client, the connection's own address counts
@@ -31,8 +32,8 @@ cdef struct ProxyHeader:
 # is IPv4. LOCAL, UNKNOWN, UNSPEC, AF_UNIX and datagrams name no client.
 cdef int parse_proxy_header(ProxyHeader *out, const char *data, size_t n) noexcept nogil
 # Writes to `out` the TLVs that have a name: number (Tlv), length, value, each of the first two
-# in one octet. The first one of a kind counts. A value above 255 octets is left out, and so is
-# one for which MOST_KEPT leaves no room. Returns the number of octets.
+# in one octet. The first one of a kind counts. A value above 255 octets is left out. Returns the
+# number of octets.
 cdef size_t keep_tlvs(char *out, const ProxyHeader *header) noexcept nogil
 # The value of the kept TLV; NULL: there is none.
 cdef const char *find_kept(const char *kept, size_t n, int tlv, size_t *length) noexcept nogil

@@ -50,6 +50,9 @@ cdef enum:
     # AWS's Network Load Balancer, "Proxy protocol": subtype 1, value
     TYPE_AWS = 0xea
     AWS_VPCE = 1
+    # For applications' own use; AWS's is one of them, Google's is 0xe0, Azure's 0xee
+    MIN_CUSTOM = 0xe0
+    MAX_CUSTOM = 0xef
     SSL_HEAD_BYTES = 5
     HAS_CERTIFICATE = 6
     MOST_VALUE = 255
@@ -61,7 +64,7 @@ cdef enum Level:
 
 # By Tlv: the names in logs.
 TLVS = ("alpn", "authority", "unique_id", "tls_version", "tls_cn", "tls_cipher", "netns",
-        "aws_vpce")
+        "aws_vpce", *[f"type_{kind:02x}" for kind in range(<int>MIN_CUSTOM, <int>MAX_CUSTOM + 1)])
 assert len(TLVS) == <int>N_TLVS
 
 # The C column points into these bytes objects, which live as long as the module.
@@ -307,7 +310,8 @@ cdef int tlv_of(int kind, Level level) noexcept nogil:
         return (TLV_ALPN if kind == TYPE_ALPN else
                 TLV_AUTHORITY if kind == TYPE_AUTHORITY else
                 TLV_UNIQUE_ID if kind == TYPE_UNIQUE_ID else
-                TLV_NETNS if kind == TYPE_NETNS else N_TLVS)
+                TLV_NETNS if kind == TYPE_NETNS else
+                TLV_CUSTOM + kind - MIN_CUSTOM if MIN_CUSTOM <= kind <= MAX_CUSTOM else N_TLVS)
     return (TLV_TLS_VERSION if kind == TYPE_SSL_VERSION else
             TLV_TLS_CIPHER if kind == TYPE_SSL_CIPHER else
             TLV_TLS_CN if kind == TYPE_SSL_CN and level == IN_VERIFIED else N_TLVS)
@@ -316,7 +320,7 @@ cdef int tlv_of(int kind, Level level) noexcept nogil:
 cdef size_t keep(char *out, size_t kept, int tlv, const uint8_t *value,
                  size_t n) noexcept nogil:
     cdef size_t length
-    if tlv == N_TLVS or n == 0 or n > MOST_VALUE or kept + 2 + n > MOST_KEPT or (
+    if tlv == N_TLVS or n == 0 or n > MOST_VALUE or (
             find_kept(out, kept, tlv, &length) != NULL):
         return kept
     out[kept] = <char>tlv
@@ -335,6 +339,12 @@ cdef const char *find_kept(const char *kept, size_t n, int tlv, size_t *length) 
             return kept + at + 2
         at += 2 + length[0]
     return NULL
+
+
+def pack_tlvs(values):
+    """Values by name -> the octets that keep_tlvs writes. Raises ValueError."""
+    return b"".join([bytes((TLVS.index(name), len(value))) + value
+                     for name, value in values.items()])
 
 
 cdef const char *name_of_tlv(int tlv) noexcept nogil:

@@ -93,17 +93,17 @@ def read_binary(data: bytes) -> Named | str | None:
 
 
 # Section 2.2, and AWS's type
-NAMES = {1: "alpn", 2: "authority", 5: "unique_id", 0x30: "netns"}
+NAMES = {1: "alpn", 2: "authority", 5: "unique_id", 0x30: "netns",
+         **{kind: f"type_{kind:02x}" for kind in range(0xE0, 0xF0)}}
 SSL_NAMES = {0x21: "tls_version", 0x22: "tls_cn", 0x23: "tls_cipher"}
 
 
 def read_tlvs(rest: bytes) -> dict[str, bytes]:
-    """Those with a name: the first of a kind, if there is room for it."""
+    """Those with a name: the first of a kind."""
     kept: dict[str, bytes] = {}
 
     def keep(name: str | None, value: bytes) -> None:
-        if name and name not in kept and 0 < len(value) < 256 and (
-                sum(2 + len(one) for one in kept.values()) + 2 + len(value) <= 512):
+        if name and name not in kept and 0 < len(value) < 256:
             kept[name] = value
 
     for kind, value in split_tlvs(rest):
