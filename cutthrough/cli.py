@@ -253,14 +253,15 @@ def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
         from cutthrough.tools.explain_log import run as run_replay
 
         return run_replay(config, policy, given.log, given.json)
-    from cutthrough.tools.explain import WAY, read_opening
+    from cutthrough.tools.explain import WAY, read_opening, read_tlvs
     from cutthrough.tools.explain import run as run_explain
 
     if given.verb == "route":
         return run_explain(config, policy, request, given.who, given.client, given.json,
                            words=WAY)
     return run_explain(config, policy, request, given.who, given.client, given.json,
-                       read_opening(given.protocol, given.sni, given.ja4))
+                       read_opening(given.protocol, given.sni, given.ja4),
+                       read_tlvs(given.tlv))
 
 
 def demonstrate(argv: Sequence[str]) -> int:

@@ -8,6 +8,7 @@ from cutthrough.policy.hop cimport Hop
 from cutthrough.policy.hosts cimport HostIndex, MAX_LABELS, Candidate, Run
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.policy.networks cimport MAX_NESTED, Key, NetworkIndex, NetworkSets
+from cutthrough.policy.tlvs cimport TlvSets
 from cutthrough.wire.openings cimport Opening
 
 cdef enum:
@@ -23,6 +24,8 @@ cdef struct Question:
     const uint8_t *subjects
     uint8_t client[16]      # IPv6 or ::ffff:a.b.c.d, network order; addresses here are all so
     bint has_client         # False: a caller on a unix socket, which is in no network
+    const char *tlvs        # of the PROXY header, as wire.proxy_header keeps them; NULL: none
+    size_t tlvs_len
     const char *host        # canonical, as wire.target writes it
     size_t host_len
     bint is_name            # False: the host is an address, and `address` is set
@@ -61,6 +64,7 @@ cdef enum Mismatch:
     OTHER_PORT
     OTHER_METHOD
     OTHER_CLIENT
+    OTHER_TLVS
     OTHER_ADDRESS
     OTHER_OPENING           # plus a Met
 
@@ -70,6 +74,7 @@ cdef struct PortRange:
 
 cdef struct Row:            # a rule; set number 0: no condition
     uint32_t clients        # number in Acl.sets
+    uint32_t tlvs           # number in Acl.tlvs
     uint32_t addresses      # number in Acl.sets; 0 too if `by_address`
     uint32_t literals       # number in Acl.sets: the addresses among its hosts
     uint32_t ports          # index of its first range in Acl.ports
@@ -96,6 +101,7 @@ cdef class Acl:
     cdef NetworkIndex networks
     cdef NetworkSets sets
     cdef FingerprintSets fingerprints
+    cdef TlvSets tlvs
     cdef Candidate *anywhere            # rules with neither hosts nor addresses
     cdef Candidate *needing_address     # rules found by address alone that do not deny
     cdef uint32_t n_anywhere, n_needing_address

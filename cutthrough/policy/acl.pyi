@@ -25,5 +25,6 @@ class Acl:
         method: str = "CONNECT",
         address: str | None = None,
         opening: tuple[str, str, str] | None = None,
+        tlvs: bytes = b"",
     ) -> Answer: ...
     def sizes(self) -> dict[str, int]: ...

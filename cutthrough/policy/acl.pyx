@@ -28,6 +28,7 @@ from cutthrough.policy.first_bytes cimport (
     IF_ALLOWED, IS_MET, NOT_NAME, Met, last_of, meets, opening_in_words, outcome_of, read_demand)
 from cutthrough.policy.hosts cimport Candidate, HostIndex, Run
 from cutthrough.policy.networks cimport NetworkIndex, NetworkSets, key_of, key_of_v4
+from cutthrough.policy.tlvs cimport TlvSets
 from cutthrough.wire.names cimport (
     M_CONNECT, M_DELETE, M_GET, M_HEAD, M_OPTIONS, M_OTHER, M_POST, M_PUT, M_TRACE)
 from cutthrough.wire.openings cimport server_name
@@ -62,6 +63,7 @@ cdef class Acl:
         self.networks = NetworkIndex()
         self.sets = NetworkSets()
         self.fingerprints = FingerprintSets()
+        self.tlvs = TlvSets()
 
     def __dealloc__(self):
         free(self.rows)
@@ -141,6 +143,7 @@ cdef class Acl:
             if row.ports == len(ports):
                 ports.extend(rule.ports)
         row.clients = self.sets.number(rule.clients)
+        row.tlvs = self.tlvs.number(rule.tlvs)
         for text in rule.hosts:
             host = text.encode()
             if is_literal(host):
@@ -285,6 +288,8 @@ cdef class Acl:
         if row.clients and not (
                 q.has_client and self.sets.contains(row.clients, key_of(q.client))):
             return OTHER_CLIENT
+        if row.tlvs and not self.tlvs.are_met(row.tlvs, q.tlvs, q.tlvs_len):
+            return OTHER_TLVS
         if row.addresses and q.address != NULL and (
                 not self.sets.contains(row.addresses, key_of(q.address))) and (
                 row.action != DENY or not self.contains_carried(row.addresses, carried)):
@@ -333,10 +338,10 @@ cdef class Acl:
     # For explain and tests.
 
     def ask(self, *, host, port, user="", groups=(), client="127.0.0.1", method="CONNECT",
-            address=None, opening=None):
+            address=None, opening=None, bytes tlvs=b""):
         """Returns the Answer for a request. `host` need not be canonical; addresses are text,
         and `client` may be `unix:` and a user id. `opening`: protocol, server name and JA4 of a
-        tunnel's first bytes, in words.
+        tunnel's first bytes, in words. `tlvs`: as wire.proxy_header packs them.
 
         Raises ValueError for an invalid host or address."""
         cdef Question q
@@ -356,6 +361,7 @@ cdef class Acl:
         q.subjects = <const uint8_t *>bits
         memcpy(q.client, <const char *>from_packed, 16)
         q.has_client = not client.startswith("unix:")
+        q.tlvs, q.tlvs_len = tlvs, len(tlvs)
         q.host = target.host
         q.host_len = target.host_len
         q.is_name = target.host_kind == HOST_NAME
@@ -407,7 +413,8 @@ cdef class Acl:
 
 
 # By Mismatch.
-MISMATCHES = ("", "user", "port", "method", "client", "address", "", "protocol", "sni", "ja4")
+MISMATCHES = ("", "user", "port", "method", "client", "tlvs", "address", "", "protocol", "sni",
+              "ja4")
 
 
 cdef inline void read_carried(const uint8_t *address, CarriedKeys *carried) noexcept nogil:

@@ -57,7 +57,7 @@ class ListReader(Reader):
         name = text[1:]
         if name not in self.lists:
             self.fail(key, f"{text}: {unknown_key(name, self.lists, 'list')}", item)
-        kind = key if key in ("hosts", "ja4") else "networks"
+        kind = "networks" if key in ("clients", "addresses") else key
         if (name, kind) not in self.expanded:
             found: dict[str, None] = {}
             listed = self.lists[name]

@@ -46,7 +46,7 @@ class Reader:
 
     def mistake(self, key: str, reason: str, place: Place | None) -> PolicyError:
         # A rule is identified by its line
-        table = [] if self.path[:1] == ("rules",) else map(str, self.path)
+        table = map(str, self.path[2:] if self.path[:1] == ("rules",) else self.path)
         where = ": ".join(part for part in (".".join(table), key) if part)
         return PolicyError(self.source, where, reason, place)
 

@@ -34,6 +34,7 @@ from cutthrough.policy.source import (
     ServerName,
     User,
 )
+from cutthrough.policy.tlvs import TLVS_OF_RULES, parse_value
 from cutthrough.policy.users import check_identity, check_name, kind_of
 from cutthrough.wire.openings import PROTOCOLS
 
@@ -44,7 +45,7 @@ _LIMITS = Limits.__struct_fields__
 # The advice for a limit of 0, if it is not "no limit"
 _ABSENT = {"burst": "one second's worth",
            "tunnels": "no limit, or deny CONNECT and UPGRADE to forbid tunnels"}
-_LISTED = ("hosts", "addresses", "clients", "ja4")
+_LISTED = ("hosts", "addresses", "clients", "ja4", "tlvs")
 _SIZES = ("bytes_per_second", "tunnel_bytes_per_second", "bytes_per_day")
 _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*rules[ \t]*\]\]", re.M)
 
@@ -315,6 +316,22 @@ class _Reader(ListReader):
     def read_networks(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
         return self.entries(table, key, _networks)
 
+    def read_tlvs(self, table: dict[str, Any],
+                  key: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Returns (), which matches no request, if a list turns out empty."""
+        tlvs = self.value(table, key, dict, "a table of TLVs by name", {})
+        if not tlvs:
+            self.fail(key, "is empty: add a TLV, or leave out the key")
+        found = []
+        with self.table_at(*self.path, key):
+            self.check_keys(tlvs, TLVS_OF_RULES)
+            for name in sorted(tlvs.keys() & {*TLVS_OF_RULES}):
+                with noting(self.mistakes):
+                    found.append((name, self.entries(
+                        tlvs, name,
+                        host_patterns if name == "authority" else parse_value)))
+        return () if any(not values for _, values in found) else tuple(found)
+
     def read_limit(self, table: dict[str, Any], key: str) -> str:
         name = self.value(table, key, str, "a name of [limits]", "")
         if name not in self.known_limits:
@@ -373,7 +390,8 @@ class _Reader(ListReader):
 _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "name": _Reader.read_name, "action": _Reader.read_action,
     "users": _Reader.read_who, "groups": _Reader.read_who,
-    "clients": _Reader.read_networks, "hosts": _Reader.read_hosts,
+    "clients": _Reader.read_networks, "tlvs": _Reader.read_tlvs,
+    "hosts": _Reader.read_hosts,
     "addresses": _Reader.read_networks, "ports": _Reader.read_ports,
     "methods": _Reader.read_methods, "protocol": _Reader.read_protocols,
     "sni": _Reader.read_server_name, "ja4": _Reader.read_fingerprints,

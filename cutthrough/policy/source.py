@@ -56,6 +56,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()       # networks, 10.0.0.0/8
+    tlvs: tuple[tuple[str, tuple[str, ...]], ...] = ()  # names of policy.tlvs, values
     hosts: tuple[str, ...] = ()         # canonical: example.com, *.example.com
     addresses: tuple[str, ...] = ()     # networks that a resolved address must be in
     ports: tuple[tuple[int, int], ...] = ()     # ranges, both ends included

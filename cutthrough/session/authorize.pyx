@@ -132,6 +132,11 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
     q.subjects = c.account.subjects
     q.has_client = c.address.family != UNIX_CALLER
     map_address(&c.address, q.client)
+    q.tlvs = NULL
+    q.tlvs_len = 0
+    if c.tlvs is not None:
+        q.tlvs = c.tlvs
+        q.tlvs_len = len(c.tlvs)
     q.host = c.key
     q.host_len = len(c.key) - 2
     q.is_name = r.host_kind == HOST_NAME

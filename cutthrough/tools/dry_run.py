@@ -26,6 +26,7 @@ class Caller(NamedTuple):
     user: str
     groups: tuple[str, ...]
     client: str
+    tlvs: bytes = b""           # of its PROXY header, as wire.proxy_header packs them
 
 
 class Finding(NamedTuple):
@@ -66,7 +67,8 @@ class DryRun:
         self.snapshot = make_snapshot(Generation(1, config, policy), bound)
         self._of_users = names_of_users(config, policy)
 
-    def find_caller(self, user: str, client: str = "127.0.0.1") -> tuple[Caller, str]:
+    def find_caller(self, user: str, client: str = "127.0.0.1",
+                    tlvs: bytes = b"") -> tuple[Caller, str]:
         """The caller, and the outcome of authentication with the right password.
 
         The default is the one user of the configuration. Raises ConfigError.
@@ -85,7 +87,7 @@ class DryRun:
             outcome = "auth_failed"
         elif known is not None and known.expires and known.expires <= time.time():
             outcome = "auth_expired"
-        return Caller(name, self.policy.groups_of(name), client), outcome
+        return Caller(name, self.policy.groups_of(name), client, tlvs), outcome
 
     def judge_name(self, caller: Caller, method: str, host: str, port: int,
                    opening: FirstBytes | None = None) -> Finding:
@@ -125,7 +127,7 @@ class DryRun:
         answer = self.snapshot.acl.ask(
             host=f"[{host}]" if ":" in host else host, port=port, user=caller.user,
             groups=caller.groups, client=caller.client, method=method, address=address,
-            opening=opening)
+            opening=opening, tlvs=caller.tlvs)
         return Finding(answer.outcome, self._show_rule(answer.rule), answer.report,
                        answer.opens_floor, answer.limits, answer.source, answer.maybe,
                        answer.route, answer.waits)

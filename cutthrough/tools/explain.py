@@ -23,6 +23,7 @@ from cutthrough.policy.address import class_of
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.fingerprints import parse_fingerprint
 from cutthrough.policy.source import Limits, Policy
+from cutthrough.policy.tlvs import TLVS_OF_RULES, octets_of
 from cutthrough.tools.dry_run import (
     OK,
     Caller,
@@ -33,6 +34,7 @@ from cutthrough.tools.dry_run import (
     printable,
 )
 from cutthrough.wire.openings import PROTOCOLS
+from cutthrough.wire.proxy_header import pack_tlvs
 from cutthrough.wire.target import read_request_target
 
 # The lines about the way
@@ -87,15 +89,15 @@ class Explanation(msgspec.Struct, kw_only=True):
 
 def run(config: Config, policy: Policy, request: tuple[str, str], user: str,
         client: str, as_json: bool, opening: FirstBytes | None = None,
-        words: Sequence[str] = ()) -> int:
+        tlvs: bytes = b"", words: Sequence[str] = ()) -> int:
     """Prints the explanation of (method, target); returns the exit status. `opening`:
-    the first bytes of the tunnel, if they are known. `words`: of the lines to print;
-    (): all.
+    the first bytes of the tunnel, if they are known. `tlvs`: of the client's PROXY
+    header. `words`: of the lines to print; (): all.
 
     Raises ConfigError and PolicyError.
     """
     judge = DryRun(config, policy)
-    result = asyncio.run(explain(judge, *request, user, client, opening))
+    result = asyncio.run(explain(judge, *request, user, client, opening, tlvs))
     if as_json:
         print(msgspec.json.encode(result).decode())
     else:
@@ -120,11 +122,26 @@ def read_opening(protocol: str | None, sni: str | None,
     return FirstBytes(protocol or "tls", sni or "", ja4 or "")
 
 
+def read_tlvs(given: Sequence[str]) -> bytes:
+    """The TLVs that the command line describes, each NAME=VALUE. Raises ConfigError."""
+    found: dict[str, bytes] = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        if name not in TLVS_OF_RULES:
+            raise ConfigError("", "--tlv", f"{printable(name)!r} is not one of "
+                              f"{', '.join(TLVS_OF_RULES)}")
+        try:
+            found.setdefault(name, octets_of(value))
+        except ValueError as error:
+            raise ConfigError("", "--tlv", printable(str(error))) from None
+    return pack_tlvs(found)
+
+
 async def explain(judge: DryRun, method: str, target: str, user: str = "",
-                  client: str = "127.0.0.1",
-                  opening: FirstBytes | None = None) -> Explanation:
+                  client: str = "127.0.0.1", opening: FirstBytes | None = None,
+                  tlvs: bytes = b"") -> Explanation:
     """Makes the decisions of a request. Raises ConfigError for an invalid call."""
-    caller, outcome = judge.find_caller(user, client)
+    caller, outcome = judge.find_caller(user, client, tlvs)
     result = Explanation(method=method, target=target, user=caller.user,
                        groups=caller.groups, client=caller.client,
                        floor=judge.snapshot.address_floor)

@@ -22,6 +22,7 @@ from cutthrough.tools.dry_run import (
     printable,
 )
 from cutthrough.tools.log_reader import DENIED, Line, LogReader
+from cutthrough.wire.proxy_header import TLVS, pack_tlvs
 
 MAYBE = "maybe"
 
@@ -62,11 +63,12 @@ def replay(judge: DryRun, log: LogReader) -> tuple[Counter[Change], int]:
     """The changes with their counts, and the number of lines without a decision."""
     changes: Counter[Change] = Counter()
     undecided = 0
-    known: dict[Line, Finding] = {}
+    known: dict[bytes, Finding] = {}
     for line in log:
         if line.hook is not None and line.reason in DENIED:
             continue                        # assume that the hook refuses it again
-        key = msgspec.structs.replace(line, reason="", rule="", report=False, hook=None)
+        key = msgspec.json.encode(msgspec.structs.replace(
+            line, reason="", rule="", report=False, hook=None))
         new = known.get(key)
         if new is None:
             if len(known) >= 100_000:       # bounds the memory
@@ -109,7 +111,11 @@ def judge_line(judge: DryRun, line: Line) -> Finding:
 
 
 def _caller(judge: DryRun, line: Line) -> Caller:
-    return Caller(line.who, judge.policy.groups_of(line.who), line.client)
+    # The log escapes octet by octet; a value that it has cut ends in another character
+    tlvs = {name: value.encode("latin-1") for name, value in line.proxy_tlvs.items()
+            if name in TLVS and max(value, default="\u0100") < "\u0100"}
+    return Caller(line.who, judge.policy.groups_of(line.who), line.client,
+                  pack_tlvs(tlvs))
 
 
 def _is_about_address(judge: DryRun, line: Line) -> bool:

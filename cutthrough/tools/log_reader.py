@@ -41,6 +41,7 @@ class Line(msgspec.Struct, frozen=True):
     tunnel_protocol: str = ""   # "": the first bytes were not looked at
     sni: str = ""
     ja4: str = ""
+    proxy_tlvs: dict[str, str] = {}
 
     @property
     def kind(self) -> str:

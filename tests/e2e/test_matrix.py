@@ -142,6 +142,10 @@ KINDS = {
         """ + LOCAL, (Ask(), Ask(network=2)),
         lambda way, ask: (
             DENIED if ask.network == 2 and way.door != "unix" else "ok")),
+    "tlvs": Kind(LOCAL + 'tlvs.aws_vpce = ["vpce-a", "vpce-b"]\n',
+                 (Ask(), Ask(vpce="vpce-a"), Ask(vpce="vpce-c")),
+                 lambda way, ask: "ok" if (way.door, ask.vpce) == (
+                     "balanced", "vpce-a") else DENIED),
     "password": Kind(LOCAL, (Ask(), Ask(password="guess")), by_password),
     "sni": Kind(LOCAL + 'protocol = ["tls"]\nsni = "match"\n',
                 (Ask(hello="match"), Ask(hello="other"), Ask()), by_hello),

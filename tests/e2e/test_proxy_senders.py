@@ -7,7 +7,13 @@ import pytest
 from tests.e2e.test_proxy_protocol import ANN, FLAGS
 from tests.support.client import Client
 from tests.support.wait import wait_until
-from tests.wire.twin_proxy import SIGNATURE, build_binary, build_ssl, build_tlv
+from tests.wire.twin_proxy import (
+    SIGNATURE,
+    build_binary,
+    build_line,
+    build_ssl,
+    build_tlv,
+)
 
 
 @pytest.fixture
@@ -57,6 +63,34 @@ def test_a_format_has_the_tlv_that_it_names(behind, make_origin, dial):
     assert client.get(make_origin().url()).status == 200
     proxy.log = lambda **wanted: []         # its lines are no JSON
     wait_until(lambda: proxy.lines() == ["vpce%201 - 200"], proxy.lines)
+
+
+@pytest.mark.any_loop
+def test_a_rule_matches_the_tlvs_of_a_header(
+        start_proxy, make_origin, dial, directory):
+    """R41: they are of the connection, for each of its requests and for its tunnels.
+    Of another one, and of version 1, there are none."""
+    policy = directory("policy") / "policy.toml"
+    policy.write_text("""
+default = "deny"
+[[rules]]
+action = "allow"
+addresses = ["127.0.0.0/8"]
+tlvs = { aws_vpce = ["vpce-1"], authority = ["*.a.test"], type_e0 = ["0x00ff"] }
+""")
+    proxy = start_proxy(*FLAGS, "--policy", str(policy))
+    origin = make_origin()
+    tlvs = build_tlv(0xE0, b"\0\xff") + build_tlv(2, b"X.a.test")
+    for header, status in (
+            (build_binary(ANN, tlvs=tlvs + build_tlv(0xEA, b"\1vpce-1")), 200),
+            (build_binary(ANN, tlvs=tlvs + build_tlv(0xEA, b"\1vpce-2")), 403),
+            (build_binary(ANN, tlvs=tlvs), 403), (build_line(ANN), 403)):
+        client = dial(proxy)
+        client.send(header)
+        for _ in range(2):
+            assert client.get(origin.url()).status == status
+        assert client.connect(origin.authority).status == status
+    proxy.wait_log(9, reason="destination_denied")
 
 
 @pytest.mark.any_loop

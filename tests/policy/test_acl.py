@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cutthrough.policy.acl import Acl
 from cutthrough.policy.answer import Look
 from cutthrough.policy.source import Limits, Policy, Rule, User
+from cutthrough.wire.proxy_header import pack_tlvs
 
 
 def acl_of(*rules: Rule, **fields: Any) -> Acl:
@@ -52,8 +53,13 @@ def names(patterns: tuple[str, ...], host: str) -> bool:
                for p in patterns)
 
 
+def has(values: tuple[str, ...], tlv: str, value: str) -> bool:
+    return names(values, value) if tlv == "authority" else value in values
+
+
 def scan(policy: Policy, *, host: str, port: int, user: str, client: str, method: str,
-         address: str | None) -> tuple[str, int, bool, bool, bool]:
+         address: str | None, tlvs: dict[str, bytes]) -> tuple[
+             str, int, bool, bool, bool]:
     is_name = not is_literal(host)
     address = address if is_name else host
     known = policy.users.get(user)
@@ -64,6 +70,9 @@ def scan(policy: Policy, *, host: str, port: int, user: str, client: str, method
                 not set(groups) & set(rule.groups)):
             continue
         if rule.clients and not is_in(client, rule.clients):
+            continue
+        if not all(name in tlvs and has(values, name, tlvs[name].decode())
+                   for name, values in rule.tlvs):
             continue
         if rule.ports and not any(a <= port <= b for a, b in rule.ports):
             continue
@@ -119,11 +128,20 @@ def some(items: Any) -> Any:
     return st.one_of(st.just(()), st.lists(items, max_size=3).map(tuple))
 
 
+def some_tlvs() -> Any:
+    wanted = st.fixed_dictionaries({}, optional={
+        "authority": st.lists(st.one_of(HOSTS, HOSTS.map("*.".__add__)), min_size=1),
+        "alpn": st.lists(st.sampled_from(("h2", "h3", "")), min_size=1)})
+    return st.one_of(st.just(()), wanted.map(lambda found: tuple(
+        (name, tuple(filter(None, values)) or ("h",))
+        for name, values in sorted(found.items()))))
+
+
 RULES = st.builds(
     Rule, action=st.sampled_from(("allow", "deny", "report")),
     users=some(st.sampled_from(("ann", "bob"))), groups=some(st.sampled_from("gh")),
     clients=some(NETWORKS), hosts=some(PATTERNS), addresses=some(NETWORKS),
-    ports=some(RANGES), methods=some(METHODS),
+    ports=some(RANGES), methods=some(METHODS), tlvs=some_tlvs(),
     route=st.sampled_from(("", "", "direct", "corp")))
 POLICIES = st.builds(
     Policy, rules=st.lists(RULES, max_size=12).map(tuple),
@@ -133,7 +151,9 @@ POLICIES = st.builds(
 QUESTIONS = st.fixed_dictionaries({
     "host": st.one_of(HOSTS, LITERALS), "port": st.sampled_from((1, 80, 443, 65535)),
     "user": st.sampled_from(("ann", "bob", "cyd", "")), "client": ADDRESSES,
-    "method": METHODS, "address": st.one_of(st.none(), ADDRESSES)})
+    "method": METHODS, "address": st.one_of(st.none(), ADDRESSES),
+    "tlvs": st.fixed_dictionaries({}, optional={
+        "authority": HOSTS.map(str.encode), "alpn": st.sampled_from((b"h2", b"h"))})})
 
 
 @given(POLICIES, st.lists(QUESTIONS, min_size=1, max_size=8))
@@ -142,7 +162,8 @@ def test_it_decides_as_a_scan_of_the_rules_does(policy, questions):
     for question in questions:
         literal = ":" in question["host"]
         host = f"[{question['host']}]" if literal else question["host"]
-        got = acl.ask(**{**question, "host": host})
+        packed = pack_tlvs(question["tlvs"])
+        got = acl.ask(**{**question, "host": host, "tlvs": packed})
         assert (got.outcome, got.rule, got.report, got.maybe,
                 got.opens_floor) == scan(policy, **question)
         assert got.route == (policy.rules[got.rule].route if got.rule >= 0 else "")
@@ -156,6 +177,7 @@ def test_it_decides_as_a_scan_of_the_rules_does(policy, questions):
 def test_what_an_address_could_save_is_not_refused_before_it_is_known(policy, question):
     acl = Acl(policy)
     question["host"] = "a.b"
+    question["tlvs"] = pack_tlvs(question["tlvs"])
     before = acl.ask(**{**question, "address": None})
     after = [acl.ask(**{**question, "address": address}) for address in
              ("10.0.0.1", "10.1.0.1", "11.0.0.0", "::1", "2001:db8::1", "fe80::1")]

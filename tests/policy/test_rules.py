@@ -187,6 +187,27 @@ def test_one_list_in_many_rules_is_one_tuple():
     assert policy.rules[0].hosts is policy.rules[1].hosts
 
 
+# TLVs.
+
+def test_tlvs_are_a_table_of_values():
+    text = (RULE + "[rules.tlvs]\nauthority = ['.A.test', 'b.test']\nalpn = ['h2']\n"
+            "type_e0 = ['0x00Ff']\ntls_cn = ['@staff']\n"
+            "[lists]\nstaff = ['Ann', 'Bob']")
+    assert read(text).rules[0].tlvs == (
+        ("alpn", ("h2",)), ("authority", ("a.test", "*.a.test", "b.test")),
+        ("tls_cn", ("Ann", "Bob")), ("type_e0", ("0x00Ff",)))
+    assert rule_of("tlvs.netns = ['blue']").tlvs == (("netns", ("blue",)),)
+    Acl(read(text))
+
+
+@pytest.mark.parametrize("name", ["authority", "netns"])
+def test_a_rule_whose_tlv_has_an_empty_list_matches_nothing(name):
+    policy = read(f"[lists]\nnone = []\n[[rules]]\naction = 'allow'\n"
+                  f"tlvs.alpn = ['h2']\ntlvs.{name} = ['@none']\n"
+                  "[[rules]]\naction = 'deny'\n")
+    assert [rule.action for rule in policy.rules] == ["deny"]
+
+
 # Users of another file.
 
 def test_users_of_another_file_get_the_groups_of_this_one():
@@ -301,6 +322,17 @@ MISTAKES = [
      "methods: 'PATCH' is not one of GET, HEAD, POST, PUT, DELETE, OPTIONS, "
      "TRACE, CONNECT, UPGRADE, OTHER (OTHER: any method not listed here; "
      "UPGRADE: any request that offers an upgrade)"),
+    (RULE + "tlvs = []", "tlvs: takes a table of TLVs by name"),
+    (RULE + "tlvs = {}", "tlvs: is empty: add a TLV, or leave out the key"),
+    (RULE + "tlvs.vpce = ['a']", "tlvs: vpce: no such key; did you mean aws_vpce?"),
+    (RULE + "tlvs.alpn = 'h2'", "tlvs: alpn: takes a list of strings"),
+    (RULE + "tlvs.alpn = []",
+     "tlvs: alpn: the list is empty: add an entry, or leave out the key"),
+    (RULE + "tlvs = { authority = ['a b'] }",
+     "tlvs: authority: 'a b' is not a host name or address"),
+    (RULE + "tlvs.netns = ['']", "tlvs: netns: '' has 0 octets, not 1 to 255"),
+    (RULE + "tlvs.type_e0 = ['0x123']",
+     "tlvs: type_e0: '0x123': behind 0x, two hexadecimal digits are an octet"),
     (RULE + "cut = 1", "cut: takes true or false"),
     (RULE + "limits = 'slo'\n[limits.slow]",
      "limits: no such limits; did you mean slow?"),

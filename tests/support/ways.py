@@ -27,7 +27,7 @@ from tests.support.socks import (
 )
 from tests.support.stream import Closed
 from tests.support.wait import wait_until
-from tests.wire.twin_proxy import build_line
+from tests.wire.twin_proxy import build_binary, build_line, build_tlv
 
 PASSWORD = "secret"
 
@@ -64,6 +64,8 @@ class Ask(NamedTuple):
     #: A ClientHello that is sent in the tunnel, instead of a request: of TLS to the
     #: destination ("match") or to another server
     hello: str = ""
+    #: The VPC endpoint in a PROXY header with TLVs
+    vpce: str = ""
 
 
 class Way(NamedTuple):
@@ -235,7 +237,8 @@ def reach(proxy: Proxy, path: Path, way: Way, ask: Ask, port: int) -> SocksClien
     port = proxy.ports[DOORS.index(way.door)]
     if way.door == "balanced":
         client = SocksClient(port)
-        client.send(build_line(way.client(ask)))
+        client.send(build_line(way.client(ask)) if not ask.vpce else build_binary(
+            way.client(ask), tlvs=build_tlv(0xEA, b"\1" + ask.vpce.encode())))
         return client
     client = SocksClient(port, source=way.client(ask))
     if way.has_tls:

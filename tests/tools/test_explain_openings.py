@@ -122,6 +122,52 @@ def test_a_log_is_replayed_with_its_first_bytes(ask, policy, log):
                          "bytes that are not in the log"]
 
 
+TLVS = """
+[users.alice]
+password = "$2b$04$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW"
+
+[[rules]]
+name = "endpoint"
+action = "allow"
+tlvs = { aws_vpce = ["vpce-1"], authority = [".site.example"] }
+"""
+GIVEN = "--tlv", "aws_vpce=vpce-1", "--tlv", "authority=a.site.example"
+
+
+@pytest.mark.parametrize(("flags", "status"), [
+    (GIVEN, 0), ((*GIVEN, "--tlv", "type_e0=0x00"), 0), (GIVEN[:2], 1), ((), 1),
+    (("--tlv", "aws_vpce=vpce-2", *GIVEN[2:]), 1)])
+def test_a_request_has_the_tlvs_of_its_header(explain, policy, flags, status):
+    policy.write_text(TLVS)
+    got, told, _ = explain("CONNECT", f"{HOST}:443", *flags)
+    assert got == status
+    assert told["verdict"] == (
+        "refused 403  destination_denied" if status else "allowed  ok")
+
+
+@pytest.mark.parametrize(("value", "said"), [
+    ("vpce=x", "'vpce' is not one of alpn, authority"),
+    ("unique_id=x", "'unique_id' is not one of"),
+    ("alpn=", "'' has 0 octets"), ("type_e0=0x0", "two hexadecimal digits")])
+def test_a_mistake_in_a_tlv_is_told(explain, value, said):
+    status, _, err = explain("CONNECT", f"{HOST}:443", "--tlv", value)
+    assert status == 2
+    assert said in err
+
+
+def test_a_log_is_replayed_with_its_tlvs(ask, policy, log):
+    policy.write_text(TLVS)
+    given = {"aws_vpce": "vpce-1", "authority": "site.example", "unique_id": "\xff",
+             "future": "x", "netns": "cut…"}
+    status, out, _ = ask(
+        "explain", "--policy", str(policy), "--log", log(
+            entry(host=HOST, peer=HOST, proxy_tlvs=given), entry(host=HOST, peer=HOST),
+            entry(host=HOST, peer=HOST, proxy_tlvs={"aws_vpce": "vpce-1"})))
+    assert status == 1
+    assert out.splitlines()[0].split()[:1] == ["2"]
+    assert "2 of 3 lines would change" in out
+
+
 def test_no_rule_is_proposed_for_first_bytes(ask, log):
     _, out, _ = ask("suggest", "--log", log(
         entry("sni_denied", host=HOST, tunnel_protocol="tls", sni="b.example")))
