@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.children import BenchError
-from bench.peers import CACHE, FILES, PEERS, SEARCH
+from bench.peers import ALL, CACHE, FILES, SEARCH
 
 POLICY = Path("/usr/sbin/policy-rc.d")
 FORBIDDEN = "#!/bin/sh\nexit 101\n"  # of any action on any service
@@ -90,7 +90,7 @@ def install_peers(names: list[str]) -> None:
     """Install the missing peers of those named, or all; continue after a failure."""
     missing = {
         name: peer.source.partition(":")
-        for name, peer in PEERS.items()
+        for name, peer in ALL.items()
         if (not names or name in names) and peer.missing()
     }
     packages = sorted({p for kind, _, p in missing.values() if kind == "apt"})
@@ -112,7 +112,7 @@ def install_peers(names: list[str]) -> None:
 def print_peers(names: list[str]) -> int:
     """Print each peer's version, configuration and command; 1 if one is missing."""
     status = 0
-    for name, peer in PEERS.items():
+    for name, peer in ALL.items():
         if names and name not in names:
             continue
         missing = peer.missing()

@@ -209,6 +209,25 @@ PEERS = {
     ),
 }  # fmt: skip
 
+# Those of `python -m bench tls`, which serve TLS.
+OF_TLS = {
+    "nginx-tls": Peer(
+        "TLS, one worker", "apt:nginx", "nginx",
+        "nginx -p @DIR@ -c @DIR@/nginx-tls.conf", ("nginx-tls.conf",),
+        version="@PROGRAM@ -v",
+    ),
+    "haproxy-tls": Peer(
+        "TLS, one thread", "apt:haproxy", "haproxy",
+        "haproxy -db -f @DIR@/haproxy-tls.conf", ("haproxy-tls.conf",),
+        version="@PROGRAM@ -v",
+    ),
+    "hitch": Peer(
+        "TLS, one worker; connects to the origin at each handshake", "apt:hitch",
+        "hitch", "hitch --config=@DIR@/hitch.conf", ("hitch.conf",), blind=True,
+    ),
+}  # fmt: skip
+ALL = PEERS | OF_TLS
+
 
 def as_proxies() -> dict[str, Proxy]:
     """Return the peers as rows of the table of proxies."""

@@ -27,7 +27,7 @@ from pathlib import Path
 from bench.children import HERE, BenchError, Site
 from bench.collect import cpu_times, private_bytes
 from bench.origin import FILES, Origin, build_tool
-from bench.peers import Peer
+from bench.peers import OF_TLS
 from bench.proxies import listening
 from bench.rows import Row, format_row
 from bench.running import PASSWORD, USER, Running, Target
@@ -37,21 +37,6 @@ WARM_SECONDS = 0.3
 WORD = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 KINDS = ("1.2 full", "1.2 resumed", "1.3 full", "1.3 resumed")
 OURS = "cutthrough"
-
-PEERS = {
-    "nginx": Peer(
-        "one worker", "apt:nginx", "nginx", "nginx -p @DIR@ -c @DIR@/nginx-tls.conf",
-        ("nginx-tls.conf",), version="@PROGRAM@ -v",
-    ),
-    "haproxy": Peer(
-        "one thread", "apt:haproxy", "haproxy", "haproxy -db -f @DIR@/haproxy-tls.conf",
-        ("haproxy-tls.conf",), version="@PROGRAM@ -v",
-    ),
-    "hitch": Peer(
-        "one worker; connects to the origin at each handshake", "apt:hitch", "hitch",
-        "hitch --config=@DIR@/hitch.conf", ("hitch.conf",), blind=True,
-    ),
-}  # fmt: skip
 
 
 def make_certificate(directory: Path) -> bytes:
@@ -176,7 +161,8 @@ def servers(target: Target) -> Iterator[list[Server]]:
         stack.callback(ours.close)
         pem = make_certificate(ours.make_directory())
         started = []
-        for name, peer in PEERS.items():
+        for full_name, peer in OF_TLS.items():
+            name = full_name.removesuffix("-tls")
             if peer.missing():
                 print(f"{name}: {peer.missing()}")
                 continue

@@ -25,7 +25,7 @@ from bench.clients import build_load_command
 from bench.collect import cpu_times
 from bench.measure import run_once
 from bench.origin import Origin
-from bench.peers import FILES, PEERS
+from bench.peers import ALL, FILES, PEERS
 from bench.proxies import PROXIES
 from bench.rows import Row
 from bench.running import Running, Target
@@ -119,25 +119,25 @@ def test_an_unknown_name_is_refused() -> None:
         check_plan([Part(("plain-keepalive",), ("nothing",))])
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", ALL)
 def test_the_configuration_of_every_peer_is_in_the_tree(name: str) -> None:
-    peer = PEERS[name]
+    peer = ALL[name]
     files = [FILES / word.partition(" as ")[0] for word in peer.files]
     assert all(file.is_file() for file in files)
     assert files or (FILES / name).is_dir()
 
 
 def test_peers_says_version_source_files_and_command_of_each() -> None:
-    names = ["squid", "tinyproxy"]
+    names = ["squid", "tinyproxy", "hitch"]
     peers = bench("peers", *names)
     said, _ = peers.communicate(timeout=60)
     for name in names:
-        missing = PROXIES[name].missing
+        missing = ALL[name].missing()
         assert f"{name:14} {f'skipped: {missing}' if missing else ''}" in said
         assert missing or re.search(rf"{name} +\d+\.\d", said)
         assert f"apt:{name}, bench/peers/{name}.conf" in said.replace(";", ",")
-        assert PEERS[name].command in said
-    assert peers.returncode == any(PROXIES[name].missing for name in names)
+        assert ALL[name].command in said
+    assert peers.returncode == any(ALL[name].missing() for name in names)
 
 
 @needs_nginx
