@@ -1,0 +1,1 @@
+NUMBERS: dict[str, int]

@@ -1,0 +1,282 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The fields of a line by a format: a code, and its value for one ending."""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memchr, memcpy
+from libc.time cimport time_t, tm
+from cutthrough.log.jsonline cimport kind_of, own_address, put_method, put_url, tlv_of
+from cutthrough.log.text cimport (
+    put_address, put_escaped, put_ms, put_number, put_padded, put_text)
+from cutthrough.net cimport linux
+from cutthrough.net.buffers cimport bytes_of
+from cutthrough.net.address cimport Address
+from cutthrough.net.sysio cimport clock_us
+from cutthrough.net.tcpinfo cimport PathInfo, read_path
+from cutthrough.outcome cimport OK, label_of, tag_of, token_of
+from cutthrough.policy.acl cimport NOT_ASKED
+from cutthrough.session.client cimport Client, peer_of, worker_of_id
+from cutthrough.session.request cimport Request
+from cutthrough.session.phases cimport Stamps
+from cutthrough.session.proxied cimport sender_of
+from cutthrough.wire.chars cimport equals_lower
+from cutthrough.wire.clienthello cimport version_text
+from cutthrough.wire.names cimport M_CONNECT, is_connect
+from cutthrough.wire.openings cimport Opening, alpn_of, protocol_text, server_name
+from cutthrough.config.log_format import CODES, TLVS
+from cutthrough.wire.proxy_header import TLVS as KEPT
+
+cdef extern from "<time.h>" nogil:
+    tm *gmtime_r(const time_t *seconds, tm *out)
+    tm *localtime_r(const time_t *seconds, tm *out)
+    size_t strftime(char *out, size_t most, const char *format, const tm *parts)
+
+NUMBERS = {code: number for number, code in enumerate((
+    "", "sn", "err_code", "err_detail", ">a", ">p", "la", "lp", "<a", "<A", "<p",
+    "<la", "<lp", "ts", "tu", "tl", "tg", "tr", "tS", "dt", "<pt", "un", "ul", "ui", "rm",
+    "ru", "rp", ">rs", ">rd", ">rP", "rv", ">h", ">Hs", "mt", "st", ">st", "<st", "Ss", "Sh",
+    "ct::id", "ct::reason", "ct::worker", "ct::path", "ct::rule", "ct::hook", "ct::kind",
+    "ct::tried_user", "ct::proxied_by", "ct::tlv", "ct::tunnel_protocol", "ct::sni", "ct::alpn",
+    "ct::tls_version", "ct::ja4", "ct::ja3", "ct::ech", "ct::head_ms", "ct::auth_ms",
+    "ct::hook_ms", "ct::dns_ms", "ct::connect_ms", "ct::first_byte_ms", "ct::total_ms",
+    "ct::client_rtt_ms", "ct::client_retransmits", "ct::origin_rtt_ms",
+    "ct::origin_retransmits"))}
+assert TLVS == KEPT
+assert set(NUMBERS) == {"", *CODES} and len(NUMBERS) == <int>N_STEPS
+
+
+cdef char *put_field(char *p, Step *step, Client c, const Ending *ending, tuple noted,
+                     const char *last) noexcept:
+    cdef const Request *r = &c.request
+    cdef int code = step.code
+    cdef int outcome = ending.outcome
+    cdef const linux.timespec *now = &ending.now
+    cdef Stamps *at = &c.stamps
+    cdef Address address
+    if code == S_SECONDS:
+        return put_number(p, now.tv_sec)
+    if code == S_MS:
+        return put_number(p, now.tv_nsec // 1000000)
+    if code == S_TOTAL:
+        return put_number(p, (clock_us() - at.start_us) // 1000)
+    if code == S_CLIENT:
+        return put_address(p, &c.address)
+    if code == S_TAG:
+        if outcome == OK and r.is_tunnel:
+            return put_text(p, b"TCP_TUNNEL")
+        return put_text(p, tag_of(outcome))
+    if code == S_STATUS:
+        return put_padded(p, r.status, 3)
+    if code == S_BYTES_DOWN:
+        return put_number(p, c.relay.down.moved)
+    if code == S_METHOD:
+        return put_method(p, c)
+    if code == S_URL:
+        return put_long(p, step, c, last)
+    if code == S_USER:
+        return put_value(p, step, c.user if c.user is not None else c.tried, last)
+    if code == S_LOGIN:
+        return put_value(p, step, c.user, last)
+    if code == S_HIERARCHY:
+        if r.hop.parent:
+            return put_text(p, b"FIRSTUP_PARENT")
+        return put_text(p, b"HIER_NONE" if peer_of(c) == NULL else b"HIER_DIRECT")
+    if code == S_PEER:
+        return p if peer_of(c) == NULL else put_address(p, peer_of(c))
+    if code == S_TYPE or code == S_IDENT:
+        return p
+    if code == S_VERSION:
+        # Another protocol has no version of HTTP
+        return p if c.snapshot is None or r.method > M_CONNECT else (
+            put_text(p, b"1.1" if r.minor else b"1.0"))
+    if code == S_LOCALTIME or code == S_GMT:
+        return put_date(p, step, now.tv_sec)
+    if code == S_FIELD:
+        if noted is not None:
+            return put_value(p, step, noted[step.field], last)
+        return put_head_field(p, step, c, last)
+    if code == S_SN:
+        return put_number(p, ending.sequence)
+    if code == S_ERR_CODE:
+        return p if outcome == OK else put_text(p, label_of(outcome))
+    if code == S_ERR_DETAIL:
+        return put_text(p, token_of(outcome))
+    if code == S_CLIENT_PORT:
+        return put_number(p, c.address.port)
+    if code == S_PEER_NAME or code == S_HOST:
+        return put_long(p, step, c, last)
+    if code == S_PEER_PORT:
+        return p if peer_of(c) == NULL else put_number(p, r.port)
+    if code == S_PORT:
+        return p if r.port == 0 else put_number(p, r.port)
+    if code == S_PATH:
+        return put_long(p, step, c, last)
+    if code == S_SCHEME:
+        return p if r.port == 0 or is_connect(r.method) else put_text(p, b"http")
+    if code == S_BYTES:
+        return put_number(p, c.relay.up.moved + c.relay.down.moved)
+    if code == S_BYTES_UP:
+        return put_number(p, c.relay.up.moved)
+    if code == S_BEGAN:
+        return put_seconds(p, now, clock_us() - at.start_us)
+    if code == S_DNS:
+        return p if at.dns_us == 0 else put_number(p, at.dns_us // 1000)
+    if code == S_PEER_TIME:
+        return p if at.first_byte_us == 0 else put_number(p, at.first_byte_us // 1000)
+    if code == S_LOCAL or code == S_LOCAL_PORT:
+        if not own_address(&c.sock, &address):
+            return p
+        return put_address(p, &address) if code == S_LOCAL else (
+            put_number(p, address.port))
+    if code == S_SOURCE or code == S_SOURCE_PORT:
+        if c.origin is None or not own_address(&c.origin.sock, &address):
+            return p
+        return put_address(p, &address) if code == S_SOURCE else (
+            put_number(p, address.port))
+    return put_own(p, step, c, ending, last)
+
+
+cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
+                   const char *last) noexcept:
+    """Writes a value that squid has no code for."""
+    cdef const Request *r = &c.request
+    cdef int code = step.code
+    cdef Stamps *at = &c.stamps
+    cdef int64_t us
+    cdef PathInfo info
+    if code == S_ID:
+        p = put_number(p, worker_of_id(c, ending.worker))
+        p[0] = b"-"
+        return put_number(p + 1, c.request_id)
+    if code == S_REASON:
+        return put_text(p, label_of(ending.outcome))
+    if code == S_WORKER:
+        return put_number(p, ending.worker)
+    if code == S_RELAY:
+        return put_text(p, b"splice" if c.relay.up.spliced or c.relay.down.spliced
+                        else b"copy")
+    if code == S_RULE:
+        return p if r.rule == NOT_ASKED else (
+            put_value(p, step, c.snapshot.acl.label(r.rule), last))
+    if code == S_HOOK:
+        return p if c.decision is None else (
+            put_value(p, step, c.decision.reason.encode(), last))
+    if code == S_KIND:
+        return put_text(p, kind_of(c))
+    if code == S_TRIED:
+        return put_value(p, step, c.tried, last)
+    if code == S_PROXIED_BY:
+        return p if sender_of(c) == NULL else put_address(p, sender_of(c))
+    if code == S_TLV:
+        return put_value(p, step, tlv_of(c, step.field), last)
+    if S_PROTOCOL <= code <= S_ECH:
+        return p if c.opening == NULL else put_part(p, step, c.opening, last)
+    if code == S_TOTAL_MS:
+        return put_ms(p, clock_us() - at.start_us)
+    if S_HEAD_MS <= code < S_TOTAL_MS:
+        us = (at.head_us if code == S_HEAD_MS else
+              at.auth_us if code == S_AUTH_MS else
+              at.hook_us if code == S_HOOK_MS else
+              at.dns_us if code == S_DNS_MS else
+              at.connect_us if code == S_CONNECT_MS else at.first_byte_us)
+        return put_ms(p, us) if us else p
+    if code >= S_ORIGIN_RTT and c.origin is None:
+        return p
+    if not read_path(&c.sock if code < S_ORIGIN_RTT else &c.origin.sock, &info):
+        return p
+    if code == S_CLIENT_RTT or code == S_ORIGIN_RTT:
+        return put_ms(p, info.rtt_us)
+    return put_number(p, info.retransmits)
+
+
+cdef char *put_long(char *p, Step *step, Client c, const char *last) noexcept:
+    cdef const Request *r = &c.request
+    cdef const char *key
+    if step.code == S_URL:
+        return put_url(p, c, step.quote, last)
+    if step.code == S_PATH:
+        if r.path_len == 0 or r.port == 0:
+            return p
+        return put_escaped(p, bytes_of(c.head) + r.path_at, r.path_len, step.quote,
+                           last - 3, True)
+    if r.port == 0 or (step.code == S_PEER_NAME and peer_of(c) == NULL):
+        return p
+    key = c.key
+    return put_escaped(p, key, len(c.key) - 2, step.quote, last - 3, True)
+
+
+cdef char *put_part(char *p, Step *step, const Opening *o, const char *last) noexcept:
+    """Writes a part of the tunnel's first bytes; nothing if they are no ClientHello."""
+    cdef int code = step.code
+    if code == S_SNI:
+        return put_quoted(p, step, server_name(o), o.name_len, last) if o.name_len else p
+    if code == S_ALPN:
+        return put_quoted(p, step, alpn_of(o), o.alpn_len, last) if o.alpn_len else p
+    if code == S_PROTOCOL:
+        return put_text(p, protocol_text(o))
+    if code == S_TLS:
+        return put_text(p, version_text(o.version))
+    if code == S_ECH:
+        return put_text(p, b"ech") if o.offers_ech else p
+    return put_text(p, o.ja4) if code == S_JA4 else put_text(p, o.ja3)
+
+
+cdef char *put_value(char *p, Step *step, bytes value, const char *last) noexcept:
+    if value is None or len(value) == 0:
+        return p
+    return put_quoted(p, step, value, len(value), last)
+
+
+cdef char *put_quoted(char *p, Step *step, const char *data, size_t n,
+                      const char *last) noexcept:
+    cdef bint spaced = False
+    cdef size_t i
+    if step.is_shell:
+        for i in range(n):
+            spaced = spaced or data[i] == b" "
+    if spaced:
+        p[0] = b'"'
+        p = put_escaped(p + 1, data, n, step.quote, last - 4, True)
+        p[0] = b'"'
+        return p + 1
+    return put_escaped(p, data, n, step.quote, last - 3, True)
+
+
+cdef char *put_head_field(char *p, Step *step, Client c, const char *last) noexcept:
+    """Writes a field of the head as it went up, where each line is `Name: value`."""
+    cdef const char *at
+    cdef const char *end
+    cdef const char *stop
+    cdef size_t n = step.text_len
+    if c.head == NULL:
+        return p
+    at = bytes_of(c.head)
+    stop = at + c.head.end
+    while at < stop:
+        end = <const char *>memchr(at, b"\r", stop - at)
+        if end == NULL:
+            break
+        if end - at > <ssize_t>n and at[n] == b":" and equals_lower(at, step.text, n):
+            at += n + 1
+            while at < end and at[0] == b" ":
+                at += 1
+            return put_quoted(p, step, at, end - at, last)
+        at = end + 2
+    return p
+
+
+cdef char *put_date(char *p, Step *step, time_t second) noexcept:
+    cdef tm parts
+    if step.made_s != second:
+        step.made_s = second
+        if step.code == S_GMT:
+            gmtime_r(&second, &parts)
+        else:
+            localtime_r(&second, &parts)
+        step.made_len = strftime(step.made, MOST_TIME, step.text, &parts)
+    memcpy(p, step.made, step.made_len)
+    return p + step.made_len
+
+
+cdef char *put_seconds(char *p, const linux.timespec *now, int64_t ago_us) noexcept:
+    cdef int64_t at_ms = now.tv_sec * 1000 + now.tv_nsec // 1000000 - ago_us // 1000
+    return put_ms(p, at_ms)             # three decimals
