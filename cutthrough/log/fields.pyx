@@ -2,7 +2,7 @@
 """The fields of a line by a format: a code, and its value for one ending."""
 
 from libc.stdint cimport int64_t
-from libc.string cimport memchr, memcpy
+from libc.string cimport memchr, memcpy, strlen
 from libc.time cimport time_t, tm
 from cutthrough.log.jsonline cimport kind_of, own_address, put_method, put_url, tlv_of
 from cutthrough.log.text cimport (
@@ -12,12 +12,14 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.address cimport Address
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
+from cutthrough.net.transport cimport Agreed
 from cutthrough.outcome cimport OK, label_of, tag_of, token_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, peer_of, worker_of_id
 from cutthrough.session.request cimport Request
 from cutthrough.session.phases cimport Stamps
 from cutthrough.session.proxied cimport sender_of
+from cutthrough.session.secure cimport agreed_by, certified_name
 from cutthrough.wire.chars cimport equals_lower
 from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.names cimport M_CONNECT, is_connect
@@ -35,9 +37,11 @@ NUMBERS = {code: number for number, code in enumerate((
     "<la", "<lp", "ts", "tu", "tl", "tg", "tr", "tS", "dt", "<pt", "un", "ul", "ui", "rm",
     "ru", "rp", ">rs", ">rd", ">rP", "rv", ">h", ">Hs", "mt", "st", ">st", "<st", "Ss", "Sh",
     "ct::id", "ct::reason", "ct::worker", "ct::path", "ct::rule", "ct::hook", "ct::kind",
-    "ct::tried_user", "ct::proxied_by", "ct::tlv", "ct::tunnel_protocol", "ct::sni", "ct::alpn",
-    "ct::tls_version", "ct::ja4", "ct::ja3", "ct::ech", "ct::head_ms", "ct::auth_ms",
-    "ct::hook_ms", "ct::dns_ms", "ct::connect_ms", "ct::first_byte_ms", "ct::total_ms",
+    "ct::tried_user", "ct::proxied_by", "ct::tlv", "ct::client_tls_version", "ct::client_cipher",
+    "ct::client_sni", "ct::client_alpn", "ct::client_resumed", "ct::client_certificate",
+    "ct::tunnel_protocol", "ct::sni", "ct::alpn", "ct::tls_version", "ct::ja4", "ct::ja3",
+    "ct::ech", "ct::head_ms", "ct::auth_ms", "ct::hook_ms", "ct::dns_ms", "ct::connect_ms",
+    "ct::first_byte_ms", "ct::total_ms",
     "ct::client_rtt_ms", "ct::client_retransmits", "ct::origin_rtt_ms",
     "ct::origin_retransmits"))}
 assert TLVS == KEPT
@@ -168,6 +172,10 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
         return p if sender_of(c) == NULL else put_address(p, sender_of(c))
     if code == S_TLV:
         return put_value(p, step, tlv_of(c, step.field), last)
+    if code == S_OWN_CERTIFICATE:
+        return put_value(p, step, certified_name(c), last)
+    if S_OWN_TLS <= code < S_OWN_CERTIFICATE:
+        return put_agreed(p, step, agreed_by(c), last)
     if S_PROTOCOL <= code <= S_ECH:
         return p if c.opening == NULL else put_part(p, step, c.opening, last)
     if code == S_TOTAL_MS:
@@ -202,6 +210,22 @@ cdef char *put_long(char *p, Step *step, Client c, const char *last) noexcept:
         return p
     key = c.key
     return put_escaped(p, key, len(c.key) - 2, step.quote, last - 3, True)
+
+
+cdef char *put_agreed(char *p, Step *step, const Agreed *a, const char *last) noexcept:
+    """Writes a part of the client's TLS handshake with this proxy; nothing without TLS."""
+    cdef int code = step.code
+    if a == NULL:
+        return p
+    if code == S_OWN_TLS:
+        return put_text(p, version_text(a.version))
+    if code == S_OWN_CIPHER:
+        return p if a.cipher == NULL else put_text(p, a.cipher)
+    if code == S_OWN_SNI:
+        return p if a.name == NULL else put_quoted(p, step, a.name, strlen(a.name), last)
+    if code == S_OWN_ALPN:
+        return put_quoted(p, step, a.alpn, a.alpn_len, last) if a.alpn_len else p
+    return put_text(p, b"resumed") if a.resumed else p
 
 
 cdef char *put_part(char *p, Step *step, const Opening *o, const char *last) noexcept:

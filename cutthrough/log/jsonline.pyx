@@ -21,7 +21,7 @@ from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, carries_tunnel, parent_of, peer_of, worker_of_id
 from cutthrough.session.proxied cimport sender_of
 from cutthrough.session.request cimport Request
-from cutthrough.session.secure cimport agreed_by
+from cutthrough.session.secure cimport agreed_by, certified_name
 from cutthrough.session.source cimport name_of_source
 from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.http1 cimport Head
@@ -36,7 +36,8 @@ cdef enum:
     # of 150, and the texts of a rule and a hook, cut to what is left
     MOST_BEHIND = 1450
     MOST_OPENING = 600          # and for those of a ClientHello, if there is one
-    MOST_AGREED = 450           # and for those of a client's handshake
+    MOST_AGREED = 680           # and for those of a client's handshake
+    MOST_CERTIFICATE = 200      # of these, for the name in its certificate
     MOST_TLVS = 1024            # of a PROXY header: longer texts are cut
     MOST_HOOK = 350             # kept free for the hook's text and the source
 
@@ -132,7 +133,10 @@ cdef class JsonLine(Line):
         if c.opening != NULL:
             p = put_opening(p, c.opening, last - MOST_HOOK)
         if c.sock.kind != KERNEL and agreed_by(c) != NULL:
-            p = put_agreed(p, agreed_by(c), last - MOST_HOOK)
+            p = put_agreed(p, agreed_by(c), last - MOST_HOOK - MOST_CERTIFICATE)
+            if certified_name(c) is not None:
+                p = put_word(put_text(p, b',"client_certificate":'), certified_name(c),
+                             p + MOST_CERTIFICATE)
         if c.decision is not None:
             p = put_word(put_text(p, b',"hook":'), c.decision.reason.encode(), last - 32)
         if c.stamps.hook_us:

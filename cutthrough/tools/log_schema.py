@@ -94,6 +94,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "client_alpn": {"type": "string", "description": "the protocol of ALPN in use"},
     "client_resumed": {"const": True,
                        "description": "the handshake resumed an earlier session"},
+    "client_certificate": {"type": "string", "description": "the name in the client's "
+                           "certificate, which was verified"},
     "tunnel_protocol": {"enum": [word for word in PROTOCOLS if word],
                         "description": "of a tunnel, by its first bytes; silent: none "
                                        "came in time. Absent: no look was asked for"},

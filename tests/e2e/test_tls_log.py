@@ -7,7 +7,9 @@ import pytest
 
 from tests.e2e.test_tls_listener import reach as reach
 from tests.e2e.test_tls_listener import serve as serve
-from tests.support.certificates import client_context
+from tests.e2e.test_tls_listener import table
+from tests.support.certificates import authority, client_context, localhost
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
 
@@ -15,7 +17,7 @@ pytestmark = pytest.mark.any_loop
 def fields_of(record: dict) -> dict:
     return {name: value for name, value in record.items() if name in (
         "client_tls_version", "client_cipher", "client_sni", "client_alpn",
-        "client_resumed")}
+        "client_resumed", "client_certificate")}
 
 
 @pytest.mark.parametrize(("version", "cipher"), [
@@ -37,6 +39,45 @@ def test_the_log_has_what_the_handshake_agreed_on(
     again = reach(proxy, context, client.sock.tls.session)
     assert again.get(make_origin().url()).status == 200
     assert fields_of(proxy.wait_log(2)[1])["client_resumed"] is True
+
+
+def by_certificate() -> str:
+    """A listener where a certificate names the user."""
+    return table(localhost(), client_ca=f'"{authority().own.certificate}"',
+                 client_certificate='"optional"', auth='"none"')
+
+
+@pytest.mark.parametrize("form", ["json", "codes"])
+def test_the_name_in_a_certificate_is_logged(serve, reach, make_origin, form):
+    """A user name says not how its user proved it."""
+    codes = ("client_tls_version", "client_cipher", "client_sni", "client_alpn",
+             "client_resumed", "client_certificate")
+    format = "json" if form == "json" else " ".join(f"%/ct::{code}" for code in codes)
+    proxy = serve(by_certificate(), flags=("--access-log-format", format))
+    context = client_context(authority().sign(subject="/CN=Ann Example"))
+    context.set_alpn_protocols(["http/1.1"])
+    for one in (context, client_context()):
+        reach(proxy, one).get(make_origin().url(), auth=None)
+    wait_until(lambda: len(proxy.lines()) == 2, proxy.lines)
+    if form == "json":
+        assert [record.get("client_certificate") for record in proxy.wait_log(2)] == [
+            "Ann Example", None]
+        return
+    lines, proxy.log = proxy.lines(), lambda **wanted: []      # they are no JSON
+    assert re.fullmatch(
+        r'1\.3 TLS_\w+ localhost http/1\.1 - "Ann Example"', lines[0])
+    assert re.fullmatch(r"1\.3 TLS_\w+ localhost - - -", lines[1])
+
+
+def test_a_format_says_if_a_session_was_resumed(serve, reach, make_origin):
+    proxy = serve(flags=("--access-log-format", "%ct::client_resumed %ct::client_sni"))
+    context, url = client_context(), make_origin().url()
+    client = reach(proxy, context)
+    assert client.get(url).status == 200
+    assert reach(proxy, context, client.sock.tls.session).get(url).status == 200
+    wait_until(lambda: proxy.lines() == ["- localhost", "resumed localhost"],
+               proxy.lines)
+    proxy.log = lambda **wanted: []
 
 
 def test_a_plain_listener_has_none(proxy, make_origin, dial):
