@@ -18,6 +18,7 @@ from cutthrough.session.counters import PARENT_STATES, PARENT_TOTALS
 
 US = 1e6
 CHECKED = ("ok", "failed")
+ENDS = ("used", "lost")         # of connections that waited for a request
 
 
 class Pages(Protocol):
@@ -35,6 +36,7 @@ def describe(r: Pages) -> list[dict[str, Any]]:
         workers = [{"worker": slot, "state": PARENT_STATES[page["state"]],
                     "retry_s": page["retry_ms"] / 1000,
                     "connect_ms": page["setup_us"] / 1000,
+                    "standby": page["standby"],
                     "open_requests": page["open"]}
                    for slot, page in gauges_of(r, name) if page["state"]]
         if workers:
@@ -42,7 +44,8 @@ def describe(r: Pages) -> list[dict[str, Any]]:
                 "name": name, "workers": workers, "requests": totals["requests"],
                 "connects": totals["connects"],
                 "failures": {reason: totals[f"lost {reason}"] for reason in LOSSES},
-                "checks": {result: totals[f"checks {result}"] for result in CHECKED}})
+                "checks": {result: totals[f"checks {result}"] for result in CHECKED},
+                "standby": {end: totals[f"standby {end}"] for end in ENDS}})
     return found
 
 
@@ -91,12 +94,21 @@ def collect(r: Pages) -> Iterator[Metric]:
     in_hand = GaugeMetricFamily(
         "cutthrough_parent_open_requests", "Requests and tunnels through a parent, "
         "open now.", labels=["parent"])
+    ready = GaugeMetricFamily(
+        "cutthrough_parent_standby_connections", "Connections to a parent that wait "
+        "for a request.", labels=["parent"])
+    waited = CounterMetricFamily(
+        "cutthrough_parent_standby", "Connections to a parent that waited: used by a "
+        "request, or lost: ended by the parent, or not made.",
+        labels=["parent", "end"])
     for name, totals in sorted(totals_of(r).items()):
         requests.add_metric([name], totals["requests"])
         for reason in LOSSES:
             failures.add_metric([name, reason], totals[f"lost {reason}"])
         for result in CHECKED:
             checks.add_metric([name, result], totals[f"checks {result}"])
+        for end in ENDS:
+            waited.add_metric([name, end], totals[f"standby {end}"])
         connects.add_metric([name], count_value=totals["connects"],
                             sum_value=totals["connects_us"] / US)
         rows = [about for _, about in gauges_of(r, name)]
@@ -105,6 +117,7 @@ def collect(r: Pages) -> Iterator[Metric]:
                 if word:
                     state.add_metric([name, word], sum(
                         row["state"] == number for row in rows))
-        in_hand.add_metric([name], sum(
-            page.get(f"parent:{name} open", 0) for page in r.living.values()))
-    yield from (requests, failures, checks, connects, state, in_hand)
+        for family, word in ((in_hand, "open"), (ready, "standby")):
+            family.add_metric([name], sum(
+                page.get(f"parent:{name} {word}", 0) for page in r.living.values()))
+    yield from (requests, failures, checks, connects, state, in_hand, ready, waited)

@@ -27,6 +27,9 @@ DIRECT = "direct"
 # As in policy.parents: a request remembers the members it tried in 64 bits
 MOST_MEMBERS = 64
 MOST_CHAIN = 8
+# Of all parents together: half of the descriptors that process.descriptors keeps from
+# clients
+MOST_STANDBY = 128
 # RFC 1929 section 2
 MOST_SOCKS_NAME = 255
 
@@ -110,6 +113,10 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
     check_interval: Annotated[float, Option(
         DURATION, "time between two checks, by one of the workers, and up to a tenth "
         "more or less", "our choice", swapped=True)] = 10.0
+    standby: Annotated[int, Option(
+        COUNT._replace(high=64), "connections to the parent, TLS included, that each "
+        "worker keeps ready for the next CONNECT, each for upstream_idle_timeout",
+        "none, as squid's", swapped=True)] = 0
     via: Annotated[str, Option(
         Kind("NAME", parse_name), "the parent through which this one is reached",
         "none: directly", swapped=True)] = ""
@@ -144,6 +151,12 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
         if self.certificate_key and not self.certificate:
             yield ConfigError("", "certificate_key", "has no effect without "
                               "certificate")
+        if self.standby and self.via:
+            yield ConfigError("", "standby", "is for parents that are reached "
+                              "directly: give it to the first one of the chain")
+        if self.standby and self.proxy_protocol != "off":
+            yield ConfigError("", "standby", "with proxy_protocol the first bytes of "
+                              "each connection name its client, who is not known yet")
         if self.plain == "absolute" and not self.is_http:
             yield ConfigError("", "plain", "absolute is for http:// and https:// "
                               "parents")
@@ -259,6 +272,9 @@ def contradictions(parents: Sequence[Parent], groups: Sequence[Group],
             yield ConfigError("", "parents", "behind another parent the header would "
                               "not be the first bytes of its connection",
                               path=(one.name, "proxy_protocol"))
+    if sum(one.standby for one in parents) > MOST_STANDBY:
+        yield ConfigError("", "parents", "have more than "
+                          f"{MOST_STANDBY} connections of standby in all")
     for group in groups:
         if group.name in by_name:
             yield ConfigError("", "groups", "is also a parent's name",

@@ -88,10 +88,12 @@ async def attempt(config: Config, policy: Policy, target: str, user: str = "",
         raise ConfigError("", "--client", "--try needs an address")
     config, policy, caller, password = as_caller(
         on_loopback(config), policy, user, client)
-    # A PROXY header names the client, for rules and parents
+    # A PROXY header names the client, for rules and parents. Each step is to show
     config = msgspec.structs.replace(
         config, proxy_protocol=(("127.0.0.1", 0),),
-        proxy_protocol_from=("127.0.0.1/32",), flight_recorder=EVENTS)
+        proxy_protocol_from=("127.0.0.1/32",), flight_recorder=EVENTS,
+        parents=tuple(msgspec.structs.replace(one, standby=0)
+                      for one in config.parents))
     result = Trial(target=target, user=caller.user, client=caller.client)
     async with Embedded(config, policy) as proxy:
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)

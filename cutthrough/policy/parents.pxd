@@ -30,8 +30,13 @@ cdef class Standing:
     cdef readonly uint64_t used         # set-ups that succeeded
     cdef readonly uint64_t used_us      # their time, added up
     cdef uint64_t lost[N_LOSSES]        # set-ups that did not, by outcome
+    cdef int standby                    # connections that are kept ready; see session.standby
+    cdef uint64_t standby_used          # taken by a request
+    cdef uint64_t standby_lost          # ended by the parent, or not made
 
     cdef bint may_try(self, int64_t now_ms) noexcept
+    # Its circuit is closed, and its check does not fail.
+    cdef bint is_up(self) noexcept
     # Before a set-up: if the circuit is open, this one is the trial, and no other one begins
     # within a back-off.
     cdef void begin(self, int64_t now_ms) noexcept
@@ -61,6 +66,7 @@ cdef class Parent:
     cdef readonly bint resolves         # it gets names, and resolves them
     cdef bint passes_credentials
     cdef bint forwards                  # plain requests go to it in absolute form
+    cdef readonly int standby           # connections to keep ready; 0: none
     cdef int tls                        # number of its TLS context; NO_TLS: it has no TLS
     cdef bytes server_name              # in its certificate
     cdef int proxy_protocol             # version of the header sent to it; 0: none

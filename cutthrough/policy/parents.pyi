@@ -28,6 +28,7 @@ class Parent:
     via: Parent | None
     depth: int
     resolves: bool
+    standby: int
     def __init__(
         self,
         source: Source,

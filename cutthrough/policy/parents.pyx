@@ -60,6 +60,9 @@ cdef class Standing:
     cdef bint may_try(self, int64_t now_ms) noexcept:
         return not self.is_down and (self.retry_ms == 0 or now_ms >= self.retry_ms)
 
+    cdef bint is_up(self) noexcept:
+        return not self.is_down and self.retry_ms == 0
+
     cdef void begin(self, int64_t now_ms) noexcept:
         if self.retry_ms:
             self.retry_ms = now_ms + self.backoff_ms
@@ -110,7 +113,8 @@ cdef class Standing:
             "state": "down" if self.is_down else "open" if self.retry_ms else "up",
             "retry_ms": max(<int64_t>0, self.retry_ms - <int64_t>now_ms) if self.retry_ms else 0,
             "open": self.in_hand, "setup_us": self.setup_us, "requests": self.begun,
-            "connects": self.used, "connects_us": self.used_us,
+            "connects": self.used, "connects_us": self.used_us, "standby": self.standby,
+            "standby used": self.standby_used, "standby lost": self.standby_lost,
             "lost": {LOSSES[i]: self.lost[i] for i in range(<int>N_LOSSES)}}
 
 
@@ -135,6 +139,7 @@ cdef class Parent:
         self.resolves = source.resolve == "parent"
         self.passes_credentials = source.pass_credentials
         self.forwards = source.plain == "absolute"
+        self.standby = source.standby
         self.proxy_protocol = {"off": 0, "v1": 1, "v2": 2}[source.proxy_protocol]
         self.user, self.password = source.user.encode(), source.password.encode()
         if source.user:

@@ -34,6 +34,7 @@ cdef class Context:
     cdef dict associations              # request_id -> Association; see associate
     cdef object association_places      # their Shares
     cdef readonly Registry parents
+    cdef public dict standbys           # a parent's number -> Standby; None: none are kept
     cdef dict local_origins             # key -> function, see local; None: there are none
     cdef FlightRecorder recorder
     cdef object verifier                # see verify.verifier; None: no user has a hash

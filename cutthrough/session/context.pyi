@@ -11,12 +11,14 @@ from cutthrough.session.client import Journal
 from cutthrough.session.counters import Page
 from cutthrough.session.flight_recorder import FlightRecorder
 from cutthrough.session.idle_pool import IdlePool
+from cutthrough.session.standby import Standby
 
 class Context:
     origin_transport: int
     parents: Registry
     journal: Journal
     sources: dict[int, Source] | None
+    standbys: dict[int, Standby] | None
     pacs: list[tuple[bytes, bytes] | None]
     live: int
     busy: int

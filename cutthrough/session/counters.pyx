@@ -45,17 +45,17 @@ GAUGES_ABOVE = ("lag_us", "due_us", "upstream_idle", "dns_entries", "dns_open", 
 
 
 # Words of a parent's row; its state is 0 if no configuration in force has it
-PARENT_GAUGES = ("state", "retry_ms", "setup_us", "open")
+PARENT_GAUGES = ("state", "retry_ms", "setup_us", "standby", "open")
 PARENT_TOTALS = ("requests", "connects", "connects_us", "checks ok", "checks failed",
-                 *(f"lost {one}" for one in LOSSES))
+                 "standby used", "standby lost", *(f"lost {one}" for one in LOSSES))
 PARENT_STATES = ("", "up", "open", "down")
 
 cdef enum:
     # Parents over the life of a page; any beyond these share the last row
     N_PARENTS = 32
     PARENT_BYTES = 64           # of a name, NUL included
-    N_PARENT_GAUGES = 4
-    N_PARENT_TOTALS = 5 + N_LOSSES
+    N_PARENT_GAUGES = 5
+    N_PARENT_TOTALS = 7 + N_LOSSES
 
 # Behind the Counters. A name stands in the page itself, as a listener's does
 cdef struct ParentRow:

@@ -53,7 +53,7 @@ cdef int begin_leg(Client c) except -2:
     p.step = first_step(parent.protocol)
     if c.request.hop.kind == HOP_FORWARD and p.leg + 1 == len(p.chain):
         p.step = SAY_NOTHING            # the request itself is what is sent to it
-    if parent.tls == NO_TLS:
+    if parent.tls == NO_TLS or c.origin.sock.kind == TLS:       # done, by session.standby
         return open_leg(c, parent, parent.proxy_protocol)
     if parent.proxy_protocol:
         outcome = send_up(c, put_proxy_header(c, head_scratch(), parent.proxy_protocol))

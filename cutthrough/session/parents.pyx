@@ -19,10 +19,11 @@ from libc.string cimport memcpy, memset
 from cutthrough.net.address cimport (
     Address, Addresses, one_address, print_address)
 from cutthrough.net.buffers cimport ANSWER_BLOCK, bytes_of, head_scratch
-from cutthrough.net.connector cimport dial
+from cutthrough.net.connector cimport Stream, dial
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport (
-    OK, PARENT_AUTH, PARENT_CERTIFICATE, PARENT_REFUSED, PARENT_UNREACHABLE)
+    OK, PARENT_AUTH, PARENT_CERTIFICATE, PARENT_CLOSED, PARENT_HANDSHAKE, PARENT_REFUSED,
+    PARENT_UNREACHABLE)
 from cutthrough.policy.hop cimport HOP_DIRECT, HOP_FORWARD, HOP_PARENT
 from cutthrough.policy.parents cimport (
     KEYED_BY_CLIENT, KEYED_BY_DESTINATION, KEYED_BY_USER, Keying, Parent, Way)
@@ -32,6 +33,7 @@ from cutthrough.session.context cimport Context
 from cutthrough.session.flight_recorder cimport E_PARENT, E_PARENT_LOST, note
 from cutthrough.session.passage cimport Passage
 from cutthrough.session.request cimport Request
+from cutthrough.session.standby cimport Standby
 from cutthrough.session.state cimport DIAL, RESOLVE
 from cutthrough.wire.absolute cimport build_absolute_head
 from cutthrough.wire.connect cimport Value
@@ -184,7 +186,7 @@ cdef bint may_dial_parent(Client c, const Address *address) except -1:
 
 cdef int dial_parent(Client c, const Address *checked, const Address *other) except -1:
     cdef Passage p = c.passage
-    cdef Parent parent
+    cdef Stream stream
     set_target(c, p, checked)
     set_source_aside(c)
     p.other.family = 0
@@ -193,10 +195,49 @@ cdef int dial_parent(Client c, const Address *checked, const Address *other) exc
     p.seeks_parent = True
     p.is_shaking = False
     p.code = 0
-    p.began_us = clock_us()
-    for parent in p.chain:
+    stream = take_standby(c)
+    begin_setup(c)
+    if stream is None:
+        return dial_first(c)
+    p.by_standby = True
+    c._set_state(DIAL)
+    stream.owner = c
+    return c.on_dialled(None, stream, 0)
+
+
+cdef int begin_setup(Client c) except -1:
+    cdef Parent parent
+    c.passage.began_us = clock_us()
+    c.passage.by_standby = False
+    for parent in c.passage.chain:
         parent.standing.begin(c.poller.time_ms())
-    parent = p.chain[0]
+    return 0
+
+
+cdef Standby standby_of(Client c):
+    """What is kept ready of connections to the first parent; None: nothing."""
+    cdef Parent parent = c.passage.chain[0]
+    if c.context.standbys is None:
+        return None
+    return <Standby>c.context.standbys.get(parent.standing.number)
+
+
+cdef Stream take_standby(Client c):
+    """Not for a request in absolute form: it may not be one that can be sent twice."""
+    cdef Standby standby = standby_of(c)
+    cdef Parent parent = c.passage.chain[0]
+    cdef Stream stream
+    if standby is None or c.request.hop.kind != HOP_PARENT or parent.proxy_protocol:
+        return None
+    stream = standby.take()
+    if stream is not None and not may_dial_parent(c, &stream.address):
+        stream.close()                  # we listen there since
+        return None
+    return stream
+
+
+cdef int dial_first(Client c) except -1:
+    cdef Parent parent = c.passage.chain[0]
     if parent.address.host_kind != HOST_NAME:
         return dial_addresses(c, one_address(
             4 if parent.address.host_kind == HOST_IPV4 else 6, parent.address.address))
@@ -291,6 +332,9 @@ cdef int lose_parent(Client c, int outcome) except -1:
     cdef int64_t now_ms = c.poller.time_ms()
     cdef Address other = p.other
     cdef bint decided = False
+    if p.by_standby and p.leg == 0 and (
+            outcome == PARENT_CLOSED or outcome == PARENT_HANDSHAKE):
+        return dial_again(c)
     p.outcome = outcome
     note(c.context.recorder, <void *>c, c.poller.now_us, E_PARENT_LOST, outcome,
          p.code if outcome == PARENT_REFUSED or outcome == PARENT_AUTH else 0)
@@ -317,6 +361,16 @@ cdef int lose_parent(Client c, int outcome) except -1:
     p.seeks_parent = False
     c.close_origin(False)
     return c.refuse(outcome) if decided else c.route(True)
+
+
+cdef int dial_again(Client c) except -1:
+    """The connection that was ready has died, which is no failure of the parent's."""
+    cdef Standby standby = standby_of(c)
+    if standby is not None:
+        standby.note_dead()
+    c.close_origin(False)
+    begin_setup(c)
+    return dial_first(c)
 
 
 cdef int log_certificate(Parent parent) except -1:

@@ -23,6 +23,7 @@ cdef class Passage:
     cdef uint16_t source                # of a direct connection; the parent's has none
     cdef uint8_t is_shaking             # the TLS handshake of this leg is not done
     cdef uint8_t seeks_parent           # RESOLVE and DIAL are for the parent, not the destination
+    cdef uint8_t by_standby             # the connection was ready before the request
     cdef int64_t began_us               # when the parent was dialled
     cdef Address checked                # the destination's; family 0: the parent resolves it
     cdef Address other                  # one of the other family, not tried yet; family 0: none

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A connection through a parent to a target, for the parent's check.
+"""Connections to parents without a request: for a parent's check, and for its standby.
 
-    dial ─> session.dialogue ─> the target is connected ─> closed
+    Probe:  dial ─> session.dialogue ─> the target is connected ─> closed
+    SetUp:  dial ─> TLS, if the parent has it ─> session.standby
 
-No client, no request and no log belong to it: it is a Client as far as `parents` and `dialogue`
+No client, no request and no log belong to one: it is a Client as far as `parents` and `dialogue`
 need one, and in no list of them. The policy does not judge the target, because the operator has
 named it; the parent's own address is judged as for a request (R20).
 """
@@ -18,9 +19,9 @@ from cutthrough.net.connector cimport (
 from cutthrough.net.linux cimport ETIMEDOUT
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport (
-    INTERNAL_ERROR, OVERLOADED, PARENT_TIMEOUT, PARENT_UNREACHABLE)
+    INTERNAL_ERROR, OK, OVERLOADED, PARENT_TIMEOUT, PARENT_UNREACHABLE)
 from cutthrough.outcome import TABLE as OUTCOMES
-from cutthrough.policy.hop cimport HOP_PARENT
+from cutthrough.policy.hop cimport HOP_FORWARD, HOP_PARENT
 from cutthrough.policy.parents cimport Parent
 from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport Context
@@ -28,6 +29,7 @@ from cutthrough.session.dial_errors cimport outcome_of_errno
 from cutthrough.session.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
 from cutthrough.session.parents cimport may_dial_parent
 from cutthrough.session.passage cimport Passage
+from cutthrough.session.standby cimport Standby
 from cutthrough.session.state cimport DIAL, PARENT
 from cutthrough.wire.target cimport HOST_IPV4, HOST_NAME, parse_authority
 
@@ -41,36 +43,45 @@ cdef class Probe(Client):
         """Begins at once. `done`: called once with the label of an outcome and the time in
         microseconds, possibly before this returns. Raises ValueError for a target without
         host and port."""
-        cdef Passage p = Passage.__new__(Passage)
+        cdef Passage p = self.make_passage(context, parent)
         cdef bytes text = target.encode()
-        cdef bytes host
-        self.context = context
-        self.poller = context.poller
-        self.snapshot = context.snapshot
         if parse_authority(&p.target, text, len(text), 0) != 0:
             raise ValueError(target)
-        p.parent = parent
         p.via = b"1.1 " + context.pseudonym[:context.pseudonym_len]
-        self.passage = p
         self.request.hop.kind = HOP_PARENT
         self.done = done
-        self.began_us = clock_us()
         chain = [parent]
         while parent.via is not None:
             parent = parent.via
             chain.append(parent)
         p.chain = tuple(chain[::-1])
-        parent = p.chain[0]
+        self.set_out()
+
+    cdef Passage make_passage(self, Context context, Parent parent):
+        """The passage to this parent alone."""
+        cdef Passage p = Passage.__new__(Passage)
+        self.context = context
+        self.poller = context.poller
+        self.snapshot = context.snapshot
+        p.parent = parent
+        p.chain = (parent,)
+        self.passage = p
+        self.began_us = clock_us()
+        return p
+
+    cdef int set_out(self) except -1:
+        cdef Context context = self.context
+        cdef Parent parent = self.passage.chain[0]
+        cdef bytes host
         if parent.address.host_kind != HOST_NAME:
-            self.dial_first(one_address(4 if parent.address.host_kind == HOST_IPV4 else 6,
-                                        parent.address.address))
-            return
+            return self.dial_first(one_address(
+                4 if parent.address.host_kind == HOST_IPV4 else 6, parent.address.address))
         host = parent.address.host[:parent.address.host_len]
         found = context.resolver.cached(host)
         if found is not None:
-            self.take_found(found)
-        else:
-            context.resolver.resolve(host, partial(on_resolved, self))
+            return self.take_found(found)
+        context.resolver.resolve(host, partial(on_resolved, self))
+        return 0
 
     @property
     def is_over(self):
@@ -127,6 +138,37 @@ cdef class Probe(Client):
         if done is not None:
             done(OUTCOMES[outcome].label, clock_us() - self.began_us)
         return 0
+
+
+@cython.no_gc
+cdef class SetUp(Probe):
+    """One connection for a parent's standby, which gets it, or gets to know that there is none.
+    Nothing is said on it: a request says it."""
+    cdef Standby standby        # None: it is over
+
+    def __init__(self, Context context, Parent parent, Standby standby):
+        """Begins at once, and possibly ends before this returns."""
+        self.make_passage(context, parent)
+        self.request.hop.kind = HOP_FORWARD     # no message to the parent
+        self.standby = standby
+        self.done = standby
+        self.set_out()
+
+    def close_now(self):
+        self.standby = None
+        Probe.close_now(self)
+
+    cdef int finish(self, int outcome) except -1:
+        cdef Standby standby = self.standby
+        cdef Stream stream = self.origin
+        self.standby = self.done = None
+        if standby is None:
+            return self.close_origin(False)
+        if outcome != OK:
+            self.close_origin(False)
+            return standby.miss()
+        self.origin = None
+        return standby.keep(stream)
 
 
 def on_resolved(Probe probe, answer):

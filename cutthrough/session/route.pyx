@@ -271,9 +271,13 @@ cdef int take_parent(Client c, Stream stream, int error) except -1:
             return c.refuse(OVERLOADED)     # not the parent's fault
         return lose_parent(c, PARENT_TIMEOUT if error == ETIMEDOUT else PARENT_UNREACHABLE)
     c.origin = stream
-    note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0,
-         <int64_t>clock_us() - c.passage.began_us)
-    count_dial(c.context.counters, stream.address.family, clock_us() - c.passage.began_us)
+    if c.passage.by_standby:
+        note(c.context.recorder, <void *>c, c.poller.now_us, E_REUSED, 0, 0)
+    else:
+        note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0,
+             <int64_t>clock_us() - c.passage.began_us)
+        count_dial(c.context.counters, stream.address.family,
+                   clock_us() - c.passage.began_us)
     stream.address = c.passage.checked      # of the other end, as far as it is known
     c._set_state(PARENT)
     return go_through(c, begin_dialogue(c))

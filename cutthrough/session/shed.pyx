@@ -30,6 +30,7 @@ from cutthrough.session.counters cimport (
 from cutthrough.session.counters import BOUNDS
 from cutthrough.session.places cimport (
     GUEST, GUEST_HEAD, STRANGER, STRANGER_HEAD, Places)
+from cutthrough.session.standby cimport Standby
 from cutthrough.session.state cimport AUTH, HEAD, IDLE, LINGER
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.refused cimport show_refused
@@ -64,6 +65,9 @@ cdef bint shed_guest(Context context, int bound, const Address *of) except -1:
 cdef int shed_for_descriptors(Context context, int most) except -1:
     cdef int pooled = context.idle_pool.clear()
     cdef int n = 0
+    if context.standbys is not None:
+        for standby in context.standbys.values():
+            pooled += (<Standby>standby).give_up()
     context.counters.starved += 1
     context.counters.shed += pooled
     context.counters.sheds[<int>BOUND_DESCRIPTORS][<int>GONE_POOLED] += pooled

@@ -51,6 +51,7 @@ from cutthrough.worker.gauges import Gauges
 from cutthrough.worker.journals import Tracer
 from cutthrough.worker.parent_checks import ParentChecks
 from cutthrough.worker.parent_rows import ParentRows
+from cutthrough.worker.parent_standby import ParentStandby
 from cutthrough.worker.tls_listeners import TlsListeners, find_again
 from cutthrough.worker.tls_parents import TlsParents
 
@@ -199,6 +200,7 @@ class Worker:
             recorder=FlightRecorder(config.flight_recorder),
         )
         self._checks = ParentChecks(self.context, self._checks_page)
+        self._standby = ParentStandby(self.context, self.poller)
         self._parents = ParentRows(
             self.page, self.context.parents, self._checks.results)
         self._hosts = HostAddresses(own_hosts())
@@ -315,6 +317,7 @@ class Worker:
         self.verifier.configure(config.auth_backoff, config.auth_timeout)
         self._parents.configure(snapshot.ways)
         self._checks.configure(config, snapshot.ways)
+        self._standby.configure(snapshot.ways, config.upstream_idle_timeout)
         self.generation = generation
 
     def _on_fault(self, fault: BaseException) -> None:
@@ -343,6 +346,7 @@ class Worker:
         self._stop_accepting()
         busy = self.context.busy + self.in_transit + self.given_away
         self.context.start_draining()
+        self._standby.close()
         close_idle(self.context, LAST_REQUEST)
         while self._running and loop.time() < deadline and (
                 self.context.live or self.in_transit):
@@ -372,6 +376,7 @@ class Worker:
             self._timer.cancel()
         self._stop_accepting()
         self._checks.close()
+        self._standby.close()
         cut = close_all(self.context, outcome)
         if self._log is not None:
             self._log.close()
@@ -396,11 +401,12 @@ class Worker:
             "streams": self.poller.registered
             - self.context.live
             - len(self._acceptors)
-            - self.idle_pool.idle,
+            - self.idle_pool.idle
+            - self._standby.held,
             **{f"{size}_blocks": blocks[f"{size}_blocks"] for size in buffers.SIZES},
             "places": count_listed(self.context),
             "pipes": pipes.stats()["in_use"],
-            "timers": self.poller.timers - self.idle_pool.idle,
+            "timers": self.poller.timers - self.idle_pool.idle - self._standby.held,
             "limits": self._ledger.held(),
             "heads": self._log.remembered if self._log is not None else 0,
         }

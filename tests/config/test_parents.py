@@ -103,6 +103,22 @@ def test_a_check_is_a_destination_and_an_interval_needs_one(tmp_path):
     assert "check" in mistake
 
 
+def test_standby_is_bounded_and_of_parents_that_are_reached_directly(tmp_path):
+    (one,) = read(tmp_path, f"{ONE}standby = 64\n").parents
+    assert one.standby == 64
+    assert read(tmp_path, ONE).parents[0].identity == one.identity, "the same pool"
+    assert "is above 64" in mistakes(tmp_path, f"{ONE}standby = 65\n")[0]
+    (mistake,) = mistakes(tmp_path, f'{ONE}standby = 1\nproxy_protocol = "v2"\n')
+    assert "name its client" in mistake
+    (mistake,) = mistakes(tmp_path, f'{ONE}[parents.b]\nurl = "http://b:1"\n'
+                          'via = "a"\nstandby = 1\n')
+    assert "the first one of the chain" in mistake
+    (mistake,) = mistakes(tmp_path, "".join(
+        f'[parents.{name}]\nurl = "http://{name}:1"\nstandby = 43\n'
+        for name in "abc"))
+    assert "more than 128 connections of standby" in mistake
+
+
 def test_the_credentials_are_in_no_output(tmp_path):
     from cutthrough.config.settings import gather
 

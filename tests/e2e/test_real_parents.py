@@ -27,9 +27,9 @@ INSTALLED = [name for name, kind in KINDS.items() if kind.path]
 CREDENTIALS = {"known": f"{USER}:{PASSWORD}", "wrong": f"{USER}:guess"}
 # Of these the parent asks for credentials
 WITH_USERS = ("known", "wrong", "nobody")
-# `plain`: plain requests in absolute form, by name
+# `plain`: plain requests in absolute form, by name. `ready`: by connections that wait
 ROLES = {"open": "", "plain": 'resolve = "parent"\nplain = "absolute"\n',
-         "mortal": "", **dict.fromkeys(WITH_USERS, "")}
+         "ready": "standby = 2\n", "mortal": "", **dict.fromkeys(WITH_USERS, "")}
 
 
 def roles_of(name: str) -> list[str]:
@@ -123,6 +123,16 @@ def mortal(family):
                 found = family.proxy.log(host=target.partition(":")[0])
                 return [one["reason"] for one in found[-1:]] == ["parent_refused"]
             wait_until(is_tried, "the parent's circuit to close")
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_tunnels_pass_on_connections_that_were_ready(proxy, make_origin, dial, name):
+    far = make_origin(echo)
+    for _ in range(5):
+        client = dial(proxy).tunnel(f"{name}-ready.test:{far.port}", early=b"early")
+        assert client.read_exact(5) == b"early"
+        client.close()
+    assert {one["reason"] for one in proxy.wait_log(5)} == {"ok"}
 
 
 @pytest.mark.parametrize("name", INSTALLED)
