@@ -77,6 +77,7 @@ OF_OPENSSL = {
     "cutthrough/net/certificates.pyx",
     "cutthrough/net/tls.pyx",
     "cutthrough/net/tls_context.pyx",
+    "cutthrough/net/tls_sessions.pyx",
     "cutthrough/net/tls_wire.pyx",
 }
 OPENSSL_3 = """

@@ -208,11 +208,12 @@ def make_client(parent: Parent, files: ParentFiles) -> "TlsClient | None":
     from cutthrough.net.tls_context import TlsClient
 
     pair = files.pair
-    return TlsClient(ca=files.ca, pair=None if pair is None else Pair(
+    return TlsClient(ca=files.ca, resumes=True, pair=None if pair is None else Pair(
         pair.certificate, pair.key, b"", pair.name))
 
 
 def digest_of(parent: Parent, files: ParentFiles) -> bytes:
-    """Tells apart what connections to a parent are made of (R46)."""
-    data = msgspec.msgpack.encode((parent.expected_name, files))
+    """Tells apart what connections to a parent are made of (R46): its address too, as
+    a session is one server's."""
+    data = msgspec.msgpack.encode((parent.url, parent.expected_name, files))
     return hashlib.sha256(data).digest()

@@ -66,7 +66,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int SSL_CTX_set_ciphersuites(SSL_CTX *ctx, const char *names)
     int SSL_CTX_set1_groups_list(SSL_CTX *ctx, const char *names)
     long SSL_CTX_set_session_cache_mode(SSL_CTX *ctx, long mode)
-    long SSL_SESS_CACHE_OFF
+    long SSL_SESS_CACHE_OFF, SSL_SESS_CACHE_CLIENT, SSL_SESS_CACHE_NO_INTERNAL
     long SSL_CTX_set_timeout(SSL_CTX *ctx, long seconds)
     int SSL_CTX_set_num_tickets(SSL_CTX *ctx, size_t n)
     int SSL_CTX_set_session_id_context(
@@ -104,6 +104,16 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int SSL_CTX_set_tlsext_ticket_key_evp_cb(SSL_CTX *ctx, ticket_callback callback)
     int SSL_TLSEXT_ERR_OK, SSL_TLSEXT_ERR_NOACK, SSL_TLSEXT_ERR_ALERT_FATAL
     int TLSEXT_NAMETYPE_host_name
+
+    ctypedef int (*session_callback)(SSL *ssl, SSL_SESSION *session) noexcept
+    void SSL_CTX_sess_set_new_cb(SSL_CTX *ctx, session_callback callback)
+
+    # sessions
+    void SSL_SESSION_free(SSL_SESSION *session)
+    int SSL_set_session(SSL *ssl, SSL_SESSION *session)
+    int SSL_SESSION_is_resumable(const SSL_SESSION *session)
+    int SSL_SESSION_get_protocol_version(const SSL_SESSION *session)
+    X509 *SSL_SESSION_get0_peer(SSL_SESSION *session)
 
     # connections
     SSL *SSL_new(SSL_CTX *ctx)

@@ -26,6 +26,7 @@ from cutthrough.net.openssl cimport SSL, SSL_CIPHER
 from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, PEER_DONE, note_kernel_events, set_kernel_abortive)
 from cutthrough.net.tls_context cimport TlsContext, name_of_peer
+from cutthrough.net.tls_sessions cimport offer_session, refuse_sessions
 from cutthrough.net.tls_wire cimport (
     Tls, begin, drop, has_context, has_read_enough, note_denied, note_done, take_up, tls_of)
 from cutthrough.net import tls_wire
@@ -60,6 +61,7 @@ cdef int open_tls(Socket *s, int context, const char *name) noexcept nogil:
     if t == NULL:
         return -ENOMEM
     if expect_name(t.ssl, name):
+        t.offered = offer_session(&(<TlsContext>t.context).sessions, t.ssl)
         return 0
     drop(s, t)
     return -EINVAL
@@ -137,6 +139,8 @@ cdef int shake(Socket *s) noexcept nogil:
     why = reason_of_failure(t.peer_ended)
     if why == HANDSHAKE_DENIED:
         note_denied(t)
+    elif t.offered and why != HANDSHAKE_CLOSED:     # some servers cannot decline a session
+        refuse_sessions(&(<TlsContext>t.context).sessions)
     return -why
 
 

@@ -29,4 +29,5 @@ class TlsClient(TlsContext):
         pair: Pair | None = None,
         min_version: str = "1.2",
         alpn: str = "http/1.1",
+        resumes: bool = False,
     ) -> None: ...

@@ -21,6 +21,7 @@ from cutthrough.net.openssl cimport (
     BIO, CRYPTO_EX_DATA, EVP_CIPHER, EVP_CIPHER_CTX, EVP_MAC_CTX, OSSL_PARAM, SSL, SSL_CTX, X509,
     X509_CRL)
 from cutthrough.net.ticket_keys cimport TicketKey, TicketKeys
+from cutthrough.net.tls_sessions cimport drop_sessions, keep_sessions
 
 cdef enum:
     # Seconds in which a session can be resumed; RFC 8446 section 4.6.1 allows 7 days. nginx and
@@ -61,6 +62,7 @@ cdef class Shared:
 cdef class TlsContext:
 
     def __dealloc__(self):
+        drop_sessions(&self.sessions)
         openssl.SSL_CTX_free(self.ctx)
 
 
@@ -105,9 +107,11 @@ cdef class TlsServer(TlsContext):
 cdef class TlsClient(TlsContext):
     """A way out: to servers that have a certificate of one of these authorities."""
 
-    def __init__(self, *, ca=b"", pair=None, min_version="1.2", alpn="http/1.1"):
+    def __init__(self, *, ca=b"", pair=None, min_version="1.2", alpn="http/1.1",
+                 resumes=False):
         """`ca`: PEM; empty: the system's authorities. `pair`: our own certificate. `alpn`: the
-        protocol that is offered; "": none. Raises TlsError."""
+        protocol that is offered; "": none. `resumes`: sessions are resumed; then all of its
+        connections lead to one server, by one name. Raises TlsError."""
         cdef bytes wire
         cdef Made made = Made()
         made.ctx = new_context(openssl.TLS_client_method(), min_version, "")
@@ -122,6 +126,8 @@ cdef class TlsClient(TlsContext):
             wire = bytes([len(alpn)]) + alpn.encode()
             if openssl.SSL_CTX_set_alpn_protos(made.ctx, wire, <unsigned int>len(wire)):
                 raise MemoryError
+        if resumes:
+            keep_sessions(made.ctx, &self.sessions)
         openssl.SSL_CTX_up_ref(made.ctx)
         self.ctx = made.ctx
         self.certificates = []

@@ -23,6 +23,7 @@ cdef struct Tls:
     uint8_t crossed         # a read waits for room to write
     uint8_t recrossed       # a write waits for bytes to read
     uint8_t messages        # of handshakes that came after the handshake, as far as it counts
+    uint8_t offered         # a session was, to be resumed
     uint8_t connects        # our side has connected: not counted as a listener's
 
 # The socket's state; NULL: no handshake has begun.

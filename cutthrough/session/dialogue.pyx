@@ -26,7 +26,7 @@ from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, read_own_name, skip_peeked, try_peek, try_send)
 from cutthrough.net.transport cimport (
     HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, HANDSHAKE_RESET, TLS,
-    Socket, open_transport, transport_of)
+    Agreed, Socket, open_transport, transport_of)
 from cutthrough.outcome cimport (
     OK, PARENT_CERTIFICATE, PARENT_CLOSED, PARENT_HANDSHAKE, PARENT_REFUSED)
 from cutthrough.policy.hop cimport HOP_FORWARD
@@ -68,10 +68,13 @@ cdef int begin_leg(Client c) except -2:
 cdef int shake(Client c) except -2:
     """One attempt at the TLS handshake. An Outcome, or STILL_TALKING."""
     cdef int got = transport_of(&c.origin.sock).handshake(&c.origin.sock)
+    cdef Agreed agreed
     if got == HANDSHAKE_MORE:
         return STILL_TALKING
     if got == HANDSHAKE_DONE:
-        note(c.context.recorder, <void *>c, c.poller.now_us, E_SECURED, 0, 0)
+        agreed.resumed = False
+        transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed)
+        note(c.context.recorder, <void *>c, c.poller.now_us, E_SECURED, 0, agreed.resumed)
         return OK
     if got == -HANDSHAKE_DENIED:
         return PARENT_CERTIFICATE

@@ -23,7 +23,7 @@ cdef enum:                  # kinds of event; their columns are in flight_record
     E_PEEKED                # detail: the protocol of the tunnel's first bytes
     E_PARENT                # the way through a parent is tried; value: its number
     E_PARENT_LOST           # it failed; detail: the outcome; value: its status
-    E_SECURED               # the TLS handshake with a parent is done
+    E_SECURED               # the TLS handshake with a parent is done; value: 1 if resumed
     N_EVENTS
 
 cdef struct Event:

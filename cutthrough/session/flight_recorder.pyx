@@ -40,7 +40,7 @@ KINDS = (
     ("peeked", "protocol", ""),
     ("parent", "", "number"),
     ("parent lost", "reason", "status"),
-    ("secured", "", ""),
+    ("secured", "", "resumed"),
 )
 assert len(KINDS) == <int>N_EVENTS
 

@@ -402,3 +402,25 @@ def test_a_parents_key_that_others_may_read_is_refused(
         make_origin(http), "https", certificate=str(made.certificate),
         certificate_key=str(key)))
     assert re.search("reload refused.*private key.*chmod 600", line), "R49"
+
+
+def test_sessions_are_resumed_until_a_reload_brings_another_identity(
+        start_proxy, make_origin, dial):
+    """R46, R48: a resumed handshake verifies nothing."""
+    resumed = []
+
+    def script(conn: Connection) -> None:
+        resumed.append(conn.sock.tls.session_reused)
+        http(conn)
+    way = make_origin(over_tls(script))
+
+    def config(name: str) -> str:
+        return 'route = "corp"\n' + parent(
+            way, "https", ca=ca(), server_name=name)
+    proxy = start_proxy(config=config("localhost"))
+    for name in ("localhost", "127.0.0.1"):
+        if name != "localhost":
+            assert "workers replaced" not in proxy.reload(config(name))
+        for _ in range(3):
+            dial(proxy).tunnel("127.0.0.1:4711").close()
+    assert resumed == [False, True, True] * 2

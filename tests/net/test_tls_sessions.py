@@ -1,0 +1,96 @@
+"""Sessions of our connections to a server: resumed, bounded, used once (R47, R48)."""
+
+import contextlib
+import socket
+import ssl
+
+import pytest
+
+from cutthrough.net.tls_context import TlsClient
+from tests.support.certificates import authority, localhost
+from tests.support.couple import Couple
+
+MOST = 8                                # of net.tls_sessions
+REFUSAL = b"\x15\x03\x03\0\x02\x02\x28"       # an alert: handshake_failure
+
+
+def client(**more: bool) -> TlsClient:
+    return TlsClient(ca=authority().own.certificate.read_bytes(),
+                     **{"resumes": True, **more})
+
+
+def make_server() -> ssl.SSLContext:
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(*localhost())
+    return server
+
+
+def visit(number: int, server: ssl.SSLContext) -> bool:
+    """Connects, and reads what comes behind the handshake. True: it was resumed."""
+    couple = Couple(number, server, connects=True)
+    with contextlib.closing(couple):
+        assert couple.shake() == "done"
+        couple.peer.send(b"x")
+        assert couple.recv() == b"x"
+        return bool(couple.peer.tls.session_reused)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_session_is_resumed_by_later_connections(known, version) -> None:
+    server, number = make_server(), known(client())
+    server.maximum_version = version
+    assert [visit(number, server) for _ in range(4)] == [False, True, True, True]
+    assert not visit(known(client()), server), "another parent or identity"
+
+
+def test_without_sessions_each_handshake_is_full(known) -> None:
+    server, number = make_server(), known(client(resumes=False))
+    assert [visit(number, server) for _ in range(3)] == [False] * 3
+
+
+def test_a_ticket_is_used_once(known) -> None:
+    """RFC 8446 appendix C.4: the second use would show that both are one client's."""
+    server, number = make_server(), known(client())
+    server.num_tickets = 1
+    assert not visit(number, server)
+    server.num_tickets = 0
+    assert [visit(number, server) for _ in range(2)] == [True, False]
+
+
+def test_the_newest_sessions_are_kept_and_no_more_than_the_bound(known) -> None:
+    server, number = make_server(), known(client())
+    server.num_tickets = MOST + 5
+    assert not visit(number, server)
+    server.num_tickets = 0
+    assert [visit(number, server) for _ in range(MOST + 1)] == [True] * MOST + [False]
+
+
+def test_a_server_that_declines_a_session_is_connected_to(known) -> None:
+    number = known(client())
+    assert not visit(number, make_server())
+    assert not visit(number, make_server()), "it has other keys"
+
+
+def test_a_server_that_fails_on_a_session_gets_none_any_more(known) -> None:
+    """Half of the connections to it would fail: each full one brings tickets."""
+    server, number = make_server(), known(client())
+    assert not visit(number, server)
+    couple = Couple(number, server, connects=True)
+    with contextlib.closing(couple):
+        assert couple.end.shake() == "more"
+        couple.peer.sock.send(REFUSAL)
+        couple.end.note()
+        assert couple.end.shake() == "alert"
+    assert [visit(number, server) for _ in range(3)] == [False] * 3
+
+
+def test_an_end_in_the_handshake_is_no_such_failure(known) -> None:
+    server, number = make_server(), known(client())
+    assert not visit(number, server)
+    couple = Couple(number, server, connects=True)
+    with contextlib.closing(couple):
+        assert couple.end.shake() == "more"
+        couple.peer.sock.shutdown(socket.SHUT_WR)
+        couple.end.note()
+        assert couple.end.shake() == "closed"
+    assert visit(number, server)
