@@ -232,7 +232,7 @@ def _tls(r: Reading) -> Iterator[Metric]:
     yield _gauge("tls_connections", "Open connections over TLS, handshakes included.",
                  [((), r.gauge("tls_open"))])
     yield _gauge("tls_certificate_expiry_timestamp_seconds",
-                 "When a listener's certificate expires.",
+                 "When a certificate of a listener, or for a parent, expires.",
                  [((path,), at) for path, at in sorted(r.certificates.items())],
                  ["certificate"])
 

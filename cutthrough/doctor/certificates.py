@@ -1,11 +1,21 @@
-"""The certificates of TLS listeners: whether they can be used, and until when."""
+"""The certificates of listeners and for parents: can they be used, and until when."""
 
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from cutthrough.config.config import ConfigError
 from cutthrough.doctor.finding import Case, Finding
-from cutthrough.generation.tls_files import check_tls, read_tls_files
+from cutthrough.generation.tls_files import (
+    certificates,
+    check_parents,
+    check_tls,
+    read_parent_files,
+    read_tls_files,
+)
+
+if TYPE_CHECKING:
+    from cutthrough.net.certificates import Certificate
 
 # As the alert in deploy/alerts.yaml
 SOON_DAYS = 14
@@ -20,19 +30,37 @@ def check_certificates(case: Case) -> Iterator[Finding]:
     except ConfigError as error:
         yield Finding("certificates", "fail", error.reason, "", "correct listeners")
         return
-    now = time.time()
     for server in servers:
         for about in server.certificates if server is not None else ():
-            days = int((about.not_after - now) // DAY_S)
-            name = f"certificate {about.name}"
-            kind = f"{about.key}, {', '.join(about.hosts) or 'no names'}"
-            if about.not_before > now:
-                yield Finding(name, "fail", f"{kind}, not valid yet", "",
-                              "look at this host's clock")
-            elif days < 0:
-                yield Finding(name, "fail", f"{kind}, expired", "", "renew it")
-            elif days < SOON_DAYS:
-                yield Finding(name, "warn", f"{kind}, {days} days left",
-                              f"{SOON_DAYS} days", "renew it")
-            else:
-                yield Finding(name, "ok", f"{kind}, {days} days left")
+            yield judge(about)
+
+
+def check_certificates_of_parents(case: Case) -> Iterator[Finding]:
+    """Ours, and of each file of authorities the first one to expire."""
+    if not any(one.tls_files for one in case.config.parents):
+        return
+    try:
+        files = read_parent_files(case.config)
+        check_parents(case.config, files)
+    except ConfigError as error:
+        yield Finding("certificates for parents", "fail", error.reason, "",
+                      "correct parents")
+        return
+    for about in dict.fromkeys(certificates(case.config, files)):
+        yield judge(about)
+
+
+def judge(about: "Certificate") -> Finding:
+    now = time.time()
+    days = int((about.not_after - now) // DAY_S)
+    name = f"certificate {about.name}"
+    kind = f"{about.key}, {', '.join(about.hosts) or 'no names'}"
+    if about.not_before > now:
+        return Finding(name, "fail", f"{kind}, not valid yet", "",
+                       "look at this host's clock")
+    if days < 0:
+        return Finding(name, "fail", f"{kind}, expired", "", "renew it")
+    if days < SOON_DAYS:
+        return Finding(name, "warn", f"{kind}, {days} days left",
+                       f"{SOON_DAYS} days", "renew it")
+    return Finding(name, "ok", f"{kind}, {days} days left")

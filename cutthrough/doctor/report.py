@@ -19,7 +19,10 @@ import msgspec
 from cutthrough.config.config import Config
 from cutthrough.config.settings import Settings
 from cutthrough.doctor.capacity import check_room
-from cutthrough.doctor.certificates import check_certificates
+from cutthrough.doctor.certificates import (
+    check_certificates,
+    check_certificates_of_parents,
+)
 from cutthrough.doctor.dns_and_clock import check_clock, check_names
 from cutthrough.doctor.finding import Case, Finding, Host, Verdict
 from cutthrough.doctor.kernel import check_kernel, check_sysctls
@@ -42,7 +45,7 @@ SECTIONS: dict[str, tuple[Callable[[Case], Iterable[Finding]], ...]] = {
     "names and time": (check_names, lambda case: [check_clock(case)], check_fleet),
     "fast paths": (check_speed,),
     "listeners": (check_listeners, check_certificates, check_admin),
-    "files": (check_files,),
+    "files": (check_files, check_certificates_of_parents),
     "policy": (check_policy, check_sources),
 }
 COLOURS: dict[Verdict, str] = {

@@ -21,6 +21,7 @@ from cutthrough.config.option import RowPath
 from cutthrough.config.parents import Parent
 
 if TYPE_CHECKING:
+    from cutthrough.net.certificates import Certificate
     from cutthrough.net.ticket_keys import TicketKeys
     from cutthrough.net.tls_context import TlsClient, TlsServer
 
@@ -168,13 +169,33 @@ def show_error(error: Exception) -> str:
     return str(error)
 
 
-def expiries(config: Config, files: Sequence[TlsFiles]) -> dict[str, int]:
-    """When each certificate expires, in seconds of the epoch, by its path."""
-    if not any(one.pairs for one in files):
-        return {}
-    return {about.name: about.not_after
-            for server in check_tls(config, files) if server is not None
-            for about in server.certificates}
+def expiries(config: Config, files: Sequence[TlsFiles],
+             of_parents: Sequence[ParentFiles]) -> dict[str, int]:
+    """When each certificate expires, in seconds of the epoch, by its path; of a file of
+    authorities, the first one to expire."""
+    found = {about.name: about.not_after for about in certificates(config, of_parents)}
+    if any(one.pairs for one in files):
+        found |= {about.name: about.not_after
+                  for server in check_tls(config, files) if server is not None
+                  for about in server.certificates}
+    return found
+
+
+def certificates(config: Config, files: Sequence[ParentFiles],
+                 ) -> "Iterator[Certificate]":
+    """Ours for each parent, and of its authorities the first one to expire.
+
+    Raises TlsError.
+    """
+    for parent, one in zip(config.parents, files, strict=False):
+        if not parent.tls_files:
+            continue
+        from cutthrough.net.certificates import describe
+
+        if one.pair is not None:
+            yield describe(one.pair.certificate, parent.certificate)[0]
+        if one.ca:
+            yield min(describe(one.ca, parent.ca), key=lambda about: about.not_after)
 
 
 def make_server(listener: Listener, files: TlsFiles,

@@ -17,3 +17,5 @@ class Certificate(NamedTuple):
     key: str
     not_before: int
     not_after: int
+
+def describe(data: bytes, name: str) -> list[Certificate]: ...

@@ -101,13 +101,24 @@ cdef Loaded load(pair):
         raise TlsError(pair.name, why("the key does not belong to the certificate"))
     one.chain = chain[1:]
     one.pair = pair
-    kind = openssl.EVP_PKEY_get_base_id(one.key)
-    one.about = Certificate(
-        pair.name, tuple(names_in(one.leaf, (openssl.GEN_DNS,)) or [
-            name.lower() for name in [common_name(one.leaf)] if name]),
-        KEYS.get(kind, str(kind)), seconds_of(openssl.X509_get0_notBefore(one.leaf)),
-        seconds_of(openssl.X509_get0_notAfter(one.leaf)))
+    one.about = about(one.leaf, pair.name)
     return one
+
+
+def describe(bytes data, str name):
+    """What is known of each certificate of a PEM, at least one. Raises TlsError, which has this
+    name."""
+    return [about((<Loaded>one).leaf, name) for one in read_certificates(data, name)]
+
+
+cdef object about(X509 *certificate, name):
+    cdef openssl.EVP_PKEY *key = openssl.X509_get0_pubkey(certificate)
+    cdef int kind = 0 if key == NULL else openssl.EVP_PKEY_get_base_id(key)
+    return Certificate(
+        name, tuple(names_in(certificate, (openssl.GEN_DNS,)) or [
+            name.lower() for name in [common_name(certificate)] if name]),
+        KEYS.get(kind, str(kind)), seconds_of(openssl.X509_get0_notBefore(certificate)),
+        seconds_of(openssl.X509_get0_notAfter(certificate)))
 
 
 cdef int seconds_of(const openssl.ASN1_TIME *time) except? -1:

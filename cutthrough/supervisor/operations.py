@@ -227,7 +227,7 @@ class Operations:
         generation = self._program.generation
         if self._expiries_of[0] != generation.number:
             self._expiries_of = generation.number, expiries(
-                generation.config, generation.tls)
+                generation.config, generation.tls, generation.parent_files)
         return self._expiries_of[1]
 
     def _in_force(self) -> int:

@@ -4,10 +4,15 @@ import msgspec
 import pytest
 
 from cutthrough.config.listeners import Listener
-from cutthrough.doctor.certificates import check_certificates
+from cutthrough.config.parents import Parent
+from cutthrough.doctor.certificates import (
+    check_certificates,
+    check_certificates_of_parents,
+)
 from cutthrough.doctor.program import check_listeners
+from cutthrough.generation.tls_files import expiries, read_parent_files
 from tests.doctor.test_host import make_case
-from tests.support.certificates import authority
+from tests.support.certificates import Authority, authority
 
 
 def findings(days: int, key: str = "") -> list:
@@ -47,3 +52,58 @@ def test_certificates_protect_a_port_without_plain_text(protocols, verdict):
     config = msgspec.structs.replace(case.config, listen=(), listeners=(listener,))
     found = next(check_listeners(case._replace(config=config)))
     assert (found.name, found.verdict) == ("listen 0.0.0.0:0", verdict)
+
+
+# For parents
+
+
+def case_of(*parents: Parent):
+    case = make_case()
+    return case._replace(config=msgspec.structs.replace(case.config, parents=parents))
+
+
+def parent(days: int = 30, ca: str = "", name: str = "a") -> Parent:
+    made = authority().sign(subject="/CN=the proxy", days=days)
+    return Parent(name=name, url="https://127.0.0.1:1", ca=ca,
+                  certificate=str(made.certificate), certificate_key=str(made.key))
+
+
+def test_without_files_of_parents_there_is_nothing_to_check():
+    plain = Parent(name="a", url="http://127.0.0.1:1")
+    assert not list(check_certificates_of_parents(case_of(plain)))
+
+
+@pytest.mark.parametrize(("days", "verdict", "seen"), [
+    (30, "ok", "29 days left"), (5, "warn", "4 days left"), (-1, "fail", "expired")])
+def test_how_long_our_certificate_for_a_parent_is_valid(days, verdict, seen):
+    (found,) = check_certificates_of_parents(case_of(parent(days)))
+    assert (found.verdict, found.seen) == (verdict, f"ECDSA, the proxy, {seen}")
+
+
+def test_of_a_file_of_authorities_the_first_one_to_expire_counts(tmp_path):
+    """A parent's certificate is accepted as long as its own authority is valid."""
+    bundle = tmp_path / "ca.pem"
+    short = authority().sign(subject="/CN=short", days=5)
+    bundle.write_bytes(Authority("long").own.certificate.read_bytes()
+                       + short.certificate.read_bytes())
+    case = case_of(parent(ca=str(bundle)), parent(ca=str(bundle), name="b"))
+    found = [one for one in check_certificates_of_parents(case)
+             if one.name == f"certificate {bundle}"]
+    assert [(one.verdict, one.seen) for one in found] == [
+        ("warn", "ECDSA, short, 4 days left")], "and once"
+
+
+def test_the_expiries_of_parents_are_in_the_metric():
+    made = parent(ca=str(authority().own.certificate))
+    config = case_of(made).config
+    found = expiries(config, (), read_parent_files(config))
+    assert found.keys() == {made.certificate, made.ca}
+    assert all(at > 0 for at in found.values())
+
+
+def test_files_of_a_parent_that_cannot_be_used():
+    made = msgspec.structs.replace(
+        parent(), certificate_key=str(authority().sign().key))
+    (found,) = check_certificates_of_parents(case_of(made))
+    assert found.verdict == "fail"
+    assert "the key does not belong to the certificate" in found.seen
