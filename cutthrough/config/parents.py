@@ -110,6 +110,10 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
         "to, every check_interval; it gets the name as it stands. While it does not "
         "connect, the parent is passed over", "none: a parent is judged by its "
         "requests alone", swapped=True)] = ""
+    check_tls: Annotated[bool, Option(
+        FLAG, "the check makes a TLS handshake with the destination, whose certificate "
+        "must be valid for its name, by the system's authorities", "false: to connect "
+        "is enough", swapped=True)] = False
     check_interval: Annotated[float, Option(
         DURATION, "time between two checks, by one of the workers, and up to a tenth "
         "more or less", "our choice", swapped=True)] = 10.0
@@ -148,6 +152,8 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
                 yield ConfigError("", key, "is for https:// parents")
         if self.check_interval != DEFAULTS["check_interval"] and not self.check:
             yield ConfigError("", "check_interval", "has no effect without check")
+        if self.check_tls and not self.check:
+            yield ConfigError("", "check_tls", "has no effect without check")
         if self.certificate_key and not self.certificate:
             yield ConfigError("", "certificate_key", "has no effect without "
                               "certificate")
@@ -163,6 +169,11 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
         elif self.plain == "absolute" and self.resolve == "here":
             yield ConfigError("", "plain", "a request in absolute form has the name, "
                               "which the parent resolves: give resolve = \"parent\"")
+
+    @property
+    def check_name(self) -> str:
+        """The name or address in the certificate of `check`; "": it needs none."""
+        return split_address(self.check)[0] if self.check_tls else ""
 
     @property
     def scheme(self) -> str:
@@ -268,6 +279,10 @@ def contradictions(parents: Sequence[Parent], groups: Sequence[Group],
         elif over_tls[0] and sum(over_tls) > 1:
             yield ConfigError("", "parents", "leads through another https:// parent: "
                               "there is no TLS inside TLS", path=(one.name, "via"))
+        elif one.check_tls and any(over_tls):
+            yield ConfigError("", "parents", "is for ways without an https:// parent: "
+                              "there is no TLS inside TLS",
+                              path=(one.name, "check_tls"))
         elif one.via and one.proxy_protocol != "off":
             yield ConfigError("", "parents", "behind another parent the header would "
                               "not be the first bytes of its connection",

@@ -157,6 +157,8 @@ def check_parents(config: Config, files: Sequence[ParentFiles]) -> None:
     for parent, one in zip(config.parents, files, strict=True):
         try:
             make_client(parent, one)
+            if parent.check_tls:
+                make_checker()
         except (ImportError, ValueError) as error:
             raise ConfigError("", "parents", show_error(error),
                               path=(parent.name, "url")) from None
@@ -231,6 +233,13 @@ def make_client(parent: Parent, files: ParentFiles) -> "TlsClient | None":
     pair = files.pair
     return TlsClient(ca=files.ca, resumes=True, pair=None if pair is None else Pair(
         pair.certificate, pair.key, b"", pair.name))
+
+
+def make_checker() -> "TlsClient":
+    """Returns the context of the checks' own handshakes. Raises as make_server."""
+    from cutthrough.net.tls_context import TlsClient
+
+    return TlsClient(alpn="")
 
 
 def digest_of(parent: Parent, files: ParentFiles) -> bytes:

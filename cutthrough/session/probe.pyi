@@ -13,6 +13,8 @@ class Probe(Client):
         parent: Parent,
         target: str,
         done: Callable[[str, int], None],
+        tls: int = -1,
+        server_name: str = "",
     ) -> None: ...
     def close_now(self) -> None: ...
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Connections to parents without a request: for a parent's check, and for its standby.
 
-    Probe:  dial ─> session.dialogue ─> the target is connected ─> closed
+    Probe:  dial ─> session.dialogue ─> the target is connected ─> (TLS with it) ─> closed
     SetUp:  dial ─> TLS, if the parent has it ─> session.standby
 
 No client, no request and no log belong to one: it is a Client as far as `parents` and `dialogue`
@@ -18,8 +18,11 @@ from cutthrough.net.connector cimport (
     ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream, dial)
 from cutthrough.net.linux cimport ETIMEDOUT
 from cutthrough.net.sysio cimport clock_us
+from cutthrough.net.transport cimport (
+    HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, TLS, Socket, open_transport, transport_of)
 from cutthrough.outcome cimport (
-    INTERNAL_ERROR, OK, OVERLOADED, PARENT_TIMEOUT, PARENT_UNREACHABLE)
+    INTERNAL_ERROR, OK, OVERLOADED, PARENT_TIMEOUT, PARENT_UNREACHABLE, TLS_CERTIFICATE,
+    TLS_FAILED)
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.policy.hop cimport HOP_FORWARD, HOP_PARENT
 from cutthrough.policy.parents cimport Parent
@@ -38,11 +41,16 @@ from cutthrough.wire.target cimport HOST_IPV4, HOST_NAME, parse_authority
 cdef class Probe(Client):
     cdef object done            # of the caller; None: it has been called
     cdef int64_t began_us
+    cdef bytes server_name      # in the target's certificate; None: no TLS with it
+    cdef int tls                # number of the context for that
+    cdef bint is_through        # the target is connected
 
-    def __init__(self, Context context, Parent parent, str target, done):
+    def __init__(self, Context context, Parent parent, str target, done, int tls=-1,
+                 str server_name=""):
         """Begins at once. `done`: called once with the label of an outcome and the time in
-        microseconds, possibly before this returns. Raises ValueError for a target without
-        host and port."""
+        microseconds, possibly before this returns. `tls`: number of the context for a TLS
+        handshake with the target, if `server_name` is not "". Raises ValueError for a
+        target without host and port."""
         cdef Passage p = self.make_passage(context, parent)
         cdef bytes text = target.encode()
         if parse_authority(&p.target, text, len(text), 0) != 0:
@@ -50,6 +58,8 @@ cdef class Probe(Client):
         p.via = b"1.1 " + context.pseudonym[:context.pseudonym_len]
         self.request.hop.kind = HOP_PARENT
         self.done = done
+        self.tls = tls
+        self.server_name = server_name.encode() or None
         chain = [parent]
         while parent.via is not None:
             parent = parent.via
@@ -120,7 +130,7 @@ cdef class Probe(Client):
         return self.judge(begin_dialogue(self))
 
     cdef int on_stream(self, Stream stream) except -1:
-        return self.judge(go_on_talking(self))
+        return self.shake() if self.is_through else self.judge(go_on_talking(self))
 
     cdef int on_stream_deadline(self, Stream stream) except -1:
         return self.finish(PARENT_TIMEOUT)
@@ -129,7 +139,24 @@ cdef class Probe(Client):
         return self.finish(INTERNAL_ERROR)
 
     cdef int judge(self, int outcome) except -1:
-        return 0 if outcome == STILL_TALKING else self.finish(outcome)
+        if outcome == STILL_TALKING:
+            return 0
+        if outcome != OK or self.server_name is None:
+            return self.finish(outcome)
+        self.is_through = True
+        if open_transport(&self.origin.sock, TLS, self.tls, self.server_name) < 0:
+            return self.finish(TLS_FAILED)      # no memory
+        return self.shake()
+
+    cdef int shake(self) except -1:
+        """One attempt at the TLS handshake with the target."""
+        cdef Socket *sock = &self.origin.sock
+        cdef int got = transport_of(sock).handshake(sock)
+        if got == HANDSHAKE_MORE:
+            return 0
+        if got == HANDSHAKE_DONE:
+            return self.finish(OK)
+        return self.finish(TLS_CERTIFICATE if got == -HANDSHAKE_DENIED else TLS_FAILED)
 
     cdef int finish(self, int outcome) except -1:
         done = self.done

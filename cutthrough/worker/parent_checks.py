@@ -14,6 +14,7 @@ import time
 
 from cutthrough.config.config import Config
 from cutthrough.config.parents import Parent as Source
+from cutthrough.generation.tls_files import make_checker
 from cutthrough.policy.parents import Parent, Ways
 from cutthrough.process.checks_page import KEY_BYTES, ChecksPage
 from cutthrough.session.context import Context
@@ -48,6 +49,7 @@ class ParentChecks:
         self._checks: list[Check] = []
         self._limit_ms = 0                   # of the time that a check may take
         self._timer: asyncio.TimerHandle | None = None
+        self._tls = -1                       # number of the context of `check_tls`
         # Results of this worker's own checks by (parent, "ok" or "failed")
         self.results: collections.Counter[tuple[str, str]] = collections.Counter()
 
@@ -69,8 +71,12 @@ class ParentChecks:
         row = self._page.find(key, now())
         if row < 0:
             log.warning("parent %s is not checked: there are too many", source.name)
-        else:
-            self._checks.append(Check(source, parent, key, row))
+            return
+        if source.check_tls and self._tls < 0:
+            from cutthrough.net import tls  # here: most configurations need no libssl
+
+            self._tls = tls.put(make_checker())
+        self._checks.append(Check(source, parent, key, row))
 
     def _look(self) -> None:
         for check in self._checks:
@@ -82,7 +88,8 @@ class ParentChecks:
             if check.probe is None and self._page.claim(
                     check.row, now(), now() + self._limit_ms):
                 probe = Probe(self._context, check.parent, check.source.check,
-                              functools.partial(self._on_done, check))
+                              functools.partial(self._on_done, check),
+                              self._tls, check.source.check_name)
                 check.probe = None if probe.is_over else probe
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(LOOK_S, self._look)
@@ -112,6 +119,11 @@ class ParentChecks:
     def close(self) -> None:
         self._end()
         self._page.close()
+        if self._tls >= 0:
+            from cutthrough.net import tls
+
+            tls.remove(self._tls)
+            self._tls = -1
 
 
 def now() -> int:
@@ -121,7 +133,7 @@ def now() -> int:
 
 def identity(source: Source, sources: dict[str, Source]) -> bytes:
     """Tells checks apart: what is connected to, and how."""
-    digest = hashlib.sha256(source.check.encode())
+    digest = hashlib.sha256(f"{source.check} {source.check_name}".encode())
     one: Source | None = source
     while one is not None:
         digest.update(repr(one.identity).encode())

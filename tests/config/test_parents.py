@@ -103,6 +103,17 @@ def test_a_check_is_a_destination_and_an_interval_needs_one(tmp_path):
     assert "check" in mistake
 
 
+def test_a_check_with_tls_needs_a_check_and_a_way_without_tls(tmp_path):
+    text = f'{ONE}check = "[2001:db8::1]:443"\ncheck_tls = true\n'
+    assert read(tmp_path, text).parents[0].check_name == "2001:db8::1"
+    (mistake,) = mistakes(tmp_path, f"{ONE}check_tls = true\n")
+    assert "has no effect without check" in mistake
+    (mistake,) = mistakes(tmp_path, text.replace("http://", "https://"))
+    assert "there is no TLS inside TLS" in mistake
+    (mistake,) = mistakes(tmp_path, text + 'via = "b"\n[parents.b]\nurl = "https://b:1"\n')
+    assert "there is no TLS inside TLS" in mistake
+
+
 def test_standby_is_bounded_and_of_parents_that_are_reached_directly(tmp_path):
     (one,) = read(tmp_path, f"{ONE}standby = 64\n").parents
     assert one.standby == 64

@@ -5,8 +5,10 @@ import json
 import pytest
 
 from tests.e2e.test_parent_groups import group, used
-from tests.e2e.test_parents import http, parent, socks
+from tests.e2e.test_parents import ESTABLISHED, http, parent, socks
+from tests.e2e.test_tls_parents import ca, over_tls, server_context
 from tests.support.admin import administered
+from tests.support.certificates import authority
 from tests.support.origin import Connection, stall
 from tests.support.wait import wait_until
 
@@ -120,3 +122,33 @@ def test_a_socks_parent_and_a_chain_are_checked(start, make_origin):
     # The script echoes behind its first answer: no answer of a second parent
     wait_until(lambda: "down" in states(operator), "the chain does not answer")
     assert way.heard[-1] == b"\x05\x01\0\x01\x7f\0\0\x09\x04\x38"
+
+
+def test_a_check_with_tls_wants_a_certificate_of_the_destination(
+        make_origin, start_proxy):
+    """A parent that answers 200 to everything, or opens TLS itself, is not enough."""
+    state = {"context": server_context()}
+
+    def script(conn: Connection) -> None:
+        conn.read_request()
+        conn.send(ESTABLISHED)
+        if state["context"] is None:
+            conn.read_exact(50)
+            conn.send(b"220 no TLS here\r\n")
+            conn.stall()
+        over_tls(lambda conn: conn.stall(), state["context"])(conn)
+    way = make_origin(script)
+    proxy = start_proxy(
+        config='route = "corp"\n' + parent(
+            way, check="localhost:443", check_tls=True, check_interval="300ms"),
+        env={"SSL_CERT_FILE": ca()})
+    way.wait_requests(2)
+    assert {one.target for one in way.requests} == {"localhost:443"}
+    assert "its check failed" not in proxy.stderr()
+    state["context"] = server_context(authority().sign("DNS:a.test"))
+    wait_until(lambda: "its check failed: tls_certificate" in proxy.stderr(),
+               proxy.stderr)
+    state["context"] = server_context()
+    wait_until(lambda: "its check works again" in proxy.stderr(), proxy.stderr)
+    state["context"] = None
+    wait_until(lambda: "its check failed: tls_failed" in proxy.stderr(), proxy.stderr)
