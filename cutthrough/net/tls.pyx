@@ -124,6 +124,8 @@ cdef int shake(Socket *s) noexcept nogil:
             return -HANDSHAKE_DENIED
         if openssl.SSL_has_pending(t.ssl):
             s.ready |= CAN_READ
+        elif t.dry:
+            s.ready &= ~CAN_READ
         return HANDSHAKE_DONE
     why = openssl.SSL_get_error(t.ssl, r)
     if why == openssl.SSL_ERROR_WANT_READ:

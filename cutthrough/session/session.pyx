@@ -75,7 +75,9 @@ cdef class Session(Client):
 
     cdef int on_ready(self) except -1:
         if self.state == IDLE or self.state == HEAD:
-            if self.sock.ready & CAN_READ or self.input != NULL or self.stages & STAGE_TLS:
+            # A handshake that has begun may wait for room to write
+            if self.sock.ready & CAN_READ or self.input != NULL or (
+                    self.stages & STAGE_TLS and self.stamps.start_us):
                 if self.stages:
                     return self.pass_stages()
                 return self.read_head()
@@ -148,7 +150,7 @@ cdef class Session(Client):
 
     cdef int pass_stages(self) except -1:
         cdef int next = run_stages(self)
-        if next == HEAD_NEXT:
+        if next == HEAD_NEXT and (self.input != NULL or self.sock.ready & CAN_READ):
             return self.read_head()
         return self.judge_tunnel() if next == REQUEST_NEXT else 0
 

@@ -92,6 +92,26 @@ def test_a_read_takes_all_records_and_then_knows_that_it_is_dry(meet: Meet) -> N
     assert couple.end.recv() == AGAIN
 
 
+def test_the_end_of_a_handshake_knows_if_more_has_come(meet: Meet) -> None:
+    couple = meet()
+    couple.begin()
+    assert not couple.end.can_read
+    assert couple.recv() == AGAIN
+    other = meet()
+    assert other.end.shake() == "more"
+    other.peer.sock.send(other.peer.step())
+    other.end.note()
+    assert other.end.shake() == "more"
+    finished = other.peer.step()
+    other.peer.tls.write(b"request")
+    other.peer.sock.send(finished + other.peer.outgoing.read())
+    other.end.note()
+    assert other.end.shake() == "done"
+    assert other.end.can_read
+    assert other.end.recv() == b"request"
+    assert not other.end.can_read
+
+
 def test_peeked_bytes_stay_and_may_span_records(meet: Meet) -> None:
     couple = meet()
     couple.begin()
