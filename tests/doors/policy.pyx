@@ -8,12 +8,15 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 from cutthrough.policy.address cimport is_public
 from cutthrough.policy.auth cimport PENDING, Account, Authenticator
+from cutthrough.policy.globs cimport GlobSets
 from cutthrough.policy.known cimport Known
 from cutthrough.policy.ledger cimport ENTERED, Entry
 from cutthrough.policy.limits cimport Limiter, Terms, Usage, has_allowance
 from cutthrough.policy.shared_table cimport CONNECTIONS, TUNNELS, Row, SharedTable
 from cutthrough.policy.siphash cimport keyed_hash
 from cutthrough.policy import users as hashes
+from cutthrough.wire.chars cimport text_of
+from cutthrough.wire.paths cimport Path, set_path
 
 ENTRIES = ("entered", "over all", "over client", "over connections", "over tunnels",
            "over rate", "over quota", "no row")
@@ -153,3 +156,13 @@ def is_public_address(text):
     address = ipaddress.ip_address(text)
     cdef bytes packed = address.packed
     return bool(is_public(address.version, packed))
+
+
+def glob_meets(tuple globs, source, bint any_reading):
+    """Does each reading of a path match one of the globs, or with `any_reading`, does one?"""
+    cdef GlobSets sets = GlobSets()
+    cdef Path path
+    cdef size_t n
+    cdef const char *text = text_of(source, &n)
+    set_path(&path, text, n)
+    return bool(sets.meets(sets.number(globs), &path, any_reading))

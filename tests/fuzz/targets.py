@@ -7,8 +7,11 @@ accepted must also survive what happens to it next.
 
 import zlib
 
+from cutthrough.policy.globs import parse_glob
+from cutthrough.wire.paths import readings_of
 from cutthrough.wire.target import read_authority, read_request_target
 from tests.doors import wire_hello, wire_parents
+from tests.doors.policy import glob_meets
 from tests.doors.wire import (
     read_datagram_header,
     read_framing,
@@ -22,7 +25,14 @@ from tests.doors.wire import (
     rewrite_request,
     rewrite_response,
 )
-from tests.wire import twin, twin_hello, twin_parents, twin_proxy, twin_socks
+from tests.wire import (
+    twin,
+    twin_hello,
+    twin_parents,
+    twin_paths,
+    twin_proxy,
+    twin_socks,
+)
 from tests.wire.against import (
     NUMBERS,
     same_body,
@@ -210,7 +220,24 @@ def fuzz_hello(data: bytes) -> None:
     parse(wire_hello.read_origin_opening, data)
 
 
+def fuzz_path(data: bytes) -> None:
+    """A glob, a line's end, and a path: its readings, and whether these match."""
+    text, _, path = data.partition(b"\n")
+    place = guarded().place(path)
+    readings = readings_of(place)
+    assert set(readings) == twin_paths.read_path(path), readings
+    try:
+        globs = parse_glob(text.decode("latin-1"))
+    except ValueError:
+        return
+    assert parse_glob(globs[0]) == globs
+    for any_reading in (False, True):
+        assert glob_meets(globs, place, any_reading) == (
+            twin_paths.meets(globs, path, any_reading)), (globs, readings)
+
+
 TARGETS = {
     "request": fuzz_request, "response": fuzz_response, "chunks": fuzz_chunks,
     "target": fuzz_target, "proxy_header": fuzz_proxy_header,
-    "parents": fuzz_parents, "socks": fuzz_socks, "hello": fuzz_hello}
+    "parents": fuzz_parents, "socks": fuzz_socks, "hello": fuzz_hello,
+    "path": fuzz_path}
