@@ -83,6 +83,8 @@ ROWS = (
         "too many wrong passwords for this name from this address"),
     ("destination_denied", 403, 2, "http_request_denied", "TCP_DENIED", "policy",
         "a rule forbids this destination"),
+    ("path_denied", 403, 2, "http_request_denied", "TCP_DENIED", "policy",
+        "a rule forbids this path, or the path is none that a rule allows"),
     ("address_denied", 403, 2, "destination_ip_prohibited", "TCP_DENIED", "policy",
         "the destination's address is not public"),
     ("port_denied", 403, 2, "http_request_denied", "TCP_DENIED", "policy",

@@ -72,9 +72,10 @@ def _loop() -> ModuleType:
     return load_compiled(Path(__file__).with_suffix(".pyx"))
 
 
-def clock(acl: Acl, hosts: list[bytes], addresses: list[str] | None = None) -> float:
+def clock(acl: Acl, hosts: list[bytes], addresses: list[str] | None = None,
+          path: bytes | None = None) -> float:
     """ns of CPU for one decision."""
-    return float(_loop().clock(acl, hosts, addresses))
+    return float(_loop().clock(acl, hosts, addresses, path))
 
 
 def resident_kib() -> int:
@@ -136,7 +137,36 @@ def _decide(miss: bool) -> Callable[[int], float]:
     return lambda n: _clock(miss)() * n / 1e9
 
 
+#: 100 globs in the order in which a rule names them, and no match
+GLOBS = [f"/api/v{n}/users/*/keys/**" for n in range(100)]
+#: The glob and the path that go back to a star most often.
+WORST_GLOB, WORST = "/" + "*" + "a" * 250 + "b", b"/" + b"a" * 4000
+PATH = b"/api/v2/users/3f1c9a/settings?lang=en"
+ENCODED = b"/%61pi/v2/users/3f%3A1c;v=1/settings?lang=en"
+
+
+def _path(globs: list[str], path: bytes) -> Callable[[int], float]:
+    @functools.cache
+    def acl() -> Acl:
+        listed = ", ".join(f'"{glob}"' for glob in globs)
+        paths = f"paths = [{listed}]\n" if globs else ""
+        return Acl(read_policy(
+            f'[[rules]]\naction = "allow"\nhosts = ["a.test"]\n{paths}', "policy.toml",
+            lambda _: ""))
+
+    def run(n: int) -> float:
+        return clock(acl(), [b"a.test"] * 100, path=path) * n / 1e9
+
+    return run
+
+
 BENCHES = [
+    Micro("acl-path-none", "a GET, and a rule without paths", _path([], PATH)),
+    Micro("acl-path", "the same with one path", _path(GLOBS[:1], PATH)),
+    Micro("acl-path-100", "the same with 100 paths", _path(GLOBS, PATH)),
+    Micro("acl-path-encoded", "one path, four readings", _path(GLOBS[:1], ENCODED)),
+    Micro("acl-path-worst", "a path of 4000 bytes that goes back to a star each time",
+          _path([WORST_GLOB], WORST)),
     Micro("acl-host-hit", "a decision among 100 000 hosts", _decide(False)),
     Micro("acl-host-miss", "the same for a host that none names", _decide(True)),
 ]

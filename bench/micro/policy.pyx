@@ -8,12 +8,15 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from posix.time cimport CLOCK_THREAD_CPUTIME_ID, clock_gettime, timespec
 from cutthrough.policy.acl cimport Acl, Question, Verdict
-from cutthrough.wire.names cimport M_CONNECT
+from cutthrough.wire.names cimport M_CONNECT, M_GET
+from cutthrough.wire.paths cimport Path, set_path
 
 
-def clock(Acl acl, list hosts, list addresses=None):
+def clock(Acl acl, list hosts, list addresses=None, bytes path=None):
     """Returns nanoseconds of CPU time for one decision about port 443, on average over these
-    hosts (canonical, in bytes), each with its address (IPv4 text) if `addresses` are given."""
+    hosts (canonical, in bytes), each with its address (IPv4 text) if `addresses` are given. With
+    `path` it is a GET of this path, else a CONNECT."""
+    cdef Path asked
     cdef Question q
     cdef Verdict v
     cdef char host[256]
@@ -40,6 +43,9 @@ def clock(Acl acl, list hosts, list addresses=None):
     q.is_name = True
     q.port = 443
     q.method = M_CONNECT
+    if path is not None:
+        q.method = M_GET
+        q.path = &asked
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &began)
     for i in range(n):
         # Copied, so that it is in the cache, as a session's host is.
@@ -48,6 +54,8 @@ def clock(Acl acl, list hosts, list addresses=None):
         if known:
             memcpy(address, texts[n + i], 16)
             q.address = address
+        if q.path != NULL:
+            set_path(q.path, path, len(path))
         acl.judge(&q, &v)
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ended)
     free(texts)

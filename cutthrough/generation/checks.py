@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+from collections.abc import Iterator
 
 import msgspec
 
@@ -122,8 +123,26 @@ def check_routes(generation: Generation) -> None:
 
 
 def find_notes(generation: Generation) -> list[str]:
-    """Returns notes about a valid configuration: rules that cannot hold, because a
-    parent resolves the names (R43)."""
+    """Returns notes about a valid configuration: rules that match less than they seem
+    to, or cannot hold."""
+    return [*_note_paths(generation), *_note_parents(generation)]
+
+
+def _note_paths(generation: Generation) -> Iterator[str]:
+    """Rules about paths, beside which a tunnel leads to the same hosts."""
+    allowed = generation.config.allowed_ports
+    for rule in generation.policy.rules:
+        if not rule.paths or (rule.methods and "CONNECT" not in rule.methods):
+            continue
+        if allowed is None or not rule.ports or any(
+                first <= port <= last for first, last in rule.ports
+                for port in allowed):
+            yield (f"{rule.source}: `paths` matches no tunnel: other rules decide "
+                   "about HTTPS and SOCKS to the same hosts")
+
+
+def _note_parents(generation: Generation) -> list[str]:
+    """Rules that cannot hold, because a parent resolves the names (R43)."""
     config, policy = generation.config, generation.policy
     there = {one.name for one in config.parents if one.resolve == "parent"}
     groups = {one.name for one in config.groups if there & {*one.parents}}

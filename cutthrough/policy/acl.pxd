@@ -4,12 +4,14 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from cutthrough.policy.address cimport MOST_CARRIED
 from cutthrough.policy.fingerprints cimport FingerprintSets
 from cutthrough.policy.first_bytes cimport Demand, Met
+from cutthrough.policy.globs cimport GlobSets
 from cutthrough.policy.hop cimport Hop
 from cutthrough.policy.hosts cimport HostIndex, MAX_LABELS, Candidate, Run
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.policy.networks cimport MAX_NESTED, Key, NetworkIndex, NetworkSets
 from cutthrough.policy.tlvs cimport TlvSets
 from cutthrough.wire.openings cimport Opening
+from cutthrough.wire.paths cimport Path
 
 cdef enum:
     # Each carried IPv4 address is in at most 33 networks
@@ -34,6 +36,7 @@ cdef struct Question:
     int method              # Method of wire.names, or KIND_UPGRADE
     bint has_opening        # a tunnel by CONNECT, SOCKS or the like: it has first bytes
     const Opening *opening  # a tunnel's first bytes; NULL: not known yet
+    Path *path              # of a plain request; NULL: it has none, as a tunnel and OPTIONS *
 
 # IPv4 addresses inside the dialled IPv6 address; only deny rules compare them.
 cdef struct CarriedKeys:
@@ -41,7 +44,7 @@ cdef struct CarriedKeys:
     Key keys[MOST_CARRIED]
 
 cdef struct Verdict:
-    int outcome             # OK or DESTINATION_DENIED
+    int outcome             # OK, DESTINATION_DENIED or PATH_DENIED
     int rule                # index in Acl.rules; -1: the default
     int limits              # index in Acl.limits; -1: the rule names none
     Hop hop                 # the way of a request that passes
@@ -66,6 +69,7 @@ cdef enum Mismatch:
     OTHER_CLIENT
     OTHER_TLVS
     OTHER_ADDRESS
+    OTHER_PATH
     OTHER_OPENING           # plus a Met
 
 cdef struct PortRange:
@@ -77,6 +81,7 @@ cdef struct Row:            # a rule; set number 0: no condition
     uint32_t tlvs           # number in Acl.tlvs
     uint32_t addresses      # number in Acl.sets; 0 too if `by_address`
     uint32_t literals       # number in Acl.sets: the addresses among its hosts
+    uint32_t paths          # number in Acl.globs
     uint32_t ports          # index of its first range in Acl.ports
     uint16_t n_ports        # 0: every port
     uint16_t methods        # bit M_*; 0: every method
@@ -102,6 +107,8 @@ cdef class Acl:
     cdef NetworkSets sets
     cdef FingerprintSets fingerprints
     cdef TlvSets tlvs
+    cdef GlobSets globs
+    cdef readonly bint compares_paths   # a rule has `paths`
     cdef Candidate *anywhere            # rules with neither hosts nor addresses
     cdef Candidate *needing_address     # rules found by address alone that do not deny
     cdef uint32_t n_anywhere, n_needing_address

@@ -26,5 +26,6 @@ class Acl:
         address: str | None = None,
         opening: tuple[str, str, str] | None = None,
         tlvs: bytes = b"",
+        path: bytes | None = None,
     ) -> Answer: ...
     def sizes(self) -> dict[str, int]: ...

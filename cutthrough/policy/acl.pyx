@@ -12,7 +12,8 @@ a maybe that denies is skipped, a maybe that allows lets the request go on. Each
 judged again, by all rules, before the proxy connects to it.
 
 An IPv6 address may carry an IPv4 address (NAT64, 6to4 and others). A deny rule matches either
-address, any other rule only the address that is dialled.
+address, any other rule only the address that is dialled. The same holds for the readings of a
+path: a deny rule matches if one of them does, any other rule only if all do (R56).
 """
 
 import ipaddress
@@ -20,18 +21,20 @@ import ipaddress
 from libc.stdint cimport UINT32_MAX, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
-from cutthrough.outcome cimport DESTINATION_DENIED, OK, label_of
+from cutthrough.outcome cimport DESTINATION_DENIED, OK, PATH_DENIED, label_of
 from cutthrough.policy.address cimport Carried, find_carried
 from cutthrough.policy.answer import Answer, Look
 from cutthrough.policy.fingerprints cimport FingerprintSets
 from cutthrough.policy.first_bytes cimport (
     IF_ALLOWED, IS_MET, NOT_NAME, Met, last_of, meets, opening_in_words, outcome_of, read_demand)
-from cutthrough.policy.hosts cimport Candidate, HostIndex, Run
+from cutthrough.policy.globs cimport GlobSets
+from cutthrough.policy.hosts cimport Candidate, HostIndex, Run, candidates_of
 from cutthrough.policy.networks cimport NetworkIndex, NetworkSets, key_of, key_of_v4
 from cutthrough.policy.tlvs cimport TlvSets
 from cutthrough.wire.names cimport (
     M_CONNECT, M_DELETE, M_GET, M_HEAD, M_OPTIONS, M_OTHER, M_POST, M_PUT, M_TRACE)
 from cutthrough.wire.openings cimport server_name
+from cutthrough.wire.paths cimport Path, set_path
 from cutthrough.wire.target cimport HOST_NAME, Target, parse_authority
 
 # The methods that a rule can name. OTHER is every method not listed here. A request that
@@ -64,6 +67,7 @@ cdef class Acl:
         self.sets = NetworkSets()
         self.fingerprints = FingerprintSets()
         self.tlvs = TlvSets()
+        self.globs = GlobSets()
 
     def __dealloc__(self):
         free(self.rows)
@@ -144,6 +148,8 @@ cdef class Acl:
                 ports.extend(rule.ports)
         row.clients = self.sets.number(rule.clients)
         row.tlvs = self.tlvs.number(rule.tlvs)
+        row.paths = self.globs.number(rule.paths)
+        self.compares_paths |= row.paths != 0
         for text in rule.hosts:
             host = text.encode()
             if is_literal(host):
@@ -182,13 +188,12 @@ cdef class Acl:
     cdef void judge(self, const Question *q, Verdict *v) noexcept nogil:
         cdef Run runs[MAX_RUNS]
         cdef CarriedKeys carried
-        cdef int n
-        cdef uint32_t best = UINT32_MAX, first_waiting = UINT32_MAX
+        cdef int n, i, why
+        cdef uint32_t best = UINT32_MAX, first_waiting = UINT32_MAX, by_path = UINT32_MAX
         cdef const Candidate *c
         cdef const Candidate *end
         cdef const Row *row
         cdef bint maybe = False, depends, waits
-        cdef int i
         read_carried(q.address, &carried)
         n = self.find_runs(q, &carried, runs)
         for i in range(n):
@@ -198,8 +203,11 @@ cdef class Acl:
                 if runs[i].kind == BY_CARRIED and self.rows[c.rule].action != DENY:
                     c += 1
                     continue
-                if self.mismatch(q, &carried, c) == MATCHES:
-                    row = &self.rows[c.rule]
+                row = &self.rows[c.rule]
+                why = self.mismatch(q, &carried, c)
+                if why == OTHER_PATH and row.action != DENY:
+                    by_path = min(by_path, c.rule)
+                if why == MATCHES:
                     depends = q.address == NULL and (
                         runs[i].kind == NEEDING_ADDRESS or row.addresses)
                     waits = row.by_opening and q.opening == NULL    # which may meet it
@@ -211,7 +219,8 @@ cdef class Acl:
                         break
                 c += 1
         row = &self.fallback if best == UINT32_MAX else &self.rows[best]
-        v.outcome = DESTINATION_DENIED if row.action == DENY else OK
+        v.outcome = OK if row.action != DENY else (
+            PATH_DENIED if row.paths or by_path < best else DESTINATION_DENIED)
         v.rule = -1 if best == UINT32_MAX else <int>best
         v.limits = row.limits
         memset(&v.hop, 0, sizeof(v.hop))
@@ -294,6 +303,11 @@ cdef class Acl:
                 not self.sets.contains(row.addresses, key_of(q.address))) and (
                 row.action != DENY or not self.contains_carried(row.addresses, carried)):
             return OTHER_ADDRESS
+        if row.paths:
+            if q.path == NULL:
+                return OTHER_METHOD
+            if not self.globs.meets(row.paths, q.path, row.action == DENY):
+                return OTHER_PATH
         if row.by_opening and not q.has_opening:
             return OTHER_METHOD
         if row.by_opening and q.opening != NULL:
@@ -338,12 +352,14 @@ cdef class Acl:
     # For explain and tests.
 
     def ask(self, *, host, port, user="", groups=(), client="127.0.0.1", method="CONNECT",
-            address=None, opening=None, bytes tlvs=b""):
+            address=None, opening=None, bytes tlvs=b"", path=None):
         """Returns the Answer for a request. `host` need not be canonical; addresses are text,
         and `client` may be `unix:` and a user id. `opening`: protocol, server name and JA4 of a
-        tunnel's first bytes, in words. `tlvs`: as wire.proxy_header packs them.
+        tunnel's first bytes, in words. `tlvs`: as wire.proxy_header packs them. `path`: of the
+        target, in bytes; None: not known.
 
         Raises ValueError for an invalid host or address."""
+        cdef Path asked
         cdef Question q
         cdef Verdict v
         cdef Target target
@@ -368,6 +384,10 @@ cdef class Acl:
         q.port = port
         q.method = METHODS.get(method, M_OTHER)
         q.has_opening = q.method == M_CONNECT
+        q.path = NULL if q.has_opening or path == b"*" else &asked
+        set_path(&asked, NULL, 0)
+        if path is not None:
+            set_path(&asked, path, len(path))
         q.address = NULL
         if not q.is_name:
             address = target.host[:target.host_len].decode()
@@ -409,12 +429,12 @@ cdef class Acl:
     def sizes(self):
         """Returns the bytes of C memory, by structure: a policy's size shows nowhere else."""
         return {"rules": len(self.rules) * sizeof(Row), "hosts": self.hosts.bytes,
-                "networks": self.networks.bytes, "sets": self.sets.bytes}
+                "networks": self.networks.bytes, "sets": self.sets.bytes,
+                "paths": self.globs.bytes}
 
 
-# By Mismatch.
-MISMATCHES = ("", "user", "port", "method", "client", "tlvs", "address", "", "protocol", "sni",
-              "ja4")
+MISMATCHES = ("", "user", "port", "method", "client", "tlvs", "address", "path", "", "protocol",
+              "sni", "ja4")
 
 
 cdef inline void read_carried(const uint8_t *address, CarriedKeys *carried) noexcept nogil:
@@ -430,16 +450,6 @@ cdef inline void read_carried(const uint8_t *address, CarriedKeys *carried) noex
 # Is this canonical host an address? An IPv4 address has a number as its last label (wire.target).
 cdef bint is_literal(bytes host):
     return b":" in host or host.rpartition(b".")[2].isdigit()
-
-
-cdef Candidate *candidates_of(list pairs) except NULL:
-    cdef Candidate *out = <Candidate *>malloc(len(pairs) * sizeof(Candidate) + 1)
-    cdef size_t i
-    if out == NULL:
-        raise MemoryError
-    for i, (rule, subject) in enumerate(pairs):
-        out[i] = Candidate(rule, subject)
-    return out
 
 
 cdef bytes packed(text):

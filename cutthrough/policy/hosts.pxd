@@ -54,3 +54,6 @@ cdef class HostIndex:
     cdef size_t draft_of(self, const char *text, size_t n) except? 0
     cdef uint64_t hash_name(self, const char *text, size_t n) noexcept nogil
     cdef int widen(self) except -1
+
+# The candidates of (rule, subject) pairs, in memory that the caller frees.
+cdef Candidate *candidates_of(list pairs) except NULL

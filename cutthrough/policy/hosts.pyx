@@ -255,6 +255,16 @@ cdef inline size_t record_words(const Draft *draft) noexcept nogil:
         <size_t>draft.count[EXACT] + draft.count[BELOW])
 
 
+cdef Candidate *candidates_of(list pairs) except NULL:
+    cdef Candidate *out = <Candidate *>malloc(len(pairs) * sizeof(Candidate) + 1)
+    cdef size_t i
+    if out == NULL:
+        raise MemoryError
+    for i, (rule, subject) in enumerate(pairs):
+        out[i] = Candidate(rule, subject)
+    return out
+
+
 # Makes room for at least n items. Returns the block, the old one if it is large enough.
 cdef void *grow(void *block, size_t *room, size_t n, size_t size) except NULL:
     cdef size_t more

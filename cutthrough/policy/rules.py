@@ -21,6 +21,7 @@ from cutthrough.config.toml import Path, Places, TomlError, read_toml
 from cutthrough.config.values import parse_row_name, parse_size
 from cutthrough.policy.acl import METHODS
 from cutthrough.policy.fingerprints import parse_fingerprint
+from cutthrough.policy.globs import parse_glob
 from cutthrough.policy.lists import ListReader, ReadFile
 from cutthrough.policy.patterns import canonical_network, host_patterns
 from cutthrough.policy.reader import unknown_key
@@ -45,7 +46,7 @@ _LIMITS = Limits.__struct_fields__
 # The advice for a limit of 0, if it is not "no limit"
 _ABSENT = {"burst": "one second's worth",
            "tunnels": "no limit, or deny CONNECT and UPGRADE to forbid tunnels"}
-_LISTED = ("hosts", "addresses", "clients", "ja4", "tlvs")
+_LISTED = ("hosts", "addresses", "clients", "paths", "ja4", "tlvs")
 _SIZES = ("bytes_per_second", "tunnel_bytes_per_second", "bytes_per_day")
 _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*rules[ \t]*\]\]", re.M)
 
@@ -289,6 +290,10 @@ class _Reader(ListReader):
         for key in OF_TUNNELS & fields.keys():
             if "CONNECT" not in fields.get("methods", ("CONNECT",)):
                 self.fail(key, "is of tunnels only: add CONNECT to `methods`")
+            if "paths" in fields:
+                self.fail(key, "is of tunnels only, which have no `paths`")
+        if "paths" in fields and fields.get("methods") == ("CONNECT",):
+            self.fail("paths", "is of plain requests only: a tunnel has no path")
         return Rule(source=place, **fields)
 
     def read_action(self, table: dict[str, Any], key: str) -> Any:
@@ -380,6 +385,9 @@ class _Reader(ListReader):
         return self.words(table, key, METHODS, " (OTHER: any method not listed here; "
                           "UPGRADE: any request that offers an upgrade)")
 
+    def read_paths(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
+        return self.entries(table, key, parse_glob)
+
     def read_protocols(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
         return self.words(table, key, PROTOCOLS[1:])
 
@@ -393,7 +401,8 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "clients": _Reader.read_networks, "tlvs": _Reader.read_tlvs,
     "hosts": _Reader.read_hosts,
     "addresses": _Reader.read_networks, "ports": _Reader.read_ports,
-    "methods": _Reader.read_methods, "protocol": _Reader.read_protocols,
+    "methods": _Reader.read_methods, "paths": _Reader.read_paths,
+    "protocol": _Reader.read_protocols,
     "sni": _Reader.read_server_name, "ja4": _Reader.read_fingerprints,
     "cut": _Reader.read_flag, "limits": _Reader.read_limit,
     "source": _Reader.read_source, "route": _Reader.read_route,

@@ -61,6 +61,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...] = ()     # networks that a resolved address must be in
     ports: tuple[tuple[int, int], ...] = ()     # ranges, both ends included
     methods: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()         # globs of policy.globs, for plain requests
     # of a tunnel's first bytes
     protocol: tuple[str, ...] = ()      # words of wire.openings
     sni: ServerName | Literal[""] = ""  # match, allowed or any; "": no condition

@@ -29,7 +29,11 @@ from cutthrough.session.context cimport Context
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DECIDE, HALF_CLOSED, PEEK
 from cutthrough.wire.names cimport M_CONNECT, M_UDP, is_connect
+from cutthrough.wire.paths cimport Path, set_path
 from cutthrough.wire.target cimport HOST_NAME
+
+# Of the request that is judged
+cdef Path path
 
 
 cdef int judge_request(Client c) except -1:
@@ -148,7 +152,21 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
     q.method = KIND_UPGRADE if is_upgrade(r) else min(<int>r.method, <int>M_CONNECT)
     q.has_opening = q.method == M_CONNECT and r.method != M_UDP
     q.opening = c.opening
+    q.path = NULL
+    if q.method != M_CONNECT and snapshot.acl.compares_paths:
+        q.path = path_of(c)
     return 0
+
+
+cdef Path *path_of(Client c) noexcept:
+    """NULL: it has none. The path of an upgraded tunnel was dropped with its head."""
+    cdef const char *text = NULL
+    if c.head != NULL and c.request.path_len:
+        text = bytes_of(c.head) + c.request.path_at
+        if text[0] == c'*':
+            return NULL
+    set_path(&path, text, c.request.path_len)
+    return &path
 
 
 cdef bint is_upgrade(const Request *r) noexcept:

@@ -66,6 +66,7 @@ class DryRun:
         bound = [one.address for one in config.all_listeners if one.address[1]]
         self.snapshot = make_snapshot(Generation(1, config, policy), bound)
         self._of_users = names_of_users(config, policy)
+        self.has_paths = any(rule.paths for rule in policy.rules)
 
     def find_caller(self, user: str, client: str = "127.0.0.1",
                     tlvs: bytes = b"") -> tuple[Caller, str]:
@@ -90,23 +91,25 @@ class DryRun:
         return Caller(name, self.policy.groups_of(name), client, tlvs), outcome
 
     def judge_name(self, caller: Caller, method: str, host: str, port: int,
-                   opening: FirstBytes | None = None) -> Finding:
+                   opening: FirstBytes | None = None,
+                   path: bytes | None = None) -> Finding:
         """The decision about a canonical host before it is resolved. `opening`: of the
-        tunnel, if they are known."""
+        tunnel, and `path`: of the plain request, if they are known."""
         outcome = self.snapshot.port_outcome(method == "CONNECT", port)
         if outcome != OK or self.snapshot.acl is None:
             return Finding(outcome)
-        return self._ask(caller, method, host, port, None, opening)
+        return self._ask(caller, method, host, port, None, opening, path)
 
     def judge_address(self, caller: Caller, method: str, host: str, port: int,
-                      address: str, opening: FirstBytes | None = None) -> Finding:
+                      address: str, opening: FirstBytes | None = None,
+                      path: bytes | None = None) -> Finding:
         """The decision about one address of the host, or about a host's own address."""
         outcome = self.snapshot.loop_outcome(address, port)
         if outcome != OK:
             return Finding(outcome)
         found = Finding(OK)
         if self.snapshot.acl is not None:
-            found = self._ask(caller, method, host, port, address, opening)
+            found = self._ask(caller, method, host, port, address, opening, path)
         if found.outcome == OK and not found.opens_floor:
             found = found._replace(outcome=self.snapshot.floor_outcome(address))
         return self._with_source(caller, found, address) if found.outcome == OK else (
@@ -122,12 +125,13 @@ class DryRun:
         return found._replace(source=name, outcome=OK if serves else "source_mismatch")
 
     def _ask(self, caller: Caller, method: str, host: str, port: int,
-             address: str | None, opening: FirstBytes | None) -> Finding:
+             address: str | None, opening: FirstBytes | None,
+             path: bytes | None) -> Finding:
         assert self.snapshot.acl is not None
         answer = self.snapshot.acl.ask(
             host=f"[{host}]" if ":" in host else host, port=port, user=caller.user,
             groups=caller.groups, client=caller.client, method=method, address=address,
-            opening=opening, tlvs=caller.tlvs)
+            opening=opening, tlvs=caller.tlvs, path=path)
         return Finding(answer.outcome, self._show_rule(answer.rule), answer.report,
                        answer.opens_floor, answer.limits, answer.source, answer.maybe,
                        answer.route, answer.waits)

@@ -82,6 +82,9 @@ ADVICE = {
     "destination_denied": (
         "`cutthrough explain` names the rule; change the policy if the destination is "
         "wanted"),
+    "path_denied": (
+        "`cutthrough explain` names the rule, and says if the path is unclear; the "
+        "log's `url` has the path"),
     "address_denied": (
         "allow the addresses in a rule if they are wanted; if a public name has them, "
         "it may be an attempt to reach your network"),

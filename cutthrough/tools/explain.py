@@ -8,6 +8,7 @@ hook, and makes no connection. Exit status 0: allowed, 1: refused.
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -34,6 +35,7 @@ from cutthrough.tools.dry_run import (
     printable,
 )
 from cutthrough.wire.openings import PROTOCOLS
+from cutthrough.wire.paths import readings_of
 from cutthrough.wire.proxy_header import pack_tlvs
 from cutthrough.wire.target import read_request_target
 
@@ -64,6 +66,8 @@ class Explanation(msgspec.Struct, kw_only=True):
     client: str
     host: str = ""
     port: int = 0
+    path: str = ""              # and query; "": a tunnel has none
+    readings: list[str] = []    # of the path; none: it is unclear
     remark: str = ""            # the mistake in the target, if it is known
     port_rule: str = ""
     rule: str = ""              # that decides by the name
@@ -160,18 +164,33 @@ async def explain(judge: DryRun, method: str, target: str, user: str = "",
 def read_target(method: str, target: str) -> tuple[str, int] | str:
     """Host and port, parsed like a request's, or a refusal's label. Raises ConfigError
     for a target without a host."""
-    host = target if method == "CONNECT" else "localhost"
-    head = f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
-    try:
-        got = read_request_target(head)
-    except ValueError:
-        return "bad_request"
+    got = _parse_target(method, target)
     if isinstance(got, str):
         return got
     if got["form"] not in ("absolute", "authority"):
         raise ConfigError("", "TARGET", f"{printable(target)!r} is neither host:port "
                           "for CONNECT nor http://…")
     return got["host"], got["port"]
+
+
+def read_path(method: str, target: str) -> bytes | None:
+    """Path and query of a valid target, as they go up; None: a tunnel has none."""
+    got = _parse_target(method, target)
+    if isinstance(got, str) or got["form"] == "authority":
+        return None
+    path: bytes = got["path"]
+    if not path and method == "OPTIONS":
+        return b"*"
+    return path if path[:1] == b"/" else b"/" + path
+
+
+def _parse_target(method: str, target: str) -> dict[str, Any] | str:
+    host = target if method == "CONNECT" else "localhost"
+    head = f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+    try:
+        return read_request_target(head)
+    except ValueError:
+        return "bad_request"
 
 
 def remark(method: str, target: str) -> str:
@@ -190,7 +209,10 @@ def remark(method: str, target: str) -> str:
 async def _decide(judge: DryRun, caller: Caller, result: Explanation,
                   opening: FirstBytes | None) -> str:
     asked = (caller, result.method, result.host, result.port)
-    by_name = judge.judge_name(*asked)
+    path = read_path(result.method, result.target)
+    result.path = (path or b"").decode()
+    result.readings = [one.decode() for one in readings_of(path or b"")]
+    by_name = judge.judge_name(*asked, path=path)
     result.port_rule = _port_rule(judge.config, result.method)
     result.rule, result.report = by_name.rule, by_name.report
     result.by_name = by_name.outcome
@@ -216,7 +238,8 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation,
     answer = await _resolve(judge.config, result)
     if isinstance(answer, str):
         return answer
-    found = [(text, judge.judge_address(*asked, text)) for text in answer.texts()]
+    found = [(text, judge.judge_address(*asked, text, path=path))
+             for text in answer.texts()]
     result.addresses = [_place(text, finding) for text, finding in found]
     # A worker tries none if one of them is its own (R20), else the allowed ones.
     outcomes = [finding.outcome for _, finding in found]
@@ -333,6 +356,9 @@ def show(result: Explanation, judge: DryRun) -> list[str]:
         lines.append(("target", result.remark))
     if result.port_rule:
         lines.append(("ports", result.port_rule))
+    if judge.has_paths and result.path not in ("", "*"):
+        lines.append(("path", "  ".join(result.readings) or "unclear: servers differ "
+                      "in reading it, and no rule with `paths` allows it"))
     if result.by_name:
         rule = result.rule or ("there are no rules" if result.by_name == OK
                              else "not checked: the port is refused")

@@ -55,7 +55,7 @@ def run(config: Config, policy: Policy, path: str, as_json: bool) -> int:
                   for text, width in zip(rest, widths[1:], strict=True)]
         print("  ".join([first.rjust(widths[0]), *padded]).rstrip())
     print(f"{sum(changes.values())} of {log.read} lines would change, {undecided} "
-          "depend on an address or first bytes that are not in the log")
+          "depend on an address, a path or first bytes that are not in the log")
     return int(bool(changes))
 
 
@@ -68,7 +68,8 @@ def replay(judge: DryRun, log: LogReader) -> tuple[Counter[Change], int]:
         if line.hook is not None and line.reason in DENIED:
             continue                        # assume that the hook refuses it again
         key = msgspec.json.encode(msgspec.structs.replace(
-            line, reason="", rule="", report=False, hook=None))
+            line, reason="", rule="", report=False, hook=None,
+            url=line.url if judge.has_paths else ""))
         new = known.get(key)
         if new is None:
             if len(known) >= 100_000:       # bounds the memory
@@ -90,17 +91,20 @@ def replay(judge: DryRun, log: LogReader) -> tuple[Counter[Change], int]:
 
 
 def judge_line(judge: DryRun, line: Line) -> Finding:
-    """The decision by the host and, if the line has them, by the peer's address and by
-    the tunnel's first bytes."""
+    """The decision by the host, by the path and, if the line has them, by the peer's
+    address and by the tunnel's first bytes."""
     host, caller = line.host or "", _caller(judge, line)
     asked = (caller, line.kind, host, line.port)
-    by_name = judge.judge_name(*asked)
+    path = line.path if judge.has_paths else None
+    if judge.has_paths and path is None and line.kind != "CONNECT":
+        return Finding(MAYBE)
+    by_name = judge.judge_name(*asked, path=path)
     if by_name.outcome != "ok":
         return by_name
     address = host if is_address(host) else line.peer
     if not address and by_name.address_dependent:
         return by_name._replace(outcome=MAYBE)
-    found = judge.judge_address(*asked, address) if address else by_name
+    found = judge.judge_address(*asked, address, path=path) if address else by_name
     if found.outcome != "ok" or not found.waits:
         return found
     if not line.tunnel_protocol:

@@ -13,13 +13,16 @@ from cutthrough.config.config import ConfigError
 
 # The refusals of a policy by a tunnel's first bytes, and all of them.
 BY_OPENING = frozenset(("protocol_denied", "sni_denied", "ja4_denied"))
-DENIED = BY_OPENING | {"destination_denied", "address_denied", "port_denied"}
+DENIED = BY_OPENING | {
+    "destination_denied", "path_denied", "address_denied", "port_denied"}
 # The refusals before a policy's decision, or without one.
 UNDECIDED = frozenset((
     "auth_required", "auth_failed", "auth_expired", "auth_throttled", "auth_timeout",
     "bad_credentials_field", "policy_unavailable", "loop_detected", "peek_timeout"))
 
 
+# At the end of a value that is cut
+_CUT = "\u2026"
 # Methods of tunnels that began without a CONNECT
 _TUNNELS = ("SOCKS5", "SOCKS4", "UDP", "TUNNEL")
 
@@ -33,6 +36,7 @@ class Line(msgspec.Struct, frozen=True):
     method: str
     host: str | None
     port: int
+    url: str = ""
     peer: str | None = None
     rule: str = ""
     report: bool = False
@@ -50,6 +54,18 @@ class Line(msgspec.Struct, frozen=True):
         if self.upgrade:
             return "UPGRADE"
         return "CONNECT" if self.method in _TUNNELS else self.method
+
+    @property
+    def path(self) -> bytes | None:
+        """Path and query of a plain request; None: it has none, or the line has not
+        all of it. The log escapes octet by octet."""
+        _, _, rest = self.url.partition("http://")
+        host, slash, path = rest.partition("/")
+        if not slash and host.endswith("*"):
+            return b"*"
+        if not slash or path.endswith(_CUT):
+            return None
+        return (slash + path).encode("latin-1", "replace")
 
     @property
     def who(self) -> str:

@@ -109,6 +109,8 @@ def _why_not(place: Place, what: Seen) -> str:
     if what.reasons.keys() & BY_OPENING:
         return ("a rule refuses the tunnel's first bytes: compare `tunnel_protocol`, "
                 "`sni` and `ja4` in the log with it")
+    if what.reasons["path_denied"]:
+        return "a rule refuses the path: compare `url` in the log with its `paths`"
     kind = _class_of(place.host)
     if "cloud-metadata" in kind:
         return f"{kind}: it hands out credentials"

@@ -68,6 +68,11 @@ def by_method(way: Way, ask: Ask) -> str:
     return DENIED if (way.dialect == "GET") == ask.port else "ok"
 
 
+def by_path(way: Way, ask: Ask) -> str:
+    """A tunnel has no path."""
+    return "ok" if way.is_tunnel or ask.path == "/" else "path_denied"
+
+
 def by_hello(way: Way, ask: Ask) -> str:
     """Such a rule matches tunnels of TLS alone, and no datagram."""
     if not way.is_tunnel or way.dialect == "UDP":
@@ -133,6 +138,11 @@ KINDS = {
         methods = ["GET"]
         ports = [{b}]
         """ + LOCAL, TWO_PORTS, by_method),
+    "path": Kind("""
+        [[rules]]
+        action = "deny"
+        paths = ["/admin/**"]
+        """ + LOCAL, (Ask(), Ask(path="/admin/x"), Ask(path="/a/../admin")), by_path),
     "user": Kind(LOCAL + 'users = ["ann"]\n', CALLERS, by_user),
     "group": Kind(LOCAL + 'groups = ["staff"]\n', CALLERS, by_user),
     "client": Kind("""

@@ -51,6 +51,7 @@ dev = ["bob", "carol"]
 [lists]
 social = {{ file = "social.txt" }}
 office = ["10.1.0.0/16", "2001:db8::/32"]
+api = ["/api/**", "/%61/é"]
 
 [limits.default]
 connections = 100
@@ -76,6 +77,7 @@ clients = ["@office", "127.0.0.1"]
 addresses = ["10.0.0.0/8"]
 ports = [443, "8000-8999"]
 methods = ["CONNECT", "GET"]
+paths = ["@api", "/health"]
 limits = "slow"
 """)
     bob = User(name="bob", hash=HASH, groups=("dev",))
@@ -91,11 +93,12 @@ limits = "slow"
         rules=(
             Rule(action="deny", name="no social networks", cut=True,
                  hosts=("*.facebook.com", "x.com", "example.org", "*.example.org"),
-                 source="policy.toml:30"),
+                 source="policy.toml:31"),
             Rule(action="allow", users=("alice",), groups=("dev",),
                  clients=("10.1.0.0/16", "2001:db8::/32", "127.0.0.1/32"),
                  addresses=("10.0.0.0/8",), ports=((443, 443), (8000, 8999)),
-                 methods=("CONNECT", "GET"), limits="slow", source="policy.toml:36")))
+                 methods=("CONNECT", "GET"), paths=("/api/**", "/a/%C3%A9", "/health"),
+                 limits="slow", source="policy.toml:37")))
     Acl(policy)
 
 
@@ -171,7 +174,7 @@ def test_a_list_can_hold_networks():
     assert rule_of(text).clients == ("10.0.0.0/8", "192.0.2.1/32")
 
 
-@pytest.mark.parametrize("key", ["hosts", "addresses", "clients"])
+@pytest.mark.parametrize("key", ["hosts", "addresses", "clients", "paths"])
 @pytest.mark.parametrize("found", ["{ file = 'empty.txt' }", "[]"])
 def test_a_rule_whose_list_is_empty_matches_nothing(key, found):
     """Left as it is, the rule would ask nothing there, and match everything."""
@@ -333,6 +336,13 @@ MISTAKES = [
     (RULE + "tlvs.netns = ['']", "tlvs: netns: '' has 0 octets, not 1 to 255"),
     (RULE + "tlvs.type_e0 = ['0x123']",
      "tlvs: type_e0: '0x123': behind 0x, two hexadecimal digits are an octet"),
+    (RULE + "paths = []",
+     "paths: the list is empty: add an entry, or leave out the key"),
+    (RULE + "paths = ['api/*']", "paths: 'api/*' does not begin with /"),
+    (RULE + "paths = ['/a']\nmethods = ['CONNECT']",
+     "paths: is of plain requests only: a tunnel has no path"),
+    (RULE + "paths = ['/a']\nsni = 'match'",
+     "sni: is of tunnels only, which have no `paths`"),
     (RULE + "cut = 1", "cut: takes true or false"),
     (RULE + "limits = 'slo'\n[limits.slow]",
      "limits: no such limits; did you mean slow?"),

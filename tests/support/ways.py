@@ -66,6 +66,8 @@ class Ask(NamedTuple):
     hello: str = ""
     #: The VPC endpoint in a PROXY header with TLVs
     vpce: str = ""
+    #: Of a request that is no tunnel's
+    path: str = "/"
 
 
 class Way(NamedTuple):
@@ -261,7 +263,7 @@ def speak(proxy: Proxy, client: SocksClient, way: Way, ask: Ask, port: int,
     host = way.host(ask)
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if way.door == "transparent":
-        return speak_to_nobody(client, way, host, target)
+        return speak_to_nobody(client, way, host, target, ask.path)
     if way.dialect == "SOCKS4":
         code = client.request4(target)
         return use(client, way, ask) or code if code == 90 else code
@@ -279,15 +281,16 @@ def speak(proxy: Proxy, client: SocksClient, way: Way, ask: Ask, port: int,
         status = client.connect(target, auth=auth).status
         return use(client, way, ask) or status if status == 200 else status
     fields = UPGRADE if way.dialect == "UPGRADE" else ()
-    return client.get(f"http://{target}/", *fields, auth=auth).status
+    return client.get(f"http://{target}{ask.path}", *fields, auth=auth).status
 
 
-def speak_to_nobody(client: Client, way: Way, host: str, target: str) -> int | None:
+def speak_to_nobody(client: Client, way: Way, host: str, target: str, path: str,
+                    ) -> int | None:
     """As a program does that knows of no proxy."""
     if way.dialect != "TUNNEL":
         fields = UPGRADE if way.dialect == "UPGRADE" else ()
         client.send("\r\n".join(
-            ("GET / HTTP/1.1", f"Host: {target}", *fields, "", "")).encode())
+            (f"GET {path} HTTP/1.1", f"Host: {target}", *fields, "", "")).encode())
         return client.read_response().status
     data = b"\0\1 of no protocol"
     if way.form == "name":

@@ -274,8 +274,8 @@ def test_verdicts_that_would_change_are_grouped_and_counted(replay, policy):
          f'default -> allow {where} "site"'],
         ["1", "alice", "GET", "watched.example:80", "allow -> report",
          f'ok -> report {line_of(policy, "watched")} "watched"'],
-        ["5 of 8 lines would change, 0 depend on an address or first bytes that are "
-         "not in the log"]]
+        ["5 of 8 lines would change, 0 depend on an address, a path or first bytes "
+         "that are not in the log"]]
 
 
 def test_the_address_that_was_connected_to_is_judged(replay):
@@ -294,8 +294,8 @@ def test_what_hangs_on_an_unknown_address_is_told_apart(replay):
     status, out, _ = replay(entry("destination_denied", host="both.example"),
                             entry("address_denied", host="site.example"))
     assert status == 0
-    assert out == ("0 of 2 lines would change, 2 depend on an address or first bytes "
-                   "that are not in the log\n")
+    assert out == ("0 of 2 lines would change, 2 depend on an address, a path or first "
+                   "bytes that are not in the log\n")
 
 
 def test_what_the_hook_refused_stays_refused(replay):

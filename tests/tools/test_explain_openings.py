@@ -118,8 +118,8 @@ def test_a_log_is_replayed_with_its_first_bytes(ask, policy, log):
     assert status == 1
     lines = [re.split("  +", line.strip()) for line in out.splitlines()]
     assert sorted(line[4] for line in lines[:-1]) == ["allow -> deny", "deny -> allow"]
-    assert lines[-1] == ["2 of 6 lines would change, 1 depend on an address or first "
-                         "bytes that are not in the log"]
+    assert lines[-1] == ["2 of 6 lines would change, 1 depend on an address, a path or "
+                         "first bytes that are not in the log"]
 
 
 TLVS = """
