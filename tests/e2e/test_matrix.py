@@ -6,6 +6,7 @@ asks the same by each way. What the policy decides stands beside it, in Python.
 """
 
 import contextlib
+import functools
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from tests.support.ways import (
     WAYS,
     Ask,
     Way,
+    build_hello,
     columns_of,
     intercepting,
     listeners,
@@ -33,6 +35,7 @@ from tests.support.ways import (
     speak,
     use,
 )
+from tests.wire.twin_hello import read_hello
 
 pytestmark = pytest.mark.any_loop
 
@@ -82,6 +85,13 @@ def by_hello(way: Way, ask: Ask) -> str:
     if not ask.hello:
         return "protocol_denied"
     return "ok" if ask.hello == "match" else "sni_denied"
+
+
+def by_software(way: Way, ask: Ask) -> str:
+    if not way.is_tunnel or way.dialect == "UDP":
+        return DENIED
+    is_met = not ask.hello if way.greets else ask.hello == "match"
+    return "ok" if is_met else "ja4_denied"
 
 
 def by_password(way: Way, ask: Ask) -> str:
@@ -148,7 +158,7 @@ KINDS = {
     "client": Kind("""
         [[rules]]
         action = "deny"
-        clients = ["127.2.0.0/16"]
+        clients = ["127.2.0.0/16", "2001:db8:77:2::/64"]
         """ + LOCAL, (Ask(), Ask(network=2)),
         lambda way, ask: (
             DENIED if ask.network == 2 and way.door != "unix" else "ok")),
@@ -159,6 +169,9 @@ KINDS = {
     "password": Kind(LOCAL, (Ask(), Ask(password="guess")), by_password),
     "sni": Kind(LOCAL + 'protocol = ["tls"]\nsni = "match"\n',
                 (Ask(hello="match"), Ask(hello="other"), Ask()), by_hello),
+    # With any server name, or none
+    "ja4": Kind(LOCAL + 'ja4 = ["*_{ciphers}_*"]\n',
+                (Ask(hello="match"), Ask(hello="old"), Ask()), by_software),
     "expiry": Kind(LOCAL, (Ask(), Ask(user="old")), by_expiry)}
 
 HOOK = """
@@ -222,7 +235,7 @@ class Matrix:
 def matrix(loop_name, directory) -> Iterator[Matrix]:
     made = Matrix(directory("matrix"), loop_name)
     with made.proxy, intercepting(made.proxy) as can:
-        made.ways = [way for way in WAYS if can or way.door != "transparent"]
+        made.ways = [way for way in WAYS if way.door in can or not way.is_intercepted]
         yield made
 
 
@@ -258,13 +271,21 @@ def far(opened) -> Far:
     return Far(opened)
 
 
+@functools.cache
+def ciphers() -> str:
+    """Their part of the JA4 of this Python's TLS."""
+    return read_hello(build_hello(None)).ja4.split("_")[1]
+
+
 @pytest.fixture
 def ask_all(matrix, far):
     """Puts the policy in force, and asks by every way; compares all of it."""
     def ask_all(kind: Kind) -> None:
         a, b = far.ports
-        matrix.use(kind.policy.replace("{a}", str(a)).replace("{b}", str(b)),
-                   kind.default, kind.config.format(a=a))
+        policy = kind.policy
+        for name, value in (("{a}", a), ("{b}", b), ("{ciphers}", ciphers())):
+            policy = policy.replace(name, str(value))
+        matrix.use(policy, kind.default, kind.config.format(a=a))
         wrong, lines, passed = {}, [], 0
         for way in matrix.ways:
             for ask in filter(way.can, kind.asks):

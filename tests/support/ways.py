@@ -32,7 +32,10 @@ from tests.wire.twin_proxy import build_binary, build_line, build_tlv
 PASSWORD = "secret"
 
 #: A listener each, in this order.
-DOORS = ("plain", "tls", "certificate", "shared", "balanced", "transparent", "unix")
+DOORS = ("plain", "tls", "certificate", "shared", "balanced", "redirect", "redirect6",
+         "tproxy", "tproxy6", "unix")
+#: Those that nftables brings connections to, of clients that know of no proxy.
+INTERCEPTING = ("redirect", "redirect6", "tproxy", "tproxy6")
 
 #: Two destinations in each form of address.
 FORMS = {"name": ("yes.test", "no.test"), "IPv4": ("127.0.0.1", "127.0.0.2"),
@@ -45,7 +48,7 @@ OVERRIDES = "dns_overrides = {}\n".format(
 UPGRADE = ("Connection: upgrade", "Upgrade: websocket")
 
 #: The tunnel is granted, and ends when its first bytes are known.
-BY_FIRST_BYTES = ("protocol_denied", "sni_denied")
+BY_FIRST_BYTES = ("protocol_denied", "sni_denied", "ja4_denied")
 CUT = -1
 
 #: Whose datagrams are lost, instead of an answer.
@@ -62,7 +65,8 @@ class Ask(NamedTuple):
     password: str = PASSWORD
     network: int = 1
     #: A ClientHello that is sent in the tunnel, instead of a request: of TLS to the
-    #: destination ("match") or to another server
+    #: destination ("match"), to another server ("other"), or by a client without
+    #: TLS 1.3 ("old")
     hello: str = ""
     #: The VPC endpoint in a PROXY header with TLVs
     vpce: str = ""
@@ -89,13 +93,22 @@ class Way(NamedTuple):
     @property
     def logs_in(self) -> bool:
         """Whether a password says who it is."""
-        return self.dialect != "SOCKS4" and self.door not in (
-            "certificate", "transparent")
+        return self.dialect != "SOCKS4" and self.door != "certificate" and (
+            not self.is_intercepted)
+
+    @property
+    def is_intercepted(self) -> bool:
+        return self.door in INTERCEPTING
+
+    @property
+    def greets(self) -> bool:
+        """Whether a ClientHello is the request itself."""
+        return self.dialect == "TUNNEL" and self.form == "name"
 
     def can(self, ask: Ask) -> bool:
-        """At a transparent listener a ClientHello is the request itself."""
-        return not ((self.door == "certificate" and ask.user is None)
-                    or (self.door == "transparent" and ask.hello))
+        if self.is_intercepted and ask.hello:
+            return self.greets and ask.hello == "old"
+        return self.door != "certificate" or ask.user is not None
 
     def user(self, ask: Ask) -> str | None:
         """A certificate counts whatever is spoken."""
@@ -104,7 +117,10 @@ class Way(NamedTuple):
     def client(self, ask: Ask) -> str:
         if self.door == "unix":
             return f"unix:{os.getuid()}"
-        return f"127.{ask.network}.0.{DOORS.index(self.door) + 1}"
+        number = DOORS.index(self.door) + 1
+        if self.door.endswith("6"):
+            return f"2001:db8:77:{ask.network}::{number:x}"
+        return f"127.{ask.network}.0.{number}"
 
     def host(self, ask: Ask) -> str:
         return FORMS[self.form][ask.host]
@@ -162,9 +178,13 @@ def all_ways() -> Iterator[Way]:
     """Each form of address at the first door, one form at the others."""
     for dialect in ("GET", "UPGRADE", "TUNNEL"):
         for form in ("name", "IPv4"):
-            yield Way("transparent", dialect, form)
+            yield Way("redirect", dialect, form)
+    for dialect in ("GET", "TUNNEL"):
+        yield Way("redirect6", dialect, "IPv6")
+        yield Way("tproxy", dialect, "name")
+        yield Way("tproxy6", dialect, "IPv6")
     for door in DOORS:
-        if door == "transparent":
+        if door in INTERCEPTING:
             continue
         for dialect in ("CONNECT", "GET", "UPGRADE", "SOCKS5", "UDP"):
             for form in FORMS if door == "plain" else ("name",):
@@ -177,7 +197,10 @@ WAYS = tuple(all_ways())
 
 
 def listeners(path: Path) -> str:
-    """The tables of a configuration with every door; `path` is the unix socket's."""
+    """The tables of a configuration with every door; `path` is the unix socket's.
+
+    Without CAP_NET_ADMIN there is no tproxy. The unix socket has no port, so the ports
+    have the numbers of DOORS either way."""
     made = localhost()
     port = '"127.0.0.1:0"'
     tls = {"certificates": f'["{made.certificate}"]',
@@ -192,16 +215,31 @@ def listeners(path: Path) -> str:
                    "protocols": '["http", "socks5", "socks4", "tls"]'},
         "balanced": {"address": port, "proxy_protocol": "true",
                      "auth_none_from": '["127.0.0.0/8"]'},
-        "transparent": {"address": port, "transparent": '"redirect"',
-                        "auth_none_from": '["127.0.0.0/8"]', "protocols": '["http"]',
-                        "udp": "false"},
         "unix": {"address": f'"unix:{path}"'}}
+    for door in INTERCEPTING:
+        is_ipv6 = door.endswith("6")
+        own[door] = {
+            "address": '"[::1]:0"' if is_ipv6 else port,
+            "transparent": '"{}"'.format(door.removesuffix("6")),
+            "auth_none_from":
+                '["2001:db8:77::/48"]' if is_ipv6 else '["127.0.0.0/8"]',
+            "protocols": '["http"]', "udp": "false"}
+    doors = [door for door in DOORS
+             if may_be_transparent() or not door.startswith("tproxy")]
     usual = {"protocols": '["http", "socks5", "socks4"]', "udp": "true",
              "auth": '"none"'}
     return "".join(
         "[[listeners]]\n" + "".join(f"{key} = {value}\n"
                                     for key, value in {**usual, **own[door]}.items())
-        for door in DOORS)
+        for door in doors)
+
+
+@functools.cache
+def may_be_transparent() -> bool:
+    with socket.socket() as sock, contextlib.suppress(PermissionError):
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_TRANSPARENT, 1)
+        return True
+    return False
 
 
 @functools.cache
@@ -210,28 +248,45 @@ def context_of(user: str | None) -> ssl.SSLContext:
 
 
 @contextlib.contextmanager
-def intercepting(proxy: Proxy) -> Iterator[bool]:
-    """Redirects what comes from the clients of that door; False: it cannot be done."""
-    way = Way("transparent", "GET", "name")
-    clients = ", ".join(way.client(Ask(network=n)) for n in (1, 2))
-    port = proxy.ports[DOORS.index("transparent")]
-    rules = (f"table ip cutthrough_ways {{ chain out {{ type nat hook output priority "
-             f"-100; ip saddr {{ {clients} }} tcp dport != {port} "
-             f"redirect to :{port}; }}; }}")
-    program = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin")
-    can = program is not None and subprocess.run(
-        [program, rules], capture_output=True, timeout=30).returncode == 0
-    try:
-        yield can
-    finally:
-        if can:
-            subprocess.run([program, "delete table ip cutthrough_ways"], check=True,
-                           timeout=30)
+def intercepting(proxy: Proxy) -> Iterator[set[str]]:
+    """Brings connections of these doors' clients to them; yields the doors for which
+    this can be done."""
+    with contextlib.ExitStack() as stack:
+        yield {door for door in INTERCEPTING if intercept(proxy, door, stack)}
+
+
+def intercept(proxy: Proxy, door: str, stack: contextlib.ExitStack) -> bool:
+    if door.startswith("tproxy") and not may_be_transparent():
+        return False
+    way, port = Way(door, "GET", "name"), proxy.ports[DOORS.index(door)]
+    clients = [way.client(Ask(network=n)) for n in (1, 2)]
+    family, host = ("ip6", "[::1]") if door.endswith("6") else ("ip", "127.0.0.1")
+    hook, verdict = (
+        ("type filter hook prerouting priority mangle", f"tproxy to {host}:{port}")
+        if door.startswith("tproxy") else
+        ("type nat hook output priority -100", f"redirect to :{port}"))
+    table = f"table {family} cutthrough_{door}"
+    if not run("nft", f"{table} {{ chain c {{ {hook}; {family} saddr "
+               f"{{ {', '.join(clients)} }} tcp dport != {port} {verdict}; }}; }}"):
+        return False
+    stack.callback(run, "nft", f"delete {table}")
+    for client in clients if family == "ip6" else ():
+        if not run("ip", "addr", "add", f"{client}/128", "dev", "lo"):
+            return False
+        stack.callback(run, "ip", "addr", "del", f"{client}/128", "dev", "lo")
+    return True
+
+
+def run(name: str, *words: str) -> bool:
+    """Whether the program is installed, and does it."""
+    program = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    return program is not None and subprocess.run(
+        [program, *words], capture_output=True, timeout=30).returncode == 0
 
 
 def reach(proxy: Proxy, path: Path, way: Way, ask: Ask, port: int) -> SocksClient:
     """A connection that has passed the door; `port`: the destination's."""
-    if way.door == "transparent":
+    if way.is_intercepted:
         address = ADDRESSES.get(way.host(ask), way.host(ask))
         return SocksClient(port, address, source=way.client(ask))
     if way.door == "unix":
@@ -262,8 +317,8 @@ def speak(proxy: Proxy, client: SocksClient, way: Way, ask: Ask, port: int,
     """
     host = way.host(ask)
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    if way.door == "transparent":
-        return speak_to_nobody(client, way, host, target, ask.path)
+    if way.is_intercepted:
+        return speak_to_nobody(client, way, ask, target)
     if way.dialect == "SOCKS4":
         code = client.request4(target)
         return use(client, way, ask) or code if code == 90 else code
@@ -284,17 +339,16 @@ def speak(proxy: Proxy, client: SocksClient, way: Way, ask: Ask, port: int,
     return client.get(f"http://{target}{ask.path}", *fields, auth=auth).status
 
 
-def speak_to_nobody(client: Client, way: Way, host: str, target: str, path: str,
-                    ) -> int | None:
+def speak_to_nobody(client: Client, way: Way, ask: Ask, target: str) -> int | None:
     """As a program does that knows of no proxy."""
     if way.dialect != "TUNNEL":
         fields = UPGRADE if way.dialect == "UPGRADE" else ()
         client.send("\r\n".join(
-            (f"GET {path} HTTP/1.1", f"Host: {target}", *fields, "", "")).encode())
+            (f"GET {ask.path} HTTP/1.1", f"Host: {target}", *fields, "", "")).encode())
         return client.read_response().status
     data = b"\0\1 of no protocol"
-    if way.form == "name":
-        data = build_hello(host)
+    if way.greets:
+        data = build_hello(way.host(ask), ask.hello == "old")
     client.send(data)
     with contextlib.suppress(Closed, ConnectionResetError):
         assert client.read_exact(len(data)) == data
@@ -307,7 +361,8 @@ def use(client: Client, way: Way, ask: Ask) -> int:
     data = f"GET / HTTP/1.1\r\nHost: {way.host(ask)}\r\n\r\n".encode()
     if ask.hello:
         own = way.host(ask) if way.form == "name" else None
-        data = build_hello(own if ask.hello == "match" else "other.test")
+        data = build_hello("other.test" if ask.hello == "other" else own,
+                           ask.hello == "old")
     client.send(data)
     with contextlib.suppress(Closed, ConnectionResetError):
         if ask.hello:
@@ -318,9 +373,11 @@ def use(client: Client, way: Way, ask: Ask) -> int:
     return CUT
 
 
-def build_hello(name: str | None) -> bytes:
+def build_hello(name: str | None, is_old: bool = False) -> bytes:
     context = client_context()
     context.check_hostname = name is not None
+    if is_old:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
     into, out = ssl.MemoryBIO(), ssl.MemoryBIO()
     with contextlib.suppress(ssl.SSLWantReadError):
         context.wrap_bio(into, out, server_hostname=name).do_handshake()
