@@ -19,6 +19,7 @@ import pytest
 
 from tests.support import network
 from tests.support.proxy import fd_kinds
+from tests.support.sanitized import SANITIZED, keep_to_python
 from tests.support.wait import wait_until
 
 #: Seconds for one test, set-up and tear-down included; raised in the main thread.
@@ -38,6 +39,8 @@ shared_network = ""
 
 def pytest_configure() -> None:
     global shared_network
+    if SANITIZED:
+        keep_to_python()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:   # a shell's background job:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # children inherit it
     shared_network = network.enter_alone()

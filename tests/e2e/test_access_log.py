@@ -14,7 +14,7 @@ import pytest
 from tests.support.client import CREDENTIALS, PASSWORD, WRONG, build_request
 from tests.support.lines import read_line
 from tests.support.origin import OK, echo
-from tests.support.proxy import SANITIZED
+from tests.support.sanitized import SANITIZED
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

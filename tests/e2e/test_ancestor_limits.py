@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.client import build_request
 from tests.support.origin import Origin, echo, stall
-from tests.support.proxy import SANITIZED
+from tests.support.sanitized import SANITIZED
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

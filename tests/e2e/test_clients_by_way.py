@@ -71,7 +71,7 @@ def run(tmp_path, bundle):
         done = subprocess.run(
             words, input=sent, cwd=tmp_path, capture_output=True, timeout=60,
             env=clean_environment(HOME=str(tmp_path), SSL_CERT_FILE=bundle,
-                                  NODE_EXTRA_CA_CERTS=bundle, LD_PRELOAD="",
+                                  NODE_EXTRA_CA_CERTS=bundle,
                                   GIT_CONFIG_NOSYSTEM="1", **more))
         assert done.returncode == 0, done.stderr.decode(errors="replace")
         return done.stdout

@@ -11,7 +11,7 @@ from tests.e2e.test_faults import SETTINGS, serve_embedded
 from tests.e2e.test_overload import exhaust  # noqa: F401
 from tests.support.client import AUTH, Client, build_request
 from tests.support.origin import Origin, echo
-from tests.support.proxy import SANITIZED
+from tests.support.sanitized import SANITIZED
 from tests.support.wait import wait_until
 
 SMALL_BLOCK = 512 - 32           # of net.buffers

@@ -10,7 +10,6 @@ from typing import Any
 
 from websockets.sync.client import connect
 
-from tests.support.nginx import ITSELF
 from tests.support.wait import wait_until
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -39,7 +38,7 @@ class Browser:
                  "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
                  "--remote-debugging-port=0",
                  f"--user-data-dir={directory / 'profile'}",
-                 "about:blank"], env=ITSELF,
+                 "about:blank"],
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         try:
             port = directory / "profile" / "DevToolsActivePort"

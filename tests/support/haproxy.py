@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.nginx import ITSELF, free_port
+from tests.support.nginx import free_port
 from tests.support.wait import wait_until
 
 PROGRAM = shutil.which("haproxy", path=os.environ.get("PATH", "") + ":/usr/sbin")
@@ -47,7 +47,7 @@ class HAProxy:
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [PROGRAM, "-db", "-f", config], stdin=subprocess.DEVNULL, stdout=log,
-                stderr=subprocess.STDOUT, env=ITSELF)
+                stderr=subprocess.STDOUT)
         wait_until(self._answers, lambda: f"haproxy: {self.log.read_text()}")
 
     def _answers(self) -> bool:

@@ -24,9 +24,6 @@ BANNER = re.compile(r'(?:^|")cutthrough (\S+) listening on .*$', re.MULTILINE)
 RELOADED = re.compile(r"^cutthrough: (reload refused.*|generation .*)\n", re.MULTILINE)
 ADDRESS = re.compile(r"(\d+\.\d+\.\d+\.\d+|\[[0-9a-f:]+\]):(\d+)")
 
-#: Are sanitizers preloaded? They must come first, and change memory use.
-SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
-
 #: Most descriptors of free pipes that a worker keeps for the next bulk relay. Whether a
 #: pipe is in use is checked by the worker's own counters (tests/leaks).
 FREE_PIPES = 2 * 64

@@ -172,13 +172,10 @@ class Parent:
         self.start()
 
     def start(self) -> None:
-        env = clean_environment()
-        if self.command[0] != sys.executable:
-            env.pop("LD_PRELOAD", None)             # the sanitizers of our own programs
         with open(self.base / "output", "wb") as output:
             self.process = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                cwd=ROOT, env=env, start_new_session=True)
+                cwd=ROOT, env=clean_environment(), start_new_session=True)
         wait_until(self._answers, lambda: (self.base / "output").read_text(), 60)
 
     def _answers(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import redis
 import trustme
 
-from tests.support.nginx import ITSELF, free_port
+from tests.support.nginx import free_port
 from tests.support.wait import wait_until
 
 PROGRAM = shutil.which("redis-server")
@@ -58,8 +58,7 @@ class Redis:
                  "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem",
                  "--unixsocket", "socket", "--requirepass", PASSWORD,
                  "--save", "", "--appendonly", "no"],
-                cwd=self.base, env=ITSELF, stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log)
+                cwd=self.base, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(self._answers, lambda: (self.base / "log").read_text())
 
     def _answers(self) -> bool:

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.support.nginx import ITSELF, free_port
+from tests.support.nginx import free_port
 from tests.support.wait import wait_until
 
 PROGRAM = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
@@ -32,7 +32,7 @@ class Sshd:
                 [PROGRAM, "-D", "-e", "-f", "/dev/null", "-h", str(base / "host"),
                  "-p", str(self.port), "-o", f"AuthorizedKeysFile={self.key}.pub",
                  *(word for option in OPTIONS for word in ("-o", option))],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=ITSELF)
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(lambda: "Server listening" in self._said(), self._said)
 
     def _said(self) -> str:
