@@ -390,15 +390,17 @@ cdef int build_authority(char *out, const Target *target, int default_port) noex
 
 
 cdef int put_number(char *out, uint32_t number) noexcept nogil:
-    cdef uint32_t power = 1
-    cdef int n = 0
-    while power * 10 <= number:
-        power *= 10
-    while power:
-        out[n] = c'0' + number // power % 10
-        n += 1
-        power //= 10
-    return n
+    cdef char[10] digits
+    cdef int i = 10
+    # Division by a constant is a multiplication: a JA3 has sixty numbers
+    while True:
+        i -= 1
+        digits[i] = <char>(c'0' + number % 10)
+        number //= 10
+        if number == 0:
+            break
+    memcpy(out, digits + i, 10 - i)
+    return 10 - i
 
 
 # For Python: patterns of the policy, and `explain`.

@@ -92,6 +92,27 @@ def test_long_lists_are_sorted_too() -> None:
         ",".join(f"{cipher:04x}" for cipher in sorted(ciphers)))
 
 
+def test_a_list_that_came_before_has_its_own_hash() -> None:
+    """More lists than are kept, so that some share a place with another."""
+    lists = [tuple(range(first, first + n))
+             for n in (1, 2, 17) for first in range(2, 99)]
+    for _ in range(2):
+        for ciphers in lists:
+            for _ in range(2):
+                assert ja4(ciphers=ciphers)[11:23] == hashed(
+                    ",".join(f"{cipher:04x}" for cipher in ciphers))
+
+
+def test_the_numbers_of_two_lists_are_told_apart() -> None:
+    """13 and 1027: an extension with a signature algorithm, or two extensions."""
+    signed = (13, listed(words(0x0403)))
+    silent = ((13, listed(b"")), (0x0403, b""))
+    for _ in range(2):
+        assert ja4(signed)[24:] == hashed("000d_0403")
+        assert ja4(*silent)[24:] == hashed("000d,0403")
+        assert ja4(ciphers=(13, 0x0403))[11:23] == hashed("000d,0403")
+
+
 @pytest.mark.parametrize(("ciphers", "kinds", "groups", "formats", "shown"), [
     ("47-53-5-10-49161-49162-49171-49172-50-56-19-4", "0-10-11", "23-24-25", "0",
      "ada70206e40642a3e4461f35503241d5"),

@@ -1,10 +1,12 @@
 """Hellos of real clients: our fingerprints are tshark's (see record_hellos)."""
 
+import hashlib
 import json
 from typing import Any
 
 import pytest
 
+from cutthrough.wire import fingerprints
 from tests.doors.wire_hello import read_client_hello
 from tests.wire.record_hellos import HERE, HOST
 from tests.wire.replay import parse_every_way
@@ -47,6 +49,23 @@ def test_records_do_not_change_a_fingerprint(name: str) -> None:
         if len(message) // size * (size + 5) < 16000:
             records = build_records(message, *[size] * (len(message) // size))
             assert read_client_hello(records)["ja4"] == VALUES[name]["ja4"]
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_the_lists_of_a_client_are_hashed_once(
+        name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two lists of Chromium and of Python have one place."""
+    texts: list[bytes] = []
+
+    def count(text: bytes) -> object:
+        texts.append(text)
+        return hashlib.sha256(text)
+
+    monkeypatch.setattr(fingerprints, "sha256", count)
+    for _ in range(2):
+        texts.clear()
+        read_client_hello(data_of(name))
+    assert texts == []
 
 
 def test_what_the_clients_offer() -> None:
