@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import socket
 import tempfile
 import time
 from collections.abc import Callable
@@ -103,6 +104,18 @@ def _log_line(form: str, head: bytes = b"") -> Callable[[int], float]:
     return run
 
 
+def _peek(wanted: int) -> Callable[[int], float]:
+    def run(n: int) -> float:
+        with (socket.create_server(("127.0.0.1", 0)) as server,
+              socket.create_connection(server.getsockname()) as client,
+              server.accept()[0] as ours):
+            client.sendall(HELLO)
+            ours.recv(len(HELLO), socket.MSG_PEEK | socket.MSG_WAITALL)
+            return float(_loops().peek_hellos(ours.fileno(), wanted, n))
+
+    return run
+
+
 def _events(size: int) -> Callable[[int], float]:
     def run(n: int) -> float:
         from cutthrough.session.flight_recorder import FlightRecorder
@@ -167,9 +180,15 @@ BENCHES = [
     Micro("log-json-get", "the same as JSON", _log_line("json", _UPWARDS)),
     Micro("hello", "Chromium's ClientHello parsed", _loop("parse_hellos", HELLO),
           len(HELLO)),
-    Micro("hello-ja4", "the same, kept with its JA4",
-          _loop("keep_hellos", HELLO, False)),
-    Micro("hello-ja3", "the same with its JA3 too", _loop("keep_hellos", HELLO, True)),
+    Micro("hello-kept", "the same, kept without a fingerprint",
+          _loop("keep_hellos", HELLO, 0)),
+    Micro("hello-ja4", "the same with its JA4, of a client that came before",
+          _loop("keep_hellos", HELLO, 1)),
+    Micro("hello-ja4-new", "the same of a client that did not",
+          _loop("keep_new_hellos", HELLO, 1)),
+    Micro("hello-ja3", "with JA4 and JA3, of a client that came before",
+          _loop("keep_hellos", HELLO, 3)),
+    Micro("hello-peek", "with JA4, and with the look at the socket", _peek(1)),
     Micro("event", "an event for the flight recorder", _events(65536)),
     Micro("event-off", "the same without one", _events(0)),
     Micro("timer-move", "a deadline moved to a later time", _timers("move_deadlines")),

@@ -3,16 +3,18 @@
 
 from time import perf_counter
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport OF_REQUESTS, give_block, keep_bytes
+from cutthrough.net.sysio cimport CAN_READ, try_peek
 from cutthrough.net.timers cimport Timer, Wheel
+from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport OK
 from cutthrough.session.client cimport Client, Journal
 from cutthrough.session.flight_recorder cimport E_UP, FlightRecorder, note
 from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
-from cutthrough.wire.clienthello cimport ClientHello
+from cutthrough.wire.clienthello cimport MOST_HELLO, ClientHello
 from cutthrough.wire.http1 cimport Head, HeadLimits, parse_request, parse_response
 from cutthrough.wire.names cimport M_GET
 from cutthrough.wire.openings cimport (
@@ -178,15 +180,55 @@ def parse_hellos(bytes text, long n):
     return took
 
 
-def keep_hellos(bytes text, bint with_ja3, long n):
-    """What is done with a tunnel's first bytes, its JA4 included."""
+def keep_hellos(bytes text, int wanted, long n):
+    """What is done with a tunnel's first bytes. `wanted`: bits of Fingerprint."""
     cdef ClientHello hello
     cdef const char *data = text
     cdef size_t length = len(text)
     cdef long _i
     began = perf_counter()
     for _i in range(n):
-        free(make_opening(read_client_opening(&hello, data, length), &hello, with_ja3))
+        free(make_opening(read_client_opening(&hello, data, length), &hello, wanted))
+    return perf_counter() - began
+
+
+def peek_hellos(int fd, int wanted, long n):
+    """The same, of bytes in a socket, which stay there."""
+    cdef ClientHello hello
+    cdef char[MOST_HELLO] data
+    cdef Socket sock
+    cdef ssize_t length
+    cdef long _i
+    memset(&sock, 0, sizeof(sock))
+    sock.fd = fd
+    sock.ready = CAN_READ
+    began = perf_counter()
+    for _i in range(n):
+        length = try_peek(&sock, data, MOST_HELLO)
+        free(make_opening(read_client_opening(&hello, data, length), &hello, wanted))
+    took = perf_counter() - began
+    assert length > 0
+    return took
+
+
+def keep_new_hellos(bytes text, int wanted, long n):
+    """The same if each has lists that no earlier one had."""
+    cdef ClientHello hello
+    cdef char[MOST_HELLO] copy
+    cdef size_t length = len(text)
+    cdef uint8_t *cipher
+    cdef uint8_t *signature
+    cdef long _i
+    assert length <= sizeof(copy)
+    memcpy(copy, <const char *>text, length)
+    read_client_opening(&hello, copy, length)
+    cipher = <uint8_t *>hello.ciphers.at + hello.ciphers.n - 2
+    signature = <uint8_t *>hello.signatures.at
+    began = perf_counter()
+    for _i in range(n):
+        cipher[0] = signature[0] = <uint8_t>(_i >> 8)
+        cipher[1] = signature[1] = <uint8_t>_i
+        free(make_opening(read_client_opening(&hello, copy, length), &hello, wanted))
     return perf_counter() - began
 
 

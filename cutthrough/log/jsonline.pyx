@@ -207,7 +207,8 @@ cdef char *put_opening(char *p, const Opening *o, const char *last) noexcept:
         p = put_text(put_text(put_text(p, b',"tls_version":"'), version_text(o.version)), b'"')
     if o.offers_ech:
         p = put_text(p, b',"ech":true')
-    p = put_text(put_text(put_text(p, b',"ja4":"'), o.ja4), b'"')
+    if o.ja4[0]:
+        p = put_text(put_text(put_text(p, b',"ja4":"'), o.ja4), b'"')
     if o.ja3[0]:
         p = put_text(put_text(put_text(p, b',"ja3":"'), o.ja3), b'"')
     return p

@@ -14,9 +14,8 @@ from cutthrough.session.state cimport N_STATES
 from cutthrough.wire.http1 cimport HeadLimits
 from cutthrough.wire.target cimport Target
 
-cdef enum Peeks:
-    PEEK_ALWAYS = 1         # for log, metrics and live page, not only if a rule needs it
-    PEEK_JA3 = 2
+cdef enum:
+    PEEK_ALWAYS = 4         # for log, metrics and live page, not only if a rule needs it
 
 cdef class Context:
     """The objects and options shared by a worker's sessions; C copies of the options."""
@@ -49,7 +48,7 @@ cdef class Context:
     cdef Py_ssize_t turned_away         # open connections that were refused at accept
     cdef Places places                  # connections that may be closed to make room
     cdef bint may_splice
-    cdef uint8_t peeks                  # bits of Peeks: what is wanted of tunnels' first bytes
+    cdef uint8_t peeks                  # of tunnels' first bytes: PEEK_ALWAYS, Fingerprint
     cdef public int origin_transport    # of all connections to origins; KERNEL: none
     cdef bint has_origin                # `origin` is set, for requests in origin form
     cdef Target origin

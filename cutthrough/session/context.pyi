@@ -52,6 +52,7 @@ class Context:
         min_rate: int,
         min_rate_grace: float,
         peeks: bool = False,
+        peeks_ja4: bool = False,
         peeks_ja3: bool = False,
     ) -> None: ...
     def start_draining(self) -> None: ...

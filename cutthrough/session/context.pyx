@@ -13,6 +13,7 @@ from cutthrough.session.state cimport IDLE, LINGER
 from cutthrough.session.states import TABLE
 from cutthrough.wire.date cimport build_date
 from cutthrough.wire.http1 cimport MAX_FIELDS, HeadLimits
+from cutthrough.wire.openings cimport WITH_JA3, WITH_JA4
 from cutthrough.wire.target cimport parse_authority
 
 log = logging.getLogger("cutthrough")
@@ -56,10 +57,11 @@ cdef class Context:
 
     def configure(self, Snapshot snapshot, Limiter limiter, *, timeouts, lifetime, max_line,
                   max_head, max_fields, max_response_head, max_body, max_connections, splice,
-                  min_rate, min_rate_grace, peeks=False, peeks_ja3=False):
+                  min_rate, min_rate_grace, peeks=False, peeks_ja4=False, peeks_ja3=False):
         """Takes over the options that a reload may change; a request keeps its snapshot.
 
-        `peeks`: the first bytes of each tunnel are looked at, `peeks_ja3`: for JA3 too.
+        `peeks`: the first bytes of each tunnel are looked at; `peeks_ja4`, `peeks_ja3`: and
+        these fingerprints of them are made.
         `timeouts`: seconds by the names in the table of states. Running deadlines stay until
         bytes move."""
         self.snapshot = snapshot
@@ -74,7 +76,8 @@ cdef class Context:
         self.most_body = max_body
         self.most_clients = max_connections
         self.may_splice = splice
-        self.peeks = <uint8_t>((PEEK_ALWAYS if peeks else 0) | (PEEK_JA3 if peeks_ja3 else 0))
+        self.peeks = <uint8_t>((PEEK_ALWAYS if peeks else 0) | (WITH_JA4 if peeks_ja4 else 0)
+                               | (WITH_JA3 if peeks_ja3 else 0))
 
     def note_pipes(self):
         """Bulk was copied because no pipe was available. That costs CPU time and breaks no

@@ -29,14 +29,13 @@ from cutthrough.outcome cimport (
 from cutthrough.session.authorize cimport is_cut_meanwhile, judge_opening
 from cutthrough.session.charge cimport admit_again
 from cutthrough.session.client cimport Client, outcome_of_break
-from cutthrough.session.context cimport PEEK_JA3
 from cutthrough.session.delivery cimport TO_CLIENT, deliver
 from cutthrough.session.flight_recorder cimport E_PEEKED, note
 from cutthrough.session.state cimport TUNNEL
 from cutthrough.session.tunnel cimport open_tunnel
 from cutthrough.wire.clienthello cimport MOST_HELLO, ClientHello
 from cutthrough.wire.openings cimport (
-    SILENT, TLS, UNDECIDED, UNKNOWN, Protocol, make_opening, read_client_opening,
+    SILENT, TLS, UNDECIDED, UNKNOWN, WITH_JA4, Protocol, make_opening, read_client_opening,
     read_origin_opening)
 
 cdef enum:
@@ -141,7 +140,8 @@ cdef bint begin_tunnel(Client c, Protocol found) except -1:
     """False: it may not go on, and has ended."""
     cdef bint judged = c.request.needs_opening
     cdef int outcome
-    c.opening = make_opening(found, &hello, c.context.peeks & PEEK_JA3)
+    # If rules judge the tunnel, a later policy may want the JA4 of what is remembered
+    c.opening = make_opening(found, &hello, c.context.peeks | (WITH_JA4 if judged else 0))
     c.context.counters.protocols[<int>found] += 1
     note(c.context.recorder, <void *>c, c.poller.now_us, E_PEEKED, found, 0)
     outcome = judge_opening(c) if judged else OK

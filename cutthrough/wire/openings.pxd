@@ -28,6 +28,11 @@ cdef enum Protocol:
     SILENT                  # no byte came; no parser returns it
     N_PROTOCOLS
 
+# The fingerprints that are wanted of a ClientHello, as bits.
+cdef enum Fingerprint:
+    WITH_JA4 = 1
+    WITH_JA3 = 2
+
 # What is kept of a tunnel's first bytes. Behind it stand the server name and the protocols of
 # ALPN, with commas between.
 cdef struct Opening:
@@ -37,8 +42,8 @@ cdef struct Opening:
     uint8_t name_len
     uint8_t alpn_len
     uint16_t version        # the highest that is offered
-    char ja4[JA4_BYTES + 1]     # NUL-terminated
-    char ja3[JA3_BYTES + 1]     # ""; it was not asked for
+    char ja4[JA4_BYTES + 1]     # NUL-terminated; "": it was not wanted
+    char ja3[JA3_BYTES + 1]     # the same
 
 # A Protocol, by the first bytes of the client; TLS: `hello` is filled in.
 cdef Protocol read_client_opening(ClientHello *hello, const char *data, size_t n) noexcept nogil
@@ -46,9 +51,10 @@ cdef Protocol read_client_opening(ClientHello *hello, const char *data, size_t n
 cdef Protocol read_origin_opening(const char *data, size_t n) noexcept nogil
 # The protocol's word.
 cdef const char *protocol_text(const Opening *opening) noexcept nogil
-# Makes an Opening with malloc; `hello` is read if the protocol is TLS. Raises MemoryError.
+# Makes an Opening with malloc; `hello` is read if the protocol is TLS. `wanted`: bits of
+# Fingerprint. Raises MemoryError.
 cdef Opening *make_opening(Protocol protocol, const ClientHello *hello,
-                           bint with_ja3) except NULL
+                           int wanted) except NULL
 # The same from its parts, which another worker made, and those parts as a tuple.
 cdef Opening *opening_of(tuple parts) except NULL
 cdef tuple parts_of(const Opening *opening)

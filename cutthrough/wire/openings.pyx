@@ -128,7 +128,7 @@ cdef const char *protocol_text(const Opening *opening) noexcept nogil:
 # --- what is kept ------------------------------------------------------------------
 
 cdef Opening *make_opening(Protocol protocol, const ClientHello *hello,
-                           bint with_ja3) except NULL:
+                           int wanted) except NULL:
     cdef char[MOST_ALPN] alpn
     cdef Opening *out
     if protocol != TLS:
@@ -137,8 +137,9 @@ cdef Opening *make_opening(Protocol protocol, const ClientHello *hello,
     out.name_kind = hello.name_kind
     out.offers_ech = hello.offers_ech
     out.version = hello.version
-    write_ja4(out.ja4, hello)
-    if with_ja3:
+    if wanted & WITH_JA4:
+        write_ja4(out.ja4, hello)
+    if wanted & WITH_JA3:
         write_ja3(out.ja3, hello)
     return out
 

@@ -312,7 +312,9 @@ class Worker:
             min_rate=config.min_rate,
             min_rate_grace=config.min_rate_grace,
             peeks=config.peek_tunnels or bool(in_log),
-            peeks_ja3=config.peek_tunnels or "ct::ja3" in in_log,
+            peeks_ja4=config.peek_tunnels or "ct::ja4" in in_log,
+            peeks_ja3="ct::ja3" in in_log
+            or (config.peek_tunnels and config.access_log_format == "json"),
         )
         self.verifier.configure(config.auth_backoff, config.auth_timeout)
         self._parents.configure(snapshot.ways)

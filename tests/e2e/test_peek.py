@@ -245,6 +245,23 @@ def test_a_format_with_a_code_asks_for_it(start_proxy, make_origin, dial):
         proxy.log_path.read_text())
 
 
+@pytest.mark.parametrize(("flags", "made"), [
+    (("--access-log-format", "%ct::sni"), set()),
+    (("--access-log-format", "%ct::sni %ct::ja4"), {"ja4"}),
+    (("--access-log-format", "%ct::sni %ct::ja3"), {"ja3"}),
+    (("--access-log-format", "squid", *PEEK), {"ja4"}), (PEEK, {"ja4", "ja3"})])
+def test_a_fingerprint_is_made_if_something_wants_it(
+        start_proxy, make_origin, dial, flags, made):
+    proxy = start_proxy("--admin", "127.0.0.1:0", *flags)
+    operator = Operator(int(wait_until(lambda: TOLD.findall(proxy.stderr()), "it")[-1]))
+    client = dial(proxy).tunnel(make_origin(echo).authority)
+    client.send(HELLO)
+    assert client.read_exact(len(HELLO)) == HELLO
+    (one,) = operator.connections()
+    assert one["sni"] == "example.com"
+    assert {"ja4", "ja3"} & set(one) == made
+
+
 def test_live_page_metrics_and_hand_over_have_the_fields(
         loop_name, directory, opened, make_origin):
     text = f'admin = "127.0.0.1:0"\nadmin_token = "{TOKEN}"\npeek_tunnels = true\n'

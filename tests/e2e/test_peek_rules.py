@@ -19,6 +19,7 @@ from tests.support.intercepting import SERVERS
 from tests.support.origin import echo
 from tests.support.socks import NONE, SocksClient
 from tests.support.stream import Stream
+from tests.support.wait import wait_until
 from tests.wire.twin_hello import VERSIONS_13, build_hello, named, offering
 
 pytestmark = pytest.mark.any_loop
@@ -247,8 +248,12 @@ def test_other_tunnels_are_not_looked_at(start, make_origin, dial):
     assert "tunnel_protocol" not in proxy.wait_reason("ok")
 
 
-def test_a_reload_judges_by_the_bytes_that_are_remembered(start, make_origin, dial):
-    proxy, origin = start(ONLY_TLS), make_origin(echo)
+@pytest.mark.parametrize("log_format", ["json", "%ct::reason %ct::sni"])
+def test_a_reload_judges_by_the_bytes_that_are_remembered(
+        start, make_origin, dial, log_format):
+    """With a fingerprint that neither the earlier policy nor the log wanted."""
+    origin = make_origin(echo)
+    proxy = start(ONLY_TLS, f'access_log_format = "{log_format}"\n')
     client = tunnel(proxy, dial, origin)
     client.send(hello())
     assert client.read_exact(len(hello())) == hello()
@@ -256,7 +261,11 @@ def test_a_reload_judges_by_the_bytes_that_are_remembered(start, make_origin, di
         '[[rules]]\naction = "deny"\ncut = true\nja4 = ["t13d0103h2_*_*"]\n' + ONLY_TLS)
     proxy.hup()
     assert rest_of(client) == b""
-    assert proxy.wait_reason("destination_denied")["sni"] == "a.example"
+    if log_format == "json":
+        assert proxy.wait_reason("destination_denied")["sni"] == "a.example"
+    else:
+        line = "destination_denied a.example\n"
+        wait_until(lambda: proxy.log_path.read_text() == line, "a line")
 
 
 def test_a_reload_while_a_tunnel_waits_counts(start, make_origin, dial):
