@@ -26,6 +26,7 @@ VERBS = {
     "top": "show the activity of a running proxy, by its admin listener",
     "conns": "list the open connections of a running proxy",
     "kill": "close the selected connections of a running proxy",
+    "ca": "make a certificate authority, pass its certificate on, issue others",
     "version": "print the version",
 }
 # Verbs that test a configuration as some user; their --user is that user's name.
@@ -46,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     for name, text in VERBS.items():
         # No abbreviations: a new option must not make an old command line ambiguous.
         takes_options = name not in (
-            "version", "init", "passwd", "suggest", "doctor", *CONSOLE)
+            "version", "init", "passwd", "suggest", "doctor", "ca", *CONSOLE)
         verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
                                 usage=usage_of(name) if takes_options else None,
                                 epilog=SOURCES if takes_options else None)
@@ -64,6 +65,8 @@ def make_parser() -> argparse.ArgumentParser:
             add_route(verb)
         elif name == "doctor":
             add_doctor(verb)
+        elif name == "ca":
+            add_ca(verb)
         elif name in CONSOLE:
             add_console(verb, name)
         elif takes_options:
@@ -202,6 +205,62 @@ def add_passwd(verb: argparse.ArgumentParser) -> None:
                       help="write the line to this file, created if it does not exist")
     verb.add_argument("--algorithm", default="bcrypt", help="password hash [bcrypt]",
                       choices=("bcrypt", "argon2", "sha512"))
+
+
+def add_ca(verb: argparse.ArgumentParser) -> None:
+    actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        made = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        made.set_defaults(own=made)
+        made.add_argument("--dir", metavar="DIRECTORY", dest="directory",
+                          help="where the authority is [~/.local/share/cutthrough/ca]")
+        return made
+
+    one = add("init", "make an authority: an ECDSA key and its certificate")
+    one.add_argument("--name", metavar="TEXT", help="its common name [cutthrough CA, "
+                     "part of the key's digest, and this host's name]")
+    one.add_argument("--days", type=lifetime, default=730, metavar="N",
+                     help="how long it is valid [730]")
+    one.add_argument("--permit", action="append", default=[], metavar="DOMAIN|NETWORK",
+                     help="what it may sign for: a domain with all names below it, an "
+                     "address or a network; repeatable [every name]")
+    add_force(one)
+    add("show", "print subject, validity, fingerprint, constraints and the key's path")
+    one = add("export", "write the certificate, and never the key")
+    one.add_argument("--format", default="pem",
+                     choices=("pem", "der", "p12", "bundle"), help="p12: a truststore; "
+                     "bundle: together with the system's roots, and print lines for a "
+                     "shell [pem]")
+    one.add_argument("--output", metavar="FILE", help="[standard output; of a bundle: "
+                     "bundle.pem in the authority's directory]")
+    add_force(one)
+    one = add("trust", "print who trusts the certificate, and the command that adds "
+              "it; exit 1 if a store does not")
+    one.add_argument("--check", action="store_true", required=True,
+                     help="required: nothing is changed")
+    one = add("issue", "make the key and the certificate of a server")
+    one.add_argument("names", nargs="*", metavar="NAME",
+                     help="host name, *.NAME or address")
+    one.add_argument("--like", metavar="FILE", help="a certificate in PEM whose names "
+                     "are taken too")
+    one.add_argument("--days", type=lifetime, default=197, metavar="N",
+                     help="how long it is valid, 197 at most [197]")
+    one.add_argument("--output", metavar="PATH", help="path of both files without .pem "
+                     "and .key [the first name]")
+    add_force(one)
+
+
+def add_force(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--force", action="store_true", help="replace what exists")
+
+
+def lifetime(text: str) -> int:
+    """The days of a certificate: up to ten years, as mkcert has them."""
+    number = int(text)
+    if not 1 <= number <= 3650:
+        raise ValueError
+    return number
 
 
 def add_console(verb: argparse.ArgumentParser, name: str) -> None:

@@ -158,6 +158,10 @@ def dispatch(argv: Sequence[str] | None) -> int:
         from cutthrough.tools.passwd import run as run_passwd
 
         return run_passwd(given.user, given.file, given.algorithm)
+    if given.verb == "ca":
+        from cutthrough.ca.verb import run as run_ca
+
+        return run_ca(given)
     sources = Sources(given)
     try:
         if given.verb == "suggest":

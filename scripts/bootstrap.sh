@@ -147,6 +147,7 @@ if [ "$what" = test ]; then
     need git has git
     need apache2-utils has htpasswd
     need openssl has openssl
+    need libnss3-tools has certutil
     need netcat-openbsd openbsd_nc
     need openssh-client has ssh
     need openssh-server has sshd

@@ -35,9 +35,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tools": DATA | {"log", "process", "generation"},
     "doctor": DATA | {"process", "generation", "tools", "embed"},
     "embed": DATA | {"generation", "worker"},
+    "ca": {"config", "policy"},
     "arguments": {"config", "process"},
     "cli": DATA | {
-        "arguments", "log", "process", "generation", "verify",
+        "arguments", "ca", "log", "process", "generation", "verify",
         "worker", "admin", "supervisor", "tools", "doctor", "embed"},
     "proxy": {"cli"},
 }

@@ -1,0 +1,193 @@
+"""`cutthrough ca`: makes an authority, shows it, exports its certificate, checks who
+trusts it, and issues certificates for servers.
+
+Only `init` writes the authority's key, and only `issue` reads it. Nothing prints it.
+"""
+
+import argparse
+import datetime
+import os
+import shlex
+import socket
+import sys
+from itertools import zip_longest
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
+
+from cutthrough.ca.leaf import MOST_COMMON_NAME, make_leaf, make_root, utc_now
+from cutthrough.ca.names import (
+    AuthorityError,
+    build_constraints,
+    constraints_of,
+    copy_names,
+    read_name,
+    show_constraints,
+    show_names,
+)
+from cutthrough.ca.roots import VARIABLES, find_sources, merge
+from cutthrough.ca.store import (
+    CERTIFICATE,
+    check_key,
+    default_directory,
+    encode_key,
+    load_certificate,
+    read_authority,
+    read_certificate,
+    store,
+    write_file,
+)
+from cutthrough.ca.trust import JAVA_PASSWORD, Seeker
+
+# Every device has to be given the next certificate in this time
+SOON_DAYS = 60
+BUNDLE = "bundle.pem"
+
+
+def run(given: argparse.Namespace) -> int:
+    """Runs `given.action`; returns the exit status."""
+    directory = given.directory or default_directory()
+    action = {"init": init, "show": show, "export": export, "trust": trust,
+              "issue": issue}[given.action]
+    try:
+        return action(directory, given)
+    except AuthorityError as error:
+        print(f"cutthrough: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:                  # of standard output
+        raise
+    except OSError as error:
+        print(f"cutthrough: {error.filename or directory}: {error.strerror or error}",
+              file=sys.stderr)
+        return 1
+
+
+def init(directory: str, given: argparse.Namespace) -> int:
+    constraints = build_constraints(given.permit)
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = given.name
+    if name is None:
+        # Part of the key's digest: two authorities of one host have different names
+        digest = x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest
+        name = f"cutthrough CA {digest[:4].hex()} ({socket.gethostname()})"
+        name = name[:MOST_COMMON_NAME]
+    certificate = make_root(key, name, given.days, constraints)
+    store(directory, certificate, key, given.force)
+    describe(directory, certificate)
+    return 0
+
+
+def show(directory: str, given: argparse.Namespace) -> int:
+    describe(directory, read_certificate(directory))
+    return 0
+
+
+def describe(directory: str, certificate: x509.Certificate) -> None:
+    try:
+        key = check_key(directory)
+    except (AuthorityError, OSError) as error:
+        key = f"cannot be used: {getattr(error, 'strerror', None) or error}"
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    for name, value in (
+            ("subject", certificate.subject.rfc4514_string()),
+            ("valid", f"{begin:%Y-%m-%d} to {end:%Y-%m-%d}, {show_rest(end)}"),
+            ("SHA-256", show_fingerprint(certificate)),
+            ("constraints", show_constraints(constraints_of(certificate))),
+            ("certificate", os.path.join(directory, CERTIFICATE)),
+            ("key", key)):
+        print(f"{name:<12} {value}")
+
+
+def show_rest(end: datetime.datetime) -> str:
+    days = (end - utc_now()).days
+    if days < 0:
+        return "expired"
+    return f"{days} days left" + (
+        ": make the next one in another directory" if days < SOON_DAYS else "")
+
+
+def show_fingerprint(certificate: x509.Certificate) -> str:
+    return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def export(directory: str, given: argparse.Namespace) -> int:
+    certificate = read_certificate(directory)
+    if given.format == "bundle":
+        return export_bundle(directory, certificate, given.output)
+    data = encode(certificate, given.format)
+    if given.output:
+        write_file(given.output, data, 0o644, given.force)
+        return 0
+    if given.format != "pem" and sys.stdout.isatty():
+        raise AuthorityError(f"{given.format} is not text: give --output FILE")
+    sys.stdout.buffer.write(data)
+    return 0
+
+
+def encode(certificate: x509.Certificate, form: str) -> bytes:
+    if form == "p12":
+        # With the attribute of trusted certificates in Java. Nothing in it is secret,
+        # but Java and Windows read no such file without a password
+        return pkcs12.serialize_java_truststore(
+            [pkcs12.PKCS12Certificate(certificate, b"cutthrough")],
+            serialization.BestAvailableEncryption(JAVA_PASSWORD.encode()))
+    return certificate.public_bytes(
+        serialization.Encoding.PEM if form == "pem" else serialization.Encoding.DER)
+
+
+def export_bundle(directory: str, certificate: x509.Certificate, output: str | None,
+                  ) -> int:
+    """Writes the merged file, and prints the lines for a shell."""
+    path = os.path.abspath(output or os.path.join(directory, BUNDLE))
+    data, notes = merge(encode(certificate, "der"), find_sources(path, os.environ))
+    write_file(path, data, 0o644, True)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    for name in VARIABLES:
+        print(f"export {name}={shlex.quote(path)}")
+    return 0
+
+
+def trust(directory: str, given: argparse.Namespace) -> int:
+    """Prints who trusts the certificate; 1: a store does not, or cannot be read."""
+    certificate = read_certificate(directory)
+    where = "" if given.directory is None else f" --dir {shlex.quote(directory)}"
+    seeker = Seeker(
+        encode(certificate, "der"),
+        f"cutthrough-{certificate.fingerprint(hashes.SHA256())[:4].hex()}",
+        os.path.abspath(os.path.join(directory, CERTIFICATE)),
+        f'eval "$(cutthrough ca export --format bundle{where})"', os.environ)
+    found = list(seeker.find())
+    for one, after in zip_longest(found, found[1:]):
+        said = f"  ({one.said})" if one.said else ""
+        print(f"{one.verdict:<4} {one.kind:<9} {one.name}{said}")
+        if one.remedy and (after is None or after.remedy != one.remedy):
+            print(f"     -> {one.remedy}")
+    if certificate.not_valid_after_utc <= utc_now():
+        print("the certificate has expired: nobody trusts it any more")
+        return 1
+    return 1 if any(one.verdict in ("no", "?") for one in found) else 0
+
+
+def issue(directory: str, given: argparse.Namespace) -> int:
+    names = [read_name(text) for text in given.names]
+    if given.like:
+        names += copy_names(load_certificate(given.like))
+    if not names:
+        raise AuthorityError("give a name, or --like FILE")
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = make_leaf(read_authority(directory), names, key.public_key(),
+                            given.days)
+    first = str(names[0].value).replace("*", "_wildcard").replace(":", "_")
+    base = given.output or first
+    paths = [f"{base}.key", f"{base}.pem"]
+    for path in paths:
+        if not given.force and os.path.lexists(path):
+            raise AuthorityError(f"{path} exists; --force replaces it")
+    write_file(paths[0], encode_key(key), 0o600, given.force)
+    write_file(paths[1], encode(certificate, "pem"), 0o644, given.force)
+    print(f"{paths[1]} and {paths[0]}: {show_names(names)}; until "
+          f"{certificate.not_valid_after_utc:%Y-%m-%d}")
+    return 0
