@@ -151,7 +151,8 @@ def test_an_example_can_be_used_as_pasted(
     for name, content in (
             ("c.toml", config), ("p.toml", policy), ("east", "name:password\n"),
             ("proxy.pem", made.certificate), ("proxy.key", made.key),
-            ("clients.pem", ca.own.certificate), ("revoked.pem", ca.revoke())):
+            ("clients.pem", ca.own.certificate), ("ca.pem", ca.own.certificate),
+            ("revoked.pem", ca.revoke())):
         file = tmp_path / name
         text = content.read_text() if isinstance(content, Path) else content
         file.write_text(re.sub(r"/(etc|run|var/log)/cutthrough", str(tmp_path), text))

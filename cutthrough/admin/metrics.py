@@ -7,6 +7,7 @@ Labels come from the proxy's own tables and configuration, never from the wire (
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 import psutil
 from prometheus_client.core import (
@@ -39,6 +40,13 @@ SHED = {"connections": AT_REST, "client": AT_REST, "memory": ("head",),
         "descriptors": (*AT_REST, "pooled"), "handshakes": ("head",)}
 
 
+class CaCertificate(Protocol):
+    @property
+    def path(self) -> str: ...
+    @property
+    def not_after(self) -> int: ...
+
+
 class Reading:
     """The supervisor's figures at one moment.
 
@@ -48,7 +56,7 @@ class Reading:
     `generation`: the one in force in all workers. `reloads`: requested reloads by
     result. `reloaded`: the last one is in force. `fleet`: None if there is none.
     `deaths`: unexpected ends, by slot. `certificates`: when each expires, in seconds of
-    the epoch, by its file.
+    the epoch, by its file. `ca_certificate`: None if it is not configured.
     """
 
     def __init__(self, pages: Sequence[Page], living: Mapping[int, Page],
@@ -56,7 +64,8 @@ class Reading:
                  reloads: Mapping[str, int] = NO_RELOADS,
                  reloaded: bool = True, fleet: FleetState | None = None,
                  deaths: Mapping[int, int] = NO_DEATHS,
-                 certificates: Mapping[str, int] = NO_CERTIFICATES) -> None:
+                 certificates: Mapping[str, int] = NO_CERTIFICATES,
+                 ca_certificate: CaCertificate | None = None) -> None:
         self.living = living
         self.workers = workers
         self.generation = generation
@@ -66,6 +75,7 @@ class Reading:
         self.fleet = fleet
         self.deaths = {**dict.fromkeys(workers, 0), **deaths}
         self.certificates = certificates
+        self.ca_certificate = ca_certificate
         self.pages = pages
 
     def total(self, name: str) -> int:
@@ -235,6 +245,10 @@ def _tls(r: Reading) -> Iterator[Metric]:
                  "When a certificate of a listener, or for a parent, expires.",
                  [((path,), at) for path, at in sorted(r.certificates.items())],
                  ["certificate"])
+    found = [] if r.ca_certificate is None else [r.ca_certificate]
+    yield _gauge("ca_certificate_expiry_timestamp_seconds",
+                 "When the certificate of ca_certificate expires.",
+                 [((one.path,), one.not_after) for one in found], ["certificate"])
 
 
 def _services(r: Reading) -> Iterator[Metric]:

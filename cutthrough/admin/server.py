@@ -2,7 +2,7 @@
 
     GET    /metrics /healthz /readyz /config      for every client that can connect
     GET    /connections /connections/ID/trace     the same
-    GET    /parents /events /                     the same
+    GET    /parents /events / /ca                 the same
     DELETE /connections?user=…                    with the token
     POST   /reload /drain
 
@@ -32,6 +32,7 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from cutthrough.admin.acceptor import AdminAcceptor
+from cutthrough.admin.ca_page import CaPage, Certificate
 from cutthrough.admin.cross_site import (
     CROSS_SITE,
     PAGE_POLICY,
@@ -79,6 +80,7 @@ class Operations(Protocol):
     def is_ready(self) -> bool: ...
     def read_counters(self) -> Reading: ...
     def show_config(self) -> str: ...
+    def ca_certificate(self) -> Certificate | None: ...
     async def reload(self) -> tuple[str, str]: ...
     def drain(self) -> None: ...
 
@@ -202,6 +204,7 @@ class AdminServer:
             web.get("/parents", self.parents),
             web.delete("/connections", self.cut),
             web.post("/reload", self.reload), web.post("/drain", self.drain),
+            *CaPage(self._operations.ca_certificate).routes(),
         ])
         self._runner = web.AppRunner(
             app, access_log=None, logger=log, handle_signals=False,

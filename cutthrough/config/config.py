@@ -301,6 +301,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         NAMES, "host names of the admin listener, beside localhost and addresses",
         "none: under another name a page may have been rebound to it (R39)",
         swapped=True, of_program=True)] = ()
+    ca_certificate: Annotated[str, Option(
+        FILE, "certificate of an authority in PEM, which the admin listener offers at "
+        "/ca: docs/ca.md", "none", swapped=True, of_program=True)] = ""
 
     fleet_url: Annotated[str, Option(
         TEXT._replace(metavar="URL"), "Redis with which several programs share users' "

@@ -1,4 +1,5 @@
-"""The certificates of listeners and for parents: can they be used, and until when."""
+"""The certificates of listeners, for parents and of `ca_certificate`: can they be used,
+and until when."""
 
 import time
 from collections.abc import Iterator
@@ -6,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cutthrough.config.config import ConfigError
 from cutthrough.doctor.finding import Case, Finding
+from cutthrough.generation.ca_certificate import read_ca_certificate
 from cutthrough.generation.tls_files import (
     certificates,
     check_parents,
@@ -17,8 +19,9 @@ from cutthrough.generation.tls_files import (
 if TYPE_CHECKING:
     from cutthrough.net.certificates import Certificate
 
-# As the alert in deploy/alerts.yaml
+# As the alerts in deploy/alerts.yaml. An authority's next one has to reach every device
 SOON_DAYS = 14
+AUTHORITY_SOON_DAYS = 60
 DAY_S = 86400
 
 
@@ -64,3 +67,23 @@ def judge(about: "Certificate") -> Finding:
         return Finding(name, "warn", f"{kind}, {days} days left",
                        f"{SOON_DAYS} days", "renew it")
     return Finding(name, "ok", f"{kind}, {days} days left")
+
+
+def check_authority(case: Case) -> Iterator[Finding]:
+    try:
+        found = read_ca_certificate(case.config)
+    except ConfigError as error:
+        yield Finding("ca_certificate", "fail", error.reason, "", "correct the file")
+        return
+    if found is None:
+        return
+    days = int((found.not_after - time.time()) // DAY_S)
+    name = f"ca_certificate {found.path}"
+    advice = "make the next authority, and have every device trust both"
+    if days < 0:
+        yield Finding(name, "fail", f"{found.subject}, expired", "", advice)
+    elif days < AUTHORITY_SOON_DAYS:
+        yield Finding(name, "warn", f"{found.subject}, {days} days left",
+                      f"{AUTHORITY_SOON_DAYS} days", advice)
+    else:
+        yield Finding(name, "ok", f"{found.subject}, {days} days left")

@@ -20,6 +20,7 @@ from cutthrough.config.config import Config
 from cutthrough.config.settings import Settings
 from cutthrough.doctor.capacity import check_room
 from cutthrough.doctor.certificates import (
+    check_authority,
     check_certificates,
     check_certificates_of_parents,
 )
@@ -44,7 +45,7 @@ SECTIONS: dict[str, tuple[Callable[[Case], Iterable[Finding]], ...]] = {
     "capacity": (check_room,),
     "names and time": (check_names, lambda case: [check_clock(case)], check_fleet),
     "fast paths": (check_speed,),
-    "listeners": (check_listeners, check_certificates, check_admin),
+    "listeners": (check_listeners, check_certificates, check_authority, check_admin),
     "files": (check_files, check_certificates_of_parents),
     "policy": (check_policy, check_sources),
 }

@@ -12,6 +12,7 @@ from cutthrough.config.log_target import read_target
 from cutthrough.config.mistake import Mistake, raise_all
 from cutthrough.config.parents import DIRECT
 from cutthrough.config.values import show_count
+from cutthrough.generation.ca_certificate import read_ca_certificate
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.pac import PacError, make_pac
 from cutthrough.generation.sources import SourceNumbers, refused_options
@@ -28,13 +29,14 @@ from cutthrough.process.cpus import pinned_cpus
 
 
 def complete(generation: Generation) -> Generation:
-    """Adds the contents of the files of TLS, and validates all.
+    """Adds the contents of the files of certificates, and validates all.
 
     Raises PolicyError and ConfigError.
     """
     generation = msgspec.structs.replace(
         generation, tls=read_tls_files(generation.config),
-        parent_files=read_parent_files(generation.config))
+        parent_files=read_parent_files(generation.config),
+        ca_certificate=read_ca_certificate(generation.config))
     validate(generation)
     return generation
 

@@ -16,6 +16,7 @@ import msgspec
 from cutthrough.config import tables
 from cutthrough.config.config import OPTIONS, SECRETS, TABLES, Config
 from cutthrough.config.values import show_value
+from cutthrough.generation.ca_certificate import CaCertificate
 from cutthrough.generation.tls_files import ParentFiles, TlsFiles
 from cutthrough.policy.source import Policy
 
@@ -31,6 +32,7 @@ class Generation(msgspec.Struct, frozen=True):
     own: tuple[tuple[str, int], ...] = ()
     tls: tuple[TlsFiles, ...] = ()
     parent_files: tuple[ParentFiles, ...] = ()
+    ca_certificate: CaCertificate | None = None
 
     def with_own_addresses(self, own: tuple[tuple[str, int], ...]) -> "Generation":
         return msgspec.structs.replace(self, own=own)
@@ -123,7 +125,8 @@ def show_changes(old: Generation, new: Generation) -> str:
     if (old.policy.limits, old.policy.user_limits, old.policy.group_limits) != (
             new.policy.limits, new.policy.user_limits, new.policy.group_limits):
         changes.append("limits")
-    if (old.tls, old.parent_files) != (new.tls, new.parent_files):
+    if (old.tls, old.parent_files, old.ca_certificate) != (
+            new.tls, new.parent_files, new.ca_certificate):
         changes.append("certificates")
     if has_new_code(old, new):
         changes.append("the hook's code")

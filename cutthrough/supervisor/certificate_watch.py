@@ -56,6 +56,8 @@ def stamps_of(config: Config) -> Stamps:
     """What identifies a version of each file; None: it is not there."""
     files = [path for one in config.all_listeners for path in one.tls_files]
     files += [path for one in config.parents for path in one.tls_files]
+    if config.ca_certificate:
+        files.append(config.ca_certificate)
     return {path: _stamp(path) for path in files}
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.settings import Setting, render
 from cutthrough.config.values import show_count
+from cutthrough.generation.ca_certificate import CaCertificate
 from cutthrough.generation.effective import group_by_address, show_effective
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.tls_files import expiries
@@ -220,7 +221,7 @@ class Operations:
             self._in_force(), self._committed_at,
             self._reloads, self._is_last_in_force, self._program.limits.fleet_state(),
             {slot.index: slot.deaths for slot in self._program.slots},
-            self._expiries())
+            self._expiries(), self.ca_certificate())
 
     def _expiries(self) -> dict[str, int]:
         """When each certificate expires; read again if the generation has changed."""
@@ -229,6 +230,9 @@ class Operations:
             self._expiries_of = generation.number, expiries(
                 generation.config, generation.tls, generation.parent_files)
         return self._expiries_of[1]
+
+    def ca_certificate(self) -> CaCertificate | None:
+        return self._program.generation.ca_certificate
 
     def _in_force(self) -> int:
         """The oldest generation in force in any worker."""

@@ -6,13 +6,14 @@ import pytest
 from cutthrough.config.listeners import Listener
 from cutthrough.config.parents import Parent
 from cutthrough.doctor.certificates import (
+    check_authority,
     check_certificates,
     check_certificates_of_parents,
 )
 from cutthrough.doctor.program import check_listeners
 from cutthrough.generation.tls_files import expiries, read_parent_files
 from tests.doctor.test_host import make_case
-from tests.support.certificates import Authority, authority
+from tests.support.certificates import Authority, authority, openssl
 
 
 def findings(days: int, key: str = "") -> list:
@@ -107,3 +108,28 @@ def test_files_of_a_parent_that_cannot_be_used():
     (found,) = check_certificates_of_parents(case_of(made))
     assert found.verdict == "fail"
     assert "the key does not belong to the certificate" in found.seen
+
+
+# `ca_certificate`
+
+def test_without_an_authority_there_is_nothing_to_check():
+    assert not list(check_authority(make_case()))
+
+
+@pytest.mark.parametrize(("days", "verdict", "seen"), [
+    (70, "ok", "commonName=ours, 69 days left"),
+    (30, "warn", "commonName=ours, 29 days left"),
+    (-1, "fail", "commonName=ours, expired")])
+def test_how_long_an_authority_is_valid(tmp_path, days, verdict, seen):
+    ours = Authority("ours", tmp_path)
+    path = tmp_path / "new.pem"
+    openssl("x509", "-in", str(ours.own.certificate), "-signkey", str(ours.own.key),
+            "-days", str(days), "-out", str(path))
+    (found,) = check_authority(make_case(ca_certificate=str(path)))
+    assert (found.verdict, found.seen) == (verdict, seen)
+    assert bool(found.advice) == (verdict != "ok")
+
+
+def test_a_certificate_of_an_authority_that_cannot_be_used(tmp_path):
+    (found,) = check_authority(make_case(ca_certificate=str(tmp_path / "none")))
+    assert found.verdict == "fail" and "No such file" in found.seen
