@@ -70,6 +70,10 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     pac_direct: Annotated[tuple[str, ...], Option(
         DESTINATIONS, "destinations that clients are to reach without the proxy, in "
         "that file", "none", swapped=True)] = ()
+    pac_protocol: Annotated[Literal["http", "socks5"], Option(
+        choice("http", "socks5"), "what browsers are to speak with the proxy, in that "
+        "file; http is HTTPS if the listener has certificates",
+        "by SOCKS browsers send no credentials", swapped=True)] = "http"
     protocols: Annotated[tuple[str, ...], Option(
         PROTOCOLS, "what is spoken there; if there are several, the first byte of a "
         "connection decides: docs/socks.md; tls: the others inside TLS too, where "
@@ -149,10 +153,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
             yield ConfigError("", "proxy_protocol_from", "has no effect on unix:/path"
                               if self.is_path else "has no effect without "
                               "proxy_protocol = true")
-        if self.pac and self.is_path:
-            yield ConfigError("", "pac", "no browser reads a file from unix:/path")
-        if self.pac_direct and not self.pac:
-            yield ConfigError("", "pac_direct", "has no effect without pac = true")
+        yield from self._contradictions_of_pac()
         for key in ("mode", "owner"):
             if not self.is_path and getattr(self, key) != DEFAULTS[key]:
                 yield ConfigError("", key, f"{self.shown} has no file: only unix:/path "
@@ -176,6 +177,27 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
             yield ConfigError("", "client_crl", "has no effect without client_ca")
         if self.transparent != "off":
             yield from self._contradictions_of_transparent()
+
+    def _contradictions_of_pac(self) -> Iterator[ConfigError]:
+        if not self.pac:
+            for key in ("pac_direct", "pac_protocol"):
+                if getattr(self, key) != DEFAULTS[key]:
+                    yield ConfigError("", key, "has no effect without pac = true")
+            return
+        if self.is_path:
+            yield ConfigError("", "pac", "no browser reads a file from unix:/path")
+        if "http" not in self.protocols:
+            yield ConfigError("", "pac", "browsers read the file by HTTP: it needs "
+                              "http in protocols")
+        if self.pac_protocol == "socks5":
+            if "socks5" not in self.protocols:
+                yield ConfigError("", "pac_protocol", "needs socks5 in protocols")
+            elif self.needs_tls:
+                yield ConfigError("", "pac_protocol", "browsers speak no SOCKS inside "
+                                  "TLS: it needs tls in protocols")
+            if self.auth == "required":
+                yield ConfigError("", "pac_protocol", "browsers send no credentials by "
+                                  "SOCKS: it needs auth = \"none\"")
 
     def _contradictions_of_transparent(self) -> Iterator[ConfigError]:
         if self.auth == "required":

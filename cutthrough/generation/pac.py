@@ -117,7 +117,8 @@ def make_pac(listener: Listener, config: Config, policy: Policy) -> tuple[bytes,
     after = AFTER
     for name, entries in (("direct", direct), ("proxied", proxied), ("local", local)):
         after = after.replace(f"{{{name}}}", json.dumps(entries), 1)
-    scheme = "HTTPS" if listener.certificates else "PROXY"
+    scheme = ("SOCKS5" if listener.pac_protocol == "socks5"
+              else "HTTPS" if listener.certificates else "PROXY")
     before, behind = BEFORE.replace("{scheme}", scheme).encode(), after.encode()
     total = len(before) + len(behind)
     if total > MOST_BYTES:

@@ -11,6 +11,8 @@ from tests.config.test_config import ME
 from tests.support.browser import PROGRAM, Browser
 
 ROW = {"address": "192.0.2.1:3128", "pac": True}
+SOCKS = ROW | {"pac_protocol": "socks5", "protocols": ["http", "socks5"],
+               "auth": "none", "auth_none_from": ["192.0.2.0/24"]}
 NO_FILES = {}.__getitem__
 PROXY, DIRECT = "PROXY proxy.example:3128", "DIRECT"
 
@@ -81,6 +83,16 @@ def test_without_the_floor_everything_goes_to_the_proxy(browser):
         assert ask(browser, text, host) == PROXY
 
 
+@pytest.mark.parametrize(("row", "way"), [
+    (ROW, "PROXY"), (ROW | {"certificates": "a.pem"}, "HTTPS"), (SOCKS, "SOCKS5"),
+    (SOCKS | {"certificates": "a.pem", "protocols": ["http", "socks5", "tls"]},
+     "SOCKS5")])
+def test_the_file_says_what_is_spoken(row, way):
+    config = from_options(**ME, listeners=[row])
+    before, _ = make_pac(config.listeners[0], config, Policy())
+    assert before == f'var proxy = "{way} '.encode()
+
+
 def test_names_of_a_policy_cannot_leave_their_string(browser):
     text = make(pac_direct=["a-b_c.example"])
     assert ask(browser, text, "a-b_c.example") == DIRECT
@@ -98,6 +110,13 @@ def test_a_file_too_long_to_be_served_is_an_error():
 @pytest.mark.parametrize(("row", "key", "reason"), [
     ({"address": "unix:/run/x", "pac": True}, "pac", "no browser reads"),
     ({"address": "192.0.2.1:1", "pac_direct": "a.b"}, "pac_direct", "has no effect"),
+    ({"address": "192.0.2.1:1", "pac_protocol": "socks5"}, "pac_protocol",
+     "has no effect"),
+    (ROW | {"protocols": "socks5"}, "pac", "needs http"),
+    (SOCKS | {"protocols": "http"}, "pac_protocol", "needs socks5"),
+    (SOCKS | {"auth": "required", "auth_none_from": []}, "pac_protocol",
+     "needs auth"),
+    (SOCKS | {"certificates": "a.pem"}, "pac_protocol", "needs tls"),
     (ROW | {"pac_direct": "10.0.0.1/8"}, "pac_direct", "did you mean 10.0.0.0/8"),
     (ROW | {"pac_direct": "*"}, "pac_direct", "is not a host name"),
     (ROW | {"pac_direct": "a.*.b"}, "pac_direct", "is not a host name"),
