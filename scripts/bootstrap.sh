@@ -13,7 +13,7 @@ what=${1:-run}
 browser=no parents=no suite=no
 case $what in
     run | test) ;;
-    browser) what=test browser=yes ;; # 290 MB: not for every test run
+    browser) what=test browser=yes ;; # 600 MB: not for every test run
     parents) what=test parents=yes ;; # other proxies as parents, 50 MB
     curl) what=run suite=yes ;;       # to build curl and run its tests, 150 MB
     *) echo "usage: $0 run|test|browser|parents|curl" >&2; exit 2 ;;
@@ -160,7 +160,11 @@ if [ "$what" = test ]; then
     need shellcheck has shellcheck
     need nftables has nft
     need iproute2 has ip
-    [ $browser = no ] || need chromium has chromium
+    if [ $browser = yes ]; then
+        need chromium has chromium
+        need firefox-esr has firefox-esr
+        need libnss3-tools has certutil # what browsers trust
+    fi
     if [ $parents = yes ]; then
         need squid has squid
         need dante-server has danted

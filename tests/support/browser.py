@@ -1,29 +1,52 @@
-"""A real headless browser, driven over its DevTools protocol."""
+"""A real headless Chromium, driven over its DevTools protocol."""
 
 import base64
 import contextlib
 import json
+import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from websockets.sync.client import connect
 
+from tests.support.certificates import make_nss_database
 from tests.support.wait import wait_until
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
+def wait_or_kill(process: subprocess.Popen[bytes]) -> None:
+    """Kills a program that has not ended after ten seconds."""
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class Browser:
     """One page. `faults` has the errors of the console, `requested` the URL of every
-    request."""
+    request. `pac`: the URL of its configuration. `names` are of this host, `trusted` is
+    an authority's file. They are Firefox's too, and so are `close`, `visit`, `run` and
+    `log_in`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *flags: str, pac: str = "",
+                 names: Sequence[str] = (), trusted: Path | None = None) -> None:
         assert PROGRAM is not None
+        home = directory / "home"
+        home.mkdir()
+        if trusted is not None:
+            make_nss_database(home / ".pki" / "nssdb", trusted)
+        if pac:
+            flags = (*flags, f"--proxy-pac-url={pac}")
+        known = "".join(f"MAP {name} 127.0.0.1, " for name in names)
         self.faults: list[str] = []
         self.requested: list[str] = []
         self._number = 0
+        self._credentials: dict[str, str] = {}
         with open(directory / "said", "wb") as said:
             # No sandbox: it needs user namespaces, which containers do not allow
             self._process = subprocess.Popen(
@@ -33,12 +56,12 @@ class Browser:
                  "--disable-sync", "--disable-quic", "--disable-domain-reliability",
                  "--disable-default-apps", "--no-pings", "--no-default-browser-check",
                  "--disable-features=MediaRouter,DialMediaRouteProvider,"
-                 "OptimizationHints,AsyncDns,DnsOverHttps",
+                 "OptimizationHints,AsyncDns,DnsOverHttps,HttpsUpgrades",
                  # It looks up its vendor's names; here every name is one host
-                 "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+                 f"--host-resolver-rules={known}MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
                  "--remote-debugging-port=0",
                  f"--user-data-dir={directory / 'profile'}",
-                 "about:blank"],
+                 *flags, "about:blank"], env=os.environ | {"HOME": str(home)},
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         try:
             port = directory / "profile" / "DevToolsActivePort"
@@ -63,6 +86,9 @@ class Browser:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         with contextlib.suppress(Exception):
             self._session = ""
             self.send("Browser.close")
@@ -70,22 +96,23 @@ class Browser:
         self._end()
 
     def _end(self) -> None:
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        wait_or_kill(self._process)
 
-    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
+    def _post(self, method: str, **parameters: Any) -> int:
+        """Sends a command; returns its number, and does not wait for the result."""
         self._number += 1
         message: dict[str, Any] = {
             "id": self._number, "method": method, "params": parameters}
         if self._session:
             message["sessionId"] = self._session
         self._socket.send(json.dumps(message))
+        return self._number
+
+    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
+        number = self._post(method, **parameters)
         while True:
             heard = json.loads(self._socket.recv(30))
-            if heard.get("id") == self._number:
+            if heard.get("id") == number:
                 assert "error" not in heard, (method, heard["error"])
                 return heard["result"]
             self._note(heard.get("method", ""), heard.get("params", {}))
@@ -99,11 +126,29 @@ class Browser:
             self.faults.append(json.dumps(told["args"]))
         elif method == "Network.requestWillBeSent":
             self.requested.append(told["request"]["url"])
+        elif method == "Fetch.requestPaused":
+            self._post("Fetch.continueRequest", requestId=told["requestId"])
+        elif method == "Fetch.authRequired":
+            self._post("Fetch.continueWithAuth", requestId=told["requestId"],
+                       authChallengeResponse=self._credentials)
+
+    def log_in(self, user: str, password: str) -> None:
+        """Answers every prompt for credentials from now on."""
+        self._credentials = {
+            "response": "ProvideCredentials", "username": user, "password": password}
+        self.send("Fetch.enable", handleAuthRequests=True)
+
+    def visit(self, url: str) -> str:
+        """Opens a page; returns the error that the browser shows instead, or ""."""
+        error = self.send("Page.navigate", url=url).get("errorText", "")
+        if not error:
+            wait_until(lambda: self.run(f"document.readyState === 'complete' && "
+                                        f"location.href === {json.dumps(url)}"), url)
+        return error
 
     def open(self, url: str) -> None:
-        self.send("Page.navigate", url=url)
-        wait_until(lambda: self.run(f"document.readyState === 'complete' && "
-                                    f"location.href === {json.dumps(url)}"), url, 30)
+        error = self.visit(url)
+        assert not error, error
 
     def run(self, script: str) -> Any:
         """Returns the value of an expression in the page."""

@@ -81,6 +81,15 @@ def openssl(*arguments: str) -> None:
                    stdin=subprocess.DEVNULL)
 
 
+def make_nss_database(folder: Path, trusted: Path) -> None:
+    """Makes a database as browsers have, which trusts this authority for servers."""
+    folder.mkdir(parents=True)
+    for words in (("-N", "--empty-password"),
+                  ("-A", "-n", "test", "-t", "C,,", "-i", str(trusted))):
+        subprocess.run(("certutil", "-d", f"sql:{folder}", *words), check=True,
+                       capture_output=True, stdin=subprocess.DEVNULL)
+
+
 @functools.cache
 def authority() -> Authority:
     return Authority()
