@@ -8,7 +8,7 @@ from cutthrough.policy.globs cimport GlobSets
 from cutthrough.policy.hop cimport Hop
 from cutthrough.policy.hosts cimport HostIndex, MAX_LABELS, Candidate, Run
 from cutthrough.wire.names cimport M_CONNECT
-from cutthrough.policy.networks cimport MAX_NESTED, Key, NetworkIndex, NetworkSets
+from cutthrough.policy.networks cimport CarriedKeys, MAX_NESTED, NetworkIndex, NetworkSets
 from cutthrough.policy.tlvs cimport TlvSets
 from cutthrough.wire.openings cimport Opening
 from cutthrough.wire.paths cimport Path
@@ -37,11 +37,6 @@ cdef struct Question:
     bint has_opening        # a tunnel by CONNECT, SOCKS or the like: it has first bytes
     const Opening *opening  # a tunnel's first bytes; NULL: not known yet
     Path *path              # of a plain request; NULL: it has none, as a tunnel and OPTIONS *
-
-# IPv4 addresses inside the dialled IPv6 address; only deny rules compare them.
-cdef struct CarriedKeys:
-    int n
-    Key keys[MOST_CARRIED]
 
 cdef struct Verdict:
     int outcome             # OK, DESTINATION_DENIED or PATH_DENIED
@@ -141,6 +136,5 @@ cdef class Acl:
     cdef int mismatch(self, const Question *q, const CarriedKeys *carried,
                       const Candidate *c) noexcept nogil
     cdef Met unmet(self, const Question *q, const Row *row) noexcept nogil
-    cdef bint contains_carried(self, uint32_t number, const CarriedKeys *carried) noexcept nogil
     cdef int add(self, uint32_t index, rule, dict subjects, list ports, dict ports_at,
                  list anywhere, list needing_address, dict limits, dict routes) except -1

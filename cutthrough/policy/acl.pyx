@@ -22,14 +22,13 @@ from libc.stdint cimport UINT32_MAX, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, PATH_DENIED, label_of
-from cutthrough.policy.address cimport Carried, find_carried
 from cutthrough.policy.answer import Answer, Look
 from cutthrough.policy.fingerprints cimport FingerprintSets
 from cutthrough.policy.first_bytes cimport (
     IF_ALLOWED, IS_MET, NOT_NAME, Met, last_of, meets, opening_in_words, outcome_of, read_demand)
 from cutthrough.policy.globs cimport GlobSets
 from cutthrough.policy.hosts cimport Candidate, HostIndex, Run, candidates_of
-from cutthrough.policy.networks cimport NetworkIndex, NetworkSets, key_of, key_of_v4
+from cutthrough.policy.networks cimport NetworkIndex, NetworkSets, key_of, read_carried
 from cutthrough.policy.tlvs cimport TlvSets
 from cutthrough.wire.names cimport (
     M_CONNECT, M_DELETE, M_GET, M_HEAD, M_OPTIONS, M_OTHER, M_POST, M_PUT, M_TRACE)
@@ -301,7 +300,7 @@ cdef class Acl:
             return OTHER_TLVS
         if row.addresses and q.address != NULL and (
                 not self.sets.contains(row.addresses, key_of(q.address))) and (
-                row.action != DENY or not self.contains_carried(row.addresses, carried)):
+                row.action != DENY or not self.sets.contains_carried(row.addresses, carried)):
             return OTHER_ADDRESS
         if row.paths:
             if q.path == NULL:
@@ -341,13 +340,6 @@ cdef class Acl:
         cdef const Row *one = &self.rows[a] if a >= 0 else &self.fallback
         cdef const Row *other = &self.rows[b] if b >= 0 else &self.fallback
         return one.source == other.source and one.route == other.route
-
-    cdef bint contains_carried(self, uint32_t number, const CarriedKeys *carried) noexcept nogil:
-        cdef int i
-        for i in range(carried.n):
-            if self.sets.contains(number, carried.keys[i]):
-                return True
-        return False
 
     # For explain and tests.
 
@@ -435,16 +427,6 @@ cdef class Acl:
 
 MISMATCHES = ("", "user", "port", "method", "client", "tlvs", "address", "path", "", "protocol",
               "sni", "ja4")
-
-
-cdef inline void read_carried(const uint8_t *address, CarriedKeys *carried) noexcept nogil:
-    cdef Carried found
-    cdef int i
-    carried.n = 0
-    if address != NULL:
-        carried.n = find_carried(address, &found)
-        for i in range(carried.n):
-            carried.keys[i] = key_of_v4(found.v4[i])
 
 
 # Is this canonical host an address? An IPv4 address has a number as its last label (wire.target).

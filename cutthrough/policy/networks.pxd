@@ -5,6 +5,7 @@ address: ::/0 is all of IPv6 and nothing else.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from cutthrough.policy.address cimport MOST_CARRIED, Carried, find_carried
 from cutthrough.policy.hosts cimport Candidate, Run
 
 cdef enum:
@@ -27,6 +28,11 @@ cdef struct Edge:           # a range of addresses, up to the next edge
     Key first
     uint32_t net            # index + 1 of the narrowest network around them; 0: none
 
+# IPv4 addresses inside the dialled IPv6 address; only deny rules compare them.
+cdef struct CarriedKeys:
+    int n
+    Key keys[MOST_CARRIED]
+
 # Numbered sets of networks. Number 0 is no condition.
 cdef class NetworkSets:
     cdef Span *spans        # of all sets; within a set sorted and disjoint
@@ -37,6 +43,7 @@ cdef class NetworkSets:
     cdef list added
 
     cdef bint contains(self, uint32_t number, Key key) noexcept nogil
+    cdef bint contains_carried(self, uint32_t number, const CarriedKeys *carried) noexcept nogil
 
 cdef class NetworkIndex:
     cdef Edge *edges
@@ -68,3 +75,13 @@ cdef inline Key key_of(const uint8_t *address) noexcept nogil:
 cdef inline Key key_of_v4(const uint8_t *address) noexcept nogil:
     return Key(0, <uint64_t>0xffff << 32 | <uint64_t>address[0] << 24
                | <uint64_t>address[1] << 16 | <uint64_t>address[2] << 8 | address[3])
+
+# `address` may be NULL.
+cdef inline void read_carried(const uint8_t *address, CarriedKeys *carried) noexcept nogil:
+    cdef Carried found
+    cdef int i
+    carried.n = 0
+    if address != NULL:
+        carried.n = find_carried(address, &found)
+        for i in range(carried.n):
+            carried.keys[i] = key_of_v4(found.v4[i])

@@ -83,6 +83,13 @@ cdef class NetworkSets:
                 low = middle + 1
         return low > start and not is_before(self.spans[low - 1].last, key)
 
+    cdef bint contains_carried(self, uint32_t number, const CarriedKeys *carried) noexcept nogil:
+        cdef int i
+        for i in range(carried.n):
+            if self.contains(number, carried.keys[i]):
+                return True
+        return False
+
 
 # Returns the union as [(first, last), …], sorted and disjoint.
 cdef list spans_of(tuple texts):
