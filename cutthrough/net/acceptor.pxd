@@ -17,5 +17,6 @@ cdef class Acceptor(Endpoint):
     cdef readonly unsigned long failed      # accept4 calls that ran out of descriptors or memory
     cdef readonly bint paused
 
+    cdef bint _is_waited_for(self) noexcept
     cdef bint _find_room(self, int error) except -1
     cdef int _pause(self) except -1

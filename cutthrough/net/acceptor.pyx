@@ -5,6 +5,9 @@ If descriptors run out (EMFILE), idle connections are shed and accepting goes on
 would only let a flood of clients queue up. If shedding does not help, or if the whole host is
 short of something (ENFILE, ENOBUFS, ENOMEM), accepting pauses for a moment: the worker
 neither ends nor spins (R32). The clients wait in the kernel's queue meanwhile.
+
+accept4 takes a descriptor before it looks at the queue, so it also reports EMFILE if nobody waits.
+Then nothing is shed: it could be the client that has just got the last descriptor.
 """
 
 import logging
@@ -46,7 +49,7 @@ cdef class Acceptor(Endpoint):
         cdef sockaddr_storage name
         cdef socklen_t name_len
         cdef Address client
-        cdef int fd, _i
+        cdef int fd, error, _i
         cdef bint has_shed = False
         for _i in range(ACCEPTS):
             name_len = sizeof(name)
@@ -54,7 +57,10 @@ cdef class Acceptor(Endpoint):
                                linux.SOCK_NONBLOCK | linux.SOCK_CLOEXEC)
             if fd < 0:
                 if errno in (EMFILE, ENFILE, ENOBUFS, ENOMEM):
-                    if has_shed or not self._find_room(errno):
+                    error = errno
+                    if not self._is_waited_for():
+                        return 0
+                    if has_shed or not self._find_room(error):
                         return self._pause()
                     has_shed = True
                     continue
@@ -78,6 +84,10 @@ cdef class Acceptor(Endpoint):
 
     cdef bint is_timed(self) noexcept:
         return True
+
+    cdef bint _is_waited_for(self) noexcept:
+        cdef linux.pollfd waiting = linux.pollfd(self.sock.fd, linux.POLLIN, 0)
+        return linux.poll(&waiting, 1, 0) != 0
 
     cdef bint _find_room(self, int error) except -1:
         """Sheds idle connections. True: retry accept4 at once."""

@@ -10,6 +10,14 @@ cdef extern from "<errno.h>" nogil:
     int ECONNREFUSED, ECONNRESET, EPIPE, ETIMEDOUT, EHOSTUNREACH, ENETUNREACH
     int EINVAL, ENOSYS, ENOTCONN, EADDRNOTAVAIL, EAFNOSUPPORT, ENETDOWN, EHOSTDOWN
 
+cdef extern from "<poll.h>" nogil:
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int POLLIN
+    int poll(pollfd *fds, unsigned long nfds, int timeout)
+
 cdef extern from "<sys/epoll.h>" nogil:
     int EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP, EPOLLPRI
     unsigned int EPOLLET

@@ -125,6 +125,22 @@ def test_an_idle_connection_that_is_closed_is_counted(loop_name):
     seen_labels.add("keepalive_timeout")
 
 
+@contextlib.contextmanager
+def free_descriptors(n):
+    """This process can open n more descriptors: no number below the limit is free."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(fd) for fd in os.listdir("/proc/self/fd"))
+    with contextlib.ExitStack() as fill:
+        while (fd := os.open(os.devnull, os.O_RDONLY)) <= highest:
+            fill.callback(os.close, fd)
+        os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (fd + n, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_what_was_not_to_be_had_and_what_gave_way_is_counted(loop_name):
     """R32: at accept, in this process, whose descriptors are all taken."""
 
@@ -136,20 +152,36 @@ def test_what_was_not_to_be_had_and_what_gave_way_is_counted(loop_name):
                 assert client.get(origin.url()).status == 200
             late = Client.__new__(Client)
             Stream.__init__(late, stack.enter_context(socket.socket()))
-            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-            used = {int(fd) for fd in os.listdir("/proc/self/fd")}
-            first_free = next(n for n in range(len(used) + 1) if n not in used)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, hard))
-            try:
+            with free_descriptors(0):
                 late.sock.connect(("127.0.0.1", proxy.port))
                 assert late.get(origin.url(), auth=None).status == 407
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             assert all(client.at_eof() for client in idle)
             counted = proxy.worker.page.read()
             assert counted["starved"] == 1
             assert counted["shed"] == 5  # four clients, and the one pooled connection
             assert late.get(origin.url()).status == 200
+
+    serve_embedded(loop_name, journey, access_log="off")
+
+
+def test_who_gets_the_last_descriptor_keeps_it(loop_name):
+    """R32: accept4 reports EMFILE before it finds that nobody else waits."""
+
+    def journey(proxy):
+        with contextlib.ExitStack() as stack:
+            origin = stack.enter_context(Origin())
+            idle = stack.enter_context(Client(proxy.port))
+            assert idle.get(origin.url()).status == 200
+            late = Client.__new__(Client)
+            Stream.__init__(late, stack.enter_context(socket.socket()))
+            with free_descriptors(1):
+                late.sock.connect(("127.0.0.1", proxy.port))
+                page = proxy.worker.page
+                wait_until(lambda: page.read()["accepted"] == 2, "both are accepted")
+                assert late.get(origin.url(), auth=None).status == 407
+            counted = proxy.worker.page.read()
+            assert (counted["starved"], counted["shed"]) == (0, 0)
+            assert idle.get(origin.url()).status == 200
 
     serve_embedded(loop_name, journey, access_log="off")
 
