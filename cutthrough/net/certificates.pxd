@@ -1,6 +1,6 @@
 """Certificates and keys: read from PEM, and the names in them."""
 
-from cutthrough.net.openssl cimport BIO, EVP_PKEY, X509, password_callback
+from cutthrough.net.openssl cimport ASN1_TIME, BIO, EVP_PKEY, X509, password_callback
 
 cdef class Loaded:
     """A certificate as libcrypto has it; the first of a pair also has the others."""
@@ -21,3 +21,5 @@ cdef int no_password(char *out, int n, int writes, void *arg) noexcept nogil
 cdef str why(str text)
 # The name in a client's certificate; None: none.
 cdef bytes name_in(X509 *certificate)
+# Seconds of the epoch.
+cdef long seconds_of(const ASN1_TIME *time) except? -1

@@ -121,9 +121,9 @@ cdef object about(X509 *certificate, name):
         seconds_of(openssl.X509_get0_notAfter(certificate)))
 
 
-cdef int seconds_of(const openssl.ASN1_TIME *time) except? -1:
+cdef long seconds_of(const openssl.ASN1_TIME *time) except? -1:
     cdef tm parts
-    return <int>timegm(&parts) if ASN1_TIME_to_tm(time, &parts) else 0
+    return timegm(&parts) if ASN1_TIME_to_tm(time, &parts) else 0
 
 
 cdef list names_in(X509 *certificate, kinds):

@@ -25,6 +25,10 @@ cdef extern from "<openssl/ssl.h>" nogil:
         pass
     ctypedef struct X509_STORE:
         pass
+    ctypedef struct X509_EXTENSION:
+        pass
+    ctypedef struct X509V3_CTX:
+        pass
     ctypedef struct EVP_PKEY:
         pass
     ctypedef struct EVP_CIPHER:
@@ -36,6 +40,12 @@ cdef extern from "<openssl/ssl.h>" nogil:
     ctypedef struct ASN1_STRING:
         pass
     ctypedef struct ASN1_TIME:
+        pass
+    ctypedef struct ASN1_INTEGER:
+        pass
+    ctypedef struct ASN1_OCTET_STRING:
+        pass
+    ctypedef struct EVP_MD:
         pass
     ctypedef struct GENERAL_NAME:
         int type
@@ -120,6 +130,8 @@ cdef extern from "<openssl/ssl.h>" nogil:
     void SSL_free(SSL *ssl)
     void SSL_set_bio(SSL *ssl, BIO *read, BIO *write)
     void SSL_set_accept_state(SSL *ssl)
+    int SSL_use_certificate(SSL *ssl, X509 *certificate)
+    int SSL_use_PrivateKey(SSL *ssl, EVP_PKEY *key)
     void SSL_set_msg_callback(
         SSL *ssl, void (*on_message)(int, int, int, const void *, size_t, SSL *,
                                      void *) noexcept nogil)
@@ -220,6 +232,11 @@ cdef extern from "<openssl/x509v3.h>" nogil:
     void GENERAL_NAMES_free(void *names)
     void *GENERAL_NAME_get0_value(const GENERAL_NAME *name, int *kind)
     int GEN_DNS, GEN_URI, GEN_EMAIL
+    int X509_check_ca(X509 *certificate)
+    int X509_self_signed(X509 *certificate, int verify)
+    int X509_up_ref(X509 *certificate)
+    int EVP_PKEY_up_ref(EVP_PKEY *key)
+    int EVP_PKEY_EC, EVP_PKEY_RSA
     const unsigned char *ASN1_STRING_get0_data(const ASN1_STRING *text)
     int ASN1_STRING_length(const ASN1_STRING *text)
     int X509_STORE_add_cert(X509_STORE *store, X509 *certificate)
@@ -231,7 +248,41 @@ cdef extern from "<openssl/x509v3.h>" nogil:
     unsigned int X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS
     int X509_VERIFY_PARAM_set1_ip_asc(X509_VERIFY_PARAM *param, const char *address)
 
+    # certificates that are made
+    X509 *X509_new()
+    int X509_set_version(X509 *certificate, long version)
+    ASN1_INTEGER *X509_get_serialNumber(X509 *certificate)
+    int ASN1_INTEGER_set_uint64(ASN1_INTEGER *number, uint64_t value)
+    ASN1_TIME *X509_getm_notBefore(const X509 *certificate)
+    ASN1_TIME *X509_getm_notAfter(const X509 *certificate)
+    ASN1_TIME *ASN1_TIME_set(ASN1_TIME *time, long seconds)
+    int X509_set_issuer_name(X509 *certificate, X509_NAME *name)
+    int X509_set_pubkey(X509 *certificate, EVP_PKEY *key)
+    int X509_NAME_add_entry_by_NID(
+        X509_NAME *name, int nid, int kind, const unsigned char *data, int n, int at, int set)
+    int V_ASN1_UTF8STRING
+    int NID_basic_constraints, NID_key_usage, NID_ext_key_usage
+    int NID_subject_key_identifier, NID_authority_key_identifier
+    void X509V3_set_ctx(X509V3_CTX *about, X509 *issuer, X509 *subject, void *request, void *crl,
+                        int flags)
+    X509_EXTENSION *X509V3_EXT_conf_nid(
+        void *conf, X509V3_CTX *about, int nid, const char *text)
+    X509_EXTENSION *X509_EXTENSION_create_by_NID(
+        X509_EXTENSION **out, int nid, int critical, ASN1_OCTET_STRING *value)
+    void X509_EXTENSION_free(X509_EXTENSION *extension)
+    int X509_add_ext(X509 *certificate, X509_EXTENSION *extension, int at)
+    int X509_sign(X509 *certificate, EVP_PKEY *key, const EVP_MD *digest)
+    ASN1_OCTET_STRING *a2i_IPADDRESS(const char *text)
+    ASN1_OCTET_STRING *ASN1_OCTET_STRING_new()
+    void ASN1_OCTET_STRING_free(ASN1_OCTET_STRING *value)
+    int ASN1_OCTET_STRING_set(ASN1_OCTET_STRING *value, const unsigned char *data, int n)
+    int i2d_X509(X509 *certificate, unsigned char **out)
+
 cdef extern from "<openssl/evp.h>" nogil:
+    EVP_PKEY *EVP_EC_gen(const char *curve)
+    int i2d_PublicKey(EVP_PKEY *key, unsigned char **out)
+    EVP_PKEY *d2i_PublicKey(int kind, EVP_PKEY **out, const unsigned char **at, long n)
+    const EVP_MD *EVP_sha256()
     EVP_CIPHER *EVP_CIPHER_fetch(void *library, const char *name, const char *properties)
     int EVP_EncryptInit_ex(EVP_CIPHER_CTX *ctx, const EVP_CIPHER *kind, void *engine,
                            const unsigned char *key, const unsigned char *iv)
@@ -250,6 +301,7 @@ cdef extern from "<openssl/rand.h>" nogil:
 
 cdef extern from "<openssl/crypto.h>" nogil:
     void *OPENSSL_malloc(size_t n)
+    void OPENSSL_free(void *data)
     ctypedef void (*free_callback)(void *parent, void *pointer, CRYPTO_EX_DATA *data, int index,
                                    long argl, void *argp) noexcept
     int CRYPTO_get_ex_new_index(int kind, long argl, void *argp, void *make, void *copy,

@@ -28,7 +28,8 @@ from cutthrough.net.sysio cimport (
 from cutthrough.net.tls_context cimport TlsContext, name_of_peer
 from cutthrough.net.tls_sessions cimport offer_session, refuse_sessions
 from cutthrough.net.tls_wire cimport (
-    Tls, begin, drop, has_context, has_read_enough, note_denied, note_done, take_up, tls_of)
+    Tls, begin, drop, has_context, has_read_enough, makes_leaves, note_denied, note_done, speak_for,
+    take_up, tls_of)
 from cutthrough.net import tls_wire
 from cutthrough.net.transport cimport (
     HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_INVALID,
@@ -57,10 +58,13 @@ cdef int open_tls(Socket *s, int context, const char *name) noexcept nogil:
     s.slot = <uint16_t>context
     if name == NULL:
         return 0                        # begun by its first byte
-    t = begin(s, True)
+    t = begin(s, not makes_leaves(context))
     if t == NULL:
         return -ENOMEM
-    if expect_name(t.ssl, name):
+    if not t.connects:
+        if speak_for(t, name):
+            return 0
+    elif expect_name(t.ssl, name):
         t.offered = offer_session(&(<TlsContext>t.context).sessions, t.ssl)
         return 0
     drop(s, t)

@@ -6,6 +6,7 @@ from cutthrough.net.ticket_keys import TicketKeys
 class TlsContext:
     requires_peer: bool
     names_peer: bool
+    makes_leaves: bool
     certificates: list[Certificate]
 
 class TlsServer(TlsContext):

@@ -65,6 +65,9 @@ cdef class TlsContext:
         drop_sessions(&self.sessions)
         openssl.SSL_CTX_free(self.ctx)
 
+    cdef bint speak_for(self, SSL *ssl, bytes name) except -1:
+        return False
+
 
 cdef class TlsServer(TlsContext):
     """A listener's side."""

@@ -41,3 +41,7 @@ cdef void note_done(Tls *t) noexcept nogil
 # The peer's certificate was not accepted: keeps the reason for `why_denied`.
 cdef void note_denied(Tls *t) noexcept nogil
 cdef bint has_context(int number) noexcept nogil
+# Do connections of this context have a certificate made for a name?
+cdef bint makes_leaves(int number) noexcept nogil
+# Has a connection that `begin` made show one. False: it cannot.
+cdef bint speak_for(Tls *t, const char *name) noexcept nogil

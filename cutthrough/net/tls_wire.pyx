@@ -5,6 +5,8 @@ All SSL objects share one BIO, whose calls go to the socket of the call at hand;
 be 240 bytes more. A connection's state is found by its descriptor's number.
 """
 
+import logging
+
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free, realloc
@@ -15,6 +17,8 @@ from cutthrough.net.openssl cimport BIO, BIO_METHOD, SSL
 from cutthrough.net.sysio cimport BROKEN, CAN_WRITE, PEER_DONE, URGENT
 from cutthrough.net.tls_context cimport TlsContext
 from cutthrough.net.transport cimport Socket
+
+log = logging.getLogger("cutthrough")
 
 cdef enum:
     MOST_CONTEXTS = 1024
@@ -186,6 +190,18 @@ cdef Tls *begin(Socket *s, bint connects) noexcept nogil:
 
 cdef bint has_context(int number) noexcept nogil:
     return 0 <= number < MOST_CONTEXTS and contexts[number] != NULL
+
+
+cdef bint makes_leaves(int number) noexcept nogil:
+    return (<TlsContext>contexts[number]).makes_leaves
+
+
+cdef bint speak_for(Tls *t, const char *name) noexcept with gil:
+    try:
+        return (<TlsContext>t.context).speak_for(t.ssl, name)
+    except Exception as error:
+        log.warning("interception: no certificate for %r: %s", name, error)
+        return False
 
 
 cdef void note_done(Tls *t) noexcept nogil:

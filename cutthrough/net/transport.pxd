@@ -46,8 +46,9 @@ cdef struct Agreed:
 # bytes again, possibly with more behind them, or end the connection. So a transport may
 # already have begun a record with them.
 cdef struct Transport:
-    # `context`: a number of the transport's own; `name`: the server to connect to, NULL for
-    # the side that accepted. 0, or -errno.
+    # `context`: a number of the transport's own; `name`: the server to connect to, or if the
+    # context makes certificates, the server to speak for; NULL for another side that accepted.
+    # 0, or -errno.
     int (*open)(Socket *s, int context, const char *name) noexcept nogil
     # NULL: none. One attempt at what comes before the first byte: HANDSHAKE_DONE,
     # HANDSHAKE_MORE, or minus another Handshake. recv and send are valid after it.

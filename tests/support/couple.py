@@ -63,12 +63,15 @@ class Couple:
 
     def __init__(
             self, context: int, peer: ssl.SSLContext, name: str | None = "localhost",
-            session: ssl.SSLSession | None = None, connects: bool = False) -> None:
+            session: ssl.SSLSession | None = None, connects: bool = False,
+            speaks_for: str | None = None) -> None:
+        """`speaks_for`: the name on the certificate, if the context makes one."""
         self.ours, theirs = socket.socketpair()
         self.ours.setblocking(False)
         self.peer = Peer(theirs, peer, None if connects else name, session,
                          server_side=connects)
-        self.end = End(self.ours.fileno(), TLS, context, name if connects else None)
+        self.end = End(self.ours.fileno(), TLS, context,
+                       name if connects else speaks_for)
 
     def shake(self, most: int = 1 << 20) -> str:
         """Both go on until we have an answer; the peer's bytes come in pieces of at

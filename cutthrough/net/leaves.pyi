@@ -1,0 +1,10 @@
+from cutthrough.net.tls_context import TlsContext
+
+MOST_LEAVES: int
+
+class TlsInterceptor(TlsContext):
+    minted: int
+    found: int
+    kept: int
+    def __init__(self, certificate: bytes, key: bytes, most: int = ...) -> None: ...
+    def leaf(self, name: str) -> bytes: ...
