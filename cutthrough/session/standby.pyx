@@ -88,7 +88,7 @@ cdef class Standby(StreamOwner):
         stream.set_deadline(self.timeout_ms)
         if self.standing.standby < self.most:
             self.poller.call_again(self)
-        return 0
+        return self.on_stream(stream)   # the event of what has arrived already is spent
 
     cdef int miss(self) except -1:
         self.is_under_way = False

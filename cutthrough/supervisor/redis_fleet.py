@@ -146,7 +146,7 @@ class RedisFleet:
         self._epoch, self._position = "", "0"
         self._living: list[str] = []
         self._is_up = False
-        self._is_state_logged = False
+        self._logged_reasons: set[str] = set()          # of this outage
         self._answered_at = self._published_at = 0.0
         self._steps = 0
         self._failures = dict.fromkeys(FAILURES, 0)
@@ -265,7 +265,8 @@ class RedisFleet:
             self._remote_usage.restart()
         self._epoch, self._living = epoch, living
         if not self._is_up:
-            self._is_up = self._is_state_logged = True
+            self._is_up = True
+            self._logged_reasons.clear()
             say(f"fleet: limits are shared through Redis, instances: {len(living)}")
 
     async def _on_failure(self, error: Exception) -> None:
@@ -273,10 +274,10 @@ class RedisFleet:
         self._failures[reason] += 1
         await self._disconnect()
         silence = asyncio.get_running_loop().time() - self._answered_at
-        if silence < self._config.fleet_expiry or (
-                self._is_state_logged and not self._is_up):
+        if silence < self._config.fleet_expiry or reason in self._logged_reasons:
             return
-        self._is_up, self._is_state_logged, self._living = False, True, []
+        self._logged_reasons.add(reason)
+        self._is_up, self._living = False, []
         self._remote_usage.forget()
         say(f"fleet: Redis {text}; until it is back, limits count this program alone")
 

@@ -322,7 +322,7 @@ def test_a_tunnel_that_is_cut_does_not_look_whole(scene):
 def test_a_hello_that_never_completes_ends_by_the_deadline(scene):
     stage = scene("redirect")
     stage.proxy.reload(stage.proxy._config.read_text().replace(
-        "address_floor", 'head_timeout = "300ms"\naddress_floor'))
+        "address_floor", 'head_timeout = "2s"\naddress_floor'))
     with Stream(stage.router.dial(SERVERS[4], 443)) as client:
         client.send(client_hello("here.test")[:60])
         assert client.at_eof()
