@@ -13,8 +13,8 @@ what=${1:-run}
 browser=no parents=no suite=no
 case $what in
     run | test) ;;
-    browser) what=test browser=yes ;; # 600 MB: not for every test run
-    parents) what=test parents=yes ;; # other proxies as parents, 50 MB
+    browser) what=test browser=yes ;; # 270 MB to load: not for every test run
+    parents) what=test parents=yes ;; # other proxies as parents, 11 MB
     curl) what=run suite=yes ;;       # to build curl and run its tests, 150 MB
     *) echo "usage: $0 run|test|browser|parents|curl" >&2; exit 2 ;;
 esac

@@ -122,8 +122,8 @@ class Firefox:
             self.send("browsingContext.navigate", context=self._context, url=url,
                       wait="complete")
         except CommandError as error:
-            found = re.search(r"about:(?:net|cert)error\?e=(\w+)", str(error))
-            return found[1] if found else str(error)
+            found = re.search(r"NS_ERROR_\w+", str(error))
+            return found[0] if found else str(error)
         return ""
 
     def run(self, script: str) -> Any:

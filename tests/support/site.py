@@ -32,7 +32,9 @@ FETCH = "fetch('/data').then(it => it.arrayBuffer()).then(it => it.byteLength)"
 ECHO = """new Promise(done => {
     const socket = new WebSocket(URL);
     socket.onopen = () => socket.send('x'.repeat(70000));
-    socket.onmessage = it => { socket.close(); done(it.data.length); };
+    let length = 0;
+    socket.onmessage = it => { length = it.data.length; socket.close(); };
+    socket.onclose = () => done(length);
     socket.onerror = () => done('error');
 })"""
 
