@@ -64,7 +64,7 @@ apt() { # quiet, unless it fails
 }
 
 # By the names of their scripts in /etc/init.d
-daemons=(nginx redis-server haproxy squid apache2 ssh danted stunnel4)
+daemons=(nginx redis-server haproxy squid apache2 ssh danted stunnel4 redsocks)
 install() {
     command -v apt-get >/dev/null || die "please install what Debian calls: $*"
     say "installing $*"
@@ -153,6 +153,7 @@ if [ "$what" = test ]; then
     need openssh-server has sshd
     need socat has socat
     need proxychains4 has proxychains4
+    need redsocks has redsocks
     need bind9-dnsutils has dig
     need tinyproxy-bin has tinyproxy
     need microsocks has microsocks
