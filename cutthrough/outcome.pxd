@@ -41,6 +41,8 @@ cdef enum Outcome:
     SNI_DENIED
     JA4_DENIED
     PEEK_TIMEOUT
+    FAULT_STATUS
+    FAULT_RESET
     # a limit of the policy is reached
     CLIENT_LIMIT
     USER_LIMIT

@@ -103,6 +103,10 @@ ROWS = (
         "a rule forbids the fingerprint of a tunnel's ClientHello"),
     ("peek_timeout", 0, 0, "", "TCP_DENIED", "policy",
         "a rule depends on a tunnel's first bytes, which did not come, or not all, in time"),
+    ("fault_status", 503, 1, "proxy_internal_response", "TCP_DENIED", "policy",
+        "a fault of the rule answers, with the status that it names"),
+    ("fault_reset", 0, 0, "", "TCP_MISS_ABORTED", "policy",
+        "a fault of the rule ends the connection"),
 
     ("client_limit", 429, 2, "http_request_denied", "TCP_DENIED", "policy",
         "too many connections from one address"),

@@ -57,7 +57,7 @@ class Setting(NamedTuple):
 Settings = dict[str, Setting]
 
 # Tables of a policy file
-OF_POLICY = ("users", "groups", "lists", "limits", "rules")
+OF_POLICY = ("users", "groups", "lists", "limits", "faults", "rules")
 
 # The variables that Kubernetes makes for a service named cutthrough or cutthrough-…,
 # except for …_PORT=tcp://…

@@ -48,12 +48,17 @@ cdef struct Verdict:
     bint cut                # a refusal also ends running tunnels
     bint opens_floor        # an allow rule names this very address (R27)
     bint waits              # depends on a tunnel's first bytes: judge again with them
+    uint8_t acts            # a set of Act: the rule does more than to let it pass
     bint maybe              # passes until the address is known: judge again with it
 
 cdef enum Action:
     ALLOW = 0
     DENY
     REPORT
+
+# What a rule does to a request that it lets pass.
+cdef enum Act:
+    BY_FAULTS = 1
 
 # The condition that a candidate does not meet, in the order of evaluation.
 cdef enum Mismatch:
@@ -88,6 +93,7 @@ cdef struct Row:            # a rule; set number 0: no condition
     uint8_t cut
     uint8_t by_address      # the rule names addresses and no hosts: found by the address
     uint8_t by_opening      # the rule has a demand
+    uint8_t acts            # a set of Act
 
 cdef class Acl:
     cdef readonly tuple rules       # of source.Rule

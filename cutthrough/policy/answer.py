@@ -23,4 +23,5 @@ class Answer(NamedTuple):
     limits: str             # "" for none
     source: str             # name of the rule's source; "" for none
     route: str              # the name in the rule; "" for none
+    faults: tuple[str, ...]     # the names in the rule
     looked: tuple[Look, ...]    # in order, the deciding rule last

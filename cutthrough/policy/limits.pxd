@@ -38,6 +38,10 @@ cdef class Terms:
     cdef double tunnel_depth    # bytes that a tunnel's bucket holds
     cdef int64_t quantum        # bytes drawn at a time
     cdef bint has_bytes         # is there any limit in bytes?
+    # of faults, see policy.faults; 0: no bound
+    cdef int64_t bandwidth      # bytes per second, each direction, of requests too
+    cdef int64_t most_bytes     # in either direction
+    cdef object plain           # the source.Limits
 
 # May a lane go on with its allowance? Refilling early avoids reads that the end of an allowance
 # cuts short. An old allowance does not count, because the bucket has filled up since: both
@@ -51,6 +55,7 @@ cdef class Limiter:
     cdef readonly Ledger ledger
     cdef uint32_t most, most_of_client      # connections; 0: no limit
     cdef dict by_name, by_user              # name of limits, name of user -> Terms or None
+    cdef dict faulty                        # (Terms, bandwidth, bytes) -> Terms
     cdef Terms default
 
     # Counts a new connection, as Ledger.enter. `data` is the client's address in network order.
@@ -58,6 +63,8 @@ cdef class Limiter:
     # Returns the Terms that apply; None: no limits. `limits` is a name that takes precedence
     # over the user's own limits, or None.
     cdef Terms terms_of(self, bytes user, object limits)
+    # Returns these Terms (None: no limits) with bounds by faults; 0: no bound.
+    cdef Terms with_faults(self, Terms terms, int64_t bandwidth, int64_t most_bytes)
     # Charges a request, as Ledger.charge. ENTERED: call end_request at its end.
     cdef Entry charge(self, Usage *usage, Terms terms, bytes user, bint is_tunnel,
                       int64_t now_us, uint32_t *retry_s) noexcept

@@ -16,7 +16,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 from libc.time cimport time
 from cutthrough.policy.ledger cimport ENTERED, NO_ROW, Entry, Grant, Holding, Ledger
-from cutthrough.policy.source import PolicyError
+from cutthrough.policy.source import Limits, PolicyError
 
 cdef enum:
     # Bytes drawn at a time: a pump's turn is 1 MiB, and a quarter of it is four reads
@@ -30,23 +30,26 @@ cdef enum:
 
 cdef class Terms:
 
-    def __init__(self, limits):
-        """Made from a source.Limits."""
+    def __init__(self, limits, bandwidth=0, most_bytes=0):
+        """Made from a source.Limits, and the bounds by faults."""
         cdef double slowest
+        self.plain = limits
+        self.bandwidth = bandwidth
+        self.most_bytes = most_bytes
         self.limits.connections = min(limits.connections, MOST_COUNT)
         self.limits.tunnels = min(limits.tunnels, MOST_COUNT)
         self.limits.requests_per_second = limits.requests_per_second
         self.limits.burst = max(limits.burst or limits.requests_per_second, 1)
         self.limits.bytes_per_second = limits.bytes_per_second
         self.limits.bytes_per_day = limits.bytes_per_day
-        self.tunnel_rate = limits.tunnel_bytes_per_second
-        slowest = min(limits.bytes_per_second or INT64_MAX,
-                      limits.tunnel_bytes_per_second or INT64_MAX)
+        self.tunnel_rate = min([rate for rate in (limits.tunnel_bytes_per_second, bandwidth)
+                                if rate], default=0)
+        slowest = min(limits.bytes_per_second or INT64_MAX, self.tunnel_rate or INT64_MAX)
         self.quantum = <int64_t>min(max(slowest / 32, LEAST_QUANTUM), MOST_QUANTUM)
         self.limits.depth = max(self.limits.bytes_per_second / 8, 4 * self.quantum)
         self.tunnel_depth = max(self.tunnel_rate / 8, 4 * self.quantum)
         self.has_bytes = bool(limits.bytes_per_second or limits.tunnel_bytes_per_second
-                              or limits.bytes_per_day)
+                              or limits.bytes_per_day or bandwidth or most_bytes)
 
 
 cdef class Limiter:
@@ -59,6 +62,7 @@ cdef class Limiter:
         self.most_of_client = min(most_of_client, MOST_COUNT)
         self.by_name = {}
         self.by_user = {}
+        self.faulty = {}
         if policy is not None:
             self._compile(policy)
             self.default = self.by_name.get("default")
@@ -96,6 +100,15 @@ cdef class Limiter:
             return <Terms>self.by_name[limits]
         return <Terms>self.by_user.get(user, self.default)
 
+    cdef Terms with_faults(self, Terms terms, int64_t bandwidth, int64_t most_bytes):
+        if not (bandwidth or most_bytes):
+            return terms
+        key = (terms, bandwidth, most_bytes)
+        if key not in self.faulty:
+            self.faulty[key] = Terms(Limits() if terms is None else terms.plain, bandwidth,
+                                     most_bytes)
+        return <Terms>self.faulty[key]
+
     cdef Entry charge(self, Usage *usage, Terms terms, bytes user, bint is_tunnel,
                       int64_t now_us, uint32_t *retry_s) noexcept:
         cdef uint64_t tag[2]
@@ -122,6 +135,7 @@ cdef class Limiter:
         cdef int64_t used = lane.granted - left[0]
         cdef int64_t may = INT64_MAX
         cdef int64_t least = terms.quantum // 4     # fewer bytes are not worth a turn
+        cdef double rate = terms.tunnel_rate if is_tunnel else terms.bandwidth
         cdef Grant grant
         lane.wait_us = 0
         if terms.limits.bytes_per_second > 0 or terms.limits.bytes_per_day:
@@ -134,15 +148,15 @@ cdef class Limiter:
             if may < least and grant.wait_us:      # else the quota is the limit
                 lane.wait_us = grant.wait_us
                 may = 0
-        if terms.tunnel_rate > 0 and is_tunnel:
+        if rate > 0:
             lane.tokens -= used
             if now_us > lane.tokens_us:
-                lane.tokens += (now_us - lane.tokens_us) * terms.tunnel_rate / 1e6
+                lane.tokens += (now_us - lane.tokens_us) * rate / 1e6
                 lane.tokens_us = now_us
             lane.tokens = min(lane.tokens, terms.tunnel_depth)
             if lane.tokens < least:
                 lane.wait_us = max(lane.wait_us, <int64_t>(
-                    (terms.quantum - lane.tokens) / terms.tunnel_rate * 1e6))
+                    (terms.quantum - lane.tokens) / rate * 1e6))
                 may = 0
             may = min(may, <int64_t>lane.tokens)
         lane.granted = left[0] = max(0, may)

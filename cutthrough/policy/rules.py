@@ -20,6 +20,7 @@ from cutthrough.config.settings import OF_POLICY
 from cutthrough.config.toml import Path, Places, TomlError, read_toml
 from cutthrough.config.values import parse_row_name, parse_size
 from cutthrough.policy.acl import METHODS
+from cutthrough.policy.faults import read_faults
 from cutthrough.policy.fingerprints import parse_fingerprint
 from cutthrough.policy.globs import parse_glob
 from cutthrough.policy.lists import ListReader, ReadFile
@@ -28,6 +29,7 @@ from cutthrough.policy.reader import unknown_key
 from cutthrough.policy.source import (
     OF_TUNNELS,
     Action,
+    Faults,
     Limits,
     Policy,
     PolicyError,
@@ -117,12 +119,13 @@ class _Reader(ListReader):
         self.check_lists()
         self.known_limits = self.sub("limits")
         limits, user_limits, group_limits = self.read_limits()
+        faults = self.read_faults()
         rules = self.read_rules()
         raise_all(self.mistakes)
         return Policy(
             rules=rules, default=default, cut=cut, users=users,
             groups=groups, limits=limits, user_limits=user_limits,
-            group_limits=group_limits, source=self.source)
+            group_limits=group_limits, faults=faults, source=self.source)
 
     # Users, groups and limits.
 
@@ -208,6 +211,17 @@ class _Reader(ListReader):
                         amounts[key] = self.amount(key, table[key])
                 limits[name] = Limits(**amounts)
         return limits, of_users, of_groups
+
+    def read_faults(self) -> dict[str, Faults]:
+        self.known_faults = self.sub("faults")
+        faults = {}
+        for name, table in self.known_faults.items():
+            with self.table_at("faults", name):
+                if not isinstance(table, dict):
+                    self.fail("", "takes a table")
+                self.check_keys(table, Faults.__struct_fields__)
+                faults[name] = read_faults(table, self.fail)
+        return faults
 
     def assign(self, table: dict[str, Any], key: str, taken: dict[str, str],
                name: str) -> None:
@@ -343,6 +357,19 @@ class _Reader(ListReader):
             self.fail(key, unknown_key(name, self.known_limits, "limits"))
         return name
 
+    def read_fault_names(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
+        if table.get("action") == "deny":
+            self.fail(key, "has no effect in a rule that denies")
+        if table.keys() & OF_TUNNELS:
+            self.fail(key, "begins before a tunnel's first bytes are known")
+        one = table[key]
+        names = [one] if isinstance(one, str) else self.texts(table, key)
+        for i, name in enumerate(names):
+            if name not in self.known_faults:
+                self.fail(key, unknown_key(name, self.known_faults, "faults"),
+                          None if names == [one] else i)
+        return tuple(names)
+
     def read_source(self, table: dict[str, Any], key: str) -> str:
         name = self.value(table, key, str, "a name of [sources]", "")
         if table.get("action") == "deny":
@@ -406,6 +433,7 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "sni": _Reader.read_server_name, "ja4": _Reader.read_fingerprints,
     "cut": _Reader.read_flag, "limits": _Reader.read_limit,
     "source": _Reader.read_source, "route": _Reader.read_route,
+    "faults": _Reader.read_fault_names,
 }
 # Keys whose field in Rule has another name
 _FIELDS = {"source": "leaves_by"}

@@ -45,6 +45,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_day: int = 0              # since midnight UTC, both directions
 
 
+class Faults(msgspec.Struct, frozen=True, kw_only=True):
+    """Faults on purpose. The words are toxiproxy's."""
+
+    latency: float = 0.0                # seconds before a request or tunnel is set up
+    jitter: float = 0.0                 # seconds more or less, at most `latency`
+    bandwidth: int = 0                  # bytes a second, each direction; 0: no bound
+    limit_data: int = 0                 # bytes, either direction, then the end; 0: none
+    reset_peer: bool = False            # a reset in place of an answer
+    status: int = 0                     # an answer of the proxy; 0: none
+    toxicity: float = 1.0               # the probability that it has these faults
+
+
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """One rule: its conditions and its action. An empty tuple is no condition.
 
@@ -70,13 +82,16 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     limits: str = ""                    # a name in Policy.limits; "": none
     leaves_by: str = ""                 # a name of [sources]; "": the user's own
     route: str = ""                     # of a parent or group, or `direct`; "": default
+    faults: tuple[str, ...] = ()        # names in Policy.faults
     source: str = ""                    # file and line, for messages: policy.toml:12
 
 
-# Conditions on a tunnel's first bytes, and all conditions
+# Conditions on a tunnel's first bytes, lists that are no conditions, all conditions
 OF_TUNNELS = {"protocol", "sni", "ja4"}
+ACTS = {"faults"}
 CONDITIONS = [field.name for field in msgspec.structs.fields(Rule)
-              if field.default == () or field.name in OF_TUNNELS]
+              if field.name in OF_TUNNELS or (
+                  field.default == () and field.name not in ACTS)]
 
 
 class Code(msgspec.Struct, frozen=True):
@@ -97,6 +112,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     limits: dict[str, Limits] = {}      # by name; "default": for all other users
     user_limits: dict[str, str] = {}    # user -> name of limits
     group_limits: dict[str, str] = {}   # group -> name of limits
+    faults: dict[str, Faults] = {}
     source: str = ""                    # the file; "": the built-in policy
     hook: Code | None = None            # None: no hook, or one without a source file
 

@@ -17,7 +17,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t
 from cutthrough.net.relay cimport Pump, is_holding
 from cutthrough.net.sysio cimport CAN_READ
 from cutthrough.outcome cimport (
-    CLIENT_LIMIT, OK, OVERLOADED, QUOTA_EXCEEDED, RATE_LIMITED, USER_LIMIT)
+    CLIENT_LIMIT, FAULT_RESET, OK, OVERLOADED, QUOTA_EXCEEDED, RATE_LIMITED, USER_LIMIT)
 from cutthrough.policy.ledger cimport (
     ENTERED, OVER_CLIENT, OVER_CONNECTIONS, OVER_QUOTA, OVER_RATE, OVER_TUNNELS, Entry)
 from cutthrough.policy.limits cimport SETTLE_US, Lane, Terms, has_allowance, seconds_left_today
@@ -44,7 +44,21 @@ cdef int admit_connection(Client c) noexcept:
 
 
 cdef int admit_user(Client c) except -1:
+    return admit(c, terms_now(c))
+
+
+cdef int admit_with_faults(Client c, int64_t bandwidth, int64_t most_bytes) except -1:
+    return admit(c, c.context.limiter.with_faults(terms_now(c), bandwidth, most_bytes))
+
+
+cdef Terms terms_now(Client c):
     cdef Terms terms = c.context.limiter.terms_of(c.account.name, named_limits(c))
+    if c.terms is None or not (c.terms.bandwidth or c.terms.most_bytes):
+        return terms
+    return c.context.limiter.with_faults(terms, c.terms.bandwidth, c.terms.most_bytes)
+
+
+cdef int admit(Client c, Terms terms) except -1:
     if c.terms is not None:             # charged before the hook was called
         if terms is c.terms:
             return OK
@@ -63,9 +77,8 @@ cdef int admit_user(Client c) except -1:
 
 
 cdef int admit_again(Client c) except -1:
-    if c.context.limiter.terms_of(c.account.name, named_limits(c)) is c.terms:
-        return OK
-    return admit_user(c)
+    cdef Terms terms = terms_now(c)
+    return OK if terms is c.terms else admit(c, terms)
 
 
 cdef int readmit_user(Client c) except -1:
@@ -103,9 +116,45 @@ cdef bint before_turn(Client c) noexcept:
         c.usage.meter.settled_us = now_us
     if (refill(c, &c.relay.up, &c.usage.meter.up, is_due)
             and refill(c, &c.relay.down, &c.usage.meter.down, is_due)):
-        return True
+        if c.terms.most_bytes == 0:
+            return True
+        clip(c, &c.relay.up, &c.usage.meter.up)
+        clip(c, &c.relay.down, &c.usage.meter.down)
+        return not is_spent(c)
     c.request.retry_s = seconds_left_today()
     return False
+
+
+cdef int outcome_of_meter(Client c) noexcept:
+    return FAULT_RESET if is_spent(c) else QUOTA_EXCEEDED
+
+
+cdef size_t may_pass(Client c, size_t head_len, size_t n) noexcept:
+    cdef int64_t left = c.terms.most_bytes - <int64_t>(c.relay.down.moved + head_len)
+    if c.terms.most_bytes == 0 or <int64_t>n <= left:
+        return n
+    c.request.marks_origin = True           # the others are lost
+    return <size_t>max(0, left)
+
+
+cdef bint is_spent(Client c) noexcept:
+    """Has a direction moved all bytes that its faults leave it?"""
+    return c.terms.most_bytes != 0 and (
+        is_over(c, &c.relay.up) or is_over(c, &c.relay.down))
+
+
+cdef bint is_over(Client c, Pump *pump) noexcept:
+    return <int64_t>pump.moved >= c.terms.most_bytes and not is_holding(pump)
+
+
+cdef void clip(Client c, Pump *pump, Lane *lane) noexcept:
+    """Bytes that are held count: they have been read."""
+    cdef int64_t may = max(0, c.terms.most_bytes - <int64_t>pump.moved)
+    if is_holding(pump):
+        may = 0
+    if pump.allowance > may:
+        lane.granted -= pump.allowance - may
+        pump.allowance = may
 
 
 cdef bint refill(Client c, Pump *pump, Lane *lane, bint is_due) noexcept:
@@ -119,6 +168,8 @@ cdef bint refill(Client c, Pump *pump, Lane *lane, bint is_due) noexcept:
 
 
 cdef int after_turn(Client c) except -1:
+    if is_spent(c):
+        return c.poller.call_again(c)       # the next turn ends the relay
     cdef int64_t wait_us = SETTLE_US if c.terms.limits.bytes_per_day else INT64_MAX
     wait_us = min(wait_us, wait_of(c, &c.relay.up, &c.usage.meter.up))
     wait_us = min(wait_us, wait_of(c, &c.relay.down, &c.usage.meter.down))

@@ -21,6 +21,7 @@ from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DELIVER, HALF_CLOSED, HEAD, IDLE, PEEK
 from cutthrough.wire.chunks cimport Chunks
 from cutthrough.wire.http1 cimport Head
+from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.openings cimport Opening
 
 cdef class Journal:
@@ -150,6 +151,9 @@ cdef class Client(StreamOwner):
     cdef bint keep_input(self, const char *data, size_t n) noexcept nogil
     # Ends the request with an outcome: replies if a reply can be made.
     cdef int refuse(self, int outcome) except -1
+    # Ends the request in hand with this reply; `close`: it is the connection's last.
+    cdef int reply(self, int outcome, int status, const char *text, size_t n,
+                   bint close) except -1
     # Ends a request whose response is partly out, or a tunnel: see delivery.
     cdef int cut_short(self, int outcome) except -1
     # The exchange ran to its end: logs it, and goes on to the next request or closes.
@@ -195,6 +199,12 @@ cdef inline bint carries_tunnel(Client client) noexcept:
 # No request is begun: an end is not logged.
 cdef inline bint is_between_requests(Client client) noexcept:
     return client.state == IDLE or (client.state == HEAD and client.stamps.start_us == 0)
+
+
+# Does a reply of our own now end the connection?
+cdef inline bint is_last(Client client) noexcept:
+    return (not client.request.persistent or client.up_open
+            or client.request.method == M_CONNECT or client.context.draining)
 
 
 # The reply that refuses the request in hand; `close`: it is the connection's last. Returns a

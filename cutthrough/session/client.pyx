@@ -163,19 +163,21 @@ cdef class Client:
     cdef int refuse(self, int outcome) except -1:
         cdef Request *r = &self.request
         cdef size_t n
-        cdef bint close = (
-            not r.persistent or self.up_open or r.method == M_CONNECT
-            or self.context.draining)
-        cdef const char *reply
+        cdef bint close = is_last(self)
+        cdef const char *text
         if r.status != 0 or carries_tunnel(self):       # a transparent one has no status
             return self.cut_short(outcome)
         if status_of(outcome) == 0:
             return self.abort(outcome, False)
-        reply = refusal_of(self, outcome, close, &n)
-        if reply == NULL:
+        text = refusal_of(self, outcome, close, &n)
+        if text == NULL:
             return self.abort(outcome, False)
-        r.status = <unsigned short>status_of(outcome)
-        if is_holding(&self.relay.down) or try_send(&self.sock, reply, n) != <ssize_t>n:
+        return self.reply(outcome, status_of(outcome), text, n, close)
+
+    cdef int reply(self, int outcome, int status, const char *text, size_t n,
+                   bint close) except -1:
+        self.request.status = <unsigned short>status
+        if is_holding(&self.relay.down) or try_send(&self.sock, text, n) != <ssize_t>n:
             return self.abort(outcome, False)   # it does not even take an error
         self.relay.down.moved += n
         self._record(outcome)

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A missed deadline: the end of a request, or more time.
 
-The table of states has each state's outcome. The exceptions are here. PEEK goes on with the bytes
-it has. In REQUEST and RELAY either side may stall, and the outcome names that side.
+The table of states has each state's outcome. The exceptions are here. HELD goes on, and so does PEEK,
+with the bytes it has. In REQUEST and RELAY either side may stall, and the outcome names that side.
 """
 
 from cutthrough.net.relay cimport is_holding
@@ -10,6 +10,7 @@ from cutthrough.net.sysio cimport CAN_WRITE
 from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
     LIFETIME, OK, PARENT_TIMEOUT, RESPONSE_TIMEOUT, TLS_TIMEOUT, WRITE_TIMEOUT)
+from cutthrough.session.act cimport end_hold
 from cutthrough.session.awaited cimport NOBODY, SENDER
 from cutthrough.session.client cimport Client, is_between_requests
 from cutthrough.session.delivery cimport look_again
@@ -19,7 +20,7 @@ from cutthrough.session.parents cimport lose_parent, seeks_parent
 from cutthrough.session.peek cimport end_peek
 from cutthrough.session.stage cimport STAGE_TLS
 from cutthrough.session.state cimport (
-    DATAGRAMS, DELIVER, HALF_CLOSED, LINGER, PARENT, PEEK, RELAY, REQUEST, RESOLVE,
+    DATAGRAMS, DELIVER, HALF_CLOSED, HELD, LINGER, PARENT, PEEK, RELAY, REQUEST, RESOLVE,
     outcome_at_deadline)
 
 
@@ -40,6 +41,8 @@ cdef int miss_deadline(Client c) except -1:
         return end_peek(c)
     if c.state == DATAGRAMS:
         return c.refuse(outcome)
+    if c.state == HELD:
+        return end_hold(c)
     if RESOLVE <= c.state <= PARENT and seeks_parent(c):
         return lose_parent(c, PARENT_TIMEOUT)
     if c.awaited == NOBODY:

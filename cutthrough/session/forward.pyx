@@ -14,8 +14,7 @@ from cutthrough.net.relay cimport (
     is_holding, push, run_pump, start_pump, stop_pump)
 from cutthrough.net.sysio cimport CAN_READ
 from cutthrough.outcome cimport (
-    BAD_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, HEAD_TOO_LARGE, OVERLOADED,
-    QUOTA_EXCEEDED)
+    BAD_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, HEAD_TOO_LARGE, OVERLOADED)
 from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.client cimport Client
 from cutthrough.session.awaited cimport NOBODY, SENDER, TAKER
@@ -23,7 +22,7 @@ from cutthrough.session.min_rate cimport wait_for
 from cutthrough.session.flight_recorder cimport E_UP, note
 from cutthrough.session.parents cimport head_for_parent
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
-from cutthrough.session.charge cimport after_turn, before_turn
+from cutthrough.session.charge cimport after_turn, before_turn, outcome_of_meter
 from cutthrough.wire.framing cimport BODY_CHUNKED, BODY_LENGTH, BODY_NONE, Framing
 from cutthrough.session.chunked_body cimport scan_through
 from cutthrough.session.response cimport pump_down, read_response
@@ -121,7 +120,7 @@ cdef int pump_up(Client c) except -1:
     if up.sink == NULL:
         return 0                            # the origin takes no more: see on_sink_failed
     if c.usage.meter != NULL and not before_turn(c):
-        return c.refuse(QUOTA_EXCEEDED)
+        return c.refuse(outcome_of_meter(c))
     how = run_pump(up)
     c.count_moved()
     note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, up.moved - before)

@@ -19,8 +19,7 @@ from cutthrough.net.relay cimport (
 from cutthrough.net.sysio cimport CAN_READ, try_recv
 from cutthrough.outcome cimport (
     BAD_RESPONSE, BAD_RESPONSE_FRAMING, CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_CLOSED,
-    ORIGIN_RESET, OVERLOADED, PARENT_AUTH, PARENT_CLOSED,
-    QUOTA_EXCEEDED, RESPONSE_TRUNCATED, UPGRADE_FAILED)
+    ORIGIN_RESET, OVERLOADED, PARENT_AUTH, PARENT_CLOSED, RESPONSE_TRUNCATED, UPGRADE_FAILED)
 from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.authorize cimport is_cut_meanwhile
 from cutthrough.session.client cimport Client, Observer
@@ -31,7 +30,8 @@ from cutthrough.session.request cimport Request
 from cutthrough.session.flight_recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, note
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.tunnel cimport start_tunnel
-from cutthrough.session.charge cimport admit_tunnel, after_turn, before_turn
+from cutthrough.session.charge cimport (
+    admit_tunnel, after_turn, before_turn, may_pass, outcome_of_meter)
 from cutthrough.wire.framing cimport (
     BODY_CHUNKED, BODY_LENGTH, BODY_UNTIL_CLOSE, Framing, read_response_framing)
 from cutthrough.wire.http1 cimport (
@@ -185,6 +185,8 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
         return c.refuse(OVERLOADED)
     if c.context.observer is not None:
         (<Observer>c.context.observer).on_response(c, &head, data)
+    if c.usage.meter != NULL:
+        n = used + may_pass(c, out_len, n - used)
     moved = down.moved
     fed = feed(down, out, out_len, data + used, n - used)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DOWN, 0, down.moved - moved)
@@ -209,7 +211,7 @@ cdef int pump_down(Client c) except -1:
     cdef uint64_t before = down.moved
     cdef Pumped how
     if c.usage.meter != NULL and not before_turn(c):
-        return c.refuse(QUOTA_EXCEEDED)
+        return c.refuse(outcome_of_meter(c))
     how = run_pump(down)
     c.count_moved()
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DOWN, 0, down.moved - before)

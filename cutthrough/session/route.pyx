@@ -24,6 +24,7 @@ from cutthrough.outcome cimport (
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.policy.parents cimport Way
+from cutthrough.session.act cimport act
 from cutthrough.session.authorize cimport asker_of, is_cut_meanwhile, judge_address
 from cutthrough.session.charge cimport admit_user
 from cutthrough.session.client cimport Client, Observer
@@ -86,6 +87,10 @@ cdef int find_way(Client c, bint fresh) except -1:
                 outcome = admit_late(c, &stream.address, 1)
                 if outcome:
                     return c.refuse(outcome)
+                if c.request.acts and not c.request.acted:
+                    c.origin = None
+                    c.context.idle_pool.park(stream, &c.request.hop, c.pool_key())
+                    return act(c)
                 stream.set_deadline(0)
                 c.context.counters.reused += 1
                 note(c.context.recorder, <void *>c, c.poller.now_us, E_REUSED, 0, 0)
@@ -161,6 +166,8 @@ cdef int dial_all(Client c, answer) except -1:
     outcome = admit_late(c, addresses.items, addresses.n)
     if outcome:
         return c.refuse(outcome)
+    if c.request.acts and not c.request.acted:
+        return act(c)
     if c.snapshot.ways is not None:
         i = first_choice(c, addresses, &other)
         if i < 0:

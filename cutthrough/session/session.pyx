@@ -21,6 +21,7 @@ from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_TARGET, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET,
     DESTINATION_DENIED, INTERNAL_ERROR, N_OUTCOMES, NO_ORIGIN, OK, OVERLOADED)
+from cutthrough.session.act cimport act
 from cutthrough.session.associate cimport associate, watch_association
 from cutthrough.session.authorize cimport (
     ask_hook, judge_request, must_ask, take_decision)
@@ -316,6 +317,8 @@ cdef class Session(Client):
         return self.set_out()
 
     cdef int set_out(self) except -1:
+        if self.request.acts and not self.request.address_dependent:
+            return act(self)
         # If the limits depend on the address, `route` charges them
         cdef int outcome = OK if self.request.address_dependent else admit_user(self)
         return self.refuse(outcome) if outcome else find_way(self, False)

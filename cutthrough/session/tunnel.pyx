@@ -22,13 +22,13 @@ from cutthrough.net.relay cimport (
 from cutthrough.net.sysio cimport BROKEN, take_error, untaken
 from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
-    CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED, QUOTA_EXCEEDED)
+    CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED)
 from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.session.client cimport Client, leave_place, outcome_of_break
 from cutthrough.session.delivery cimport TO_CLIENT, TO_ORIGIN, deliver
 from cutthrough.session.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.state cimport HALF_CLOSED, PEEK, TUNNEL
-from cutthrough.session.charge cimport after_turn, before_turn
+from cutthrough.session.charge cimport after_turn, before_turn, outcome_of_meter
 
 
 cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
@@ -80,7 +80,7 @@ cdef int run_tunnel(Client c) except -1:
     cdef bint again
     cdef Relayed how
     if c.usage.meter != NULL and not before_turn(c):
-        return c.cut_short(QUOTA_EXCEEDED)
+        return c.cut_short(outcome_of_meter(c))
     how = run_relay(&c.relay, &again)
     c.count_moved()
     if c.usage.meter != NULL:

@@ -41,6 +41,7 @@ class Finding(NamedTuple):
     address_dependent: bool = False     # depends on the address, which is not known
     route: str = ""             # the name in the rule; "": none
     waits: bool = False         # depends on a tunnel's first bytes, which are not known
+    faults: tuple[str, ...] = ()        # the names in the rule
 
     @property
     def action(self) -> str:
@@ -134,7 +135,7 @@ class DryRun:
             opening=opening, tlvs=caller.tlvs, path=path)
         return Finding(answer.outcome, self._show_rule(answer.rule), answer.report,
                        answer.opens_floor, answer.limits, answer.source, answer.maybe,
-                       answer.route, answer.waits)
+                       answer.route, answer.waits, answer.faults)
 
     def _show_rule(self, index: int) -> str:
         if index < 0:

@@ -107,6 +107,8 @@ ADVICE = {
     "peek_timeout": (
         "look for a program that opens tunnels and does not use them; raise "
         "`head_timeout` if the client's network is slow"),
+    "fault_status": "nothing: a rule names the fault (`faults`)",
+    "fault_reset": "nothing: a rule names the fault (`faults`)",
     "client_limit": "raise `max_connections_per_client` if many users share an address",
     "user_limit": "raise `connections` or `tunnels` of the user's limits",
     "rate_limited": "raise `requests_per_second` or `burst` of the user's limits",

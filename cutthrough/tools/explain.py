@@ -34,6 +34,7 @@ from cutthrough.tools.dry_run import (
     is_address,
     printable,
 )
+from cutthrough.tools.explain_ways import show_parent, show_route, show_source
 from cutthrough.wire.openings import PROTOCOLS
 from cutthrough.wire.paths import readings_of
 from cutthrough.wire.proxy_header import pack_tlvs
@@ -82,6 +83,7 @@ class Explanation(msgspec.Struct, kw_only=True):
     route: str = ""             # parent, group or `direct`
     route_by: str = ""          # what names it: a rule, the option, or nothing
     parent: str = ""            # the member taken while all work; "": not known here
+    faults: tuple[str, ...] = ()        # names in the rule
     tunnel: str = ""            # the outcome by a tunnel's first bytes; or "maybe"
     tunnel_rule: str = ""       # that decides by them
     limits: str = ""
@@ -265,6 +267,7 @@ def _finish(judge: DryRun, result: Explanation, caller: Caller, of_hook: str,
             result.tunnel = "destination_denied"        # it names another way
     result.report = last.report
     result.source = first.source
+    result.faults = last.faults
     _set_route(judge, caller, result, first)
     result.limits = judge.limits_of(caller, last.limits, of_hook)
     result.limit_values = _values(judge.policy.limits.get(result.limits))
@@ -347,6 +350,7 @@ def _values(limits: Limits | None) -> dict[str, float]:
 
 def show(result: Explanation, judge: DryRun) -> list[str]:
     """The explanation in lines: a keyword, and its value."""
+    config = judge.config
     groups = f" (groups: {', '.join(result.groups)})" if result.groups else ""
     lines = [("request", f"{result.method} {result.target}"),
              ("user", f"{result.user}{groups}"), ("client", result.client)]
@@ -380,55 +384,22 @@ def show(result: Explanation, judge: DryRun) -> list[str]:
     elif result.tunnel:
         lines.append(("tunnel", f"{result.tunnel}  {result.tunnel_rule}"))
     if result.outcome == OK:
-        lines.append(("route", _show_route(judge, result)))
+        lines.append(("route", show_route(config, result.route, result.route_by)))
         if result.route != DIRECT:
-            lines.append(("parent", _show_parent(judge, result)))
+            lines.append(("parent", show_parent(config, result.route, result.parent)))
         values = " ".join(
             f"{key}={value}" for key, value in result.limit_values.items())
         limits = f"{result.limits}  {values}" if result.limits else "none"
         lines.append(("limits", limits))
+    if result.faults:
+        lines.append(("faults", " ".join(result.faults)))
     if result.source:
-        lines.append(("source", show_source(judge.config, result.source)))
+        lines.append(("source", show_source(config, result.source)))
     verdict = "allowed" if result.outcome == OK else (
         f"refused {result.status}" if result.status else "closed after the 200")
     word = "  reported" if result.report and result.outcome == OK else ""
     lines.append(("verdict", f"{verdict}  {result.outcome}{word}"))
     return [f"{word:<9}{printable(text).rstrip()}" for word, text in lines]
-
-
-def show_source(config: Config, name: str) -> str:
-    """The name of a source, and where its connections come from."""
-    row = next(row for row in config.sources if row.name == name)
-    parts = [*row.addresses, *([row.prefix] if row.prefix else [])]
-    if len(parts) > 1 or row.prefix:
-        parts.append(row.choose)
-    parts += [f"{key} {value}" for key, value in (
-        ("device", row.device), ("mark", row.mark), ("dscp", row.dscp))
-        if value not in ("", -1)]
-    return f"{name}  {' '.join(parts)}"
-
-
-def _show_route(judge: DryRun, result: Explanation) -> str:
-    """The way, how its members are chosen, and why it is this way."""
-    route = result.route
-    for group in judge.config.groups:
-        if group.name == route:
-            route = f"{route}  {group.choose} {' '.join(group.parents)}"
-    return f"{route}  ({result.route_by})" if judge.config.parents else route
-
-
-def _show_parent(judge: DryRun, result: Explanation) -> str:
-    """The member that is taken, and the parents before it."""
-    if not result.parent:
-        return "not known here: a worker chooses by its own requests"
-    by_name = {one.name: one for one in judge.config.parents}
-    one, text = by_name.get(result.parent), result.parent
-    while one is not None:
-        text += f"  {one.url}{f' via {one.via}' if one.via else ''}"
-        one = by_name.get(one.via)
-    others = any(group.name == result.route and len(group.parents) > 1
-                 for group in judge.config.groups)
-    return f"{text}  while it works" if others else text
 
 
 def _show_places(result: Explanation) -> list[str]:

