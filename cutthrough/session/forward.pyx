@@ -20,6 +20,7 @@ from cutthrough.session.client cimport Client
 from cutthrough.session.awaited cimport NOBODY, SENDER, TAKER
 from cutthrough.session.min_rate cimport wait_for
 from cutthrough.session.flight_recorder cimport E_UP, note
+from cutthrough.session.phases cimport note_sent
 from cutthrough.session.parents cimport head_for_parent
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.charge cimport after_turn, before_turn, outcome_of_meter
@@ -75,6 +76,8 @@ cdef int send_request(Client c) except -1:
         return on_sink_failed(c) if up.error else c.refuse(OVERLOADED)
     if c.up_open:
         pump_up(c)
+    elif c.context.observer is not None:
+        note_sent(&c.stamps)
     return read_response(c)
 
 
@@ -129,6 +132,8 @@ cdef int pump_up(Client c) except -1:
     if how == PUMP_DONE:
         if c.up_open:
             c.up_open = False
+            if c.context.observer is not None:
+                note_sent(&c.stamps)
             if up.filter != NULL:
                 c.input = c.up_scan.surplus
                 c.up_scan.surplus = NULL

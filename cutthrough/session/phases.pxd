@@ -16,6 +16,7 @@ cdef struct Stamps:
     uint32_t hook_us                    # the wait for the policy's hook
     uint32_t dns_us                     # the name's look-up; 0 for an address
     uint32_t connect_us                 # until there is a connection
+    uint32_t send_us                    # of first_byte_us, until all was sent; for an observer
 
 
 # Ends the phase in hand, and returns its microseconds; brief: within 32 bits.
@@ -29,6 +30,12 @@ cdef inline int64_t end_phase(Stamps *stamps) noexcept nogil:
 cdef inline uint32_t end_brief_phase(Stamps *stamps) noexcept nogil:
     cdef int64_t took_us = end_phase(stamps)
     return <uint32_t>took_us if took_us < <int64_t>UINT32_MAX else UINT32_MAX
+
+
+# The request was sent as a whole. Ends no phase.
+cdef inline void note_sent(Stamps *stamps) noexcept nogil:
+    cdef int64_t took_us = clock_us() - stamps.start_us - stamps.mark_us
+    stamps.send_us = <uint32_t>min(max(took_us, <int64_t>1), <int64_t>UINT32_MAX)
 
 
 # The phase in which the request ended counts too: the log shows whether the request waited in
