@@ -27,6 +27,7 @@ VERBS = {
     "conns": "list the open connections of a running proxy",
     "kill": "close the selected connections of a running proxy",
     "ca": "make a certificate authority, pass its certificate on, issue others",
+    "flows": "list, show, search or export what rules have captured",
     "version": "print the version",
 }
 # Verbs that test a configuration as some user; their --user is that user's name.
@@ -34,6 +35,13 @@ ASKING = ("explain", "route", "doctor")
 WITHOUT = ("user", "password", "password_file")
 CONSOLE = ("top", "conns", "kill")
 KINDS = ("host", "ssrf")                     # of doctor
+FLOWS = {
+    "list": "list captured flows, newest first",
+    "show": "show all of one flow",
+    "search": "list flows that have all these words",
+    "export": "write flows as an HTTP Archive (HAR 1.2)",
+    "reads": "list who has read the file",
+}
 SOURCES = ("Every option is also an environment variable (CUTTHROUGH_HEAD_TIMEOUT) and "
            "a key of the file (head_timeout). A flag overrides the variable, and the "
            "variable overrides the file.")
@@ -47,7 +55,8 @@ def make_parser() -> argparse.ArgumentParser:
     for name, text in VERBS.items():
         # No abbreviations: a new option must not make an old command line ambiguous.
         takes_options = name not in (
-            "version", "init", "passwd", "suggest", "doctor", "ca", *CONSOLE)
+            "version", "init", "passwd", "suggest", "doctor", "ca",
+            "flows", *CONSOLE)
         verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
                                 usage=usage_of(name) if takes_options else None,
                                 epilog=SOURCES if takes_options else None)
@@ -67,6 +76,8 @@ def make_parser() -> argparse.ArgumentParser:
             add_doctor(verb)
         elif name == "ca":
             add_ca(verb)
+        elif name == "flows":
+            add_flows(verb)
         elif name in CONSOLE:
             add_console(verb, name)
         elif takes_options:
@@ -197,6 +208,35 @@ def add_doctor(verb: argparse.ArgumentParser) -> None:
     ssrf.add_argument("--host-network", action="store_true", help="test in this host's "
                       "own network: packets leave the host [loopback alone]")
     add_options(ssrf, WITHOUT)
+
+
+def add_flows(verb: argparse.ArgumentParser) -> None:
+    actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, text in FLOWS.items():
+        action = actions.add_parser(name, help=text, description=text,
+                                    allow_abbrev=False)
+        action.set_defaults(own=action)
+        action.add_argument("--file", metavar="FILE", help="database that capture_file "
+                            "names [CUTTHROUGH_CAPTURE_FILE]")
+        if name == "show":
+            action.add_argument("id", metavar="ID", type=updates,
+                                help="number of the flow")
+        elif name == "search":
+            action.add_argument("words", metavar="WORD", nargs="+", help="words of "
+                                "URLs, heads and bodies; all must be there")
+        elif name != "reads":
+            action.add_argument("filter", metavar="FILTER", nargs="*",
+                                help="as ~d host, ~c 404, !~m GET; docs/capture.md")
+        if name in ("list", "search", "export"):
+            action.add_argument("--limit", type=updates, metavar="N",
+                                default=0 if name == "export" else 100,
+                                help="the newest N, 0: all "
+                                f"[{'all' if name == 'export' else 100}]")
+        if name in ("list", "search", "show"):
+            action.add_argument("--json", action="store_true", help="print JSON")
+        if name == "export":
+            action.add_argument("-o", "--output", metavar="FILE", help="write to this "
+                                "file, readable by its owner alone [standard output]")
 
 
 def add_passwd(verb: argparse.ArgumentParser) -> None:

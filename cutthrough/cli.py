@@ -168,6 +168,10 @@ def dispatch(argv: Sequence[str] | None) -> int:
             from cutthrough.tools.suggest import run as run_suggest
 
             return run_suggest(given.log)
+        if given.verb == "flows":
+            from cutthrough.tools.flows import run as run_flows
+
+            return run_flows(given)
         if given.verb in CONSOLE:
             from cutthrough.tools.console import run as run_console
 

@@ -283,6 +283,10 @@ def _services(r: Reading) -> Iterator[Metric]:
                     {share: r.total(f"no_room:{share}") for share in SHARES})
     yield _counter("log_dropped", "Access log lines that could not be written.",
                    r.total("log_dropped"))
+    yield _labelled("capture_exchanges", "Exchanges that a rule captures; partial: "
+                    "heads and pieces of bodies that found no room.", "result",
+                    {result: r.total(f"capture:{result}") for result in (
+                        "captured", "dropped", "partial", "unwritten")})
     yield _gauge("config_generation", "Configuration generation in force in every "
                  "worker.",
                  [((), r.generation)])

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from cutthrough.config.capture import CaptureOptions
 from cutthrough.config.listeners import Listener, contradictions, merge, origin_of
 from cutthrough.config.log_format import parse_log_format
 from cutthrough.config.log_target import parse_log_target
@@ -65,7 +66,7 @@ __all__ = ("DEFAULTS", "OPTIONS", "SECRETS", "TABLES", "Config", "ConfigError",
 DEMONSTRATION = ("username", "password")
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True):
+class Config(CaptureOptions, frozen=True, kw_only=True):
     """Everything that an operator can set; valid once it exists.
 
     Raises ConfigError (with an empty source) if options contradict each other.

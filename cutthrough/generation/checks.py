@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import stat
 from collections.abc import Iterator
 
 import msgspec
@@ -64,6 +65,7 @@ def validate(generation: Generation) -> None:
     check_fleet(generation.config)
     check_sources(generation.config)
     check_transparent(generation.config)
+    check_capture(generation)
     if any(one.pairs for one in generation.tls):
         check_tls(generation.config, generation.tls)
     if generation.parent_files:
@@ -81,6 +83,22 @@ def check_transparent(config: Config) -> None:
                 raise ConfigError(
                     "", "listeners", f"{error.strerror}: tproxy needs CAP_NET_ADMIN",
                     path=(number, "transparent")) from None
+
+
+def check_capture(generation: Generation) -> None:
+    """Raises ConfigError if what rules capture cannot be written."""
+    path = generation.config.capture_file
+    if not generation.policy.captures:
+        return
+    try:
+        if not os.path.lexists(path):
+            check_folder(os.path.dirname(path) or ".")
+        elif not stat.S_ISREG(os.lstat(path).st_mode):
+            raise ConfigError("", "capture_file", "is not a regular file")
+        elif not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    except OSError as error:
+        raise ConfigError("", "capture_file", error.strerror or str(error)) from None
 
 
 def check_sources(config: Config) -> None:

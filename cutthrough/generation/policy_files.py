@@ -41,13 +41,17 @@ def load_policy(config: Config) -> Policy:
 
 
 def check_names(config: Config, policy: Policy) -> None:
-    """Checks that the sources, groups and users of one file are in the other. Raises
-    PolicyError."""
+    """Checks that the sources, groups, users and the file of captures that one file
+    names are in the other. Raises PolicyError."""
     known = [row.name for row in config.sources]
     mistakes: list[Mistake] = [
         PolicyError(rule.source, "source", f"{rule.leaves_by!r}: "
                     + no_such_source(rule.leaves_by, known))
         for rule in policy.rules if rule.leaves_by and rule.leaves_by not in known]
+    mistakes += [
+        PolicyError(rule.source, "capture", "has no file to write to: set capture_file "
+                    "in the configuration")
+        for rule in policy.rules if rule.capture and not config.capture_file]
     groups = {*policy.groups, *(one for user in policy.users.values()
                                 for one in user.groups)}
     for row in config.sources:

@@ -72,6 +72,12 @@ cdef enum Mismatch:
     OTHER_PATH
     OTHER_OPENING           # plus a Met
 
+# What is kept of the requests that a rule matches.
+cdef enum Capturing:
+    CAPTURE_NOTHING = 0
+    CAPTURE_HEADS
+    CAPTURE_FULL            # bodies too
+
 cdef struct PortRange:
     uint16_t first
     uint16_t last
@@ -94,6 +100,7 @@ cdef struct Row:            # a rule; set number 0: no condition
     uint8_t by_address      # the rule names addresses and no hosts: found by the address
     uint8_t by_opening      # the rule has a demand
     uint8_t acts            # a set of Act
+    uint8_t capture         # Capturing
 
 cdef class Acl:
     cdef readonly tuple rules       # of source.Rule

@@ -44,6 +44,7 @@ METHODS = {
     "OTHER": M_OTHER}
 
 cdef dict ACTIONS = {"allow": ALLOW, "deny": DENY, "report": REPORT}
+cdef dict CAPTURES = {"": CAPTURE_NOTHING, "head": CAPTURE_HEADS, "full": CAPTURE_FULL}
 
 # The search that found a run.
 cdef enum:
@@ -135,6 +136,7 @@ cdef class Acl:
         row.action = ACTIONS[rule.action]
         row.cut = rule.cut
         row.acts = BY_FAULTS if rule.faults else 0
+        row.capture = CAPTURES[rule.capture]
         row.limits = limits[rule.limits] if rule.limits else -1
         row.route = <uint16_t>routes[rule.route] if rule.route else 0
         for method in rule.methods:

@@ -29,6 +29,7 @@ from cutthrough.policy.reader import unknown_key
 from cutthrough.policy.source import (
     OF_TUNNELS,
     Action,
+    Capture,
     Faults,
     Limits,
     Policy,
@@ -421,6 +422,9 @@ class _Reader(ListReader):
     def read_server_name(self, table: dict[str, Any], key: str) -> Any:
         return self.choice(table, key, get_args(ServerName), "")
 
+    def read_capture(self, table: dict[str, Any], key: str) -> Any:
+        return self.choice(table, key, get_args(Capture), "")
+
 
 _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "name": _Reader.read_name, "action": _Reader.read_action,
@@ -434,6 +438,7 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "cut": _Reader.read_flag, "limits": _Reader.read_limit,
     "source": _Reader.read_source, "route": _Reader.read_route,
     "faults": _Reader.read_fault_names,
+    "capture": _Reader.read_capture,
 }
 # Keys whose field in Rule has another name
 _FIELDS = {"source": "leaves_by"}

@@ -14,6 +14,7 @@ from cutthrough.config.mistake import Mistake
 
 Action = Literal["allow", "deny", "report"]
 ServerName = Literal["match", "allowed", "any"]
+Capture = Literal["head", "full"]
 
 
 class PolicyError(Mistake):
@@ -83,6 +84,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     leaves_by: str = ""                 # a name of [sources]; "": the user's own
     route: str = ""                     # of a parent or group, or `direct`; "": default
     faults: tuple[str, ...] = ()        # names in Policy.faults
+    capture: Capture | Literal[""] = ""     # what is kept of requests; "": nothing
     source: str = ""                    # file and line, for messages: policy.toml:12
 
 
@@ -115,6 +117,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     faults: dict[str, Faults] = {}
     source: str = ""                    # the file; "": the built-in policy
     hook: Code | None = None            # None: no hook, or one without a source file
+
+    @property
+    def captures(self) -> bool:
+        """Whether any rule keeps requests."""
+        return any(rule.capture for rule in self.rules)
 
     def groups_of(self, name: str) -> tuple[str, ...]:
         """Returns the groups of this user. The user of the configuration (`user`) is in

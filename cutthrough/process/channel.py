@@ -38,6 +38,8 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     known: int
     tickets: int
     checks: int
+    rings: int                               # of captures; of each page, one ring
+    wake: int                                # the pipe to the writer of captures
     page: int                                # number of its counters page
     holder: int                              # its number on the page of limits
 

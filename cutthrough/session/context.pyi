@@ -17,6 +17,7 @@ class Context:
     origin_transport: int
     parents: Registry
     journal: Journal
+    observer: object
     sources: dict[int, Source] | None
     standbys: dict[int, Standby] | None
     pacs: list[tuple[bytes, bytes] | None]

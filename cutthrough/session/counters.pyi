@@ -4,6 +4,7 @@ from typing import Any
 PAGE_BYTES: int
 FIELDS: tuple[str, ...]
 BUCKETS: tuple[int, ...]
+METHODS: tuple[str, ...]
 PARENT_GAUGES: tuple[str, ...]
 PARENT_TOTALS: tuple[str, ...]
 PARENT_STATES: tuple[str, ...]

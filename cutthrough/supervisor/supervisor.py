@@ -46,6 +46,7 @@ from cutthrough.process.loops import choose_loop
 from cutthrough.process.systemd import feed_watchdog, notify
 from cutthrough.supervisor import handover_plan
 from cutthrough.supervisor.banner import print_banner
+from cutthrough.supervisor.capture_writer import CaptureWriter
 from cutthrough.supervisor.children import BACKOFF_MAX_S, Child, Slot, describe_exit
 from cutthrough.supervisor.inherited_pages import InheritedPages
 from cutthrough.supervisor.inquiry import Inquiry
@@ -88,6 +89,7 @@ class Supervisor:
         self.counters = -1
         self.limits = LimitsPage()
         self.pages = InheritedPages()
+        self.capture = CaptureWriter()
         self.memory = -1                     # descriptor with the encoded generation
         self.end_requested = False           # to end, by a signal or an operator
         self.over = asyncio.Event()
@@ -114,18 +116,21 @@ class Supervisor:
             self.counters = os.memfd_create("cutthrough-counters", os.MFD_CLOEXEC)
             self.limits.open(self.count)
             self.pages.open()
+            self.capture.open()
             self.open_listeners(self.generation)
             self.generation = self.generation.with_own_addresses(
                 self.operations.open(self.config))
             self.memory = to_memory(self.generation)
             self.operations.commit(self.config)
             self.catch_signals()
+            self.capture.commit(self.generation)
             for slot in self.slots:
                 slot.current = self.spawn(slot)
             await self.over.wait()
         finally:
             self.inquiry.close()
             await self.operations.close()
+            await self.capture.close()
             self.close()
         return self.status
 
@@ -157,7 +162,7 @@ class Supervisor:
         page = handover_plan.allocate_page(
             self.children.values(), self.limits, self.counters)
         child = Child(slot, page, self.generation.number, time.monotonic())
-        pages = self.pages.descriptors
+        pages = self.pages.descriptors | self.capture.descriptors(page)
         fds = (self.counters, self.limits.fd, *pages.values(), self.memory, *listeners)
         child.spawn(fds)
         self.children[child.pid] = child
@@ -248,7 +253,9 @@ class Supervisor:
             child = self.children.pop(pid, None)
             if self.successor is not None and pid == self.successor.process.pid:
                 self.successor.process.returncode = os.waitstatus_to_exitcode(status)
-            if child is not None:
+            if child is None:
+                self.capture.on_reaped(pid, status)
+            else:
                 self.limits.reap(child.page)
                 self.pages.credentials.reap(pid)
                 self.on_death(child, child.on_reaped(status))
@@ -329,6 +336,7 @@ class Supervisor:
         os.close(self.memory)
         self.generation, self.memory = generation, memory
         self.operations.commit(generation.config)
+        self.capture.commit(generation)
 
     def notify_ready(self) -> None:
         """Tells the service manager that a reload is over, whatever its result."""

@@ -42,6 +42,7 @@ class Finding(NamedTuple):
     route: str = ""             # the name in the rule; "": none
     waits: bool = False         # depends on a tunnel's first bytes, which are not known
     faults: tuple[str, ...] = ()        # the names in the rule
+    capture: str = ""           # what is kept of the request; "": nothing
 
     @property
     def action(self) -> str:
@@ -135,7 +136,9 @@ class DryRun:
             opening=opening, tlvs=caller.tlvs, path=path)
         return Finding(answer.outcome, self._show_rule(answer.rule), answer.report,
                        answer.opens_floor, answer.limits, answer.source, answer.maybe,
-                       answer.route, answer.waits, answer.faults)
+                       answer.route, answer.waits, answer.faults,
+                       self.policy.rules[
+                           answer.rule].capture if answer.rule >= 0 else "")
 
     def _show_rule(self, index: int) -> str:
         if index < 0:

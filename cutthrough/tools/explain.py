@@ -88,6 +88,7 @@ class Explanation(msgspec.Struct, kw_only=True):
     tunnel_rule: str = ""       # that decides by them
     limits: str = ""
     limit_values: dict[str, float] = {}
+    capture: str = ""           # head or full; "": nothing is kept
     report: bool = False
     outcome: str = OK
     status: int = 0
@@ -266,6 +267,7 @@ def _finish(judge: DryRun, result: Explanation, caller: Caller, of_hook: str,
                 first.source, first.route):
             result.tunnel = "destination_denied"        # it names another way
     result.report = last.report
+    result.capture = last.capture
     result.source = first.source
     result.faults = last.faults
     _set_route(judge, caller, result, first)
@@ -393,6 +395,8 @@ def show(result: Explanation, judge: DryRun) -> list[str]:
         lines.append(("limits", limits))
     if result.faults:
         lines.append(("faults", " ".join(result.faults)))
+    if result.capture:
+        lines.append(("capture", result.capture))
     if result.source:
         lines.append(("source", show_source(config, result.source)))
     verdict = "allowed" if result.outcome == OK else (

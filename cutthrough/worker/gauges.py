@@ -40,14 +40,21 @@ def _handshakes(tls: Mapping[str, int]) -> dict[str, int]:
     return {f"tls:{kind}": tls.get(kind, 0) for kind in ("full", "resumed")}
 
 
+def _captured(counts: Mapping[str, int]) -> dict[str, int]:
+    """These belong to the ring, which earlier workers used too."""
+    return {f"capture:{result}": count for result, count in counts.items()}
+
+
 class Gauges:
     """Writes every second until `stop`, which writes a last time."""
 
     def __init__(self, page: Page, resolver: Resolver, idle_pool: IdlePool,
                  verifier: Hashes, log: Log | None, hooks: Tally,
                  tls: Callable[[], Mapping[str, int]] = dict,
-                 write_parents: Callable[[], None] = lambda: None) -> None:
-        """`tls`: see TlsListeners.stats; `write_parents`: ParentRows.write."""
+                 write_parents: Callable[[], None] = lambda: None,
+                 captured: Callable[[], Mapping[str, int]] = dict) -> None:
+        """`tls`: see TlsListeners.stats; `write_parents`: ParentRows.write;
+        `captured`: Ring.counts."""
         self._page = page
         self._resolver = resolver
         self._idle_pool = idle_pool
@@ -56,8 +63,10 @@ class Gauges:
         self._hooks = hooks
         self._tls = tls
         self._write_parents = write_parents
+        self._captured = captured
         # Blocks belong to the process: earlier counts are not this worker's
-        self._written = self._read_blocks() | _handshakes(self._tls())
+        self._written = (self._read_blocks() | _handshakes(self._tls())
+                         | _captured(captured()))
         self._loop = asyncio.get_running_loop()
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -91,6 +100,7 @@ class Gauges:
         self._page.set("tls_under_way", tls.get("under_way", 0))
         totals = {
             **_handshakes(tls),
+            **_captured(self._captured()),
             "auth_hashes": self._verifier.hashes,
             "auth_evicted": self._verifier.evicted,
             "dns_answered": dns["answered"],

@@ -177,6 +177,7 @@ class WorkerProcess:
 def make_worker(hello: Hello, generation: Generation,
                 listeners: list[socket.socket]) -> "Worker":
     # Imported here: the process is pinned and logs before the data plane is loaded
+    from cutthrough.capture.ring import RING_BYTES, Ring
     from cutthrough.net.ticket_keys import TicketKeys
     from cutthrough.policy.known import Known
     from cutthrough.policy.ledger import Ledger
@@ -190,6 +191,9 @@ def make_worker(hello: Hello, generation: Generation,
     os.close(hello.limits)
     known = Known(mmap.mmap(hello.known, 0))
     os.close(hello.known)
+    ring = Ring(mmap.mmap(hello.rings, RING_BYTES, offset=hello.page * RING_BYTES),
+                hello.wake)
+    os.close(hello.rings)
     keys = TicketKeys(mmap.mmap(hello.tickets, 0))
     os.close(hello.tickets)
     return Worker(generation.config, generation.policy, number=generation.number,
@@ -197,7 +201,8 @@ def make_worker(hello: Hello, generation: Generation,
                   numbers=hello.numbers,
                   counters=memoryview(memory), ledger=ledger, known=known,
                   tls=generation.tls, parent_files=generation.parent_files,
-                  ticket_keys=keys, checks=ChecksPage(hello.checks), helpers=True,
+                  ticket_keys=keys, checks=ChecksPage(hello.checks), ring=ring,
+                  helpers=True,
                   must_log=False)            # the supervisor checked it at the start
 
 

@@ -11,6 +11,8 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from cutthrough.capture.observer import Capture
+from cutthrough.capture.ring import Ring
 from cutthrough.config.config import Config
 from cutthrough.config.log_format import peeked_codes
 from cutthrough.config.values import show_address
@@ -91,9 +93,9 @@ class Worker:
     meanwhile. `ledger` and `known` are its views of the pages that all workers share,
     of limits and of verified credentials; None: it shares neither. `tls` and
     `parent_files`: see Generation. `ticket_keys` and `checks`: of all workers; None: of
-    its own. `helpers`: it may start processes that compute password hashes. `must_log`:
-    it does not start without its access log; else the log is opened as soon as it can
-    be.
+    its own. `ring`: for what rules capture; None: nothing is captured. `helpers`: it
+    may start processes that compute password hashes. `must_log`: it does not start
+    without its access log; else the log is opened as soon as it can be.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Worker:
         parent_files: tuple[ParentFiles, ...] = (),
         ticket_keys: TicketKeys | None = None,
         checks: ChecksPage | None = None,
+        ring: Ring | None = None,
         helpers: bool = False,
         must_log: bool = True,
     ) -> None:
@@ -132,6 +135,8 @@ class Worker:
         self._ledger = Ledger() if ledger is None else ledger
         self._known = Known() if known is None else known
         self._checks_page = checks or ChecksPage()
+        self._ring = ring
+        self._capture = Capture(ring, slot) if ring is not None else None
         self._helpers = helpers
         self._must_log = must_log
         self._acceptors: list[Acceptor] = []
@@ -216,7 +221,8 @@ class Worker:
             for one, n in zip(self._listeners, self._numbers, strict=True)]
         self._interfaces = Interfaces(loop, self._hosts.set, own_hosts)
         self._gauges = Gauges(self.page, self.resolver, self.idle_pool, self.verifier,
-                          self._log, self._tally, self._tls.stats, self._parents.write)
+                          self._log, self._tally, self._tls.stats, self._parents.write,
+                          self._ring.counts if self._ring is not None else dict)
         self._running = True
         self._recheck()
 
@@ -320,6 +326,11 @@ class Worker:
         self._parents.configure(snapshot.ways)
         self._checks.configure(config, snapshot.ways)
         self._standby.configure(snapshot.ways, config.upstream_idle_timeout)
+        if self._capture is not None:
+            self._capture.configure(config.capture_body)
+            # It frees what exchanges in hand hold: it stays as long as there are any
+            self.context.observer = self._capture if (
+                generation.policy.captures or self._capture.tapped) else None
         self.generation = generation
 
     def _on_fault(self, fault: BaseException) -> None:

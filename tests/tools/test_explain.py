@@ -97,6 +97,13 @@ def test_an_allowed_request_is_told_with_rule_address_and_limits(explain, policy
     assert told["verdict"] == ["allowed  ok"]
 
 
+def test_capture_is_told_if_the_rule_captures(explain, policy, tmp_path):
+    policy.write_text(POLICY.replace("ports = [443]", 'capture = "full"'))
+    file = f"--capture-file={tmp_path / 'flows.db'}"
+    assert explain("CONNECT", "10.1.2.3:443", file)[1]["capture"] == ["full"]
+    assert "capture" not in explain("CONNECT", "watched.example:443", file)[1]
+
+
 def test_each_address_of_a_name_is_told_with_its_class(explain, policy):
     status, told = explain("CONNECT", "SITE.example.:443")
     assert status == 1

@@ -1,0 +1,177 @@
+"""The filter language, with mitmproxy's operators.
+
+    ~d REGEX  host            ~m REGEX  method         ~u REGEX  URL
+    ~c CODE   status          ~t REGEX  content type   ~h REGEX  a field, "name: value"
+    ~b REGEX  body            ~q        no response    ~s        has a response
+    ~tq ~ts ~hq ~hs ~bq ~bs   the same of the request (q) or of the response (s) alone
+    !  &  |  ( )              not, and, or; two terms side by side mean and
+
+A word without an operator is a regular expression for the URL. Letters match in either
+case. An argument with spaces, parentheses or & | is quoted: "…" or '…'.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from cutthrough.capture.flow import Fields, Flow
+
+Test = Callable[[Flow], bool]
+
+
+class FilterError(ValueError):
+    """A filter that cannot be read, with the reason."""
+
+
+class _Token(NamedTuple):
+    text: str
+    quoted: bool
+    at: int
+
+
+_TOKEN = re.compile(r"""\s*(?:
+    (?P<mark>[()!&|])
+    | "(?P<double>(?:\\.|[^"\\])*)" | '(?P<single>(?:\\.|[^'\\])*)'
+    | (?P<word>[^\s()&|"']+) )""", re.X)
+
+
+def _show(fields: Fields) -> str:
+    return "\n".join(f"{name}: {value}" for name, value in fields)
+
+
+def _text(body: str | bytes | None) -> str:
+    return body.decode("latin-1") if isinstance(body, bytes) else body or ""
+
+
+# The texts that each operator searches
+_TEXTS: dict[str, Callable[[Flow], Iterable[str]]] = {
+    "~d": lambda flow: [flow.host],
+    "~m": lambda flow: [flow.method],
+    "~u": lambda flow: [flow.url],
+    "~t": lambda flow: [flow.request_type, flow.response_type],
+    "~tq": lambda flow: [flow.request_type],
+    "~ts": lambda flow: [flow.response_type],
+    "~h": lambda flow: [_show(flow.request_fields), _show(flow.response_fields)],
+    "~hq": lambda flow: [_show(flow.request_fields)],
+    "~hs": lambda flow: [_show(flow.response_fields)],
+    "~b": lambda flow: [_text(flow.request_body), _text(flow.response_body)],
+    "~bq": lambda flow: [_text(flow.request_body)],
+    "~bs": lambda flow: [_text(flow.response_body)],
+}
+_BARE: dict[str, Test] = {
+    "~q": lambda flow: not flow.has_response,
+    "~s": lambda flow: flow.has_response,
+}
+
+
+def parse_filter(text: str) -> Test:
+    """The test that `text` describes; "": every flow passes. Raises FilterError."""
+    tokens = _split(text)
+    if not tokens:
+        return lambda flow: True
+    parser = _Parser(tokens)
+    test = parser.read_or()
+    if (left := parser.peek()) is not None:
+        raise FilterError(f"{left.text!r} at {left.at + 1} has no place")
+    return test
+
+
+def _split(text: str) -> list[_Token]:
+    found = []
+    at = 0
+    text = text.rstrip()
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise FilterError(f"cannot be read from {text[at:].strip()!r} on")
+        kind = match.lastgroup or ""
+        value = match[kind]
+        start = match.start(kind)
+        if kind == "word":
+            while value.startswith("!"):
+                found.append(_Token("!", False, start))
+                value, start = value[1:], start + 1
+        elif kind in ("double", "single"):
+            value = re.sub(r"\\([\"'])", r"\1", value)
+        if value or kind != "word":
+            found.append(_Token(value, kind in ("double", "single"), start))
+        at = match.end()
+    return found
+
+
+class _Parser:
+    def __init__(self, tokens: list[_Token]) -> None:
+        self._tokens = tokens
+        self._at = 0
+
+    def peek(self) -> _Token | None:
+        return self._tokens[self._at] if self._at < len(self._tokens) else None
+
+    def _is_mark(self, mark: str) -> bool:
+        token = self.peek()
+        return token is not None and not token.quoted and token.text == mark
+
+    def _take(self, mark: str) -> bool:
+        found = self._is_mark(mark)
+        self._at += found
+        return found
+
+    def read_or(self) -> Test:
+        tests = [self.read_and()]
+        while self._take("|"):
+            tests.append(self.read_and())
+        return tests[0] if len(tests) == 1 else (
+            lambda flow: any(test(flow) for test in tests))
+
+    def read_and(self) -> Test:
+        tests = [self.read_not()]
+        while self._take("&") or (self.peek() is not None and not (
+                self._is_mark("|") or self._is_mark(")"))):
+            tests.append(self.read_not())
+        return tests[0] if len(tests) == 1 else (
+            lambda flow: all(test(flow) for test in tests))
+
+    def read_not(self) -> Test:
+        if self._take("!"):
+            inner = self.read_not()
+            return lambda flow: not inner(flow)
+        if self._take("("):
+            inner = self.read_or()
+            if not self._take(")"):
+                raise FilterError("a parenthesis is not closed")
+            return inner
+        return self.read_term()
+
+    def read_term(self) -> Test:
+        token = self.peek()
+        if token is None:
+            raise FilterError("ends where a term is expected")
+        if not token.quoted and token.text in ("&", "|", ")"):
+            raise FilterError(f"{token.text!r} at {token.at + 1} has no term before it")
+        self._at += 1
+        if token.quoted or not token.text.startswith("~"):
+            return _search("~u", token.text)
+        if token.text in _BARE:
+            return _BARE[token.text]
+        if token.text != "~c" and token.text not in _TEXTS:
+            known = " ".join(["~c", *_TEXTS, *_BARE])
+            raise FilterError(f"{token.text!r} is none of {known}")
+        value = self.peek()
+        if value is None or (not value.quoted and value.text in tuple("()!&|")):
+            raise FilterError(f"{token.text} takes an argument")
+        self._at += 1
+        if token.text != "~c":
+            return _search(token.text, value.text)
+        if re.fullmatch("[0-9]{1,3}", value.text) is None:
+            raise FilterError(f"~c takes a status, not {value.text!r}")
+        status = int(value.text)
+        return lambda flow: flow.status == status
+
+
+def _search(operator: str, pattern: str) -> Test:
+    try:
+        search = re.compile(pattern, re.I | re.M).search
+    except re.error as error:
+        raise FilterError(f"{pattern!r} is no regular expression: {error}") from None
+    texts = _TEXTS[operator]
+    return lambda flow: any(search(text) for text in texts(flow))

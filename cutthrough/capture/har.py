@@ -1,0 +1,225 @@
+"""Captured exchanges as an HTTP Archive, HAR 1.2 (the W3C's draft of 2012).
+
+A fact that was not measured or kept is -1 or absent, never invented. `time` is the sum
+of the timings that apply; `ssl` does not apply, and would lie in `connect` if it did.
+Tunnels are not in the archive, because their exchanges are not seen. Keys of ours begin
+with an underscore.
+"""
+
+import base64
+import re
+from collections.abc import Iterable
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import unquote_plus
+
+import cutthrough
+from cutthrough.capture.flow import Fields, Flow, find
+
+REDACTED = "[redacted]"
+
+
+def make_archive(flows: Iterable[Flow]) -> dict[str, Any]:
+    """The archive of these flows, in the order of their begin."""
+    entries = [make_entry(flow) for flow in sorted(flows, key=lambda one: one.begun_us)
+               if flow.kind == "request"]
+    return {"log": {
+        "version": "1.2",
+        "creator": {"name": "cutthrough", "version": cutthrough.__version__},
+        "entries": entries}}
+
+
+def make_entry(flow: Flow) -> dict[str, Any]:
+    timings = make_timings(flow)
+    entry = {
+        "startedDateTime": flow.begun.isoformat(timespec="milliseconds"),
+        "time": round(sum(ms for ms in timings.values() if ms > 0), 3),
+        "request": make_request(flow),
+        "response": make_response(flow),
+        "cache": {},
+        "timings": timings,
+        "_id": flow.request,
+        "_rule": flow.rule,
+    }
+    if flow.peer:
+        entry["serverIPAddress"] = flow.peer
+    for key in ("user", "parent"):
+        if getattr(flow, key):
+            entry[f"_{key}"] = getattr(flow, key)
+    if flow.reason != "ok":
+        entry["_error"] = flow.reason
+    return entry
+
+
+def make_timings(flow: Flow) -> dict[str, float]:
+    """Milliseconds. `blocked` is all before the look-up: head, credentials, hook."""
+    def ms(*parts: int | None) -> float:
+        known = [part for part in parts if part is not None]
+        return round(sum(known) / 1000, 3) if known else -1
+
+    return {
+        "blocked": ms(flow.head_us, flow.auth_us, flow.hook_us),
+        "dns": ms(flow.dns_us),
+        "connect": ms(flow.connect_us),
+        "send": max(0, ms(flow.send_us)),
+        "wait": max(0, ms(flow.wait_us)),
+        "receive": max(0, ms(flow.receive_us)),
+        "ssl": -1,
+    }
+
+
+def make_request(flow: Flow) -> dict[str, Any]:
+    fields = flow.request_fields
+    request = {
+        "method": flow.method,
+        "url": flow.url,
+        "httpVersion": "HTTP/1.1",
+        "cookies": read_cookies(fields),
+        "headers": pairs(fields),
+        "queryString": pairs(read_query(flow.url.partition("#")[0].partition("?")[2])),
+        "headersSize": known(flow.request_head_bytes),
+        "bodySize": body_size(flow, "request"),
+    }
+    body = flow.request_body
+    if body:
+        request["postData"] = make_post(body, flow.request_type)
+        if flow.request_body_state:
+            request["postData"]["_state"] = flow.request_body_state
+    return request
+
+
+def make_post(body: str | bytes, kind: str) -> dict[str, Any]:
+    """`text` or `params`: one excludes the other."""
+    post: dict[str, Any] = {"mimeType": kind}
+    if isinstance(body, bytes):              # HAR has no encoding for a request's body
+        post["text"] = base64.b64encode(body).decode()
+        post["_encoding"] = "base64"
+    elif kind.partition(";")[0].strip().lower() == "application/x-www-form-urlencoded":
+        post["params"] = pairs(read_query(body))
+    else:
+        post["text"] = body
+    return post
+
+
+def make_response(flow: Flow) -> dict[str, Any]:
+    fields = flow.response_fields
+    version, status, text = "", flow.status or 0, ""
+    if flow.response_head:
+        line = flow.response_head.split("\n", 1)[0].strip()
+        version, _, rest = line.partition(" ")
+        text = rest.partition(" ")[2]
+        status = int(rest[:3]) if re.match("[0-9]{3}", rest) else status
+    return {
+        "status": status,
+        "statusText": text,
+        "httpVersion": version,
+        "cookies": read_set_cookies(fields),
+        "headers": pairs(fields),
+        "content": make_content(flow),
+        "redirectURL": find(fields, "location"),
+        "headersSize": known(flow.response_head_bytes),
+        "bodySize": body_size(flow, "response"),
+    }
+
+
+def make_content(flow: Flow) -> dict[str, Any]:
+    """`size` is the decoded length; `compression` the bytes that were saved by it."""
+    size, body = flow.response_content_bytes, flow.response_body
+    transferred = body_size(flow, "response")
+    if size is None and transferred == 0:
+        size = 0
+    content: dict[str, Any] = {
+        "size": known(size), "mimeType": flow.response_type or "x-unknown"}
+    if size is not None and transferred >= 0:
+        content["compression"] = size - transferred
+    if isinstance(body, bytes) and body:
+        content["text"] = base64.b64encode(body).decode()
+        content["encoding"] = "base64"
+    elif body:
+        content["text"] = body
+    if flow.response_body_state:
+        content["comment"] = flow.response_body_state
+    return content
+
+
+def body_size(flow: Flow, side: str) -> int:
+    """The transferred bytes. If only heads were captured: the length that the head
+    announces, of a message that is whole; or -1."""
+    counted = getattr(flow, f"{side}_body_bytes")
+    if counted is not None:
+        return int(counted)
+    fields = getattr(flow, f"{side}_fields")
+    if side == "response":
+        if not flow.response_head:
+            return -1
+        if flow.method == "HEAD" or flow.status in (204, 304):
+            return 0
+    length = find(fields, "content-length")
+    if flow.reason == "ok" and re.fullmatch("[0-9]{1,18}", length):
+        return int(length)
+    if side == "request" and fields and not (
+            length or find(fields, "transfer-encoding")):
+        return 0
+    return -1
+
+
+def known(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+def pairs(fields: Fields) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in fields]
+
+
+def read_query(text: str) -> Fields:
+    found = []
+    for part in re.split("[&;]", text):
+        if part:
+            name, _, value = part.partition("=")
+            found.append((unquote_plus(name), unquote_plus(value)))
+    return found
+
+
+def read_cookies(fields: Fields) -> list[dict[str, Any]]:
+    """The cookies of a request; none if they are redacted."""
+    return [{"name": name.strip(), "value": value.strip()}
+            for key, text in fields if key.lower() == "cookie" and text != REDACTED
+            for name, mark, value in (part.partition("=") for part in text.split(";"))
+            if mark]
+
+
+def read_set_cookies(fields: Fields) -> list[dict[str, Any]]:
+    """The cookies of a response (RFC 6265 section 5.2); none if they are redacted."""
+    found = []
+    for key, text in fields:
+        if key.lower() != "set-cookie" or text == REDACTED:
+            continue
+        first, *rest = text.split(";")
+        name, _, value = first.partition("=")
+        cookie: dict[str, Any] = {"name": name.strip(), "value": value.strip(),
+                                  "httpOnly": False, "secure": False}
+        for part in rest:
+            word, _, content = (piece.strip() for piece in part.partition("="))
+            match word.lower():
+                case "httponly":
+                    cookie["httpOnly"] = True
+                case "secure":
+                    cookie["secure"] = True
+                case "path" | "domain":
+                    cookie[word.lower()] = content
+                case "expires":
+                    expires = read_date(content)
+                    if expires:
+                        cookie["expires"] = expires
+        found.append(cookie)
+    return found
+
+
+def read_date(text: str) -> str:
+    """A date of HTTP in ISO 8601; "": it cannot be read."""
+    try:
+        found = parsedate_to_datetime(text.replace("-", " "))
+    except (ValueError, TypeError, IndexError):
+        return ""
+    return found.replace(tzinfo=found.tzinfo or UTC).isoformat(timespec="milliseconds")

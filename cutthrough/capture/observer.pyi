@@ -1,0 +1,6 @@
+from cutthrough.capture.ring import Ring
+
+class Capture:
+    tapped: int
+    def __init__(self, ring: Ring, worker: int) -> None: ...
+    def configure(self, most_body: int) -> None: ...

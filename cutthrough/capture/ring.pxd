@@ -1,0 +1,48 @@
+"""A ring of records in shared memory, with one producer and one consumer."""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+
+# Head and tail are counts of bytes since the ring was made; their difference is in use. Each
+# side writes its own cache lines.
+cdef struct Header:
+    uint64_t head               # the producer's: bytes that may be read
+    uint64_t exchanges          # ends of exchanges put into the ring
+    uint64_t dropped            # ends that found no room
+    uint64_t parts              # heads and pieces of bodies that found no room
+    uint64_t gap[4]
+    uint64_t tail               # the consumer's: bytes that it needs no more
+    uint64_t sleeps             # 1: it waits to be woken
+    uint64_t unwritten          # exchanges that it could not write
+
+cdef enum Kind:
+    PADDING = 0                 # to the end of the ring: the next record is at its begin
+    HEADS                       # of the response; of an upgrade, of the request too
+    UP                          # a piece of the request's body
+    DOWN                        # a piece of the response's body
+    END
+
+# A record; `size` is a multiple of 8. If it is PADDING, only the first eight bytes are there.
+cdef struct Record:
+    uint32_t size               # bytes, this struct and the padding behind the payload included
+    uint16_t kind
+    uint16_t worker             # with `request`, the identifier in logs
+    uint64_t request
+    uint64_t length             # bytes of the payload
+
+# The producer's view of a ring.
+cdef struct Producer:
+    Header *header
+    char *data
+    int wake_fd                 # a pipe to the consumer; -1: none
+
+# Room for a record with `n` bytes of payload, which begin at the returned pointer; NULL: none.
+# Nothing is visible to the consumer before `publish`.
+cdef char *reserve(Producer *ring, size_t n) noexcept nogil
+# Makes the record that was reserved last visible, with `n` bytes at most as many as reserved.
+cdef void publish(Producer *ring, Kind kind, uint16_t worker, uint64_t request,
+                  size_t n) noexcept nogil
+
+cdef class Ring:
+    cdef Producer producer
+    cdef object memory          # keeps it alive
+    cdef uint64_t read_to       # the consumer's: the next record to read

@@ -1,0 +1,186 @@
+"""The writer process: `python -m cutthrough.capture.writer FD`.
+
+    rings of all workers ──> parts put together, redacted ──> SQLite, in batches
+
+FD is its end of a socket pair; the first packet has the settings. The message `stop`
+ends it, after the rings are empty. If the supervisor is gone, it goes on until the
+workers are gone too: the pipe by which they wake it then has no writer left.
+
+It is the only consumer of the rings, and gives their room back when their rows are
+written. So if it is killed, the next writer reads the same records again, and a row
+that is there already is left alone. If rows cannot be written, because the disk is
+full, they are counted and dropped: the rings must not fill for it.
+"""
+
+import contextlib
+import logging
+import mmap
+import os
+import select
+import signal
+import socket
+import sqlite3
+import sys
+import time
+
+import msgspec
+
+from cutthrough.capture.records import Assembly
+from cutthrough.capture.redaction import Redactor
+from cutthrough.capture.ring import RING_BYTES, Ring
+from cutthrough.capture.settings import Start
+from cutthrough.capture.store import Store, StoreError
+from cutthrough.log.errorlog import ErrorLog
+
+log = logging.getLogger("cutthrough")
+
+STOP = b"stop"
+# Bytes of records read from one ring in a turn: an eighth of it
+TURN_BYTES = 1 << 20
+# How long rows gather after a turn that found some, so that batches are large
+GATHER_S = 0.02
+# Between two looks at ages, and at rows to be indexed
+HOUSEKEEPING_S = 1.0
+MEASURE_S = 60.0
+# Rows that are indexed at a time, some 20 µs each
+INDEX_ROWS = 500
+
+
+class Writer:
+    """The process, from its settings to its end. Raises OSError and StoreError."""
+
+    def __init__(self, channel: socket.socket, start: Start) -> None:
+        settings = start.settings
+        self._channel = channel
+        self._rings_fd, self._wake = start.rings, start.wake
+        self._rings: list[Ring] = []
+        self._assembly = Assembly(Redactor(settings))
+        self._store = Store(settings.file, settings.count, settings.bytes, settings.age)
+        self._has_supervisor = True
+        self._stopping = False
+        self._to_index = True
+        self._kept_house = self._measured = time.monotonic()
+
+    def run(self) -> None:
+        """Writes until it is stopped, or no worker is left."""
+        while True:
+            busy = self.turn()
+            if not busy:
+                if self._stopping:
+                    break
+                self.keep_house()
+            self.wait(busy)
+        while self._to_index:
+            self.index()
+        self._store.close()
+
+    def turn(self) -> bool:
+        """Moves the rings' records to the store. False: the rings are empty."""
+        self.map_rings()
+        found = False
+        for ring in self._rings:
+            records = ring.read(TURN_BYTES)
+            if not records:
+                continue
+            found = True
+            rows = self._assembly.rows(records)
+            if rows:
+                try:
+                    self._store.write(rows)
+                    self._to_index = True
+                except sqlite3.Error as error:
+                    ring.add_unwritten(len(rows))
+                    log.error("captured exchanges cannot be written: %s", error)
+            ring.release()
+        return found
+
+    def map_rings(self) -> None:
+        """Maps the rings that were added for further workers."""
+        count = os.fstat(self._rings_fd).st_size // RING_BYTES
+        for number in range(len(self._rings), count):
+            self._rings.append(Ring(mmap.mmap(
+                self._rings_fd, RING_BYTES, offset=number * RING_BYTES)))
+
+    def keep_house(self) -> None:
+        """Indexes words, and deletes rows that have become too old."""
+        if self._to_index:
+            self.index()
+        now = time.monotonic()
+        if now - self._kept_house < HOUSEKEEPING_S:
+            return
+        self._kept_house = now
+        try:
+            if now - self._measured >= MEASURE_S:
+                self._measured = now
+                self._store.measure()
+            self._store.prune()
+        except sqlite3.Error as error:
+            log.error("captured exchanges cannot be deleted: %s", error)
+
+    def index(self) -> None:
+        try:
+            self._to_index = self._store.index(INDEX_ROWS)
+        except sqlite3.Error as error:
+            self._to_index = False
+            log.error("captured exchanges cannot be indexed: %s", error)
+
+    def wait(self, busy: bool) -> None:
+        """Waits for records, and a moment longer so that more of them gather."""
+        if busy:
+            if max((ring.in_use for ring in self._rings), default=0) < TURN_BYTES:
+                self.look(GATHER_S, with_pipe=False)
+            return
+        timeout = 0.0 if self._to_index else HOUSEKEEPING_S
+        asleep = [ring.sleep() for ring in self._rings]
+        if all(asleep):
+            self.look(timeout, with_pipe=True)
+        for ring in self._rings:
+            ring.wake()
+
+    def look(self, timeout: float, *, with_pipe: bool) -> None:
+        waiting = select.poll()
+        if self._has_supervisor:
+            waiting.register(self._channel, select.POLLIN)
+        if with_pipe:
+            waiting.register(self._wake, select.POLLIN)
+        for fd, events in waiting.poll(timeout * 1000):
+            if fd == self._wake:
+                if events & select.POLLIN:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(fd, 4096)
+                else:                        # no worker is left, nor a supervisor
+                    self._stopping = True
+            else:
+                message = b""
+                with contextlib.suppress(ConnectionResetError):
+                    message = self._channel.recv(64)
+                self._stopping |= message == STOP
+                self._has_supervisor = message != b""
+
+
+def main(fd: int) -> int:
+    """Runs the writer whose channel is descriptor `fd`; returns its exit status."""
+    # It ends when the workers have: not by a signal to the whole service
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP,
+                   signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    os.umask(0o077)
+    channel = socket.socket(fileno=fd)
+    packet = channel.recv(1 << 20)
+    if not packet:                           # the supervisor has ended
+        return 0
+    start = msgspec.json.decode(packet, type=Start)
+    errors = ErrorLog(start.settings.form, "capture")
+    logging.basicConfig(level=logging.INFO, handlers=[errors])
+    try:
+        Writer(channel, start).run()
+    except (OSError, StoreError) as error:
+        log.error("%s", error)
+        return 1
+    finally:
+        errors.report_suppressed(everything=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

@@ -1,0 +1,75 @@
+"""The options of capture: file, bounds and redaction of captured requests."""
+
+import re
+from typing import Annotated
+
+import msgspec
+
+from cutthrough.config.option import Option
+from cutthrough.config.values import (
+    COUNT,
+    DAY,
+    DURATION_OR_0,
+    FILE,
+    FLAG,
+    SIZE,
+    Kind,
+    parse_text,
+    parse_token,
+)
+
+
+def parse_field(text: str) -> str:
+    """Reads a field's name; returns it in lower case."""
+    return parse_token(text).lower()
+
+
+def parse_key(text: str) -> str:
+    """Reads a key of a URL's query; returns it in lower case."""
+    return parse_text(text).lower()
+
+
+def parse_path(text: str) -> str:
+    """Reads a path in JSON, such as `$.user.token`, `items.*.key` or `$..password`."""
+    if re.fullmatch(r"\$?(\.{1,2})?[^.$\s\[\]]+(\.{1,2}[^.\s\[\]]+)*", text) is None:
+        raise ValueError(f"{text!r} is not a path such as $.user.token, items.*.key "
+                         "or $..password")
+    return parse_text(text)
+
+
+class CaptureOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of Config."""
+
+    capture_file: Annotated[str, Option(
+        FILE, "database of the requests that rules capture: docs/capture.md",
+        "none: such a rule is refused", section="Capture", swapped=True,
+        of_program=True)] = ""
+    capture_count: Annotated[int, Option(
+        COUNT, "most exchanges in it, oldest out first; 0: no limit",
+        "our choice: pages and filters stay quick", swapped=True, of_program=True)
+        ] = 10_000
+    capture_bytes: Annotated[int, Option(
+        SIZE, "most bytes of heads and bodies in it; 0: no limit",
+        "our choice: a thousand pairs of whole bodies", swapped=True, of_program=True)
+        ] = 1 << 30
+    capture_age: Annotated[float, Option(
+        DURATION_OR_0, "age at which an exchange is deleted; 0: never",
+        "our choice: a week", swapped=True, of_program=True)] = 7 * DAY
+    capture_body: Annotated[int, Option(
+        SIZE._replace(high=64 << 20), "most bytes of each body that are kept",
+        "our choice: most answers of APIs, and no downloads", swapped=True,
+        of_program=True)] = 512 << 10
+    capture_credentials: Annotated[bool, Option(
+        FLAG, "keep the values of Authorization, Proxy-Authorization, Cookie and "
+        "Set-Cookie", "off: a reader of the file could use them (R59)", swapped=True,
+        of_program=True)] = False
+    capture_redact_fields: Annotated[tuple[str, ...], Option(
+        Kind("FIELD", parse_field, many=True), "further fields whose values are not "
+        "kept", "none", swapped=True, of_program=True)] = ()
+    capture_redact_query: Annotated[tuple[str, ...], Option(
+        Kind("KEY", parse_key, many=True), "keys of URLs and forms whose values are "
+        "not kept", "none", swapped=True, of_program=True)] = ()
+    capture_redact_json: Annotated[tuple[str, ...], Option(
+        Kind("PATH", parse_path, many=True), "paths in JSON bodies whose values are "
+        "not kept, such as $.user.token, items.*.key or $..password", "none",
+        swapped=True, of_program=True)] = ()

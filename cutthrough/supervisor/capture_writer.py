@@ -1,0 +1,172 @@
+"""The supervisor's side of capture: the workers' rings, and their reader, the writer.
+
+The rings are made at the start, so that a reload can begin to capture; they take no
+memory until a worker writes. A writer runs while a rule captures. It is replaced when
+its settings change, and when it dies; a new one starts only after the old one is
+reaped, because a ring has one consumer.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import msgspec
+
+from cutthrough.capture.settings import Settings, Start, settings_of
+from cutthrough.generation.generation import Generation
+from cutthrough.log.stderr import say
+from cutthrough.process.environment import SIGNALS, worker_environment
+from cutthrough.supervisor.children import BACKOFF_S, EARLY_S, describe_exit
+
+# The writer's program; its channel's descriptor follows
+COMMAND = (sys.executable, "-P", "-m", "cutthrough.capture.writer")
+STOP = b"stop"
+# Before its end a writer empties the rings: 8 MiB for each worker
+GRACE_S = 10.0
+# Most seconds until a writer that cannot work, for want of a file perhaps, is replaced
+MOST_DELAY_S = 60.0
+
+
+class CaptureWriter:
+    """The rings and the writer, from `open` to `close`."""
+
+    def __init__(self) -> None:
+        self._rings = -1
+        self._pipe = (-1, -1)                # by which workers wake the writer
+        self._wanted: Settings | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: socket.socket | None = None
+        self._settings: Settings | None = None       # of the process
+        self._ending = False
+        self._started_at = 0.0
+        self._early_deaths = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._gone = asyncio.Event()
+        self._gone.set()
+
+    @property
+    def pid(self) -> int:
+        """Of the writer; 0: none runs."""
+        return self._process.pid if self._process is not None else 0
+
+    def open(self) -> None:
+        """Raises OSError."""
+        self._rings = os.memfd_create("cutthrough-rings", os.MFD_CLOEXEC)
+        self._pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def descriptors(self, page: int) -> dict[str, int]:
+        """The descriptors for the worker with this counters page, by their names in
+        Hello; its ring has the same number. Raises OSError."""
+        # Imported here, so that importing the supervisor loads no compiled module
+        from cutthrough.capture.ring import RING_BYTES
+
+        if os.fstat(self._rings).st_size < (page + 1) * RING_BYTES:
+            os.ftruncate(self._rings, (page + 1) * RING_BYTES)
+        return {"rings": self._rings, "wake": self._pipe[1]}
+
+    def commit(self, generation: Generation) -> None:
+        """Has the captures of this generation written."""
+        wanted = settings_of(generation.config, generation.policy)
+        if wanted != self._wanted:
+            self._early_deaths = 0
+        self._wanted = wanted
+        self._update()
+
+    def _update(self) -> None:
+        if self._process is None:
+            if self._wanted is not None and self._timer is None:
+                self._start(self._wanted)
+        elif self._settings != self._wanted:
+            self._end()
+
+    def _start(self, settings: Settings) -> None:
+        self._timer = None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        wake = self._pipe[0]
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)    # until it ignores them
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [*COMMAND, str(theirs.fileno())], stdin=subprocess.DEVNULL,
+                    env=worker_environment(),
+                    pass_fds=(theirs.fileno(), self._rings, wake))
+            ours.send(msgspec.json.encode(Start(
+                settings=settings, rings=self._rings, wake=wake)))
+        except OSError as error:             # no memory, no process: it may pass
+            say(f"the writer of captured exchanges cannot be started: {error}")
+            if self._process is None:
+                ours.close()
+                self._start_later(MOST_DELAY_S)
+                return
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        self._channel, self._settings, self._ending = ours, settings, False
+        self._started_at = time.monotonic()
+        self._gone.clear()
+
+    def _start_later(self, delay: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(delay, self._retry)
+
+    def _retry(self) -> None:
+        self._timer = None
+        self._update()
+
+    def _end(self) -> None:
+        """Has the process empty the rings, and end. Idempotent."""
+        if self._ending or self._channel is None:
+            return
+        self._ending = True
+        try:
+            self._channel.send(STOP)
+        except OSError:
+            pass                             # it has ended
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(GRACE_S, self._kill)
+
+    def _kill(self) -> None:
+        self._timer = None
+        if self._process is not None:
+            say("the writer of captured exchanges does not end: killed")
+            os.kill(self._process.pid, signal.SIGKILL)
+
+    def on_reaped(self, pid: int, status: int) -> bool:
+        """Takes note of the end of a child. False: it is not the writer."""
+        if pid != self.pid or self._process is None:
+            return False
+        returncode = self._process.returncode = os.waitstatus_to_exitcode(status)
+        was_ending, self._process = self._ending, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        self._gone.set()
+        if was_ending or self._wanted is None:
+            self._update()
+            return True
+        early = time.monotonic() - self._started_at < EARLY_S
+        self._early_deaths = self._early_deaths + 1 if early else 0
+        delay = min(MOST_DELAY_S, BACKOFF_S * 2.0 ** self._early_deaths)
+        say(f"the writer of captured exchanges (pid {pid}) died: "
+            f"{describe_exit(returncode)}; starting a replacement in {delay:g} s")
+        self._start_later(delay)
+        return True
+
+    async def close(self) -> None:
+        """Ends the writer, after the workers have ended."""
+        self._wanted = None
+        if self._process is None and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._end()
+        await self._gone.wait()
+        for fd in (self._rings, *self._pipe):
+            if fd >= 0:
+                os.close(fd)
+        self._rings, self._pipe = -1, (-1, -1)

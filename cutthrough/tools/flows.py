@@ -1,0 +1,167 @@
+"""`cutthrough flows`: what rules have captured, from its database.
+
+The file is its owner's alone: who may open it may read it, and gives no token. Each
+read is logged in the file itself.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from cutthrough.capture.filters import FilterError, Test, parse_filter
+from cutthrough.capture.flow import Flow
+from cutthrough.capture.har import make_archive
+from cutthrough.capture.store import Reader, StoreError
+from cutthrough.config.config import ConfigError
+from cutthrough.config.settings import variable_name
+
+COLUMNS = ("ID", "TIME", "USER", "METHOD", "STATUS", "REASON", "MS", "BYTES", "URL")
+# Characters that could disturb a terminal
+UNSAFE = re.compile(r"[^\x20-\x7e\xa0-\uffff]")
+PHASES = ("head", "auth", "hook", "dns", "connect", "send", "wait", "receive", "total")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Runs one of the actions; returns the exit status. Raises ConfigError."""
+    path = find_file(given.file, os.environ)
+    try:
+        test = parse_filter(" ".join(getattr(given, "filter", ())))
+    except FilterError as error:
+        raise ConfigError("command line", "FILTER", str(error)) from None
+    try:
+        reader = Reader(path)
+        try:
+            return _ACTIONS[given.action](reader, given, test)
+        finally:
+            reader.close()
+    except StoreError as error:
+        print(f"cutthrough: {error}", file=sys.stderr)
+        return 1
+
+
+def find_file(given: str | None, environ: Mapping[str, str]) -> str:
+    path = given or environ.get(variable_name("capture_file"), "")
+    if not path:
+        raise ConfigError("command line", "--file", "is missing: give the file of "
+                          "capture_file, or set CUTTHROUGH_CAPTURE_FILE")
+    return path
+
+
+def _matching(reader: Reader, test: Test, limit: int, words: str = ""
+              ) -> Iterator[Flow]:
+    """The newest flows that pass, newest first; `limit` of them, 0: all."""
+    found = 0
+    for row in reader.flows(words):
+        flow = Flow(row)
+        if test(flow):
+            yield flow
+            found += 1
+            if found == limit:
+                return
+
+
+def list_flows(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+    flows = list(_matching(reader, test, given.limit))
+    reader.log("list", " ".join(given.filter), len(flows))
+    print_flows(flows, given.json)
+    return 0
+
+
+def search(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+    words = " ".join(f'"{word}"' for word in re.findall(r"\w+", " ".join(given.words)))
+    flows = list(_matching(reader, test, given.limit, words)) if words else []
+    reader.log("search", " ".join(given.words), len(flows))
+    print_flows(flows, given.json)
+    return 0
+
+
+def show(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+    flows = list(map(Flow, reader.flows(number=given.id)))
+    reader.log("show", str(given.id), len(flows))
+    if not flows:
+        print(f"cutthrough: there is no flow {given.id}", file=sys.stderr)
+        return 1
+    flow = flows[0]
+    if given.json:
+        print(json.dumps({**flow.as_dict(), **{
+            name: as_json(getattr(flow, name)) for name in (
+                "request_head", "response_head", "request_body", "response_body")}}))
+        return 0
+    print("\n".join(lines_of(flow)))
+    return 0
+
+
+def export(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+    flows = list(_matching(reader, test, given.limit))
+    reader.log("export", " ".join(given.filter), len(flows))
+    text = json.dumps(make_archive(flows), ensure_ascii=False, indent=1)
+    if given.output is None:
+        print(text)
+        return 0
+    fd = os.open(given.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
+                 0o600)
+    with open(fd, "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+    return 0
+
+
+def reads(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+    for row in reader.reads():
+        at = datetime.fromtimestamp(row["at_ms"] / 1000, UTC)
+        print(safe(f"{at.isoformat(timespec='milliseconds')}  uid {row['uid']}  "
+                   f"{row['verb']} {row['what']}  {row['found']} found"))
+    return 0
+
+
+_ACTIONS = {"list": list_flows, "search": search, "show": show, "export": export,
+            "reads": reads}
+
+
+def print_flows(flows: list[Flow], as_objects: bool) -> None:
+    if as_objects:
+        for flow in flows:
+            print(json.dumps(flow.as_dict()))
+        return
+    rows = [COLUMNS, *((
+        str(flow.id), flow.begun.strftime("%H:%M:%S.%f")[:-3], flow.user or "-",
+        flow.method, str(flow.status or "-"), flow.reason,
+        f"{flow.total_us / 1000:.1f}", str(flow.bytes_up + flow.bytes_down), flow.url)
+        for flow in flows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print(safe("  ".join(cell.ljust(width) for cell, width in
+                             zip(row, widths, strict=True)).rstrip()))
+
+
+def lines_of(flow: Flow) -> Iterator[str]:
+    """The flow in words: one line for each fact, the phases, heads and bodies."""
+    for key, value in flow.as_dict().items():
+        if not key.endswith("_us"):
+            yield safe(f"{key:<24}{value}")
+    for phase in PHASES:
+        us = getattr(flow, f"{phase}_us")
+        if us is not None:
+            yield f"{phase + '_ms':<24}{us / 1000:.3f}"
+    for side in ("request", "response"):
+        head, body = getattr(flow, f"{side}_head"), getattr(flow, f"{side}_body")
+        if head:
+            yield ""
+            yield from (safe(line) for line in head.rstrip().splitlines())
+        if isinstance(body, bytes) and body:
+            yield f"({len(body)} bytes, not text)"
+        elif body:
+            yield ""
+            yield from (safe(line) for line in body.splitlines())
+
+
+def as_json(value: str | bytes | None) -> Any:
+    return {"latin-1": value.decode("latin-1")} if isinstance(value, bytes) else value
+
+
+def safe(text: str) -> str:
+    return UNSAFE.sub("?", text)

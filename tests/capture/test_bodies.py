@@ -1,0 +1,83 @@
+"""A body on the wire, and what is kept of it."""
+
+import gzip
+import zlib
+
+import pytest
+
+from cutthrough.capture.bodies import MOST_INFLATED, Body, make_body
+from tests.capture.test_redaction import redactor
+from tests.support.stream import chunked
+
+TEXT = "Content-Type: text/plain\r\n"
+
+
+def made(raw, fields=TEXT, seen=None, chunks=False, cut=False, **settings):
+    return make_body(raw, f"HTTP/1.1 200 OK\r\n{fields}\r\n",
+                     len(raw) if seen is None else seen, chunked=chunks, cut=cut,
+                     redactor=redactor(**settings))
+
+
+def test_a_text_is_text_and_anything_else_is_bytes():
+    assert made(b"abc") == Body("abc", 3, 3)
+    assert made(b"\x89PNG", "Content-Type: image/png\r\n").content == b"\x89PNG"
+    assert made("ä".encode("latin-1"), TEXT[:-2] + "; charset=ISO-8859-1\r\n") == Body(
+        "ä", 1, 1)
+    assert made(b"{}", "").content == "{}", "no type, and UTF-8"
+    assert made(b"\xff\xfe\xff", "").content == b"\xff\xfe\xff"
+    assert made(b"a\0b").content == b"a\0b"
+
+
+@pytest.mark.parametrize("charset", ["zlib", "hex", "rot13", "unknown", "utf-7"])
+def test_a_charset_is_no_way_to_other_codecs(charset):
+    raw = zlib.compress(b"x" * 1000)
+    fields = f"Content-Type: text/plain; charset={charset}\r\n"
+    assert made(raw, fields).content == raw
+
+
+def test_chunks_are_joined():
+    raw = chunked([b"one", b"two"])
+    assert made(raw, chunks=True) == Body("onetwo", 6, 6)
+    assert made(raw[:-5], seen=len(raw), chunks=True) == Body(
+        "onetwo", None, None, "truncated")
+    assert made(b"5;x=y\r\nhello\r\n0\r\nTrailer: t\r\n\r\n", chunks=True).content == (
+        "hello")
+
+
+@pytest.mark.parametrize(("coding", "encode"), [
+    ("gzip", gzip.compress), ("x-gzip", gzip.compress), ("deflate", zlib.compress),
+    ("deflate", lambda data: zlib.compress(data, wbits=-15)),
+])
+def test_an_encoding_is_undone_and_both_lengths_are_known(coding, encode):
+    raw = encode(b"hello " * 100)
+    fields = f"{TEXT}Content-Encoding: {coding}\r\n"
+    assert made(raw, fields) == Body("hello " * 100, len(raw), 600)
+
+
+def test_an_encoding_that_is_not_known_stays():
+    assert made(b"abc", f"{TEXT}Content-Encoding: br\r\n") == Body(
+        b"abc", 3, None, "encoded")
+    assert made(b"abc", f"{TEXT}Content-Encoding: gzip\r\n").state == "encoded"
+
+
+def test_a_bomb_ends_at_its_bound():
+    raw = gzip.compress(bytes(64 << 20))
+    body = made(raw, "Content-Type: image/png\r\nContent-Encoding: gzip\r\n")
+    assert (len(body.content), body.decoded, body.state) == (
+        MOST_INFLATED, None, "truncated")
+
+
+def test_a_body_in_part_says_so():
+    assert made(b"abc", seen=10) == Body("abc", 10, None, "truncated")
+    assert made(b"abc", seen=10, cut=True).state == "incomplete"
+    assert made("aä".encode()[:2], seen=3).content == "a", "cut within a character"
+
+
+def test_a_secret_that_cannot_be_looked_for_is_not_kept():
+    """R59."""
+    coded = made(b"token=s3cret", f"{TEXT}Content-Encoding: br\r\n", query=("token",))
+    assert coded == Body(None, 12, None, "redacted")
+    json = "Content-Type: application/json\r\n"
+    assert made(b'{"a": "s3', json, seen=20, json=("a",)) == Body(
+        None, 20, None, "redacted")
+    assert made(b'{"a": "s3cret"}', json, json=("a",)).content == '{"a": "[redacted]"}'

@@ -1,0 +1,59 @@
+"""The filter language, operator by operator."""
+
+import pytest
+
+from cutthrough.capture.filters import FilterError, parse_filter
+from tests.capture.flows import flow
+
+POST = flow(
+    2, method="POST", url="http://api.b.test:8080/items/7", host="api.b.test",
+    port=8080, status=404, request_head="POST /items/7 HTTP/1.1\r\n"
+    "Content-Type: application/json\r\nX-Tag: up\r\n\r\n",
+    request_body='{"name": "Zoë"}', response_head="HTTP/1.1 404 Not Found\r\n"
+    "Content-Type: text/html\r\nX-Tag: down\r\n\r\n", response_body=b"\x89PNG\xff")
+FAILED = flow(3, status=502, reason="connection_refused", response_head=None,
+              response_body=None, url="http://c.test/", host="c.test")
+
+
+@pytest.mark.parametrize("text", [
+    "~d b\\.test", "~d API", "~m post", "~u items/[0-9]", "items", "~c 404", "~t json",
+    "~tq json", "~ts html", "~h x-tag", "~h 'x-tag: up'", "~hq 'X-Tag: up'",
+    "~hs 'x-tag: down'", "~b zoë", "~bq name", "~bs png", "~s", "!~q", "!~c 200",
+    "~m POST ~c 404", "~m POST & ~c 404", "~m GET | ~c 404", "(~m GET | ~m POST) & ~s",
+    "!(~m GET | ~c 200)", "!!~m POST", '~u "items/7"', "!~m GET&!~c 200", "",
+    "~m GET & ~c 200 | ~c 404", "~hq '^x-tag: up$'",
+])
+def test_it_passes(text):
+    assert parse_filter(text)(POST)
+
+
+@pytest.mark.parametrize("text", [
+    "~d ^b", "~m get", "~c 40", "~tq html", "~ts json", "~hq down", "~hs up$", "~q",
+    "!~s", "~b absent", "~bq png", "~bs name", "~c 404 ~m GET", "!~m POST",
+    "~m GET | ~m PUT", "~c 404 & (~m GET | ~m PUT)",
+])
+def test_it_does_not_pass(text):
+    assert not parse_filter(text)(POST)
+
+
+def test_and_binds_closer_than_or():
+    both = parse_filter("~c 200 & ~m GET | ~c 404 & ~m POST")
+    assert both(POST) and both(flow())
+    assert not parse_filter("~c 404 & (~m GET | ~c 200)")(POST)
+
+
+def test_a_request_without_a_response_is_q():
+    assert parse_filter("~q")(FAILED) and not parse_filter("~s")(FAILED)
+    assert parse_filter("~s")(flow(kind="tunnel", response_head=None))
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("~x a", "none of"), ("~d", "takes an argument"), ("~c abc", "takes a status"),
+    ("~c", "takes an argument"), ("(~c 200", "not closed"), ("~c 200)", "no place"),
+    ("& ~c 200", "no term before"), ("~c 200 |", "ends where"), ("!", "ends where"),
+    ("~u (", "takes an argument"), ('~u "("', "no regular expression"),
+    ('~u "abc', "cannot be read"), ("~d & ~c 200", "takes an argument"),
+])
+def test_what_cannot_be_read_is_refused_with_its_reason(text, reason):
+    with pytest.raises(FilterError, match=reason):
+        parse_filter(text)

@@ -1,0 +1,145 @@
+"""HAR 1.2, field by field."""
+
+import base64
+import json
+
+import jsonschema
+import pytest
+
+from cutthrough.capture.har import make_archive, make_entry
+from tests.capture.flows import flow
+from tests.capture.har_schema import SCHEMA
+
+GZIPPED = flow(
+    4, response_head="HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n",
+    response_body="hello " * 100, response_body_bytes=40, response_content_bytes=600)
+BINARY = flow(
+    5, method="POST", request_head="POST / HTTP/1.1\r\nContent-Type: image/png\r\n"
+    "Content-Length: 4\r\n\r\n", request_body=b"\x89PNG", request_body_bytes=4,
+    response_body=b"\xff\xfe", response_body_bytes=2, response_content_bytes=2)
+FORM = flow(
+    6, method="POST", request_head="POST / HTTP/1.1\r\nContent-Type: "
+    "application/x-www-form-urlencoded\r\nCookie: a=1; b=2\r\n\r\n",
+    request_body="x=1&y=a%20b", request_body_bytes=11, request_content_bytes=11)
+HEADS = flow(
+    7, request_body=None, response_body=None, request_body_bytes=None,
+    response_body_bytes=None, request_content_bytes=None, response_content_bytes=None)
+FAILED = flow(
+    8, status=502, reason="connection_refused", response_head=None, response_body=None,
+    response_body_bytes=None, response_content_bytes=None, response_head_bytes=None,
+    send_us=None, wait_us=None, receive_us=None, peer=None)
+CUT = flow(
+    9, reason="origin_reset", response_body="hel", response_body_bytes=3,
+    response_content_bytes=None, response_body_state="truncated")
+POOLED = flow(10, dns_us=None, connect_us=None, reused=1)
+ODD = flow(11, response_head="HTTP/1.0 200\r\nSet-Cookie: a=1; Path=/; Secure; "
+           "HttpOnly; Expires=Wed, 09-Jun-2027 10:18:14 GMT; SameSite=Lax\r\n"
+           "Set-Cookie: b=[x]; Expires=never\r\n\r\n")
+ALL = [flow(), GZIPPED, BINARY, FORM, HEADS, FAILED, CUT, POOLED, ODD]
+
+
+def test_every_archive_keeps_to_the_schema():
+    archive = make_archive(ALL)
+    jsonschema.validate(json.loads(json.dumps(archive)), SCHEMA)
+    assert len(archive["log"]["entries"]) == len(ALL)
+
+
+@pytest.mark.parametrize("key", ["startedDateTime", "time", "timings", "cache"])
+def test_the_schema_is_one(key):
+    archive = make_archive(ALL)
+    del archive["log"]["entries"][0][key]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(archive, SCHEMA)
+
+
+def test_entries_are_in_the_order_of_their_begin_and_tunnels_left_out():
+    entries = make_archive([FORM, flow(20, kind="tunnel"), flow(1)])["log"]["entries"]
+    assert [entry["_id"] for entry in entries] == ["0-1", "0-6"]
+
+
+@pytest.mark.parametrize("one", ALL, ids=lambda one: one.request)
+def test_time_is_the_sum_of_what_applies_and_ssl_is_not_added(one):
+    entry = make_entry(one)
+    timings = entry["timings"]
+    assert timings["ssl"] == -1
+    assert min(timings["send"], timings["wait"], timings["receive"]) >= 0
+    assert entry["time"] == pytest.approx(
+        sum(ms for name, ms in timings.items() if ms > 0 and name != "ssl"))
+
+
+def test_phases_are_the_measured_ones():
+    assert make_entry(flow())["timings"] == {
+        "blocked": 0.11, "dns": 2.0, "connect": 3.0, "send": 0.05, "wait": 10.0,
+        "receive": 0.5, "ssl": -1}
+    pooled = make_entry(POOLED)["timings"]
+    assert (pooled["dns"], pooled["connect"]) == (-1, -1), "they do not apply"
+
+
+def test_sizes_are_of_the_head_the_wire_and_the_content():
+    entry = make_entry(GZIPPED)
+    assert entry["request"]["headersSize"] == len(flow().request_head)
+    response = entry["response"]
+    assert (response["bodySize"], response["content"]["size"],
+            response["content"]["compression"]) == (40, 600, 560)
+    assert "encoding" not in response["content"], "text is not base64"
+
+
+def test_only_what_is_no_text_is_base64_and_says_so():
+    entry = make_entry(BINARY)
+    content = entry["response"]["content"]
+    assert (content["encoding"], base64.b64decode(content["text"])) == (
+        "base64", b"\xff\xfe")
+    post = entry["request"]["postData"]
+    assert (post["_encoding"], base64.b64decode(post["text"])) == ("base64", b"\x89PNG")
+
+
+def test_a_form_has_parameters_and_no_text():
+    request = make_entry(FORM)["request"]
+    assert request["postData"] == {
+        "mimeType": "application/x-www-form-urlencoded",
+        "params": [{"name": "x", "value": "1"}, {"name": "y", "value": "a b"}]}
+    assert request["cookies"] == [{"name": "a", "value": "1"},
+                                  {"name": "b", "value": "2"}]
+
+
+def test_the_query_is_decoded():
+    assert make_entry(flow())["request"]["queryString"] == [
+        {"name": "b", "value": "c d"}]
+
+
+def test_heads_alone_have_the_announced_length_and_invent_nothing():
+    entry = make_entry(HEADS)
+    assert (entry["request"]["bodySize"], entry["response"]["bodySize"]) == (0, 5)
+    content = entry["response"]["content"]
+    assert content["size"] == -1 and "text" not in content
+    reset = flow(1, reason="origin_reset", response_body_bytes=None,
+                 response_content_bytes=None, response_body=None)
+    assert make_entry(reset)["response"]["bodySize"] == -1
+
+
+def test_a_response_that_is_cut_says_so():
+    content = make_entry(CUT)["response"]["content"]
+    assert (content["size"], content["comment"]) == (-1, "truncated")
+
+
+def test_a_request_without_an_answer_has_our_reply_and_the_reason():
+    entry = make_entry(FAILED)
+    assert entry["_error"] == "connection_refused"
+    assert (entry["response"]["status"], entry["response"]["headersSize"]) == (502, -1)
+    assert "serverIPAddress" not in entry
+
+
+def test_cookies_have_their_attributes():
+    first, second = make_entry(ODD)["response"]["cookies"]
+    assert first == {"name": "a", "value": "1", "path": "/", "secure": True,
+                     "httpOnly": True, "expires": "2027-06-09T10:18:14.000+00:00"}
+    assert "expires" not in second
+    assert make_entry(flow(1, response_head="HTTP/1.1 200 OK\r\nSet-Cookie: [redacted]"
+                           "\r\n\r\n"))["response"]["cookies"] == []
+
+
+def test_the_start_line_is_the_origins():
+    response = make_entry(ODD)["response"]
+    assert (response["httpVersion"], response["status"], response["statusText"]) == (
+        "HTTP/1.0", 200, "")
+    assert make_entry(flow())["response"]["redirectURL"] == "/next"

@@ -1,0 +1,118 @@
+"""Records of the ring become rows: parts are put together, within bounds."""
+
+import struct
+
+import pytest
+
+from cutthrough.capture import records
+from cutthrough.capture.records import COLUMNS, DOWN, END, HEADS, UP, Assembly
+from cutthrough.outcome import NAMES
+from cutthrough.session.counters import METHODS
+from cutthrough.wire.openings import PROTOCOLS
+from tests.capture.test_redaction import redactor
+
+HEAD = b"POST /a HTTP/1.1\r\nHost: a.test\r\nCookie: s3cret\r\n\r\n"
+REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"
+NOT_COUNTED = (1 << 64) - 1
+TEXTS = ("user", "host", "rule", "parent", "client", "peer", "sni", "alpn", "ja4",
+         "head")
+
+
+def end(*, at=2_000_000, total=15_000, first_byte=12_000, receive=500, up=60, down=100,
+        body_up=NOT_COUNTED, body_down=NOT_COUNTED, phases=(100, 10, 0, 0, 300, 20),
+        status=200, port=80, tls=0, flags=0, outcome="ok", method="POST", protocol="",
+        **texts):
+    """An END as observer.pyx packs it."""
+    usual = {"user": b"ann", "host": b"a.test", "rule": b"here", "client": b"127.0.0.1",
+             "peer": b"192.0.2.1", "head": HEAD}
+    said = [(usual | texts).get(name, b"") for name in TEXTS]
+    return struct.pack(
+        "=4q4Q6I10I6H4B", at, total, first_byte, receive, up, down, body_up, body_down,
+        *phases, *map(len, said), status, port, 5000, 80, tls, flags, NAMES[outcome],
+        METHODS.index(method), 0, PROTOCOLS.index(protocol)) + b"".join(said)
+
+
+def heads(down=REPLY, up=b""):
+    return struct.pack("=I", len(up)) + up + down
+
+
+def rows(*found, **settings):
+    made = Assembly(redactor(**settings)).rows(found)
+    return [dict(zip(COLUMNS, row, strict=True)) for row in made]
+
+
+def test_parts_meet_their_end_by_worker_and_number():
+    one, two, three = rows(
+        (HEADS, 0, 7, heads(REPLY.replace(b"OK", b"one"))),
+        (HEADS, 1, 7, heads(REPLY.replace(b"OK", b"two"))),
+        (END, 1, 7, end()), (END, 0, 7, end()), (END, 0, 8, end()))
+    assert [row["request"] for row in (one, two, three)] == ["1-7", "0-7", "0-8"]
+    assert " two" in one["response_head"] and " one" in two["response_head"]
+    assert three["response_head"] is None
+    assert one["url"] == "http://a.test/a" and one["method"] == "POST"
+    assert one["request_head_bytes"] == len(HEAD)
+    assert "s3cret" not in one["request_head"]
+
+
+def test_phases_that_did_not_begin_are_absent_and_the_first_byte_is_divided():
+    (row,) = rows((END, 0, 1, end()))
+    assert [row[f"{name}_us"] for name in (
+        "head", "auth", "hook", "dns", "connect", "send", "wait", "receive",
+        "total")] == [100, 10, None, None, 300, 20, 11_980, 500, 15_000]
+    assert row["ended_us"] - row["begun_us"] == 15_000
+    (row,) = rows((END, 0, 1, end(first_byte=0, receive=0, phases=(9,) + (0,) * 5)))
+    assert row["send_us"] is row["wait_us"] is row["receive_us"] is None
+    (row,) = rows((END, 0, 1, end(first_byte=10)))
+    assert (row["send_us"], row["wait_us"]) == (10, 0), "it answered before"
+
+
+def test_bodies_are_joined_and_their_chunks_too():
+    (row,) = rows(
+        (UP, 0, 1, b"3\r\non"), (HEADS, 0, 1, heads()), (UP, 0, 1, b"e\r\n0\r\n\r\n"),
+        (DOWN, 0, 1, b"tw"), (DOWN, 0, 1, b"o"),
+        (END, 0, 1, end(body_up=13, body_down=3, flags=records.UP_CHUNKED)))
+    assert (row["request_body"], row["request_body_bytes"]) == ("one", 3)
+    assert (row["response_body"], row["response_content_bytes"]) == ("two", 3)
+    (row,) = rows((DOWN, 0, 1, b"tw"), (HEADS, 0, 1, heads()),
+                  (END, 0, 1, end(body_up=0, body_down=9, flags=records.DOWN_CUT)))
+    assert (row["response_body"], row["response_body_state"]) == ("tw", "incomplete")
+    assert row["request_body_state"] is None and row["request_body"] == ""
+
+
+def test_a_tunnel_has_an_authority_for_a_url():
+    (row,) = rows((END, 0, 1, end(
+        method="CONNECT", host=b"2001:db8::1", port=443, head=b"", protocol="tls",
+        sni=b"b.test", alpn=b"h2,http/1.1", ja4=b"t13d", tls=0x0304,
+        flags=records.IS_TUNNEL | records.OFFERS_ECH)))
+    assert (row["kind"], row["method"], row["url"]) == (
+        "tunnel", "CONNECT", "[2001:db8::1]:443")
+    assert (row["protocol"], row["sni"], row["alpn"], row["ja4"], row["tls_version"],
+            row["ech"]) == ("tls", "b.test", "h2,http/1.1", "t13d", 0x0304, True)
+    assert row["request_head"] is None
+
+
+def test_an_upgrade_brings_its_request_with_the_response():
+    (row,) = rows((HEADS, 0, 1, heads(up=HEAD)), (END, 0, 1, end(
+        head=b"", flags=records.IS_TUNNEL | records.HAS_UPGRADE, port=8080)))
+    assert row["url"] == "http://a.test:8080/a" and row["kind"] == "tunnel"
+
+
+def test_names_are_utf_8_and_heads_latin_1():
+    (row,) = rows((END, 0, 1, end(user="Zoë".encode(),
+                                  head=b"GET /\xe4 HTTP/1.1\r\nA: \xe4\r\n\r\n")))
+    assert row["user"] == "Zoë" and row["request_head"].endswith("A: ä\r\n\r\n")
+
+
+@pytest.mark.parametrize("name", ["MOST_OPEN", "MOST_OPEN_BYTES"])
+def test_parts_without_an_end_are_bounded(monkeypatch, name):
+    """R58."""
+    monkeypatch.setattr(records, name, 10 if name == "MOST_OPEN" else 10_000)
+    made = Assembly(redactor())
+    for number in range(100):
+        made.rows([(UP, 0, number, b"x" * 1000)])
+    assert made.evicted == 90
+    (row,) = made.rows([(END, 0, 99, end(body_up=1000, body_down=0))])
+    assert row[COLUMNS.index("request_body")] == "x" * 1000
+    (row,) = made.rows([(END, 0, 1, end(body_up=1000, body_down=0))])
+    assert row[COLUMNS.index("request_body_state")] == "truncated"
+    assert made._size == 9000

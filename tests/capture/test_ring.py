@@ -1,0 +1,106 @@
+"""The ring between a worker and the writer: order, room, kills, wake-ups (R58)."""
+
+import mmap
+import os
+import random
+
+import pytest
+
+from cutthrough.capture.ring import RING_BYTES, Ring
+from tests.doors.capture import put
+
+UP, END = 2, 4
+
+
+@pytest.fixture
+def memory():
+    return mmap.mmap(-1, RING_BYTES)
+
+
+def test_records_come_out_in_order_and_whole(memory):
+    ring = Ring(memory)
+    for number in range(100):
+        assert put(ring, UP, 3, number, bytes([number]) * number)
+    found = ring.read(RING_BYTES)
+    assert found == [(UP, 3, n, bytes([n]) * n) for n in range(100)]
+    assert ring.read(RING_BYTES) == []
+
+
+def test_records_survive_many_turns_around_the_ring(memory):
+    """Against a list, with records of all sizes."""
+    ring, source = Ring(memory), random.Random(7)
+    sent, got = [], []
+    for number in range(3000):
+        payload = bytes([number % 256]) * source.randrange(0, 70_000)
+        if put(ring, UP, 0, number, payload):
+            sent.append((number, payload))
+        if source.random() < 0.2:
+            got += [(request, data) for _, _, request, data in ring.read(1 << 20)]
+            ring.release()
+    while found := ring.read(1 << 20):
+        got += [(request, data) for _, _, request, data in found]
+    assert got == sent and len(sent) > 1000
+
+
+def test_a_full_ring_takes_nothing_and_loses_nothing(memory):
+    ring = Ring(memory)
+    count = 0
+    while put(ring, UP, 0, count, b"x" * 50_000):
+        count += 1
+    assert count * 50_000 > RING_BYTES * 0.98 - 200_000
+    assert not put(ring, UP, 0, 0, b"x" * 50_000)
+    assert len(ring.read(RING_BYTES)) == count
+    assert not put(ring, UP, 0, 0, b"x" * 50_000), "the room is not released yet"
+    ring.release()
+    assert put(ring, UP, 0, 0, b"x" * 50_000)
+
+
+def test_a_record_longer_than_the_ring_is_refused(memory):
+    assert not put(Ring(memory), UP, 0, 0, bytes(RING_BYTES))
+
+
+def test_a_consumer_that_was_killed_leaves_its_records_to_the_next(memory):
+    producer, first = Ring(memory), Ring(memory)
+    put(producer, END, 0, 1, b"one")
+    assert first.read(RING_BYTES)
+    first.release()
+    put(producer, END, 0, 2, b"two")
+    assert first.read(RING_BYTES), "read, and not released"
+    assert Ring(memory).read(RING_BYTES) == [(END, 0, 2, b"two")]
+
+
+def test_a_producer_that_was_killed_is_continued_by_the_next(memory):
+    put(Ring(memory), END, 0, 1, b"one")
+    put(Ring(memory), END, 0, 2, b"two")
+    assert [one[2] for one in Ring(memory).read(RING_BYTES)] == [1, 2]
+
+
+def test_only_a_consumer_that_sleeps_is_woken(memory):
+    near, far = os.pipe2(os.O_NONBLOCK)
+    producer, consumer = Ring(memory, far), Ring(memory)
+    put(producer, UP, 0, 1, b"")
+    with pytest.raises(BlockingIOError):
+        os.read(near, 1)
+    assert not consumer.sleep(), "there is a record"
+    consumer.wake()
+    consumer.read(RING_BYTES)
+    assert consumer.sleep()
+    put(producer, UP, 0, 2, b"")
+    put(producer, UP, 0, 3, b"")
+    assert os.read(near, 10) == b"w", "once"
+    os.close(near)
+    os.close(far)
+
+
+def test_memory_that_holds_no_records_ends_the_reading(memory):
+    ring = Ring(memory)
+    put(ring, UP, 0, 1, b"x" * 100)
+    memory[65536:65540] = b"\xff\xff\xff\x07"
+    assert ring.read(RING_BYTES) == []
+    put(ring, UP, 0, 2, b"y")
+    assert [one[2] for one in ring.read(RING_BYTES)] == [2]
+
+
+def test_a_page_that_is_too_small_is_refused():
+    with pytest.raises(ValueError, match="has"):
+        Ring(bytearray(100))

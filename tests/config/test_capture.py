@@ -1,0 +1,72 @@
+"""The options of capture, and what a rule with `capture` needs."""
+
+import os
+
+import pytest
+
+from cutthrough.capture.redaction import split_path
+from cutthrough.cli import main
+from cutthrough.config.capture import parse_path
+from cutthrough.config.config import OPTIONS
+
+POLICY = """
+[[rules]]
+action = "allow"
+capture = "head"
+"""
+
+
+@pytest.fixture
+def check(tmp_path, capsys):
+    (tmp_path / "policy.toml").write_text(POLICY)
+
+    def run(*flags):
+        status = main(["check", "--policy", str(tmp_path / "policy.toml"),
+                       "--user", "a", "--password", "bcd", *flags])
+        return status, capsys.readouterr().err
+    return run
+
+
+def test_they_stand_behind_all_others():
+    """The struct of its own is a base, whose fields would come first."""
+    names = list(OPTIONS)
+    assert names[0] == "listen" and names[-1] == "capture_redact_json"
+
+
+def test_a_rule_that_captures_needs_a_file(check, tmp_path):
+    status, err = check()
+    assert status == 2
+    assert "policy.toml:2" in err and "set capture_file" in err
+    assert check("--capture-file", str(tmp_path / "flows.db")) == (0, "")
+    assert not (tmp_path / "flows.db").exists(), "a check makes no file"
+
+
+def test_a_file_that_cannot_be_written_is_refused_at_the_start(check, tmp_path):
+    status, err = check("--capture-file", str(tmp_path / "nowhere" / "flows.db"))
+    assert status == 2 and "--capture-file: No such file or directory" in err
+    os.symlink("/etc/hostname", tmp_path / "link")
+    for path in (tmp_path, tmp_path / "link"):
+        status, err = check("--capture-file", str(path))
+        assert status == 2 and "is not a regular file" in err
+
+
+@pytest.mark.parametrize(("text", "steps"), [
+    ("password", ("password",)), ("$.user.token", ("user", "token")),
+    ("items.*.key", ("items", "*", "key")), ("$..token", ("..", "token")),
+    ("..a", ("..", "a")), ("a..b.c", ("a", "..", "b", "c")), ("$.a-b", ("a-b",)),
+])
+def test_a_path_has_steps(text, steps):
+    assert split_path(parse_path(text)) == steps
+
+
+@pytest.mark.parametrize("text", ["", "$", "$.", "a.", "a...b", "a b", "a[0]", "a[*]"])
+def test_what_is_no_path_is_refused(text):
+    with pytest.raises(ValueError, match="is not a path"):
+        parse_path(text)
+
+
+def test_names_are_compared_in_lower_case(check, tmp_path):
+    assert check("--capture-file", str(tmp_path / "f"), "--capture-redact-fields",
+                 "X-Key,Other", "--capture-redact-query", "Token") == (0, "")
+    status, err = check("--capture-redact-fields", "X Key")
+    assert status == 2 and "--capture-redact-fields" in err
