@@ -87,6 +87,10 @@ peers-parents: build/built.native ## other proxies as parents, which are install
 	scripts/bootstrap.sh parents
 	$(PY) -m pytest -q tests/e2e/test_real_parents.py $(PYTEST_ARGS)
 
+har-judges: build/built.native ## our HAR before other readers, theirs before ours; installed if missing (600 MB)
+	scripts/bootstrap.sh judges
+	$(PY) -m pytest -q tests/judges $(PYTEST_ARGS)
+
 peers-curl: .venv/ready.run build/built.native ## curl's own tests through this proxy and squid; CURL=its source; root
 	scripts/bootstrap.sh curl
 	$(PY) -m bench.curlsuite --source '$(or $(CURL),$(error CURL=/path/to/the/source/of/curl))' $(ARGS)
@@ -157,5 +161,5 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint docs types arm64 bench bench-guard bench-tls slowloris storm attack handover browser peers-parents peers-curl image-check unit-check debug trace asan fuzz coverage annotate wheel lock sbom release clean
+.PHONY: help serve build test quick lint docs types arm64 bench bench-guard bench-tls slowloris storm attack handover browser peers-parents har-judges peers-curl image-check unit-check debug trace asan fuzz coverage annotate wheel lock sbom release clean
 .PHONY: asan-e2e asan-rooms test-asyncio test-rooms

@@ -27,7 +27,7 @@ VERBS = {
     "conns": "list the open connections of a running proxy",
     "kill": "close the selected connections of a running proxy",
     "ca": "make a certificate authority, pass its certificate on, issue others",
-    "flows": "list, show, search or export what rules have captured",
+    "flows": "list, show, search, export or import captured requests",
     "version": "print the version",
 }
 # Verbs that test a configuration as some user; their --user is that user's name.
@@ -35,13 +35,7 @@ ASKING = ("explain", "route", "doctor")
 WITHOUT = ("user", "password", "password_file")
 CONSOLE = ("top", "conns", "kill")
 KINDS = ("host", "ssrf")                     # of doctor
-FLOWS = {
-    "list": "list captured flows, newest first",
-    "show": "show all of one flow",
-    "search": "list flows that have all these words",
-    "export": "write flows as an HTTP Archive (HAR 1.2)",
-    "reads": "list who has read the file",
-}
+VIEWS = ("auto", "text", "json", "hex", "grpc", "protobuf", "msgpack")
 SOURCES = ("Every option is also an environment variable (CUTTHROUGH_HEAD_TIMEOUT) and "
            "a key of the file (head_timeout). A flag overrides the variable, and the "
            "variable overrides the file.")
@@ -212,31 +206,59 @@ def add_doctor(verb: argparse.ArgumentParser) -> None:
 
 def add_flows(verb: argparse.ArgumentParser) -> None:
     actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for name, text in FLOWS.items():
-        action = actions.add_parser(name, help=text, description=text,
-                                    allow_abbrev=False)
-        action.set_defaults(own=action)
-        action.add_argument("--file", metavar="FILE", help="database that capture_file "
-                            "names [CUTTHROUGH_CAPTURE_FILE]")
-        if name == "show":
-            action.add_argument("id", metavar="ID", type=updates,
-                                help="number of the flow")
-        elif name == "search":
-            action.add_argument("words", metavar="WORD", nargs="+", help="words of "
-                                "URLs, heads and bodies; all must be there")
-        elif name != "reads":
-            action.add_argument("filter", metavar="FILTER", nargs="*",
-                                help="as ~d host, ~c 404, !~m GET; docs/capture.md")
-        if name in ("list", "search", "export"):
-            action.add_argument("--limit", type=updates, metavar="N",
-                                default=0 if name == "export" else 100,
-                                help="the newest N, 0: all "
-                                f"[{'all' if name == 'export' else 100}]")
-        if name in ("list", "search", "show"):
-            action.add_argument("--json", action="store_true", help="print JSON")
-        if name == "export":
-            action.add_argument("-o", "--output", metavar="FILE", help="write to this "
-                                "file, readable by its owner alone [standard output]")
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        made = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        made.set_defaults(own=made)
+        made.add_argument("--file", metavar="FILE", help="database that capture_file "
+                          "names [CUTTHROUGH_CAPTURE_FILE]")
+        return made
+
+    one = add("list", "list captured flows, newest first")
+    add_filter(one, 100)
+    add_json(one)
+    one = add("show", "show all of one flow")
+    add_number(one)
+    one.add_argument("--view", choices=VIEWS, default="auto",
+                     help="form of the bodies [auto: by their types]")
+    one.add_argument("--body", choices=("request", "response"),
+                     help="print this body alone, as its bytes are kept")
+    add_json(one)
+    one = add("search", "list flows that have all these words")
+    one.add_argument("words", metavar="WORD", nargs="+", help="words of URLs, heads "
+                     "and bodies; all must be there")
+    add_limit(one, 100)
+    add_json(one)
+    one = add("export", "write flows as an HTTP Archive (HAR 1.2)")
+    add_filter(one, 0)
+    one.add_argument("-o", "--output", metavar="FILE", help="write to this file, "
+                     "readable by its owner alone [standard output]")
+    one = add("import", "add exchanges of an HTTP Archive or a dump of mitmproxy")
+    one.add_argument("files", metavar="ARCHIVE", nargs="+", help="*.har of a browser, "
+                     "of mitmproxy or of export, or a file of mitmdump -w; - is "
+                     "standard input")
+    one.add_argument("--keep-credentials", action="store_true", help="do not redact "
+                     "Authorization, Cookie and their kin")
+    add("reads", "list who has read the file")
+
+
+def add_filter(verb: argparse.ArgumentParser, limit: int) -> None:
+    verb.add_argument("filter", metavar="FILTER", nargs="*",
+                      help="as ~d host, ~c 404, !~m GET; docs/capture.md")
+    add_limit(verb, limit)
+
+
+def add_limit(verb: argparse.ArgumentParser, limit: int) -> None:
+    verb.add_argument("--limit", type=updates, metavar="N", default=limit,
+                      help=f"the newest N, 0: all [{limit or 'all'}]")
+
+
+def add_number(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("id", metavar="ID", type=updates, help="number of the flow")
+
+
+def add_json(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--json", action="store_true", help="print JSON")
 
 
 def add_passwd(verb: argparse.ArgumentParser) -> None:

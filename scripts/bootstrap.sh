@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/bootstrap.sh run|test|browser|parents|curl: what the system lacks, and .venv.
+# scripts/bootstrap.sh run|test|browser|parents|judges|curl: what the system lacks, and .venv.
 #
 # `run` is what building and serving need, `test` adds what the tests need. Installs only
 # what is missing, by apt-get as root or through sudo; on other systems it names what is
@@ -10,13 +10,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 what=${1:-run}
-browser=no parents=no suite=no
+browser=no parents=no judges=no suite=no
 case $what in
     run | test) ;;
     browser) what=test browser=yes ;; # 270 MB to load: not for every test run
     parents) what=test parents=yes ;; # other proxies as parents, 11 MB
+    judges) what=test judges=yes ;;   # other programs' readers of HAR, 600 MB
     curl) what=run suite=yes ;;       # to build curl and run its tests, 150 MB
-    *) echo "usage: $0 run|test|browser|parents|curl" >&2; exit 2 ;;
+    *) echo "usage: $0 run|test|browser|parents|judges|curl" >&2; exit 2 ;;
 esac
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -171,6 +172,11 @@ if [ "$what" = test ]; then
         need dante-server has danted
         need stunnel4 has stunnel4
     fi
+    if [ $judges = yes ]; then
+        need firefox-esr has firefox-esr
+        need nodejs has node
+        need npm has npm
+    fi
 fi
 if [ $suite = yes ]; then
     need cmake has cmake
@@ -201,6 +207,17 @@ lists=(-r requirements/build.txt -r requirements/run.txt)
 say "Python packages into .venv"
 # No cache: with an empty HOME pip would make one in the working directory.
 .venv/bin/python -m pip install --quiet --no-cache-dir --require-hashes "${lists[@]}"
+
+# Apart from .venv: mitmproxy pins versions that are not ours. 12 needs Python 3.12.
+if [ $judges = yes ] && ! [ -e build/judges/ready ]; then
+    say "the judges of HAR into build/judges"
+    mkdir -p build/judges
+    .venv/bin/python -m venv build/judges/mitmproxy
+    build/judges/mitmproxy/bin/python -m pip install --quiet --no-cache-dir 'mitmproxy>=11,<13'
+    npm install --prefix build/judges --silent --no-audit --no-fund --ignore-scripts \
+        har-validator@5.1.5 chrome-devtools-frontend@1.0.1705227 esbuild@0.28.2
+    touch build/judges/ready
+fi
 
 # The same for every tree that shares a .venv by a link: it looks where it was called. -P: no
 # module of the directory that somebody happens to be in.

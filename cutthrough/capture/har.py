@@ -18,23 +18,27 @@ import cutthrough
 from cutthrough.capture.flow import Fields, Flow, find
 
 REDACTED = "[redacted]"
+# Timings that lie in others
+PARTS = ("ssl", "_auth", "_hook")
 
 
 def make_archive(flows: Iterable[Flow]) -> dict[str, Any]:
     """The archive of these flows, in the order of their begin."""
-    entries = [make_entry(flow) for flow in sorted(flows, key=lambda one: one.begun_us)
-               if flow.kind == "request"]
+    entries = [make_entry(flow) for flow in sorted(
+        flows, key=lambda one: (one.begun_us, one.id)) if flow.kind == "request"]
     return {"log": {
         "version": "1.2",
         "creator": {"name": "cutthrough", "version": cutthrough.__version__},
+        "pages": [],                         # optional, but not to Firefox
         "entries": entries}}
 
 
 def make_entry(flow: Flow) -> dict[str, Any]:
     timings = make_timings(flow)
     entry = {
-        "startedDateTime": flow.begun.isoformat(timespec="milliseconds"),
-        "time": round(sum(ms for ms in timings.values() if ms > 0), 3),
+        "startedDateTime": flow.begun.isoformat(timespec="microseconds"),
+        "time": round(sum(ms for name, ms in timings.items()
+                          if ms > 0 and name not in PARTS), 3),
         "request": make_request(flow),
         "response": make_response(flow),
         "cache": {},
@@ -58,7 +62,7 @@ def make_timings(flow: Flow) -> dict[str, float]:
         known = [part for part in parts if part is not None]
         return round(sum(known) / 1000, 3) if known else -1
 
-    return {
+    timings = {
         "blocked": ms(flow.head_us, flow.auth_us, flow.hook_us),
         "dns": ms(flow.dns_us),
         "connect": ms(flow.connect_us),
@@ -67,14 +71,19 @@ def make_timings(flow: Flow) -> dict[str, float]:
         "receive": max(0, ms(flow.receive_us)),
         "ssl": -1,
     }
+    for name in ("auth", "hook"):
+        if getattr(flow, f"{name}_us") is not None:
+            timings[f"_{name}"] = ms(getattr(flow, f"{name}_us"))
+    return timings
 
 
 def make_request(flow: Flow) -> dict[str, Any]:
     fields = flow.request_fields
+    line = (flow.request_head or "").partition("\r\n")[0]
     request = {
         "method": flow.method,
         "url": flow.url,
-        "httpVersion": "HTTP/1.1",
+        "httpVersion": line.rpartition(" ")[2] or "HTTP/1.1",
         "cookies": read_cookies(fields),
         "headers": pairs(fields),
         "queryString": pairs(read_query(flow.url.partition("#")[0].partition("?")[2])),
@@ -90,13 +99,11 @@ def make_request(flow: Flow) -> dict[str, Any]:
 
 
 def make_post(body: str | bytes, kind: str) -> dict[str, Any]:
-    """`text` or `params`: one excludes the other."""
+    """`text`, which excludes `params`: Chromium's reader and mitmproxy's need it."""
     post: dict[str, Any] = {"mimeType": kind}
     if isinstance(body, bytes):              # HAR has no encoding for a request's body
         post["text"] = base64.b64encode(body).decode()
         post["_encoding"] = "base64"
-    elif kind.partition(";")[0].strip().lower() == "application/x-www-form-urlencoded":
-        post["params"] = pairs(read_query(body))
     else:
         post["text"] = body
     return post

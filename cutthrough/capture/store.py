@@ -105,15 +105,16 @@ class Store:
         (self._bytes,) = self._base.execute(
             "SELECT coalesce(sum(bytes), 0) FROM flows").fetchone()
 
-    def write(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Adds rows and deletes those beyond the bounds, as one transaction. Raises
-        sqlite3.Error, and then nothing has changed."""
+    def write(self, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Adds rows and deletes those beyond the bounds, as one transaction. Returns
+        how many were not there already. Raises sqlite3.Error, and then nothing has
+        changed."""
         if self._count and len(rows) > self._count:
             rows = rows[-self._count:]
         before = self._bytes
         try:
             self._base.execute("BEGIN IMMEDIATE")
-            self._base.executemany(_INSERT, rows)
+            added = self._base.executemany(_INSERT, rows).rowcount
             self._bytes += sum(row[_BYTES] for row in rows)
             self._prune()
             self._base.execute("COMMIT")
@@ -122,6 +123,7 @@ class Store:
             if self._base.in_transaction:
                 self._base.execute("ROLLBACK")
             raise
+        return max(0, added)                 # -1 without rows
 
     def prune(self) -> None:
         """Deletes rows that have become too old. Raises sqlite3.Error."""

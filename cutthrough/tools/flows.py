@@ -1,22 +1,26 @@
 """`cutthrough flows`: what rules have captured, from its database.
 
-The file is its owner's alone: who may open it may read it, and gives no token. Each
-read is logged in the file itself.
+The file is its owner's alone: who may open it may read and change it, and gives no
+token. Each read is logged in the file itself.
 """
 
 import argparse
 import json
 import os
 import re
+import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from cutthrough.capture.filters import FilterError, Test, parse_filter
-from cutthrough.capture.flow import Flow
+from cutthrough.capture.flow import Fields, Flow, find
 from cutthrough.capture.har import make_archive
+from cutthrough.capture.imported import NotImported
+from cutthrough.capture.importing import import_file
 from cutthrough.capture.store import Reader, StoreError
+from cutthrough.capture.views import show_body
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import variable_name
 
@@ -34,6 +38,8 @@ def run(given: argparse.Namespace) -> int:
     except FilterError as error:
         raise ConfigError("command line", "FILTER", str(error)) from None
     try:
+        if given.action == "import":         # which may make the file
+            return import_flows(path, given)
         reader = Reader(path)
         try:
             return _ACTIONS[given.action](reader, given, test)
@@ -92,7 +98,12 @@ def show(reader: Reader, given: argparse.Namespace, test: Test) -> int:
             name: as_json(getattr(flow, name)) for name in (
                 "request_head", "response_head", "request_body", "response_body")}}))
         return 0
-    print("\n".join(lines_of(flow)))
+    if given.body:
+        body = getattr(flow, f"{given.body}_body") or b""
+        sys.stdout.flush()
+        sys.stdout.buffer.write(body.encode() if isinstance(body, str) else body)
+        return 0
+    print("\n".join(lines_of(flow, given.view)))
     return 0
 
 
@@ -108,6 +119,31 @@ def export(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     with open(fd, "w", encoding="utf-8") as file:
         file.write(text + "\n")
     return 0
+
+
+def import_flows(path: str, given: argparse.Namespace) -> int:
+    """Adds the exchanges of files; exit status 1 if one is refused."""
+    refused = False
+    for name in given.files:
+        try:
+            with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
+                result = import_file(
+                    file, path, keep_credentials=given.keep_credentials)
+        except NotImported as error:
+            print(safe(f"cutthrough: {name}: {error}"), file=sys.stderr)
+            refused = True
+            continue
+        except sqlite3.Error as error:
+            raise StoreError(f"{path}: {error}") from None
+        reader = Reader(path)
+        reader.log("import", name, result.added)
+        reader.close()
+        for reason in result.reasons:
+            print(safe(f"cutthrough: {name}: {reason}"), file=sys.stderr)
+        print(f"{name}: {result.added} imported, {result.known} were there, "
+              f"{result.refused} refused")
+        refused |= result.refused > 0
+    return int(refused)
 
 
 def reads(reader: Reader, given: argparse.Namespace, test: Test) -> int:
@@ -138,7 +174,7 @@ def print_flows(flows: list[Flow], as_objects: bool) -> None:
                              zip(row, widths, strict=True)).rstrip()))
 
 
-def lines_of(flow: Flow) -> Iterator[str]:
+def lines_of(flow: Flow, view: str = "auto") -> Iterator[str]:
     """The flow in words: one line for each fact, the phases, heads and bodies."""
     for key, value in flow.as_dict().items():
         if not key.endswith("_us"):
@@ -152,11 +188,11 @@ def lines_of(flow: Flow) -> Iterator[str]:
         if head:
             yield ""
             yield from (safe(line) for line in head.rstrip().splitlines())
-        if isinstance(body, bytes) and body:
-            yield f"({len(body)} bytes, not text)"
-        elif body:
+        if body:
             yield ""
-            yield from (safe(line) for line in body.splitlines())
+            fields: Fields = getattr(flow, f"{side}_fields")
+            kind, coding = find(fields, "content-type"), find(fields, "grpc-encoding")
+            yield from map(safe, show_body(body, kind, view, coding))
 
 
 def as_json(value: str | bytes | None) -> Any:

@@ -50,7 +50,7 @@ class Firefox:
     """
 
     def __init__(self, directory: Path, *, pac: str = "", names: Sequence[str] = (),
-                 trusted: Path | None = None) -> None:
+                 trusted: Path | None = None, flags: Sequence[str] = ()) -> None:
         assert PROGRAM is not None
         self._directory, profile = directory, directory / "profile"
         self._number = 0
@@ -69,7 +69,7 @@ class Firefox:
         with open(directory / "said", "wb") as said:
             self._process = subprocess.Popen(
                 [PROGRAM, "--headless", "--no-remote", "--profile", str(profile),
-                 "--remote-debugging-port=0", "about:blank"],
+                 "--remote-debugging-port=0", *flags, "about:blank"],
                 env=os.environ | {"HOME": str(directory / "home"),
                                   "MOZ_CRASHREPORTER_DISABLE": "1"},
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said)
@@ -132,6 +132,16 @@ class Firefox:
             expression=f"(async () => JSON.stringify(await ({script})))()")
         assert found["type"] == "success", found
         return json.loads(found["result"].get("value", "null"))
+
+    def run_inside(self, script: str) -> Any:
+        """Runs it with the rights of Firefox's own code, if the flag
+        --remote-allow-system-access was given."""
+        tree = self.send("browsingContext.getTree", **{"moz:scope": "chrome"})
+        page, self._context = self._context, tree["contexts"][0]["context"]
+        try:
+            return self.run(script)
+        finally:
+            self._context = page
 
     def install(self, script: str) -> None:
         """Installs an extension with this script, which runs from now on."""

@@ -1,0 +1,104 @@
+"""Reads a file of another program into the database: an HTTP Archive, or a dump of
+mitmproxy. Which one it is, is seen from its first byte.
+
+An exchange with the begin and identifier of a row in the database is not added again,
+so a file can be read twice. Imported rows are like captured ones: their words are
+indexed, and the writer's bounds apply to them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from cutthrough.capture.dump_reader import read_dump
+from cutthrough.capture.har_reader import MOST_FILE, read_archive
+from cutthrough.capture.imported import (
+    Exchange,
+    NotImported,
+    make_redactor,
+    make_row,
+)
+from cutthrough.capture.redaction import Redactor
+from cutthrough.capture.store import Store
+from cutthrough.capture.tnetstring import Readable
+
+# Rows of a transaction: the writer of a running proxy waits for its end
+BATCH = 100
+# Reasons that are given
+MOST_REASONS = 20
+INDEX_ROWS = 500
+
+
+@dataclass
+class Result:
+    added: int = 0
+    known: int = 0                           # were there already
+    refused: int = 0
+    reasons: list[str] = field(default_factory=list)     # of the first ones
+
+
+def import_file(file: Readable, path: str, *, keep_credentials: bool = False) -> Result:
+    """Adds the exchanges of `file` to the database at `path`, which is made if it does
+    not exist. Raises NotImported if the file is of neither kind, and OSError,
+    StoreError, sqlite3.Error."""
+    redactor = make_redactor(keep_credentials=keep_credentials)
+    result = Result()
+    rows = make_rows(read(file, redactor), redactor, result)
+    batch = list(islice(rows, BATCH))        # a file of neither kind makes no database
+    store = Store(path, 0, 0, 0)
+    try:
+        while batch:
+            added = store.write(batch)
+            result.added += added
+            result.known += len(batch) - added
+            batch = list(islice(rows, BATCH))
+        while store.index(INDEX_ROWS):
+            pass
+    finally:
+        store.close()
+    return result
+
+
+def make_rows(exchanges: Iterator[Exchange | NotImported], redactor: Redactor,
+              result: Result) -> Iterator[tuple[Any, ...]]:
+    """The rows; an exchange that cannot be one is counted."""
+    for number, one in enumerate(exchanges):
+        error = one if isinstance(one, NotImported) else None
+        if not isinstance(one, NotImported):
+            try:
+                yield make_row(one, redactor)
+            except NotImported as found:
+                error = NotImported(f"exchange {number}: {found}")
+        if error is not None:
+            result.refused += 1
+            if len(result.reasons) < MOST_REASONS:
+                result.reasons.append(str(error))
+
+
+def read(file: Readable, redactor: Redactor) -> Iterator[Exchange | NotImported]:
+    """Raises NotImported if it is of neither kind."""
+    start = file.read(1)
+    while start in (b" ", b"\t", b"\r", b"\n"):
+        start = file.read(1)
+    if start in (b"{", b"\xef"):             # a mark of UTF-8 may come first
+        data = start + file.read(MOST_FILE)
+        if len(data) > MOST_FILE:
+            raise NotImported(f"is longer than {MOST_FILE} bytes")
+        yield from read_archive(data)
+    elif start.isdigit():
+        yield from read_dump(Pushed(start, file), redactor)
+    else:
+        raise NotImported("is neither an HTTP Archive nor a dump of mitmproxy")
+
+
+class Pushed:
+    """A file with bytes in front that were read already."""
+
+    def __init__(self, front: bytes, file: Readable) -> None:
+        self._front = front
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        front, self._front = self._front[:size], self._front[size:]
+        return front + self._file.read(size - len(front))

@@ -1,0 +1,177 @@
+"""Bodies as lines for a person: JSON indented, frames of gRPC, MessagePack, or hex.
+
+A view never fails: if a body is not in the form that its type promises, a line says so
+and the bytes are shown in hex. JSON is not parsed but indented, token by token, so
+numbers, repeated keys and a cut end are shown as they came.
+"""
+
+import base64
+import binascii
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from cutthrough.capture.protobuf import Malformed, show_message
+
+VIEWS = ("auto", "text", "json", "hex", "grpc", "protobuf", "msgpack")
+# Bytes in hex, and bytes of a message that is inflated
+MOST_HEX, MOST_MESSAGE = 16 << 10, 1 << 20
+
+_JSON = re.compile(r'\s*("(?:[^"\\]|\\.)*"?|[][{},:]|[^\s][^\s\][{},:"]*)', re.S)
+_BY_TYPE = (
+    (re.compile(r"application/grpc\b|application/grpc[-+]", re.I), "grpc"),
+    (re.compile(r"[/+.-](protobuf|proto)\b", re.I), "protobuf"),
+    (re.compile(r"[/+.-](msgpack|messagepack)\b", re.I), "msgpack"),
+    (re.compile(r"[/+]json\b", re.I), "json"))
+
+
+def show_body(body: str | bytes, kind: str, view: str = "auto", coding: str = ""
+              ) -> Iterator[str]:
+    """The lines. `kind`: the content type; `coding`: that of gRPC's messages."""
+    chosen = choose(body, kind) if view == "auto" else view
+    data = body.encode(errors="replace") if isinstance(body, str) else body
+    match chosen:
+        case "text":
+            text = body if isinstance(body, str) else body.decode("latin-1")
+            yield from text.splitlines()
+        case "json":
+            yield from indent_json(
+                body if isinstance(body, str) else body.decode("latin-1"))
+        case "hex":
+            yield from dump_hex(data)
+        case "grpc":
+            yield from show_frames(data, kind, coding)
+        case "protobuf":
+            yield from attempt(show_message, data, "a message of protobuf")
+        case "msgpack":
+            yield from attempt(show_msgpack, data, "MessagePack")
+
+
+def choose(body: str | bytes, kind: str) -> str:
+    media = kind.partition(";")[0].strip()
+    for pattern, view in _BY_TYPE:
+        if pattern.search(media):
+            return view
+    return "text" if isinstance(body, str) else "hex"
+
+
+def attempt(show: Callable[[bytes], list[str]], data: bytes, name: str
+            ) -> Iterator[str]:
+    try:
+        yield from show(data)
+    except Malformed as error:
+        yield f"(is not {name}: {error})"
+        yield from dump_hex(data)
+
+
+def dump_hex(data: bytes) -> Iterator[str]:
+    """As `hexdump -C` has it."""
+    for at in range(0, min(len(data), MOST_HEX), 16):
+        piece = data[at:at + 16]
+        cells = f"{piece[:8].hex(' '):<23}  {piece[8:].hex(' '):<23}"
+        shown = "".join(chr(one) if 0x20 <= one < 0x7f else "." for one in piece)
+        yield f"{at:08x}  {cells}  |{shown}|"
+    if len(data) > MOST_HEX:
+        yield f"({len(data) - MOST_HEX} more bytes)"
+
+
+def indent_json(text: str) -> Iterator[str]:
+    depth = 0
+    line = ""
+    opened = False                           # the last token opened something
+    for token in _JSON.findall(text):
+        if token in ("}", "]"):
+            depth = max(0, depth - 1)
+            if not opened:
+                yield line
+                line = "  " * depth
+            line += token
+            opened = False
+            continue
+        if opened:
+            yield line
+            line = "  " * depth
+        opened = token in ("{", "[")
+        depth += opened
+        line += ": " if token == ":" else token
+        if token == ",":
+            yield line
+            line = "  " * depth
+    if line.strip():
+        yield line
+
+
+def show_frames(data: bytes, kind: str, coding: str) -> Iterator[str]:
+    """The messages of gRPC: a flag, four bytes of length, and the message (gRPC over
+    HTTP2, section Requests; in gRPC-Web the trailers are a frame with flag 0x80)."""
+    if "grpc-web-text" in kind.lower():
+        try:
+            data = base64.b64decode(data)
+        except (binascii.Error, ValueError):
+            yield "(is not base64)"
+    at = number = 0
+    while at + 5 <= len(data):
+        flag, size = data[at], int.from_bytes(data[at + 1:at + 5], "big")
+        message = data[at + 5:at + 5 + size]
+        at += 5 + size
+        number += 1
+        cut = len(message) < size
+        yield (f"frame {number}: {size} bytes" + (", compressed" if flag & 1 else "")
+               + (f", of which {len(message)} are there" if cut else ""))
+        if flag & 0x80:
+            yield from message.decode("latin-1").splitlines()
+            continue
+        if flag & 1 and not cut:
+            inflated = inflate(message, coding)
+            if inflated is None:
+                yield f"(in the coding {coding or 'of no name'!r}, which is not undone)"
+                yield from dump_hex(message)
+                continue
+            message = inflated
+        if cut:
+            yield from dump_hex(message)
+        else:
+            yield from attempt(show_message, message, "a message of protobuf")
+    if at < len(data):
+        yield "(bytes that are no frame)"
+        yield from dump_hex(data[at:])
+
+
+def inflate(data: bytes, coding: str) -> bytes | None:
+    bits = {"gzip": 31, "deflate": 15}.get(coding.strip().lower())
+    if bits is None:
+        return None
+    try:
+        return zlib.decompressobj(bits).decompress(data, MOST_MESSAGE)
+    except zlib.error:
+        return None
+
+
+def show_msgpack(data: bytes) -> list[str]:
+    """Raises Malformed."""
+    try:
+        found = msgspec.msgpack.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError, MemoryError) as error:
+        raise Malformed(str(error) or "too large") from None
+    return json.dumps(plain(found), indent=2, ensure_ascii=False).splitlines()
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON has it; bytes in hex."""
+    match value:
+        case dict():
+            return {one if isinstance(one, str) else str(plain(one)): plain(inner)
+                    for one, inner in value.items()}
+        case list() | tuple():
+            return [plain(inner) for inner in value]
+        case None | bool() | int() | float() | str():
+            return value
+        case bytes():
+            return f"bytes {value.hex()}"
+        case msgspec.msgpack.Ext():
+            return f"extension {value.code} {bytes(value.data).hex()}"
+    return str(value)                        # a time

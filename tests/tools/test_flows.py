@@ -1,0 +1,108 @@
+"""`cutthrough flows` without a proxy: files in and out, and how bodies are shown."""
+
+import json
+
+import pytest
+
+from cutthrough import arguments, cli
+from cutthrough.capture import views
+from cutthrough.capture.store import Reader, Store
+from tests.capture.dumps import dump, state
+from tests.capture.flows import row
+
+ROWS = [
+    row(1, response_head="HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n",
+        response_body='{"a":[1]}'),
+    row(2, method="POST", request_head="POST / HTTP/1.1\r\nContent-Type: a/b\r\n\r\n",
+        request_body=b"\0\xff"),
+    row(3, host="b.test", url="http://b.test/"),
+]
+
+
+@pytest.fixture
+def database(tmp_path, monkeypatch):
+    path = tmp_path / "flows.db"
+    store = Store(str(path), 0, 0, 0)
+    store.write(ROWS)
+    store.index(10)
+    store.close()
+    monkeypatch.setenv("CUTTHROUGH_CAPTURE_FILE", str(path))
+    return path
+
+
+@pytest.fixture
+def flows(database, capfdbinary):
+    """Runs the verb; returns exit status, output and errors."""
+    def run(*words, binary=False):
+        status = cli.main(["flows", *words])
+        out, errors = capfdbinary.readouterr()
+        return status, out if binary else out.decode(), errors.decode()
+    return run
+
+
+def verbs_of(database):
+    reader = Reader(str(database))
+    try:
+        return [one["verb"] for one in reader.reads()]
+    finally:
+        reader.close()
+
+
+def test_the_views_are_those_of_the_command_line():
+    assert arguments.VIEWS == views.VIEWS
+
+
+def test_a_body_is_shown_by_its_type(flows):
+    assert flows("show", "1")[1].endswith(
+        "Content-Type: application/json\n\n{\n  \"a\": [\n    1\n  ]\n}\n")
+    assert "00000000  00 ff " in flows("show", "2")[1]
+    assert '{"a":[1]}' in flows("show", "1", "--view", "text")[1]
+
+
+def test_a_body_alone_is_its_bytes(flows):
+    assert flows("show", "2", "--body", "request", binary=True)[1] == b"\0\xff"
+    assert flows("show", "2", "--body", "response")[1] == "hello"
+
+
+def test_an_export_is_imported_elsewhere(flows, database, tmp_path):
+    out, other = str(tmp_path / "out.har"), str(tmp_path / "other.db")
+    assert flows("export", "-o", out)[0] == 0
+    assert flows("import", out, "--file", other) == (
+        0, f"{out}: 3 imported, 0 were there, 0 refused\n", "")
+    assert flows("import", out)[1].endswith("0 imported, 3 were there, 0 refused\n")
+    assert flows("export", "--file", other)[1] == flows("export")[1]
+    assert verbs_of(other) == ["export", "import"], "a change is logged, too"
+
+
+def test_files_of_both_kinds_are_imported(flows, tmp_path):
+    made = tmp_path / "flows.mitm"
+    made.write_bytes(dump(state()))
+    assert flows("import", str(made))[0] == 0
+    assert "a.test:8080/a?b=c" in flows("list", "~u 8080")[1]
+
+
+def test_what_is_refused_is_named_and_the_status_is_one(flows, tmp_path):
+    bad, mixed = tmp_path / "bad", tmp_path / "mixed"
+    bad.write_bytes(b"\x1b[2J")
+    mixed.write_bytes(dump(state()) + dump(state(type="tcp\x1b")))
+    status, out, errors = flows("import", str(bad), str(mixed))
+    assert status == 1
+    assert out == f"{mixed}: 1 imported, 0 were there, 1 refused\n"
+    assert errors.splitlines() == [
+        f"cutthrough: {bad}: is neither an HTTP Archive nor a dump of mitmproxy",
+        f"cutthrough: {mixed}: flow 1: is of type 'tcp\\x1b', not http"]
+
+
+def test_a_file_that_is_not_there_is_named(flows):
+    assert flows("import", "/nowhere.har") == (
+        1, "", "cutthrough: /nowhere.har: No such file or directory\n")
+
+
+def test_nothing_of_a_flow_disturbs_a_terminal(flows, tmp_path):
+    made = tmp_path / "flows.mitm"
+    one = state()
+    one["response"]["content"] = "\x1b[2Jé\u202e".encode()
+    made.write_bytes(dump(one))
+    flows("import", str(made))
+    assert "?[2Jé" in flows("show", "4")[1]
+    assert json.loads(flows("show", "4", "--json")[1])["response_body"][0] == "\x1b"
