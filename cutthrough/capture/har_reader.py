@@ -116,7 +116,7 @@ def read_archive(data: bytes) -> Iterator[Exchange | NotImported]:
     for number, entry in enumerate(entries):
         try:
             yield make_exchange(msgspec.convert(entry, Entry), number, program)
-        except (msgspec.MsgspecError, NotImported) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             yield NotImported(f"log.entries[{number}]: {error}")
 
 

@@ -25,8 +25,6 @@ from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import variable_name
 
 COLUMNS = ("ID", "TIME", "USER", "METHOD", "STATUS", "REASON", "MS", "BYTES", "URL")
-# Characters that could disturb a terminal
-UNSAFE = re.compile(r"[^\x20-\x7e\xa0-\uffff]")
 PHASES = ("head", "auth", "hook", "dns", "connect", "send", "wait", "receive", "total")
 
 
@@ -200,4 +198,5 @@ def as_json(value: str | bytes | None) -> Any:
 
 
 def safe(text: str) -> str:
-    return UNSAFE.sub("?", text)
+    """Without characters that could disturb a terminal, or turn a line round."""
+    return "".join(one if one.isprintable() or one == "\xa0" else "?" for one in text)

@@ -244,6 +244,7 @@ def test_bytes_of_a_text_become_text():
     (entry(response=response(status="200")), "status"),
     (entry(response=response(content={"text": "x", "encoding": "rot13"})), "rot13"),
     (entry(response=response(content={"text": "#", "encoding": "base64"})), "base64"),
+    (entry() | {"\ud800": 1}, "surrogates"),
     (entry(startedDateTime="yesterday"), "date"),
     (entry(startedDateTime="1969-12-31T00:00:00Z"), "time"),
     (entry(startedDateTime="9999-12-31T23:59:59-23:59"), "time"), ({}, "missing"),

@@ -101,8 +101,8 @@ def test_a_file_that_is_not_there_is_named(flows):
 def test_nothing_of_a_flow_disturbs_a_terminal(flows, tmp_path):
     made = tmp_path / "flows.mitm"
     one = state()
-    one["response"]["content"] = "\x1b[2Jé\u202e".encode()
+    one["response"]["content"] = "\x1b[2Jé\u202e\U0001f600".encode()
     made.write_bytes(dump(one))
     flows("import", str(made))
-    assert "?[2Jé" in flows("show", "4")[1]
+    assert "?[2Jé?\U0001f600\n" in flows("show", "4")[1]
     assert json.loads(flows("show", "4", "--json")[1])["response_body"][0] == "\x1b"
