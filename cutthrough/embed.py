@@ -21,6 +21,7 @@ from cutthrough.config.options import Options
 from cutthrough.config.settings import from_options
 from cutthrough.config.values import show_address
 from cutthrough.generation.hook import Function, lend_function
+from cutthrough.generation.interception import check_interception, read_interception
 from cutthrough.generation.policy_files import load_policy
 from cutthrough.generation.tls_files import read_parent_files, read_tls_files
 from cutthrough.net.listener import (
@@ -69,6 +70,8 @@ class Embedded:
 
     async def __aenter__(self) -> Self:
         policy = self._policy or load_policy(self.config)
+        interception = read_interception(self.config)
+        check_interception(interception, policy)
         _enter()
         try:
             for one in self.config.all_listeners:
@@ -80,7 +83,8 @@ class Embedded:
                     self._files[path] = inode_of(path)
             self._worker = Worker(self.config, slot=0, listeners=self._listeners,
                                   policy=policy, tls=read_tls_files(self.config),
-                                  parent_files=read_parent_files(self.config))
+                                  parent_files=read_parent_files(self.config),
+                                  interception=interception)
             await self._worker.start()
         except BaseException:
             self._close_listeners()

@@ -20,9 +20,11 @@ cdef enum Outcome:
     BODY_TIMEOUT
     FINAL_RECIPIENT
     TRACE_REFUSED
+    MISDIRECTED
     TLS_FAILED
     TLS_UNSHARED
     TLS_ALERT
+    CERTIFICATE_REJECTED
     TLS_CERTIFICATE
     TLS_TIMEOUT
     # the policy forbids it
@@ -43,6 +45,7 @@ cdef enum Outcome:
     PEEK_TIMEOUT
     FAULT_STATUS
     FAULT_RESET
+    TLS_REFUSED
     # a limit of the policy is reached
     CLIENT_LIMIT
     USER_LIMIT
@@ -58,6 +61,8 @@ cdef enum Outcome:
     CONNECTION_FAILED
     UNREACHABLE
     CONNECT_TIMEOUT
+    ORIGIN_TLS
+    ORIGIN_CERTIFICATE
     # it cannot be reached from the source that is configured for it
     SOURCE_MISMATCH
     SOURCE_UNAVAILABLE

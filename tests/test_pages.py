@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 import textwrap
 import tomllib
 from pathlib import Path
@@ -157,6 +158,9 @@ def test_an_example_can_be_used_as_pasted(
         text = content.read_text() if isinstance(content, Path) else content
         file.write_text(re.sub(r"/(etc|run|var/log)/cutthrough", str(tmp_path), text))
         file.chmod(0o600)
+    (tmp_path / "ca").mkdir(mode=0o700)
+    for name in ("ca.pem", "ca.key"):
+        shutil.copy(ca.folder / name, tmp_path / "ca")
     monkeypatch.chdir(tmp_path)
     words = ["check", *(["-c", "c.toml"] if config else []),
              *(["--policy", "p.toml"] if policy else [])]

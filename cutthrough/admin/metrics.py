@@ -241,6 +241,10 @@ def _tls(r: Reading) -> Iterator[Metric]:
                  [((), r.gauge("tls_under_way"))])
     yield _gauge("tls_connections", "Open connections over TLS, handshakes included.",
                  [((), r.gauge("tls_open"))])
+    yield _counter("intercepted_connections", "Connections that were intercepted.",
+                   r.total("intercepted"))
+    yield _labelled("leaves", "Certificates shown to clients of such connections.",
+                    "how", {how: r.total(f"leaf:{how}") for how in ("made", "kept")})
     yield _gauge("tls_certificate_expiry_timestamp_seconds",
                  "When a certificate of a listener, or for a parent, expires.",
                  [((path,), at) for path, at in sorted(r.certificates.items())],

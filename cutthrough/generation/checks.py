@@ -15,6 +15,10 @@ from cutthrough.config.parents import DIRECT
 from cutthrough.config.values import show_count
 from cutthrough.generation.ca_certificate import read_ca_certificate
 from cutthrough.generation.generation import Generation
+from cutthrough.generation.interception import (
+    check_interception,
+    read_interception,
+)
 from cutthrough.generation.pac import PacError, make_pac
 from cutthrough.generation.sources import SourceNumbers, refused_options
 from cutthrough.generation.tls_files import (
@@ -37,7 +41,8 @@ def complete(generation: Generation) -> Generation:
     generation = msgspec.structs.replace(
         generation, tls=read_tls_files(generation.config),
         parent_files=read_parent_files(generation.config),
-        ca_certificate=read_ca_certificate(generation.config))
+        ca_certificate=read_ca_certificate(generation.config),
+        interception=read_interception(generation.config))
     validate(generation)
     return generation
 
@@ -70,6 +75,7 @@ def validate(generation: Generation) -> None:
         check_tls(generation.config, generation.tls)
     if generation.parent_files:
         check_parents(generation.config, generation.parent_files)
+    check_interception(generation.interception, generation.policy)
 
 
 def check_transparent(config: Config) -> None:

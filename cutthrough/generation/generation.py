@@ -17,6 +17,7 @@ from cutthrough.config import tables
 from cutthrough.config.config import OPTIONS, SECRETS, TABLES, Config
 from cutthrough.config.values import show_value
 from cutthrough.generation.ca_certificate import CaCertificate
+from cutthrough.generation.interception import InterceptionFiles
 from cutthrough.generation.tls_files import ParentFiles, TlsFiles
 from cutthrough.policy.source import Policy
 
@@ -33,6 +34,7 @@ class Generation(msgspec.Struct, frozen=True):
     tls: tuple[TlsFiles, ...] = ()
     parent_files: tuple[ParentFiles, ...] = ()
     ca_certificate: CaCertificate | None = None
+    interception: InterceptionFiles | None = None
 
     def with_own_addresses(self, own: tuple[tuple[str, int], ...]) -> "Generation":
         return msgspec.structs.replace(self, own=own)
@@ -125,8 +127,8 @@ def show_changes(old: Generation, new: Generation) -> str:
     if (old.policy.limits, old.policy.user_limits, old.policy.group_limits) != (
             new.policy.limits, new.policy.user_limits, new.policy.group_limits):
         changes.append("limits")
-    if (old.tls, old.parent_files, old.ca_certificate) != (
-            new.tls, new.parent_files, new.ca_certificate):
+    if (old.tls, old.parent_files, old.ca_certificate, old.interception) != (
+            new.tls, new.parent_files, new.ca_certificate, new.interception):
         changes.append("certificates")
     if has_new_code(old, new):
         changes.append("the hook's code")

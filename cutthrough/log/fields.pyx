@@ -16,6 +16,7 @@ from cutthrough.net.transport cimport Agreed
 from cutthrough.outcome cimport OK, label_of, tag_of, token_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, peer_of, worker_of_id
+from cutthrough.session.inside cimport is_intercepted, opening_of
 from cutthrough.session.request cimport Request
 from cutthrough.session.phases cimport Stamps
 from cutthrough.session.proxied cimport sender_of
@@ -40,8 +41,8 @@ NUMBERS = {code: number for number, code in enumerate((
     "ct::tried_user", "ct::proxied_by", "ct::tlv", "ct::client_tls_version", "ct::client_cipher",
     "ct::client_sni", "ct::client_alpn", "ct::client_resumed", "ct::client_certificate",
     "ct::tunnel_protocol", "ct::sni", "ct::alpn", "ct::tls_version", "ct::ja4", "ct::ja3",
-    "ct::ech", "ct::head_ms", "ct::auth_ms", "ct::hook_ms", "ct::dns_ms", "ct::connect_ms",
-    "ct::first_byte_ms", "ct::total_ms",
+    "ct::ech", "ct::intercepted", "ct::head_ms", "ct::auth_ms", "ct::hook_ms", "ct::dns_ms",
+    "ct::connect_ms", "ct::first_byte_ms", "ct::total_ms",
     "ct::client_rtt_ms", "ct::client_retransmits", "ct::origin_rtt_ms",
     "ct::origin_retransmits"))}
 assert TLVS == KEPT
@@ -115,7 +116,8 @@ cdef char *put_field(char *p, Step *step, Client c, const Ending *ending, tuple 
     if code == S_PATH:
         return put_long(p, step, c, last)
     if code == S_SCHEME:
-        return p if r.port == 0 or is_connect(r.method) else put_text(p, b"http")
+        return p if r.port == 0 or is_connect(r.method) else put_text(
+            p, b"https" if is_intercepted(c) else b"http")
     if code == S_BYTES:
         return put_number(p, c.relay.up.moved + c.relay.down.moved)
     if code == S_BYTES_UP:
@@ -177,7 +179,9 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
     if S_OWN_TLS <= code < S_OWN_CERTIFICATE:
         return put_agreed(p, step, agreed_by(c), last)
     if S_PROTOCOL <= code <= S_ECH:
-        return p if c.opening == NULL else put_part(p, step, c.opening, last)
+        return p if opening_of(c) == NULL else put_part(p, step, opening_of(c), last)
+    if code == S_INTERCEPTED:
+        return put_text(p, b"intercepted") if is_intercepted(c) else p
     if code == S_TOTAL_MS:
         return put_ms(p, clock_us() - at.start_us)
     if S_HEAD_MS <= code < S_TOTAL_MS:

@@ -19,6 +19,7 @@ from cutthrough.net.transport cimport KERNEL, Agreed, Socket
 from cutthrough.outcome cimport label_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, carries_tunnel, parent_of, peer_of, worker_of_id
+from cutthrough.session.inside cimport is_intercepted, opening_of
 from cutthrough.session.proxied cimport sender_of
 from cutthrough.session.request cimport Request
 from cutthrough.session.secure cimport agreed_by, certified_name
@@ -32,9 +33,9 @@ from cutthrough.wire.target cimport HOST_IPV6
 
 cdef enum:
     MOST_METHOD = 32
-    # Room for the fields after the URL: 24 of numbers and words, about 700 bytes, a source
+    # Room for the fields after the URL: 25 of numbers and words, about 720 bytes, a source
     # of 150, and the texts of a rule and a hook, cut to what is left
-    MOST_BEHIND = 1450
+    MOST_BEHIND = 1470
     MOST_OPENING = 600          # and for those of a ClientHello, if there is one
     MOST_AGREED = 680           # and for those of a client's handshake
     MOST_CERTIFICATE = 200      # of these, for the name in its certificate
@@ -92,7 +93,7 @@ cdef class JsonLine(Line):
         p = put_string(p, c.key[:len(c.key) - 2] if r.port else None)
         p = put_number(put_text(p, b',"port":'), r.port)
         p = put_url(put_text(p, b',"url":"'), c, Q_JSON, last - MOST_BEHIND - (
-            MOST_OPENING if c.opening != NULL else 0) - (
+            MOST_OPENING if opening_of(c) != NULL else 0) - (
             MOST_AGREED if c.sock.kind != KERNEL else 0))
         p = put_number(put_text(p, b'","status":'), r.status)
         p = put_text(put_text(p, b',"reason":"'), label_of(outcome))
@@ -130,8 +131,10 @@ cdef class JsonLine(Line):
                 p = put_text(p, b',"report":true')
         if r.has_upgrade:
             p = put_text(p, b',"upgrade":true')
-        if c.opening != NULL:
-            p = put_opening(p, c.opening, last - MOST_HOOK)
+        if is_intercepted(c):
+            p = put_text(p, b',"intercepted":true')
+        if opening_of(c) != NULL:
+            p = put_opening(p, opening_of(c), last - MOST_HOOK)
         if c.sock.kind != KERNEL and agreed_by(c) != NULL:
             p = put_agreed(p, agreed_by(c), last - MOST_HOOK - MOST_CERTIFICATE)
             if certified_name(c) is not None:
@@ -282,7 +285,7 @@ cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
         return p + 1
     key = c.key
     if not is_connect(r.method):
-        p = put_text(p, b"http://")
+        p = put_text(p, b"https://" if is_intercepted(c) else b"http://")
     if r.host_kind == HOST_IPV6:
         p[0] = b"["
         p += 1
@@ -291,7 +294,7 @@ cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
     if r.host_kind == HOST_IPV6:
         p[0] = b"]"
         p += 1
-    if is_connect(r.method) or r.port != 80:
+    if is_connect(r.method) or r.port != (443 if is_intercepted(c) else 80):
         p[0] = b":"
         p = put_number(p + 1, r.port)
     if r.path_len:

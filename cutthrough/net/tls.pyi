@@ -1,3 +1,4 @@
+from cutthrough.net.tls_wire import alert_of_denied as alert_of_denied
 from cutthrough.net.tls_wire import put as put
 from cutthrough.net.tls_wire import remove as remove
 from cutthrough.net.tls_wire import set_most_handshakes as set_most_handshakes

@@ -33,8 +33,8 @@ from cutthrough.net.tls_wire cimport (
 from cutthrough.net import tls_wire
 from cutthrough.net.transport cimport (
     HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_INVALID,
-    HANDSHAKE_MORE, HANDSHAKE_NO_ROOM, HANDSHAKE_RESET, HANDSHAKE_UNSHARED, Agreed, Socket,
-    Transport, set_tls)
+    HANDSHAKE_MORE, HANDSHAKE_NO_ROOM, HANDSHAKE_REJECTED, HANDSHAKE_RESET,
+    HANDSHAKE_UNSHARED, Agreed, Socket, Transport, set_tls)
 
 cdef extern from "<errno.h>" nogil:
     int EPROTO
@@ -45,7 +45,7 @@ cdef enum:
 # For Python: this module must be imported, and that one is behind it
 put, remove = tls_wire.put, tls_wire.remove
 set_most_handshakes, stats = tls_wire.set_most_handshakes, tls_wire.stats
-why_denied = tls_wire.why_denied
+why_denied, alert_of_denied = tls_wire.why_denied, tls_wire.alert_of_denied
 
 cdef size_t MOST_BYTES = INT_MAX    # of one call of libssl
 cdef char joined[RECORD]    # two pieces as one record
@@ -156,7 +156,7 @@ cdef int reason_of_failure(bint ended) noexcept nogil:
     if openssl.ERR_GET_LIB(error) != openssl.ERR_LIB_SSL:
         return HANDSHAKE_INVALID
     if reason >= openssl.SSL_AD_REASON_OFFSET:
-        return HANDSHAKE_ALERT
+        return HANDSHAKE_REJECTED if is_of_certificate(reason) else HANDSHAKE_ALERT
     if reason in (openssl.SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE,
                   openssl.SSL_R_CERTIFICATE_VERIFY_FAILED):
         return HANDSHAKE_DENIED
@@ -168,6 +168,12 @@ cdef int reason_of_failure(bint ended) noexcept nogil:
             openssl.SSL_R_NO_APPLICATION_PROTOCOL):
         return HANDSHAKE_UNSHARED
     return HANDSHAKE_CLOSED if ended else HANDSHAKE_INVALID
+
+
+cdef bint is_of_certificate(int reason) noexcept nogil:
+    """bad_certificate to certificate_unknown, and unknown_ca (RFC 8446 section 6)."""
+    return 42 <= reason - openssl.SSL_AD_REASON_OFFSET <= 46 or (
+        reason - openssl.SSL_AD_REASON_OFFSET == 48)
 
 
 cdef ssize_t receive(Socket *s, void *buf, size_t n) noexcept nogil:
@@ -202,8 +208,8 @@ cdef ssize_t decrypt(Socket *s, Tls *t, void *buf, size_t n) noexcept nogil:
                 return -EAGAIN
         elif why != openssl.SSL_ERROR_ZERO_RETURN:
             if t.error == 0:            # a server of TLS 1.3 refuses after our handshake
-                t.error = EPROTO if t.connects and (
-                    reason_of_failure(False) == HANDSHAKE_ALERT) else ECONNRESET
+                t.error = EPROTO if t.connects and reason_of_failure(False) in (
+                    HANDSHAKE_ALERT, HANDSHAKE_REJECTED) else ECONNRESET
             if filled == 0:
                 return -t.error
         break                           # an end is reported again by the next call

@@ -226,6 +226,21 @@ def why_denied():
     return (<bytes>openssl.X509_verify_cert_error_string(denied)).decode()
 
 
+def alert_of_denied():
+    """The alert by which this side would say so (RFC 8446 section 6.2)."""
+    if denied in (openssl.X509_V_ERR_CERT_HAS_EXPIRED, openssl.X509_V_ERR_CERT_NOT_YET_VALID):
+        return 45                           # certificate_expired
+    if denied == openssl.X509_V_ERR_CERT_REVOKED:
+        return 44
+    if denied in (openssl.X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
+                  openssl.X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN,
+                  openssl.X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT,
+                  openssl.X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
+                  openssl.X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE):
+        return 48                           # unknown_ca
+    return 42                               # bad_certificate: another name, for one
+
+
 cdef void drop(Socket *s, Tls *t) noexcept nogil:
     global n_open, n_shaking
     table[s.fd] = NULL

@@ -23,6 +23,7 @@ cdef enum Handshake:
     HANDSHAKE_ALERT         # the peer refused
     HANDSHAKE_DENIED        # the peer's certificate is missing or not accepted
     HANDSHAKE_NO_ROOM       # too many handshakes are under way, or no memory
+    HANDSHAKE_REJECTED      # the peer refused our certificate
 
 cdef struct Socket:
     int fd                  # -1: none

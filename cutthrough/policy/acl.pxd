@@ -138,6 +138,9 @@ cdef class Acl:
     # Does a refusal by this rule (below 0: the default) also end running tunnels?
     cdef bint cuts(self, int rule) noexcept nogil
 
+    # The TlsAction of this rule; below 0: TLS_PASSES.
+    cdef int tls_of(self, int rule) noexcept nogil
+
     # Returns the name of the limits that this rule (below 0: the default) names, or None.
     cdef object limits_of(self, int rule)
 

@@ -21,18 +21,19 @@ import ipaddress
 from libc.stdint cimport UINT32_MAX, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
-from cutthrough.outcome cimport DESTINATION_DENIED, OK, PATH_DENIED, label_of
+from cutthrough.outcome cimport DESTINATION_DENIED, OK, PATH_DENIED, TLS_REFUSED, label_of
 from cutthrough.policy.answer import Answer, Look
 from cutthrough.policy.fingerprints cimport FingerprintSets
 from cutthrough.policy.first_bytes cimport (
-    IF_ALLOWED, IS_MET, NOT_NAME, Met, last_of, meets, opening_in_words, outcome_of, read_demand)
+    IF_ALLOWED, IS_MET, NOT_NAME, TLS_IS_REFUSED, TLS_PASSES, Met, last_of, meets,
+    opening_in_words, outcome_of, read_demand)
 from cutthrough.policy.globs cimport GlobSets
 from cutthrough.policy.hosts cimport Candidate, HostIndex, Run, candidates_of
 from cutthrough.policy.networks cimport NetworkIndex, NetworkSets, key_of, read_carried
 from cutthrough.policy.tlvs cimport TlvSets
 from cutthrough.wire.names cimport (
     M_CONNECT, M_DELETE, M_GET, M_HEAD, M_OPTIONS, M_OTHER, M_POST, M_PUT, M_TRACE)
-from cutthrough.wire.openings cimport server_name
+from cutthrough.wire.openings cimport TLS, server_name
 from cutthrough.wire.paths cimport Path, set_path
 from cutthrough.wire.target cimport HOST_NAME, Target, parse_authority
 
@@ -229,16 +230,19 @@ cdef class Acl:
         v.hop.source = row.source
         v.route = row.route
         v.acts = row.acts
-        v.report = row.action == REPORT
-        v.cut = row.cut
+        v.report, v.cut = row.action == REPORT, row.cut
         v.maybe = maybe
-        v.waits = first_waiting != UINT32_MAX and first_waiting <= best
+        v.waits = first_waiting != UINT32_MAX and first_waiting <= best or (
+            row.demand.tls != TLS_PASSES and q.has_opening and q.opening == NULL)
         v.opens_floor = row.action == ALLOW and q.address != NULL and (
             row.by_address or row.addresses != 0
             or (row.literals != 0 and self.sets.contains(row.literals, key_of(q.address))))
 
     cdef bint cuts(self, int rule) noexcept nogil:
         return self.rows[rule].cut if rule >= 0 else self.fallback.cut
+
+    cdef int tls_of(self, int rule) noexcept nogil:
+        return self.rows[rule].demand.tls if rule >= 0 else TLS_PASSES
 
     cdef object limits_of(self, int rule):
         cdef int index = self.rows[rule].limits if rule >= 0 else self.fallback.limits
@@ -398,6 +402,8 @@ cdef class Acl:
             self.judge(&q, &v)
             if v.outcome != OK:
                 v.outcome = self.outcome_by_opening(&q, before, v.rule)
+            elif q.opening.protocol == TLS and self.tls_of(v.rule) == TLS_IS_REFUSED:
+                v.outcome = TLS_REFUSED
         looked = {}
         read_carried(q.address, &carried)
         n = self.find_runs(&q, &carried, runs)

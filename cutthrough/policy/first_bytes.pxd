@@ -10,10 +10,17 @@ cdef enum ServerNameRule:
     NAME_ALLOWED            # the rules would let a request for it pass
     NAME_GIVEN              # it is a host name or an address
 
+# What becomes of TLS inside a tunnel; no condition.
+cdef enum TlsAction:
+    TLS_PASSES = 0
+    TLS_IS_INTERCEPTED
+    TLS_IS_REFUSED
+
 cdef struct Demand:         # 0: no condition
     uint32_t ja4            # number in FingerprintSets
     uint32_t protocols      # bits of wire's Protocol
     uint8_t sni             # ServerNameRule
+    uint8_t tls             # TlsAction
 
 cdef enum Met:
     IS_MET = 0

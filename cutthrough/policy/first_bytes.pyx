@@ -17,10 +17,13 @@ from cutthrough.wire.target cimport HOST_NAME, Target, parse_authority
 
 cdef dict SERVER_NAMES = {
     "": 0, "match": NAME_MATCHES, "allowed": NAME_ALLOWED, "any": NAME_GIVEN}
+cdef dict TLS_ACTIONS = {
+    "pass": TLS_PASSES, "intercept": TLS_IS_INTERCEPTED, "refuse": TLS_IS_REFUSED}
 
 
 cdef int read_demand(Demand *demand, rule, FingerprintSets sets) except -1:
     demand.sni = SERVER_NAMES[rule.sni]
+    demand.tls = TLS_ACTIONS[rule.tls]
     demand.ja4 = sets.number(rule.ja4)
     demand.protocols = 0
     for word in rule.protocol:

@@ -36,6 +36,7 @@ from cutthrough.policy.source import (
     PolicyError,
     Rule,
     ServerName,
+    TlsAction,
     User,
 )
 from cutthrough.policy.tlvs import TLVS_OF_RULES, parse_value
@@ -302,7 +303,7 @@ class _Reader(ListReader):
             return None
         if any(fields.get(key) == () for key in _LISTED):
             return None
-        for key in OF_TUNNELS & fields.keys():
+        for key in (OF_TUNNELS | {"tls"}) & fields.keys():
             if "CONNECT" not in fields.get("methods", ("CONNECT",)):
                 self.fail(key, "is of tunnels only: add CONNECT to `methods`")
             if "paths" in fields:
@@ -419,13 +420,14 @@ class _Reader(ListReader):
     def read_protocols(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
         return self.words(table, key, PROTOCOLS[1:])
 
-    def read_server_name(self, table: dict[str, Any], key: str) -> Any:
-        return self.choice(table, key, get_args(ServerName), "")
+    def read_word(self, table: dict[str, Any], key: str) -> Any:
+        if key == "tls" and table.get("action") == "deny":
+            self.fail(key, "has no effect in a rule that denies")
+        return self.choice(table, key, _CHOICES[key], "")
 
-    def read_capture(self, table: dict[str, Any], key: str) -> Any:
-        return self.choice(table, key, get_args(Capture), "")
 
-
+_CHOICES = {"sni": get_args(ServerName), "capture": get_args(Capture),
+            "tls": get_args(TlsAction)}
 _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "name": _Reader.read_name, "action": _Reader.read_action,
     "users": _Reader.read_who, "groups": _Reader.read_who,
@@ -434,11 +436,11 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "addresses": _Reader.read_networks, "ports": _Reader.read_ports,
     "methods": _Reader.read_methods, "paths": _Reader.read_paths,
     "protocol": _Reader.read_protocols,
-    "sni": _Reader.read_server_name, "ja4": _Reader.read_fingerprints,
+    "sni": _Reader.read_word, "ja4": _Reader.read_fingerprints,
     "cut": _Reader.read_flag, "limits": _Reader.read_limit,
     "source": _Reader.read_source, "route": _Reader.read_route,
     "faults": _Reader.read_fault_names,
-    "capture": _Reader.read_capture,
+    "capture": _Reader.read_word, "tls": _Reader.read_word,
 }
 # Keys whose field in Rule has another name
 _FIELDS = {"source": "leaves_by"}

@@ -15,6 +15,7 @@ from cutthrough.config.mistake import Mistake
 Action = Literal["allow", "deny", "report"]
 ServerName = Literal["match", "allowed", "any"]
 Capture = Literal["head", "full"]
+TlsAction = Literal["pass", "intercept", "refuse"]
 
 
 class PolicyError(Mistake):
@@ -79,6 +80,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     protocol: tuple[str, ...] = ()      # words of wire.openings
     sni: ServerName | Literal[""] = ""  # match, allowed or any; "": no condition
     ja4: tuple[str, ...] = ()           # patterns of policy.fingerprints
+    tls: TlsAction = "pass"             # what becomes of TLS inside a tunnel
     cut: bool = False                   # a refusal also ends running tunnels
     limits: str = ""                    # a name in Policy.limits; "": none
     leaves_by: str = ""                 # a name of [sources]; "": the user's own

@@ -16,6 +16,7 @@ from cutthrough.outcome cimport (
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.auth cimport PENDING, Account
 from cutthrough.session.client cimport Client, leave_place
+from cutthrough.session.inside cimport Inside
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.secure cimport certified_name
 from cutthrough.session.shed cimport lend_head, list_waiting
@@ -30,6 +31,8 @@ cdef bytes pending = None
 cdef int authenticate(Client c, const Head *head, const char *data) except -1:
     cdef const Field *field
     cdef int index = head.first[F_PROXY_AUTHORIZATION]
+    if c.entrance.is_inside:
+        return take_outer_user(c, <Inside>c.entrance)
     if c.sock.kind != KERNEL and take_certified(c):
         c.stamps.auth_us = end_brief_phase(&c.stamps)
         return AUTH_EXPIRED if c.account.has_expired() else on_known(c)
@@ -39,6 +42,18 @@ cdef int authenticate(Client c, const Head *head, const char *data) except -1:
         return authenticate_nobody(c)
     field = &head.fields[index - 1]
     return check_credentials(c, data + field.value, field.value_len)
+
+
+cdef int take_outer_user(Client c, Inside inside) except -1:
+    """A request inside is its CONNECT's user's, as long as that user exists."""
+    c.stamps.auth_us = end_brief_phase(&c.stamps)
+    c.user = inside.login
+    c.account = inside.account
+    if c.snapshot is not inside.snapshot:
+        c.account = account_in(c, c.snapshot)
+    if c.account is None:
+        return AUTH_FAILED
+    return AUTH_EXPIRED if c.account.has_expired() else OK
 
 
 cdef bint needs_credentials(Client c) except -1:

@@ -26,6 +26,7 @@ from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.authenticate cimport account_in
 from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport Context
+from cutthrough.session.inside cimport Inside
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DECIDE, HALF_CLOSED, PEEK
 from cutthrough.wire.names cimport M_CONNECT, M_UDP, is_connect
@@ -41,6 +42,8 @@ cdef int judge_request(Client c) except -1:
     cdef Verdict verdict
     cdef Address literal
     cdef int outcome = c.snapshot.judge_port(r.is_tunnel, r.port)
+    if c.entrance.is_inside and (<Inside>c.entrance).snapshot is not c.snapshot:
+        outcome = judge_connect(c, <Inside>c.entrance)
     if c.snapshot.own_sources is not None:
         r.hop.source = own_source(c)
     if outcome != OK or c.snapshot.acl is None:
@@ -51,6 +54,26 @@ cdef int judge_request(Client c) except -1:
         verdict.hop.source = r.hop.source
     r.hop = verdict.hop
     return take_verdict(c, &verdict)
+
+
+cdef int judge_connect(Client c, Inside inside) except -1:
+    """A reload came since the CONNECT was judged: judges it by the newer rules too. An Outcome."""
+    cdef Address literal
+    cdef Question q
+    cdef Verdict verdict
+    cdef unsigned char mapped[16]
+    cdef int outcome = c.snapshot.judge_port(True, inside.port)
+    verdict.route = verdict.hop.source = 0
+    if outcome == OK and c.snapshot.acl is not None:
+        fill_question(c, c.snapshot, literal_of(c, &literal), mapped, &q)
+        q.method, q.has_opening, q.opening, q.path = M_CONNECT, True, inside.opening, NULL
+        c.snapshot.acl.judge(&q, &verdict)
+        outcome = verdict.outcome
+    if outcome == OK:
+        inside.snapshot, inside.account = c.snapshot, c.account
+        inside.route = <uint16_t>verdict.route
+        inside.source = verdict.hop.source or own_source(c)
+    return outcome
 
 
 cdef const Address *literal_of(Client c, Address *out) except? NULL:
@@ -125,6 +148,10 @@ cdef int ask_rules(Client c, Snapshot snapshot, const Address *address,
     cdef unsigned char mapped[16]
     fill_question(c, snapshot, address, mapped, &q)
     snapshot.acl.judge(&q, verdict)
+    if c.entrance is not None and c.entrance.is_inside:     # goes its CONNECT's way
+        verdict.route = (<Inside>c.entrance).route
+        verdict.hop.source = (<Inside>c.entrance).source
+        verdict.hop.tls = (<Inside>c.entrance).tls
     return 0
 
 

@@ -172,6 +172,8 @@ cdef class Client(StreamOwner):
     cdef bint is_too_old(self) noexcept
     # Finds a way to the origin for the request in hand; `fresh`: not from the idle pool.
     cdef int route(self, bint fresh) except -1
+    # The origin's TLS handshake is done, for a request inside an intercepted connection.
+    cdef int on_secured(self) except -1
     # Judges the request once more, for another destination, and goes on with it.
     cdef int judge_again(self) except -1
     # The destination as the idle pool knows it, which may depend on the user.

@@ -257,6 +257,9 @@ cdef class Client:
     cdef int route(self, bint fresh) except -1:
         return 0
 
+    cdef int on_secured(self) except -1:
+        return 0
+
     cdef int judge_again(self) except -1:
         return 0
 
@@ -284,6 +287,8 @@ cdef class Client:
             return 0
         self.close_origin(False)
         self._clear_request()
+        if self.entrance is not None and self.entrance.is_inside:
+            self.entrance.leave()
         context.limiter.leave(&self.usage, self.poller.now_us)
         give_block(&self.input)
         leave_place(self)
@@ -373,6 +378,8 @@ cdef class Client:
 cdef const char *refusal_of(Client c, int outcome, bint close, size_t *length) noexcept:
     cdef const Request *r = &c.request
     cdef bint known = c.user is not None
+    if c.entrance is not None and c.entrance.is_inside and status_of(outcome) == 407:
+        return NULL                         # it would look like the origin's
     if r.method == M_TUNNEL:                # no protocol would understand a reply
         return NULL
     if r.method > M_CONNECT:

@@ -1,6 +1,6 @@
 """The objects and options that a worker's sessions share."""
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t
 from cutthrough.net.connector cimport StreamOwner
 from cutthrough.net.poller cimport Poller
 from cutthrough.policy.limits cimport Limiter
@@ -49,6 +49,8 @@ cdef class Context:
     cdef Places places                  # connections that may be closed to make room
     cdef bint may_splice
     cdef uint8_t peeks                  # of tunnels' first bytes: PEEK_ALWAYS, Fingerprint
+    cdef uint16_t client_tls            # TLS context of intercepted clients
+    cdef uint16_t origin_tls            # the same of their origins, plus 1: Hop.tls
     cdef public int origin_transport    # of all connections to origins; KERNEL: none
     cdef bint has_origin                # `origin` is set, for requests in origin form
     cdef Target origin

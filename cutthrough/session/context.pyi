@@ -55,5 +55,7 @@ class Context:
         peeks: bool = False,
         peeks_ja4: bool = False,
         peeks_ja3: bool = False,
+        client_tls: int = 0,
+        origin_tls: int = 0,
     ) -> None: ...
     def start_draining(self) -> None: ...

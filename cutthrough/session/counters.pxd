@@ -53,13 +53,14 @@ cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, 
     uint64_t retried            # requests sent again after a pooled connection was dead
     uint64_t identified         # requests whose credentials were right
     uint64_t verified           # of these, requests that waited for a hash
+    uint64_t intercepted        # connections that were opened inside: see session.intercept
     uint64_t faults             # exceptions caught at a connection's border (R34)
     uint64_t starved            # times that no descriptor, memory or pipe was available
     uint64_t shed               # connections closed to make room
     uint64_t sheds[N_BOUNDS][N_GONE]    # of these, by Bound and by Gone
     uint64_t next_id            # number of the request begun last
     int64_t peak                # most client connections open at one time
-    uint64_t totals_above[25]    # totals written by the room above; see counters.FIELDS
+    uint64_t totals_above[27]    # totals written by the room above; see counters.FIELDS
     int64_t gauges_above[13]
     int64_t live                # client connections open now
     int64_t states[N_STATES]    # of these, in each state

@@ -39,7 +39,8 @@ TOTALS_ABOVE = ("log_dropped", "dns_answered", "dns_not_found", "dns_failed", "d
                 "hook_asked", "hook_failed", "hook_dropped", "hook_refused",
                 "no_room:relays", "no_room:requests", "no_room:strangers",
                 "auth_hashes", "auth_evicted", "tls:full", "tls:resumed",
-                "capture:captured", "capture:dropped", "capture:partial", "capture:unwritten")
+                "capture:captured", "capture:dropped", "capture:partial", "capture:unwritten",
+                "leaf:made", "leaf:kept")
 GAUGES_ABOVE = ("lag_us", "due_us", "upstream_idle", "dns_entries", "dns_open", "hook_open",
                 "held:relays", "held:requests", "held:strangers", "auth_queue", "auth_held",
                 "tls_open", "tls_under_way")
@@ -71,8 +72,9 @@ def _of_histogram(name):
 
 FIELDS = (
     "accepted", "refused", "requests", "tunnels", "bytes_up", "bytes_down", "spliced_up",
-    "spliced_down", "dialled", "reused", "retried", "identified", "verified", "faults",
-    "starved", "shed", *(f"shed:{bound} {gone}" for bound in BOUNDS for gone in GONE),
+    "spliced_down", "dialled", "reused", "retried", "identified", "verified",
+    "intercepted", "faults", "starved", "shed",
+    *(f"shed:{bound} {gone}" for bound in BOUNDS for gone in GONE),
     "next_id", "peak", *TOTALS_ABOVE, *GAUGES_ABOVE, "live",
     *(f"state:{row.name}" for row in STATES),
     *(f"outcome:{row.label}" for row in OUTCOMES),

@@ -15,12 +15,15 @@ cdef class Entrance:
     cdef bytes user                 # of clients without credentials; None: nobody
     cdef bint is_for_all            # if not needs_user: no client needs credentials
     cdef Way transparent            # of connections that nftables brings here
+    cdef bint is_inside             # of one connection that is intercepted: see inside
     cdef bint has_senders           # load balancers of its own; else the snapshot's
     cdef NetworkSets networks
     cdef uint32_t number            # if not is_for_all: of clients that need no credentials
     cdef uint32_t senders           # of load balancers
 
     cdef bint contains(self, uint32_t number, const Address *address) noexcept
+    # Its connection ends. Only if `is_inside`.
+    cdef int leave(self) except -1
     # Whether a client of this address may go on without credentials.
     cdef bint admits_anonymous(self, const Address *address) noexcept
     # Whether a caller of this address may name clients, by PROXY headers.

@@ -29,6 +29,9 @@ cdef class Entrance:
         self.senders = self.networks.number(tuple(senders))
         self.networks.seal()
 
+    cdef int leave(self) except -1:
+        return 0
+
     cdef bint admits_anonymous(self, const Address *address) noexcept:
         if self.needs_user:
             return False

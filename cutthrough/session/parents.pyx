@@ -31,6 +31,7 @@ from cutthrough.session.authorize cimport asker_of
 from cutthrough.session.client cimport Client, leave_parent
 from cutthrough.session.context cimport Context
 from cutthrough.session.flight_recorder cimport E_PARENT, E_PARENT_LOST, note
+from cutthrough.session.inside cimport Inside
 from cutthrough.session.passage cimport Passage
 from cutthrough.session.request cimport Request
 from cutthrough.session.standby cimport Standby
@@ -56,6 +57,8 @@ cdef int keep_fields(Client c, const Head *head, const char *data) except -1:
     if c.snapshot.ways.pass_credentials and head.count[F_PROXY_AUTHORIZATION] == 1:
         field = &head.fields[head.first[F_PROXY_AUTHORIZATION] - 1]
         c.passage.credentials = data[field.value:field.value + field.value_len]
+    if c.entrance.is_inside:
+        c.passage.credentials = (<Inside>c.entrance).credentials
     earlier = []
     if head.count[F_VIA] and c.request.is_tunnel:
         for i in range(head.n_fields):
@@ -115,7 +118,8 @@ cdef int take_member(Client c, Passage p, int i) except -1:
     p.chain = tuple(chain[::-1])
     parent = p.parent
     r.hop.kind = HOP_FORWARD if parent.forwards and not (
-        r.is_tunnel or r.has_upgrade or c.entrance.transparent) else HOP_PARENT
+        r.is_tunnel or r.has_upgrade or c.entrance.transparent
+        or c.entrance.is_inside) else HOP_PARENT
     r.hop.parent = <uint16_t>parent.standing.number
     parent.standing.in_hand += 1
     parent.standing.begun += 1

@@ -14,8 +14,7 @@ that. Only a ClientHello in parts is held up longer, until it is whole (R53), an
 do nothing with a part of it. The deadline is head_timeout, which no byte extends. If a rule
 depends on the bytes, the tunnel then ends; else it goes on with what is known.
 
-A client of TLS that is refused gets the alert access_denied, so that its user reads more than
-"connection reset".
+If the rule has TLS intercepted, the tunnel becomes a connection with requests: see intercept.
 """
 
 from libc.string cimport memcpy
@@ -23,14 +22,17 @@ from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport bytes_of, scratch
 from cutthrough.net.relay cimport is_holding, run_pump
 from cutthrough.net.sysio cimport (
-    BROKEN, CAN_READ, PEER_DONE, can_peek, set_abortive, try_peek, try_recv, try_send)
+    BROKEN, CAN_READ, PEER_DONE, can_peek, try_peek, try_recv)
 from cutthrough.outcome cimport (
-    CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_RESET, OVERLOADED, PEEK_TIMEOUT)
+    CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_RESET, OVERLOADED, PEEK_TIMEOUT, TLS_REFUSED)
+from cutthrough.policy.first_bytes cimport TLS_IS_INTERCEPTED, TLS_IS_REFUSED
+from cutthrough.session.alerts cimport ACCESS_DENIED, NO_ALERT, refuse_opening
 from cutthrough.session.authorize cimport is_cut_meanwhile, judge_opening
 from cutthrough.session.charge cimport admit_again
 from cutthrough.session.client cimport Client, outcome_of_break
 from cutthrough.session.delivery cimport TO_CLIENT, deliver
 from cutthrough.session.flight_recorder cimport E_PEEKED, note
+from cutthrough.session.intercept cimport begin_interception
 from cutthrough.session.state cimport TUNNEL
 from cutthrough.session.tunnel cimport open_tunnel
 from cutthrough.wire.clienthello cimport MOST_HELLO, ClientHello
@@ -41,11 +43,7 @@ from cutthrough.wire.openings cimport (
 cdef enum:
     TLS_HANDSHAKE = 22
     MOST_GREETING = 1024        # bytes looked at of an origin that speaks first
-    ALERT_BYTES = 7
     NO_ROOM = -10000            # in place of an errno
-
-# A fatal alert, access_denied (RFC 8446 sections 5.1 and 6.2)
-cdef const char *ACCESS_DENIED = b"\x15\x03\x03\x00\x02\x02\x31"
 
 cdef ClientHello hello          # used within one call of peek
 
@@ -137,8 +135,9 @@ cdef bint push_reply(Client c) noexcept:
 
 
 cdef bint begin_tunnel(Client c, Protocol found) except -1:
-    """False: it may not go on, and has ended."""
+    """False: it is no tunnel: it has ended, or is intercepted."""
     cdef bint judged = c.request.needs_opening
+    cdef int fate = 0
     cdef int outcome
     # If rules judge the tunnel, a later policy may want the JA4 of what is remembered
     c.opening = make_opening(found, &hello, c.context.peeks | (WITH_JA4 if judged else 0))
@@ -149,20 +148,15 @@ cdef bint begin_tunnel(Client c, Protocol found) except -1:
         outcome = DESTINATION_DENIED
     if outcome == OK and judged:
         outcome = admit_again(c)
+    if judged and found == TLS:
+        fate = c.snapshot.acl.tls_of(c.request.rule)
+    if outcome == OK and fate == TLS_IS_REFUSED:
+        outcome = TLS_REFUSED
     if outcome != OK:
-        refuse_opening(c, outcome, found == TLS)
+        refuse_opening(c, outcome, ACCESS_DENIED if found == TLS else NO_ALERT)
+        return False
+    if fate == TLS_IS_INTERCEPTED:
+        begin_interception(c)
         return False
     c._set_state(TUNNEL)
     return True
-
-
-cdef int refuse_opening(Client c, int outcome, bint is_tls) except -1:
-    """The 200 is out, so no reply can say why. The origin has been sent nothing."""
-    c._record(outcome)
-    c.close_origin(False)
-    if not is_tls or is_holding(&c.relay.down) or (
-            try_send(&c.sock, ACCESS_DENIED, ALERT_BYTES) != ALERT_BYTES):
-        set_abortive(&c.sock)
-        return c.close()
-    c._clear_request()
-    return c.linger(False)

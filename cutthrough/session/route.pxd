@@ -12,5 +12,7 @@ cdef int find_way(Client client, bint fresh) except -1
 cdef bint may_dial_directly(Client client, const Address *address) except -1
 # The parent's socket may be readable; in state PARENT.
 cdef int on_parent(Client client) except -1
+# client.origin is connected to the origin, and secured if it has to be.
+cdef int use_origin(Client client) except -1
 # The dial has ended: see StreamOwner.on_dialled.
 cdef int take_origin(Client client, Connector connector, Stream stream, int error) except -1

@@ -33,6 +33,7 @@ from cutthrough.session.dial_errors cimport outcome_of_errno, relieve
 from cutthrough.session.flight_recorder cimport (
     E_DIALLED, E_NOT_DIALLED, E_RESOLVED, E_REUSED, note)
 from cutthrough.session.forward cimport send_request
+from cutthrough.session.intercept cimport secure_origin, take_spare
 from cutthrough.session.local cimport open_local
 from cutthrough.session.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
 from cutthrough.session.parents cimport (
@@ -73,8 +74,10 @@ cdef int find_way(Client c, bint fresh) except -1:
     by_name = c.passage is not None and is_resolved_there(c)
     if by_name and c.request.address_dependent:
         return c.refuse(DESTINATION_DENIED)     # no address will say that it may pass
-    if not fresh and c.request.can_retry:
-        stream = c.context.idle_pool.take(&c.request.hop, c.pool_key())
+    if not fresh and (c.request.can_retry or c.entrance.is_inside):
+        stream = take_spare(c) if c.entrance.is_inside else None
+        if stream is None and c.request.can_retry:
+            stream = c.context.idle_pool.take(&c.request.hop, c.pool_key())
         if stream is not None:
             c.origin = stream
             stream.owner = c
@@ -263,7 +266,7 @@ cdef int take_origin(Client c, Connector connector, Stream stream, int error) ex
         may_reach(c, &stream.address)    # last judged for another address: sets this one's rule
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0, c.stamps.connect_us)
     count_dial(c.context.counters, stream.address.family, c.stamps.connect_us)
-    return use_origin(c)
+    return secure_origin(c) if c.entrance.is_inside else use_origin(c)
 
 
 cdef int take_parent(Client c, Stream stream, int error) except -1:
@@ -303,11 +306,10 @@ cdef int go_through(Client c, int outcome) except -1:
 cdef int reach_origin(Client c) except -1:
     praise_parents(c)
     c.stamps.connect_us = end_brief_phase(&c.stamps)
-    return use_origin(c)
+    return secure_origin(c) if c.entrance.is_inside else use_origin(c)
 
 
 cdef int use_origin(Client c) except -1:
-    """client.origin is connected."""
     cdef char[MOST_SOCKS_REPLY] reply
     if c.request.is_tunnel and is_cut_meanwhile(c):
         return c.refuse(DESTINATION_DENIED)

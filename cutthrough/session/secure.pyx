@@ -18,11 +18,11 @@ from cutthrough.net.buffers cimport bytes_of, give_block
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.transport cimport (
     HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE,
-    HANDSHAKE_NO_ROOM, HANDSHAKE_RESET, HANDSHAKE_UNSHARED, KERNEL, TLS, Agreed, open_transport,
-    transport_of)
+    HANDSHAKE_NO_ROOM, HANDSHAKE_REJECTED, HANDSHAKE_RESET, HANDSHAKE_UNSHARED,
+    KERNEL, TLS, Agreed, open_transport, transport_of)
 from cutthrough.outcome cimport (
-    CLIENT_CLOSED, CLIENT_RESET, OVERLOADED, TLS_ALERT, TLS_CERTIFICATE, TLS_FAILED,
-    TLS_UNSHARED)
+    CERTIFICATE_REJECTED, CLIENT_CLOSED, CLIENT_RESET, OVERLOADED, TLS_ALERT, TLS_CERTIFICATE,
+    TLS_FAILED, TLS_UNSHARED)
 from cutthrough.session.client cimport Client, rest
 from cutthrough.session.counters cimport BOUND_HANDSHAKES
 from cutthrough.session.shed cimport shed_part
@@ -46,7 +46,7 @@ cdef bint shake_hands(Client c) except -1:
     cdef int late = (c.stages & STAGE_TLS_LATE) != 0
     cdef int64_t began_us
     cdef int answer
-    if c.sock.kind == KERNEL and not put_transport(c):
+    if c.sock.kind == KERNEL and not put_transport(c, NULL):
         if c.stamps.start_us == 0:
             c.begin()
         c.abort(OVERLOADED, True)
@@ -70,7 +70,7 @@ cdef bint shake_hands(Client c) except -1:
     if answer == HANDSHAKE_MORE:
         rest(c)
     else:
-        c.abort(outcome_of(-answer), answer == -HANDSHAKE_NO_ROOM)
+        c.abort(outcome_of(-answer, c.entrance.is_inside), answer == -HANDSHAKE_NO_ROOM)
     return False
 
 
@@ -83,11 +83,14 @@ cdef int try_handshake(Client c) except? -1:
     return answer
 
 
-cdef bint put_transport(Client c) except -1:
+cdef bint put_transport(Client c, const char *name) except -1:
     """After other stages, or a look at the first byte: the bytes left are the handshake's."""
     cdef int n = 0
-    if open_transport(&c.sock, TLS, c.sock.slot, NULL) < 0:
-        return False
+    while open_transport(&c.sock, TLS, c.sock.slot, name) < 0:
+        if name == NULL or n == MOST_SHED or not shed_part(c, BOUND_HANDSHAKES):
+            return False
+        n += 1
+    n = 0
     if c.input == NULL:
         return True
     while not transport_of(&c.sock).unread(
@@ -99,14 +102,16 @@ cdef bint put_transport(Client c) except -1:
     return True
 
 
-cdef int outcome_of(int failure) noexcept nogil:
+cdef int outcome_of(int failure, bint is_inside) noexcept nogil:
     if failure == HANDSHAKE_CLOSED:
         return CLIENT_CLOSED
     if failure == HANDSHAKE_RESET:
         return CLIENT_RESET
     if failure == HANDSHAKE_UNSHARED:
         return TLS_UNSHARED
-    if failure == HANDSHAKE_ALERT:
+    if failure == HANDSHAKE_REJECTED and is_inside:
+        return CERTIFICATE_REJECTED
+    if failure == HANDSHAKE_ALERT or failure == HANDSHAKE_REJECTED:
         return TLS_ALERT
     if failure == HANDSHAKE_DENIED:
         return TLS_CERTIFICATE

@@ -35,18 +35,22 @@ from cutthrough.session.authenticate cimport ask_verifier, authenticate, take_an
 from cutthrough.session.peek cimport peek
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.flight_recorder cimport E_CLIENT_ENDED, E_READ, note
+from cutthrough.session.inside cimport Inside, pin_target
+from cutthrough.session.intercept cimport go_on_securing, on_spare
 from cutthrough.session.pac cimport asks_for_pac, send_pac
 from cutthrough.session.reuse cimport judge_reuse
 from cutthrough.session.parents cimport keep_fields, may_dial_parent, seeks_parent
 from cutthrough.session.request cimport Request
-from cutthrough.session.route cimport find_way, may_dial_directly, on_parent, take_origin
+from cutthrough.session.route cimport (
+    find_way, may_dial_directly, on_parent, take_origin, use_origin)
 from cutthrough.session.shed cimport keep_head, keep_part, keep_refused
 from cutthrough.session.source cimport key_with_source, leave_by_source, prepare_origin
 from cutthrough.session.stage cimport STAGE_TLS
 from cutthrough.session.stages cimport HEAD_NEXT, REQUEST_NEXT, run_stages
 from cutthrough.session.state cimport (
-    AUTH, DATAGRAMS, DECIDE, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, PARENT, PEEK, TUNNEL)
-from cutthrough.session.transparent cimport narrow
+    AUTH, DATAGRAMS, DECIDE, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, PARENT, PEEK, SECURE,
+    TUNNEL)
+from cutthrough.session.transparent cimport NARROWED, narrow
 from cutthrough.session.tunnel cimport run_tunnel
 from cutthrough.session.charge cimport admit_user
 from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
@@ -58,7 +62,7 @@ from cutthrough.wire.names cimport (
 from cutthrough.wire.refused cimport hint_of
 from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport build_request_head, offers_upgrade
-from cutthrough.wire.target cimport FORM_ORIGIN, Target, read_target
+from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
 
 cdef enum:
     IS_PAC = N_OUTCOMES         # in place of an Outcome: answered by `pac`
@@ -95,7 +99,7 @@ cdef class Session(Client):
             return self.discard_input()     # be a reset, and undo the reply (R1, R6)
         if self.sock.ready & BROKEN:
             return self.abort(outcome_of_break(self), True)
-        if AUTH <= self.state <= PARENT:
+        if AUTH <= self.state <= SECURE:
             return 0                        # its bytes wait in the kernel meanwhile
         return on_client(self)
 
@@ -106,6 +110,10 @@ cdef class Session(Client):
             return on_parent(self)
         if self.state == DELIVER:
             return go_on(self)
+        if self.state == SECURE:
+            return go_on_securing(self)
+        if self.state <= IDLE:
+            return on_spare(self, stream)
         return peek(self) if self.state == PEEK else on_origin(self)
 
     cdef int on_stream_deadline(self, Stream stream) except -1:
@@ -131,8 +139,14 @@ cdef class Session(Client):
     cdef int route(self, bint fresh) except -1:
         return find_way(self, fresh)
 
+    cdef int on_secured(self) except -1:
+        return use_origin(self)
+
     cdef bytes pool_key(self):
-        return self.key if self.request.hop.source == 0 else key_with_source(self)
+        cdef bytes key = self.key if self.request.hop.source == 0 else key_with_source(self)
+        if self.request.hop.tls and (<Inside>self.entrance).suffix is not None:
+            key += (<Inside>self.entrance).suffix
+        return key
 
     cdef Leave may_dial(self, const Address *address) except FAULT:
         if seeks_parent(self):
@@ -251,7 +265,14 @@ cdef class Session(Client):
                 keep_refused(self, &head, data)
             return outcome
         self.request.is_tunnel = self.request.method == M_CONNECT
-        if self.entrance.transparent:
+        if self.entrance.is_inside:
+            outcome = pin_target(self, &target)
+            if outcome != OK:
+                set_destination(self, &target)          # for the log
+                return outcome
+            if self.entrance.transparent and self.request.host_kind == HOST_NAME:
+                self.request.narrowed = NARROWED        # as the CONNECT's name was
+        elif self.entrance.transparent:
             outcome = narrow(self, &target)
             if outcome != OK:
                 keep_refused(self, &head, data)
@@ -267,7 +288,8 @@ cdef class Session(Client):
             target.host_kind = self.context.origin.host_kind
             target.host_len = self.context.origin.host_len
             memcpy(target.host, self.context.origin.host, target.host_len + 1)
-        set_destination(self, &target)
+        if not self.entrance.is_inside:
+            set_destination(self, &target)
         outcome = -read_request_framing(&head, data, &framing)
         if outcome:
             return outcome
@@ -353,7 +375,8 @@ cdef class Session(Client):
             and offers_upgrade(&head, data))
         n = build_request_head(
             head_scratch(), HEAD_BLOCK, &head, data, &target, self.context.pseudonym,
-            self.context.pseudonym_len, r.has_upgrade, &path_at, &path_len)
+            self.context.pseudonym_len, r.has_upgrade,
+            443 if self.entrance.is_inside else 80, &path_at, &path_len)
         if n < 0:
             return -n
         r.path_at = <uint16_t>path_at

@@ -26,6 +26,7 @@ from cutthrough.outcome cimport CLIENT_CLOSED, CLIENT_RESET, OVERLOADED
 from cutthrough.session.admit cimport admit
 from cutthrough.session.client cimport Client, leave_place, rest
 from cutthrough.session.flight_recorder cimport E_CLIENT_ENDED, E_READ, note
+from cutthrough.session.intercept cimport enter
 from cutthrough.session.proxied cimport admit_sender, name_client, read_header
 from cutthrough.session.secure cimport shake_hands
 from cutthrough.session.shed cimport keep_part
@@ -88,6 +89,8 @@ cdef int run_stages(Client c) except -1:
         if shakes_next(c):
             if not shake_hands(c):
                 return STAGES_LEFT
+            if c.entrance.is_inside:
+                enter(c)
         elif not has_unseen(c) and not receive(c):
             return STAGES_LEFT
         elif chooses_next(c):

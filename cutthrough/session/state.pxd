@@ -9,6 +9,7 @@ cdef enum:                  # State; unnamed, because Cython indexes by plain in
     RESOLVE                 # a name is being resolved
     DIAL                    # a connection to the origin, or to a parent, is being made
     PARENT                  # a parent is connected, and connects on to the origin
+    SECURE                  # a TLS handshake with the origin of an intercepted connection
     REQUEST                 # the request goes up, its body not yet whole
     RESPONSE                # the request is up; the response head is awaited
     RELAY                   # the response body comes down

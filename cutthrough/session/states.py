@@ -24,7 +24,8 @@ class Row(NamedTuple):
 # after the password was verified, in HEAD again. RESOLVE follows RESOLVE if a parent's
 # name is resolved after the destination's. PARENT ends with the request, the tunnel, or
 # another parent. If a transparent request's name does not resolve to its destination,
-# the hook is called again, for the address.
+# the hook is called again, for the address. An intercepted CONNECT leads from SECURE to
+# HEAD: the client's handshake follows, and then requests.
 TABLE = (
     Row("HEAD", ("IDLE", "AUTH", "DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST",
                  "RESPONSE", "TUNNEL", "DATAGRAMS", "LINGER", "CLOSED"),
@@ -41,17 +42,21 @@ TABLE = (
                  "LINGER", "CLOSED"), "", "internal_error"),
     Row("RESOLVE", ("DECIDE", "HELD", "RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),
         "dns_timeout", "dns_timeout"),
-    Row("DIAL", ("RESOLVE", "DIAL", "PARENT", "REQUEST", "RESPONSE", "PEEK", "TUNNEL",
-                 "IDLE", "LINGER", "CLOSED"), "connect_timeout", "connect_timeout"),
-    Row("PARENT", ("RESOLVE", "DIAL", "REQUEST", "RESPONSE", "PEEK", "TUNNEL", "IDLE",
-                   "LINGER", "CLOSED"), "parent_timeout", "parent_timeout"),
+    Row("DIAL", ("RESOLVE", "DIAL", "PARENT", "SECURE", "REQUEST", "RESPONSE", "PEEK",
+                 "TUNNEL", "IDLE", "LINGER", "CLOSED"),
+        "connect_timeout", "connect_timeout"),
+    Row("PARENT", ("RESOLVE", "DIAL", "SECURE", "REQUEST", "RESPONSE", "PEEK", "TUNNEL",
+                   "IDLE", "LINGER", "CLOSED"), "parent_timeout", "parent_timeout"),
+    Row("SECURE", ("HEAD", "REQUEST", "RESPONSE", "IDLE", "LINGER", "CLOSED"),
+        "connect_timeout", "connect_timeout"),
     Row("REQUEST", ("RESPONSE", "RELAY", "IDLE", "LINGER", "CLOSED"),
         "body_timeout", "body_timeout"),
     Row("RESPONSE", ("RELAY", "TUNNEL", "RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),
         "response_timeout", "response_timeout"),
     Row("RELAY", ("IDLE", "DELIVER", "LINGER", "CLOSED"),
         "idle_timeout", "idle_timeout"),
-    Row("PEEK", ("TUNNEL", "LINGER", "CLOSED"), "head_timeout", "peek_timeout"),
+    Row("PEEK", ("SECURE", "TUNNEL", "LINGER", "CLOSED"),
+        "head_timeout", "peek_timeout"),
     Row("TUNNEL", ("HALF_CLOSED", "DELIVER", "CLOSED"), "idle_timeout", "idle_timeout"),
     Row("DATAGRAMS", ("CLOSED",), "idle_timeout", "idle_timeout"),
     Row("HALF_CLOSED", ("DELIVER", "CLOSED"),

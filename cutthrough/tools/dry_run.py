@@ -43,6 +43,7 @@ class Finding(NamedTuple):
     waits: bool = False         # depends on a tunnel's first bytes, which are not known
     faults: tuple[str, ...] = ()        # the names in the rule
     capture: str = ""           # what is kept of the request; "": nothing
+    tls: str = "pass"           # what becomes of TLS inside a tunnel
 
     @property
     def action(self) -> str:
@@ -134,11 +135,12 @@ class DryRun:
             host=f"[{host}]" if ":" in host else host, port=port, user=caller.user,
             groups=caller.groups, client=caller.client, method=method, address=address,
             opening=opening, tlvs=caller.tlvs, path=path)
+        tls = "pass" if answer.rule < 0 else self.policy.rules[answer.rule].tls
         return Finding(answer.outcome, self._show_rule(answer.rule), answer.report,
                        answer.opens_floor, answer.limits, answer.source, answer.maybe,
                        answer.route, answer.waits, answer.faults,
                        self.policy.rules[
-                           answer.rule].capture if answer.rule >= 0 else "")
+                           answer.rule].capture if answer.rule >= 0 else "", tls)
 
     def _show_rule(self, index: int) -> str:
         if index < 0:

@@ -55,6 +55,8 @@ ADVICE = {
     "body_timeout": "look at the client's network; `body_timeout`, `min_rate`",
     "final_recipient": NOTHING,
     "trace_refused": NOTHING,
+    "misdirected": (
+        "nothing for single cases: after a 421 clients use another connection"),
     "tls_failed": (
         "have the client use an `https://` proxy at this listener, or another "
         "listener; many are scans"),
@@ -64,6 +66,9 @@ ADVICE = {
     "tls_alert": (
         "have the client trust the certificate's authority, and use a name that the "
         "certificate has; the chain must be in the certificate's file"),
+    "certificate_rejected": (
+        "have the client trust the authority of `intercept_ca`; a client that pins its "
+        "server's certificate needs a rule with tls = \"pass\""),
     "tls_certificate": (
         "give the client a certificate of `client_ca` that has not expired, is not in "
         "`client_crl`, and has a name"),
@@ -109,6 +114,7 @@ ADVICE = {
         "`head_timeout` if the client's network is slow"),
     "fault_status": "nothing: a rule names the fault (`faults`)",
     "fault_reset": "nothing: a rule names the fault (`faults`)",
+    "tls_refused": "`cutthrough explain` names the rule, which has tls = \"refuse\"",
     "client_limit": "raise `max_connections_per_client` if many users share an address",
     "user_limit": "raise `connections` or `tunnels` of the user's limits",
     "rate_limited": "raise `requests_per_second` or `burst` of the user's limits",
@@ -125,6 +131,12 @@ ADVICE = {
     "connection_failed": "the error log's `trace` has the errno",
     "unreachable": "look at this host's routes, and whether it has IPv6",
     "connect_timeout": "look for a firewall that drops packets; `connect_timeout`",
+    "origin_tls": (
+        "connect to the origin with `openssl s_client`; the proxy offers TLS 1.2 and "
+        "1.3, and HTTP/1.1"),
+    "origin_certificate": (
+        "the error log has libssl's reason; an authority of your own belongs in "
+        "`origin_ca`"),
     "source_mismatch": "give the source an address of the other family, or check the "
                        "name's addresses",
     "source_unavailable": "`cutthrough doctor` says what is missing; the error log has "

@@ -86,6 +86,7 @@ class Explanation(msgspec.Struct, kw_only=True):
     faults: tuple[str, ...] = ()        # names in the rule
     tunnel: str = ""            # the outcome by a tunnel's first bytes; or "maybe"
     tunnel_rule: str = ""       # that decides by them
+    tls: str = ""               # intercept or refuse: what becomes of TLS inside
     limits: str = ""
     limit_values: dict[str, float] = {}
     capture: str = ""           # head or full; "": nothing is kept
@@ -263,6 +264,7 @@ def _finish(judge: DryRun, result: Explanation, caller: Caller, of_hook: str,
     if first.waits:
         result.tunnel = "maybe" if known.waits else known.outcome
         result.tunnel_rule = known.rule
+        result.tls = known.tls.replace("pass", "")
         if known.outcome == OK and (known.source, known.route) != (
                 first.source, first.route):
             result.tunnel = "destination_denied"        # it names another way
@@ -385,6 +387,7 @@ def show(result: Explanation, judge: DryRun) -> list[str]:
                       "--protocol, --sni, --ja4"))
     elif result.tunnel:
         lines.append(("tunnel", f"{result.tunnel}  {result.tunnel_rule}"))
+    lines += [("tls", f"{result.tls}  if it is TLS")] if result.tls else []
     if result.outcome == OK:
         lines.append(("route", show_route(config, result.route, result.route_by)))
         if result.route != DIRECT:

@@ -12,13 +12,15 @@ import msgspec
 from cutthrough.config.config import ConfigError
 
 # The refusals of a policy by a tunnel's first bytes, and all of them.
-BY_OPENING = frozenset(("protocol_denied", "sni_denied", "ja4_denied"))
+BY_OPENING = frozenset((
+    "protocol_denied", "sni_denied", "ja4_denied", "tls_refused"))
 DENIED = BY_OPENING | {
     "destination_denied", "path_denied", "address_denied", "port_denied"}
 # The refusals before a policy's decision, or without one.
 UNDECIDED = frozenset((
     "auth_required", "auth_failed", "auth_expired", "auth_throttled", "auth_timeout",
-    "bad_credentials_field", "policy_unavailable", "loop_detected", "peek_timeout"))
+    "bad_credentials_field", "policy_unavailable", "loop_detected", "misdirected",
+    "peek_timeout"))
 
 
 # At the end of a value that is cut
@@ -59,7 +61,7 @@ class Line(msgspec.Struct, frozen=True):
     def path(self) -> bytes | None:
         """Path and query of a plain request; None: it has none, or the line has not
         all of it. The log escapes octet by octet."""
-        _, _, rest = self.url.partition("http://")
+        _, _, rest = self.url.partition("://")
         host, slash, path = rest.partition("/")
         if not slash and host.endswith("*"):
             return b"*"

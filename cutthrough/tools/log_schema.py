@@ -111,6 +111,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "ja4": {"type": "string",
             "pattern": "^t..[di][0-9]{4}.._[0-9a-f]{12}_[0-9a-f]{12}$"},
     "ja3": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+    "intercepted": {"const": True, "description": "a request inside an intercepted "
+                    "connection, or its CONNECT"},
     "hook": {"type": "string", "description": "the reason that the policy's hook gave"},
     "hook_ms": MS | {"description": "the wait for the hook, a phase after auth_ms; "
                                     "absent: its decision was cached"},

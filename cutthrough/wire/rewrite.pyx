@@ -45,7 +45,8 @@ cdef struct Listed:         # the field names in the Connection fields
 
 cdef int build_request_head(char *out, size_t cap, const Head *head, const char *buf,
                             const Target *target, const char *pseudonym, size_t pseudonym_len,
-                            bint upgrade, uint32_t *path_at, uint32_t *path_len) noexcept nogil:
+                            bint upgrade, int default_port, uint32_t *path_at,
+                            uint32_t *path_len) noexcept nogil:
     cdef char *o = out
     cdef Listed listed
     cdef uint32_t dropped
@@ -77,7 +78,7 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
         o = put(o, buf + target.path, target.path_len)
     path_len[0] = o - out - path_at[0]
     o = put(o, b" HTTP/1.1\r\nHost: ", 17)
-    o += build_authority(o, target, 80)
+    o += build_authority(o, target, default_port)
     o = put(o, b"\r\n", 2)
 
     dropped = HOP_BY_HOP | 1 << F_HOST

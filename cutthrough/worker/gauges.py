@@ -52,9 +52,10 @@ class Gauges:
                  verifier: Hashes, log: Log | None, hooks: Tally,
                  tls: Callable[[], Mapping[str, int]] = dict,
                  write_parents: Callable[[], None] = lambda: None,
-                 captured: Callable[[], Mapping[str, int]] = dict) -> None:
+                 captured: Callable[[], Mapping[str, int]] = dict,
+                 leaves: Callable[[], Mapping[str, int]] = dict) -> None:
         """`tls`: see TlsListeners.stats; `write_parents`: ParentRows.write;
-        `captured`: Ring.counts."""
+        `captured`: Ring.counts; `leaves`: TlsInterception.stats."""
         self._page = page
         self._resolver = resolver
         self._idle_pool = idle_pool
@@ -64,6 +65,7 @@ class Gauges:
         self._tls = tls
         self._write_parents = write_parents
         self._captured = captured
+        self._leaves = leaves
         # Blocks belong to the process: earlier counts are not this worker's
         self._written = (self._read_blocks() | _handshakes(self._tls())
                          | _captured(captured()))
@@ -101,6 +103,7 @@ class Gauges:
         totals = {
             **_handshakes(tls),
             **_captured(self._captured()),
+            **{f"leaf:{how}": n for how, n in self._leaves().items()},
             "auth_hashes": self._verifier.hashes,
             "auth_evicted": self._verifier.evicted,
             "dns_answered": dns["answered"],

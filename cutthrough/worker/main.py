@@ -201,6 +201,7 @@ def make_worker(hello: Hello, generation: Generation,
                   numbers=hello.numbers,
                   counters=memoryview(memory), ledger=ledger, known=known,
                   tls=generation.tls, parent_files=generation.parent_files,
+                  interception=generation.interception,
                   ticket_keys=keys, checks=ChecksPage(hello.checks), ring=ring,
                   helpers=True,
                   must_log=False)            # the supervisor checked it at the start

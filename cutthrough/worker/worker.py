@@ -18,6 +18,7 @@ from cutthrough.config.log_format import peeked_codes
 from cutthrough.config.values import show_address
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally
+from cutthrough.generation.interception import InterceptionFiles
 from cutthrough.generation.pac import make_pac
 from cutthrough.generation.snapshots import make_snapshot
 from cutthrough.generation.sources import SourceNumbers
@@ -54,6 +55,7 @@ from cutthrough.worker.journals import Tracer
 from cutthrough.worker.parent_checks import ParentChecks
 from cutthrough.worker.parent_rows import ParentRows
 from cutthrough.worker.parent_standby import ParentStandby
+from cutthrough.worker.tls_interception import TlsInterception
 from cutthrough.worker.tls_listeners import TlsListeners, find_again
 from cutthrough.worker.tls_parents import TlsParents
 
@@ -91,11 +93,12 @@ class Worker:
 
     `counters` is PAGE_BYTES bytes of writable memory, which other processes may read
     meanwhile. `ledger` and `known` are its views of the pages that all workers share,
-    of limits and of verified credentials; None: it shares neither. `tls` and
-    `parent_files`: see Generation. `ticket_keys` and `checks`: of all workers; None: of
-    its own. `ring`: for what rules capture; None: nothing is captured. `helpers`: it
-    may start processes that compute password hashes. `must_log`: it does not start
-    without its access log; else the log is opened as soon as it can be.
+    of limits and of verified credentials; None: it shares neither. `tls`,
+    `parent_files` and `interception`: see Generation. `ticket_keys` and `checks`: of
+    all workers; None: of its own. `ring`: for what rules capture; None: nothing is
+    captured. `helpers`: it may start processes that compute password hashes.
+    `must_log`: it does not start without its access log; else the log is opened as soon
+    as it can be.
     """
 
     def __init__(
@@ -113,6 +116,7 @@ class Worker:
         known: Known | None = None,
         tls: tuple[TlsFiles, ...] = (),
         parent_files: tuple[ParentFiles, ...] = (),
+        interception: InterceptionFiles | None = None,
         ticket_keys: TicketKeys | None = None,
         checks: ChecksPage | None = None,
         ring: Ring | None = None,
@@ -120,7 +124,9 @@ class Worker:
         must_log: bool = True,
     ) -> None:
         self.generation = Generation(
-            number, config, policy or Policy(), own, tls, parent_files)
+            number, config, policy or Policy(), own, tls, parent_files,
+            interception=interception)
+        self._interception = TlsInterception()
         self._tls_parents = TlsParents()
         self._tls = TlsListeners(
             config.all_listeners, ticket_keys or (TicketKeys() if tls else None))
@@ -222,7 +228,8 @@ class Worker:
         self._interfaces = Interfaces(loop, self._hosts.set, own_hosts)
         self._gauges = Gauges(self.page, self.resolver, self.idle_pool, self.verifier,
                           self._log, self._tally, self._tls.stats, self._parents.write,
-                          self._ring.counts if self._ring is not None else dict)
+                          self._ring.counts if self._ring is not None else dict,
+                          self._interception.stats)
         self._running = True
         self._recheck()
 
@@ -287,6 +294,7 @@ class Worker:
             most_of_client=config.max_connections_per_client,
         )
         self._tls.configure(generation)
+        self._interception.configure(generation.interception)
         for n, at in find_again(self._own, config.all_listeners):
             one = config.all_listeners[at]
             self.context.pacs[n] = (
@@ -321,6 +329,8 @@ class Worker:
             peeks_ja4=config.peek_tunnels or "ct::ja4" in in_log,
             peeks_ja3="ct::ja3" in in_log
             or (config.peek_tunnels and config.access_log_format == "json"),
+            client_tls=self._interception.client_tls,
+            origin_tls=self._interception.origin_tls,
         )
         self.verifier.configure(config.auth_backoff, config.auth_timeout)
         self._parents.configure(snapshot.ways)
@@ -400,6 +410,7 @@ class Worker:
         pipes.close_free()
         self._tls.close()
         self._tls_parents.close()
+        self._interception.close()
         self.poller.detach()
         return cut
 

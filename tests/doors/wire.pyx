@@ -163,7 +163,7 @@ def rewrite_request(source, pseudonym=b"cutthrough", upgrade=False, cap=None):
         return label_of(-got).decode()
     cdef bytearray out = bytearray(head.length + REWRITE_ROOM if cap is None else cap)
     got = build_request_head(out, len(out), &head, buf, &target, pseudonym, len(pseudonym),
-                             upgrade, &path_at, &path_len)
+                             upgrade, 80, &path_at, &path_len)
     if got < 0:
         return label_of(-got).decode()
     return bytes(out[:got]), bytes(out[path_at:path_at + path_len])

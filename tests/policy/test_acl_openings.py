@@ -181,3 +181,22 @@ def test_a_long_list_is_searched():
     for ja4 in (many[0], many[4999], many[2500], starred):
         assert ask(rule, opening=("tls", "", ja4)).outcome == "ok"
     assert ask(rule, opening=("tls", "", JA4)).outcome == "ja4_denied"
+
+
+# What becomes of TLS
+
+
+@pytest.mark.parametrize(("tls", "waits"), [
+    ("pass", False), ("intercept", True), ("refuse", True)])
+def test_a_rule_about_tls_waits_for_the_first_bytes(tls, waits):
+    assert ask(allow(tls=tls)).waits == waits
+    assert ask(allow(), allow(tls=tls)).waits is False
+    assert ask(allow(tls=tls), method="GET").waits is False
+
+
+def test_a_rule_that_refuses_tls_refuses_nothing_else():
+    rule = allow(tls="refuse")
+    assert ask(rule, opening=TLS).outcome == "tls_refused"
+    assert ask(rule, opening=("ssh", "", "")).outcome == "ok"
+    assert ask(allow(), rule, opening=TLS).outcome == "ok"
+    assert ask(allow(tls="intercept"), opening=TLS).outcome == "ok"

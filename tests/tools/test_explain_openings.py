@@ -173,3 +173,16 @@ def test_no_rule_is_proposed_for_first_bytes(ask, log):
         entry("sni_denied", host=HOST, tunnel_protocol="tls", sni="b.example")))
     assert "a rule refuses the tunnel's first bytes" in out
     assert "[[rules]]" not in out
+
+
+@pytest.mark.parametrize(("tls", "outcome"), [
+    ("intercept", "ok"), ("refuse", "tls_refused")])
+def test_explain_says_what_becomes_of_tls(explain, policy, tls, outcome):
+    policy.write_text(POLICY.replace('sni = "match"', f'tls = "{tls}"').replace(
+        'name = "malware"', 'users = ["alice"]\nname = "malware"'))
+    status, words, _ = explain("CONNECT", f"{HOST}:443")
+    assert words["tls"] == f"{tls}  if it is TLS"
+    assert words["tunnel"].startswith("maybe")
+    status, words, _ = explain("CONNECT", f"{HOST}:443", "--protocol", "tls")
+    assert words["tunnel"].startswith(outcome)
+    assert status == (outcome != "ok")

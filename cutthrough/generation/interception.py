@@ -1,0 +1,99 @@
+"""Reads the files of interception, and makes the contexts that connections share.
+
+The authority's key must be readable by its owner alone (R55). The contents go to the
+workers in the generation's memory, as those of listeners do.
+"""
+
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.files import FileError, read_file
+from cutthrough.generation.tls_files import is_private, show_error
+from cutthrough.policy.source import Policy, PolicyError
+
+if TYPE_CHECKING:
+    from cutthrough.net.leaves import TlsInterceptor
+    from cutthrough.net.tls_context import TlsClient
+
+# As `cutthrough ca init` names them
+CERTIFICATE, KEY = "ca.pem", "ca.key"
+
+
+class InterceptionFiles(msgspec.Struct, frozen=True):
+    """What the files hold: our authority, and the authorities of origins in PEM; empty:
+    the system's."""
+
+    certificate: bytes
+    key: bytes
+    origin_ca: bytes = b""
+
+    def __repr__(self) -> str:               # never the key (R37)
+        return "InterceptionFiles()"
+
+    @property
+    def digest(self) -> bytes:
+        return hashlib.sha256(msgspec.msgpack.encode(self)).digest()
+
+
+def read_interception(config: Config) -> InterceptionFiles | None:
+    """Reads the files; None: the option is not set. Raises ConfigError."""
+    if not config.intercept_ca:
+        return None
+    folder = config.intercept_ca
+    key = os.path.join(folder, KEY)
+    made = InterceptionFiles(
+        _content(os.path.join(folder, CERTIFICATE), "intercept_ca"),
+        _content(key, "intercept_ca"),
+        _content(config.origin_ca, "origin_ca") if config.origin_ca else b"")
+    if not is_private(os.stat(key), os.geteuid()):
+        raise ConfigError("", "intercept_ca", f"{key} can be read by others than its "
+                          f"owner: chmod 600 {key}")
+    return made
+
+
+def _content(path: str, option: str) -> bytes:
+    try:
+        return read_file(path)
+    except (OSError, FileError) as error:
+        hint = ("; `cutthrough ca init` makes it" if option == "intercept_ca"
+                and isinstance(error, FileNotFoundError) else "")
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError("", option, f"{path}: {reason}{hint}") from None
+
+
+def check_interception(files: InterceptionFiles | None, policy: Policy) -> None:
+    """Makes the contexts, as each worker will.
+
+    Raises ConfigError, and PolicyError for a rule that intercepts without an authority.
+    """
+    wanted = next((rule for rule in policy.rules if rule.tls == "intercept"), None)
+    if files is None and wanted is not None:
+        raise PolicyError(wanted.source, "tls", "needs the option intercept_ca: the "
+                          "directory that `cutthrough ca init` makes")
+    if files is not None:
+        try:
+            make_interceptor(files)
+            make_origin_client(files)
+        except (ImportError, ValueError) as error:
+            raise ConfigError("", "intercept_ca", show_error(error)) from None
+
+
+def make_interceptor(files: InterceptionFiles) -> "TlsInterceptor":
+    """Returns the context of intercepted clients.
+
+    Raises ImportError without libssl, and TlsError for files that cannot be used.
+    """
+    from cutthrough.net.leaves import TlsInterceptor
+
+    return TlsInterceptor(files.certificate, files.key)
+
+
+def make_origin_client(files: InterceptionFiles) -> "TlsClient":
+    """Returns the context of their origins. Raises as make_interceptor."""
+    from cutthrough.net.tls_context import TlsClient
+
+    return TlsClient(ca=files.origin_ca)

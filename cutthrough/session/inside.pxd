@@ -1,0 +1,40 @@
+"""The entrance of a connection that is intercepted: what its CONNECT has settled."""
+
+from libc.stdint cimport uint8_t, uint16_t
+from cutthrough.net.connector cimport Stream
+from cutthrough.policy.auth cimport Account
+from cutthrough.policy.snapshot cimport Snapshot
+from cutthrough.session.client cimport Client
+from cutthrough.session.entrance cimport Entrance
+from cutthrough.wire.openings cimport Opening
+from cutthrough.wire.target cimport Target
+
+# One connection's, from the verdict to its close. Its user and its destination are the CONNECT's.
+cdef class Inside(Entrance):
+    cdef bytes key                  # the CONNECT's, canonical host and two bytes of port
+    cdef bytes name                 # on the origin's certificate and on ours
+    cdef bytes suffix               # of the pool's key, if the name is not the host; else None
+    cdef bytes login                # the user's name, for logs; None: nobody
+    cdef Account account            # of `snapshot`
+    cdef Snapshot snapshot          # by which the CONNECT was judged last
+    cdef uint16_t port
+    cdef uint8_t host_kind
+    cdef uint16_t tls               # Hop.tls of the way to the origin
+    cdef uint16_t source            # Hop.source of the same
+    cdef uint16_t route             # as in Request
+    cdef bytes credentials          # of the CONNECT, for parents; None: none
+    cdef Stream spare               # to the origin, for the first request; None: taken
+    cdef Opening *opening           # the client's ClientHello; NULL: the CONNECT has it
+
+# The entrance for a tunnel whose first bytes are a ClientHello; None: its server name is not
+# the CONNECT's host.
+cdef Inside enclose(Client client)
+# Sets the destination of a request inside; `target`: as read, completed. Returns an Outcome.
+cdef int pin_target(Client client, Target *target) except -1
+# The request is one inside an intercepted connection, or its CONNECT.
+cdef inline bint is_intercepted(Client client) noexcept:
+    return client.entrance is not None and client.entrance.is_inside
+
+
+# The ClientHello of the request's tunnel, or around the request; NULL: none is known.
+cdef const Opening *opening_of(Client client) noexcept

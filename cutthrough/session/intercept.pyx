@@ -1,0 +1,137 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""TLS inside a tunnel is opened: both handshakes, and what follows them (R54).
+
+    PEEK ─> SECURE ─> HEAD, with the stage of TLS ─> HEAD ─> request, request …
+             │         └> certificate_rejected
+             └> origin_tls, origin_certificate: an alert
+
+The origin's handshake comes first. Only if its certificate is accepted does the client get one
+of ours for the same name. Then the CONNECT has ended, and the client's connection begins again:
+an Inside is its entrance, and TLS its transport. The requests inside are judged, routed, limited and
+logged by the code of all requests.
+
+The connection to the origin waits for the first request. Later ones take pooled connections,
+whose key has the way and the name, or make new ones; each is verified.
+"""
+
+import logging
+
+from cutthrough.net cimport linux
+from cutthrough.net.connector cimport Stream
+from cutthrough.net.sysio cimport BROKEN, CAN_READ, PEER_DONE, try_peek
+from cutthrough.net.transport cimport (
+    HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, KERNEL, TLS, Agreed, open_transport,
+    transport_of)
+from cutthrough.outcome cimport OK, ORIGIN_CERTIFICATE, ORIGIN_TLS, OVERLOADED, SNI_DENIED
+from cutthrough.session.alerts cimport ACCESS_DENIED, HANDSHAKE_FAILURE, refuse_opening
+from cutthrough.session.client cimport Client
+from cutthrough.session.flight_recorder cimport E_SECURED, note
+from cutthrough.session.inside cimport Inside, enclose
+from cutthrough.session.secure cimport put_transport
+from cutthrough.session.stage cimport STAGE_TLS
+from cutthrough.session.state cimport HEAD, SECURE
+
+log = logging.getLogger("cutthrough")
+
+cdef long denied = 0            # certificates of origins that were not accepted
+
+
+cdef int begin_interception(Client c) except -1:
+    cdef Inside inside = enclose(c)
+    if inside is None:
+        return refuse_opening(c, SNI_DENIED, ACCESS_DENIED)
+    c.entrance = inside
+    return secure_origin(c)
+
+
+cdef int secure_origin(Client c) except -1:
+    cdef Inside inside = <Inside>c.entrance
+    if c.origin.sock.kind != KERNEL or (
+            open_transport(&c.origin.sock, TLS, inside.tls - 1, inside.name) < 0):
+        return fail(c, ORIGIN_TLS)
+    c._set_state(SECURE)
+    return go_on_securing(c)
+
+
+cdef int go_on_securing(Client c) except -1:
+    cdef int got = transport_of(&c.origin.sock).handshake(&c.origin.sock)
+    cdef Agreed agreed
+    if got == HANDSHAKE_MORE:
+        return 0
+    if got == -HANDSHAKE_DENIED:
+        log_certificate(<Inside>c.entrance)
+        return fail(c, ORIGIN_CERTIFICATE)
+    if got != HANDSHAKE_DONE:
+        return fail(c, ORIGIN_TLS)
+    agreed.resumed = False
+    transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed)
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_SECURED, 0, agreed.resumed)
+    return greet(c) if c.request.is_tunnel else c.on_secured()
+
+
+cdef int fail(Client c, int outcome) except -1:
+    """Of a request inside the client reads why; of a CONNECT, only its log."""
+    cdef int alert = HANDSHAKE_FAILURE
+    if not c.request.is_tunnel:
+        return c.refuse(outcome)
+    if outcome == ORIGIN_CERTIFICATE:
+        from cutthrough.net import tls          # here: it needs libssl
+
+        alert = tls.alert_of_denied()
+    return refuse_opening(c, outcome, alert)
+
+
+cdef int log_certificate(Inside inside) except -1:
+    global denied
+    from cutthrough.net import tls
+
+    denied += 1
+    if denied & (denied - 1) == 0:      # 1, 2, 4, 8 …: never a flood
+        log.warning("origin %s: its certificate is not accepted: %s (%d times so far)",
+                    inside.name.decode(), tls.why_denied(), denied)
+    return 0
+
+
+cdef int greet(Client c) except -1:
+    """The origin is who it says: the client's handshake follows."""
+    cdef Inside inside = <Inside>c.entrance
+    if c.sock.kind != KERNEL:
+        return refuse_opening(c, OVERLOADED, HANDSHAKE_FAILURE)
+    c.sock.slot = c.context.client_tls
+    if not put_transport(c, inside.name):
+        return c.abort(OVERLOADED, True)
+    c.stages = STAGE_TLS
+    c._set_state(HEAD)
+    return c.poller.call_again(c)
+
+
+cdef int enter(Client c) except -1:
+    cdef Inside inside = <Inside>c.entrance
+    c._record(OK)
+    inside.opening = c.opening
+    c.opening = NULL
+    inside.spare = c.origin
+    c.origin = None
+    c.context.counters.intercepted += 1
+    return c._clear_request()
+
+
+cdef Stream take_spare(Client c):
+    cdef Inside inside = <Inside>c.entrance
+    cdef Stream stream = inside.spare
+    if stream is None:
+        return None
+    if stream.sock.ready & (PEER_DONE | BROKEN):
+        inside.leave()
+        return None
+    inside.spare = None
+    stream.reused = True                # it may have ended meanwhile
+    return stream
+
+
+cdef int on_spare(Client c, Stream stream) except -1:
+    cdef char one
+    if stream.sock.ready & CAN_READ and try_peek(&stream.sock, &one, 1) == -linux.EAGAIN and (
+            not stream.sock.ready & (PEER_DONE | BROKEN)):
+        return 0                        # tickets
+    return (<Inside>c.entrance).leave()
