@@ -59,6 +59,9 @@ Settings = dict[str, Setting]
 # Tables of a policy file
 OF_POLICY = ("users", "groups", "lists", "limits", "faults", "rules")
 
+# The file's name, and what a program passes on to its successor in an upgrade
+OUR_OWN = {"CUTTHROUGH_CONFIG", "CUTTHROUGH_SUCCEEDS", "CUTTHROUGH_ACTIVATED",
+           "CUTTHROUGH_CREDENTIALS", "CUTTHROUGH_TICKETS"}
 # The variables that Kubernetes makes for a service named cutthrough or cutthrough-…,
 # except for …_PORT=tcp://…
 OF_KUBERNETES = re.compile(
@@ -241,7 +244,7 @@ def no_such_option(key: str, known: Iterable[str]) -> str:
 
 
 def _near_misses(environ: Mapping[str, str]) -> Iterator[ConfigError]:
-    for key in environ.keys() - {"CUTTHROUGH_CONFIG"}:
+    for key in environ.keys() - OUR_OWN:
         name = key.removeprefix("CUTTHROUGH_")
         if name == key or name.lower() in OPTIONS or not environ[key]:
             continue

@@ -38,6 +38,7 @@ from cutthrough.config.values import (
 from cutthrough.generation.generation import Generation, from_memory, to_memory
 from cutthrough.policy.source import Policy, Rule
 from cutthrough.process.channel import MESSAGE_BYTES, Hello
+from cutthrough.supervisor import credentials_page, tickets_page, upgrade
 
 ME = {"user": "me", "password": "secret"}
 
@@ -435,3 +436,10 @@ def test_any_text_is_a_value_or_a_config_error(name, text):
         return
     assert parse_value(OPTIONS[name].kind, show_value(OPTIONS[name].kind, value)) \
         == value
+
+
+def test_what_an_upgrade_passes_on_is_no_misspelt_option():
+    """An option with a similar name made every upgrade fail."""
+    for name in (credentials_page.VARIABLE, tickets_page.VARIABLE, upgrade.VARIABLE,
+                 upgrade.ACTIVATED):
+        load((), {name: "7"})
