@@ -20,6 +20,9 @@ VERSION = 1
 # Milliseconds that a reader, or the writer of an earlier program, may hold the lock
 BUSY_MS = 5000
 MOST_WAL_BYTES = 64 << 20
+# Of a new file. A row of two heads fills a third of SQLite's usual 4096, and its insert
+# and deletion take 17 µs of CPU there, 9.5 µs here
+PAGE_BYTES = 16384
 # Reads that are remembered
 MOST_READS = 10_000
 
@@ -74,6 +77,7 @@ def connect(path: str) -> sqlite3.Connection:
     """Opens the database; makes its tables if it is empty. Raises StoreError."""
     try:
         base = sqlite3.connect(path, timeout=BUSY_MS / 1000, isolation_level=None)
+        base.execute(f"PRAGMA page_size = {PAGE_BYTES}")     # before the first table
         base.execute("PRAGMA journal_mode = WAL")
         base.execute("PRAGMA synchronous = NORMAL")
         base.execute(f"PRAGMA journal_size_limit = {MOST_WAL_BYTES}")

@@ -67,6 +67,17 @@ def test_a_file_that_is_no_database_of_ours_is_left_alone(path, tmp_path):
         make(other)
 
 
+def test_a_file_with_pages_of_another_size_stays_as_it_is(path):
+    with sqlite3.connect(path) as base:
+        base.execute("PRAGMA page_size = 4096")
+        base.execute("PRAGMA journal_mode = WAL")
+    store = make(path)
+    store.write([row()])
+    store.close()
+    assert ids(path) == ["0-1"]
+    assert sqlite3.connect(path).execute("PRAGMA page_size").fetchone() == (4096,)
+
+
 def test_the_oldest_go_first_by_count(path):
     store = make(path, count=10)
     for first in range(1, 50, 7):
