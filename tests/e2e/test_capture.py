@@ -224,6 +224,14 @@ def test_nothing_is_kept_without_a_rule_that_says_so(
 # What is left out
 
 
+def check_secrets(database):
+    files = list(database.parent.glob("flows.db*"))
+    whole = b"".join(path.read_bytes() for path in files)
+    assert b"plain" in whole and b"s3cret" not in whole
+    assert CREDENTIALS.partition(" ")[2].encode() not in whole
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+
+
 def test_no_byte_of_a_secret_reaches_the_disk(start, make_origin, dial, database):
     """R59: the files are searched."""
     reply = (b"HTTP/1.1 200 OK\r\nSet-Cookie: a=s3cret1\r\nX-Token: s3cret2\r\n"
@@ -248,10 +256,11 @@ def test_no_byte_of_a_secret_reaches_the_disk(start, make_origin, dial, database
     assert (second["request_body"], second["request_body_state"]) == (None, "redacted")
     wait_until(lambda: flows(database, "search", "plain").stdout.count("\n") > 1,
                "the index")
+    names = {path.name for path in database.parent.glob("flows.db*")}
+    assert names == {"flows.db", "flows.db-wal", "flows.db-shm"}
+    check_secrets(database)                  # before SQLite empties its log of changes
     proxy.stop()
-    whole = b"".join(path.read_bytes() for path in database.parent.glob("flows.db*"))
-    assert b"plain" in whole and b"s3cret" not in whole
-    assert CREDENTIALS.partition(" ")[2].encode() not in whole
+    check_secrets(database)
     assert stat.S_IMODE(database.stat().st_mode) == 0o600
 
 
