@@ -30,7 +30,7 @@ trap 'rm -rf "$work"' EXIT
 listed "['build-system']['requires']" >"$work/build.in"
 listed "['dependency-groups']['tools']" >"$work/tools.in"
 
-compile test pyproject.toml "$work/build.in" --extra redis --extra test
+compile test pyproject.toml "$work/build.in" --extra redis --extra capture --extra test
 for name in run redis build; do # the same versions as the tests have
     case $name in
         run) inputs=(pyproject.toml) ;;

@@ -1,18 +1,34 @@
 """A captured body: bytes as they went over the wire -> the content that is kept.
 
-Chunks are joined, gzip and deflate are undone (up to a bound), text becomes text; other
-content stays bytes. Nothing is repaired: content without a decoder stays as it came.
+Chunks are joined, gzip and deflate are undone (up to a bound), and br and zstd if their
+packages are installed. Text becomes text; other content stays bytes. Nothing is
+repaired: content without a decoder stays as it came.
 """
 
+import importlib
 import re
 import zlib
+from types import ModuleType
 from typing import NamedTuple
 
 from cutthrough.capture.redaction import Redactor
 
+
+def _module(name: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+# Of the extra `capture`
+brotli = _module("brotli")
+zstandard = _module("zstandard")
+
 # Bytes of inflated content: a body of the usual bound grows eightfold at most
 MOST_INFLATED = 4 << 20
 MOST_CHARACTER = 4                           # bytes of one, in UTF-8 and UTF-16
+MOST_WINDOW = 8 << 20                        # RFC 9659: of zstd in HTTP
 
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})[^\r\n]*\r\n")
 _TEXT = re.compile(r"(text/|multipart/|message/|application/(.*[+/])?"
@@ -85,6 +101,10 @@ def join_chunks(raw: bytes) -> tuple[bytes, bool]:
 
 def inflate(data: bytes, coding: str) -> tuple[bytes | None, bool]:
     """The content, and whether its end is there; None: it cannot be decoded."""
+    if coding == "br" and brotli is not None:
+        return _inflate_brotli(brotli, data)
+    if coding == "zstd" and zstandard is not None:
+        return _inflate_zstd(zstandard, data)
     if coding not in ("gzip", "x-gzip", "deflate"):
         return None, False
     # RFC 9110 section 8.4.1.2: deflate has zlib's header, and some origins leave it out
@@ -95,6 +115,35 @@ def inflate(data: bytes, coding: str) -> tuple[bytes | None, bool]:
         except zlib.error:
             continue
     return None, False
+
+
+def _inflate_brotli(brotli: ModuleType, data: bytes) -> tuple[bytes | None, bool]:
+    decoder = brotli.Decompressor()
+    found = bytearray()
+    try:
+        # The bound is in brotli since 1.2; a few bytes may stand for 16 MiB
+        found += decoder.process(data, output_buffer_limit=MOST_INFLATED)
+        while (len(found) < MOST_INFLATED and not decoder.is_finished()
+               and not decoder.can_accept_more_data()):
+            found += decoder.process(
+                b"", output_buffer_limit=MOST_INFLATED - len(found))
+    except brotli.error:
+        return None, False
+    return bytes(found[:MOST_INFLATED]), decoder.is_finished()
+
+
+def _inflate_zstd(zstandard: ModuleType, data: bytes) -> tuple[bytes | None, bool]:
+    decoder = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW)
+    try:
+        found = decoder.stream_reader(data).read(MOST_INFLATED)
+        if len(found) == MOST_INFLATED:
+            return found, False
+        # The reader ends alike with the frame and with the data
+        ending = decoder.decompressobj()
+        ending.decompress(data)
+    except zstandard.ZstdError:
+        return None, False
+    return found, ending.eof
 
 
 def as_text(data: bytes, kind: str, *, whole: bool) -> str | None:

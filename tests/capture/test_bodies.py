@@ -3,8 +3,11 @@
 import gzip
 import zlib
 
+import brotli
 import pytest
+import zstandard
 
+from cutthrough.capture import bodies
 from cutthrough.capture.bodies import MOST_INFLATED, Body, make_body
 from tests.capture.test_redaction import redactor
 from tests.support.stream import chunked
@@ -47,6 +50,8 @@ def test_chunks_are_joined():
 @pytest.mark.parametrize(("coding", "encode"), [
     ("gzip", gzip.compress), ("x-gzip", gzip.compress), ("deflate", zlib.compress),
     ("deflate", lambda data: zlib.compress(data, wbits=-15)),
+    ("br", brotli.compress), ("zstd", zstandard.compress),
+    ("zstd", zstandard.ZstdCompressor(write_content_size=False).compress),
 ])
 def test_an_encoding_is_undone_and_both_lengths_are_known(coding, encode):
     raw = encode(b"hello " * 100)
@@ -54,17 +59,48 @@ def test_an_encoding_is_undone_and_both_lengths_are_known(coding, encode):
     assert made(raw, fields) == Body("hello " * 100, len(raw), 600)
 
 
-def test_an_encoding_that_is_not_known_stays():
-    assert made(b"abc", f"{TEXT}Content-Encoding: br\r\n") == Body(
-        b"abc", 3, None, "encoded")
-    assert made(b"abc", f"{TEXT}Content-Encoding: gzip\r\n").state == "encoded"
+@pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "aes128gcm", "gzip, br"])
+def test_content_that_cannot_be_decoded_stays(coding):
+    raw = b"\xff" * 9
+    assert made(raw, f"{TEXT}Content-Encoding: {coding}\r\n") == Body(
+        raw, 9, None, "encoded")
 
 
-def test_a_bomb_ends_at_its_bound():
-    raw = gzip.compress(bytes(64 << 20))
-    body = made(raw, "Content-Type: image/png\r\nContent-Encoding: gzip\r\n")
+@pytest.mark.parametrize("coding", ["br", "zstd"])
+def test_an_encoding_without_its_package_stays(coding, monkeypatch):
+    monkeypatch.setattr(bodies, "brotli", None)
+    monkeypatch.setattr(bodies, "zstandard", None)
+    raw = {"br": brotli, "zstd": zstandard}[coding].compress(b"hello")
+    assert made(raw, f"{TEXT}Content-Encoding: {coding}\r\n") == Body(
+        raw, len(raw), None, "encoded")
+
+
+ENCODERS = {"gzip": gzip.compress, "br": brotli.compress, "zstd": zstandard.compress}
+
+
+@pytest.mark.parametrize("coding", ENCODERS)
+def test_a_bomb_ends_at_its_bound(coding):
+    raw = ENCODERS[coding](bytes(64 << 20))
+    body = made(raw, f"Content-Type: image/png\r\nContent-Encoding: {coding}\r\n")
     assert (len(body.content), body.decoded, body.state) == (
         MOST_INFLATED, None, "truncated")
+
+
+@pytest.mark.parametrize("coding", ENCODERS)
+def test_encoded_content_that_is_cut_is_kept_as_far_as_it_goes(coding):
+    text = "".join(f"{n} times {n * n}, " for n in range(5000))
+    raw = ENCODERS[coding](text.encode())
+    body = made(raw[:-200], f"{TEXT}Content-Encoding: {coding}\r\n", seen=len(raw))
+    assert body.state == "truncated" and body.decoded is None
+    assert text.startswith(body.content) and len(body.content) < len(text)
+
+
+def test_a_window_that_http_does_not_allow_is_not_made():
+    """RFC 9659: the window of zstd has 8 MiB at most."""
+    wide = zstandard.ZstdCompressionParameters(window_log=25, enable_ldm=True)
+    raw = zstandard.ZstdCompressor(compression_params=wide).compressobj().compress(
+        bytes(9 << 20))
+    assert made(raw, f"{TEXT}Content-Encoding: zstd\r\n").state == "encoded"
 
 
 def test_a_body_in_part_says_so():
@@ -75,7 +111,7 @@ def test_a_body_in_part_says_so():
 
 def test_a_secret_that_cannot_be_looked_for_is_not_kept():
     """R59."""
-    coded = made(b"token=s3cret", f"{TEXT}Content-Encoding: br\r\n", query=("token",))
+    coded = made(b"token=s3cret", f"{TEXT}Content-Encoding: xz\r\n", query=("token",))
     assert coded == Body(None, 12, None, "redacted")
     json = "Content-Type: application/json\r\n"
     assert made(b'{"a": "s3', json, seen=20, json=("a",)) == Body(
