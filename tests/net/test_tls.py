@@ -171,7 +171,7 @@ def test_the_application_protocol(meet: Meet) -> None:
 
 def test_a_client_that_does_not_trust_us_says_so(meet: Meet) -> None:
     couple = meet(peer=client_context(trusted=Authority("another")))
-    assert couple.shake() == "alert"
+    assert couple.shake() == "rejected"
 
 
 # --- certificates
