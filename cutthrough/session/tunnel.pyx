@@ -19,7 +19,8 @@ from cutthrough.net.buffers cimport Block, bytes_of, give_block
 from cutthrough.net.relay cimport (
     RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_HALF_CLOSED, RELAY_NO_ROOM,
     RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, lose, push, run_relay, start_pump)
-from cutthrough.net.sysio cimport BROKEN, take_error, untaken
+from cutthrough.net.sysio cimport (
+    BROKEN, CAN_READ, PEER_DONE, take_error, untaken)
 from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
     CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED)
@@ -53,9 +54,14 @@ cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
         relay.down.moved = 0                # counts relayed bytes only
     if not sent:
         return c.abort(outcome_of_break(c) if relay.down.error else OVERLOADED, True)
-    if c.state == PEEK:
-        return c.poller.call_again(c)       # what has come already causes no event
-    return open_tunnel(c)
+    if c.state != PEEK:
+        return open_tunnel(c)
+    # What has come already causes no event; else an event begins the look, and a turn of the
+    # loop is saved, 2 us
+    if c.input != NULL or (c.sock.ready | c.origin.sock.ready) & (
+            CAN_READ | PEER_DONE | BROKEN):
+        return c.poller.call_again(c)
+    return 0
 
 
 cdef int open_tunnel(Client c) except -1:
