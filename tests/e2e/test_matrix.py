@@ -16,6 +16,7 @@ from typing import NamedTuple
 import bcrypt
 import pytest
 
+from tests.e2e.test_parents import BAD, http, parent, say
 from tests.e2e.test_socks_udp import Echo
 from tests.support.origin import Connection, Origin, okay
 from tests.support.proxy import Proxy
@@ -206,14 +207,16 @@ class Matrix:
         self.policy.write_text(f'default = "{default}"\n{self._users}'
                                f'groups.staff = ["ann"]\n{textwrap.dedent(rules)}')
 
-    def use(self, rules: str, default: str = "deny", config: str = "") -> None:
+    def use(self, rules: str, default: str = "deny", config: str = "",
+            tables: str = "") -> None:
         """Puts it in force; of the log only later requests count."""
-        self.change(rules, default, config)
+        self.change(rules, default, config, tables)
         self.proxy.mark()
 
-    def change(self, rules: str, default: str = "deny", config: str = "") -> None:
+    def change(self, rules: str, default: str = "deny", config: str = "",
+               tables: str = "") -> None:
         self._write_policy(rules, default)
-        said = self.proxy.reload(config + self._usual + self._tables)
+        said = self.proxy.reload(config + self._usual + self._tables + tables)
         assert "refused" not in said, said
 
     @contextlib.contextmanager
@@ -332,6 +335,26 @@ def test_a_limit_counts_every_way_in(matrix, far):
     assert wrong == {}
     matrix.check_log(lines)
     assert far.count() == len(lines) // 3
+
+
+def test_every_way_in_has_the_same_way_out(matrix, far, opened):
+    """Nothing goes directly if a parent refuses (R44). Datagrams go through none."""
+    corp, other = (opened.enter_context(Origin(script)) for script in (
+        http, say(BAD.format(403).encode())))
+    b = far.ports[1]
+    matrix.use(f'{LOCAL}ports = [{b}]\nroute = "other"\n{LOCAL}route = "corp"\n',
+               tables=parent(corp, standby=1) + parent(other, name="other"))
+    wrong, lines = {}, []
+    for way in matrix.ways:
+        for ask in TWO_PORTS if way.dialect != "UDP" else ():
+            reason = "parent_refused" if ask.port else "ok"
+            with matrix.asking(way, ask, far.ports[ask.port]) as answer:
+                if answer != way.owed(reason):
+                    wrong[way, ask] = answer, way.owed(reason)
+            lines += way.logged(ask, reason, far.ports[ask.port])
+    assert wrong == {}
+    matrix.check_log(lines)
+    assert far.count() == 0
 
 
 def test_a_reload_judges_the_tunnels_of_every_way_in(matrix, far):
