@@ -108,7 +108,7 @@ trace: build/built.trace ## build in place for coverage
 
 # All tests except those that build. PYTHONMALLOC: to detect use of freed objects too.
 # Two runs in parallel, because they wait more than they compute.
-SANITIZED = ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" $(PY) -m pytest -q $(PYTEST_ARGS)
+SANITIZED = ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTHONMALLOC=malloc LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" $(PY) -m pytest -q $(PYTEST_ARGS)
 asan: .venv/ready.test build/built.asan ## build with sanitizers and run all tests under them
 	$(MAKE) --no-print-directory -j2 asan-e2e asan-rooms
 asan-e2e:
