@@ -78,7 +78,10 @@ OF_OPENSSL = {
     "cutthrough/net/leaves.pyx",
     "cutthrough/net/tls.pyx",
     "cutthrough/net/tls_context.pyx",
+    "cutthrough/net/tls_keys.pyx",
+    "cutthrough/net/tls_records.pyx",
     "cutthrough/net/tls_sessions.pyx",
+    "cutthrough/net/tls_stream.pyx",
     "cutthrough/net/tls_wire.pyx",
 }
 OPENSSL_3 = """

@@ -213,6 +213,9 @@ class Config(CaptureOptions, frozen=True, kw_only=True):
         FLAG, "hand tunnels over to a worker's replacement; false: they drain",
         "our choice: most tunnels do not notice a reload or an upgrade",
         swapped=True)] = True
+    tls_records: Annotated[str, Option(
+        choice("own", "libssl"), "who encrypts behind a TLS handshake; libssl needs 13 "
+        "KiB more a connection", "docs/decisions/0013", swapped=True)] = "own"
 
     max_line: Annotated[int, Option(
         SIZE._replace(low=256, high=16384), "longest request line",

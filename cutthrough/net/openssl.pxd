@@ -35,7 +35,11 @@ cdef extern from "<openssl/ssl.h>" nogil:
         pass
     ctypedef struct EVP_CIPHER_CTX:
         pass
+    ctypedef struct EVP_MAC:
+        pass
     ctypedef struct EVP_MAC_CTX:
+        pass
+    ctypedef struct EVP_MD:
         pass
     ctypedef struct ASN1_STRING:
         pass
@@ -71,7 +75,6 @@ cdef extern from "<openssl/ssl.h>" nogil:
     long SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER
     int SSL_CTX_set_min_proto_version(SSL_CTX *ctx, int version)
     int TLS1_2_VERSION, TLS1_3_VERSION
-    void SSL_CTX_set_read_ahead(SSL_CTX *ctx, int on)
     int SSL_CTX_set_cipher_list(SSL_CTX *ctx, const char *names)
     int SSL_CTX_set_ciphersuites(SSL_CTX *ctx, const char *names)
     int SSL_CTX_set1_groups_list(SSL_CTX *ctx, const char *names)
@@ -118,7 +121,19 @@ cdef extern from "<openssl/ssl.h>" nogil:
     ctypedef int (*session_callback)(SSL *ssl, SSL_SESSION *session) noexcept
     void SSL_CTX_sess_set_new_cb(SSL_CTX *ctx, session_callback callback)
 
+    # keys
+    ctypedef void (*keylog_callback)(const SSL *ssl, const char *line) noexcept nogil
+    void SSL_CTX_set_keylog_callback(SSL_CTX *ctx, keylog_callback callback)
+    SSL_SESSION *SSL_get_session(const SSL *ssl)
+    size_t SSL_SESSION_get_master_key(const SSL_SESSION *session, unsigned char *out, size_t n)
+    size_t SSL_get_client_random(const SSL *ssl, unsigned char *out, size_t n)
+    size_t SSL_get_server_random(const SSL *ssl, unsigned char *out, size_t n)
+    const EVP_MD *SSL_CIPHER_get_handshake_digest(const SSL_CIPHER *cipher)
+    int SSL_CIPHER_get_cipher_nid(const SSL_CIPHER *cipher)
+    int SSL_SESSION_get_max_fragment_length(const SSL_SESSION *session)
+
     # sessions
+    long SSL_CTX_get_session_cache_mode(SSL_CTX *ctx)
     void SSL_SESSION_free(SSL_SESSION *session)
     int SSL_set_session(SSL *ssl, SSL_SESSION *session)
     int SSL_SESSION_is_resumable(const SSL_SESSION *session)
@@ -143,7 +158,11 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int SSL_write(SSL *ssl, const void *buf, int n)
     int SSL_shutdown(SSL *ssl)
     int SSL_get_shutdown(const SSL *ssl)
-    int SSL_RECEIVED_SHUTDOWN
+    void SSL_set_shutdown(SSL *ssl, int mode)
+    int SSL_SENT_SHUTDOWN, SSL_RECEIVED_SHUTDOWN
+    void SSL_set_read_ahead(SSL *ssl, int on)
+    const char *SSL_rstate_string(const SSL *ssl)
+    int SSL3_RT_HEADER
     int SSL_has_pending(const SSL *ssl)
     int SSL_get_error(const SSL *ssl, int result)
     int SSL_ERROR_NONE, SSL_ERROR_SSL, SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE
@@ -292,6 +311,24 @@ cdef extern from "<openssl/evp.h>" nogil:
                            const unsigned char *key, const unsigned char *iv)
     int EVP_DecryptInit_ex(EVP_CIPHER_CTX *ctx, const EVP_CIPHER *kind, void *engine,
                            const unsigned char *key, const unsigned char *iv)
+    EVP_CIPHER_CTX *EVP_CIPHER_CTX_new()
+    int EVP_CIPHER_CTX_reset(EVP_CIPHER_CTX *ctx)
+    int EVP_CIPHER_CTX_ctrl(EVP_CIPHER_CTX *ctx, int command, int n, void *data)
+    int EVP_CTRL_AEAD_GET_TAG, EVP_CTRL_AEAD_SET_TAG
+    int EVP_CIPHER_get_nid(const EVP_CIPHER *cipher)
+    int EVP_CIPHER_get_key_length(const EVP_CIPHER *cipher)
+    int EVP_CipherInit_ex(EVP_CIPHER_CTX *ctx, const EVP_CIPHER *kind, void *engine,
+                          const unsigned char *key, const unsigned char *iv, int encrypts)
+    int EVP_CipherUpdate(EVP_CIPHER_CTX *ctx, unsigned char *out, int *out_n,
+                         const unsigned char *data, int n)
+    int EVP_CipherFinal_ex(EVP_CIPHER_CTX *ctx, unsigned char *out, int *out_n)
+    int EVP_MD_get_size(const EVP_MD *hash)
+    EVP_MAC *EVP_MAC_fetch(void *library, const char *name, const char *properties)
+    EVP_MAC_CTX *EVP_MAC_CTX_new(EVP_MAC *mac)
+    int EVP_MAC_init(EVP_MAC_CTX *ctx, const unsigned char *key, size_t n,
+                     const OSSL_PARAM *params)
+    int EVP_MAC_update(EVP_MAC_CTX *ctx, const unsigned char *data, size_t n)
+    int EVP_MAC_final(EVP_MAC_CTX *ctx, unsigned char *out, size_t *n, size_t room)
     int EVP_MAC_CTX_set_params(EVP_MAC_CTX *ctx, const OSSL_PARAM *params)
     int EVP_MAX_IV_LENGTH
 
@@ -306,6 +343,7 @@ cdef extern from "<openssl/rand.h>" nogil:
 cdef extern from "<openssl/crypto.h>" nogil:
     void *OPENSSL_malloc(size_t n)
     void OPENSSL_free(void *data)
+    void OPENSSL_cleanse(void *data, size_t n)
     ctypedef void (*free_callback)(void *parent, void *pointer, CRYPTO_EX_DATA *data, int index,
                                    long argl, void *argp) noexcept
     int CRYPTO_get_ex_new_index(int kind, long argl, void *argp, void *make, void *copy,

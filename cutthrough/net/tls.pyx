@@ -7,8 +7,13 @@
 A listener's connection has no state here before `handshake` is called for the first time: a
 caller that sends nothing costs no more than on a plain listener.
 
-libssl keeps a record that the kernel did not take whole, and wants the same bytes again: that
-is the promise of a transport's send. Its buffers are freed while they are empty
+libssl shakes hands. When the first byte moves behind the handshake, `tls_stream` takes its place
+(`take_over`), and libssl's object, 13 KiB, is freed. The connection stays in libssl if that has
+negotiated something that `tls_keys` does not know, or if `set_own_records` says so; then the calls
+here go on with it. A client's connection that is to keep tickets of TLS 1.3 waits for the first.
+
+A record that the kernel did not take whole is kept, and the same bytes are wanted again: that is
+the promise of a transport's send. libssl's buffers are freed while they are empty
 (SSL_MODE_RELEASE_BUFFERS).
 
 The end of a stream is a close_notify, then FIN. A client's FIN without close_notify counts as
@@ -18,18 +23,21 @@ cut. A tunnel over TLS cannot be spliced or handed over: its keys are in this pr
 
 from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t, uint16_t, uint32_t
-from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memmove
 from cutthrough.net cimport linux, openssl
 from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL, ENOMEM, ENOTCONN, EPIPE
-from cutthrough.net.openssl cimport SSL, SSL_CIPHER
+from cutthrough.net.openssl cimport SSL
 from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, PEER_DONE, note_kernel_events, set_kernel_abortive)
 from cutthrough.net.tls_context cimport TlsContext, name_of_peer
 from cutthrough.net.tls_sessions cimport offer_session, refuse_sessions
+from cutthrough.net.tls_records cimport RECORD
+from cutthrough.net.tls_stream cimport (
+    describe_ssl, end_records, flush_records, receive_records, send_records, take_over)
 from cutthrough.net.tls_wire cimport (
-    Tls, begin, drop, has_context, has_read_enough, makes_leaves, note_denied, note_done, speak_for,
-    take_up, tls_of)
+    Tls, begin, drop, has_context, has_read_enough, hold, makes_leaves, note_denied, note_done,
+    speak_for, take_up, tls_of)
 from cutthrough.net import tls_wire
 from cutthrough.net.transport cimport (
     HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_INVALID,
@@ -40,11 +48,13 @@ cdef extern from "<errno.h>" nogil:
     int EPROTO
 
 cdef enum:
-    RECORD = 16384          # plain bytes of a record, at most (RFC 8446 section 5.1)
+    # Plain bytes that a peek may find: a whole record behind fewer than it wants
+    PEEKED = 2 * RECORD + 256
 
 # For Python: this module must be imported, and that one is behind it
 put, remove = tls_wire.put, tls_wire.remove
 set_most_handshakes, stats = tls_wire.set_most_handshakes, tls_wire.stats
+set_own_records = tls_wire.set_own_records
 why_denied, alert_of_denied = tls_wire.why_denied, tls_wire.alert_of_denied
 
 cdef size_t MOST_BYTES = INT_MAX    # of one call of libssl
@@ -88,14 +98,7 @@ cdef bint unread(Socket *s, const void *data, size_t n) noexcept nogil:
         t = begin(s, False)
     if t == NULL or t.held != NULL:
         return False
-    if n == 0:
-        return True
-    t.held = <char *>malloc(n)
-    if t.held == NULL:
-        return False
-    memcpy(t.held, data, n)
-    t.held_at, t.held_n = 0, <uint32_t>n
-    return True
+    return n == 0 or hold(t, data, n)
 
 
 cdef void release(Socket *s) noexcept nogil:
@@ -104,8 +107,7 @@ cdef void release(Socket *s) noexcept nogil:
         return
     if not (t.shaking or t.ended or t.abortive or t.begun or t.error or t.peer_ended
             or s.ready & PEER_DONE):    # most have closed: a reset would answer our end
-        take_up(s, t)
-        openssl.SSL_shutdown(t.ssl)     # a close is an end, too
+        notify(s, t)                    # a close is an end, too
     drop(s, t)
 
 
@@ -126,7 +128,7 @@ cdef int shake(Socket *s) noexcept nogil:
         if t.peer == NULL and (<TlsContext>t.context).requires_peer:
             t.error = ECONNRESET
             return -HANDSHAKE_DENIED
-        if openssl.SSL_has_pending(t.ssl):
+        if t.held != NULL or openssl.SSL_has_pending(t.ssl):
             s.ready |= CAN_READ
         elif t.dry:
             s.ready &= ~CAN_READ
@@ -183,10 +185,17 @@ cdef ssize_t receive(Socket *s, void *buf, size_t n) noexcept nogil:
     return take_plain(t, buf, n) if t.plain != NULL else decrypt(s, t, buf, n)
 
 
+cdef inline bint may_leave(const Socket *s, const Tls *t) noexcept nogil:
+    """A connection that only ends needs no keys, which cost 8 us."""
+    return not t.expects_tickets and (t.held != NULL or not s.ready & PEER_DONE)
+
+
 cdef ssize_t decrypt(Socket *s, Tls *t, void *buf, size_t n) noexcept nogil:
     """Fills the buffer from as many records as the kernel has."""
     cdef size_t filled = 0
     cdef int r, why
+    if t.ssl == NULL or may_leave(s, t) and take_over(t):
+        return receive_records(s, t, buf, n)
     if t.error:
         return -t.error
     take_up(s, t)
@@ -242,6 +251,8 @@ cdef ssize_t transmit(Socket *s, const void *a, size_t n, const void *b,
 cdef ssize_t encrypt(Socket *s, Tls *t, const char *data, size_t n) noexcept nogil:
     cdef size_t taken = 0
     cdef int r, why
+    if t.ssl == NULL or may_leave(s, t) and take_over(t):
+        return send_records(s, t, data, n)
     take_up(s, t)
     while taken < n:
         r = openssl.SSL_write(t.ssl, data + taken, <int>min(n - taken, MOST_BYTES))
@@ -267,16 +278,20 @@ cdef ssize_t look(Socket *s, void *buf, size_t n) noexcept nogil:
     """Peeked bytes are kept, decrypted, and read first: a peek may need several records."""
     cdef Tls *t = tls_of(s)
     cdef ssize_t r = 0
+    cdef char *grown
     if t == NULL or t.shaking:
         return -ENOTCONN
     if t.plain == NULL:
-        t.plain = <char *>malloc(RECORD)
-        if t.plain == NULL:
-            return -ENOMEM
         t.plain_at = t.plain_n = 0
-    n = min(n, <size_t>RECORD - t.plain_at)
+    n = min(n, <size_t>RECORD)
     if t.plain_n - t.plain_at < n:
-        r = decrypt(s, t, t.plain + t.plain_n, n - (t.plain_n - t.plain_at))
+        grown = <char *>realloc(t.plain, PEEKED)
+        if grown == NULL:
+            return -ENOMEM
+        t.plain = grown
+        memmove(t.plain, t.plain + t.plain_at, t.plain_n - t.plain_at)
+        t.plain_at, t.plain_n = 0, t.plain_n - t.plain_at
+        r = decrypt(s, t, t.plain + t.plain_n, PEEKED - t.plain_n)
         if r > 0:
             t.plain_n += <uint32_t>r
     n = min(n, t.plain_n - t.plain_at)
@@ -313,7 +328,8 @@ cdef int64_t untaken(Socket *s) noexcept nogil:
 
 cdef bint holds_back(Socket *s) noexcept nogil:
     cdef Tls *t = tls_of(s)
-    return t != NULL and t.error == 0 and not t.ended and (t.begun != 0 or t.ends)
+    return t != NULL and t.error == 0 and not t.ended and (
+        t.begun != 0 or t.out != NULL or t.ends)
 
 
 cdef void note_events(Socket *s, unsigned int events) noexcept nogil:
@@ -327,6 +343,8 @@ cdef void note_events(Socket *s, unsigned int events) noexcept nogil:
     if t.recrossed and s.ready & CAN_READ:
         t.recrossed = False
         s.ready |= CAN_WRITE
+    if t.out != NULL and s.ready & CAN_WRITE:
+        flush_records(s, t)
     if t.ends and s.ready & CAN_WRITE:
         end(s, t)
 
@@ -341,16 +359,23 @@ cdef void half_close(Socket *s) noexcept nogil:
 
 
 cdef void end(Socket *s, Tls *t) noexcept nogil:
-    cdef int r
     if t.ended or t.abortive:
         return
-    if t.begun == 0 and t.error == 0:   # behind a part of a record it would look whole
-        take_up(s, t)
-        r = openssl.SSL_shutdown(t.ssl)
-        if r < 0 and openssl.SSL_get_error(t.ssl, r) == openssl.SSL_ERROR_WANT_WRITE:
-            return
+    # Behind a part of a record it would look whole
+    if t.begun == 0 and t.error == 0 and not notify(s, t):
+        return
     t.ended = True
     linux.shutdown(s.fd, linux.SHUT_WR)
+
+
+cdef bint notify(Socket *s, Tls *t) noexcept nogil:
+    """Sends a close_notify. False: the kernel has not taken it."""
+    cdef int r
+    if t.ssl == NULL:
+        return end_records(s, t)
+    take_up(s, t)
+    r = openssl.SSL_shutdown(t.ssl)
+    return r >= 0 or openssl.SSL_get_error(t.ssl, r) != openssl.SSL_ERROR_WANT_WRITE
 
 
 cdef void set_abortive(Socket *s) noexcept nogil:
@@ -368,17 +393,12 @@ cdef void *peer(const Socket *s) noexcept nogil:
 
 cdef bint describe(const Socket *s, Agreed *out) noexcept nogil:
     cdef Tls *t = tls_of(s)
-    cdef const SSL_CIPHER *cipher
     if t == NULL or t.shaking:
         return False
-    cipher = openssl.SSL_get_current_cipher(t.ssl)
-    out.version = openssl.SSL_version(t.ssl)
-    out.cipher = NULL
-    if cipher != NULL:
-        out.cipher = openssl.SSL_CIPHER_standard_name(cipher)
-    out.name = openssl.SSL_get_servername(t.ssl, openssl.TLSEXT_NAMETYPE_host_name)
-    openssl.SSL_get0_alpn_selected(t.ssl, <const unsigned char **>&out.alpn, &out.alpn_len)
-    out.resumed = openssl.SSL_session_reused(t.ssl)
+    if t.agreed != NULL:
+        out[0] = t.agreed[0]
+    else:
+        describe_ssl(t.ssl, out)
     return True
 
 

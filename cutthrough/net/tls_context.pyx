@@ -21,6 +21,7 @@ from cutthrough.net.openssl cimport (
     BIO, CRYPTO_EX_DATA, EVP_CIPHER, EVP_CIPHER_CTX, EVP_MAC_CTX, OSSL_PARAM, SSL, SSL_CTX, X509,
     X509_CRL)
 from cutthrough.net.ticket_keys cimport TicketKey, TicketKeys
+from cutthrough.net.tls_keys cimport on_secret
 from cutthrough.net.tls_sessions cimport drop_sessions, keep_sessions
 
 cdef enum:
@@ -150,7 +151,7 @@ cdef SSL_CTX *new_context(const openssl.SSL_METHOD *method, min_version, str cip
         openssl.SSL_CTX_set_mode(
             ctx, openssl.SSL_MODE_RELEASE_BUFFERS | openssl.SSL_MODE_ENABLE_PARTIAL_WRITE
             | openssl.SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER)
-        openssl.SSL_CTX_set_read_ahead(ctx, 1)
+        openssl.SSL_CTX_set_keylog_callback(ctx, on_secret)
         openssl.SSL_CTX_set_session_cache_mode(ctx, openssl.SSL_SESS_CACHE_OFF)
         if not openssl.SSL_CTX_set_min_proto_version(
                 ctx, {"1.2": openssl.TLS1_2_VERSION, "1.3": openssl.TLS1_3_VERSION}[min_version]):

@@ -2,17 +2,28 @@
 
 from libc.stdint cimport uint8_t, uint32_t
 from cutthrough.net.openssl cimport SSL
-from cutthrough.net.transport cimport Socket
+from cutthrough.net.tls_records cimport Records
+from cutthrough.net.transport cimport Agreed, Socket
+
+cdef enum:
+    # A KeyUpdate has 27 bytes and costs 13 us: a flood would hold up all other connections. So
+    # there are bounds of one call's bytes. A record has 17 KiB at most
+    MOST_FRUITLESS = 49152
+    MOST_READ = 65536
 
 # The state of one connection, from its handshake's first byte to its close.
 cdef struct Tls:
-    SSL *ssl
+    SSL *ssl                # NULL: `records` has taken over
+    Records *records        # NULL: libssl keeps the connection
+    Agreed *agreed          # set if libssl is gone, with its texts behind it
     void *context           # its TlsContext, of which this holds a reference
     void *peer              # bytes: the name in the peer's certificate; NULL: none
-    char *held              # bytes read from the kernel before `open`; NULL: none left
+    char *held              # bytes read from the kernel and not yet looked at; NULL: none
+    char *out               # the rest of a sealed record, for the kernel; NULL: none
     char *plain             # decrypted bytes that were peeked; NULL: none
     uint32_t held_at, held_n
     uint32_t plain_at, plain_n
+    uint32_t out_at, out_n
     uint32_t begun          # bytes of the record that the kernel has not taken whole; 0: none
     int error               # errno of the kernel's socket, or of the failure of TLS; 0: none
     uint8_t shaking         # the handshake is not done
@@ -24,6 +35,9 @@ cdef struct Tls:
     uint8_t recrossed       # a write waits for bytes to read
     uint8_t messages        # of handshakes that came after the handshake, as far as it counts
     uint8_t offered         # a session was, to be resumed
+    uint8_t expects_tickets     # of TLS 1.3, that only libssl can keep
+    uint8_t closed          # the peer has ended its stream; known without libssl
+    uint8_t notified        # our close_notify or a fatal alert is sealed; the same
     uint8_t connects        # our side has connected: not counted as a listener's
 
 # The socket's state; NULL: no handshake has begun.
@@ -31,6 +45,11 @@ cdef Tls *tls_of(const Socket *s) noexcept nogil
 # Makes the state of a socket whose `slot` is a context's number. NULL: no memory, or too many
 # handshakes of listeners are under way.
 cdef Tls *begin(Socket *s, bint connects) noexcept nogil
+# The connection leaves libssl, or stays in it.
+cdef void free_ssl(Tls *t) noexcept nogil
+cdef void free_records(Tls *t) noexcept nogil
+# Keeps a copy of bytes that libssl is to read first. False: no memory.
+cdef bint hold(Tls *t, const void *data, size_t n) noexcept nogil
 cdef void drop(Socket *s, Tls *t) noexcept nogil
 # Before each call of libssl: its input and output go to this socket.
 cdef void take_up(Socket *s, Tls *t) noexcept nogil

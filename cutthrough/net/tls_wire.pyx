@@ -8,14 +8,16 @@ be 240 bytes more. A connection's state is found by its descriptor's number.
 import logging
 
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport uint32_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdint cimport uint8_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux, openssl
-from cutthrough.net.linux cimport EAGAIN, ECONNRESET, MSG_NOSIGNAL, errno
+from cutthrough.net.linux cimport EAGAIN, ECONNRESET, ENOMEM, MSG_NOSIGNAL, errno
 from cutthrough.net.openssl cimport BIO, BIO_METHOD, SSL
 from cutthrough.net.sysio cimport BROKEN, CAN_WRITE, PEER_DONE, URGENT
 from cutthrough.net.tls_context cimport TlsContext
+from cutthrough.net.tls_keys cimport note_secrets
+from cutthrough.net.tls_records cimport Records, wipe_records
 from cutthrough.net.transport cimport Socket
 
 log = logging.getLogger("cutthrough")
@@ -23,18 +25,18 @@ log = logging.getLogger("cutthrough")
 cdef enum:
     MOST_CONTEXTS = 1024
     FIRST_TABLE = 1024      # entries of the first table of connections
-    # A KeyUpdate has 27 bytes and costs 13 us: a flood would hold up all other connections. So
-    # there are bounds of one call's bytes, and of a connection's messages after its handshake.
-    # A record has 17 KiB at most; peers update their keys after gigabytes (RFC 8446 section 5.5)
-    MOST_FRUITLESS = 49152
-    MOST_READ = 65536
+    # Of a connection after its handshake; peers update their keys after gigabytes (RFC 8446
+    # section 5.5)
     MOST_MESSAGES = 255
+    FLIGHT = 16384          # bytes of a read in a handshake
     HANDSHAKE = 22          # ContentType
+    NEW_SESSION_TICKET = 4  # HandshakeType
 
 # Connections by descriptor
 cdef Tls **table = NULL
 cdef int table_n = 0
 cdef int n_open = 0
+cdef int n_ssl = 0              # of those, with libssl's object
 cdef int n_shaking = 0
 cdef int most_shaking = 1024
 cdef long n_full = 0
@@ -51,6 +53,8 @@ cdef BIO *wire = NULL
 # Bytes that this call has read from the kernel: in all, and since it found a plain byte
 cdef size_t n_read = 0
 cdef size_t n_fruitless = 0
+cdef bint own_records = True
+cdef char flight[FLIGHT]
 
 
 cdef int read_wire(BIO *bio, char *data, int n) noexcept nogil:
@@ -69,6 +73,8 @@ cdef int read_wire(BIO *bio, char *data, int n) noexcept nogil:
     if (n_fruitless > MOST_FRUITLESS or t.messages == MOST_MESSAGES) and not t.shaking:
         t.error = ECONNRESET
         return -1
+    if t.shaking and t.records != NULL:
+        return read_flight(t, data, n)
     if not t.dry:
         r = linux.recv(wire_socket.fd, data, n, 0)
         if r >= 0:
@@ -83,6 +89,38 @@ cdef int read_wire(BIO *bio, char *data, int n) noexcept nogil:
         t.dry = True
     openssl.BIO_set_retry_read(bio)
     return -1
+
+
+cdef int read_flight(Tls *t, char *data, int n) noexcept nogil:
+    """libssl gets no byte behind the record that it wants: what is left at the end of the
+    handshake may be ours to open."""
+    cdef ssize_t r = -1
+    if not t.dry:
+        r = linux.recv(wire_socket.fd, flight, FLIGHT, 0)
+        if r < 0 and errno != EAGAIN:
+            t.error = errno
+            return -1
+        t.peer_ended |= r == 0
+        t.dry = r < FLIGHT and not wire_socket.ready & (PEER_DONE | BROKEN | URGENT)
+    if r < 0:
+        t.dry = True
+        openssl.BIO_set_retry_read(wire)
+        return -1
+    n = min(n, <int>r)
+    memcpy(data, flight, n)
+    if n < r and not hold(t, flight + n, r - n):
+        t.error = ENOMEM
+        return -1
+    return n
+
+
+cdef bint hold(Tls *t, const void *data, size_t n) noexcept nogil:
+    t.held = <char *>malloc(n)
+    if t.held == NULL:
+        return False
+    memcpy(t.held, data, n)
+    t.held_at, t.held_n = 0, <uint32_t>n
+    return True
 
 
 cdef int write_wire(BIO *bio, const char *data, int n) noexcept nogil:
@@ -106,9 +144,36 @@ cdef long control_wire(BIO *bio, int command, long number, void *pointer) noexce
 
 cdef void on_message(int sent, int version, int kind, const void *data, size_t n, SSL *ssl,
                      void *arg) noexcept nogil:
-    if kind == HANDSHAKE and not (
-            sent or wire_tls.shaking or wire_tls.messages == MOST_MESSAGES):
-        wire_tls.messages += 1
+    cdef Tls *t = wire_tls
+    if kind == openssl.SSL3_RT_HEADER and t.records != NULL:
+        if sent:
+            t.records.keys.tx.seq += 1
+        else:
+            t.records.keys.rx.seq += 1
+    if kind != HANDSHAKE or sent or t.shaking or n == 0:
+        return
+    if t.messages < MOST_MESSAGES:
+        t.messages += 1
+    if (<const uint8_t *>data)[0] == NEW_SESSION_TICKET:
+        t.expects_tickets = False
+    elif t.records != NULL:             # new keys, which only libssl knows
+        free_records(t)
+
+
+cdef void free_ssl(Tls *t) noexcept nogil:
+    global n_ssl
+    if t.ssl != NULL:
+        n_ssl -= 1
+        openssl.SSL_free(t.ssl)
+        t.ssl = NULL
+
+
+cdef void free_records(Tls *t) noexcept nogil:
+    if t.records != NULL:
+        wipe_records(t.records)
+        free(t.records)
+        t.records = NULL
+        note_secrets(NULL)
 
 
 cdef void take_up(Socket *s, Tls *t) noexcept nogil:
@@ -119,6 +184,7 @@ cdef void take_up(Socket *s, Tls *t) noexcept nogil:
     wire_tls = t
     n_read = n_fruitless = 0
     t.dry = False
+    note_secrets(NULL if t.records == NULL else &t.records.keys)
     openssl.ERR_clear_error()
 
 
@@ -158,7 +224,7 @@ cdef void let_go(void *held) noexcept with gil:
 
 
 cdef Tls *begin(Socket *s, bint connects) noexcept nogil:
-    global n_open, n_shaking
+    global n_open, n_shaking, n_ssl
     cdef void *context = contexts[s.slot] if s.slot < MOST_CONTEXTS else NULL
     cdef Tls *t
     if context == NULL or s.fd < 0 or not fits_table(s.fd) or (
@@ -171,6 +237,12 @@ cdef Tls *begin(Socket *s, bint connects) noexcept nogil:
     if t.ssl == NULL:
         free(t)
         return NULL
+    if own_records:
+        t.records = <Records *>calloc(1, sizeof(Records))
+    if t.records != NULL:
+        t.records.keys.connects = connects
+    else:
+        openssl.SSL_set_read_ahead(t.ssl, 1)
     openssl.BIO_up_ref(wire)
     openssl.SSL_set_bio(t.ssl, wire, wire)
     openssl.SSL_set_msg_callback(t.ssl, on_message)
@@ -185,6 +257,7 @@ cdef Tls *begin(Socket *s, bint connects) noexcept nogil:
     keep(context)
     table[s.fd] = t
     n_open += 1
+    n_ssl += 1
     return t
 
 
@@ -208,6 +281,10 @@ cdef void note_done(Tls *t) noexcept nogil:
     global n_shaking, n_full, n_resumed
     t.shaking = False
     if t.connects:
+        t.expects_tickets = (
+            openssl.SSL_version(t.ssl) == openssl.TLS1_3_VERSION
+            and openssl.SSL_CTX_get_session_cache_mode(openssl.SSL_get_SSL_CTX(t.ssl))
+            & openssl.SSL_SESS_CACHE_CLIENT)
         return
     n_shaking -= 1
     if openssl.SSL_session_reused(t.ssl):
@@ -247,8 +324,11 @@ cdef void drop(Socket *s, Tls *t) noexcept nogil:
     n_open -= 1
     if t.shaking and not t.connects:
         n_shaking -= 1
-    openssl.SSL_free(t.ssl)
+    free_ssl(t)
+    free_records(t)
+    free(t.agreed)
     free(t.held)
+    free(t.out)
     free(t.plain)
     let_go(t.context)
     if t.peer != NULL:
@@ -292,10 +372,17 @@ def set_most_handshakes(int most):
     most_shaking = most
 
 
+def set_own_records(bint on):
+    """Whether connections to come leave libssl behind their handshake."""
+    global own_records
+    own_records = on
+
+
 def stats():
-    """Counters of this process: connections open; and of listeners, handshakes under way, and
-    those done: full and resumed."""
-    return {"open": n_open, "under_way": n_shaking, "full": n_full, "resumed": n_resumed}
+    """Counters of this process: connections open, and those of them that libssl has; and of
+    listeners, handshakes under way, and those done: full and resumed."""
+    return {"open": n_open, "in_libssl": n_ssl,
+            "under_way": n_shaking, "full": n_full, "resumed": n_resumed}
 
 
 cdef int prepare() except -1:

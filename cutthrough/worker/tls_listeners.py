@@ -7,12 +7,20 @@ with.
 
 from collections.abc import Sequence
 
+from cutthrough.config.config import Config
 from cutthrough.config.listeners import Listener
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.tls_files import make_server
 from cutthrough.net.ticket_keys import TicketKeys
 
 NONE = -1                                    # number of a listener without TLS
+
+
+def set_records(config: Config) -> None:
+    """Says who seals the bytes of connections to come."""
+    from cutthrough.net import tls  # here: most configurations need no libssl
+
+    tls.set_own_records(config.tls_records == "own")
 
 
 class TlsListeners:
@@ -37,6 +45,8 @@ class TlsListeners:
                 self.numbers[n] = tls.put(server, self.numbers[n])
             elif self.numbers[n] != NONE:
                 self._remove(n)
+        if any(number != NONE for number in self.numbers):
+            set_records(generation.config)
 
     def _remove(self, n: int) -> None:
         from cutthrough.net import tls

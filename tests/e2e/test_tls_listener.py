@@ -68,8 +68,9 @@ def call(opened):
     return connect
 
 
-def test_requests_and_tunnels(serve, reach, make_origin):
-    proxy = serve()
+@pytest.mark.parametrize("records", ["own", "libssl"])
+def test_requests_and_tunnels(serve, reach, make_origin, records):
+    proxy = serve(config=f'tls_records = "{records}"\n')
     client = reach(proxy)
     url = make_origin().url()
     for _ in range(3):

@@ -236,8 +236,42 @@ def fuzz_path(data: bytes) -> None:
             twin_paths.meets(globs, path, any_reading)), (globs, readings)
 
 
+def fuzz_records(data: bytes) -> None:
+    """Records of TLS: what is sealed, spoiled or made up, in the order of the input."""
+    from tests.doors.tls import Side  # without libssl there is none
+    from tests.net.twin_records import Half, Twin
+
+    first = data[0] if data else 0
+    cipher, is_13, connects = first % 3, bool(first & 64), bool(first & 128)
+    secrets = bytes(range(48)), bytes(range(100, 148))
+    ours = Side(cipher, is_13, connects, *secrets)
+    peer = Side(cipher, is_13, not connects, *secrets[::-1])
+    twin = Twin(Half(cipher, is_13, secrets[1]), connects)
+    at = 1
+    while at + 2 < len(data):
+        how, body = data[at], data[at + 2:at + 2 + data[at + 1]]
+        at += 2 + len(body)
+        if how & 7 == 0 and body:
+            record = body[:1] + b"\3\3" + len(body[1:]).to_bytes(2, "big") + body[1:]
+        elif how & 7 == 1 and is_13:
+            record = peer.update(bool(how & 8))
+        elif how & 7 == 2 and is_13:
+            record = peer.seal(0, body)
+        else:
+            record = bytearray(peer.seal((21, 22, 23)[how % 3], body))
+            if how & 7 == 3:
+                place = len(body) * 7 % len(record)
+                record[place if place not in (3, 4) else 0] ^= 1 + how // 8
+            record = bytes(record)
+        theirs = twin.open(record)
+        found = ours.open(record, bool(how & 16))
+        assert found == theirs, (found, theirs)
+        if found[0] not in ("data", "message"):
+            return
+
+
 TARGETS = {
     "request": fuzz_request, "response": fuzz_response, "chunks": fuzz_chunks,
     "target": fuzz_target, "proxy_header": fuzz_proxy_header,
     "parents": fuzz_parents, "socks": fuzz_socks, "hello": fuzz_hello,
-    "path": fuzz_path}
+    "path": fuzz_path, "records": fuzz_records}

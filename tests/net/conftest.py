@@ -28,6 +28,16 @@ def known() -> Iterator[Callable[["TlsContext"], int]]:
         tls.remove(number)
 
 
+@pytest.fixture(params=["own", "libssl"])
+def behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Who seals the bytes behind the handshake."""
+    from cutthrough.net import tls
+
+    tls.set_own_records(request.param == "own")
+    yield
+    tls.set_own_records(True)
+
+
 @pytest.fixture
 def meet(known: Callable[["TlsContext"], int]) -> Iterator[Meet]:
     from cutthrough.net import tls
