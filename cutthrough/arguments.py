@@ -27,7 +27,7 @@ VERBS = {
     "conns": "list the open connections of a running proxy",
     "kill": "close the selected connections of a running proxy",
     "ca": "make a certificate authority, pass its certificate on, issue others",
-    "flows": "list, show, search, export or import captured requests",
+    "flows": "list, show, search, export, import or replay captured requests",
     "version": "print the version",
 }
 # Verbs that test a configuration as some user; their --user is that user's name.
@@ -239,6 +239,7 @@ def add_flows(verb: argparse.ArgumentParser) -> None:
                      "standard input")
     one.add_argument("--keep-credentials", action="store_true", help="do not redact "
                      "Authorization, Cookie and their kin")
+    add_replay(add("replay", "send a captured request once more, through a proxy"))
     add("reads", "list who has read the file")
 
 
@@ -259,6 +260,23 @@ def add_number(verb: argparse.ArgumentParser) -> None:
 
 def add_json(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_replay(action: argparse.ArgumentParser) -> None:
+    add_number(action)
+    action.add_argument("--proxy", metavar="HOST:PORT", required=True,
+                        help="the proxy, a listener for plain HTTP")
+    action.add_argument("--user", metavar="NAME", default="", help="user of the proxy "
+                        "[none]")
+    action.add_argument("--password-file", metavar="FILE", help="its password")
+    action.add_argument("--method", metavar="METHOD", help="instead of the flow's")
+    action.add_argument("--url", metavar="URL", help="instead of the flow's")
+    action.add_argument("-H", "--header", metavar="NAME: VALUE", action="append",
+                        default=[], help="a field, instead of those of this name; "
+                        "without a value: none of this name; may be repeated")
+    action.add_argument("--data-file", metavar="FILE", help="the body, instead of the "
+                        "flow's")
+    add_json(action)
 
 
 def add_passwd(verb: argparse.ArgumentParser) -> None:

@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "generation": DATA | {"process"},
     "verify": DATA | {"process"},
     "worker": DATA | {"log", "process", "capture", "generation", "verify"},
-    "admin": DATA | {"process"},
+    "admin": DATA | {"process", "capture"},
     "supervisor": DATA | {"log", "process", "capture", "generation", "admin"},
     "tools": DATA | {"log", "process", "capture", "generation"},
     "doctor": DATA | {"process", "generation", "tools", "embed"},

@@ -3,7 +3,8 @@
     GET    /metrics /healthz /readyz /config      for every client that can connect
     GET    /connections /connections/ID/trace     the same
     GET    /parents /events / /ca                 the same
-    DELETE /connections?user=…                    with the token
+    GET    /flows…                                with the token: see flows_page
+    DELETE /connections?user=…                    with it
     POST   /reload /drain
 
 It is a separate listener, by default on loopback or a unix socket. Host must be an
@@ -40,8 +41,10 @@ from cutthrough.admin.cross_site import (
     is_cross_site,
     watcher_key,
 )
+from cutthrough.admin.flows_page import Flows, FlowsPage, needs_token
 from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
 from cutthrough.admin.parents import describe as describe_parents
+from cutthrough.capture.query import QueryError
 from cutthrough.config.values import show_address, split_address
 from cutthrough.net.unix_listener import is_answered
 from cutthrough.process.selector import Selector
@@ -77,6 +80,8 @@ log.addFilter(is_worth_logging)
 class Operations(Protocol):
     """The supervisor's operations for the admin listener."""
 
+    @property
+    def flows(self) -> Flows: ...
     def is_ready(self) -> bool: ...
     def read_counters(self) -> Reading: ...
     def show_config(self) -> str: ...
@@ -205,6 +210,7 @@ class AdminServer:
             web.delete("/connections", self.cut),
             web.post("/reload", self.reload), web.post("/drain", self.drain),
             *CaPage(self._operations.ca_certificate).routes(),
+            *FlowsPage(self._operations.flows).routes(),
         ])
         self._runner = web.AppRunner(
             app, access_log=None, logger=log, handle_signals=False,
@@ -283,6 +289,8 @@ class AdminServer:
             return response
         except ValueError as error:
             return web.Response(status=400, text=f"{error}\n")
+        except QueryError as error:
+            return web.Response(status=error.status, text=f"{error}\n")
         finally:
             self._busy.discard(request.protocol)
 
@@ -296,10 +304,12 @@ class AdminServer:
                                 "listener; see admin_names\n")
         if is_cross_site(request):
             return web.Response(status=403, text=CROSS_SITE)
-        if request.method not in ("GET", "HEAD") and not self._has_token(request):
+        changes = request.method not in ("GET", "HEAD")
+        if (changes or needs_token(request.path)) and not self._has_token(request):
             return web.Response(
                 status=403 if not self._token else 401,
-                text="changes require the admin token\n" if self._token
+                text=f"{'changes' if changes else 'flows'} require the admin token\n"
+                if self._token
                 else "no admin_token is configured: this listener is read-only\n",
                 headers={"WWW-Authenticate": 'Bearer realm="cutthrough"'}
                 if self._token else {})

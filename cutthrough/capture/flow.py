@@ -1,9 +1,9 @@
 """A captured exchange as readers see it: a row of the store with its heads read."""
 
-import sqlite3
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 Fields = list[tuple[str, str]]
 
@@ -23,10 +23,17 @@ def find(fields: Fields, name: str) -> str:
     return next((value for key, value in fields if key.lower() == name), "")
 
 
+class Row(Protocol):
+    """A row of sqlite3, or what reads like one."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+    def keys(self) -> Iterable[str]: ...
+
+
 class Flow:
     """One row. Its columns are attributes: those of records.COLUMNS, and `id`."""
 
-    def __init__(self, row: sqlite3.Row) -> None:
+    def __init__(self, row: Row) -> None:
         self._row = row
 
     def __getattr__(self, name: str) -> Any:

@@ -7,6 +7,7 @@ and text bodies are indexed (FTS5) after the rows are in, when there is time for
 Readers use `Reader`; each of them is logged in the table `reads` (R59).
 """
 
+import contextlib
 import os
 import sqlite3
 import stat
@@ -16,7 +17,7 @@ from typing import Any
 
 from cutthrough.capture.records import COLUMNS
 
-VERSION = 1
+VERSION = 2
 # Milliseconds that a reader, or the writer of an earlier program, may hold the lock
 BUSY_MS = 5000
 MOST_WAL_BYTES = 64 << 20
@@ -44,7 +45,9 @@ CREATE VIEW texts AS SELECT id, url, request_head, response_head,
 CREATE VIRTUAL TABLE words USING fts5(
     {", ".join(_WORDS)}, content='texts', content_rowid='id');
 CREATE TABLE state (name TEXT PRIMARY KEY, value INTEGER);
-CREATE TABLE reads (at_ms INTEGER, uid INTEGER, verb TEXT, what TEXT, found INTEGER);
+CREATE TABLE marks (id INTEGER PRIMARY KEY, tag TEXT, comment TEXT);
+CREATE TABLE reads (
+    at_ms INTEGER, uid INTEGER, client TEXT, verb TEXT, what TEXT, found INTEGER);
 INSERT INTO state VALUES ('indexed', 0);
 PRAGMA user_version = {VERSION};
 """
@@ -54,6 +57,7 @@ _INDEX = (f"INSERT INTO words (rowid, {', '.join(_WORDS)}) "
           f"SELECT id, {', '.join(_WORDS)} FROM texts WHERE id > ? AND id <= ?")
 _FORGET = (f"INSERT INTO words (words, rowid, {', '.join(_WORDS)}) "
            f"SELECT 'delete', id, {', '.join(_WORDS)} FROM texts WHERE id <= ?")
+_FORGET_ONE = f"{_FORGET} AND id = ?"
 
 
 class StoreError(Exception):
@@ -91,6 +95,13 @@ def connect(path: str) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise StoreError(f"{path}: {error}") from None
     return base
+
+
+def indexed_up_to(base: sqlite3.Connection) -> int:
+    """The last flow whose words are indexed."""
+    (number,) = base.execute(
+        "SELECT value FROM state WHERE name = 'indexed'").fetchone()
+    return int(number)
 
 
 class Store:
@@ -146,21 +157,17 @@ class Store:
             last = number
             self._bytes -= size
         if last:
-            indexed = self._indexed()
+            indexed = indexed_up_to(self._base)
             self._base.execute(_FORGET, (min(last, indexed),))
             self._base.execute("DELETE FROM flows WHERE id <= ?", (last,))
-
-    def _indexed(self) -> int:
-        (number,) = self._base.execute(
-            "SELECT value FROM state WHERE name = 'indexed'").fetchone()
-        return int(number)
+            self._base.execute("DELETE FROM marks WHERE id <= ?", (last,))
 
     def index(self, most: int) -> bool:
         """Indexes the words of the next `most` rows. False: there are no more. Raises
         sqlite3.Error."""
         try:
             self._base.execute("BEGIN IMMEDIATE")
-            indexed = self._indexed()
+            indexed = indexed_up_to(self._base)
             (last,) = self._base.execute(
                 "SELECT max(id) FROM (SELECT id FROM flows WHERE id > ? ORDER BY id "
                 "LIMIT ?)", (indexed, most)).fetchone()
@@ -213,17 +220,65 @@ class Reader:
         except sqlite3.Error as error:
             raise StoreError(f"{self._path}: {error}") from None
 
-    def log(self, verb: str, what: str, found: int) -> None:
-        """Logs a read of this program's user."""
+    def select(self, statement: str, values: Sequence[Any]) -> list[sqlite3.Row]:
+        """The rows of one SELECT."""
         try:
-            with self._base:
-                self._base.execute("INSERT INTO reads VALUES (?, ?, ?, ?, ?)", (
-                    time.time_ns() // 1_000_000, os.getuid(), verb, what, found))
-                self._base.execute(
-                    "DELETE FROM reads WHERE rowid <= "
-                    "(SELECT max(rowid) FROM reads) - ?", (MOST_READS,))
+            return self._base.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise StoreError(f"{self._path}: {error}") from None
+
+    def newest(self) -> int:
+        """The number of the newest flow; 0: there is none."""
+        return int(self.select("SELECT max(id) FROM flows", ())[0][0] or 0)
+
+    def delete(self, numbers: Sequence[int]) -> int:
+        """Deletes these flows, their words and marks; returns how many there were."""
+        found = 0
+        with self._transaction():
+            indexed = indexed_up_to(self._base)
+            for number in numbers:
+                self._base.execute(_FORGET_ONE, (indexed, number))
+                found += self._base.execute(
+                    "DELETE FROM flows WHERE id = ?", (number,)).rowcount
+                self._base.execute("DELETE FROM marks WHERE id = ?", (number,))
+        return found
+
+    def mark(self, number: int, tag: str | None, comment: str | None) -> bool:
+        """Sets tag and comment of a flow; None leaves one as it is, "" removes it.
+        False: there is no such flow."""
+        with self._transaction():
+            if self._base.execute(
+                    "SELECT 1 FROM flows WHERE id = ?", (number,)).fetchone() is None:
+                return False
+            self._base.execute("INSERT OR IGNORE INTO marks (id) VALUES (?)", (number,))
+            for name, value in (("tag", tag), ("comment", comment)):
+                if value is not None:
+                    self._base.execute(f"UPDATE marks SET {name} = ? WHERE id = ?",
+                                       (value or None, number))
+        return True
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            self._base.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._base.execute("COMMIT")
+            finally:
+                if self._base.in_transaction:
+                    self._base.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise StoreError(f"{self._path}: {error}") from None
+
+    def log(self, verb: str, what: str, found: int, client: str = "") -> None:
+        """Logs a read of this program's user, or of a client of the admin listener."""
+        with self._transaction():
+            self._base.execute("INSERT INTO reads VALUES (?, ?, ?, ?, ?, ?)", (
+                time.time_ns() // 1_000_000, os.getuid(), client or None, verb, what,
+                found))
+            self._base.execute(
+                "DELETE FROM reads WHERE rowid <= "
+                "(SELECT max(rowid) FROM reads) - ?", (MOST_READS,))
 
     def reads(self) -> list[sqlite3.Row]:
         return self._base.execute("SELECT * FROM reads ORDER BY rowid DESC").fetchall()

@@ -23,6 +23,7 @@ from cutthrough.generation.tls_files import expiries
 from cutthrough.log.stderr import say, use_form
 from cutthrough.outcome import TABLE
 from cutthrough.supervisor.children import Child, Slot
+from cutthrough.supervisor.flow_queries import FlowQueries
 from cutthrough.supervisor.inquiry import Inquiry
 from cutthrough.supervisor.limits_page import LimitsPage
 from cutthrough.supervisor.listeners import Listeners
@@ -46,6 +47,7 @@ class Program(Protocol):
     listeners: Listeners
     generation: Generation
     inquiry: Inquiry
+    flow_queries: FlowQueries
 
     @property
     def state(self) -> Enum: ...
@@ -230,6 +232,10 @@ class Operations:
             self._expiries_of = generation.number, expiries(
                 generation.config, generation.tls, generation.parent_files)
         return self._expiries_of[1]
+
+    @property
+    def flows(self) -> FlowQueries:
+        return self._program.flow_queries
 
     def ca_certificate(self) -> CaCertificate | None:
         return self._program.generation.ca_certificate

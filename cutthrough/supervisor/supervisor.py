@@ -48,6 +48,7 @@ from cutthrough.supervisor import handover_plan
 from cutthrough.supervisor.banner import print_banner
 from cutthrough.supervisor.capture_writer import CaptureWriter
 from cutthrough.supervisor.children import BACKOFF_MAX_S, Child, Slot, describe_exit
+from cutthrough.supervisor.flow_queries import FlowQueries
 from cutthrough.supervisor.inherited_pages import InheritedPages
 from cutthrough.supervisor.inquiry import Inquiry
 from cutthrough.supervisor.limits_page import LimitsPage
@@ -94,6 +95,7 @@ class Supervisor:
         self.end_requested = False           # to end, by a signal or an operator
         self.over = asyncio.Event()
         self.inquiry = Inquiry(self)
+        self.flow_queries = FlowQueries(self)
         self.operations = Operations(self, predecessor is not None)
         self.reloads = Reloads(self)
 
@@ -130,6 +132,7 @@ class Supervisor:
         finally:
             self.inquiry.close()
             await self.operations.close()
+            self.flow_queries.close()
             await self.capture.close()
             self.close()
         return self.status
@@ -254,7 +257,8 @@ class Supervisor:
             if self.successor is not None and pid == self.successor.process.pid:
                 self.successor.process.returncode = os.waitstatus_to_exitcode(status)
             if child is None:
-                self.capture.on_reaped(pid, status)
+                _ = (self.capture.on_reaped(pid, status)
+                     or self.flow_queries.on_reaped(pid, status))
             else:
                 self.limits.reap(child.page)
                 self.pages.credentials.reap(pid)

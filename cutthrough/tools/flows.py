@@ -23,6 +23,7 @@ from cutthrough.capture.store import Reader, StoreError
 from cutthrough.capture.views import show_body
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import variable_name
+from cutthrough.tools.replay import replay_flow
 
 COLUMNS = ("ID", "TIME", "USER", "METHOD", "STATUS", "REASON", "MS", "BYTES", "URL")
 PHASES = ("head", "auth", "hook", "dns", "connect", "send", "wait", "receive", "total")
@@ -147,13 +148,23 @@ def import_flows(path: str, given: argparse.Namespace) -> int:
 def reads(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     for row in reader.reads():
         at = datetime.fromtimestamp(row["at_ms"] / 1000, UTC)
-        print(safe(f"{at.isoformat(timespec='milliseconds')}  uid {row['uid']}  "
+        who = f"admin {row['client']}" if row["client"] else f"uid {row['uid']}"
+        print(safe(f"{at.isoformat(timespec='milliseconds')}  {who}  "
                    f"{row['verb']} {row['what']}  {row['found']} found"))
     return 0
 
 
+def replay(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+    flows = list(map(Flow, reader.flows(number=given.id)))
+    reader.log("replay", str(given.id), len(flows))
+    if not flows:
+        print(f"cutthrough: there is no flow {given.id}", file=sys.stderr)
+        return 1
+    return replay_flow(flows[0], given)
+
+
 _ACTIONS = {"list": list_flows, "search": search, "show": show, "export": export,
-            "reads": reads}
+            "replay": replay, "reads": reads}
 
 
 def print_flows(flows: list[Flow], as_objects: bool) -> None:

@@ -1,0 +1,252 @@
+"""Captured exchanges over HTTP.
+
+    GET    /flows?filter=&search=&before=&after=&limit= the list
+    GET    /flows/live?filter=&after=                   new ones, as server-sent events
+    GET    /flows/N /flows/N/request-body /flows/N/response-body
+    GET    /flows.har?filter=                           an HTTP Archive
+    PATCH  /flows/N                                     {"tag": "…", "comment": "…"}
+    DELETE /flows/N /flows?filter=… /flows?all=true
+    POST   /flows/send                                  a request through the proxy
+
+All take the admin token, reads included, and each read is logged in the database
+(R59). The supervisor passes bytes on: other processes read.
+"""
+
+import asyncio
+import collections
+import re
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import msgspec
+from aiohttp import web
+
+from cutthrough.admin.cross_site import PROTECTED, watcher_key
+from cutthrough.capture.query import MOST_ROWS, Answer, Query, QueryError, Request
+
+MOST_WATCHERS, MOST_WATCHERS_EACH = 16, 4
+# Between two looks for new flows, and between two signs of life
+LOOK_S, HEARTBEAT_S = 0.2, 15.0
+# Seconds within which a client takes a piece
+STALLED_S = 10.0
+# Bytes of a request to be sent, body in base64, and of a mark
+MOST_REQUEST, MOST_MARK = 12 << 20, 16 << 10
+# Fewer than there are processes: a request that is sent keeps one for up to 30 s
+MOST_SENDING = 2
+
+OFF = "no capture_file is configured"
+
+
+class Flows(Protocol):
+    """The supervisor's part."""
+
+    def capture_file(self) -> str: ...
+    def own_proxy(self) -> tuple[str, int] | None: ...
+    def ask(self, query: Query) -> AbstractAsyncContextManager[
+        tuple[Answer, AsyncIterator[bytes]]]: ...
+
+
+class Mark(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of PATCH. Absent: unchanged; "": removed."""
+
+    tag: str | None = None
+    comment: str | None = None
+
+
+def needs_token(path: str) -> bool:
+    """Does reading this path take the token?"""
+    return path == "/flows" or path.startswith(("/flows/", "/flows."))
+
+
+class FlowsPage:
+    def __init__(self, flows: Flows) -> None:
+        self._flows = flows
+        self._watchers: collections.Counter[str] = collections.Counter()
+        self._sending = 0
+
+    def routes(self) -> list[web.RouteDef]:
+        number = "/flows/{id:[0-9]{1,18}}"
+        return [
+            web.get("/flows", self.list, allow_head=False),
+            web.get("/flows/live", self.live, allow_head=False),
+            web.get("/flows.har", self.archive, allow_head=False),
+            web.get(number, self.show, allow_head=False),
+            web.patch(number, self.mark),
+            web.delete(number, self.delete),
+            web.get(f"{number}/{{side:request|response}}-body", self.body,
+                    allow_head=False),
+            web.delete("/flows", self.delete), web.post("/flows/send", self.send)]
+
+    # Reads
+
+    async def list(self, request: web.Request) -> web.StreamResponse:
+        limit = number_of(request, "limit", 100)
+        if not 1 <= limit <= MOST_ROWS:
+            raise ValueError(f"limit: 1 to {MOST_ROWS}")
+        after = number_of(request, "after", 0) if "after" in request.query else None
+        return await self._relay(request, self._query(
+            request, "list", words=request.query.get("search", ""), limit=limit,
+            before=number_of(request, "before", 0), after=after))
+
+    async def show(self, request: web.Request) -> web.StreamResponse:
+        return await self._relay(request, self._query(
+            request, "show", number=int(request.match_info["id"])))
+
+    async def body(self, request: web.Request) -> web.StreamResponse:
+        return await self._relay(request, self._query(
+            request, request.match_info["side"], number=int(request.match_info["id"])))
+
+    async def archive(self, request: web.Request) -> web.StreamResponse:
+        return await self._relay(request, self._query(
+            request, "har", number=number_of(request, "id", 0)))
+
+    async def live(self, request: web.Request) -> web.StreamResponse:
+        """Streams rows of the list as they are captured, some at a time, each time as
+        one event."""
+        key, kind = watcher_key(request)
+        if self._watchers[key] >= MOST_WATCHERS_EACH or (
+                self._watchers.total() >= MOST_WATCHERS):
+            return web.Response(status=503, text="too many watchers, in all or "
+                                f"from this {kind}\n")
+        response = web.StreamResponse(
+            headers={**PROTECTED, "Content-Type": "text/event-stream"})
+        self._watchers[key] += 1
+        try:
+            async with self._flows.ask(
+                    self._query(request, "watch")) as (head, pieces):
+                content = b"".join([piece async for piece in pieces])
+            if head.status != 200:
+                return answer(head, content)
+            last = number_of(request, "after", head.last)
+            await response.prepare(request)
+            try:
+                await self._follow(request, response, last)
+            finally:                         # a clean end would wait for the client
+                if request.transport is not None:
+                    request.transport.abort()
+        except QueryError:
+            if not response.prepared:
+                raise
+        except (TimeoutError, ConnectionError):
+            pass                             # stalled, or gone
+        finally:
+            self._watchers[key] -= 1
+            self._watchers += collections.Counter()      # drops keys with count 0
+        return response
+
+    async def _follow(self, request: web.Request, response: web.StreamResponse,
+                      last: int) -> None:
+        quiet = 0.0
+        while request.transport is not None and not request.transport.is_closing():
+            query = self._query(request, "watch", after=last)
+            async with self._flows.ask(query) as (head, pieces):
+                rows = b"".join([piece async for piece in pieces])
+            moved, last = head.last > last, head.last
+            quiet += LOOK_S
+            if rows or quiet >= HEARTBEAT_S:
+                quiet = 0.0
+                async with asyncio.timeout(STALLED_S):
+                    await response.write(b"data: %s\n\n" % rows if rows
+                                         else b": keep-alive\n\n")
+            await asyncio.sleep(0 if moved and head.found == MOST_ROWS else LOOK_S)
+
+    # Changes
+
+    async def mark(self, request: web.Request) -> web.StreamResponse:
+        mark = decode(await read_body(request, MOST_MARK), Mark)
+        return await self._relay(request, self._query(
+            request, "mark", number=int(request.match_info["id"]), tag=mark.tag,
+            comment=mark.comment))
+
+    async def delete(self, request: web.Request) -> web.StreamResponse:
+        number = int(request.match_info.get("id", 0))
+        if not number and not request.query.get("filter", "").strip() and (
+                request.query.get("all") != "true"):
+            raise ValueError("no flows are selected: give a filter; all=true selects "
+                             "all")
+        return await self._relay(request, self._query(request, "delete", number=number))
+
+    async def send(self, request: web.Request) -> web.StreamResponse:
+        proxy = self._flows.own_proxy()
+        if proxy is None:
+            return web.Response(
+                status=409, text="there is no listener over TCP that speaks plain HTTP "
+                "and requires credentials\n")
+        if self._sending >= MOST_SENDING:
+            return web.Response(status=503, text="too many requests are being sent\n")
+        self._sending += 1
+        try:
+            wanted = decode(await read_body(request, MOST_REQUEST), Request)
+            return await self._relay(request, self._query(
+                request, "send", request=wanted, proxy=proxy))
+        finally:
+            self._sending -= 1
+
+    # Between both sides
+
+    def _query(self, asker: web.Request, verb: Any, **fields: Any) -> Query:
+        file = self._flows.capture_file()
+        if not file:
+            raise QueryError(OFF, 404)
+        return Query(verb=verb, file=file, client=watcher_key(asker)[0],
+                     filter=asker.query.get("filter", ""), **fields)
+
+    async def _relay(self, request: web.Request, query: Query) -> web.StreamResponse:
+        """Passes an answer on; if it is cut short, its connection is too."""
+        async with self._flows.ask(query) as (head, pieces):
+            response = web.StreamResponse(status=head.status, headers={
+                **PROTECTED, **fields_of(head)})
+            try:
+                await response.prepare(request)
+                async for piece in pieces:
+                    async with asyncio.timeout(STALLED_S):
+                        await response.write(piece)
+                await response.write_eof()
+            except BaseException as error:
+                if request.transport is not None:
+                    request.transport.abort()
+                if not isinstance(error, TimeoutError | ConnectionError | QueryError):
+                    raise
+        return response
+
+
+def answer(head: Answer, content: bytes) -> web.Response:
+    return web.Response(status=head.status, body=content, headers=fields_of(head))
+
+
+def fields_of(head: Answer) -> dict[str, str]:
+    fields = {"Content-Type": head.kind + (
+        "; charset=utf-8" if head.kind != "application/octet-stream" else "")}
+    if head.name:
+        # Content from the wire: a browser saves it, and if it shows it after all, it
+        # runs nothing of it and gives it no origin
+        fields["Content-Disposition"] = f'attachment; filename="{head.name}"'
+        fields["Content-Security-Policy"] = (
+            "sandbox; default-src 'none'; frame-ancestors 'none'")
+    return fields
+
+
+def number_of(request: web.Request, name: str, default: int) -> int:
+    text = request.query.get(name, "")
+    if not text:
+        return default
+    if re.fullmatch("[0-9]{1,18}", text) is None:
+        raise ValueError(f"{name}: {text!r} is not a number")
+    return int(text)
+
+
+async def read_body(request: web.Request, most: int) -> bytes:
+    data = bytearray()
+    async for piece in request.content.iter_any():
+        data += piece
+        if len(data) > most:
+            raise ValueError(f"the body is longer than {most} bytes")
+    return bytes(data)
+
+
+def decode(data: bytes, kind: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ValueError(f"the body cannot be read: {error}") from None

@@ -1,0 +1,279 @@
+"""Answers the admin listener's queries from the database.
+
+A page of the list takes a bounded time: if few flows pass a filter, it ends early,
+with the number to go on from. Bodies are read only if a filter looks at them. A read is
+logged in the database before its answer (R59).
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from cutthrough.capture.filters import FilterError, Test, parse_filter
+from cutthrough.capture.flow import Flow
+from cutthrough.capture.har import make_archive, make_entry
+from cutthrough.capture.query import MOST_ROWS, Answer, Query, QueryError
+from cutthrough.capture.records import COLUMNS
+from cutthrough.capture.send import send
+from cutthrough.capture.store import Reader, StoreError
+
+# Seconds after which a page ends with what it has found
+PAGE_S = 0.5
+# Rows read in one statement: during a long one the log of changes is not emptied
+BATCH = 500
+# Characters of a tag and of a comment
+MOST_TAG, MOST_COMMENT = 64, 2000
+
+_BODIES = ("request_body", "response_body")
+_LIGHT = ", ".join(f"flows.{name}" for name in ("id", *COLUMNS) if name not in _BODIES)
+_SELECT = (f"SELECT {_LIGHT}, marks.tag, marks.comment FROM flows "
+           "LEFT JOIN marks ON marks.id = flows.id")
+# Of a row of the list: those that are not null
+_SHOWN = ("kind", "method", "url", "host", "status", "reason", "rule", "user", "tag",
+          "comment")
+
+Result = tuple[Answer, Iterable[bytes]]
+encode = msgspec.json.encode
+
+
+class LightRow:
+    """A row whose bodies are read when one of them is asked for."""
+
+    def __init__(self, row: Any, reader: Reader) -> None:
+        self._row = row
+        self._reader = reader
+        self._bodies: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in _BODIES:
+            return self._row[name]
+        if not self._bodies:
+            found = self._reader.select(
+                f"SELECT {', '.join(_BODIES)} FROM flows WHERE id = ?",
+                (self._row["id"],))
+            values = tuple(found[0]) if found else (None, None)
+            self._bodies = dict(zip(_BODIES, values, strict=True))
+        return self._bodies[name]
+
+    def keys(self) -> list[str]:
+        return list(self._row.keys())
+
+
+def answer(query: Query) -> Result:
+    """The answer, or a refusal in words. The content is made while it is taken."""
+    try:
+        if query.verb == "send":
+            return _send(query)
+        if not os.path.exists(query.file):
+            raise QueryError("nothing has been captured yet", 404)
+        reader = Reader(query.file)
+        try:
+            head, pieces = _ANSWERS[query.verb](reader, query)
+        except BaseException:
+            reader.close()
+            raise
+        return head, _closing(reader, pieces)
+    except QueryError as error:
+        return _words(error.status, str(error))
+    except FilterError as error:
+        return _words(400, f"filter: {error}")
+    except StoreError as error:
+        return _words(503, str(error))
+
+
+def _words(status: int, text: str) -> Result:
+    return Answer(status=status, kind="text/plain"), [f"{text}\n".encode()]
+
+
+def _closing(reader: Reader, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    try:
+        yield from pieces
+    finally:
+        reader.close()
+
+
+def _json(value: Any, found: int, last: int = 0) -> Result:
+    return Answer(found=found, last=last), [encode(value)]
+
+
+# Lists
+
+def read_rows(reader: Reader, query: Query) -> Iterator[Any]:
+    """The rows of the query's numbers and words, from either end."""
+    rising = query.after is not None
+    at = query.after if query.after is not None else query.before or (1 << 63) - 1
+    words = " ".join(f'"{word}"' for word in re.findall(r"\w+", query.words))
+    if query.words and not words:
+        return
+    order = "flows.id > ? ORDER BY flows.id" if rising else (
+        "flows.id < ? ORDER BY flows.id DESC")
+    where = "flows.id IN (SELECT rowid FROM words WHERE words MATCH ?) AND " if (
+        words) else ""
+    while rows := reader.select(
+            f"{_SELECT} WHERE {where}{order} LIMIT ?",
+            (*((words,) if words else ()), at, BATCH)):
+        yield from rows
+        at = rows[-1]["id"]
+
+
+def select(reader: Reader, query: Query, limit: int) -> tuple[list[Flow], int]:
+    """At most `limit` passing flows, and the number to go on from; 0: none is left. The
+    number is of the last row looked at, whether it passed or not."""
+    test = parse_filter(query.filter)
+    end = time.monotonic() + PAGE_S
+    found: list[Flow] = []
+    seen = 0
+    for row in read_rows(reader, query):
+        if len(found) == limit or (seen and time.monotonic() > end):
+            return found, seen
+        seen = row["id"]
+        flow = Flow(LightRow(row, reader))
+        if test(flow):
+            found.append(flow)
+    return found, seen if query.after is not None else 0
+
+
+def show_row(flow: Flow) -> dict[str, Any]:
+    """A flow in a list. Absent: null."""
+    row: dict[str, Any] = {
+        "id": flow.id, "time": flow.begun.isoformat(timespec="milliseconds"),
+        "ms": flow.total_us / 1000, "bytes": flow.bytes_up + flow.bytes_down}
+    for name in _SHOWN:
+        value = getattr(flow, name)
+        if value is not None and value != "":
+            row[name] = value
+    kind = flow.response_type.partition(";")[0].strip()
+    if kind:
+        row["type"] = kind
+    return row
+
+
+def _list(reader: Reader, query: Query) -> Result:
+    flows, last = select(reader, query, min(max(query.limit, 1), MOST_ROWS))
+    reader.log("search" if query.words else "list", query.words or query.filter,
+               len(flows), query.client)
+    return _json({"flows": [show_row(flow) for flow in flows], "next": last or None,
+                  "newest": reader.newest()}, len(flows))
+
+
+def _watch(reader: Reader, query: Query) -> Result:
+    """The flows after a number. Only the first answer is logged: it has no number."""
+    if query.after is None:
+        parse_filter(query.filter)
+        reader.log("watch", query.filter, 0, query.client)
+        return Answer(last=reader.newest()), []
+    flows, last = select(reader, query, MOST_ROWS)
+    return Answer(found=len(flows), last=last or query.after), (
+        [encode([show_row(flow) for flow in flows])] if flows else [])
+
+
+# One flow
+
+def find(reader: Reader, query: Query) -> Flow:
+    rows = reader.select(f"{_SELECT} WHERE flows.id = ?", (query.number,))
+    reader.log(query.verb, str(query.number), len(rows), query.client)
+    if not rows:
+        raise QueryError(f"there is no flow {query.number}", 404)
+    return Flow(LightRow(rows[0], reader))
+
+
+def _show(reader: Reader, query: Query) -> Result:
+    flow = find(reader, query)
+    shown = {key: value for key, value in flow.as_dict().items() if value != ""}
+    for side in ("request", "response"):
+        shown[f"{side}_head"] = getattr(flow, f"{side}_head")
+        shown[f"{side}_type"] = getattr(flow, f"{side}_type")
+        body = getattr(flow, f"{side}_body")
+        shown[f"{side}_body"] = "none" if not body else (
+            "text" if isinstance(body, str) else "bytes")
+    return _json(shown, 1)
+
+
+def _body(reader: Reader, query: Query) -> Result:
+    flow = find(reader, query)
+    body = getattr(flow, f"{query.verb}_body")
+    if body is None:
+        raise QueryError(f"no body of this {query.verb} is kept", 404)
+    data = body.encode() if isinstance(body, str) else body
+    # Never its own type: a browser that opens the address must not run it
+    return Answer(kind="application/octet-stream", found=1,
+                  name=f"flow-{query.number}-{query.verb}.bin"), _pieces(data)
+
+
+def _pieces(data: bytes, size: int = 256 << 10) -> Iterator[bytes]:
+    for at in range(0, len(data), size):
+        yield data[at:at + size]
+
+
+def _mark(reader: Reader, query: Query) -> Result:
+    for value, most, name in ((query.tag, MOST_TAG, "tag"),
+                              (query.comment, MOST_COMMENT, "comment")):
+        if value is not None and len(value) > most:
+            raise QueryError(f"{name}: longer than {most} characters", 400)
+    if not reader.mark(query.number, query.tag, query.comment):
+        raise QueryError(f"there is no flow {query.number}", 404)
+    return _json({"marked": query.number}, 1)
+
+
+# Many flows
+
+def _numbers(reader: Reader, query: Query, test: Test) -> list[tuple[int, int]]:
+    """Begin and number of each passing flow, oldest first."""
+    found = []
+    for row in read_rows(reader, query):
+        flow = Flow(LightRow(row, reader))
+        if test(flow):
+            found.append((flow.begun_us, flow.id))
+    return sorted(found)
+
+
+def _delete(reader: Reader, query: Query) -> Result:
+    numbers = [query.number] if query.number else [
+        number for _, number in _numbers(reader, query, parse_filter(query.filter))]
+    found = 0
+    for at in range(0, len(numbers), BATCH):
+        found += reader.delete(numbers[at:at + BATCH])
+    reader.log("delete", str(query.number or query.filter), found, query.client)
+    return _json({"deleted": found}, found)
+
+
+def _har(reader: Reader, query: Query) -> Result:
+    test = parse_filter(query.filter)
+    if query.number:
+        numbers = [(0, query.number)]
+    else:
+        numbers = _numbers(reader, query,
+                           lambda flow: flow.kind == "request" and test(flow))
+    reader.log("export", str(query.number or query.filter), len(numbers), query.client)
+    return Answer(kind="application/json", name="flows.har", found=len(numbers)), (
+        _archive(reader, numbers))
+
+
+def _archive(reader: Reader, numbers: list[tuple[int, int]]) -> Iterator[bytes]:
+    before, _, after = json.dumps(make_archive([])).rpartition("[]")    # of entries
+    yield f"{before}[".encode()
+    mark = ""
+    for _, number in numbers:
+        for row in reader.flows(number=number):
+            flow = Flow(row)
+            if flow.kind == "request":
+                yield (mark + json.dumps(make_entry(flow), ensure_ascii=False)).encode(
+                    errors="replace")
+                mark = ",\n"
+    yield f"]{after}\n".encode()
+
+
+def _send(query: Query) -> Result:
+    if query.request is None:
+        raise QueryError("no request is given", 400)
+    return _json(send(query.request, query.proxy), 1)
+
+
+_ANSWERS: dict[str, Callable[[Reader, Query], Result]] = {
+    "list": _list, "watch": _watch, "show": _show, "request": _body, "response": _body,
+    "har": _har, "delete": _delete, "mark": _mark}

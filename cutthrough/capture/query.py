@@ -1,0 +1,66 @@
+"""The queries of the admin listener, and how their answers travel.
+
+    Query  ──>  a process of its own (query_process)  ──>  Answer, pieces, b""
+
+Each is a frame: four bytes of length, little endian, and a payload. A query and an
+Answer are JSON; the pieces of the content are bytes; an empty piece ends it.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+# Bytes of a frame: a request's body in base64 is the longest query
+MOST_FRAME = 16 << 20
+# Rows of one answer
+MOST_ROWS = 5000
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class QueryError(Exception):
+    """A query without an answer: the reason, and the status of HTTP."""
+
+    def __init__(self, reason: str, status: int = 503) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request to be sent through the proxy, as a client of it."""
+
+    url: str
+    method: str = "GET"
+    fields: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""                        # in JSON: base64
+    user: str = ""                           # of the proxy; "": no credentials
+    password: str = ""
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`verb` says which of the other fields count."""
+
+    verb: Literal["list", "watch", "show", "request", "response", "har", "delete",
+                  "mark", "send"]
+    file: str                                # the database
+    client: str = ""                         # who asks, for the log of reads
+    filter: str = ""
+    words: str = ""                          # full-text search
+    number: Number = 0                       # of one flow; 0: all that pass
+    before: Number = 0                       # flows below this one, newest first
+    after: Number | None = None              # flows above this one, oldest first
+    limit: int = 100
+    tag: str | None = None
+    comment: str | None = None
+    proxy: tuple[str, int] = ("", 0)
+    request: Request | None = None
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The head of an answer; its content follows."""
+
+    status: int = 200                        # of HTTP
+    kind: str = "application/json"           # media type
+    name: str = ""                           # of a file to be saved; "": none
+    last: int = 0                            # of "watch": the last flow looked at
+    found: int = 0                           # flows in the content

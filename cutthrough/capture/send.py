@@ -1,0 +1,134 @@
+"""Sends a request through the proxy, as a client of its own listener.
+
+So the request is authenticated, judged, limited and logged as any other: there is no
+second way to an origin. The user is one of the proxy's, with its own password; the
+admin token is none. https goes through a CONNECT, and the certificate is verified.
+"""
+
+import http.client
+import re
+import ssl
+import time
+from base64 import b64encode
+from typing import Any
+from urllib.parse import urlsplit
+
+from cutthrough.capture.flow import Flow
+from cutthrough.capture.query import QueryError, Request
+from cutthrough.capture.redaction import REDACTED
+
+TIMEOUT_S = 30.0
+# Bytes read of a response's body
+MOST_BODY = 4 << 20
+MOST_FIELDS = 200
+# Fields of the connection and of the message's framing: made here
+OURS = {"connection", "content-length", "expect", "keep-alive", "proxy-authorization",
+        "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "via"}
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def send(request: Request, proxy: tuple[str, int]) -> dict[str, Any]:
+    """The response, whoever made it: `body` in base64, at most MOST_BODY of it. Raises
+    QueryError."""
+    parts = check(request)
+    begun = time.monotonic()
+    connection = connect(request, proxy, parts.scheme, parts.hostname or "",
+                         parts.port or 443)
+    try:
+        target = request.url if parts.scheme == "http" else (
+            (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+        connection.putrequest(request.method, target, skip_host=True,
+                              skip_accept_encoding=True)
+        for name, value in fields_of(request, parts.scheme, parts.netloc):
+            connection.putheader(name, value.encode("latin-1"))
+        connection.endheaders(request.body or None)
+        response = connection.getresponse()
+        body = response.read(MOST_BODY + 1)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise QueryError(f"no answer: {error or type(error).__name__}", 502) from None
+    finally:
+        connection.close()
+    version = {10: "HTTP/1.0", 11: "HTTP/1.1"}.get(response.version, "HTTP")
+    lines = [f"{version} {response.status} {response.reason}",
+             *(f"{name}: {value}" for name, value in response.getheaders())]
+    return {"status": response.status, "head": "\r\n".join(lines),
+            "body": b64encode(body[:MOST_BODY]).decode(),
+            "truncated": len(body) > MOST_BODY,
+            "ms": round((time.monotonic() - begun) * 1000, 3)}
+
+
+def replay_of(flow: Flow) -> tuple[Request, list[str]]:
+    """The request of a flow once more, and what of it was not kept."""
+    authority = urlsplit(flow.url).netloc
+    left, fields = [], []
+    for name, value in flow.request_fields:
+        key = name.lower()
+        if key in OURS or key == "content-encoding" or (
+                key == "host" and value == authority):
+            continue
+        if value == REDACTED:
+            left.append(name)
+        else:
+            fields.append((name, value))
+    body = flow.request_body or b""
+    if flow.request_body_state:
+        left.append(f"body ({flow.request_body_state})")
+    return Request(url=flow.url, method=flow.method, fields=tuple(fields),
+                   body=body.encode() if isinstance(body, str) else body), left
+
+
+def check(request: Request) -> Any:
+    """The parts of the URL. Raises QueryError if the request cannot be sent."""
+    try:
+        parts = urlsplit(request.url)
+        _ = parts.port
+    except ValueError as error:
+        raise QueryError(f"url: {error}", 400) from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise QueryError("url: begins with http:// or https://, and names a host", 400)
+    if re.search(r"[^\x21-\x7e]", request.url) or "@" in parts.netloc or parts.fragment:
+        raise QueryError("url: has a space, a user or a fragment, or is not ASCII", 400)
+    if not _TOKEN.fullmatch(request.method) or request.method == "CONNECT":
+        raise QueryError(f"method: {request.method!r} cannot be sent", 400)
+    if len(request.fields) > MOST_FIELDS:
+        raise QueryError(f"fields: more than {MOST_FIELDS}", 400)
+    for name, value in request.fields:
+        if not _TOKEN.fullmatch(name) or re.search(r"[\0\r\n]|[^\0-\xff]", value):
+            raise QueryError(f"fields: {name!r} cannot be sent", 400)
+        if value == REDACTED:
+            raise QueryError(f"fields: the value of {name} was not kept: give one, "
+                             "or leave the field out", 400)
+    return parts
+
+
+def fields_of(request: Request, scheme: str, authority: str
+              ) -> list[tuple[str, str]]:
+    found = [(name, value) for name, value in request.fields
+             if name.lower() not in OURS]
+    if not any(name.lower() == "host" for name, _ in found):
+        found.insert(0, ("Host", authority))
+    if request.body or request.method in ("POST", "PUT", "PATCH"):
+        found.append(("Content-Length", str(len(request.body))))
+    if scheme == "http":
+        found += credentials(request)
+    return [*found, ("Connection", "close")]
+
+
+def credentials(request: Request) -> list[tuple[str, str]]:
+    if not request.user:
+        return []
+    pair = f"{request.user}:{request.password}".encode()
+    return [("Proxy-Authorization", f"Basic {b64encode(pair).decode()}")]
+
+
+def connect(request: Request, proxy: tuple[str, int], scheme: str, host: str,
+            port: int) -> http.client.HTTPConnection:
+    """The connection to the proxy; for https inside a tunnel. It is made at its first
+    use."""
+    if scheme == "http":
+        return http.client.HTTPConnection(*proxy, timeout=TIMEOUT_S)
+    made = http.client.HTTPSConnection(
+        *proxy, timeout=TIMEOUT_S, context=ssl.create_default_context())
+    made.set_tunnel(host, port, dict(credentials(request)))
+    return made

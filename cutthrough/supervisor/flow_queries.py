@@ -1,0 +1,210 @@
+"""Processes for the admin listener's queries about captured exchanges.
+
+They start with a query, and end after a while without one. Each has one query at a
+time. If a process does not answer, or its answer is not taken, it is killed: its filter
+may run for ever, and it holds no state.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import msgspec
+
+from cutthrough.capture.query import MOST_FRAME, Answer, Query, QueryError
+from cutthrough.generation.generation import Generation
+from cutthrough.process.environment import SIGNALS, worker_environment
+from cutthrough.supervisor.listeners import Listeners
+
+# The program; its channel's descriptor follows
+COMMAND = (sys.executable, "-P", "-m", "cutthrough.capture.query_process")
+MOST_PROCESSES = 4
+# How long a query waits for a free process
+WAIT_S = 10.0
+# Until the next piece of an answer. Pages take half a second by themselves, and an
+# archive of all flows some seconds; a request that is sent has 30 s
+ANSWER_S = 20.0
+ANSWER_S_OF = {"list": 5.0, "watch": 5.0, "send": 40.0}
+# After which an unused process ends
+IDLE_S = 60.0
+
+
+class Program(Protocol):
+    """The part of the supervisor used here."""
+
+    generation: Generation
+    listeners: Listeners
+
+
+class QueryProcess:
+    """One process. `close` ends it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader,
+                 writer: asyncio.StreamWriter) -> None:
+        self.process = process
+        self._reader = reader
+        self._writer = writer
+        self.used_at = time.monotonic()
+        self.is_free = True                  # the last answer was taken to its end
+
+    @classmethod
+    async def start(cls) -> "QueryProcess":
+        """Raises OSError."""
+        process, ours = spawn()
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        return cls(process, reader, writer)
+
+    async def ask(self, query: Query) -> Answer:
+        """Raises QueryError, and TimeoutError."""
+        self.is_free = False
+        data = msgspec.json.encode(query)
+        if len(data) > MOST_FRAME:
+            raise QueryError("the query is too long")
+        self._writer.write(len(data).to_bytes(4, "little") + data)
+        wait_s = ANSWER_S_OF.get(query.verb, ANSWER_S)
+        return msgspec.json.decode(await self._frame(wait_s), type=Answer)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The content. Raises QueryError, and TimeoutError."""
+        while piece := await self._frame(ANSWER_S):
+            yield piece
+        self.used_at = time.monotonic()
+        self.is_free = True
+
+    async def _frame(self, wait_s: float) -> bytes:
+        try:
+            async with asyncio.timeout(wait_s):
+                size = int.from_bytes(await self._reader.readexactly(4), "little")
+                return await self._reader.readexactly(size)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise QueryError("the reader of flows has died") from None
+
+    def close(self) -> None:
+        self._writer.transport.abort()
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGKILL)
+
+
+def spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Starts one, and returns its channel. Raises OSError."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)    # until it ignores them
+    try:
+        with theirs:
+            process = subprocess.Popen(
+                [*COMMAND, str(theirs.fileno())], stdin=subprocess.DEVNULL,
+                env=worker_environment(), pass_fds=(theirs.fileno(),))
+    except OSError:
+        ours.close()
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    return process, ours
+
+
+class FlowQueries:
+    """All of them. `close` ends them. Implements admin.Flows."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._free: list[QueryProcess] = []
+        self._places = asyncio.Semaphore(MOST_PROCESSES)
+        self._children: dict[int, subprocess.Popen[bytes]] = {}   # until reaped
+        self._timer: asyncio.TimerHandle | None = None
+
+    def capture_file(self) -> str:
+        """The database; "": there is none."""
+        return self._program.generation.config.capture_file
+
+    def own_proxy(self) -> tuple[str, int] | None:
+        """The address of a listener for operators' requests; None: there is none.
+
+        It requires credentials: without, the admin token would be enough to be this
+        host. Nor is it a unix socket, because there a number can be a user.
+        """
+        for listener, (host, port) in zip(
+                self._program.generation.config.all_listeners,
+                self._program.listeners.bound(), strict=True):
+            if ("http" in listener.protocols and listener.auth == "required"
+                    and not listener.certificates and not listener.proxy_protocol
+                    and listener.transparent == "off" and not host.startswith("unix:")):
+                return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port
+        return None
+
+    @contextlib.asynccontextmanager
+    async def ask(self, query: Query) -> AsyncIterator[
+            tuple[Answer, AsyncIterator[bytes]]]:
+        """The answer's head and its content. Raises QueryError."""
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await self._places.acquire()
+        except TimeoutError:
+            raise QueryError("all readers of flows are busy") from None
+        one: QueryProcess | None = None
+        try:
+            one = self._take() or await QueryProcess.start()
+            self._children[one.process.pid] = one.process
+            yield await one.ask(query), one.pieces()
+        except TimeoutError:
+            raise QueryError("no answer in time; a simpler filter may help") from None
+        except OSError as error:
+            raise QueryError(f"flows cannot be read: {error}") from None
+        finally:
+            self._places.release()
+            if one is not None:
+                self._put_back(one)
+
+    def _take(self) -> QueryProcess | None:
+        while self._free:
+            one = self._free.pop()
+            if one.process.returncode is None:
+                return one
+            one.close()                      # it has died meanwhile
+        return None
+
+    def _put_back(self, one: QueryProcess) -> None:
+        if not one.is_free or one.process.returncode is not None:
+            one.close()
+            return
+        self._free.append(one)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
+
+    def _end_idle(self) -> None:
+        self._timer = None
+        now = time.monotonic()
+        for one in [one for one in self._free if now - one.used_at >= IDLE_S]:
+            self._free.remove(one)
+            one.close()
+        if self._free:
+            self._timer = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
+
+    def on_reaped(self, pid: int, status: int) -> bool:
+        """Takes note of the end of a child. False: it is none of these."""
+        process = self._children.pop(pid, None)
+        if process is None:
+            return False
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return True
+
+    def close(self) -> None:
+        """Ends them at once."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for one in self._free:
+            one.close()
+        self._free.clear()
+        for pid, process in self._children.items():
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                process.wait()
+        self._children.clear()

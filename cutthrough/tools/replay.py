@@ -1,0 +1,85 @@
+"""`cutthrough flows replay`: a captured request once more, through a proxy.
+
+The proxy is the one that `--proxy` names, with the user that `--user` names: it judges
+the request as any other.
+"""
+
+import argparse
+import base64
+import json
+import sys
+from typing import Any
+
+from cutthrough.capture.flow import Flow
+from cutthrough.capture.query import QueryError, Request
+from cutthrough.capture.send import replay_of, send
+from cutthrough.config.config import ConfigError
+from cutthrough.config.settings import read_secret_file
+from cutthrough.config.values import split_address
+
+
+def replay_flow(flow: Flow, given: argparse.Namespace) -> int:
+    """Sends the request and prints the response; returns the exit status: 1 if there
+    is none. Raises ConfigError."""
+    if flow.kind == "tunnel":
+        print(f"cutthrough: flow {flow.id} is a tunnel: its content was not captured",
+              file=sys.stderr)
+        return 1
+    try:
+        proxy = split_address(given.proxy)
+    except ValueError as error:
+        raise ConfigError("command line", "--proxy", str(error)) from None
+    request, left = edit(*replay_of(flow), given)
+    if left:
+        print(f"cutthrough: not kept, and left out: {', '.join(left)}",
+              file=sys.stderr)
+    try:
+        response = send(request, proxy)
+    except QueryError as error:
+        print(f"cutthrough: {error}", file=sys.stderr)
+        return 1
+    show(response, given.json)
+    return 0
+
+
+def edit(request: Request, left: list[str], given: argparse.Namespace
+         ) -> tuple[Request, list[str]]:
+    """The request with the changes of the command line, and what it still lacks."""
+    fields = list(request.fields)
+    for text in given.header:
+        name, colon, value = text.partition(":")
+        if not colon:
+            raise ConfigError("command line", "--header", f"{text!r} has no colon")
+        fields = [one for one in fields if one[0].lower() != name.lower()]
+        left = [one for one in left if one.lower() != name.lower()]
+        if value.strip():
+            fields.append((name, value.strip()))
+    body, password = request.body, ""
+    if given.data_file is not None:
+        try:
+            with open(given.data_file, "rb") as file:
+                body = file.read()
+        except OSError as error:
+            raise ConfigError("command line", "--data-file", str(error)) from None
+        left = [one for one in left if not one.startswith("body ")]
+    if given.password_file is not None:
+        password = read_secret_file(
+            given.password_file, "command line", "--password-file")
+    return Request(url=given.url or request.url, method=given.method or request.method,
+                   fields=tuple(fields), body=body, user=given.user,
+                   password=password), left
+
+
+def show(response: dict[str, Any], as_object: bool) -> None:
+    if as_object:
+        print(json.dumps(response))
+        return
+    body = base64.b64decode(response["body"])
+    if sys.stdout.isatty():                  # characters that could disturb a terminal
+        text = (response["head"] + "\n\n").encode("latin-1", "replace") + body
+        print("".join(one if one.isprintable() or one in "\n\t" else "?"
+                      for one in text.decode(errors="replace")))
+        return
+    sys.stdout.buffer.write(
+        response["head"].encode("latin-1", "replace") + b"\r\n\r\n" + body)
+    sys.stdout.buffer.flush()

@@ -1,0 +1,84 @@
+"""Answers to the admin listener's queries, without the listener."""
+
+import json
+
+import pytest
+
+from cutthrough.capture import answers
+from cutthrough.capture.query import Query
+from cutthrough.capture.store import Reader, Store
+from tests.capture.flows import row
+
+
+@pytest.fixture
+def path(tmp_path):
+    found = str(tmp_path / "flows.db")
+    store = Store(found, 0, 0, 0.0)
+    store.write([row(n, status=200 + n, response_body="x" * n) for n in range(1, 31)])
+    while store.index(100):
+        pass
+    store.close()
+    return found
+
+
+def ask(path, verb="list", **fields):
+    head, pieces = answers.answer(Query(verb=verb, file=path, **fields))
+    return head, b"".join(pieces)
+
+
+def test_a_page_ends_in_time_and_the_next_goes_on(path, monkeypatch):
+    """A filter that nothing passes would read a whole database for one answer."""
+    monkeypatch.setattr(answers, "PAGE_S", -1.0)
+    before, found, pages = 0, [], 0
+    while before is not None:
+        _, content = ask(path, filter="~c 217", before=before)
+        page = json.loads(content)
+        found += [one["id"] for one in page["flows"]]
+        before, pages = page["next"], pages + 1
+        assert pages < 40
+    assert found == [17] and pages > 20
+
+
+def test_bodies_are_read_only_if_a_filter_looks_at_them(path, monkeypatch):
+    asked = []
+    real = Reader.select
+    monkeypatch.setattr(Reader, "select", lambda self, statement, values: (
+        asked.append(statement), real(self, statement, values))[1])
+    ask(path, filter="~d a.test & ~t text & ~h accept")
+    assert not [one for one in asked if one.startswith("SELECT request_body")]
+    assert "response_body," not in asked[0] and "response_body " not in asked[0]
+    ask(path, filter="~b xx", limit=1)
+    assert [one for one in asked if one.startswith("SELECT request_body")]
+
+
+@pytest.mark.parametrize("verb", ["list", "watch", "har", "delete"])
+def test_a_bad_filter_changes_and_reads_nothing(path, verb):
+    head, content = ask(path, verb, filter="~c x")
+    assert (head.status, head.kind) == (400, "text/plain")
+    assert content.startswith(b"filter: ~c takes a status")
+    assert len(json.loads(ask(path)[1])["flows"]) == 30
+
+
+def test_words_and_a_filter_are_one_query(path):
+    _, content = ask(path, words="hello", filter="~c 203")
+    assert json.loads(content)["flows"] == []
+    _, content = ask(path, words="xxx", filter="!~c 204")
+    assert [one["id"] for one in json.loads(content)["flows"]] == [3]
+
+
+def test_marks_go_with_the_flows_that_a_bound_deletes(path):
+    ask(path, "mark", number=3, tag="a")
+    store = Store(path, 10, 0, 0.0)
+    store.prune()
+    store.close()
+    reader = Reader(path)
+    assert reader.select("SELECT * FROM marks", ()) == []
+    reader.close()
+
+
+def test_a_file_that_is_none_is_explained(path, tmp_path):
+    head, content = ask(str(tmp_path / "other.db"))
+    assert (head.status, content) == (404, b"nothing has been captured yet\n")
+    (tmp_path / "odd").write_text("no database" * 100)
+    head, content = ask(str(tmp_path / "odd"))
+    assert head.status == 503 and b"not a database" in content

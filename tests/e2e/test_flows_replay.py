@@ -1,0 +1,127 @@
+"""`cutthrough flows replay`: a captured request once more, judged by a proxy."""
+
+import http.server
+import json
+import ssl
+import threading
+
+import pytest
+
+from tests.capture.flows import row
+from tests.e2e.test_admin_flows import fill
+from tests.e2e.test_capture import POLICY, flows, wait_rows
+from tests.support.certificates import authority, localhost
+from tests.support.client import PASSWORD, USER
+
+pytestmark = pytest.mark.any_loop
+
+
+@pytest.fixture
+def heard():
+    return []
+
+
+@pytest.fixture
+def setting(start_policy, make_origin, dial, tmp_path, heard):
+    """A proxy, its database with one flow, and words for its user."""
+    database = tmp_path / "flows.db"
+    proxy = start_policy(POLICY.format(mode="full", action="allow"),
+                         f'capture_file = "{database}"\n')
+
+    def script(stream):
+        asked = stream.read_request()
+        heard.append(asked)
+        stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes")
+
+    origin = make_origin(script)
+    with dial(proxy) as client:
+        client.ask("POST", origin.url("/a"), "Cookie: a=b", "X-Old: 1",
+                   "Content-Length: 3", body=b"\x00\xff1")
+    (tmp_path / "password").write_text(PASSWORD)
+    wait_rows(database)
+    return proxy, origin, database, (
+        "--proxy", f"127.0.0.1:{proxy.port}", "--user", USER, "--password-file",
+        str(tmp_path / "password"))
+
+
+def test_a_request_is_sent_once_more_without_what_was_not_kept(setting, heard):
+    _, _, database, words = setting
+    done = flows(database, "replay", "1", *words)
+    assert done.returncode == 0 and done.stdout.startswith("HTTP/1.1 200 OK\n")
+    assert done.stdout.endswith("\n\nyes")
+    assert done.stderr == "cutthrough: not kept, and left out: Cookie\n"
+    first, second = heard
+    assert second.start == first.start and second.body == first.body == b"\x00\xff1"
+    assert second.get("X-Old") == "1" and second.get("Cookie") is None
+    assert wait_rows(database, 2)[1]["user"] == USER
+    assert "replay 1  1 found" in flows(database, "reads").stdout
+
+
+def test_it_is_edited_on_the_way(setting, heard, tmp_path):
+    _, origin, database, words = setting
+    (tmp_path / "body").write_text("new")
+    done = flows(database, "replay", "1", *words, "--method", "PUT", "--url",
+                 origin.url("/b"), "-H", "X-Old:", "-H", "Cookie: c=d", "--data-file",
+                 str(tmp_path / "body"), "--json")
+    found = json.loads(done.stdout)
+    assert (done.stderr, found["status"], found["body"]) == ("", 200, "eWVz")
+    asked = heard[1]
+    assert asked.start[:2] == ["PUT", "/b"] and asked.body == b"new"
+    assert asked.get("X-Old") is None and asked.get("Cookie") == "c=d"
+
+
+def test_the_proxy_judges_it(setting, heard):
+    _, _, database, words = setting
+    done = flows(database, "replay", "1", *words[:2])
+    assert done.stdout.startswith("HTTP/1.1 407 ") and len(heard) == 1
+    done = flows(database, "replay", "1", *words, "--url", "http://192.0.2.1/")
+    assert done.stdout.startswith("HTTP/1.1 403 ")
+
+
+def test_what_cannot_be_replayed_is_explained(setting):
+    _, _, database, words = setting
+    fill(database, [row(50, kind="tunnel", url="a.test:443")])
+    for number, more, status, text in (
+            ("9", (), 1, "there is no flow 9"), ("2", (), 1, "is a tunnel"),
+            ("1", ("--url", "ftp://a/"), 1, "begins with http://"),
+            ("1", ("-H", "odd"), 2, "has no colon"),
+            ("1", ("--proxy", "here"), 2, "is not host:port"),
+            ("1", ("--proxy", "127.0.0.1:1"), 1, "no answer")):
+        done = flows(database, "replay", number, *words, *more)
+        assert done.returncode == status and text in done.stderr, done.stderr
+
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.server.heard.append((self.path, self.headers["Proxy-Authorization"]))
+        self.rfile.read(3)
+        self.send_response(200)
+        self.send_header("Content-Length", "6")
+        self.end_headers()
+        self.wfile.write(b"secret")
+
+    def log_message(self, *_):
+        pass
+
+
+def test_https_goes_through_a_tunnel_and_is_verified(setting, monkeypatch):
+    proxy, _, database, words = setting
+    with http.server.HTTPServer(("127.0.0.1", 0), Answering) as server:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*localhost())
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.heard = []
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"https://127.0.0.1:{server.server_port}/a?b"
+        done = flows(database, "replay", "1", *words, "--url", url)
+        assert done.returncode == 1 and "CERTIFICATE_VERIFY_FAILED" in done.stderr
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority().own.certificate))
+        done = flows(database, "replay", "1", *words, "--url", url)
+        assert done.stdout.endswith("\n\nsecret"), done.stderr
+        refused = flows(database, "replay", "1", *words[:2], "--url", url)
+        assert "407" in refused.stderr
+        server.shutdown()
+        thread.join()
+        assert server.heard == [("/a?b", None)]
+    assert proxy.wait_log(4)[3]["method"] == "CONNECT"
