@@ -79,9 +79,10 @@ attack: .venv/ready.test build/built.native ## are others served beside each of 
 handover: .venv/ready.test build/built.native ## 2 000 tunnels across ten replacements of their workers and two upgrades
 	$(PY) -m bench handover $(ARGS)
 
-browser: build/built.native ## the live page in Chromium; it and Firefox as clients; installed if missing (270 MB to load)
+browser: build/built.native ## the live page and the page Traffic in Chromium; it and Firefox as clients; installed if missing (270 MB to load)
 	scripts/bootstrap.sh browser
-	$(PY) -m pytest -q tests/e2e/test_live_page.py tests/e2e/test_browsers.py $(PYTEST_ARGS)
+	$(PY) -m pytest -q tests/e2e/test_live_page.py tests/e2e/test_traffic_page.py \
+		tests/e2e/test_traffic_actions.py tests/e2e/test_browsers.py $(PYTEST_ARGS)
 
 peers-parents: build/built.native ## other proxies as parents, which are installed if missing (11 MB to load)
 	scripts/bootstrap.sh parents

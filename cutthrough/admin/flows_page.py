@@ -1,4 +1,4 @@
-"""Captured exchanges over HTTP.
+"""Captured exchanges over HTTP; the page "Traffic" shows them.
 
     GET    /flows?filter=&search=&before=&after=&limit= the list
     GET    /flows/live?filter=&after=                   new ones, as server-sent events
@@ -23,6 +23,7 @@ import msgspec
 from aiohttp import web
 
 from cutthrough.admin.cross_site import PROTECTED, watcher_key
+from cutthrough.admin.traffic_page import show_page
 from cutthrough.capture.query import MOST_ROWS, Answer, Query, QueryError, Request
 
 MOST_WATCHERS, MOST_WATCHERS_EACH = 16, 4
@@ -68,6 +69,7 @@ class FlowsPage:
     def routes(self) -> list[web.RouteDef]:
         number = "/flows/{id:[0-9]{1,18}}"
         return [
+            web.get("/traffic", show_page),
             web.get("/flows", self.list, allow_head=False),
             web.get("/flows/live", self.live, allow_head=False),
             web.get("/flows.har", self.archive, allow_head=False),

@@ -2,7 +2,7 @@
 
     GET    /metrics /healthz /readyz /config      for every client that can connect
     GET    /connections /connections/ID/trace     the same
-    GET    /parents /events / /ca                 the same
+    GET    /parents /events / /ca /traffic        the same
     GET    /flows…                                with the token: see flows_page
     DELETE /connections?user=…                    with it
     POST   /reload /drain

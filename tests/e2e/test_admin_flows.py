@@ -122,7 +122,7 @@ def test_without_a_configured_token_nobody_reads(start):
 
 def test_another_site_and_another_name_are_refused(filled):
     _, operator = filled
-    for path in READS:
+    for path in ("/traffic", *READS):
         assert get(operator, path, **{"Sec-Fetch-Site": "cross-site"})[0] == 403
         assert get(operator, path, Host="rebound.example")[0] == 421
 
@@ -200,6 +200,7 @@ def test_a_filter_that_never_ends_is_ended_and_hurts_nobody(
 def test_without_a_capture_file_there_are_none(loop_name, directory, opened):
     _, operator = administered(opened, directory("proxy"), loop_name)
     assert get(operator, "/flows")[::2] == (404, b"no capture_file is configured\n")
+    assert get(operator, "/traffic")[0] == 200
 
 
 def test_new_flows_come_by_themselves(filled, database):
@@ -276,6 +277,15 @@ def test_a_body_is_a_file_that_nothing_runs(start, make_origin, dial, database):
     assert fields["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
     assert get(operator, "/flows/1/request-body")[2] == b""
     assert get(operator, "/flows/2/response-body")[0] == 404
+
+
+def test_the_page_allows_its_own_script_and_no_other(filled):
+    _, operator = filled
+    status, fields, content = get(operator, "/traffic")
+    policy = fields["Content-Security-Policy"]
+    assert status == 200 and b"http" not in policy.encode()
+    assert "unsafe" not in policy and "require-trusted-types-for 'script'" in policy
+    assert content.count(b"<script") == content.count(b"<style") == 1
 
 
 def test_flows_are_exported(filled):

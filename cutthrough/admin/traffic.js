@@ -1,0 +1,173 @@
+// What ties the parts together: the token, loading, the live stream, exports, deletions.
+const FIRST_PAGE = 200, PAGE = 5000, AGAIN_MS = 3000;
+let loading = new AbortController(), applied = {filter: "", search: ""}, complete_ = false;
+
+class Refusal extends Error {
+  constructor(status, text) {
+    super(text || `status ${status}`);
+    this.status = status;
+  }
+}
+async function ask(path, options = {}) {
+  let answer;
+  try {
+    answer = await fetch(path, {...options, headers: {
+      Authorization: "Bearer " + $("token").value}});
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refusal(0, "no answer");
+  }
+  if (!answer.ok) throw new Refusal(answer.status, (await answer.text()).trim());
+  return answer;
+}
+function showState(text, isBad = false) {
+  if ($("state").textContent !== text) $("state").textContent = text;
+  $("state").className = isBad ? "bad" : "";
+}
+function showCount() {
+  const text = `${total().toLocaleString("en")} ${total() === 1 ? "flow" : "flows"}`
+    + (complete_ ? "" : " …");
+  if ($("count").textContent !== text) $("count").textContent = text;
+}
+const query = fields => new URLSearchParams(Object.entries(fields).filter(([, value]) =>
+  value !== "" && value !== undefined)).toString();
+
+// Loads the newest page, follows what is captured from then on, and reads back to the oldest
+async function reload() {
+  loading.abort();
+  const mine = loading = new AbortController();
+  clearList();
+  complete_ = false;
+  $("filter-error").textContent = "";
+  $("filter").removeAttribute("aria-invalid");
+  if (!$("token").value) return showState("enter the admin token");
+  showState("loading");
+  try {
+    let page = await readPage(mine, {limit: FIRST_PAGE});
+    if (applied.search) showState("search results; not live");
+    else follow(mine, page.newest);
+    while (page.next && total() < MOST_ROWS)
+      page = await readPage(mine, {limit: PAGE, before: page.next});
+    complete_ = true;
+    mark();
+  } catch (error) {
+    if (mine.signal.aborted) return;
+    if (error.status === 400) {
+      $("filter-error").textContent = error.message;
+      $("filter").setAttribute("aria-invalid", "true");
+      showState("the filter cannot be read", true);
+    } else {
+      showState(error.message, true);
+      if (error.status === 0 || error.status >= 500) again(mine, reload);
+    }
+  }
+}
+async function readPage(mine, fields) {
+  const page = await (await ask("flows?" + query({...applied, ...fields}),
+    {signal: mine.signal})).json();
+  if (mine.signal.aborted) throw new DOMException("", "AbortError");
+  learn(page.flows);
+  addOlder(page.flows);
+  return page;
+}
+function again(mine, what) {
+  setTimeout(() => { if (!mine.signal.aborted) what(); }, AGAIN_MS);
+}
+// The stream of new flows. Not an EventSource: that cannot send the token
+async function follow(mine, after) {
+  let last = after;
+  try {
+    const answer = await ask("flows/live?" + query({filter: applied.filter, after}),
+      {signal: mine.signal});
+    showState("live");
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const {value, done} = await reader.read();
+      if (done) break;
+      const events = (rest + value).split("\n\n");
+      rest = events.pop();
+      for (const event of events) {
+        if (!event.startsWith("data: ")) continue;
+        const flows = JSON.parse(event.slice(6));
+        last = flows.at(-1).id;
+        learn(flows);
+        addNewer(flows);
+      }
+    }
+  } catch { /* gone, or replaced */ }
+  if (mine.signal.aborted) return;
+  showState("not live; reconnecting", true);
+  again(mine, () => follow(mine, last));
+}
+
+async function save(path, name) {
+  try {
+    const blob = await (await ask(path)).blob(), link = make("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+    return `${name}: ${bytes(blob.size)}`;
+  } catch (error) { return error.message; }
+}
+// Deletes after a question: one flow, or all that the applied filter selects
+function askRemoval(what, path, after) {
+  $("remove-what").textContent = what;
+  $("remove-yes").onclick = async event => {
+    if (event.detail > 1) return;       // a double click is no answer
+    $("remove-dialog").close();
+    try {
+      const {deleted} = await (await ask(path, {method: "DELETE"})).json();
+      after(`${deleted} deleted`);
+    } catch (error) { after(error.message); }
+  };
+  $("remove-dialog").showModal();
+}
+function removeAll() {
+  if (applied.search) return showState("delete works with a filter, not with a search", true);
+  askRemoval(applied.filter ? `All flows that pass ${applied.filter}, in view or not.`
+    : "All flows.", "flows?" + query(applied.filter ? {filter: applied.filter} : {all: "true"}),
+  async text => { closeDetail(); await reload(); $("filter-error").textContent = text; });
+}
+
+startList();
+startFilter();
+startDetail();
+$("tools").addEventListener("submit", event => {
+  event.preventDefault();
+  hideHints();
+  applied = {filter: $("filter").value.trim(), search: $("search").value.trim()};
+  reload();
+});
+$("token").addEventListener("change", reload);
+$("compose").addEventListener("click", compose);
+$("replay").addEventListener("click", replay);
+$("compare").addEventListener("click", compare);
+$("copy").addEventListener("change", () => {
+  copyAs($("copy").value);
+  $("copy").value = "";
+});
+$("text-copy").addEventListener("click", copyText);
+$("send-form").addEventListener("submit", event => {
+  event.preventDefault();
+  sendNow();
+});
+$("har").addEventListener("click", async () => {
+  const text = await save("flows.har?" + query({filter: applied.filter}), "flows.har");
+  $("filter-error").textContent = text.startsWith("flows.har: ") ? "" : text;
+});
+$("one-har").addEventListener("click", async () => {
+  if (flow) $("note").textContent = await save(`flows.har?id=${flow.id}`, `flow-${flow.id}.har`);
+});
+$("remove").addEventListener("click", removeAll);
+$("remove-one").addEventListener("click", () => {
+  if (!flow) return;
+  const {id, url} = flow;
+  askRemoval(`#${id} ${url}`, `flows/${id}`, text => {
+    changeFlow(id, null);
+    $("note").textContent = text;
+  });
+});
+for (const node of document.querySelectorAll("[data-closes]"))
+  node.addEventListener("click", () => $(node.dataset.closes).close());

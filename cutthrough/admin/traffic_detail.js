@@ -1,0 +1,259 @@
+// One flow: its parts as tabs. Bodies are fetched when a tab shows them: each read is logged.
+const PHASES = [["head_us", "read the head"], ["auth_us", "authenticate"],
+  ["hook_us", "policy hook"], ["dns_us", "resolve"], ["connect_us", "connect"],
+  ["send_us", "send"], ["wait_us", "wait for the first byte"], ["receive_us", "receive"]];
+const TABS = [["request", "request"], ["response", "response"], ["timing", "timing"],
+  ["messages", "messages"], ["decision", "decision, TLS"], ["notes", "notes"]];
+const DECISION = [["rule", "rule"], ["reason", "reason"], ["reported", "reported only"],
+  ["user", "user"], ["client", "client"], ["client_port", "client's port"],
+  ["host", "host"], ["port", "port"], ["peer", "address"], ["peer_port", "its port"],
+  ["parent", "parent"], ["reused", "connection reused"], ["retried", "retried"],
+  ["bytes_up", "bytes up"], ["bytes_down", "bytes down"], ["request", "identifier"],
+  ["time", "begun"]];
+const TLS = [["protocol", "protocol inside"], ["sni", "server name"], ["alpn", "ALPN"],
+  ["ja4", "JA4"], ["tls_version", "TLS version"], ["ech", "offers ECH"]];
+const TRUTHS = new Set(["reported", "reused", "retried", "ech"]);
+
+let flow = null, tab = "request", bodies = {};
+let wanted = null;              // the flow that is to be open; null: none is
+
+function make(tag, text, className) {
+  const node = document.createElement(tag);
+  if (text !== undefined) node.textContent = text;
+  if (className) node.className = className;
+  return node;
+}
+function button(text, act, label) {
+  const node = make("button", text);
+  node.type = "button";
+  if (label) node.setAttribute("aria-label", label);
+  node.addEventListener("click", act);
+  return node;
+}
+function table(rows, ...numeric) {
+  const body = make("tbody");
+  for (const cells of rows) {
+    const tr = body.insertRow();
+    cells.forEach((cell, i) => {
+      const part = i === 0 ? make("th") : make("td");
+      if (i === 0) part.scope = "row";
+      if (cell instanceof Node) part.append(cell); else part.textContent = cell;
+      if (numeric.includes(i)) part.className = "n";
+      tr.append(part);
+    });
+  }
+  const made = make("table");
+  made.append(body);
+  return made;
+}
+function duration(us) {
+  return us < 1e6 ? (us / 1000).toFixed(us < 1e5 ? 2 : 0) + " ms" : (us / 1e6).toFixed(2) + " s";
+}
+
+async function openDetail(id) {
+  $("note").textContent = "";
+  wanted = id;
+  let found;
+  try {
+    found = await (await ask(`flows/${id}`)).json();
+  } catch (error) {
+    if (wanted !== id) return;
+    flow = null;
+    $("detail").hidden = false;
+    $("detail-url").textContent = `#${id}`;
+    $("panel").replaceChildren(make("p", error.message, "bad"));
+    return;
+  }
+  if (wanted !== id) return;            // another one was chosen, or this one closed
+  flow = found;
+  bodies = {};
+  $("detail").hidden = false;
+  $("detail-url").textContent = `#${flow.id} ${flow.method} ${flow.url}`;
+  mark();
+  showCompare();
+  showTab();
+}
+function closeDetail() {
+  $("detail").hidden = true;
+  clearTimeout(opening);
+  flow = wanted = null;
+  mark();
+  $("list").focus();
+}
+function showTab(name = tab) {
+  tab = name;
+  for (const node of $("tabs").children) {
+    const is = node.dataset.tab === tab;
+    node.setAttribute("aria-selected", String(is));
+    node.tabIndex = is ? 0 : -1;
+  }
+  $("panel").setAttribute("aria-labelledby", "tab-" + tab);
+  if (!flow) return;
+  $("panel").replaceChildren(...({timing: showTiming, decision: showDecision,
+    messages: showMessages, notes: showNotes}[tab] ?? showMessage)(tab));
+}
+
+// The request or the response
+function headNode(head) {
+  const pre = make("pre");
+  head.trimEnd().split(/\r?\n/).forEach((line, i) => {
+    const at = i ? line.indexOf(":") : -1;
+    if (at > 0) pre.append(make("span", line.slice(0, at), "name"), line.slice(at) + "\n");
+    else pre.append(make("b", line), "\n");
+  });
+  return pre;
+}
+function showMessage(side) {
+  const head = flow[side + "_head"], parts = [];
+  if (head) parts.push(headNode(head));
+  else parts.push(make("p", flow.kind === "tunnel" ? "a tunnel: its content is not captured"
+    : `no head of this ${side} is kept`, "soft"));
+  const state = flow[side + "_body_state"], kept = flow[side + "_body"] !== "none";
+  if (kept || state) parts.push(make("h2", "body"
+    + (flow[side + "_content_bytes"] ? `, ${bytes(flow[side + "_content_bytes"])}` : "")
+    + (state ? `, ${state}` : "")));
+  if (kept) {
+    const place = make("div");
+    place.id = side + "-body";
+    parts.push(place);
+    showBody(place, side);
+  }
+  return parts;
+}
+async function readBody(side) {
+  const of = flow;
+  bodies[side] ??= ask(`flows/${of.id}/${side}-body`).then(answer => answer.arrayBuffer())
+    .then(buffer => new Uint8Array(buffer));
+  return bodies[side];
+}
+async function showBody(place, side) {
+  const of = flow;
+  place.textContent = "…";
+  try {
+    const data = await readBody(side);
+    if (flow === of) viewBody(place, data, of[side + "_type"], of[side + "_body"] === "text");
+  } catch (error) {
+    place.replaceChildren(make("p", error.message, "bad"));
+  }
+}
+
+// Timing: each phase begins where the one before it ends
+function showTiming() {
+  const known = PHASES.filter(([field]) => flow[field] !== undefined);
+  const whole = Math.max(flow.total_us, known.reduce((sum, [field]) => sum + flow[field], 0), 1);
+  let at = 0;
+  const made = table(known.map(([field, name]) => {
+    const bar = make("i");
+    bar.style.marginLeft = 100 * at / whole + "%";
+    bar.style.width = 100 * flow[field] / whole + "%";
+    at += flow[field];
+    return [name, duration(flow[field]), bar];
+  }), 1);
+  for (const tr of made.rows) {
+    tr.cells[2].className = "track";
+    tr.cells[2].setAttribute("aria-hidden", "true");
+  }
+  made.id = "waterfall";
+  return [made, make("p", `${duration(flow.total_us)} in all. Phases that did not happen, or `
+    + "were not measured, have no row.", "soft")];
+}
+
+function rowsOf(fields) {
+  return fields.filter(([field]) => flow[field] !== undefined
+    && (!TRUTHS.has(field) || flow[field])).map(([field, name]) =>
+    [name, TRUTHS.has(field) ? "yes" : String(flow[field])]);
+}
+function showDecision() {
+  const tls = rowsOf(TLS);
+  return [make("h2", "decision and way"), table(rowsOf(DECISION)), make("h2", "TLS"),
+    tls.length ? table(tls) : make("p", "none, or its first bytes were not looked at", "soft")];
+}
+
+// Server-sent events (HTML standard, section 9.2). A tunnel's messages are not captured.
+function readEvents(text) {
+  const found = [];
+  for (const block of text.split(/\r?\n\r?\n/)) {
+    const event = {event: "message", id: "", data: []};
+    for (const line of block.split(/\r?\n/)) {
+      const match = /^(event|id|data)(?:: ?(.*))?$/.exec(line);
+      if (!match) continue;
+      if (match[1] === "data") event.data.push(match[2] ?? ""); else event[match[1]] = match[2] ?? "";
+    }
+    if (event.data.length) found.push([event.id || String(found.length + 1), event.event,
+      event.data.join("\n")]);
+  }
+  return found;
+}
+function showMessages() {
+  const place = make("div");
+  if (flow.kind === "tunnel" || !/^text\/event-stream\b/i.test(flow.response_type)
+      || flow.response_body !== "text") {
+    return [make("p", flow.kind === "tunnel"
+      ? "What passes inside a tunnel or an upgraded connection is not captured."
+      : "This response is no stream of events.", "soft")];
+  }
+  const of = flow;
+  readBody("response").then(data => {
+    if (flow === of) place.replaceChildren(table(readEvents(new TextDecoder().decode(data))));
+  }, error => place.replaceChildren(make("p", error.message, "bad")));
+  return [place];
+}
+
+function showNotes() {
+  const form = make("form"), tag = make("input"), comment = make("textarea");
+  const save = make("button", "save"), note = make("span", "", "soft");
+  tag.id = "tag";
+  tag.maxLength = 64;
+  tag.value = flow.tag ?? "";
+  comment.id = "comment";
+  comment.rows = 6;
+  comment.maxLength = 2000;
+  comment.value = flow.comment ?? "";
+  save.id = "save";
+  note.setAttribute("role", "status");
+  note.id = "save-note";
+  for (const [name, field] of [["tag", tag], ["comment", comment]]) {
+    const label = make("label", name + " ");
+    field.style.display = "block";
+    field.style.width = "100%";
+    label.append(field);
+    form.append(label);
+  }
+  const bar = make("div", undefined, "bar");
+  bar.append(save, note);
+  form.append(bar);
+  form.addEventListener("submit", async event => {
+    event.preventDefault();
+    const marks = {tag: tag.value, comment: comment.value}, of = flow;
+    try {
+      await ask(`flows/${of.id}`, {method: "PATCH", body: JSON.stringify(marks)});
+      Object.assign(of, marks);
+      changeFlow(of.id, marks);
+      note.textContent = "saved";
+    } catch (error) { note.textContent = error.message; }
+  });
+  return [form];
+}
+
+function startDetail() {
+  $("tabs").replaceChildren(...TABS.map(([name, text]) => {
+    const node = button(text, () => showTab(name));
+    node.setAttribute("role", "tab");
+    node.setAttribute("aria-controls", "panel");
+    node.id = "tab-" + name;
+    node.dataset.tab = name;
+    return node;
+  }));
+  $("tabs").addEventListener("keydown", event => {
+    const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
+    if (!step) return;
+    const at = TABS.findIndex(([name]) => name === tab) + step;
+    showTab(TABS[(at + TABS.length) % TABS.length][0]);
+    $("tab-" + tab).focus();
+  });
+  $("close").addEventListener("click", closeDetail);
+  $("detail").addEventListener("keydown", event => {
+    if (event.key === "Escape" && !event.target.closest("dialog")) closeDetail();
+  });
+  showTab();
+}

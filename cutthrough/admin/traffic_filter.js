@@ -1,0 +1,110 @@
+// Completion of the filter: operators, then values that flows in the list have.
+const OPERATORS = [["~d", "host matches"], ["~m", "method matches"], ["~u", "URL matches"],
+  ["~c", "status is"], ["~t", "content type matches"], ["~tq", "request's type matches"],
+  ["~ts", "response's type matches"], ["~h", "a field matches, as name: value"],
+  ["~hq", "a request field matches"], ["~hs", "a response field matches"],
+  ["~b", "a body matches"], ["~bq", "request body matches"], ["~bs", "response body matches"],
+  ["~q", "no response"], ["~s", "has a response"]];
+const BARE = new Set(["~q", "~s"]);
+const JOINTS = [["&", "and"], ["|", "or"], ["!", "not"], ["(", "group"]];
+const MOST_HINTS = 12, MOST_VALUES = 300;
+// Values by operator, of the flows in the list
+const VALUES = {"~d": "host", "~m": "method", "~c": "status", "~t": "type", "~ts": "type"};
+const known = {host: new Map(), method: new Map(), status: new Map(), type: new Map()};
+let hints = [], hintAt = -1, hintFrom = 0;
+
+function learn(flows) {
+  for (const flow of flows) {
+    for (const field in known) {
+      const value = flow[field], map = known[field];
+      if (value !== undefined && (map.has(value) || map.size < MOST_VALUES))
+        map.set(value, (map.get(value) ?? 0) + 1);
+    }
+  }
+}
+// A value as an argument: a regular expression, quoted if the language needs it
+function asArgument(value) {
+  const text = String(value).replace(/[*+?^${}()|[\]\\]/g, "\\$&");
+  return /[\s()&|"']/.test(text) ? `"${text.replace(/"/g, '\\"')}"` : text;
+}
+// What could stand at the end of `text`: {from, list of [insert, explanation]}
+function complete(text) {
+  const value = /(?:^|[\s(!&|])(~[a-z]+)\s+([^\s()&|"']*)$/.exec(text);
+  if (value && VALUES[value[1]]) {
+    const typed = value[2].toLowerCase();
+    const found = [...known[VALUES[value[1]]]].filter(([one]) =>
+      String(one).toLowerCase().includes(typed)).sort((a, b) => b[1] - a[1]);
+    return {from: text.length - value[2].length,
+      list: found.map(([one, n]) => [asArgument(one) + " ", n === 1 ? "1 flow" : `${n} flows`])};
+  }
+  const operator = /(?:^|[\s(!&|])(~[a-z]*)$/.exec(text);
+  if (operator) return {from: text.length - operator[1].length,
+    list: OPERATORS.filter(([name]) => name.startsWith(operator[1]))
+      .map(([name, why]) => [name + " ", why])};
+  if (!text || /[!&|(]\s*$/.test(text)) return {from: text.length,
+    list: OPERATORS.map(([name, why]) => [name + " ", why])};
+  const last = /(~[a-z]+)\s+\S+\s+$|(~[qs])\s+$/.exec(text);
+  if (last && (last[1] ? !BARE.has(last[1]) : true)) return {from: text.length,
+    list: JOINTS.map(([name, why]) => [name + (name === "&" || name === "|" ? " " : ""), why])};
+  return {from: text.length, list: []};
+}
+function showHints() {
+  const field = $("filter"), text = field.value.slice(0, field.selectionStart);
+  const {from, list} = complete(text);
+  hintFrom = from;
+  hints = list.slice(0, MOST_HINTS);
+  hintAt = -1;
+  $("hints").replaceChildren(...hints.map(([insert, why], i) => {
+    const item = document.createElement("li"), name = document.createElement("b");
+    item.id = "hint-" + i;
+    item.setAttribute("role", "option");
+    item.setAttribute("aria-selected", "false");
+    name.textContent = insert.trim();
+    item.append(name, why);
+    // Not click: the field would lose the focus first
+    item.addEventListener("pointerdown", event => { event.preventDefault(); takeHint(i); });
+    return item;
+  }));
+  $("hints").hidden = !hints.length;
+  field.setAttribute("aria-expanded", String(hints.length > 0));
+  field.removeAttribute("aria-activedescendant");
+}
+function hideHints() {
+  $("hints").hidden = true;
+  hints = [];
+  $("filter").setAttribute("aria-expanded", "false");
+  $("filter").removeAttribute("aria-activedescendant");
+}
+function moveHint(step) {
+  if (!hints.length) return showHints();
+  hintAt = (hintAt + step + hints.length) % hints.length;
+  [...$("hints").children].forEach((item, i) => {
+    item.setAttribute("aria-selected", String(i === hintAt));
+    if (i === hintAt) item.scrollIntoView({block: "nearest"});
+  });
+  $("filter").setAttribute("aria-activedescendant", "hint-" + hintAt);
+}
+function takeHint(i) {
+  const field = $("filter"), end = field.selectionStart, [insert] = hints[i];
+  field.value = field.value.slice(0, hintFrom) + insert + field.value.slice(end);
+  field.selectionStart = field.selectionEnd = hintFrom + insert.length;
+  field.focus();
+  showHints();
+}
+function startFilter() {
+  const field = $("filter");
+  for (const name of ["input", "click", "focus"]) field.addEventListener(name, showHints);
+  field.addEventListener("blur", hideHints);
+  field.addEventListener("keydown", event => {
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      moveHint(event.key === "ArrowDown" ? 1 : -1);
+    } else if (event.key === "Escape" && hints.length) {
+      event.preventDefault();
+      hideHints();
+    } else if (hints.length && (event.key === "Enter" || event.key === "Tab") && hintAt >= 0) {
+      event.preventDefault();
+      takeHint(hintAt);
+    }
+  });
+}

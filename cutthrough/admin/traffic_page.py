@@ -1,0 +1,39 @@
+"""The page "Traffic": /traffic. It holds no data, and asks for the admin token.
+
+What it shows is hostile: URLs, fields and bodies that clients and origins have chosen.
+So its policy is stricter than the live page's.
+"""
+
+import hashlib
+from base64 import b64encode
+from importlib import resources
+
+from aiohttp import web
+
+SCRIPTS = ("traffic_list.js", "traffic_filter.js", "traffic_detail.js",
+           "traffic_bodies.js", "traffic_diff.js", "traffic_copy.js", "traffic_send.js",
+           "traffic.js")
+
+
+async def show_page(request: web.Request) -> web.StreamResponse:
+    text, policy = make_page()
+    return web.Response(text=text, content_type="text/html",
+                        headers={"Content-Security-Policy": policy})
+
+
+def make_page() -> tuple[str, str]:
+    """The page and its policy: the one script and the one style sheet are allowed by
+    their hashes, and no other; the script cannot make HTML of a string."""
+    here = resources.files("cutthrough.admin")
+    script = "\n".join(here.joinpath(name).read_text() for name in SCRIPTS)
+    text = here.joinpath("traffic.html").read_text().replace("/* scripts */", script)
+    hashes = []
+    for tag in ("style", "script"):
+        content = text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+        digest = hashlib.sha256(content.encode()).digest()
+        hashes.append(f"'sha256-{b64encode(digest).decode()}'")
+    return text, (
+        f"default-src 'none'; style-src {hashes[0]}; script-src {hashes[1]}; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'; require-trusted-types-for 'script'; "
+        "trusted-types 'none'")

@@ -1,0 +1,72 @@
+// Replay with edits, and compose. The proxy sends the request, as one of its user's.
+let keptBody = null;            // bytes that are no text: sent as they are
+
+function openSend(title, {method, url, fields, left, body, isText}) {
+  keptBody = body && !isText ? body : null;
+  $("send-title").textContent = title;
+  $("send-method").value = method;
+  $("send-url").value = url;
+  $("send-fields").value = fields.map(([name, value]) => `${name}: ${value}`).join("\n");
+  $("send-body").value = body && isText ? decoded(body) : "";
+  $("send-body").placeholder = keptBody
+    ? `${bytes(keptBody.length)} that are no text; they are sent if this stays empty` : "";
+  $("send-left").textContent = left.length ? `Not kept, and left out: ${left.join(", ")}.` : "";
+  $("send-note").textContent = "";
+  $("send-note").className = "";
+  $("send-result").replaceChildren();
+  $("send-dialog").showModal();
+}
+async function replay() {
+  if (!flow) return;
+  if (flow.kind === "tunnel") {
+    $("note").textContent = "a tunnel cannot be replayed";
+    return;
+  }
+  try {
+    openSend(`Replay of #${flow.id}`, await requestOf(flow));
+  } catch (error) { $("note").textContent = error.message; }
+}
+function compose() {
+  openSend("Compose a request", {method: "GET", url: "http://", fields: [], left: [], body: null});
+}
+function readFields(text) {
+  return text.split("\n").filter(line => line.trim()).map(line => {
+    const at = line.indexOf(":");
+    if (at < 1) throw new Error(`not a field: ${line}`);
+    return [line.slice(0, at).trim(), line.slice(at + 1).trim()];
+  });
+}
+async function sendNow() {
+  const text = $("send-body").value, go = $("send-go");
+  go.disabled = true;
+  $("send-note").textContent = "sending …";
+  $("send-note").className = "";
+  $("send-result").replaceChildren();
+  try {
+    const data = text ? new TextEncoder().encode(text) : keptBody ?? new Uint8Array();
+    const answer = await (await ask("flows/send", {method: "POST", body: JSON.stringify({
+      method: $("send-method").value.trim(), url: $("send-url").value.trim(),
+      fields: readFields($("send-fields").value), body: toBase64(data),
+      user: $("send-user").value, password: $("send-password").value})})).json();
+    const body = Uint8Array.from(atob(answer.body), one => one.charCodeAt(0));
+    const type = /^content-type:\s*(.*)$/im.exec(answer.head)?.[1] ?? "";
+    const place = make("div");
+    $("send-note").textContent = `${answer.status}, ${answer.ms.toFixed(1)} ms`
+      + (answer.truncated ? ", body truncated" : "");
+    $("send-result").replaceChildren(make("h2", "response"), headNode(answer.head), place);
+    if (body.length) viewBody(place, body, type, !body.includes(0) && isUtf8(body));
+  } catch (error) {
+    $("send-note").textContent = error.message;
+    $("send-note").className = "bad";
+  } finally {
+    go.disabled = false;
+  }
+}
+function isUtf8(data) {
+  try {
+    new TextDecoder("utf-8", {fatal: true}).decode(data);
+    return true;
+  } catch {
+    return false;
+  }
+}

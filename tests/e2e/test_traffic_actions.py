@@ -1,0 +1,240 @@
+"""The page "Traffic" in a real browser: every action, and what it led to."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+from tests.capture.flows import row
+from tests.e2e.test_capture import wait_rows
+from tests.support.admin import TOKEN
+from tests.support.browser import PROGRAM
+from tests.support.client import PASSWORD, USER
+from tests.support.traffic import open_page
+from tests.support.wait import wait_until
+
+pytestmark = [pytest.mark.any_loop,
+    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
+    pytest.mark.dials_out,                   # Chromium asks if IPv6 has a route
+]
+
+
+@pytest.fixture
+def page(directory, opened, loop_name, tmp_path):
+    if loop_name != "uvloop":
+        pytest.skip("the page knows no event loop")
+    return open_page(directory, opened, loop_name, tmp_path)
+
+
+def test_a_flow_is_tagged_and_commented(page):
+    page.fill(row(1))
+    page.enter()
+    page.wait_rows(1)
+    number = page.open()
+    page.tab("notes")
+    page.browser.type("#tag", "odd")
+    page.browser.type("#comment", "why twice?")
+    page.browser.click("#save")
+    page.wait_note("#save-note", "saved")
+    wait_until(lambda: page.rows()[0][8] == "odd", "the tag in the list")
+    page.browser.click("#close")
+    page.open()
+    page.tab("notes")
+    assert page.browser.run("$('comment').value") == "why twice?"
+    (listed,) = json.loads(page.operator.ask(
+        "GET", "/flows", Authorization=f"Bearer {TOKEN}")[1])["flows"]
+    assert (listed["id"], listed["tag"], listed["comment"]) == (
+        number, "odd", "why twice?")
+
+
+def test_two_flows_are_compared(page):
+    head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+    page.fill(row(1, response_head=head, response_body='{"a":1,"b":2}'),
+              row(2, response_head=head, response_body='{"a":1,"b":3}'))
+    page.enter()
+    page.wait_rows(2)
+    page.open(1)
+    page.browser.click("#compare")
+    assert "choose another" in page.text("#note")
+    page.open(0)
+    assert page.text("#compare") == "diff with #1"
+    page.browser.click("#compare")
+    wait_until(lambda: page.browser.run("$('diff-dialog').open"), "the diff")
+    changed = page.browser.run(
+        "[...document.querySelectorAll('#diff ins, #diff del')]"
+        ".map(one => one.textContent)")
+    assert changed == ['-   "b": 2', '+   "b": 3']
+    assert page.text("#diff").count("equal") == 3
+    page.picture("diff")
+
+
+def test_a_request_is_copied_as_a_command_that_repeats_it(
+        page, make_origin, dial, tmp_path):
+    """The commands are run: the origin gets the same request again."""
+    heard = []
+
+    def script(stream):
+        asked = stream.read_request()
+        heard.append((asked.raw, asked.body))
+        stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    origin = make_origin(script)
+    text = "it's \"a\" $body\n\\n ü".encode()
+    with dial(page.proxy) as client:
+        client.ask("POST", origin.url("/p?q=[1]&r={2}"), "Content-Type: text/plain",
+                   "X-Quote: it's \"x\"", "Cookie: a=b", f"Content-Length: {len(text)}",
+                   body=text)
+    with dial(page.proxy) as client:
+        client.ask("PUT", origin.url("/bytes"), "Content-Length: 4",
+                   body=b"\x00\xff'\n")
+    page.enter()
+    page.wait_rows(2)
+    before = list(heard)
+    for i, wanted in ((1, before[0]), (0, before[1])):
+        page.open(i)
+        for name in ("curl", "httpx", "fetch"):
+            page.browser.run(f"copyAs('{name}')")
+            wait_until(lambda: page.browser.run("$('text-dialog').open"), "the text")
+            command = page.browser.run("$('text').value")
+            page.browser.run("$('text-dialog').close()")
+            if i == 1:
+                assert command.splitlines()[0].endswith("not kept: Cookie")
+            if name == "curl":
+                subprocess.run(["bash", "-c", command], check=True, timeout=20,
+                               env=os.environ | {"no_proxy": "*"}, capture_output=True)
+                again_head, again_body = heard[-1]
+                assert again_body == wanted[1]
+                assert again_head.split(b"\r\n")[0] == wanted[0].split(b"\r\n")[0]
+                if i == 1:
+                    assert b'X-Quote: it\'s "x"' in again_head
+                    assert b"Content-Type: text/plain\r\n" in again_head
+            elif name == "httpx":
+                asked = run_httpx(command)
+                assert asked["content"] == wanted[1]
+                assert asked["url"].endswith(("/p?q=[1]&r={2}", "/bytes"))
+            else:
+                _, options = page.browser.run(
+                    "(async () => { const fetch = async (url, options) => [url, {"
+                    "...options, body: typeof options.body === 'string' ? options.body"
+                    " : [...options.body]}];\n"
+                    + command.replace("await fetch", "return await fetch") + "})()")
+                body = options["body"]
+                assert (body.encode() if isinstance(body, str) else bytes(body)
+                        ) == wanted[1]
+                assert options["method"] in ("POST", "PUT")
+    assert len(heard) == 4 and page.browser.faults == []
+
+
+def run_httpx(command):
+    """The arguments of the call that a piece of Python makes."""
+    found = {}
+
+    def request(method, url, **more):
+        found.update(method=method, url=url, **more)
+
+    stand_in = types.ModuleType("httpx")
+    stand_in.request = request
+    before = sys.modules.get("httpx")
+    sys.modules["httpx"] = stand_in
+    try:
+        exec(command, {})
+    finally:
+        sys.modules.pop("httpx")
+        if before is not None:
+            sys.modules["httpx"] = before
+    return found
+
+
+def test_a_request_is_replayed_with_edits_through_the_proxy(page, make_origin, dial):
+    heard = []
+
+    def script(stream):
+        asked = stream.read_request()
+        heard.append((asked.raw, asked.body))
+        stream.send(b"HTTP/1.1 201 Made\r\nContent-Type: application/json\r\n"
+                    b"Content-Length: 10\r\n\r\n{\"ok\":[1]}")
+
+    origin = make_origin(script)
+    with dial(page.proxy) as client:
+        client.ask("POST", origin.url("/first"), "X-Old: 1", "Content-Length: 3",
+                   body=b"abc")
+    page.enter()
+    page.wait_rows(1)
+    page.open()
+    page.browser.click("#replay")
+    assert page.browser.run("$('send-fields').value") == "X-Old: 1"
+    page.browser.type("#send-url", origin.url("/second"))
+    page.browser.type("#send-fields", "X-New: 2\nX-Old: 3")
+    page.browser.type("#send-body", "changed")
+    page.browser.click("#send-go")
+    page.wait_note("#send-note", "407")
+    assert len(heard) == 1, "the admin token is no user of the proxy"
+    page.browser.type("#send-user", USER)
+    page.browser.type("#send-password", PASSWORD)
+    page.browser.click("#send-go")
+    page.wait_note("#send-note", "201, ")
+    assert '"ok": [' in page.text("#send-result")
+    head, body = heard[1]
+    assert head.startswith(b"POST /second HTTP/1.1\r\n") and body == b"changed"
+    assert b"X-New: 2\r\n" in head and b"X-Old: 3\r\n" in head
+    page.picture("replay")
+    page.browser.run("$('send-dialog').close()")
+    wait_until(lambda: any("/second" in url for url in page.urls()), "the replay")
+    rows = wait_rows(page.database, 2)
+    assert rows[-1]["user"] == USER and rows[-1]["rule"] == "seen"
+    assert page.browser.faults == []
+
+
+def test_a_request_is_composed(page, make_origin):
+    page.enter()
+    page.browser.click("#compose")
+    page.browser.type("#send-url", make_origin().url("/new"))
+    page.browser.type("#send-user", USER)
+    page.browser.type("#send-password", PASSWORD)
+    page.browser.type("#send-fields", "no field")
+    page.browser.click("#send-go")
+    page.wait_note("#send-note", "not a field: no field")
+    page.browser.type("#send-fields", "")
+    page.browser.click("#send-go")
+    page.wait_note("#send-note", "200, ")
+    page.wait_rows(1)
+
+
+def test_flows_are_exported_and_deleted(page, directory):
+    page.fill(*(row(n, host=f"h{n % 2}.test") for n in range(1, 7)))
+    page.enter()
+    page.wait_rows(6)
+    folder = directory("saved")
+    folder.mkdir(exist_ok=True)
+    page.browser.send("Page.setDownloadBehavior", behavior="allow",
+                      downloadPath=str(folder))
+    page.apply("~d h1")
+    page.wait_rows(3)
+    page.browser.click("#har")
+    file = folder / "flows.har"
+    wait_until(file.exists, "the archive")
+    assert len(wait_until(lambda: entries(file), "its content")) == 3
+    page.browser.click("#remove")
+    assert "~d h1" in page.text("#remove-what")
+    page.browser.click("#remove-dialog button[autofocus]")
+    page.browser.click("#remove")
+    page.browser.click("#remove-yes")
+    page.wait_rows(0)
+    page.apply()
+    page.wait_rows(3)
+    page.open(0)
+    page.browser.click("#remove-one")
+    page.browser.click("#remove-yes")
+    page.wait_note("#note", "1 deleted")
+    wait_until(lambda: page.rows()[0][8] == "deleted", "a word in the list")
+    assert page.browser.faults == []
+
+
+def entries(file):
+    with contextlib.suppress(ValueError):
+        return json.loads(file.read_text())["log"]["entries"]
+    return None

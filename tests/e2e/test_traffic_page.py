@@ -1,0 +1,413 @@
+"""The page "Traffic" in a real browser: its list, and what it shows of a flow.
+
+LIVE_PAGE_PICTURES=docs writes the pictures of docs/traffic.md there.
+"""
+
+import base64
+import gzip
+import json
+import threading
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from cutthrough.capture.store import Store
+from tests.capture.flows import row
+from tests.support.browser import PROGRAM
+from tests.support.client import USER
+from tests.support.origin import answer
+from tests.support.traffic import DOWN, ENTER, ESCAPE, PHONE, WIDE, open_page
+from tests.support.wait import wait_until
+
+pytestmark = [pytest.mark.any_loop,
+    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
+    pytest.mark.dials_out,                   # Chromium asks if IPv6 has a route
+]
+
+AXE = find_spec("axe_core_python")
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJ"
+    "RU5ErkJggg==")
+HOSTILE = "<img src=x onerror=\"pwned=1\"><script>pwned=1</script>"
+
+
+@pytest.fixture
+def page(directory, opened, loop_name, tmp_path):
+    if loop_name != "uvloop":
+        pytest.skip("the page knows no event loop")
+    return open_page(directory, opened, loop_name, tmp_path)
+
+
+# The list
+
+
+def test_nothing_is_shown_without_the_token(page):
+    page.fill(row(1))
+    assert page.text("#state") == "enter the admin token" and page.rows() == []
+    page.browser.type("#token", "guess")
+    page.browser.key(*ENTER)
+    page.wait_note("#state", "flows require the admin token")
+    assert page.rows() == []
+    page.browser.faults.clear()             # the console names the 401
+    page.enter()
+    page.wait_rows(1)
+    assert page.browser.faults == []
+    assert {url.split("/")[2] for url in page.browser.requested if url[:5] != "data:"
+            } == {f"127.0.0.1:{page.operator.where}"}, "no outside requests"
+
+
+def test_flows_appear_as_they_are_captured(page, make_origin, dial):
+    page.enter()
+    origin = make_origin()
+    with dial(page.proxy) as client:
+        for path in ("/one", "/two"):
+            assert client.get(origin.url(path)).status == 200
+    page.wait_rows(2)
+    assert [url.rpartition("/")[2] for url in page.urls()] == ["two", "one"]
+    assert page.rows()[0][1:3] == ["GET", "200"] and page.rows()[0][7] == USER
+    assert page.text("#count") == "2 flows"
+    assert page.browser.faults == []
+
+
+def test_a_filter_is_completed_and_applied(page):
+    page.fill(*(row(n, host=f"h{n % 3}.test", url=f"http://h{n % 3}.test/{n}",
+                    status=404 if n == 5 else 200) for n in range(1, 10)))
+    page.enter()
+    page.wait_rows(9)
+    page.browser.click("#filter")
+    hints = "[...document.querySelectorAll('#hints b')].map(one => one.textContent)"
+    assert page.browser.run(hints)[:3] == ["~d", "~m", "~u"]
+    page.browser.key(*DOWN)
+    page.browser.key(*ENTER)
+    assert page.browser.run("$('filter').value") == "~d "
+    assert page.browser.run(hints) == ["h0.test", "h2.test", "h1.test"]
+    page.browser.key(*DOWN)
+    page.browser.key(*DOWN)
+    page.browser.key(*ENTER)
+    assert page.browser.run("$('filter').value") == "~d h2.test "
+    assert page.browser.run(hints)[:2] == ["&", "|"]
+    page.browser.key(*DOWN)
+    page.browser.key(*ENTER)
+    page.browser.send("Input.insertText", text="!~c")
+    page.browser.send("Input.insertText", text=" ")
+    assert set(page.browser.run(hints)) == {"200", "404"}
+    page.browser.send("Input.insertText", text="404")
+    page.browser.key(*ESCAPE)
+    page.browser.key(*ENTER)
+    page.wait_rows(2)
+    assert page.urls() == ["http://h2.test/8", "http://h2.test/2"]
+    page.fill(row(20, host="h2.test", url="http://h2.test/20"), row(21))
+    page.wait_rows(3)
+    assert page.urls()[0] == "http://h2.test/20", "the stream is filtered, too"
+    assert page.browser.faults == []
+
+
+def test_a_filter_that_cannot_be_read_is_explained(page):
+    page.fill(row(1))
+    page.enter()
+    page.apply("~c many")
+    page.wait_note("#filter-error", "~c takes a status")
+    assert page.browser.run("$('filter').ariaInvalid") == "true"
+    page.apply("~c 200")
+    page.wait_rows(1)
+    assert page.text("#filter-error") == ""
+
+
+def test_words_are_searched(page):
+    page.fill(row(1, response_body="a needle"), row(2))
+    page.enter()
+    page.apply(search="needle")
+    page.wait_rows(1)
+    assert "search" in page.text("#state")
+
+
+def test_it_is_used_by_the_keyboard(page):
+    page.fill(*(row(n, url=f"http://a.test/{n}") for n in range(1, 101)))
+    page.enter()
+    wait_until(lambda: page.text("#count") == "100 flows", "all")
+    page.browser.run("$('list').focus()")
+    page.browser.key(*DOWN)
+    page.browser.key(*DOWN)
+    page.wait_note("#detail-url", "http://a.test/99")
+    page.browser.key("End", 35)
+    page.wait_note("#detail-url", "http://a.test/1")
+    active = "document.getElementById($('list').getAttribute('aria-activedescendant'))"
+    wait_until(lambda: page.browser.run(f"{active}?.ariaRowIndex") == "101", "its row")
+    page.browser.key(*ENTER)
+    assert page.browser.run("document.activeElement.id") == "detail"
+    page.browser.key(*ESCAPE)
+    assert page.browser.run("document.activeElement.id") == "list"
+    assert page.browser.run("$('detail').hidden")
+    assert page.browser.faults == []
+
+
+def test_who_has_scrolled_away_keeps_the_rows_in_view(page):
+    page.fill(*(row(n, url=f"http://a.test/{n}") for n in range(1, 201)))
+    page.enter()
+    wait_until(lambda: page.text("#count") == "200 flows", "all")
+    page.browser.run("$('list').scrollTop = 24 * 100")
+    middle = ("[...document.elementsFromPoint(200, 400)].find(one => "
+              "one.closest('.row'))?.closest('.row').flow?.url")
+    wait_until(lambda: page.browser.run(middle), "a row")
+    before = page.browser.run(middle)
+    page.fill(*(row(n) for n in range(300, 350)))
+    wait_until(lambda: page.text("#count") == "250 flows", "more")
+    assert page.browser.run(middle) == before
+
+
+def test_a_hundred_thousand_rows_scroll_while_five_hundred_a_second_come(page, capsys):
+    """A browser draws at most 60 frames a second. Other load on the machine changes the
+    frames' times, but hardly the main thread's work."""
+    for first in range(1, 100_001, 10_000):
+        page.fill(*(row(n, url=f"http://h{n % 50}.test/path/{n}",
+                        host=f"h{n % 50}.test")
+                    for n in range(first, first + 10_000)), index=False)
+    page.enter()
+    begun = time.monotonic()
+    wait_until(lambda: page.text("#count") == "100,000 flows",
+               lambda: page.text("#count"), 60)
+    loaded = time.monotonic() - begun
+    stop = threading.Event()
+
+    def arrive():
+        store = Store(str(page.database), 0, 0, 0.0)
+        number = 200_000
+        while not stop.wait(0.1):
+            store.write([row(n, url=f"http://new.test/{n}")
+                         for n in range(number, number + 50)])
+            number += 50
+        store.close()
+
+    def metrics():
+        found = page.browser.send("Performance.getMetrics")["metrics"]
+        return {one["name"]: one["value"] for one in found}
+
+    page.browser.send("Performance.enable")
+    thread = threading.Thread(target=arrive)
+    thread.start()
+    report = []
+    try:
+        for name, step in (("at the top", "0"), ("scrolling", "37")):
+            before = metrics()
+            frames = page.browser.run(
+                "new Promise(done => { const times = [], list = $('list'); let last;"
+                " const begun = performance.now();"
+                " const next = now => { if (last) times.push(now - last); last = now;"
+                f" if ({step}) list.scrollTop += {step};"
+                " if (now - begun < 5000) requestAnimationFrame(next);"
+                " else done(times); };"
+                " requestAnimationFrame(next); })")
+            after = metrics()
+            frames.sort()
+            work = 1000 * (after["TaskDuration"] - before["TaskDuration"]) / len(frames)
+            report.append(
+                f"{name}: {len(frames) / sum(frames) * 1000:.1f} frames/s, median "
+                f"{frames[len(frames) // 2]:.1f} ms, p95 "
+                f"{frames[len(frames) * 95 // 100]:.1f}, max {frames[-1]:.1f}; main "
+                f"thread {work:.2f} ms a frame")
+            assert work < 16, report
+            assert frames[len(frames) // 2] < 40, report
+    finally:
+        stop.set()
+        thread.join()
+    with capsys.disabled():
+        print(f"\n100 000 rows in {loaded:.1f} s; {'; '.join(report)}")
+    arrived = page.browser.run("newer.length")
+    assert arrived > 2000 and page.browser.faults == []
+    assert page.browser.run("document.querySelectorAll('#space .row').length") < 100
+    page.browser.run("$('list').scrollTop = 1e9")
+    wait_until(lambda: page.urls()[-1] == "http://h1.test/path/1", "the oldest")
+    page.picture("100000")
+
+
+# One flow
+
+
+def test_a_flow_shows_its_parts(page, make_origin, dial):
+    reply = b'{"a": [1, {"b": null}]}'
+    zipped = gzip.compress(reply)
+    origin = make_origin(answer(
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+        b"Content-Encoding: gzip\r\n\r\n%s" % (len(zipped), zipped)))
+    page.enter()
+    dial(page.proxy).ask(
+        "POST", origin.url("/form"), "Content-Length: 11",
+        "Content-Type: application/x-www-form-urlencoded", body=b"a=b+c&d=%41")
+    page.wait_rows(1)
+    page.open()
+    assert page.text("#panel").startswith("POST /form HTTP/1.1\n")
+    assert page.view("request", "form").split() == ["a", "b", "c", "d", "A"]
+    assert page.view("request", "text") == "a=b+c&d=%41"
+    assert page.view("request", "hex").startswith("00000000  61 3d 62 2b")
+    assert page.tab("response").startswith("HTTP/1.1 200 OK\n")
+    assert page.view("response", "JSON") == json.dumps(
+        json.loads(reply), indent=2)
+    timing = page.tab("timing")
+    assert "wait for the first byte" in timing and "connect" in timing
+    widths = page.browser.run(
+        "[...document.querySelectorAll('#waterfall i')].map(one => one.offsetWidth)")
+    assert len(widths) >= 4 and max(widths) > 50
+    decision = page.tab("decision")
+    assert "rule\tseen" in decision and f"user\t{USER}" in decision
+    assert "not looked at" in decision
+    assert "no stream of events" in page.tab("messages")
+    page.picture("detail")
+    assert page.browser.faults == []
+
+
+def test_a_tunnels_tls_and_an_event_streams_messages(page):
+    head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+    page.fill(
+        row(1, kind="tunnel", method="CONNECT", url="a.test:443", protocol="tls",
+            sni="a.test", alpn="h2", ja4="t13d1516h2_8daaf6152771_02713d6af862",
+            request_head=None, response_head=None, request_body=None,
+            response_body=None),
+        row(2, response_head=head, response_body=
+            "id: 7\nevent: add\ndata: one\ndata: two\n\n: nothing\n\ndata: <b>\n\n"))
+    page.enter()
+    page.wait_rows(2)
+    page.open(0)
+    wait_until(lambda: page.tab("messages"), "messages")
+    assert page.text("#panel").split("\n") == [
+        "7\tadd\tone", "two", "2\tmessage\t<b>"]
+    page.open(1)
+    decision = page.tab("decision")
+    assert "server name\ta.test" in decision and "JA4\tt13d1516h2_" in decision
+    assert "its content is not captured" in page.tab("response")
+
+
+def test_an_image_and_a_body_of_bytes_are_shown(page):
+    def head(kind):
+        return f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n"
+
+    page.fill(row(1, response_head=head("image/png"), response_body=PIXEL),
+              row(2, response_head=head("image/png"), response_body=b"\x00none"),
+              row(3, response_head=head("application/x-odd"),
+                  response_body=bytes(range(256)) * 100))
+    page.enter()
+    page.wait_rows(3)
+    page.open(2)
+    page.tab("response")
+    wait_until(lambda: "1 × 1" in page.view("response", "image"), "the picture")
+    page.open(1)
+    wait_until(lambda: "cannot be read as an image" in page.text("#panel"), "a word")
+    page.browser.faults.clear()
+    page.open(0)
+    shown = page.view("response", "hex")
+    assert shown.count("\n") == 1024 and "more: " in shown
+    page.browser.click("#response-body .shown button")
+    assert page.text("#response-body .shown").rstrip().splitlines()[-1].startswith(
+        "000063f0  f0 f1")
+    assert page.browser.faults == []
+
+
+def test_what_is_captured_is_never_run(page):
+    """Everything that an origin or a client chooses, as HTML and as a script."""
+    page.fill(
+        row(1, url=f"http://a.test/{HOSTILE}", host=HOSTILE, user=HOSTILE,
+            rule=HOSTILE, reason="ok", request_head=f"GET /{HOSTILE} HTTP/1.1\r\n"
+            f"X: {HOSTILE}\r\n\r\n", request_body=HOSTILE,
+            response_head="HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
+            f"Y: {HOSTILE}\r\n\r\n", response_body=f"<html>{HOSTILE}"),
+        row(2, response_head="HTTP/1.1 200 OK\r\nContent-Type: image/svg+xml\r\n\r\n",
+            response_body=f"<svg xmlns='http://www.w3.org/2000/svg'>{HOSTILE}</svg>"))
+    page.enter()
+    page.wait_rows(2)
+    for i in (1, 0):
+        page.open(i)
+        for name in ("request", "response", "timing", "messages", "decision", "notes"):
+            page.tab(name)
+            for side in ("request", "response"):
+                if name != side or page.browser.run(f"flow.{side}_body") == "none":
+                    continue
+                wait_until(lambda side=side: page.browser.run(
+                    f"!!document.querySelector('#{side}-body .shown')"), "a body")
+                for view in page.browser.run(
+                        f"[...document.querySelectorAll('#{side}-body .bar button')]"
+                        ".map(one => one.textContent)"):
+                    page.view(side, view)
+    page.open(1)
+    page.tab("response")
+    assert HOSTILE in page.view("response", "source")
+    page.browser.click("#compare")
+    page.open(0)
+    page.browser.click("#compare")
+    wait_until(lambda: page.browser.run("$('diff-dialog').open"), "the diff")
+    for tag in ("script", "img", "svg"):
+        wanted = 1 if tag == "script" else 0
+        assert page.browser.run(f"document.querySelectorAll('{tag}').length") == wanted
+    assert page.browser.run("typeof pwned") == "undefined"
+    assert page.browser.faults == []
+    refused = page.browser.send(
+        "Runtime.evaluate", expression="document.body.innerHTML = '<b>x'")
+    assert "TrustedHTML" in json.dumps(refused), "nor could the page itself"
+
+
+def test_a_body_opened_as_a_page_is_saved_and_not_shown(page):
+    """The address of a body, without the token, shows nothing at all."""
+    page.fill(row(1, response_body=HOSTILE))
+    error = page.browser.visit(
+        f"http://127.0.0.1:{page.operator.where}/flows/1/response-body")
+    assert error == "" and page.text("body").strip() == (
+        "flows require the admin token")
+
+
+# For everybody
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_phone_and_both_schemes(page, scheme):
+    page.fill(*(row(n, url=f"http://a.test/{n}", status=200 + n) for n in range(1, 90)))
+    page.enter()
+    wait_until(lambda: page.text("#count") == "89 flows", "all")
+    for width, height in (WIDE, PHONE):
+        page.browser.look(width, height, scheme)
+        page.open()
+        assert page.browser.run("document.documentElement.scrollWidth <= innerWidth")
+        page.picture(f"{'phone' if width < 600 else 'wide'}-{scheme}")
+        page.browser.click("#close")
+    back, ink = page.browser.run(
+        "[getComputedStyle(document.body).backgroundColor,"
+        " getComputedStyle(document.body).color]")
+    assert (back < ink) == (scheme == "dark")
+    assert page.browser.faults == []
+
+
+@pytest.mark.skipif(AXE is None, reason="axe-core-python is not installed")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_fault(page, scheme):
+    """Rules of WCAG 2.2, levels A and AA, and axe's best practices."""
+    page.browser.look(*WIDE, scheme)
+    page.fill(*(row(n, url=f"http://a.test/{n}", status=200 + n) for n in range(1, 90)))
+    page.browser.run(Path(AXE.origin).with_name("axe.min.js").read_text())
+    found = {"empty": faults(page)}
+    page.enter()
+    wait_until(lambda: page.text("#count") == "89 flows", "all")
+    page.browser.run("$('filter').focus()")
+    found["list"] = faults(page)
+    page.browser.key(*ESCAPE)               # the hints are above the list
+    page.open()
+    for name in ("request", "response", "timing", "messages", "decision", "notes"):
+        page.tab(name)
+        found[name] = faults(page)
+    page.browser.click("#compose")
+    found["send"] = faults(page)
+    page.browser.run("$('send-dialog').close()")
+    page.browser.run("copyAs('curl')")
+    wait_until(lambda: page.browser.run("$('text-dialog').open"), "the text")
+    found["copy"] = faults(page)
+    page.browser.run("$('text-dialog').close()")
+    page.browser.click("#remove")
+    found["remove"] = faults(page)
+    assert not any(found.values()), json.dumps(found, indent=1)
+
+
+def faults(page):
+    found = page.browser.run(
+        "axe.run().then(found => ({passes: found.passes.length, faults:"
+        " found.violations.map(one => [one.id, one.nodes.map(node =>"
+        " node.html.slice(0, 200))])}))")
+    assert found["passes"] > 15
+    return found["faults"]
