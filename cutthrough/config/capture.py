@@ -3,8 +3,7 @@
 import re
 from typing import Annotated
 
-import msgspec
-
+from cutthrough.config.interception import InterceptionOptions
 from cutthrough.config.option import Option
 from cutthrough.config.values import (
     COUNT,
@@ -37,8 +36,8 @@ def parse_path(text: str) -> str:
     return parse_text(text)
 
 
-class CaptureOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of Config."""
+class CaptureOptions(InterceptionOptions, frozen=True, kw_only=True):
+    """A part of Config, behind another: a msgspec.Struct has one base."""
 
     capture_file: Annotated[str, Option(
         FILE, "database of the requests that rules capture: docs/capture.md",

@@ -329,11 +329,6 @@ class Config(CaptureOptions, frozen=True, kw_only=True):
         DURATION._replace(low=0.2, high=600.0), "time until the counts of a silent "
         "program are dropped", "our choice: 25 failed exchanges",
         swapped=True, of_program=True)] = 5.0
-    intercept_ca: Annotated[str, Option(
-        FILE, "directory with ca.pem and ca.key, for rules with tls = \"intercept\": "
-        "docs/interception.md", "none", section="Interception", swapped=True)] = ""
-    origin_ca: Annotated[str, Option(
-        FILE, "their origins' authorities, in PEM", "the system's", swapped=True)] = ""
     route: Annotated[str, Option(
         Kind("NAME", parse_name), "parent or group for requests whose rule names no "
         "route: docs/parents.md", "none: directly", section="Parents", swapped=True)

@@ -70,9 +70,9 @@ class Options(TypedDict, total=False):
     address_floor: Literal["auto", "on", "off"]
     connect_ports: str | Sequence[int | str]
     splice: bool | str
+    route: str
     intercept_ca: str | PathLike[str]
     origin_ca: str | PathLike[str]
-    route: str
     listeners: Sequence[Row]
     sources: Mapping[str, Row]
     parents: Mapping[str, Row]
