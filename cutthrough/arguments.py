@@ -108,6 +108,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if given.verb == "explain" and (bool(given.log) == bool(given.target)
                                     or (given.log and given.method)):
         parser.error("explain takes METHOD and TARGET, or --log FILE")
+    if given.verb == "flows" and given.action == "delete" and sum(
+            map(bool, (given.filter, given.id, given.all))) != 1:
+        parser.error("flows delete: takes a FILTER, or --id, or --all for every flow")
     if given.verb is None:
         parser.print_help(sys.stderr)
     return given
@@ -240,6 +243,15 @@ def add_flows(verb: argparse.ArgumentParser) -> None:
     one.add_argument("--keep-credentials", action="store_true", help="do not redact "
                      "Authorization, Cookie and their kin")
     add_replay(add("replay", "send a captured request once more, through a proxy"))
+    one = add("tag", "set the tag or the comment of a flow; \"\" removes it")
+    add_number(one)
+    one.add_argument("--tag", metavar="TEXT")
+    one.add_argument("--comment", metavar="TEXT")
+    one = add("delete", "delete flows for good")
+    one.add_argument("filter", metavar="FILTER", nargs="*", help="those that pass")
+    one.add_argument("--id", metavar="ID", type=updates, action="append", default=[],
+                     help="this one; may be repeated")
+    one.add_argument("--all", action="store_true", help="every flow")
     add("reads", "list who has read the file")
 
 
@@ -276,6 +288,8 @@ def add_replay(action: argparse.ArgumentParser) -> None:
                         "without a value: none of this name; may be repeated")
     action.add_argument("--data-file", metavar="FILE", help="the body, instead of the "
                         "flow's")
+    action.add_argument("--diff", action="store_true", help="print the differences "
+                        "from the captured response; exit 1 if there are any")
     add_json(action)
 
 

@@ -214,7 +214,9 @@ class Reader:
             # Row by row: a long read would keep the log of changes from being emptied
             for one in numbers:
                 row = self._base.execute(
-                    "SELECT * FROM flows WHERE id = ?", (one,)).fetchone()
+                    "SELECT flows.*, marks.tag, marks.comment FROM flows LEFT JOIN "
+                    "marks ON marks.id = flows.id WHERE flows.id = ?",
+                    (one,)).fetchone()
                 if row is not None:
                     yield row
         except sqlite3.Error as error:

@@ -26,6 +26,8 @@ from cutthrough.config.settings import variable_name
 from cutthrough.tools.replay import replay_flow
 
 COLUMNS = ("ID", "TIME", "USER", "METHOD", "STATUS", "REASON", "MS", "BYTES", "URL")
+# Flows of one transaction of `delete`: the writer of a running proxy waits for its end
+BATCH = 500
 PHASES = ("head", "auth", "hook", "dns", "connect", "send", "wait", "receive", "total")
 
 
@@ -145,6 +147,24 @@ def import_flows(path: str, given: argparse.Namespace) -> int:
     return int(refused)
 
 
+def delete(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+    """Deletes the flows of these numbers, or those that pass the filter."""
+    numbers = given.id or [flow.id for flow in _matching(reader, test, 0)]
+    found = sum(reader.delete(numbers[at:at + BATCH])
+                for at in range(0, len(numbers), BATCH))
+    reader.log("delete", " ".join(map(str, given.id or given.filter)), found)
+    print(f"{found} deleted")
+    return int(found < len(given.id))
+
+
+def tag(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+    found = reader.mark(given.id, given.tag, given.comment)
+    reader.log("tag", str(given.id), found)
+    if not found:
+        print(f"cutthrough: there is no flow {given.id}", file=sys.stderr)
+    return int(not found)
+
+
 def reads(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     for row in reader.reads():
         at = datetime.fromtimestamp(row["at_ms"] / 1000, UTC)
@@ -164,7 +184,7 @@ def replay(reader: Reader, given: argparse.Namespace, test: Test) -> int:
 
 
 _ACTIONS = {"list": list_flows, "search": search, "show": show, "export": export,
-            "replay": replay, "reads": reads}
+            "delete": delete, "replay": replay, "tag": tag, "reads": reads}
 
 
 def print_flows(flows: list[Flow], as_objects: bool) -> None:

@@ -6,16 +6,24 @@ the request as any other.
 
 import argparse
 import base64
+import difflib
 import json
 import sys
+from collections.abc import Iterator
 from typing import Any
 
-from cutthrough.capture.flow import Flow
+from cutthrough.capture.bodies import make_body
+from cutthrough.capture.flow import Flow, find
+from cutthrough.capture.imported import make_redactor
 from cutthrough.capture.query import QueryError, Request
-from cutthrough.capture.send import replay_of, send
+from cutthrough.capture.send import OURS, replay_of, send
+from cutthrough.capture.views import show_body
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import read_secret_file
 from cutthrough.config.values import split_address
+
+# Fields of a response that say nothing about its content
+VARYING = OURS | {"date"}
 
 
 def replay_flow(flow: Flow, given: argparse.Namespace) -> int:
@@ -38,6 +46,10 @@ def replay_flow(flow: Flow, given: argparse.Namespace) -> int:
     except QueryError as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
+    if given.diff:
+        lines = list(differences(flow, response))
+        print("\n".join(lines) or "no difference")
+        return int(bool(lines))
     show(response, given.json)
     return 0
 
@@ -68,6 +80,32 @@ def edit(request: Request, left: list[str], given: argparse.Namespace
     return Request(url=given.url or request.url, method=given.method or request.method,
                    fields=tuple(fields), body=body, user=given.user,
                    password=password), left
+
+
+def differences(flow: Flow, response: dict[str, Any]) -> Iterator[str]:
+    """The lines of a unified diff. The new response is redacted as if captured."""
+    head = f"{response['head']}\r\n\r\n"
+    data = base64.b64decode(response["body"])
+    redactor = make_redactor(keep_credentials=False)
+    body = make_body(data, head, len(data), chunked=False, cut=response["truncated"],
+                     redactor=redactor)
+    fresh = Flow({"response_head": redactor.head(head), "response_body": body.content})
+    for line in difflib.unified_diff(
+            lines_of(flow), lines_of(fresh), f"flow {flow.id}", "replay", lineterm="",
+            n=2):
+        yield "".join(one if one.isprintable() or one == "\t" else "?" for one in line)
+
+
+def lines_of(flow: Flow) -> list[str]:
+    """Status, fields without VARYING, and the body by its type."""
+    fields = flow.response_fields
+    status = (flow.response_head or "").split("\r\n")[0].split(" ", 1)[-1].strip()
+    lines = [status, *(f"{name}: {value}" for name, value in sorted(
+        fields, key=lambda one: one[0].lower()) if name.lower() not in VARYING), ""]
+    if flow.response_body:
+        lines += show_body(flow.response_body, find(fields, "content-type"), "auto",
+                           find(fields, "grpc-encoding"))
+    return lines
 
 
 def show(response: dict[str, Any], as_object: bool) -> None:

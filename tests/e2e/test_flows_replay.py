@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import sqlite3
 import ssl
 import threading
 
@@ -125,3 +126,18 @@ def test_https_goes_through_a_tunnel_and_is_verified(setting, monkeypatch):
         thread.join()
         assert server.heard == [("/a?b", None)]
     assert proxy.wait_log(4)[3]["method"] == "CONNECT"
+
+
+def test_the_difference_from_the_captured_response_is_shown(setting):
+    _, _, database, words = setting
+    done = flows(database, "replay", "1", *words, "--diff")
+    assert (done.returncode, done.stdout) == (0, "no difference\n")
+    base = sqlite3.connect(database)
+    with base:
+        base.execute("UPDATE flows SET response_body = 'no', response_head = "
+                     "replace(response_head, '200 OK', '404 No')")
+    base.close()
+    done = flows(database, "replay", "1", *words, "--diff")
+    assert done.returncode == 1
+    assert [line for line in done.stdout.splitlines()[2:] if line[0] in "+-"] == [
+        "-404 No", "+200 OK", "-no", "+yes"]

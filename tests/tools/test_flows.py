@@ -106,3 +106,27 @@ def test_nothing_of_a_flow_disturbs_a_terminal(flows, tmp_path):
     flows("import", str(made))
     assert "?[2Jé?\U0001f600\n" in flows("show", "4")[1]
     assert json.loads(flows("show", "4", "--json")[1])["response_body"][0] == "\x1b"
+
+
+def test_flows_are_deleted_by_number_or_filter(flows, database):
+    assert flows("delete", "--id", "1", "--id", "9") == (1, "1 deleted\n", "")
+    assert flows("delete", "~d", "b.test")[1] == "1 deleted\n"
+    assert flows("search", "hello")[1].count("\n") == 2, "the words are gone, too"
+    assert flows("delete", "--all")[1] == "1 deleted\n"
+    assert verbs_of(database)[0] == "delete"
+
+
+@pytest.mark.parametrize("words", [(), ("~m", "GET", "--all"), ("--id", "1", "--all")])
+def test_a_deletion_names_its_flows_once(flows, words):
+    with pytest.raises(SystemExit):
+        flows("delete", *words)
+
+
+def test_a_flow_is_tagged_and_untagged(flows):
+    assert flows("tag", "2", "--tag", "odd", "--comment", "see 1") == (0, "", "")
+    shown = flows("show", "2")[1]
+    assert "tag                     odd\n" in shown and "see 1\n" in shown
+    flows("tag", "2", "--tag", "")
+    assert json.loads(flows("show", "2", "--json")[1]).get("tag") is None
+    assert flows("tag", "9", "--tag", "a") == (
+        1, "", "cutthrough: there is no flow 9\n")
