@@ -28,6 +28,7 @@ VERBS = {
     "kill": "close the selected connections of a running proxy",
     "ca": "make a certificate authority, pass its certificate on, issue others",
     "flows": "list, show, search, export, import or replay captured requests",
+    "mcp": "serve tools for a model over MCP, by standard input and output",
     "version": "print the version",
 }
 # Verbs that test a configuration as some user; their --user is that user's name.
@@ -72,6 +73,8 @@ def make_parser() -> argparse.ArgumentParser:
             add_ca(verb)
         elif name == "flows":
             add_flows(verb)
+        elif name == "mcp":
+            add_mcp(verb)
         elif name in CONSOLE:
             add_console(verb, name)
         elif takes_options:
@@ -293,6 +296,24 @@ def add_replay(action: argparse.ArgumentParser) -> None:
     add_json(action)
 
 
+def add_mcp(verb: argparse.ArgumentParser) -> None:
+    add_listener(verb, "where")
+    verb.add_argument("--db", metavar="FILE", help="read this database, and not the "
+                      "admin listener's")
+    verb.add_argument("-c", "--config", metavar="FILE", dest="config_file",
+                      help="offer `explain` for this configuration")
+    verb.add_argument("--log", metavar="FILE", help="offer `suggest` for this access "
+                      "log in JSON lines")
+    verb.add_argument("--allow-writes", action="store_true", help="offer also tools "
+                      "that tag, delete and replay requests, and close connections")
+    verb.add_argument("--user", metavar="NAME", dest="proxy_user", default="",
+                      help="user of the proxy for replays [none]")
+    verb.add_argument("--password-file", metavar="FILE", dest="proxy_password_file",
+                      help="its password")
+    verb.add_argument("--proxy", metavar="HOST:PORT",
+                      help="the proxy for replays, with --db")
+
+
 def add_passwd(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("user", metavar="USER", help="name of the user")
     verb.add_argument("--file", metavar="FILE",
@@ -358,11 +379,7 @@ def lifetime(text: str) -> int:
 
 
 def add_console(verb: argparse.ArgumentParser, name: str) -> None:
-    verb.add_argument("--admin", metavar="HOST:PORT|unix:PATH",
-                      help="address of the admin listener [CUTTHROUGH_ADMIN]")
-    verb.add_argument("--token-file", metavar="FILE",
-                      help="file with its token [CUTTHROUGH_ADMIN_TOKEN_FILE, or the "
-                      "token in CUTTHROUGH_ADMIN_TOKEN]")
+    add_listener(verb, "admin")
     if name == "top":
         verb.add_argument("--interval", type=seconds, default=1.0, metavar="SECONDS",
                           help="time between two updates [1]")
@@ -379,6 +396,14 @@ def add_console(verb: argparse.ArgumentParser, name: str) -> None:
                           "connection a line")
         verb.add_argument("--trace", metavar="ID", help="print the last events of the "
                           "connection with this id")
+
+
+def add_listener(verb: argparse.ArgumentParser, name: str) -> None:
+    verb.add_argument("--admin", metavar="HOST:PORT|unix:PATH", dest=name,
+                      help="address of the admin listener [CUTTHROUGH_ADMIN]")
+    verb.add_argument("--token-file", metavar="FILE",
+                      help="file with its token [CUTTHROUGH_ADMIN_TOKEN_FILE, or the "
+                      "token in CUTTHROUGH_ADMIN_TOKEN]")
 
 
 def seconds(text: str) -> float:

@@ -172,6 +172,8 @@ def dispatch(argv: Sequence[str] | None) -> int:
             from cutthrough.tools.flows import run as run_flows
 
             return run_flows(given)
+        if given.verb == "mcp":
+            return serve_model(given, sources)
         if given.verb in CONSOLE:
             from cutthrough.tools.console import run as run_console
 
@@ -191,6 +193,17 @@ def dispatch(argv: Sequence[str] | None) -> int:
     except Mistake as error:
         return tell(error, sources)
     return 0
+
+
+def serve_model(given: argparse.Namespace, sources: Sources) -> int:
+    try:
+        from cutthrough.tools.mcp_server import run as run_mcp
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise ConfigError("command line", "mcp", "needs a package that is not "
+                          "installed: pip install 'cutthrough[mcp]'") from None
+    return run_mcp(given, sources.read if sources.file else None)
 
 
 def tell(error: Mistake, sources: Sources) -> int:

@@ -26,6 +26,7 @@ from cutthrough.log.errorlog import show_events
 from cutthrough.process.selector import TERMS, Selector
 
 PATIENCE_S = 10.0
+MOST_ANSWER = 64 << 20                       # bytes of an answer
 MOST_TOLD = 200                              # characters of an error's text
 SAMPLE = re.compile(r"^cutthrough_(\w+)(?:\{(.*)\})? (\S+)$", re.M)
 COLUMNS = ("id", "user", "client", "method", "host", "state", "age", "up", "down")
@@ -51,32 +52,43 @@ class Listener:
         self.silent: list[str] = []          # processes that did not answer it
 
     def ask(self, method: str, path: str) -> str:
-        connection = self._connect()
+        try:
+            return self.fetch(method, path).decode()
+        except UnicodeDecodeError:
+            raise Unanswered(f"{self._where}: {STRANGER}") from None
+
+    def fetch(self, method: str, path: str, body: bytes | None = None,
+              patience_s: float = PATIENCE_S) -> bytes:
+        """The content of an answer. Raises Unanswered."""
+        connection = self._connect(patience_s)
         fields = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         try:
-            connection.request(method, path, headers=fields)
+            connection.request(method, path, body, fields)
             answer = connection.getresponse()
-            text = answer.read().decode()
+            content = answer.read(MOST_ANSWER + 1)
         except OSError as error:
             raise Unanswered(f"{self._where}: {error.strerror or error}") from None
-        except (http.client.HTTPException, UnicodeDecodeError):
+        except http.client.HTTPException:
             raise Unanswered(f"{self._where}: {STRANGER}") from None
         finally:
             connection.close()
+        if len(content) > MOST_ANSWER:
+            raise Unanswered(f"{self._where}: {path}: more than {MOST_ANSWER} bytes")
         if answer.status >= 400:
-            said = UNSAFE.sub("?", text.strip().partition("\n")[0])[:MOST_TOLD]
+            line = content[:4 * MOST_TOLD].decode(errors="replace").strip()
+            said = UNSAFE.sub("?", line.partition("\n")[0])[:MOST_TOLD]
             if answer.status == 401:
                 said += "; give the token with --token-file or CUTTHROUGH_ADMIN_TOKEN"
             raise Unanswered(f"{self._where}: {answer.status}: {said}")
-        return text
+        return content
 
-    def _connect(self) -> http.client.HTTPConnection:
+    def _connect(self, patience_s: float) -> http.client.HTTPConnection:
         if not self._where.startswith("unix:"):
             host, port = split_address(self._where)
-            return http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
-        made = http.client.HTTPConnection("localhost", timeout=PATIENCE_S)
+            return http.client.HTTPConnection(host, port, timeout=patience_s)
+        made = http.client.HTTPConnection("localhost", timeout=patience_s)
         made.sock = socket.socket(socket.AF_UNIX)
-        made.sock.settimeout(PATIENCE_S)
+        made.sock.settimeout(patience_s)
         try:
             made.sock.connect(self._where.removeprefix("unix:"))
         except OSError as error:

@@ -1,0 +1,197 @@
+"""Captured flows for a program of the operator: by the admin listener, with its token,
+or from the database, with the rights of its file. Both give the same objects.
+
+A database is read by a process of its own (capture/query_process.py): a filter is a
+regular expression, and a hostile body can make one run for hours. After ANSWER_S the
+process is killed.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from cutthrough.capture.flow import Flow
+from cutthrough.capture.query import MOST_FRAME, Answer, Query, Request
+from cutthrough.process.environment import worker_environment
+from cutthrough.tools.console import Listener, Unanswered
+
+# Until the next piece of an answer; a request to be sent has 30 s of its own
+ANSWER_S, SEND_S = 20.0, 40.0
+SIDES = ("request", "response")
+
+
+class FlowSource(Protocol):
+    """All raise Unanswered."""
+
+    def list(self, *, filter: str, words: str, before: int, limit: int
+             ) -> dict[str, Any]: ...
+    def show(self, number: int) -> dict[str, Any]: ...
+    def body(self, number: int, side: str) -> bytes: ...
+    def delete(self, number: int) -> dict[str, Any]: ...
+    def mark(self, number: int, tag: str | None, comment: str | None
+             ) -> dict[str, Any]: ...
+    def send(self, request: Request) -> dict[str, Any]: ...
+
+
+class ByListener:
+    """Flows by the admin listener: docs/traffic.md."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def _ask(self, method: str, path: str, value: object = None,
+             patience_s: float = ANSWER_S) -> dict[str, Any]:
+        body = None if value is None else msgspec.json.encode(value)
+        found: dict[str, Any] = json.loads(
+            self._listener.fetch(method, path, body, patience_s))
+        return found
+
+    def list(self, *, filter: str, words: str, before: int, limit: int
+             ) -> dict[str, Any]:
+        query = {"filter": filter, "search": words, "limit": limit,
+                 **({"before": before} if before else {})}
+        return self._ask("GET", "/flows?" + urlencode(query, quote_via=quote))
+
+    def show(self, number: int) -> dict[str, Any]:
+        return self._ask("GET", f"/flows/{number}")
+
+    def body(self, number: int, side: str) -> bytes:
+        return self._listener.fetch(
+            "GET", f"/flows/{number}/{side}-body", None, ANSWER_S)
+
+    def delete(self, number: int) -> dict[str, Any]:
+        return self._ask("DELETE", f"/flows/{number}")
+
+    def mark(self, number: int, tag: str | None, comment: str | None
+             ) -> dict[str, Any]:
+        given = {"tag": tag, "comment": comment}
+        return self._ask("PATCH", f"/flows/{number}", {
+            name: value for name, value in given.items() if value is not None})
+
+    def send(self, request: Request) -> dict[str, Any]:
+        return self._ask("POST", "/flows/send", request, SEND_S)
+
+
+class ByFile:
+    """Flows of the database at `path`. `proxy`: for requests to be sent. `close` ends
+    the process."""
+
+    def __init__(self, path: str, proxy: tuple[str, int] | None = None) -> None:
+        self._path = os.path.abspath(path)
+        self._proxy = proxy
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: socket.socket | None = None
+
+    def _ask(self, verb: Any, **fields: Any) -> bytes:
+        query = Query(verb=verb, file=self._path, **fields)
+        try:
+            self._write(msgspec.json.encode(query))
+            head = msgspec.json.decode(
+                self._frame(SEND_S if verb == "send" else ANSWER_S), type=Answer)
+            pieces = []
+            while piece := self._frame(ANSWER_S):
+                pieces.append(piece)
+        except TimeoutError:
+            self.close()
+            raise Unanswered(f"{self._path}: no answer in time; a simpler filter may "
+                             "help") from None
+        except OSError as error:
+            self.close()
+            raise Unanswered(f"{self._path}: {error.strerror or error}") from None
+        content = b"".join(pieces)
+        if head.status >= 400:
+            raise Unanswered(content.decode(errors="replace").strip())
+        return content
+
+    def _write(self, data: bytes) -> None:
+        if len(data) > MOST_FRAME:
+            raise Unanswered("the request is too long")
+        if self._channel is None:
+            self._channel, theirs = socket.socketpair()
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "cutthrough.capture.query_process",
+                     str(theirs.fileno())], env=worker_environment(),
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),))
+        self._channel.settimeout(ANSWER_S)
+        self._channel.sendall(len(data).to_bytes(4, "little") + data)
+
+    def _frame(self, wait_s: float) -> bytes:
+        assert self._channel is not None
+        self._channel.settimeout(wait_s)
+        return self._exactly(int.from_bytes(self._exactly(4), "little"))
+
+    def _exactly(self, size: int) -> bytes:
+        assert self._channel is not None
+        data = bytearray()
+        while len(data) < size:
+            piece = self._channel.recv(size - len(data))
+            if not piece:
+                raise OSError("the process that reads the file has died")
+            data += piece
+        return bytes(data)
+
+    def _object(self, verb: str, **fields: Any) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._ask(verb, **fields))
+        return found
+
+    def list(self, *, filter: str, words: str, before: int, limit: int
+             ) -> dict[str, Any]:
+        return self._object(
+            "list", filter=filter, words=words, before=before, limit=limit)
+
+    def show(self, number: int) -> dict[str, Any]:
+        return self._object("show", number=number)
+
+    def body(self, number: int, side: str) -> bytes:
+        return self._ask(side, number=number)
+
+    def delete(self, number: int) -> dict[str, Any]:
+        return self._object("delete", number=number)
+
+    def mark(self, number: int, tag: str | None, comment: str | None
+             ) -> dict[str, Any]:
+        return self._object("mark", number=number, tag=tag, comment=comment)
+
+    def send(self, request: Request) -> dict[str, Any]:
+        if self._proxy is None:
+            raise Unanswered("no --proxy is given to send it through")
+        return self._object("send", request=request, proxy=self._proxy)
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+class _Shown(dict[str, Any]):
+    """An answer of `show` as a row: what it lacks is null."""
+
+    def __missing__(self, key: str) -> None:
+        return None
+
+
+def read_flow(source: FlowSource, number: int) -> tuple[dict[str, Any], Flow]:
+    """Everything about a flow but its bodies, and the flow with them. Raises
+    Unanswered."""
+    facts = source.show(number)
+    row = _Shown(facts)
+    for side in SIDES:
+        kind = facts.pop(f"{side}_body", "none")
+        row[f"{side}_body"] = None
+        if kind in ("text", "bytes"):
+            data = source.body(number, side)
+            row[f"{side}_body"] = data.decode(errors="replace") if (
+                kind == "text") else data
+    return facts, Flow(row)

@@ -1,0 +1,125 @@
+"""`cutthrough mcp` beside a running proxy: the admin token's rights, and no more."""
+
+import json
+
+import pytest
+
+from tests.e2e.test_admin_flows import HELLO, POLICY
+from tests.e2e.test_capture import wait_rows
+from tests.support.admin import TOKEN, administered
+from tests.support.client import PASSWORD, USER
+from tests.support.origin import answer
+from tests.tools.test_mcp import READING, WRITING, ask, refusal, served
+
+pytestmark = pytest.mark.any_loop
+
+
+@pytest.fixture
+def database(tmp_path):
+    return tmp_path / "flows.db"
+
+
+@pytest.fixture
+def start(loop_name, directory, opened, database, tmp_path, make_origin, dial):
+    """A proxy with one captured request, and the words for `cutthrough mcp`."""
+    def run(token=TOKEN):
+        (tmp_path / "policy.toml").write_text(POLICY)
+        (tmp_path / "token").write_text(TOKEN)
+        (tmp_path / "password").write_text(PASSWORD)
+        proxy, operator = administered(
+            opened, directory("proxy"), loop_name,
+            f'capture_file = "{database}"\npolicy = "{tmp_path}/policy.toml"\n', token)
+        origin = make_origin(answer(HELLO))
+        with dial(proxy) as client:
+            client.ask("GET", origin.url("/a/b"), "Cookie: id=s3cret")
+        wait_rows(database)
+        return proxy, ("--admin", f"127.0.0.1:{operator.where}")
+    return run
+
+
+async def test_flows_and_connections_are_those_of_the_listener(start, tmp_path, dial):
+    proxy, words = start()
+    tunnel = dial(proxy)
+    async with served(*words, "--token-file", tmp_path / "token") as client:
+        tools = {one.name for one in (await client.list_tools()).tools}
+        assert tools == READING | {"connections"}
+        (flow,) = (await ask(client, "list_flows"))["flows"]
+        shown = await ask(client, "show_flow", id=flow["id"])
+        assert shown["response_body"] == "<b>x<" and shown["user"] == USER
+        assert "Cookie: [redacted]" in shown["request_head"]
+        tunnel.send(b"G")
+        found = await ask(client, "connections")
+        assert len(found["connections"]) == 1
+        assert "not one of" in await refusal(client, "connections", state="odd")
+
+
+@pytest.mark.parametrize("token", ["guess", None])
+async def test_without_the_token_nothing_is_read(start, tmp_path, token):
+    # R59
+    _, words = start()
+    if token:
+        (tmp_path / "guess").write_text(token)
+        words += ("--token-file", tmp_path / "guess")
+    async with served(*words, "--allow-writes") as client:
+        for name in READING | WRITING:
+            given = {"words": "a"} if name == "search_flows" else {
+                } if name == "list_flows" else {"id": 1}
+            if name == "read_body":
+                given["side"] = "request"
+            if name == "tag_flow":
+                given["tag"] = "a"
+            assert "401" in await refusal(client, name, **given), name
+        assert "401" in await refusal(client, "cut_connection", id="0-1")
+
+
+async def test_a_read_only_listener_stays_so(start, tmp_path):
+    _, words = start(token="")
+    async with served(*words, "--token-file", tmp_path / "token") as client:
+        assert "403" in await refusal(client, "list_flows")
+
+
+async def test_a_replay_is_a_request_of_the_proxys_user(start, tmp_path, database):
+    proxy, words = start()
+    writing = ("--token-file", tmp_path / "token", "--allow-writes")
+    who = ("--user", USER, "--password-file", tmp_path / "password")
+    async with served(*words, *writing, *who) as client:
+        found = await ask(client, "replay_flow", id=1)
+        assert (found["status"], found["body"]) == (200, "<b>x<")
+        assert found["left_out"] == ["Cookie"]
+        found = await ask(client, "replay_flow", id=1, method="PUT", body="x",
+                          fields={"Cookie": "a=b", "Accept": ""})
+        assert found["status"] == 200 and found["left_out"] == []
+        refused = await ask(client, "replay_flow", id=1, url="http://192.0.2.1/")
+        assert refused["status"] == 403
+    second, third = wait_rows(database, 3)[1:3]
+    assert second["user"] == USER and third["method"] == "PUT"
+    async with served(*words, *writing) as client:
+        assert (await ask(client, "replay_flow", id=1))["status"] == 407
+    async with served("--db", database, "--allow-writes", *who, "--proxy",
+                      f"127.0.0.1:{proxy.port}") as client:
+        assert (await ask(client, "replay_flow", id=1))["status"] == 200
+
+
+async def test_flows_are_changed_and_connections_cut(start, tmp_path, dial):
+    proxy, words = start()
+    kept = dial(proxy)
+    kept.send(b"GET")
+    async with served(*words, "--token-file", tmp_path / "token", "--allow-writes"
+                      ) as client:
+        tools = {one.name for one in (await client.list_tools()).tools}
+        assert tools == READING | WRITING | {"connections", "cut_connection"}
+        await ask(client, "tag_flow", id=1, tag="seen")
+        assert (await ask(client, "show_flow", id=1))["tag"] == "seen"
+        (one,) = (await ask(client, "connections"))["connections"]
+        assert await ask(client, "cut_connection", id=one["id"]) == {"cut": 1}
+        assert await ask(client, "delete_flow", id=1) == {"deleted": 1}
+        assert (await ask(client, "list_flows"))["flows"] == []
+
+
+async def test_a_result_that_cannot_be_had_is_explained(start, tmp_path):
+    async with served("--admin", "127.0.0.1:1") as client:
+        assert "refused" in await refusal(client, "list_flows")
+    _, words = start()
+    async with served(*words, "--token-file", tmp_path / "token") as client:
+        assert json.dumps("~x")[1:-1] in await refusal(
+            client, "list_flows", filter="~x a")
