@@ -5,6 +5,7 @@ number: connections that are open, or in their handshake, keep the one that they
 with.
 """
 
+import sys
 from collections.abc import Sequence
 
 from cutthrough.config.config import Config
@@ -17,10 +18,10 @@ NONE = -1                                    # number of a listener without TLS
 
 
 def set_records(config: Config) -> None:
-    """Says who seals the bytes of connections to come."""
-    from cutthrough.net import tls  # here: most configurations need no libssl
-
-    tls.set_own_records(config.tls_records == "own")
+    """Says who seals the bytes of connections to come, if there is a context."""
+    tls = sys.modules.get("cutthrough.net.tls")     # most configurations need no libssl
+    if tls is not None:
+        tls.set_own_records(config.tls_records == "own")
 
 
 class TlsListeners:
@@ -45,8 +46,6 @@ class TlsListeners:
                 self.numbers[n] = tls.put(server, self.numbers[n])
             elif self.numbers[n] != NONE:
                 self._remove(n)
-        if any(number != NONE for number in self.numbers):
-            set_records(generation.config)
 
     def _remove(self, n: int) -> None:
         from cutthrough.net import tls

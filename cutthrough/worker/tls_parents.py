@@ -7,7 +7,6 @@ reload that changes neither files nor names makes none.
 
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.tls_files import digest_of, make_client
-from cutthrough.worker.tls_listeners import set_records
 
 
 class TlsParents:
@@ -33,8 +32,6 @@ class TlsParents:
 
                 self._numbers[digest] = tls.put(client)
             found[parent.name] = self._numbers[digest], digest
-        if found:
-            set_records(generation.config)
         return found
 
     def close(self) -> None:

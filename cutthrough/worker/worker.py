@@ -56,7 +56,7 @@ from cutthrough.worker.parent_checks import ParentChecks
 from cutthrough.worker.parent_rows import ParentRows
 from cutthrough.worker.parent_standby import ParentStandby
 from cutthrough.worker.tls_interception import TlsInterception
-from cutthrough.worker.tls_listeners import TlsListeners, find_again
+from cutthrough.worker.tls_listeners import TlsListeners, find_again, set_records
 from cutthrough.worker.tls_parents import TlsParents
 
 log = logging.getLogger("cutthrough")
@@ -295,6 +295,7 @@ class Worker:
         )
         self._tls.configure(generation)
         self._interception.configure(generation.interception)
+        set_records(config)
         for n, at in find_again(self._own, config.all_listeners):
             one = config.all_listeners[at]
             self.context.pacs[n] = (
