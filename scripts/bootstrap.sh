@@ -208,12 +208,13 @@ say "Python packages into .venv"
 # No cache: with an empty HOME pip would make one in the working directory.
 .venv/bin/python -m pip install --quiet --no-cache-dir --require-hashes "${lists[@]}"
 
-# Apart from .venv: mitmproxy pins versions that are not ours. 12 needs Python 3.12.
+# Apart from .venv: mitmproxy pins versions that are not ours.
 if [ $judges = yes ] && ! [ -e build/judges/ready ]; then
     say "the judges of HAR into build/judges"
     mkdir -p build/judges
     .venv/bin/python -m venv build/judges/mitmproxy
-    build/judges/mitmproxy/bin/python -m pip install --quiet --no-cache-dir 'mitmproxy>=11,<13'
+    build/judges/mitmproxy/bin/python -m pip install --quiet --no-cache-dir --require-hashes \
+        -r requirements/judges.txt
     npm install --prefix build/judges --silent --no-audit --no-fund --ignore-scripts \
         har-validator@5.1.5 chrome-devtools-frontend@1.0.1705227 esbuild@0.28.2
     touch build/judges/ready

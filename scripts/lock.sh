@@ -29,6 +29,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 listed "['build-system']['requires']" >"$work/build.in"
 listed "['dependency-groups']['tools']" >"$work/tools.in"
+listed "['dependency-groups']['judges']" >"$work/judges.in"
 
 compile test pyproject.toml "$work/build.in" --extra redis --extra capture --extra test
 for name in run redis build; do # the same versions as the tests have
@@ -40,5 +41,6 @@ for name in run redis build; do # the same versions as the tests have
     compile "$name" "${inputs[@]}" --constraints "$work/test.txt"
 done
 compile tools "$work/tools.in"
+compile judges "$work/judges.in"
 mkdir -p requirements
 mv "$work"/*.txt requirements/

@@ -19,7 +19,7 @@ EXTRAS = TABLES["project"]["optional-dependencies"]
 LISTS = {
     "run": TABLES["project"]["dependencies"],
     "build": TABLES["build-system"]["requires"],
-    "tools": TABLES["dependency-groups"]["tools"],
+    **{name: TABLES["dependency-groups"][name] for name in ("tools", "judges")},
     "redis": TABLES["project"]["dependencies"] + EXTRAS["redis"],
     "test": (TABLES["project"]["dependencies"] + TABLES["build-system"]["requires"]
              + EXTRAS["redis"] + EXTRAS["test"]),
