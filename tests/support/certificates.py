@@ -6,6 +6,7 @@ import socket
 import ssl
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -111,13 +112,19 @@ def client_context(made: Made | None = None, trusted: Authority | None = None,
 
 
 class TlsSocket(WrappedSocket):
-    """TLS; its end is a close_notify, and the other direction goes on after it."""
+    """TLS; its end is a close_notify, and the other direction goes on after it.
+
+    One thread may read and another send or close: an ssl.SSLObject and its buffers bear
+    one thread at a time, and end the process otherwise.
+    """
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext | None = None,
                  name: str = "localhost", session: ssl.SSLSession | None = None,
                  server_side: bool = False, read: bytes = b"") -> None:
         """`read`: the peer's first bytes, if they were read already."""
         super().__init__(sock)
+        self._lock = threading.Lock()       # of the object and both buffers
+        self._sending = threading.Lock()    # of the order of what is sent
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._in.write(read)
         self._tls = (context or client_context()).wrap_bio(
@@ -129,13 +136,12 @@ class TlsSocket(WrappedSocket):
     def shake(self) -> None:
         while True:
             try:
-                self._tls.do_handshake()
+                with self._lock:
+                    self._tls.do_handshake()
             except ssl.SSLWantReadError:
                 self._flush()
-                data = self._sock.recv(65536)
-                if not data:
+                if not self._take():
                     raise ConnectionResetError("in the handshake") from None
-                self._in.write(data)
             except ssl.SSLError:
                 self._flush()
                 raise
@@ -147,10 +153,19 @@ class TlsSocket(WrappedSocket):
     def tls(self) -> ssl.SSLObject:
         return self._tls
 
+    def _take(self) -> bool:
+        """Waits for bytes of the peer's. False: it has ended."""
+        data = self._sock.recv(65536)
+        with self._lock:
+            self._in.write(data)
+        return bool(data)
+
     def _flush(self) -> None:
-        data = self._out.read()
-        if data:
-            self._sock.sendall(data)
+        with self._sending:
+            with self._lock:
+                data = self._out.read()
+            if data:
+                self._sock.sendall(data)
 
     def send(self, data: bytes) -> int:
         self.sendall(data[:RECORD])
@@ -158,20 +173,21 @@ class TlsSocket(WrappedSocket):
 
     def sendall(self, data: bytes) -> None:
         for at in range(0, len(data), 1 << 20):
-            self._tls.write(data[at:at + (1 << 20)])
+            with self._lock:
+                self._tls.write(data[at:at + (1 << 20)])
             self._flush()
 
     def recv(self, n: int) -> bytes:
         """Raises ConnectionResetError if a FIN comes, and no close_notify before it."""
         while True:
             try:
-                return self._tls.read((n + 1) // 2) + self._read_on(n)
+                with self._lock:
+                    return self._tls.read((n + 1) // 2) + self._read_on(n)
             except ssl.SSLWantReadError:
-                self._flush()
-                data = self._sock.recv(65536)
-                if not data:
+                if self._out.pending:
+                    self._flush()
+                if not self._take():
                     raise ConnectionResetError("a FIN without close_notify") from None
-                self._in.write(data)
             except ssl.SSLZeroReturnError:
                 return b""
 
@@ -186,7 +202,7 @@ class TlsSocket(WrappedSocket):
     def _end(self) -> None:
         if not self._ended:
             self._ended = True
-            with contextlib.suppress(ssl.SSLError, OSError):
+            with contextlib.suppress(ssl.SSLError, OSError), self._lock:
                 self._tls.unwrap()
             with contextlib.suppress(OSError):
                 self._flush()
