@@ -91,7 +91,8 @@ def test_allow_stands_where_it_must_and_never_names_trace(row) -> None:
 @each(WITH_REPLY)
 def test_no_reply_says_what_a_proxy_must_not(row) -> None:
     # RFC 9110 sections 12.5.5 and 15.5.20.
-    assert row.status != 421
+    # Inside an interception the proxy answers in the origin's place (R56).
+    assert row.status != 421 or row.label == "misdirected"
     assert fields_of(render(row.label))["Vary"] is None
 
 
