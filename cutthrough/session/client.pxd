@@ -186,11 +186,6 @@ cdef class Client(StreamOwner):
     cdef int _clear_request(self) except -1
 
 
-# The Outcome of a client whose socket is BROKEN before its exchange has ended. Over TCP only a
-# reset breaks a socket; on a unix socket a close does, and leaves no error. Takes the error.
-cdef int outcome_of_break(Client client) noexcept
-
-
 # Bytes go both ways unread, or are about to, or did until DELIVER sends the rest. A CONNECT
 # that became no tunnel is a request.
 cdef inline bint carries_tunnel(Client client) noexcept:

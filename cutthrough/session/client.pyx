@@ -15,19 +15,16 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
-from cutthrough.net.address cimport Address, from_sockaddr
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, OF_REQUESTS, OF_STRANGERS, bytes_of, give_block, make_room, scratch)
 from cutthrough.net.connector cimport cancel
-from cutthrough.net.linux cimport sockaddr_storage
 from cutthrough.net.pipes cimport pipes_refused
 from cutthrough.net.relay cimport Pump, is_holding, stop_pump
 from cutthrough.net.sysio cimport (
-    BROKEN, CAN_READ, clock_us, half_close, has_unread, read_own_name, set_abortive, take_error,
-    try_recv, try_send)
+    BROKEN, CAN_READ, clock_us, half_close, has_unread, set_abortive, try_recv, try_send)
 from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
-    BAD_REQUEST, BAD_TARGET, CLIENT_CLOSED, CLIENT_RESET, KEEPALIVE_TIMEOUT, OK, status_of)
+    BAD_REQUEST, BAD_TARGET, KEEPALIVE_TIMEOUT, OK, status_of)
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.awaited cimport NOBODY
 from cutthrough.session.context cimport Context
@@ -349,26 +346,22 @@ cdef class Client:
         self.context.limiter.end_request(
             &self.usage, self.terms, &self.relay.up.allowance, &self.relay.down.allowance,
             self.poller.now_us)
-        self.terms = None
         stop_pump(&self.relay.up)
         stop_pump(&self.relay.down)
         self.relay.up.tap = self.relay.down.tap = NULL
         self.relay.up.moved = self.relay.down.moved = 0
         self.told_up = self.told_down = 0
-        self.relay.up_shut = self.relay.down_shut = False
+        self.relay.up_shut = self.relay.down_shut = self.until_close = False
         give_block(&self.head)
         give_block(&self.partial)
         drop_opening(self)
         memset(&self.stamps, 0, sizeof(self.stamps))
-        self.account = None
-        self.user = self.tried = None
-        self.snapshot = None
-        self.decision = None
+        self.account = self.snapshot = self.terms = None
+        self.user = self.tried = self.decision = None
         leave_parent(self)
         self.passage = None
         memset(&self.request, 0, sizeof(self.request))
         self.request.rule = NOT_ASKED
-        self.until_close = False
         drop_scan(&self.relay.up, &self.up_scan)
         drop_scan(&self.relay.down, &self.down_scan)
         self.input_seen = 0
@@ -388,14 +381,6 @@ cdef const char *refusal_of(Client c, int outcome, bint close, size_t *length) n
     if r.hint != NO_HINT and (outcome == BAD_REQUEST or outcome == BAD_TARGET):
         return reply_with_hint(r.hint, close, r.method != M_HEAD, known, length)
     return reply_with_retry(outcome, close, r.method != M_HEAD, known, r.retry_s, length)
-
-
-cdef int outcome_of_break(Client c) noexcept:
-    cdef sockaddr_storage name
-    cdef Address own
-    if not read_own_name(&c.sock, &name) or from_sockaddr(&name, &own):
-        return CLIENT_RESET
-    return CLIENT_RESET if take_error(&c.sock) else CLIENT_CLOSED
 
 
 cdef void drop_scan(Pump *pump, Scan **scan) noexcept nogil:

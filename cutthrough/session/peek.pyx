@@ -28,8 +28,9 @@ from cutthrough.outcome cimport (
 from cutthrough.policy.first_bytes cimport TLS_IS_INTERCEPTED, TLS_IS_REFUSED
 from cutthrough.session.alerts cimport ACCESS_DENIED, NO_ALERT, refuse_opening
 from cutthrough.session.authorize cimport is_cut_meanwhile, judge_opening
+from cutthrough.session.broken cimport outcome_of_break
 from cutthrough.session.charge cimport admit_again
-from cutthrough.session.client cimport Client, outcome_of_break
+from cutthrough.session.client cimport Client
 from cutthrough.session.delivery cimport TO_CLIENT, deliver
 from cutthrough.session.flight_recorder cimport E_PEEKED, note
 from cutthrough.session.intercept cimport begin_interception

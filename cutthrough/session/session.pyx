@@ -25,8 +25,8 @@ from cutthrough.session.act cimport act
 from cutthrough.session.associate cimport associate, watch_association
 from cutthrough.session.authorize cimport (
     ask_hook, judge_request, must_ask, take_decision)
-from cutthrough.session.client cimport (
-    Client, Journal, Observer, leave_place, outcome_of_break, rest)
+from cutthrough.session.broken cimport outcome_of_break
+from cutthrough.session.client cimport Client, Journal, Observer, leave_place, rest
 from cutthrough.session.deadlines cimport miss_deadline
 from cutthrough.session.delivery cimport cut_exchange, go_on
 from cutthrough.session.destination cimport set_destination

@@ -25,7 +25,8 @@ from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
     CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED)
 from cutthrough.policy.hop cimport HOP_LOCAL
-from cutthrough.session.client cimport Client, leave_place, outcome_of_break
+from cutthrough.session.broken cimport outcome_of_break
+from cutthrough.session.client cimport Client, leave_place
 from cutthrough.session.delivery cimport TO_CLIENT, TO_ORIGIN, deliver
 from cutthrough.session.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.state cimport HALF_CLOSED, PEEK, TUNNEL
