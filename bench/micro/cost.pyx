@@ -69,7 +69,7 @@ def rewrite_requests(bytes text, long n):
     for _i in range(n):
         got = read_target(&target, &head, buf)
         got = build_request_head(out, sizeof(out), &head, buf, &target, b"bench", 5, False,
-                                 &path_at, &path_len)
+                                 80, &path_at, &path_len)
     took = perf_counter() - began
     assert got > 0, got
     return took
