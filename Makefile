@@ -67,6 +67,9 @@ bench: .venv/ready.test build/built.native ## wrk and siege through the proxy, a
 bench-tls: .venv/ready.test build/built.native ## handshakes, requests and memory over TLS beside nginx, haproxy and hitch; two minutes
 	$(PY) -m bench tls $(ARGS)
 
+bench-intercept: .venv/ready.test build/built.native ## requests inside opened tunnels beside squid's ssl_bump and mitmproxy; two minutes
+	$(PY) -m bench intercept $(ARGS)
+
 slowloris: .venv/ready.test build/built.native ## wrk beside 10 000 slow clients: its p99, memory, which clients are closed
 	$(PY) -m bench slowloris $(ARGS)
 
@@ -91,6 +94,10 @@ peers-parents: build/built.native ## other proxies as parents, which are install
 har-judges: build/built.native ## our HAR before other readers, theirs before ours; installed if missing (600 MB)
 	scripts/bootstrap.sh judges
 	$(PY) -m pytest -q tests/judges $(PYTEST_ARGS)
+
+ktls: .venv/ready.test build/built.native ## TLS by the kernel, in a guest with Debian's kernel; installed if missing (60 MB to load)
+	scripts/bootstrap.sh guest
+	scripts/ktls.sh $(PYTEST_ARGS)
 
 peers-curl: .venv/ready.run build/built.native ## curl's own tests through this proxy and squid; CURL=its source; root
 	scripts/bootstrap.sh curl
@@ -125,7 +132,7 @@ fuzz: .venv/ready.test build/built.native ## new examples for hypothesis, then e
 # of other modules, and Cython's plugin finds them only after it has read such a module.
 COVERED := cutthrough/wire/*,cutthrough/net/relay*
 coverage: .venv/ready.test build/built.trace ## line coverage of wire/ and net/relay, at least 95 %
-	$(PY) -m coverage erase && $(PY) -m coverage run -m pytest -q tests/wire tests/net tests/fuzz tests/leaks $(PYTEST_ARGS)
+	$(PY) -m coverage erase && $(PY) -m coverage run -m pytest -q tests/wire tests/http2 tests/net tests/fuzz tests/leaks $(PYTEST_ARGS)
 	$(PY) -m coverage combine -q && $(PY) -m coverage report -i --include '$(COVERED)' --fail-under 95
 
 annotate: build/built.native ## Cython's annotated HTML in build/annotate: yellow is Python
@@ -162,5 +169,5 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint docs types arm64 bench bench-guard bench-tls slowloris storm attack handover browser peers-parents har-judges peers-curl image-check unit-check debug trace asan fuzz coverage annotate wheel lock sbom release clean
+.PHONY: help serve build test quick lint docs types arm64 bench bench-guard bench-tls bench-intercept slowloris storm attack handover browser peers-parents har-judges ktls peers-curl image-check unit-check debug trace asan fuzz coverage annotate wheel lock sbom release clean
 .PHONY: asan-e2e asan-rooms test-asyncio test-rooms

@@ -78,10 +78,12 @@ OF_OPENSSL = {
     "cutthrough/net/leaves.pyx",
     "cutthrough/net/tls.pyx",
     "cutthrough/net/tls_context.pyx",
+    "cutthrough/net/tls_kernel.pyx",
     "cutthrough/net/tls_keys.pyx",
     "cutthrough/net/tls_records.pyx",
     "cutthrough/net/tls_sessions.pyx",
     "cutthrough/net/tls_stream.pyx",
+    "cutthrough/net/tls_ulp.pyx",
     "cutthrough/net/tls_wire.pyx",
 }
 OPENSSL_3 = """
@@ -90,31 +92,56 @@ OPENSSL_3 = """
 #error too old
 #endif
 """
+# Modules that need libnghttp2; without its headers they are left out.
+OF_NGHTTP2 = {
+    "cutthrough/http2/answer.pyx",
+    "cutthrough/http2/demux.pyx",
+    "cutthrough/http2/frames.pyx",
+    "cutthrough/http2/request.pyx",
+    "cutthrough/http2/stream.pyx",
+    "cutthrough/http2/transport.pyx",
+}
+NGHTTP2 = """
+#include <nghttp2/nghttp2.h>
+#if NGHTTP2_VERSION_NUM < 0x013200
+#error too old
+#endif
+"""
 CPUS = len(os.sched_getaffinity(0))
 
 
-def has_openssl() -> bool:
-    """Whether the compiler finds the headers of OpenSSL 3 or later."""
+def compiles(text: str) -> bool:
+    """Whether the compiler finds the headers that this C wants, none too old."""
     command = [*os.environ.get("CC", "cc").split(), "-fsyntax-only", "-x", "c", "-"]
     try:
         return not subprocess.run(
-            command, input=OPENSSL_3, text=True, capture_output=True).returncode
+            command, input=text, text=True, capture_output=True).returncode
     except OSError:
         return False
 
 
+def libraries_of(source: str) -> list[str]:
+    if source in OF_OPENSSL:
+        return ["ssl", "crypto"]
+    return ["nghttp2"] if source in OF_NGHTTP2 else []
+
+
 def extensions() -> list[Extension]:
     sources = ["proxy.pyx", *map(str, sorted(Path("cutthrough").rglob("*.pyx")))]
-    if not has_openssl():
+    if not compiles(OPENSSL_3):
         sys.stderr.write("built without TLS: no headers of OpenSSL 3 (libssl-dev)\n")
         sources = [source for source in sources if source not in OF_OPENSSL]
+    if not compiles(NGHTTP2):
+        sys.stderr.write(
+            "built without HTTP/2: no headers of nghttp2 1.50 (libnghttp2-dev)\n")
+        sources = [source for source in sources if source not in OF_NGHTTP2]
     return [
         Extension(
             source.removesuffix(".pyx").replace("/", "."),
             [source],
             extra_compile_args=MODE.compile,
             extra_link_args=MODE.link,
-            libraries=["ssl", "crypto"] if source in OF_OPENSSL else [],
+            libraries=libraries_of(source),
             define_macros=MODE.macros + BUILD_MACROS.get(source, []),
         )
         for source in sources

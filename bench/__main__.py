@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import shutil
 import signal
@@ -14,6 +15,7 @@ from bench import (
     compare,
     handover,
     install,
+    intercept,
     micro,
     plan,
     policy,
@@ -27,6 +29,7 @@ from bench import (
 )
 from bench.blocks import Part
 from bench.children import BenchError, Namespaces
+from bench.micro import capture
 from bench.micro import policy as shapes
 from bench.proxies import PROXIES
 from bench.run import RESULTS, interrupt, run_all
@@ -136,6 +139,11 @@ def _tls(options: argparse.Namespace) -> int:
     return tls.run_tls(options.seconds, options.repetitions, options.conns)
 
 
+def _intercept(options: argparse.Namespace) -> int:
+    need_wrk()
+    return intercept.run_intercept(options.seconds, options.repetitions)
+
+
 def _users(options: argparse.Namespace) -> int:
     need_wrk()
     return users.run_users(options)
@@ -161,6 +169,13 @@ def _peers(options: argparse.Namespace) -> int:
 def _micro(options: argparse.Namespace) -> int:
     if options.names == ["policy"]:
         return shapes.run_shapes()
+    if options.names == ["capture-postgres"]:
+        if not (url := os.environ.get("CUTTHROUGH_CAPTURE_URL", "")):
+            raise BenchError("set CUTTHROUGH_CAPTURE_URL to an empty database")
+        return capture.run_loads(capture.LOADS, url=url)
+    if options.names in (["capture"], ["capture-soak"]):
+        return capture.run_loads(
+            capture.SOAKS if options.names == ["capture-soak"] else capture.LOADS)
     micro.run_micro(options.names, repetitions=options.repetitions)
     return 0
 
@@ -217,7 +232,9 @@ def main() -> int:
                              help="micro-benchmarks: a head, a chunk, a log line")
     small.set_defaults(act=_micro)
     small.add_argument("names", nargs="*",
-                       help="prefixes of names; `policy`: large policies, by shape")
+                       help="prefixes of names; `policy`: large policies, by shape; "
+                            "`capture`, `capture-soak`, `capture-postgres`: the "
+                            "writer of captures")
     small.add_argument("--repetitions", type=int, default=5)
 
     slow = verbs.add_parser("slowloris", help="wrk's p99 and RSS beside slow clients")
@@ -250,6 +267,15 @@ def main() -> int:
                         help="runs of each server [5]")
     secure.add_argument("--conns", type=int, default=500,
                         help="connections at rest [500]")
+
+    opened = verbs.add_parser("intercept",
+                              help="requests inside opened tunnels, beside squid's "
+                              "ssl_bump and mitmproxy")
+    opened.set_defaults(act=_intercept)
+    opened.add_argument("--seconds", type=float, default=1,
+                        help="length of a run; of wrk at least 1 [1]")
+    opened.add_argument("--repetitions", type=int, default=5,
+                        help="runs of each proxy [5]")
 
     known = verbs.add_parser("users",
                              help="p99 of cached users during a password attack")

@@ -83,7 +83,17 @@ def _maven(name: str, package: str) -> None:
     _do(["mvn", "--quiet", "--batch-mode", "package"], _copy(name))
 
 
-_BY_SOURCE = {"pip": _pip, "npm": _npm, "go": _go, "maven": _maven}
+def _deb(name: str, package: str) -> None:
+    """A package that excludes another peer's: unpacked, not installed."""
+    directory = CACHE / package
+    directory.mkdir(parents=True, exist_ok=True)
+    _do(["apt-get", "-qq", "download", package], directory)
+    for file in directory.glob("*.deb"):
+        _do(["dpkg-deb", "-x", str(file), str(directory)])
+        file.unlink()
+
+
+_BY_SOURCE = {"deb": _deb, "pip": _pip, "npm": _npm, "go": _go, "maven": _maven}
 
 
 def install_peers(names: list[str]) -> None:

@@ -1,6 +1,7 @@
 """The field: other proxies, each configured to do the same work.
 
-A peer is its files in bench/peers/ and one row here. Names between @ in the files and
+A peer is its files in bench/peers/ and one row here. `deb` is an apt package that is
+unpacked in the cache, because it excludes another. Names between @ in the files and
 in the command are filled in for each run. Peers without a Debian package are in a
 cache directory outside the tree: CUTTHROUGH_BENCH_PEERS, or cutthrough-bench under
 the user's cache directory; `python -m bench peers --install` fills it (install.py).
@@ -30,7 +31,7 @@ SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/go/bin"
 
 @dataclass(frozen=True)
 class Peer:
-    """`source` is where it comes from: apt, pip, npm, go or maven, and the name there.
+    """`source` is where it comes from: apt, deb, pip, npm, go or maven, and its name.
 
     `program` is what must exist: a command, or a path below the cache.
     """
@@ -226,7 +227,20 @@ OF_TLS = {
         "hitch", "hitch --config=@DIR@/hitch.conf", ("hitch.conf",), blind=True,
     ),
 }  # fmt: skip
-ALL = PEERS | OF_TLS
+# Those of `python -m bench intercept`, which open TLS inside tunnels.
+OF_INTERCEPTION = {
+    "squid-bump": Peer(
+        "ssl_bump, cache off, log off, one process", "deb:squid-openssl",
+        "squid-openssl/usr/sbin/squid", "sh squid-bump.sh",
+        ("squid-bump.conf", "squid-bump.sh", "squid.users"),
+    ),
+    "mitmproxy-open": Peer(
+        "mitmdump, tunnels opened, flows not kept", "pip:mitmproxy",
+        "mitmproxy/bin/mitmdump", "@PROGRAM@ --quiet --set confdir=@DIR@",
+        ("mitmproxy-open.yaml as config.yaml",),
+    ),
+}  # fmt: skip
+ALL = PEERS | OF_TLS | OF_INTERCEPTION
 
 
 def as_proxies() -> dict[str, Proxy]:

@@ -8,8 +8,8 @@ does not need the compiled modules. Type checkers read __init__.pyi.
 import importlib
 import os
 
-__all__ = ["Config", "ConfigError", "Decision", "Embedded", "Options", "Request",
-           "__version__", "serve"]
+__all__ = ["Config", "ConfigError", "Decision", "Embedded", "Flow", "Headers",
+           "Options", "Request", "__version__", "serve"]
 
 # The version is defined here: pyproject.toml and the banner read it. A manifest cannot:
 # deploy/kubernetes/deployment.yaml repeats it in the image's name.
@@ -20,6 +20,8 @@ _ROOM_OF = {
     "ConfigError": "cutthrough.config.config",
     "Decision": "cutthrough.policy.decision_cache",
     "Embedded": "cutthrough.embed",
+    "Flow": "cutthrough.filters.flow",
+    "Headers": "cutthrough.filters.flow",
     "Options": "cutthrough.config.options",
     "Request": "cutthrough.generation.hook",
     "serve": "cutthrough.embed",

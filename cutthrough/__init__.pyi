@@ -3,11 +3,13 @@ from cutthrough.config.config import ConfigError as ConfigError
 from cutthrough.config.options import Options as Options
 from cutthrough.embed import Embedded as Embedded
 from cutthrough.embed import serve as serve
+from cutthrough.filters.flow import Flow as Flow
+from cutthrough.filters.flow import Headers as Headers
 from cutthrough.generation.hook import Request as Request
 from cutthrough.policy.decision_cache import Decision as Decision
 
-__all__ = ["Config", "ConfigError", "Decision", "Embedded", "Options", "Request",
-           "__version__", "serve"]
+__all__ = ["Config", "ConfigError", "Decision", "Embedded", "Flow", "Headers",
+           "Options", "Request", "__version__", "serve"]
 
 __version__: str
 

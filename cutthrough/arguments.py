@@ -218,6 +218,9 @@ def add_flows(verb: argparse.ArgumentParser) -> None:
         made.set_defaults(own=made)
         made.add_argument("--file", metavar="FILE", help="database that capture_file "
                           "names [CUTTHROUGH_CAPTURE_FILE]")
+        made.add_argument("--url-file", metavar="FILE", help="file with the URL of "
+                          "PostgreSQL [CUTTHROUGH_CAPTURE_URL_FILE, or the URL in "
+                          "CUTTHROUGH_CAPTURE_URL]")
         return made
 
     one = add("list", "list captured flows, newest first")
@@ -255,7 +258,7 @@ def add_flows(verb: argparse.ArgumentParser) -> None:
     one.add_argument("--id", metavar="ID", type=updates, action="append", default=[],
                      help="this one; may be repeated")
     one.add_argument("--all", action="store_true", help="every flow")
-    add("reads", "list who has read the file")
+    add("reads", "list who has read the database")
 
 
 def add_filter(verb: argparse.ArgumentParser, limit: int) -> None:
@@ -300,6 +303,8 @@ def add_mcp(verb: argparse.ArgumentParser) -> None:
     add_listener(verb, "where")
     verb.add_argument("--db", metavar="FILE", help="read this database, and not the "
                       "admin listener's")
+    verb.add_argument("--db-url-file", metavar="FILE", help="read the PostgreSQL "
+                      "whose URL is in this file")
     verb.add_argument("-c", "--config", metavar="FILE", dest="config_file",
                       help="offer `explain` for this configuration")
     verb.add_argument("--log", metavar="FILE", help="offer `suggest` for this access "
@@ -311,7 +316,7 @@ def add_mcp(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--password-file", metavar="FILE", dest="proxy_password_file",
                       help="its password")
     verb.add_argument("--proxy", metavar="HOST:PORT",
-                      help="the proxy for replays, with --db")
+                      help="the proxy for replays, with a database")
 
 
 def add_passwd(verb: argparse.ArgumentParser) -> None:

@@ -27,6 +27,11 @@ cdef enum Outcome:
     CERTIFICATE_REJECTED
     TLS_CERTIFICATE
     TLS_TIMEOUT
+    BAD_STREAM
+    BAD_HTTP2
+    HTTP2_RESETS
+    HTTP2_FLOOD
+    HTTP2_HEADERS
     # the policy forbids it
     AUTH_REQUIRED
     AUTH_FAILED
@@ -46,6 +51,10 @@ cdef enum Outcome:
     FAULT_STATUS
     FAULT_RESET
     TLS_REFUSED
+    FILTER_REFUSED
+    FILTER_ANSWERED
+    FILTER_FAILED
+    FILTER_TIMEOUT
     # a limit of the policy is reached
     CLIENT_LIMIT
     USER_LIMIT

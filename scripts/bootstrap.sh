@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/bootstrap.sh run|test|browser|parents|judges|curl: what the system lacks, and .venv.
+# scripts/bootstrap.sh run|test|browser|parents|judges|guest|curl: what the system lacks, and .venv.
 #
 # `run` is what building and serving need, `test` adds what the tests need. Installs only
 # what is missing, by apt-get as root or through sudo; on other systems it names what is
@@ -10,14 +10,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 what=${1:-run}
-browser=no parents=no judges=no suite=no
+browser=no parents=no judges=no guest=no suite=no
 case $what in
     run | test) ;;
     browser) what=test browser=yes ;; # 270 MB to load: not for every test run
     parents) what=test parents=yes ;; # other proxies as parents, 11 MB
     judges) what=test judges=yes ;;   # other programs' readers of HAR, 600 MB
+    guest) what=test guest=yes ;;     # a machine for `make ktls`, 60 MB
     curl) what=run suite=yes ;;       # to build curl and run its tests, 150 MB
-    *) echo "usage: $0 run|test|browser|parents|judges|curl" >&2; exit 2 ;;
+    *) echo "usage: $0 run|test|browser|parents|judges|guest|curl" >&2; exit 2 ;;
 esac
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -55,6 +56,15 @@ allow_services() {
     trap - EXIT
 }
 
+# Debian's PostgreSQL makes a database server of its own as it is installed.
+no_cluster() {
+    local conf=/etc/postgresql-common/createcluster.conf
+    [ -e "$conf" ] || {
+        as_root mkdir -p "${conf%/*}"
+        echo 'create_main_cluster = false' | as_root tee "$conf" >/dev/null
+    }
+}
+
 apt() { # quiet, unless it fails
     local said
     if ! said=$(as_root env DEBIAN_FRONTEND=noninteractive LC_ALL=C \
@@ -65,7 +75,7 @@ apt() { # quiet, unless it fails
 }
 
 # By the names of their scripts in /etc/init.d
-daemons=(nginx redis-server haproxy squid apache2 ssh danted stunnel4 redsocks)
+daemons=(nginx redis-server postgresql haproxy squid apache2 ssh danted stunnel4 redsocks)
 install() {
     command -v apt-get >/dev/null || die "please install what Debian calls: $*"
     say "installing $*"
@@ -74,6 +84,7 @@ install() {
         [ ! -e "/etc/init.d/$name" ] || here+="$name "
     done
     forbid_services
+    no_cluster
     apt update || say "going on with the package lists as they are"
     apt install -y --no-install-recommends "$@" || die "could not install $*"
     allow_services
@@ -130,16 +141,20 @@ need() { # PACKAGE TEST…: the package is missing if the test fails
 }
 has() { command -v "$1"; }
 compiles() { echo '#include <stdio.h>' | cc -fsyntax-only -x c -; }
+has_postgresql() { compgen -G '/usr/lib/postgresql/*/bin/initdb'; } # not in PATH
 openbsd_nc() { nc -h 2>&1 | grep -q OpenBSD; }
 compiles_tls() { echo '#include <openssl/ssl.h>' | cc -fsyntax-only -x c -; }
+compiles_http2() { echo '#include <nghttp2/nghttp2.h>' | cc -fsyntax-only -x c -; }
 
 need gcc has cc
 need libc6-dev compiles
 need libssl-dev compiles_tls # without it setup.py builds without TLS
+need libnghttp2-dev compiles_http2 # and without this one without HTTP/2
 need ca-certificates test -s /etc/ssl/certs/ca-certificates.crt
 if [ "$what" = test ]; then
     need nginx has nginx
     need redis-server has redis-server
+    need postgresql has_postgresql
     need haproxy has haproxy
     need wrk has wrk
     need siege has siege
@@ -177,6 +192,10 @@ if [ "$what" = test ]; then
         need nodejs has node
         need npm has npm
     fi
+    if [ $guest = yes ]; then
+        need qemu-system-x86 has qemu-system-x86_64
+        need e2fsprogs has mkfs.ext4
+    fi
 fi
 if [ $suite = yes ]; then
     need cmake has cmake
@@ -188,7 +207,6 @@ if [ $suite = yes ]; then
     need apache2 has apache2
     need apache2-dev has apxs
     need nghttp2-proxy has nghttpx
-    need libnghttp2-dev test -e /usr/include/nghttp2/nghttp2.h
     need libpsl-dev test -e /usr/include/libpsl.h
     need zlib1g-dev test -e /usr/include/zlib.h
 fi

@@ -31,11 +31,12 @@ listed "['build-system']['requires']" >"$work/build.in"
 listed "['dependency-groups']['tools']" >"$work/tools.in"
 listed "['dependency-groups']['judges']" >"$work/judges.in"
 
-compile test pyproject.toml "$work/build.in" --extra redis --extra capture --extra test
-for name in run redis build; do # the same versions as the tests have
+compile test pyproject.toml "$work/build.in" --extra redis --extra postgres --extra codings \
+    --extra test
+for name in run redis postgres build; do # the same versions as the tests have
     case $name in
         run) inputs=(pyproject.toml) ;;
-        redis) inputs=(pyproject.toml --extra redis) ;;
+        redis | postgres) inputs=(pyproject.toml --extra "$name") ;;
         build) inputs=("$work/build.in") ;;
     esac
     compile "$name" "${inputs[@]}" --constraints "$work/test.txt"

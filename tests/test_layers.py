@@ -16,25 +16,29 @@ TREE = Path(__file__).resolve().parent.parent
 PACKAGE = TREE / "cutthrough"
 
 # The packages that serve connections
-DATA = {"config", "outcome", "wire", "net", "policy", "session"}
+DATA = {"config", "outcome", "wire", "net", "http2", "policy", "session"}
 # What each package may import beside itself.
 MAY_IMPORT: dict[str, set[str]] = {
     "config": set(),
     "outcome": set(),
     "wire": {"outcome"},
     "net": set(),
+    "http2": {"wire", "net"},
     "policy": {"config", "outcome", "wire"},
     "session": {"outcome", "wire", "net", "policy"},
+    "codings": set(),
+    "filters": {"codings"},
     "log": DATA,
     "process": DATA,
-    "capture": DATA | {"log"},
-    "generation": DATA | {"process"},
+    "capture": DATA | {"log", "codings"},
+    "generation": DATA | {"process", "filters"},
     "verify": DATA | {"process"},
     "worker": DATA | {"log", "process", "capture", "generation", "verify"},
     "admin": DATA | {"process", "capture"},
     "supervisor": DATA | {"log", "process", "capture", "generation", "admin"},
     "tools": DATA | {"log", "process", "capture", "generation"},
-    "doctor": DATA | {"process", "generation", "tools", "embed"},
+    "doctor": DATA | {"process", "capture", "generation", "tools", "embed"},
+    "testing": {"filters"},
     "embed": DATA | {"generation", "worker"},
     "ca": {"config", "policy"},
     "arguments": {"config", "process"},

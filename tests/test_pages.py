@@ -153,7 +153,8 @@ def test_an_example_can_be_used_as_pasted(
             ("c.toml", config), ("p.toml", policy), ("east", "name:password\n"),
             ("proxy.pem", made.certificate), ("proxy.key", made.key),
             ("clients.pem", ca.own.certificate), ("ca.pem", ca.own.certificate),
-            ("revoked.pem", ca.revoke())):
+            ("revoked.pem", ca.revoke()),
+            ("capture-url", "postgresql://proxy:PASSWORD@localhost/flows\n")):
         file = tmp_path / name
         text = content.read_text() if isinstance(content, Path) else content
         file.write_text(re.sub(r"/(etc|run|var/log)/cutthrough", str(tmp_path), text))
@@ -162,6 +163,7 @@ def test_an_example_can_be_used_as_pasted(
     for name in ("ca.pem", "ca.key"):
         shutil.copy(ca.folder / name, tmp_path / "ca")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "examples"))
     words = ["check", *(["-c", "c.toml"] if config else []),
              *(["--policy", "p.toml"] if policy else [])]
     # Elsewhere the user is defined in the text
@@ -249,7 +251,8 @@ def test_every_dependency_has_a_reason():
                       re.M)
     told = {name.lower() for row in rows for name in row.split(", ")}
     lists = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    required = [*lists["dependencies"], *lists["optional-dependencies"]["redis"]]
+    extras = lists["optional-dependencies"]
+    required = [*lists["dependencies"], *extras["redis"], *extras["postgres"]]
     assert {re.match(r"[\w-]+", one)[0] for one in required} <= told
 
 

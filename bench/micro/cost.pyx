@@ -68,7 +68,7 @@ def rewrite_requests(bytes text, long n):
     began = perf_counter()
     for _i in range(n):
         got = read_target(&target, &head, buf)
-        got = build_request_head(out, sizeof(out), &head, buf, &target, b"bench", 5, False,
+        got = build_request_head(out, sizeof(out), &head, buf, &target, b"bench", 5, False, False,
                                  80, &path_at, &path_len)
     took = perf_counter() - began
     assert got > 0, got

@@ -2,7 +2,7 @@
 
     GET    /flows?filter=&search=&before=&after=&limit= the list
     GET    /flows/live?filter=&after=                   new ones, as server-sent events
-    GET    /flows/N /flows/N/request-body /flows/N/response-body
+    GET    /flows/N /flows/N/request-body /flows/N/response-body /flows/N/messages
     GET    /flows.har?filter=                           an HTTP Archive
     PATCH  /flows/N                                     {"tag": "…", "comment": "…"}
     DELETE /flows/N /flows?filter=… /flows?all=true
@@ -36,13 +36,13 @@ MOST_REQUEST, MOST_MARK = 12 << 20, 16 << 10
 # Fewer than there are processes: a request that is sent keeps one for up to 30 s
 MOST_SENDING = 2
 
-OFF = "no capture_file is configured"
+OFF = "neither capture_file nor capture_url is configured"
 
 
 class Flows(Protocol):
     """The supervisor's part."""
 
-    def capture_file(self) -> str: ...
+    def capture_database(self) -> str: ...
     def own_proxy(self) -> tuple[str, int] | None: ...
     def ask(self, query: Query) -> AbstractAsyncContextManager[
         tuple[Answer, AsyncIterator[bytes]]]: ...
@@ -78,6 +78,7 @@ class FlowsPage:
             web.delete(number, self.delete),
             web.get(f"{number}/{{side:request|response}}-body", self.body,
                     allow_head=False),
+            web.get(f"{number}/messages", self.messages, allow_head=False),
             web.delete("/flows", self.delete), web.post("/flows/send", self.send)]
 
     # Reads
@@ -98,6 +99,10 @@ class FlowsPage:
     async def body(self, request: web.Request) -> web.StreamResponse:
         return await self._relay(request, self._query(
             request, request.match_info["side"], number=int(request.match_info["id"])))
+
+    async def messages(self, request: web.Request) -> web.StreamResponse:
+        return await self._relay(request, self._query(
+            request, "messages", number=int(request.match_info["id"])))
 
     async def archive(self, request: web.Request) -> web.StreamResponse:
         return await self._relay(request, self._query(
@@ -188,10 +193,10 @@ class FlowsPage:
     # Between both sides
 
     def _query(self, asker: web.Request, verb: Any, **fields: Any) -> Query:
-        file = self._flows.capture_file()
-        if not file:
+        database = self._flows.capture_database()
+        if not database:
             raise QueryError(OFF, 404)
-        return Query(verb=verb, file=file, client=watcher_key(asker)[0],
+        return Query(verb=verb, database=database, client=watcher_key(asker)[0],
                      filter=asker.query.get("filter", ""), **fields)
 
     async def _relay(self, request: web.Request, query: Query) -> web.StreamResponse:

@@ -7,7 +7,6 @@ Labels come from the proxy's own tables and configuration, never from the wire (
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
 
 import psutil
 from prometheus_client.core import (
@@ -40,13 +39,6 @@ SHED = {"connections": AT_REST, "client": AT_REST, "memory": ("head",),
         "descriptors": (*AT_REST, "pooled"), "handshakes": ("head",)}
 
 
-class CaCertificate(Protocol):
-    @property
-    def path(self) -> str: ...
-    @property
-    def not_after(self) -> int: ...
-
-
 class Reading:
     """The supervisor's figures at one moment.
 
@@ -56,7 +48,7 @@ class Reading:
     `generation`: the one in force in all workers. `reloads`: requested reloads by
     result. `reloaded`: the last one is in force. `fleet`: None if there is none.
     `deaths`: unexpected ends, by slot. `certificates`: when each expires, in seconds of
-    the epoch, by its file. `ca_certificate`: None if it is not configured.
+    the epoch, by its file. `authorities`: the same of our own.
     """
 
     def __init__(self, pages: Sequence[Page], living: Mapping[int, Page],
@@ -65,7 +57,7 @@ class Reading:
                  reloaded: bool = True, fleet: FleetState | None = None,
                  deaths: Mapping[int, int] = NO_DEATHS,
                  certificates: Mapping[str, int] = NO_CERTIFICATES,
-                 ca_certificate: CaCertificate | None = None) -> None:
+                 authorities: Mapping[str, int] = NO_CERTIFICATES) -> None:
         self.living = living
         self.workers = workers
         self.generation = generation
@@ -75,7 +67,7 @@ class Reading:
         self.fleet = fleet
         self.deaths = {**dict.fromkeys(workers, 0), **deaths}
         self.certificates = certificates
-        self.ca_certificate = ca_certificate
+        self.authorities = authorities
         self.pages = pages
 
     def total(self, name: str) -> int:
@@ -249,10 +241,10 @@ def _tls(r: Reading) -> Iterator[Metric]:
                  "When a certificate of a listener, or for a parent, expires.",
                  [((path,), at) for path, at in sorted(r.certificates.items())],
                  ["certificate"])
-    found = [] if r.ca_certificate is None else [r.ca_certificate]
     yield _gauge("ca_certificate_expiry_timestamp_seconds",
-                 "When the certificate of ca_certificate expires.",
-                 [((one.path,), one.not_after) for one in found], ["certificate"])
+                 "When the certificate of ca_certificate or intercept_ca expires.",
+                 [((path,), at) for path, at in sorted(r.authorities.items())],
+                 ["certificate"])
 
 
 def _services(r: Reading) -> Iterator[Metric]:
@@ -265,6 +257,9 @@ def _services(r: Reading) -> Iterator[Metric]:
     yield _labelled("hook_questions", "Calls of the policy hook.", "result",
                     {name: r.total(f"hook_{name}") for name in (
                         "asked", "failed", "dropped", "refused")})
+    yield _labelled("filter_calls", "Calls of functions of filters.", "result",
+                    {name: r.total(f"filter_{name}") for name in (
+                        "calls", "failed", "overran")})
     yield _gauge("hook_open_questions", "Calls of the policy hook in progress.",
                  [((), r.gauge("hook_open"))])
     yield _gauge("dns_cache_entries", "Host names in the caches.",

@@ -10,9 +10,12 @@ const DECISION = [["rule", "rule"], ["reason", "reason"], ["reported", "reported
   ["parent", "parent"], ["reused", "connection reused"], ["retried", "retried"],
   ["bytes_up", "bytes up"], ["bytes_down", "bytes down"], ["request", "identifier"],
   ["time", "begun"]];
-const TLS = [["protocol", "protocol inside"], ["sni", "server name"], ["alpn", "ALPN"],
-  ["ja4", "JA4"], ["tls_version", "TLS version"], ["ech", "offers ECH"]];
-const TRUTHS = new Set(["reported", "reused", "retried", "ech"]);
+const TLS = [["intercepted", "intercepted"], ["client_tls_version", "version with the client"],
+  ["client_cipher", "cipher with the client"], ["peer_tls_version", "version behind the proxy"],
+  ["peer_cipher", "cipher behind the proxy"], ["protocol", "protocol inside"],
+  ["sni", "server name"], ["alpn", "ALPN offered"], ["ja4", "JA4"],
+  ["tls_version", "version offered"], ["ech", "offers ECH"]];
+const TRUTHS = new Set(["reported", "reused", "retried", "ech", "intercepted"]);
 
 let flow = null, tab = "request", bodies = {};
 let wanted = null;              // the flow that is to be open; null: none is
@@ -167,36 +170,6 @@ function showDecision() {
   const tls = rowsOf(TLS);
   return [make("h2", "decision and way"), table(rowsOf(DECISION)), make("h2", "TLS"),
     tls.length ? table(tls) : make("p", "none, or its first bytes were not looked at", "soft")];
-}
-
-// Server-sent events (HTML standard, section 9.2). A tunnel's messages are not captured.
-function readEvents(text) {
-  const found = [];
-  for (const block of text.split(/\r?\n\r?\n/)) {
-    const event = {event: "message", id: "", data: []};
-    for (const line of block.split(/\r?\n/)) {
-      const match = /^(event|id|data)(?:: ?(.*))?$/.exec(line);
-      if (!match) continue;
-      if (match[1] === "data") event.data.push(match[2] ?? ""); else event[match[1]] = match[2] ?? "";
-    }
-    if (event.data.length) found.push([event.id || String(found.length + 1), event.event,
-      event.data.join("\n")]);
-  }
-  return found;
-}
-function showMessages() {
-  const place = make("div");
-  if (flow.kind === "tunnel" || !/^text\/event-stream\b/i.test(flow.response_type)
-      || flow.response_body !== "text") {
-    return [make("p", flow.kind === "tunnel"
-      ? "What passes inside a tunnel or an upgraded connection is not captured."
-      : "This response is no stream of events.", "soft")];
-  }
-  const of = flow;
-  readBody("response").then(data => {
-    if (flow === of) place.replaceChildren(table(readEvents(new TextDecoder().decode(data))));
-  }, error => place.replaceChildren(make("p", error.message, "bad")));
-  return [place];
 }
 
 function showNotes() {

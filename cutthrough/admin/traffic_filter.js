@@ -3,9 +3,9 @@ const OPERATORS = [["~d", "host matches"], ["~m", "method matches"], ["~u", "URL
   ["~c", "status is"], ["~t", "content type matches"], ["~tq", "request's type matches"],
   ["~ts", "response's type matches"], ["~h", "a field matches, as name: value"],
   ["~hq", "a request field matches"], ["~hs", "a response field matches"],
-  ["~b", "a body matches"], ["~bq", "request body matches"], ["~bs", "response body matches"],
-  ["~q", "no response"], ["~s", "has a response"]];
-const BARE = new Set(["~q", "~s"]);
+  ["~b", "a body or message matches"], ["~bq", "request body matches"], ["~bs", "response body matches"],
+  ["~q", "no response"], ["~s", "has a response"], ["~websocket", "is a WebSocket"]];
+const BARE = new Set(["~q", "~s", "~websocket"]);
 const JOINTS = [["&", "and"], ["|", "or"], ["!", "not"], ["(", "group"]];
 const MOST_HINTS = 12, MOST_VALUES = 300;
 // Values by operator, of the flows in the list
@@ -43,7 +43,7 @@ function complete(text) {
       .map(([name, why]) => [name + " ", why])};
   if (!text || /[!&|(]\s*$/.test(text)) return {from: text.length,
     list: OPERATORS.map(([name, why]) => [name + " ", why])};
-  const last = /(~[a-z]+)\s+\S+\s+$|(~[qs])\s+$/.exec(text);
+  const last = /(~[a-z]+)\s+\S+\s+$|(~(?:[qs]|websocket))\s+$/.exec(text);
   if (last && (last[1] ? !BARE.has(last[1]) : true)) return {from: text.length,
     list: JOINTS.map(([name, why]) => [name + (name === "&" || name === "|" ? " " : ""), why])};
   return {from: text.length, list: []};

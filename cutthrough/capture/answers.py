@@ -6,8 +6,6 @@ logged in the database before its answer (R59).
 """
 
 import json
-import os
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -16,11 +14,11 @@ import msgspec
 
 from cutthrough.capture.filters import FilterError, Test, parse_filter
 from cutthrough.capture.flow import Flow
-from cutthrough.capture.har import make_archive, make_entry
+from cutthrough.capture.har import has_entry, make_archive, make_entry
 from cutthrough.capture.query import MOST_ROWS, Answer, Query, QueryError
-from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.send import send
-from cutthrough.capture.store import Reader, StoreError
+from cutthrough.capture.store import BODIES, NoStore, Reader, StoreError
+from cutthrough.capture.stores import open_reader
 
 # Seconds after which a page ends with what it has found
 PAGE_S = 0.5
@@ -29,10 +27,6 @@ BATCH = 500
 # Characters of a tag and of a comment
 MOST_TAG, MOST_COMMENT = 64, 2000
 
-_BODIES = ("request_body", "response_body")
-_LIGHT = ", ".join(f"flows.{name}" for name in ("id", *COLUMNS) if name not in _BODIES)
-_SELECT = (f"SELECT {_LIGHT}, marks.tag, marks.comment FROM flows "
-           "LEFT JOIN marks ON marks.id = flows.id")
 # Of a row of the list: those that are not null
 _SHOWN = ("kind", "method", "url", "host", "status", "reason", "rule", "user", "tag",
           "comment")
@@ -42,7 +36,7 @@ encode = msgspec.json.encode
 
 
 class LightRow:
-    """A row whose bodies are read when one of them is asked for."""
+    """A row whose bodies and messages are read when one of them is needed."""
 
     def __init__(self, row: Any, reader: Reader) -> None:
         self._row = row
@@ -50,14 +44,11 @@ class LightRow:
         self._bodies: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in _BODIES:
+        if name not in BODIES:
             return self._row[name]
         if not self._bodies:
-            found = self._reader.select(
-                f"SELECT {', '.join(_BODIES)} FROM flows WHERE id = ?",
-                (self._row["id"],))
-            values = tuple(found[0]) if found else (None, None)
-            self._bodies = dict(zip(_BODIES, values, strict=True))
+            self._bodies = dict(zip(
+                BODIES, self._reader.bodies(self._row["id"]), strict=True))
         return self._bodies[name]
 
     def keys(self) -> list[str]:
@@ -69,9 +60,7 @@ def answer(query: Query) -> Result:
     try:
         if query.verb == "send":
             return _send(query)
-        if not os.path.exists(query.file):
-            raise QueryError("nothing has been captured yet", 404)
-        reader = Reader(query.file)
+        reader = open_reader(query.database, keep=True)
         try:
             head, pieces = _ANSWERS[query.verb](reader, query)
         except BaseException:
@@ -82,6 +71,8 @@ def answer(query: Query) -> Result:
         return _words(error.status, str(error))
     except FilterError as error:
         return _words(400, f"filter: {error}")
+    except NoStore:
+        return _words(404, "nothing has been captured yet")
     except StoreError as error:
         return _words(503, str(error))
 
@@ -107,16 +98,7 @@ def read_rows(reader: Reader, query: Query) -> Iterator[Any]:
     """The rows of the query's numbers and words, from either end."""
     rising = query.after is not None
     at = query.after if query.after is not None else query.before or (1 << 63) - 1
-    words = " ".join(f'"{word}"' for word in re.findall(r"\w+", query.words))
-    if query.words and not words:
-        return
-    order = "flows.id > ? ORDER BY flows.id" if rising else (
-        "flows.id < ? ORDER BY flows.id DESC")
-    where = "flows.id IN (SELECT rowid FROM words WHERE words MATCH ?) AND " if (
-        words) else ""
-    while rows := reader.select(
-            f"{_SELECT} WHERE {where}{order} LIMIT ?",
-            (*((words,) if words else ()), at, BATCH)):
+    while rows := reader.page(at, BATCH, rising=rising, words=query.words):
         yield from rows
         at = rows[-1]["id"]
 
@@ -175,11 +157,12 @@ def _watch(reader: Reader, query: Query) -> Result:
 # One flow
 
 def find(reader: Reader, query: Query) -> Flow:
-    rows = reader.select(f"{_SELECT} WHERE flows.id = ?", (query.number,))
-    reader.log(query.verb, str(query.number), len(rows), query.client)
-    if not rows:
+    row = reader.light(query.number)
+    reader.log(query.verb, str(query.number), int(row is not None),
+               query.client)
+    if row is None:
         raise QueryError(f"there is no flow {query.number}", 404)
-    return Flow(LightRow(rows[0], reader))
+    return Flow(LightRow(row, reader))
 
 
 def _show(reader: Reader, query: Query) -> Result:
@@ -191,7 +174,12 @@ def _show(reader: Reader, query: Query) -> Result:
         body = getattr(flow, f"{side}_body")
         shown[f"{side}_body"] = "none" if not body else (
             "text" if isinstance(body, str) else "bytes")
+    shown["messages"] = len(flow.messages)
     return _json(shown, 1)
+
+
+def _messages(reader: Reader, query: Query) -> Result:
+    return _json(find(reader, query).messages, 1)
 
 
 def _body(reader: Reader, query: Query) -> Result:
@@ -248,7 +236,7 @@ def _har(reader: Reader, query: Query) -> Result:
         numbers = [(0, query.number)]
     else:
         numbers = _numbers(reader, query,
-                           lambda flow: flow.kind == "request" and test(flow))
+                           lambda flow: has_entry(flow) and test(flow))
     reader.log("export", str(query.number or query.filter), len(numbers), query.client)
     return Answer(kind="application/json", name="flows.har", found=len(numbers)), (
         _archive(reader, numbers))
@@ -261,7 +249,7 @@ def _archive(reader: Reader, numbers: list[tuple[int, int]]) -> Iterator[bytes]:
     for _, number in numbers:
         for row in reader.flows(number=number):
             flow = Flow(row)
-            if flow.kind == "request":
+            if has_entry(flow):
                 yield (mark + json.dumps(make_entry(flow), ensure_ascii=False)).encode(
                     errors="replace")
                 mark = ",\n"
@@ -276,4 +264,4 @@ def _send(query: Query) -> Result:
 
 _ANSWERS: dict[str, Callable[[Reader, Query], Result]] = {
     "list": _list, "watch": _watch, "show": _show, "request": _body, "response": _body,
-    "har": _har, "delete": _delete, "mark": _mark}
+    "messages": _messages, "har": _har, "delete": _delete, "mark": _mark}

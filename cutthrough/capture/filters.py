@@ -2,7 +2,8 @@
 
     ~d REGEX  host            ~m REGEX  method         ~u REGEX  URL
     ~c CODE   status          ~t REGEX  content type   ~h REGEX  a field, "name: value"
-    ~b REGEX  body            ~q        no response    ~s        has a response
+    ~b REGEX  body, message   ~q        no response    ~s        has a response
+    ~websocket  is a WebSocket
     ~tq ~ts ~hq ~hs ~bq ~bs   the same of the request (q) or of the response (s) alone
     !  &  |  ( )              not, and, or; two terms side by side mean and
 
@@ -39,8 +40,13 @@ def _show(fields: Fields) -> str:
     return "\n".join(f"{name}: {value}" for name, value in fields)
 
 
-def _text(body: str | bytes | None) -> str:
-    return body.decode("latin-1") if isinstance(body, bytes) else body or ""
+def _bodies(flow: Flow, *sides: str) -> Iterable[str]:
+    for side in sides:
+        body = getattr(flow, f"{side}_body")
+        yield body.decode("latin-1") if isinstance(body, bytes) else body or ""
+        if flow.kind == "tunnel":            # events are in the body
+            yield from (one.get("text", "") for one in flow.messages
+                        if one["side"] == side)
 
 
 # The texts that each operator searches
@@ -54,13 +60,14 @@ _TEXTS: dict[str, Callable[[Flow], Iterable[str]]] = {
     "~h": lambda flow: [_show(flow.request_fields), _show(flow.response_fields)],
     "~hq": lambda flow: [_show(flow.request_fields)],
     "~hs": lambda flow: [_show(flow.response_fields)],
-    "~b": lambda flow: [_text(flow.request_body), _text(flow.response_body)],
-    "~bq": lambda flow: [_text(flow.request_body)],
-    "~bs": lambda flow: [_text(flow.response_body)],
+    "~b": lambda flow: _bodies(flow, "request", "response"),
+    "~bq": lambda flow: _bodies(flow, "request"),
+    "~bs": lambda flow: _bodies(flow, "response"),
 }
 _BARE: dict[str, Test] = {
     "~q": lambda flow: not flow.has_response,
     "~s": lambda flow: flow.has_response,
+    "~websocket": lambda flow: flow.is_websocket,
 }
 
 

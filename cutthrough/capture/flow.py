@@ -1,9 +1,12 @@
 """A captured exchange as readers see it: a row of the store with its heads read."""
 
+import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Protocol
+
+from cutthrough.capture.messages import read_events
 
 Fields = list[tuple[str, str]]
 
@@ -39,7 +42,7 @@ class Flow:
     def __getattr__(self, name: str) -> Any:
         try:
             return self._row[name]
-        except IndexError:
+        except (IndexError, KeyError):
             raise AttributeError(name) from None
 
     @cached_property
@@ -49,6 +52,24 @@ class Flow:
     @cached_property
     def response_fields(self) -> Fields:
         return read_fields(self.response_head or "")
+
+    @property
+    def is_websocket(self) -> bool:
+        """The origin agreed to one. Its messages are kept with "full" only."""
+        return self.kind == "tunnel" and "websocket" in find(
+            self.response_fields, "upgrade").lower()
+
+    @cached_property
+    def messages(self) -> list[dict[str, Any]]:
+        """In order: `side` (request or response), `kind` (text, binary, close, ping,
+        pong, event), `text` or `base64`; of frames `at_us`, `bytes` and `code` of a
+        close; of events `event` and `id`; `state` if the content is not whole."""
+        if self._row["messages"]:
+            return list(json.loads(self._row["messages"]))
+        if isinstance(self.response_body, str) and (
+                self.response_type.lower().startswith("text/event-stream")):
+            return list(read_events(self.response_body))
+        return []
 
     @property
     def request_type(self) -> str:
@@ -70,7 +91,7 @@ class Flow:
     def as_dict(self) -> dict[str, Any]:
         """The columns without heads and bodies."""
         left_out = {"request_head", "response_head", "request_body", "response_body",
-                    "bytes", "begun_us", "ended_us"}
+                    "messages", "bytes", "begun_us", "ended_us"}
         return {"time": self.begun.isoformat(timespec="milliseconds")} | {
             key: self._row[key] for key in self._row.keys()
             if key not in left_out and self._row[key] is not None}

@@ -2,8 +2,9 @@
 
 A fact that was not measured or kept is -1 or absent, never invented. `time` is the sum
 of the timings that apply; `ssl` does not apply, and would lie in `connect` if it did.
-Tunnels are not in the archive, because their exchanges are not seen. Keys of ours begin
-with an underscore.
+Tunnels are not in the archive, because their exchanges are not seen. WebSockets
+are, with `_resourceType` and `_webSocketMessages` as Chromium's DevTools export them;
+control frames are ours. Keys of ours begin with an underscore.
 """
 
 import base64
@@ -16,6 +17,7 @@ from urllib.parse import unquote_plus
 
 import cutthrough
 from cutthrough.capture.flow import Fields, Flow, find
+from cutthrough.capture.messages import OPCODES
 
 REDACTED = "[redacted]"
 # Timings that lie in others
@@ -25,12 +27,16 @@ PARTS = ("ssl", "_auth", "_hook")
 def make_archive(flows: Iterable[Flow]) -> dict[str, Any]:
     """The archive of these flows, in the order of their begin."""
     entries = [make_entry(flow) for flow in sorted(
-        flows, key=lambda one: (one.begun_us, one.id)) if flow.kind == "request"]
+        flows, key=lambda one: (one.begun_us, one.id)) if has_entry(flow)]
     return {"log": {
         "version": "1.2",
         "creator": {"name": "cutthrough", "version": cutthrough.__version__},
         "pages": [],                         # optional, but not to Firefox
         "entries": entries}}
+
+
+def has_entry(flow: Flow) -> bool:
+    return flow.kind == "request" or flow.is_websocket
 
 
 def make_entry(flow: Flow) -> dict[str, Any]:
@@ -53,7 +59,37 @@ def make_entry(flow: Flow) -> dict[str, Any]:
             entry[f"_{key}"] = getattr(flow, key)
     if flow.reason != "ok":
         entry["_error"] = flow.reason
+    if flow.is_websocket:
+        entry["_resourceType"] = "websocket"
+        if flow.messages_state or flow.messages:
+            entry["_webSocketMessages"] = list(map(make_message, flow.messages))
+        if flow.messages_state:
+            entry["_messagesState"] = flow.messages_state
     return entry
+
+
+def make_message(message: dict[str, Any]) -> dict[str, Any]:
+    """`data` is text if the opcode is 1, else base64. Keys of ours if it is not so, or
+    if it is not the message as it came."""
+    code = OPCODES[message["kind"]]
+    text = message.get("text", "")
+    made = {"type": "send" if message["side"] == "request" else "receive",
+            "time": message["at_us"] / 1e6, "opcode": code}
+    content = base64.b64decode(message["base64"]) if "base64" in message else (
+        text.encode())
+    if "code" in message:
+        content = message["code"].to_bytes(2) + content
+    if code == OPCODES["text"] and "base64" not in message:
+        made["data"] = text
+    else:
+        made["data"] = base64.b64encode(content).decode()
+        if code == OPCODES["text"]:
+            made["_encoding"] = "base64"
+    if len(content) != message["bytes"]:
+        made["_bytes"] = message["bytes"]
+    if "state" in message:
+        made["_state"] = message["state"]
+    return made
 
 
 def make_timings(flow: Flow) -> dict[str, float]:

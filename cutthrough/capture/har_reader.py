@@ -18,7 +18,8 @@ import msgspec
 
 from cutthrough.capture.bodies import as_text
 from cutthrough.capture.flow import Fields, find
-from cutthrough.capture.imported import Body, Exchange, Message, NotImported
+from cutthrough.capture.imported import Body, Exchange, Frame, Message, NotImported
+from cutthrough.capture.messages import OPCODES
 
 # Bytes of a file, which is read whole: four times as much memory
 MOST_FILE = 256 << 20
@@ -87,6 +88,18 @@ class Timings(msgspec.Struct):
     hook: Number | None = ours("hook")
 
 
+class WebSocketMessage(msgspec.Struct):
+    """As Chromium writes them, and mitmproxy. Errors have the opcode -1."""
+
+    type: str
+    opcode: int
+    time: Number
+    data: Text = None
+    encoding: Text = ours("encoding")
+    bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] | None = ours("bytes")
+    state: Text = ours("state")
+
+
 class Entry(msgspec.Struct, rename="camel"):
     started_date_time: str
     request: Request
@@ -99,6 +112,9 @@ class Entry(msgspec.Struct, rename="camel"):
     user: Text = ours("user")
     parent: Text = ours("parent")
     error: Text = ours("error")
+    resource_type: Text = ours("resourceType")
+    messages: list[WebSocketMessage] | None = ours("webSocketMessages")
+    messages_state: Text = ours("messagesState")
 
 
 def read_archive(data: bytes) -> Iterator[Exchange | NotImported]:
@@ -138,7 +154,27 @@ def make_exchange(entry: Entry, number: int, program: object) -> Exchange:
         reason_phrase=response.status_text or "", reason=reason,
         phases=read_phases(entry.timings), total_us=to_us(entry.time), rule=entry.rule,
         user=entry.user, parent=entry.parent,
-        peer=(entry.peer or "").strip("[]") or None)
+        peer=(entry.peer or "").strip("[]") or None,
+        is_tunnel=entry.resource_type == "websocket",
+        frames=None if entry.messages is None else list(
+            map(read_message, filter(is_frame, entry.messages))),
+        frames_state=entry.messages_state or "")
+
+
+def is_frame(message: WebSocketMessage) -> bool:
+    return message.opcode in OPCODES.values()
+
+
+def read_message(message: WebSocketMessage) -> Frame:
+    """Raises NotImported."""
+    if message.type not in ("send", "receive"):
+        raise NotImported(f"a message is of type {message.type!r:.20}")
+    data = message.data or ""
+    is_text = message.opcode == OPCODES["text"] and message.encoding != "base64"
+    return Frame(
+        message.type == "send", round(message.time * 1e6), message.opcode,
+        data.encode(errors="replace") if is_text else decode(data),
+        message.state or "", message.bytes)
 
 
 def read_phases(timings: Timings) -> dict[str, int | None]:

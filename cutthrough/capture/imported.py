@@ -7,12 +7,15 @@ number beyond the database's) never becomes a row. Credentials are redacted, as 
 captured exchanges (R59). A fact that the file lacks is null, never invented.
 """
 
+import json
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from cutthrough.capture.flow import Fields
+from cutthrough.capture.messages import MOST_MESSAGES, OPCODES, show
+from cutthrough.capture.messages import Message as Shown
 from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.redaction import Redactor
 from cutthrough.capture.settings import Settings
@@ -50,6 +53,17 @@ class Message:
     state: str = ""                          # of bodies.Body
 
 
+class Frame(NamedTuple):
+    """A message of a WebSocket, whole; of close the code is in its content."""
+
+    is_up: bool
+    at_us: int                               # Unix time
+    opcode: int                              # of messages.OPCODES
+    content: bytes
+    state: str = ""                          # of Flow.messages
+    size: int | None = None                  # bytes; None: the content's
+
+
 @dataclass
 class Exchange:
     """One exchange of a file. Times in microseconds; None: not known."""
@@ -69,12 +83,15 @@ class Exchange:
     user: str | None = None
     parent: str | None = None
     peer: str | None = None
+    is_tunnel: bool = False
+    frames: list[Frame] | None = None        # None: of no WebSocket, or not kept
+    frames_state: str = ""
 
 
 def make_redactor(*, keep_credentials: bool) -> Redactor:
     """Redacts as capture does without further options."""
     return Redactor(Settings(
-        file="", count=0, bytes=0, age=0, credentials=keep_credentials, fields=(),
+        database="", count=0, bytes=0, age=0, credentials=keep_credentials, fields=(),
         query=(), json=()))
 
 
@@ -103,7 +120,8 @@ def make_row(one: Exchange, redactor: Redactor) -> tuple[Any, ...]:
     ended = min(one.begun_us + total, MOST_US)
     row = dict.fromkeys(COLUMNS) | {
         "request": clean(one.name)[:MOST_TEXT], "begun_us": one.begun_us,
-        "ended_us": ended, "kind": "request", "method": one.method, "host": host,
+        "ended_us": ended, "kind": "tunnel" if one.is_tunnel or one.frames is not None
+        else "request", "method": one.method, "host": host,
         "port": port or _DEFAULT_PORTS[scheme], "url": one.url,
         "status": one.status or None, "reason": text(one.reason) or "ok",
         "rule": text(one.rule), "reported": 0, "user": text(one.user),
@@ -122,9 +140,32 @@ def make_row(one: Exchange, redactor: Redactor) -> tuple[Any, ...]:
     row["bytes_up"], row["bytes_down"] = (
         (row[f"{side}_head_bytes"] or 0) + (row[f"{side}_body_bytes"] or 0)
         for side in ("request", "response"))
+    row["messages"], row["messages_state"] = make_messages(one, redactor)
     row["bytes"] = 400 + sum(len(row[name] or "") for name in (
-        "url", "request_head", "response_head", "request_body", "response_body"))
+        "url", "request_head", "response_head", "request_body", "response_body",
+        "messages"))
     return tuple(row[name] for name in COLUMNS)
+
+
+def make_messages(one: Exchange, redactor: Redactor) -> tuple[str | None, str | None]:
+    """The columns `messages` and `messages_state`. Raises NotImported."""
+    if one.frames is None:
+        return None, text(one.frames_state)
+    kinds = {code: kind for kind, code in OPCODES.items()}
+    state, left, shown = text(one.frames_state), MOST_BODY, []
+    for number, frame in enumerate(one.frames):
+        left -= len(frame.content)
+        if number == 2 * MOST_MESSAGES or left < 0:
+            state = "truncated"
+            break
+        if not 0 <= frame.at_us < MOST_US:
+            raise NotImported("the time of a message is not in 1970 to 9998")
+        made = show(Shown(0, frame.is_up, kinds[frame.opcode], frame.content,
+                          clean(frame.state)[:MOST_TEXT]), frame.at_us, redactor)
+        if frame.size is not None:
+            made["bytes"] = frame.size
+        shown.append(made)
+    return json.dumps(shown, ensure_ascii=False), state
 
 
 def split_url(url: str) -> tuple[str, str, int | None, str]:

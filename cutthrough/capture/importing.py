@@ -20,7 +20,7 @@ from cutthrough.capture.imported import (
     make_row,
 )
 from cutthrough.capture.redaction import Redactor
-from cutthrough.capture.store import Store
+from cutthrough.capture.stores import open_store
 from cutthrough.capture.tnetstring import Readable
 
 # Rows of a transaction: the writer of a running proxy waits for its end
@@ -41,12 +41,12 @@ class Result:
 def import_file(file: Readable, path: str, *, keep_credentials: bool = False) -> Result:
     """Adds the exchanges of `file` to the database at `path`, which is made if it does
     not exist. Raises NotImported if the file is of neither kind, and OSError,
-    StoreError, sqlite3.Error."""
+    StoreError."""
     redactor = make_redactor(keep_credentials=keep_credentials)
     result = Result()
     rows = make_rows(read(file, redactor), redactor, result)
     batch = list(islice(rows, BATCH))        # a file of neither kind makes no database
-    store = Store(path, 0, 0, 0)
+    store = open_store(path, 0, 0, 0)
     try:
         while batch:
             added = store.write(batch)

@@ -2,15 +2,16 @@
 """Captures requests in a worker, if the deciding rule has `capture`, into the worker's ring.
 
     on_route      taps the request's body, if the rule captures in full
-    on_response   HEADS: the response's head; taps its body
-    (taps)        UP, DOWN: pieces of the bodies, up to a bound
+    on_response   HEADS: the response's head; taps its body, or both ways of a WebSocket
+    (taps)        UP, DOWN: pieces of the bodies, up to a bound; FRAMES_UP, FRAMES_DOWN: of a
+                  WebSocket, with their time
     on_end        END: everything that the log knows, and the request's head
 
 A request's head is kept by its session to the end of the exchange, and is written once, as it
 went to the origin: no credentials of the proxy are in it (R37). A tunnel is END alone, and its
-bytes are never tapped. If the ring has no room, the record is dropped and counted; nothing
-waits (R58). The identifier is the log's, so the END of a tunnel that another worker finished
-finds its HEADS.
+bytes are tapped only if it is a WebSocket. If the ring has no room, the record is dropped and
+counted; nothing waits (R58). The identifier is the log's, so the END of a tunnel that another
+worker finished finds its HEADS; that worker taps nothing.
 
 The state of a captured body is in a struct around its tap, made for the exchange: a client has
 no field for it.
@@ -19,73 +20,29 @@ no field for it.
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset, strlen
+from cutthrough.capture.end_record cimport (
+    DOWN_CHUNKED, DOWN_CUT, HAS_UPGRADE, IS_INTERCEPTED, IS_REPORTED, IS_REUSED, IS_TUNNEL,
+    IS_WEBSOCKET, N_TEXTS, OFFERS_ECH, T_ALPN, T_CLIENT, T_CLIENT_CIPHER, T_HEAD, T_HOST, T_JA4,
+    T_PARENT, T_PEER, T_PEER_CIPHER, T_RULE, T_SNI, T_USER, UP_CHUNKED, UP_CUT, WAS_RETRIED,
+    EndRecord)
 from cutthrough.capture.ring cimport (
-    DOWN, END, HEADS, UP, Kind, Producer, Ring, publish, reserve)
+    DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, UP, Kind, Producer, Ring, publish, reserve)
 from cutthrough.net cimport linux
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.relay cimport Tap
 from cutthrough.net.sysio cimport clock_us
+from cutthrough.net.transport cimport KERNEL, Agreed, Socket, transport_of
 from cutthrough.policy.acl cimport CAPTURE_FULL, CAPTURE_NOTHING
 from cutthrough.session.client cimport (
     Client, Observer, carries_tunnel, parent_of, peer_of, worker_of_id)
+from cutthrough.session.inside cimport is_intercepted, opening_of
 from cutthrough.session.phases cimport Stamps, end_last_phase
 from cutthrough.session.request cimport Request
-from cutthrough.wire.http1 cimport HTTP_11, Head
+from cutthrough.session.secure cimport agreed_by
+from cutthrough.wire.http1 cimport HTTP_11, Head, has_token
+from cutthrough.wire.names cimport F_UPGRADE
 from cutthrough.wire.openings cimport Opening, alpn_of, server_name
-
-# The texts behind an EndRecord, in this order. records.py has the same.
-cdef enum:
-    T_USER = 0
-    T_HOST
-    T_RULE
-    T_PARENT
-    T_CLIENT
-    T_PEER
-    T_SNI
-    T_ALPN
-    T_JA4
-    T_HEAD                      # the request's; empty: not known
-    N_TEXTS
-
-cdef enum Flag:
-    IS_TUNNEL = 1
-    IS_REUSED = 2               # over a pooled connection
-    IS_REPORTED = 4
-    HAS_UPGRADE = 8
-    UP_CHUNKED = 16             # pieces of the body have the framing of chunks
-    DOWN_CHUNKED = 32
-    UP_CUT = 64                 # pieces found no room in the ring
-    DOWN_CUT = 128
-    WAS_RETRIED = 256
-    OFFERS_ECH = 512
-
-cdef struct EndRecord:
-    int64_t end_us              # Unix time
-    int64_t total_us
-    int64_t first_byte_us       # from the connection to the response's first byte; 0: none
-    int64_t receive_us          # from then to the end
-    uint64_t bytes_up
-    uint64_t bytes_down
-    uint64_t body_up            # bytes of the body, its framing included; UINT64_MAX: not counted
-    uint64_t body_down
-    uint32_t head_us            # of Stamps; 0: not begun
-    uint32_t auth_us
-    uint32_t hook_us
-    uint32_t dns_us
-    uint32_t connect_us
-    uint32_t send_us
-    uint32_t lengths[N_TEXTS]
-    uint16_t status
-    uint16_t port
-    uint16_t client_port
-    uint16_t peer_port
-    uint16_t tls_version        # the highest that the ClientHello of a tunnel offers
-    uint16_t flags
-    uint8_t outcome
-    uint8_t method              # wire's Method
-    uint8_t host_kind
-    uint8_t protocol            # of a tunnel; 0: not looked at
 
 # One direction of a body. `tap` is first: the pump's pointer is to this field.
 cdef struct Body:
@@ -95,7 +52,7 @@ cdef struct Body:
     uint64_t seen               # bytes behind the head
     uint64_t room               # bytes that may still be kept
     uint16_t worker
-    uint16_t kind               # UP or DOWN
+    uint16_t kind               # UP, DOWN, FRAMES_UP or FRAMES_DOWN
     uint8_t is_behind_head
     uint8_t was_cut             # the ring had no room
 
@@ -127,6 +84,33 @@ cdef void take(Tap *tap, const char *data, size_t n) noexcept nogil:
     body.room -= n
 
 
+cdef void take_frames(Tap *tap, const char *data, size_t n) noexcept nogil:
+    """As take, for a WebSocket: each piece has its time."""
+    cdef Body *body = <Body *>tap
+    cdef int64_t at_us
+    cdef char *at
+    if n == 0:
+        return
+    if not body.is_behind_head:
+        body.is_behind_head = True
+        return
+    body.seen += n
+    n = min(n, body.room)
+    if n == 0:
+        return
+    at = reserve(body.ring, sizeof(at_us) + n)
+    if at == NULL:
+        body.ring.header.parts += 1
+        body.was_cut = True
+        body.room = 0
+        return
+    at_us = unix_us()
+    memcpy(at, &at_us, sizeof(at_us))
+    memcpy(at + sizeof(at_us), data, n)
+    publish(body.ring, <Kind>body.kind, body.worker, body.request, sizeof(at_us) + n)
+    body.room -= n
+
+
 cdef class Capture(Observer):
     """Observes the requests of a worker. `ring` is the worker's."""
     cdef Ring ring
@@ -146,21 +130,28 @@ cdef class Capture(Observer):
         if mode_of(client) != CAPTURE_FULL or (
                 client.request.is_tunnel or client.request.has_upgrade):
             return 0
-        exchange = <Exchange *>client.relay.up.tap      # not NULL: the request is retried
+        exchange = self.tapping(client)
+        if exchange == NULL:
+            return 0                    # captured without its bodies
+        self.begin(&exchange.up, client, UP)
+        self.begin(&exchange.down, client, DOWN)
+        return 0
+
+    cdef Exchange *tapping(self, Client client) noexcept:
+        """Sets the tap of what goes up. NULL: no memory."""
+        cdef Exchange *exchange = <Exchange *>client.relay.up.tap   # not NULL: it is retried
         if exchange == NULL:
             exchange = <Exchange *>calloc(1, sizeof(Exchange))
             if exchange == NULL:
-                return 0                # captured without its bodies
+                return NULL
             self.tapped += 1
         else:
             memset(exchange, 0, sizeof(Exchange))
-        self.begin(&exchange.up, client, UP)
-        self.begin(&exchange.down, client, DOWN)
         client.relay.up.tap = &exchange.up.tap
-        return 0
+        return exchange
 
     cdef void begin(self, Body *body, Client client, Kind kind) noexcept:
-        body.tap.take = take
+        body.tap.take = take if kind <= DOWN else take_frames
         body.ring = &self.ring.producer
         body.request = client.request_id
         body.worker = <uint16_t>worker_of_id(client, self.worker)
@@ -169,10 +160,18 @@ cdef class Capture(Observer):
 
     cdef int on_response(self, Client client, const Head *head, const char *data) except -1:
         cdef Producer *ring = &self.ring.producer
+        cdef Exchange *exchange
         cdef uint32_t n_up = 0, n_down
         cdef char *at
         if head == NULL or mode_of(client) == CAPTURE_NOTHING:
             return 0
+        if head.status == 101 and mode_of(client) == CAPTURE_FULL and (
+                has_token(head, data, F_UPGRADE, b"websocket", 9)):
+            exchange = self.tapping(client)
+            if exchange != NULL:
+                self.begin(&exchange.up, client, FRAMES_UP)
+                self.begin(&exchange.down, client, FRAMES_DOWN)
+                exchange.up.is_behind_head = True       # it went up already
         if client.relay.up.tap != NULL:
             client.relay.down.tap = &(<Exchange *>client.relay.up.tap).down.tap
         n_down = head.length - head.start
@@ -200,11 +199,18 @@ cdef class Capture(Observer):
             end.outcome = <uint8_t>outcome
             fill_in(&end, client)
             fill_bodies(&end, client, exchange)
-        if exchange != NULL:
-            client.relay.up.tap = client.relay.down.tap = NULL
-            free(exchange)
-            self.tapped -= 1
+        self.stop_tapping(client)
         return self.write(&end, client) if is_captured else 0
+
+    def on_handover(self, Client client):
+        self.stop_tapping(client)
+
+    cdef void stop_tapping(self, Client client) noexcept:
+        if client.relay.up.tap == NULL:
+            return
+        free(client.relay.up.tap)
+        client.relay.up.tap = client.relay.down.tap = NULL
+        self.tapped -= 1
 
     cdef int write(self, EndRecord *end, Client client) except -1:
         cdef Producer *ring = &self.ring.producer
@@ -212,6 +218,7 @@ cdef class Capture(Observer):
         cdef char[ADDRESS_TEXT] client_text
         cdef char[ADDRESS_TEXT] peer_text
         cdef size_t n = sizeof(EndRecord)
+        cdef Agreed peer
         cdef char *at
         cdef int i
         cdef bytes rule = client.snapshot.acl.label(client.request.rule)
@@ -227,8 +234,13 @@ cdef class Capture(Observer):
         if peer_of(client) != NULL:
             end.lengths[T_PEER] = print_address(peer_of(client), peer_text)
             end.peer_port = peer_of(client).port
-        if client.opening != NULL:
-            fill_opening(end, texts, client.opening)
+        if opening_of(client) != NULL:
+            fill_opening(end, texts, opening_of(client))
+        fill_tls(agreed_by(client), &end.client_tls, &texts[T_CLIENT_CIPHER],
+                 &end.lengths[T_CLIENT_CIPHER])
+        if client.origin is not None:
+            fill_tls(agreed_of(&client.origin.sock, &peer), &end.peer_tls,
+                     &texts[T_PEER_CIPHER], &end.lengths[T_PEER_CIPHER])
         if client.head != NULL and client.request.path_len:
             texts[T_HEAD] = bytes_of(client.head)
             end.lengths[T_HEAD] = client.head.end
@@ -249,6 +261,12 @@ cdef class Capture(Observer):
         return 0
 
 
+cdef inline int64_t unix_us() noexcept nogil:
+    cdef linux.timespec now
+    linux.clock_gettime(linux.CLOCK_REALTIME, &now)
+    return <int64_t>now.tv_sec * 1000000 + now.tv_nsec // 1000
+
+
 cdef inline int mode_of(Client client) noexcept:
     """The Capturing of the rule that decided."""
     if client.request.rule < 0 or client.snapshot is None or client.snapshot.acl is None:
@@ -265,9 +283,7 @@ cdef inline void point(const char **text, uint32_t *n, bytes value) noexcept:
 cdef void fill_in(EndRecord *end, Client c) noexcept:
     cdef const Request *r = &c.request
     cdef Stamps stamps = c.stamps
-    cdef linux.timespec now
-    linux.clock_gettime(linux.CLOCK_REALTIME, &now)
-    end.end_us = <int64_t>now.tv_sec * 1000000 + now.tv_nsec // 1000
+    end.end_us = unix_us()
     end_last_phase(&stamps, c.state)
     end.total_us = clock_us() - stamps.start_us
     end.first_byte_us = stamps.first_byte_us
@@ -296,6 +312,8 @@ cdef void fill_in(EndRecord *end, Client c) noexcept:
         end.flags |= HAS_UPGRADE
     if r.retried:
         end.flags |= WAS_RETRIED
+    if is_intercepted(c):
+        end.flags |= IS_INTERCEPTED
 
 
 cdef void fill_bodies(EndRecord *end, Client c, const Exchange *exchange) noexcept:
@@ -309,6 +327,8 @@ cdef void fill_bodies(EndRecord *end, Client c, const Exchange *exchange) noexce
         end.flags |= UP_CHUNKED
     if c.down_scan != NULL and c.request.minor == HTTP_11:
         end.flags |= DOWN_CHUNKED
+    if exchange.up.kind == FRAMES_UP:
+        end.flags |= IS_WEBSOCKET
     if exchange.up.was_cut:
         end.flags |= UP_CUT
     if exchange.down.was_cut:
@@ -326,3 +346,19 @@ cdef void fill_opening(EndRecord *end, const char **texts, const Opening *openin
     end.lengths[T_ALPN] = opening.alpn_len
     texts[T_JA4] = &opening.ja4[0]
     end.lengths[T_JA4] = <uint32_t>strlen(opening.ja4)
+
+
+cdef const Agreed *agreed_of(const Socket *s, Agreed *out) noexcept:
+    if s.fd < 0 or s.kind == KERNEL or transport_of(s).describe == NULL:
+        return NULL
+    return out if transport_of(s).describe(s, out) else NULL
+
+
+cdef void fill_tls(const Agreed *agreed, uint16_t *version, const char **cipher,
+                   uint32_t *cipher_len) noexcept:
+    if agreed == NULL:
+        return
+    version[0] = <uint16_t>agreed.version
+    cipher[0] = agreed.cipher
+    if agreed.cipher != NULL:
+        cipher_len[0] = <uint32_t>strlen(agreed.cipher)

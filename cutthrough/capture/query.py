@@ -40,9 +40,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`verb` says which of the other fields count."""
 
-    verb: Literal["list", "watch", "show", "request", "response", "har", "delete",
-                  "mark", "send"]
-    file: str                                # the database
+    verb: Literal["list", "watch", "show", "request", "response", "messages", "har",
+                  "delete", "mark", "send"]
+    database: str                            # a path, or a URL with its password
     client: str = ""                         # who asks, for the log of reads
     filter: str = ""
     words: str = ""                          # full-text search

@@ -16,6 +16,7 @@ import msgspec
 from cutthrough.capture.answers import Result, answer
 from cutthrough.capture.query import MOST_FRAME, Query
 from cutthrough.capture.store import StoreError
+from cutthrough.capture.stores import close_kept
 
 
 def read_frame(channel: socket.socket) -> bytes | None:
@@ -65,6 +66,8 @@ def main(fd: int) -> int:
             write_answer(channel, answer(msgspec.json.decode(frame, type=Query)))
     except (OSError, StoreError):            # the supervisor hangs up; the disk fails
         return 1                             # and the answer is cut short
+    finally:
+        close_kept()
     return 0
 
 

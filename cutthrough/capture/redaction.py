@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import unquote_plus
 
+from cutthrough.capture.heads import replace_values
 from cutthrough.capture.settings import Settings
 
 CREDENTIALS = ("authorization", "proxy-authorization", "cookie", "set-cookie")
@@ -27,7 +28,7 @@ class Redactor:
 
     def __init__(self, settings: Settings) -> None:
         names = {*settings.fields, *(() if settings.credentials else CREDENTIALS)}
-        self._marks = [f"\n{name}:" for name in sorted(names)]
+        self._names = tuple(sorted(names))
         self._keys = frozenset(settings.query)
         self._paths = [split_path(text) for text in settings.json]
 
@@ -37,17 +38,7 @@ class Redactor:
 
     def head(self, text: str) -> str:
         """A head, start line included."""
-        # Not one regular expression: 1.2 µs a head, which took 4.2
-        lower = text.lower()                 # of the same length, in Latin-1
-        for mark in self._marks:
-            at = lower.find(mark)
-            while at >= 0:
-                at += len(mark)
-                end = text.find("\n", at)
-                end = len(text) if end < 0 else end - (text[end - 1] == "\r")
-                text = f"{text[:at]} {REDACTED}{text[end:]}"
-                lower = text.lower()
-                at = lower.find(mark, at)
+        text = replace_values(text, self._names, f" {REDACTED}")
         return self.pairs(text) if self._keys else text
 
     def pairs(self, text: str) -> str:

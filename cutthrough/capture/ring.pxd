@@ -13,6 +13,7 @@ cdef struct Header:
     uint64_t tail               # the consumer's: bytes that it needs no more
     uint64_t sleeps             # 1: it waits to be woken
     uint64_t unwritten          # exchanges that it could not write
+    uint64_t forgotten          # exchanges whose parts it had no memory for
 
 cdef enum Kind:
     PADDING = 0                 # to the end of the ring: the next record is at its begin
@@ -20,6 +21,8 @@ cdef enum Kind:
     UP                          # a piece of the request's body
     DOWN                        # a piece of the response's body
     END
+    FRAMES_UP                   # an int64, Unix time in µs, and the bytes of a WebSocket
+    FRAMES_DOWN
 
 # A record; `size` is a multiple of 8. If it is PADDING, only the first eight bytes are there.
 cdef struct Record:

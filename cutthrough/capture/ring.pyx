@@ -7,7 +7,8 @@
 The producer never waits (R58): a record without room is dropped and counted by the caller. A
 record becomes visible as a whole, when `head` moves behind it, so a producer that is killed in
 the middle leaves nothing behind, and its replacement continues behind the last record. The consumer
-moves `tail` when it has stored the records: a consumer that is killed reads them again.
+moves `tail` when it has stored the records: a consumer that is killed reads them again. Before
+that it erases them.
 
 The consumer is woken by a byte through a pipe, but only after it has announced that it sleeps:
 under load no system call is made here.
@@ -15,6 +16,7 @@ under load no system call is made here.
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.string cimport memset
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t write(int fd, const void *data, size_t n)
@@ -26,18 +28,22 @@ cdef extern from * nogil:
     #define take_flag(p) __atomic_exchange_n((p), 0, __ATOMIC_SEQ_CST)
     #define put_flag(p) __atomic_store_n((p), 1, __ATOMIC_SEQ_CST)
     #define full_fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+    #define keep_order() __atomic_signal_fence(__ATOMIC_SEQ_CST)
     """
     uint64_t load_position(const uint64_t *p)
     void store_position(uint64_t *p, uint64_t value)
     uint64_t take_flag(uint64_t *p)
     void put_flag(uint64_t *p)
     void full_fence()
+    void keep_order()           # for the compiler alone
 
 cdef enum:
     # Bytes of records: some 5000 exchanges, or 0.1 s of bodies at 80 MB/s
     DATA_BYTES = 8388608
     # mmap(2) takes offsets in whole pages, and a page of arm64 may have 64 KiB
     HEADER_BYTES = 65536
+    # Bytes of a record before its field `worker`: size and kind, all that padding has
+    WORKER_AT = 6
 
 RING_BYTES = HEADER_BYTES + DATA_BYTES
 
@@ -82,6 +88,8 @@ cdef void publish(Producer *ring, Kind kind, uint16_t worker, uint64_t request,
     record.request = request
     record.length = n
     store_position(&header.head, head + size)
+    if kind == HEADS:                           # worth no wake-up before its END
+        return
     full_fence()                                # `head` is visible before `sleeps` is read
     if header.sleeps and take_flag(&header.sleeps) and ring.wake_fd >= 0:
         write(ring.wake_fd, b"w", 1)            # if the pipe is full, it is awake
@@ -105,7 +113,7 @@ cdef class Ring:
         """Numbers of exchanges by result, since the ring was made."""
         cdef Header *header = self.producer.header
         return {"captured": header.exchanges, "dropped": header.dropped,
-                "partial": header.parts, "unwritten": header.unwritten}
+                "partial": header.parts + header.forgotten, "unwritten": header.unwritten}
 
     @property
     def in_use(self):
@@ -139,7 +147,20 @@ cdef class Ring:
         return found
 
     def release(self):
-        """Gives back the room of all records that were read."""
+        """Erases all records that were read, and gives their room back: a secret is in this
+        memory only until its exchange is stored. An erased record is padding, so a consumer that
+        is killed here leaves nothing that its successor would misread."""
+        cdef uint64_t at = self.producer.header.tail
+        cdef Record *record
+        while at < self.read_to:
+            record = <Record *>(self.producer.data + at % DATA_BYTES)
+            if record.size < 8 or record.size > min(
+                    self.read_to - at, DATA_BYTES - at % DATA_BYTES):
+                break                           # not a record: read() has skipped the rest
+            record.kind = PADDING
+            keep_order()                        # a kill may come between the two
+            memset(&record.worker, 0, record.size - WORKER_AT)
+            at += record.size
         store_position(&self.producer.header.tail, self.read_to)
 
     def sleep(self):
@@ -154,3 +175,6 @@ cdef class Ring:
 
     def add_unwritten(self, count):
         self.producer.header.unwritten += <uint64_t>count
+
+    def add_forgotten(self, count):
+        self.producer.header.forgotten += <uint64_t>count

@@ -1,4 +1,5 @@
-"""Bodies as lines for a person: JSON indented, frames of gRPC, MessagePack, or hex.
+"""Bodies and messages as lines for a person: JSON indented, frames of gRPC,
+MessagePack, or hex.
 
 A view never fails: if a body is not in the form that its type promises, a line says so
 and the bytes are shown in hex. JSON is not parsed but indented, token by token, so
@@ -11,6 +12,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -20,6 +22,7 @@ from cutthrough.capture.protobuf import Malformed, show_message
 VIEWS = ("auto", "text", "json", "hex", "grpc", "protobuf", "msgpack")
 # Bytes in hex, and bytes of a message that is inflated
 MOST_HEX, MOST_MESSAGE = 16 << 10, 1 << 20
+MOST_LINE = 64                               # bytes of a message in hex
 
 _JSON = re.compile(r'\s*("(?:[^"\\]|\\.)*"?|[][{},:]|[^\s][^\s\][{},:"]*)', re.S)
 _BY_TYPE = (
@@ -49,6 +52,27 @@ def show_body(body: str | bytes, kind: str, view: str = "auto", coding: str = ""
             yield from attempt(show_message, data, "a message of protobuf")
         case "msgpack":
             yield from attempt(show_msgpack, data, "MessagePack")
+
+
+def line_of(message: dict[str, Any]) -> str:
+    """A message of Flow.messages: `>` to the origin, `<` from it, the time, the kind,
+    the size, what else is known, and the content."""
+    words = [">" if message["side"] == "request" else "<"]
+    if "at_us" in message:
+        at = datetime.fromtimestamp(message["at_us"] / 1e6, UTC)
+        words.append(at.strftime("%H:%M:%S.%f")[:-3])
+    words.append(message["kind"])
+    if "bytes" in message:
+        words.append(f"({message['bytes']} bytes)")
+    words += [f"{key} {message[key]}" for key in ("code", "event", "id")
+              if key in message]
+    if "state" in message:
+        words.append(f"[{message['state']}]")
+    if "base64" in message:
+        data = base64.b64decode(message["base64"])
+        return " ".join([*words, data[:MOST_LINE].hex(" ")]) + (
+            " …" if len(data) > MOST_LINE else "")
+    return " ".join([*words, message.get("text", "")])
 
 
 def choose(body: str | bytes, kind: str) -> str:

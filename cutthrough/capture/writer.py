@@ -1,6 +1,6 @@
 """The writer process: `python -m cutthrough.capture.writer FD`.
 
-    rings of all workers ──> parts put together, redacted ──> SQLite, in batches
+    rings of all workers ──> parts put together, redacted ──> the store, in batches
 
 FD is its end of a socket pair; the first packet has the settings. The message `stop`
 ends it, after the rings are empty. If the supervisor is gone, it goes on until the
@@ -9,7 +9,8 @@ workers are gone too: the pipe by which they wake it then has no writer left.
 It is the only consumer of the rings, and gives their room back when their rows are
 written. So if it is killed, the next writer reads the same records again, and a row
 that is there already is left alone. If rows cannot be written, because the disk is
-full, they are counted and dropped: the rings must not fill for it.
+full, they are counted and dropped: the rings must not fill for it. If a server is away,
+the writer waits for it with the rows: the rings fill, and workers drop and count.
 """
 
 import contextlib
@@ -19,9 +20,9 @@ import os
 import select
 import signal
 import socket
-import sqlite3
 import sys
 import time
+from typing import Any
 
 import msgspec
 
@@ -29,7 +30,8 @@ from cutthrough.capture.records import Assembly
 from cutthrough.capture.redaction import Redactor
 from cutthrough.capture.ring import RING_BYTES, Ring
 from cutthrough.capture.settings import Start
-from cutthrough.capture.store import Store, StoreError
+from cutthrough.capture.store import StoreAway, StoreError
+from cutthrough.capture.stores import open_store
 from cutthrough.log.errorlog import ErrorLog
 
 log = logging.getLogger("cutthrough")
@@ -42,6 +44,8 @@ GATHER_S = 0.02
 # Between two looks at ages, and at rows to be indexed
 HOUSEKEEPING_S = 1.0
 MEASURE_S = 60.0
+# Between two attempts to reach a server: the first, doubled until the last
+AWAY_S, MOST_AWAY_S = 0.25, 10.0
 # Rows that are indexed at a time, some 20 µs each
 INDEX_ROWS = 500
 
@@ -55,14 +59,24 @@ class Writer:
         self._rings_fd, self._wake = start.rings, start.wake
         self._rings: list[Ring] = []
         self._assembly = Assembly(Redactor(settings))
-        self._store = Store(settings.file, settings.count, settings.bytes, settings.age)
+        self._store = open_store(
+            settings.database, settings.count, settings.bytes, settings.age,
+            settings.program)
         self._has_supervisor = True
         self._stopping = False
         self._to_index = True
+        self._lost = 0                       # rows since the last that was written
+        self._away_s = 0.0                   # until the next attempt; 0: the store is
+                                             # there
         self._kept_house = self._measured = time.monotonic()
 
     def run(self) -> None:
-        """Writes until it is stopped, or no worker is left."""
+        """Writes until it is stopped, or no worker is left. Raises StoreAway if the
+        store is away then: the next writer reads the rings again."""
+        try:
+            self._store.open()
+        except StoreAway as error:
+            self.note_away(error)
         while True:
             busy = self.turn()
             if not busy:
@@ -83,16 +97,60 @@ class Writer:
             if not records:
                 continue
             found = True
+            forgotten = self._assembly.evicted
             rows = self._assembly.rows(records)
+            ring.add_forgotten(self._assembly.evicted - forgotten)
             if rows:
-                try:
-                    self._store.write(rows)
-                    self._to_index = True
-                except sqlite3.Error as error:
-                    ring.add_unwritten(len(rows))
-                    log.error("captured exchanges cannot be written: %s", error)
+                self.store(rows, ring)
             ring.release()
         return found
+
+    def store(self, rows: list[tuple[Any, ...]], ring: Ring) -> None:
+        """Writes rows, or counts them as lost. Logs the first failure and the end of
+        failures, for a disk may be full for days."""
+        try:
+            self.write(rows)
+        except StoreAway:
+            raise
+        except StoreError as error:
+            ring.add_unwritten(len(rows))
+            if not self._lost:
+                log.error("captured exchanges cannot be written: %s; they are dropped "
+                          "and counted until they can", error)
+            self._lost += len(rows)
+            return
+        self._to_index = True
+        if self._lost:
+            log.warning("captured exchanges are written again; %d were lost",
+                        self._lost)
+            self._lost = 0
+
+    def write(self, rows: list[tuple[Any, ...]]) -> None:
+        """Writes rows, as soon as the store is there. Raises StoreError, and StoreAway
+        if the writer is stopped before."""
+        while True:
+            try:
+                self._store.write(rows)
+            except StoreAway as error:
+                self.note_away(error)
+                if self._stopping:
+                    raise
+                self.look(self._away_s, with_pipe=False)
+            else:
+                self.note_back()
+                return
+
+    def note_away(self, error: StoreAway) -> None:
+        """Logs the first failure, and sets the time until the next attempt."""
+        if not self._away_s:
+            log.error("captured exchanges cannot be written: %s; they wait for it, and "
+                      "what a ring has no room for is dropped and counted", error)
+        self._away_s = min(2 * self._away_s or AWAY_S, MOST_AWAY_S)
+
+    def note_back(self) -> None:
+        if self._away_s:
+            self._away_s = 0.0
+            log.warning("captured exchanges are written again")
 
     def map_rings(self) -> None:
         """Maps the rings that were added for further workers."""
@@ -106,21 +164,31 @@ class Writer:
         if self._to_index:
             self.index()
         now = time.monotonic()
-        if now - self._kept_house < HOUSEKEEPING_S:
+        if self._away_s:
+            if now - self._kept_house < self._away_s:
+                return
+        elif now - self._kept_house < HOUSEKEEPING_S and not self._store.is_over:
             return
-        self._kept_house = now
+        self.delete_old()
+
+    def delete_old(self) -> None:
+        self._kept_house = now = time.monotonic()
         try:
             if now - self._measured >= MEASURE_S:
                 self._measured = now
                 self._store.measure()
             self._store.prune()
-        except sqlite3.Error as error:
+            self.note_back()
+        except StoreAway as error:
+            self.note_away(error)
+            self._kept_house = time.monotonic()
+        except StoreError as error:
             log.error("captured exchanges cannot be deleted: %s", error)
 
     def index(self) -> None:
         try:
             self._to_index = self._store.index(INDEX_ROWS)
-        except sqlite3.Error as error:
+        except StoreError as error:
             self._to_index = False
             log.error("captured exchanges cannot be indexed: %s", error)
 
@@ -130,7 +198,8 @@ class Writer:
             if max((ring.in_use for ring in self._rings), default=0) < TURN_BYTES:
                 self.look(GATHER_S, with_pipe=False)
             return
-        timeout = 0.0 if self._to_index else HOUSEKEEPING_S
+        timeout = 0.0 if self._to_index or self._store.is_over else (
+            self._away_s or HOUSEKEEPING_S)
         asleep = [ring.sleep() for ring in self._rings]
         if all(asleep):
             self.look(timeout, with_pipe=True)
@@ -141,8 +210,8 @@ class Writer:
         waiting = select.poll()
         if self._has_supervisor:
             waiting.register(self._channel, select.POLLIN)
-        if with_pipe:
-            waiting.register(self._wake, select.POLLIN)
+        # Without events: for its hang-up alone
+        waiting.register(self._wake, select.POLLIN if with_pipe else 0)
         for fd, events in waiting.poll(timeout * 1000):
             if fd == self._wake:
                 if events & select.POLLIN:

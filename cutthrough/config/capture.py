@@ -1,10 +1,12 @@
-"""The options of capture: file, bounds and redaction of captured requests."""
+"""The options of capture: database, bounds and redaction of captured requests."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated
 
+from cutthrough.config.database import check_url
 from cutthrough.config.interception import InterceptionOptions
-from cutthrough.config.option import Option
+from cutthrough.config.option import ConfigError, Option
 from cutthrough.config.values import (
     COUNT,
     DAY,
@@ -12,6 +14,7 @@ from cutthrough.config.values import (
     FILE,
     FLAG,
     SIZE,
+    TEXT,
     Kind,
     parse_text,
     parse_token,
@@ -43,6 +46,18 @@ class CaptureOptions(InterceptionOptions, frozen=True, kw_only=True):
         FILE, "database of the requests that rules capture: docs/capture.md",
         "none: such a rule is refused", section="Capture", swapped=True,
         of_program=True)] = ""
+    capture_url: Annotated[str, Option(
+        TEXT._replace(metavar="URL"), "PostgreSQL database of the same, in place of "
+        "capture_file: several programs may write to one: docs/capture.md; it has a "
+        "password, so prefer capture_url_file", "none", file="capture_url_file",
+        stand_in="postgresql://localhost/cutthrough", swapped=True, of_program=True)
+        ] = ""
+    capture_url_file: Annotated[str, Option(
+        FILE, "file with the URL on one line", "none", swapped=True,
+        of_program=True)] = ""
+    capture_program: Annotated[str, Option(
+        TEXT._replace(metavar="NAME"), "name of this program in the rows of "
+        "capture_url", "the host's name", swapped=True, of_program=True)] = ""
     capture_count: Annotated[int, Option(
         COUNT, "most exchanges in it, oldest out first; 0: no limit",
         "our choice: pages and filters stay quick", swapped=True, of_program=True)
@@ -72,3 +87,17 @@ class CaptureOptions(InterceptionOptions, frozen=True, kw_only=True):
         Kind("PATH", parse_path, many=True), "paths in JSON bodies whose values are "
         "not kept, such as $.user.token, items.*.key or $..password", "none",
         swapped=True, of_program=True)] = ()
+
+    @property
+    def capture_database(self) -> str:
+        """A path or a URL; "": there is none."""
+        return self.capture_url or self.capture_file
+
+    def contradictions_of_capture(self) -> Iterator[ConfigError]:
+        if not self.capture_url:
+            return
+        if reason := check_url(self.capture_url):
+            yield ConfigError("", "capture_url", reason)
+        if self.capture_file:
+            yield ConfigError("", "capture_url", "and capture_file are both set: "
+                              "remove one of the two")

@@ -148,7 +148,7 @@ class Config(CaptureOptions, frozen=True, kw_only=True):
     peek_tunnels: Annotated[bool, Option(
         FLAG, "look at the first bytes of each tunnel, unopened, for the JSON log, "
         "metrics and live page: server name, ALPN, JA4, or protocol: docs/logs.md",
-        "a tunnel takes 4 us more of CPU time, and JA3 another 1 us; a log format with "
+        "a tunnel takes 3 us more of CPU time, and JA3 another 1 us; a log format with "
         "one of its codes looks by itself",
         swapped=True)] = False
 
@@ -214,8 +214,9 @@ class Config(CaptureOptions, frozen=True, kw_only=True):
         "our choice: most tunnels do not notice a reload or an upgrade",
         swapped=True)] = True
     tls_records: Annotated[str, Option(
-        choice("own", "libssl"), "who encrypts behind a TLS handshake; libssl needs 13 "
-        "KiB more a connection", "docs/decisions/0013", swapped=True)] = "own"
+        choice("own", "libssl", "kernel"), "who encrypts behind a TLS handshake; "
+        "libssl needs 13 KiB more a connection; kernel: own, and kTLS for bulk",
+        "docs/decisions/0013", swapped=True)] = "own"
 
     max_line: Annotated[int, Option(
         SIZE._replace(low=256, high=16384), "longest request line",
@@ -243,6 +244,9 @@ class Config(CaptureOptions, frozen=True, kw_only=True):
         COUNT, "most connections of one client address (in IPv6 of one /64) over all "
         "workers; 0: no limit", "a client may be a whole site behind one address",
         swapped=True)] = 0
+    http2_streams: Annotated[int, Option(
+        COUNT._replace(low=1, high=1000), "most streams of a connection of HTTP/2; "
+        "each counts as a connection", "RFC 9113 section 6.5.2", swapped=True)] = 100
     upstream_idle: Annotated[int, Option(
         COUNT, "most idle connections to origins that a worker keeps",
         "our choice: a tenth of a usual nofile of 10 000", swapped=True)] = 1024
@@ -382,7 +386,7 @@ class Config(CaptureOptions, frozen=True, kw_only=True):
             yield ConfigError("", "admin", f"{self.admin} is also an address of listen")
         yield from contradictions_of_sources(self.sources)
         yield from contradictions_of_parents(self.parents, self.groups, self.route)
-        yield from self._contradictions_of_fleet()
+        yield from (*self._contradictions_of_fleet(), *self.contradictions_of_capture())
 
     def _contradictions_of_fleet(self) -> Iterator[ConfigError]:
         if self.fleet_url and not self.fleet_url.startswith(
@@ -397,10 +401,8 @@ class Config(CaptureOptions, frozen=True, kw_only=True):
 
     @property
     def demonstration(self) -> bool:
-        """Whether the credentials are the well-known ones of the demonstration (R29).
-
-        True also if the operator gave them: they are as unsafe then.
-        """
+        """Whether the credentials are the well-known ones of the demonstration (R29),
+        also if the operator gave them: they are as unsafe then."""
         return (self.user, self.password) == DEMONSTRATION
 
     @property

@@ -33,12 +33,12 @@ Address = tuple[str, int]
 
 
 def parse_protocol(text: str) -> str:
-    if text not in ("http", "socks5", "socks4", "tls"):
-        raise ValueError(f"{text!r} is not one of http, socks5, socks4, tls")
+    if text not in ("http", "http2", "socks5", "socks4", "tls"):
+        raise ValueError(f"{text!r} is not one of http, http2, socks5, socks4, tls")
     return text
 
 
-PROTOCOLS = Kind("http|socks5|socks4|tls", parse_protocol, many=True)
+PROTOCOLS = Kind("http|http2|socks5|socks4|tls", parse_protocol, many=True)
 
 
 class Listener(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +77,8 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     protocols: Annotated[tuple[str, ...], Option(
         PROTOCOLS, "what is spoken there; if there are several, the first byte of a "
         "connection decides: docs/socks.md; tls: the others inside TLS too, where "
-        "certificates alone have them inside TLS only", "what `listen` speaks")
+        "certificates alone have them inside TLS only; http2: for clients that choose "
+        "it in their handshake: docs/http2.md", "what `listen` speaks")
         ] = ("http",)
     udp: Annotated[bool, Option(
         FLAG, "with socks5: UDP ASSOCIATE, for which clients must reach UDP ports of "
@@ -136,6 +137,10 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         elif self.protocols == ("tls",):
             yield ConfigError("", "protocols", "tls carries another protocol: add "
                               "http, socks5 or socks4")
+        if "http2" in self.protocols and not (
+                "http" in self.protocols and self.certificates):
+            yield ConfigError("", "protocols", "http2 needs http and certificates: "
+                              "clients choose it in their TLS handshake")
         if self.udp and "socks5" not in self.protocols:
             yield ConfigError("", "udp", "has no effect without socks5 in protocols")
         if "socks4" in self.protocols and self.auth == "required":

@@ -51,7 +51,7 @@ class Options(TypedDict, total=False):
     upstream_idle_timeout: float | str
     drain_timeout: float | str
     handover: bool | str
-    tls_records: Literal["own", "libssl"]
+    tls_records: Literal["own", "libssl", "kernel"]
     max_line: int | str
     max_head: int | str
     max_fields: int | str
@@ -60,6 +60,7 @@ class Options(TypedDict, total=False):
     max_connections: int | str
     max_connections_total: int | str
     max_connections_per_client: int | str
+    http2_streams: int | str
     upstream_idle: int | str
     upstream_idle_per_origin: int | str
     resolvers: str | Sequence[str]
@@ -73,6 +74,7 @@ class Options(TypedDict, total=False):
     route: str
     intercept_ca: str | PathLike[str]
     origin_ca: str | PathLike[str]
+    intercept_http2: Literal["auto", "on", "off"]
     listeners: Sequence[Row]
     sources: Mapping[str, Row]
     parents: Mapping[str, Row]

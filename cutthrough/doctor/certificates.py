@@ -1,4 +1,4 @@
-"""The certificates of listeners, for parents and of `ca_certificate`: can they be used,
+"""The certificates of listeners, for parents and of our authorities: can they be used,
 and until when."""
 
 import time
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cutthrough.config.config import ConfigError
 from cutthrough.doctor.finding import Case, Finding
 from cutthrough.generation.ca_certificate import read_ca_certificate
+from cutthrough.generation.interception import authority_expiry, read_interception
 from cutthrough.generation.tls_files import (
     certificates,
     check_parents,
@@ -75,15 +76,28 @@ def check_authority(case: Case) -> Iterator[Finding]:
     except ConfigError as error:
         yield Finding("ca_certificate", "fail", error.reason, "", "correct the file")
         return
-    if found is None:
+    if found is not None:
+        yield judge_authority(
+            f"ca_certificate {found.path}", found.subject, found.not_after)
+
+
+def check_interception_authority(case: Case) -> Iterator[Finding]:
+    try:
+        found = authority_expiry(case.config, read_interception(case.config))
+    except (ConfigError, ImportError, ValueError) as error:
+        yield Finding("intercept_ca", "fail", getattr(error, "reason", str(error)), "",
+                      "correct the files")
         return
-    days = int((found.not_after - time.time()) // DAY_S)
-    name = f"ca_certificate {found.path}"
+    for path, not_after in found.items():
+        yield judge_authority(f"intercept_ca {path}", "our authority", not_after)
+
+
+def judge_authority(name: str, subject: str, not_after: int) -> Finding:
+    days = int((not_after - time.time()) // DAY_S)
     advice = "make the next authority, and have every device trust both"
     if days < 0:
-        yield Finding(name, "fail", f"{found.subject}, expired", "", advice)
-    elif days < AUTHORITY_SOON_DAYS:
-        yield Finding(name, "warn", f"{found.subject}, {days} days left",
-                      f"{AUTHORITY_SOON_DAYS} days", advice)
-    else:
-        yield Finding(name, "ok", f"{found.subject}, {days} days left")
+        return Finding(name, "fail", f"{subject}, expired", "", advice)
+    if days < AUTHORITY_SOON_DAYS:
+        return Finding(name, "warn", f"{subject}, {days} days left",
+                       f"{AUTHORITY_SOON_DAYS} days", advice)
+    return Finding(name, "ok", f"{subject}, {days} days left")

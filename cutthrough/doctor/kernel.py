@@ -12,6 +12,7 @@ import msgspec
 
 from cutthrough.doctor.finding import Case, Finding, Host, Verdict
 from cutthrough.doctor.sysctls import SYSCTLS, Sysctl, suffices, widest
+from cutthrough.net.kernel_tls import why_no_kernel_tls
 from cutthrough.net.listener import BACKLOG
 
 # memfd's seals came with 3.17, the other features earlier; the default of 4096 for
@@ -31,6 +32,8 @@ def check_kernel(case: Case) -> Iterator[Finding]:
                           ("sealed memory", try_memfd)):
         yield check_feature(name, attempt)
     yield check_splice(case)
+    if case.config.tls_records == "kernel":
+        yield check_kernel_tls()
 
 
 def check_version(release: str) -> Finding:
@@ -92,6 +95,14 @@ def check_splice(case: Case) -> Finding:
         "splice", verdict, f"works, pipes of {size // 1024} KiB", "1024 KiB",
         "" if verdict == "ok" else "raise fs.pipe-max-size and fs.pipe-user-pages-soft "
         "as below; below 64 KiB bulk data is copied")
+
+
+def check_kernel_tls() -> Finding:
+    reason = why_no_kernel_tls()
+    return Finding(
+        "kTLS", "warn" if reason else "ok", reason or "works", "works",
+        "modprobe tls  # and a file in /etc/modules-load.d with its name; without it "
+        'tls_records = "kernel" is as "own"' if reason else "")
 
 
 def try_splice() -> int:

@@ -179,7 +179,7 @@ def check_files(case: Case) -> Iterator[Finding]:
         source, where = settings[secret].source, getattr(config, by_file)
         if where:
             yield from judge_file(where, by_file, True)
-        elif secret == "fleet_url" and "@" not in config.fleet_url:
+        elif secret.endswith("_url") and "@" not in getattr(config, secret):
             continue                         # an address without a password
         elif source == "command line":
             yield Finding(secret, "warn", "in a flag", "a file",
@@ -191,7 +191,7 @@ def check_files(case: Case) -> Iterator[Finding]:
     if case.config_file:
         inside = any(settings[name].source == case.config_file
                      for name in SECRETS
-                     if name != "fleet_url" or "@" in config.fleet_url)
+                     if not name.endswith("_url") or "@" in getattr(config, name))
         yield from judge_file(case.config_file, "configuration", inside)
     if config.users_file:
         yield from judge_file(config.users_file, "users_file", True)

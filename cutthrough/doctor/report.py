@@ -23,10 +23,12 @@ from cutthrough.doctor.certificates import (
     check_authority,
     check_certificates,
     check_certificates_of_parents,
+    check_interception_authority,
 )
 from cutthrough.doctor.dns_and_clock import check_clock, check_names
 from cutthrough.doctor.finding import Case, Finding, Host, Verdict
 from cutthrough.doctor.kernel import check_kernel, check_sysctls
+from cutthrough.doctor.postgres import check_database
 from cutthrough.doctor.program import (
     check_admin,
     check_files,
@@ -43,9 +45,11 @@ SECTIONS: dict[str, tuple[Callable[[Case], Iterable[Finding]], ...]] = {
     "kernel": (check_kernel,),
     "settings of the kernel": (check_sysctls,),
     "capacity": (check_room,),
-    "names and time": (check_names, lambda case: [check_clock(case)], check_fleet),
+    "names and time": (check_names, lambda case: [check_clock(case)], check_fleet,
+                       check_database),
     "fast paths": (check_speed,),
-    "listeners": (check_listeners, check_certificates, check_authority, check_admin),
+    "listeners": (check_listeners, check_certificates, check_authority,
+                  check_interception_authority, check_admin),
     "files": (check_files, check_certificates_of_parents),
     "policy": (check_policy, check_sources),
 }

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 import msgspec
 
 from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.database import FORM
 from cutthrough.config.log_target import read_target
 from cutthrough.config.mistake import Mistake, raise_all
 from cutthrough.config.parents import DIRECT
 from cutthrough.config.values import show_count
 from cutthrough.generation.ca_certificate import read_ca_certificate
+from cutthrough.generation.filters import make_filters
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.interception import (
     check_interception,
@@ -66,6 +68,7 @@ def validate(generation: Generation) -> None:
         from cutthrough.generation.hook import find_function
 
         find_function(generation.config.policy_hook, generation.policy.hook)
+    make_filters(generation.policy)
     check_routes(generation)
     check_fleet(generation.config)
     check_sources(generation.config)
@@ -94,7 +97,9 @@ def check_transparent(config: Config) -> None:
 def check_capture(generation: Generation) -> None:
     """Raises ConfigError if what rules capture cannot be written."""
     path = generation.config.capture_file
-    if not generation.policy.captures:
+    if generation.config.capture_url:
+        check_capture_url(generation.config.capture_url)
+    if not generation.policy.captures or not path:
         return
     try:
         if not os.path.lexists(path):
@@ -105,6 +110,20 @@ def check_capture(generation: Generation) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
     except OSError as error:
         raise ConfigError("", "capture_file", error.strerror or str(error)) from None
+
+
+def check_capture_url(url: str) -> None:
+    """Raises ConfigError if no connection can be tried. The server may be away."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise ConfigError("", "capture_url", f"the package {error.name} is not "
+                          "installed: pip install 'cutthrough[postgres]'") from None
+    try:
+        psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.Error:                    # its text has the URL (R37)
+        raise ConfigError("", "capture_url", f"libpq cannot read it: it has the form "
+                          f"{FORM}") from None
 
 
 def check_sources(config: Config) -> None:

@@ -91,8 +91,14 @@ def needs_new_workers(old: Generation, new: Generation) -> bool:
 
 
 def has_new_code(old: Generation, new: Generation) -> bool:
-    """Did the hook's code change? New code gets new workers, because a fresh process
-    imports the hook and its modules without leftovers of the old code."""
+    """Did the code of the hook or of a filter change? New code gets new workers,
+    because a fresh process imports its modules without leftovers of the old code."""
+    was, now = old.policy.filter_code, new.policy.filter_code
+    return has_new_hook(old, new) or any(
+        now[module] != was[module] for module in was.keys() & now.keys())
+
+
+def has_new_hook(old: Generation, new: Generation) -> bool:
     return (old.config.policy_hook == new.config.policy_hook
             and old.policy.hook != new.policy.hook)
 
@@ -127,9 +133,14 @@ def show_changes(old: Generation, new: Generation) -> str:
     if (old.policy.limits, old.policy.user_limits, old.policy.group_limits) != (
             new.policy.limits, new.policy.user_limits, new.policy.group_limits):
         changes.append("limits")
+    for name in ("faults", "filters"):
+        if getattr(old.policy, name) != getattr(new.policy, name):
+            changes.append(name)
     if (old.tls, old.parent_files, old.ca_certificate, old.interception) != (
             new.tls, new.parent_files, new.ca_certificate, new.interception):
         changes.append("certificates")
-    if has_new_code(old, new):
+    if has_new_hook(old, new):
         changes.append("the hook's code")
+    elif has_new_code(old, new):
+        changes.append("code of filters")
     return ", ".join(changes) or "no changes"

@@ -24,6 +24,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from cutthrough.filters.stage import Tally as FilterTally
 from cutthrough.net.shares import Shares
 from cutthrough.policy.decision_cache import Decision, DecisionCache
 from cutthrough.policy.source import Code, PolicyError
@@ -135,9 +136,10 @@ def import_code(name: str, code: Code | None) -> ModuleType:
 
 
 class Tally:
-    """Places and counters shared by the successive hooks of one worker."""
+    """Places and counters shared by the successive hooks and filters of a worker."""
 
     def __init__(self) -> None:
+        self.filters = FilterTally()
         self.shares = Shares(MOST_QUESTIONS)
         self.asked = 0
         self.failures = 0

@@ -12,7 +12,7 @@ import msgspec
 
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import FileError, read_file
-from cutthrough.generation.tls_files import is_private, show_error
+from cutthrough.generation.tls_files import import_http2, is_private, show_error
 from cutthrough.policy.source import Policy, PolicyError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class InterceptionFiles(msgspec.Struct, frozen=True):
     certificate: bytes
     key: bytes
     origin_ca: bytes = b""
+    http2: str = "auto"                     # as the option
 
     def __repr__(self) -> str:               # never the key (R37)
         return "InterceptionFiles()"
@@ -37,6 +38,25 @@ class InterceptionFiles(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> bytes:
         return hashlib.sha256(msgspec.msgpack.encode(self)).digest()
+
+
+def interception_files(config: Config) -> list[str]:
+    """The files that `read_interception` reads."""
+    if not config.intercept_ca:
+        return []
+    files = [os.path.join(config.intercept_ca, name) for name in (CERTIFICATE, KEY)]
+    return files + ([config.origin_ca] if config.origin_ca else [])
+
+
+def authority_expiry(config: Config, files: InterceptionFiles | None) -> dict[str, int]:
+    """When our authority's certificate expires, in seconds of the epoch, by its path;
+    {}: there is none. Raises as make_interceptor."""
+    if files is None:
+        return {}
+    from cutthrough.net.certificates import describe
+
+    path = os.path.join(config.intercept_ca, CERTIFICATE)
+    return {path: describe(files.certificate, path)[0].not_after}
 
 
 def read_interception(config: Config) -> InterceptionFiles | None:
@@ -48,7 +68,8 @@ def read_interception(config: Config) -> InterceptionFiles | None:
     made = InterceptionFiles(
         _content(os.path.join(folder, CERTIFICATE), "intercept_ca"),
         _content(key, "intercept_ca"),
-        _content(config.origin_ca, "origin_ca") if config.origin_ca else b"")
+        _content(config.origin_ca, "origin_ca") if config.origin_ca else b"",
+        config.intercept_http2)
     if not is_private(os.stat(key), os.geteuid()):
         raise ConfigError("", "intercept_ca", f"{key} can be read by others than its "
                           f"owner: chmod 600 {key}")
@@ -70,7 +91,8 @@ def check_interception(files: InterceptionFiles | None, policy: Policy) -> None:
 
     Raises ConfigError, and PolicyError for a rule that intercepts without an authority.
     """
-    wanted = next((rule for rule in policy.rules if rule.tls == "intercept"), None)
+    wanted = next((rule for rule in policy.rules
+                   if rule.tls.startswith("intercept")), None)
     if files is None and wanted is not None:
         raise PolicyError(wanted.source, "tls", "needs the option intercept_ca: the "
                           "directory that `cutthrough ca init` makes")
@@ -85,11 +107,25 @@ def check_interception(files: InterceptionFiles | None, policy: Policy) -> None:
 def make_interceptor(files: InterceptionFiles) -> "TlsInterceptor":
     """Returns the context of intercepted clients.
 
-    Raises ImportError without libssl, and TlsError for files that cannot be used.
+    Raises ImportError without libssl, TlsError for files that cannot be used, and
+    ValueError if HTTP/2 must be offered and libnghttp2 is missing.
     """
     from cutthrough.net.leaves import TlsInterceptor
 
-    return TlsInterceptor(files.certificate, files.key)
+    return TlsInterceptor(
+        files.certificate, files.key, http2=_offers_http2(files.http2))
+
+
+def _offers_http2(option: str) -> bool:
+    if option == "off":
+        return False
+    try:
+        import_http2()
+    except ValueError:
+        if option == "on":
+            raise
+        return False
+    return True
 
 
 def make_origin_client(files: InterceptionFiles) -> "TlsClient":

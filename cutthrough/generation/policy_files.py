@@ -37,6 +37,11 @@ def load_policy(config: Config) -> Policy:
     check_names(config, policy)
     if config.policy_hook:
         policy = msgspec.structs.replace(policy, hook=load_code(config.policy_hook))
+    if policy.filters:
+        found = {one.code.partition(":")[0]: load_code(one.code)
+                 for one in policy.filters.values()}
+        policy = msgspec.structs.replace(policy, filter_code={
+            module: code for module, code in found.items() if code is not None})
     return policy
 
 
@@ -49,9 +54,9 @@ def check_names(config: Config, policy: Policy) -> None:
                     + no_such_source(rule.leaves_by, known))
         for rule in policy.rules if rule.leaves_by and rule.leaves_by not in known]
     mistakes += [
-        PolicyError(rule.source, "capture", "has no file to write to: set capture_file "
-                    "in the configuration")
-        for rule in policy.rules if rule.capture and not config.capture_file]
+        PolicyError(rule.source, "capture", "has no database to write to: set "
+                    "capture_file or capture_url in the configuration")
+        for rule in policy.rules if rule.capture and not config.capture_database]
     groups = {*policy.groups, *(one for user in policy.users.values()
                                 for one in user.groups)}
     for row in config.sources:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from cutthrough.config.config import Config
+from cutthrough.generation.filters import make_filters
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Hook, Tally, find_function
 from cutthrough.generation.sources import SourceNumbers, names_of_users
@@ -28,7 +29,7 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
     `sources`: the worker's numbers; `registry`: what the worker knows of parents;
     `tls`: see Ways.
 
-    Raises PolicyError if the hook cannot be used.
+    Raises PolicyError if the hook or a filter cannot be used.
     """
     config = generation.config
     name = config.user.encode()
@@ -55,6 +56,7 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
         own_sources={user.encode(): numbers[name] for user, name in
                      names_of_users(config, generation.policy).items()},
         own_networks=[row.prefix for row in config.sources if row.prefix],
+        filters=make_filters(generation.policy, tally.filters if tally else None),
         ways=make_ways(config, acl.routes if acl is not None else (), registry, tls),
     )
 

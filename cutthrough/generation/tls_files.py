@@ -208,6 +208,8 @@ def make_server(listener: Listener, files: TlsFiles,
     """
     if not files.pairs:
         return None
+    if "http2" in listener.protocols:
+        import_http2()
     # Imported here, because most configurations need no libssl
     from cutthrough.net.certificates import Pair
     from cutthrough.net.tls_context import TlsServer
@@ -220,7 +222,17 @@ def make_server(listener: Listener, files: TlsFiles,
         client_crl=files.client_crl,
         client_certificate=listener.client_certificate,
         keys=keys,
+        http2="http2" in listener.protocols,
     )
+
+
+def import_http2() -> None:
+    """From now on there are streams. Raises ValueError without libnghttp2."""
+    try:
+        from cutthrough.http2 import transport  # noqa: F401
+    except ImportError as error:
+        raise ValueError("HTTP/2 is not available: this program was built without "
+                         f"libnghttp2, or it is missing ({error})") from None
 
 
 def make_client(parent: Parent, files: ParentFiles) -> "TlsClient | None":

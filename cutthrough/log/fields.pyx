@@ -10,6 +10,7 @@ from cutthrough.log.text cimport (
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.address cimport Address
+from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.net.transport cimport Agreed
@@ -92,7 +93,7 @@ cdef char *put_field(char *p, Step *step, Client c, const Ending *ending, tuple 
     if code == S_VERSION:
         # Another protocol has no version of HTTP
         return p if c.snapshot is None or r.method > M_CONNECT else (
-            put_text(p, b"1.1" if r.minor else b"1.0"))
+            put_text(p, b"2.0" if is_stream(&c.sock) else b"1.1" if r.minor else b"1.0"))
     if code == S_LOCALTIME or code == S_GMT:
         return put_date(p, step, now.tv_sec)
     if code == S_FIELD:

@@ -13,6 +13,7 @@ from cutthrough.log.text cimport (
 from cutthrough.net.address cimport Address, from_sockaddr
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.linux cimport sockaddr_storage
+from cutthrough.net.multiplex cimport with_descriptor
 from cutthrough.net.sysio cimport clock_us, read_own_name
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.net.transport cimport KERNEL, Agreed, Socket
@@ -150,7 +151,7 @@ cdef class JsonLine(Line):
 
 cdef bint own_address(const Socket *s, Address *out) noexcept nogil:
     cdef sockaddr_storage name
-    return read_own_name(s, &name) and from_sockaddr(&name, out)
+    return read_own_name(with_descriptor(s), &name) and from_sockaddr(&name, out)
 
 
 cdef bytes tlv_of(Client c, int tlv):

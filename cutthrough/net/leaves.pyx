@@ -15,13 +15,13 @@ the name.
 import time
 
 from libc.stdint cimport uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, strlen
 from cutthrough.net cimport openssl
 from cutthrough.net.certificates cimport Loaded, load, seconds_of, why
 from cutthrough.net.certificates import Pair, TlsError
 from cutthrough.net.openssl cimport (
     ASN1_OCTET_STRING, EVP_PKEY, SSL, X509, X509V3_CTX, X509_EXTENSION)
-from cutthrough.net.tls_context cimport new_context, set_up_server
+from cutthrough.net.tls_context cimport HTTP_2_OR_11, HTTP_11, new_context, set_up_server
 
 cdef enum:
     DAY_S = 86400
@@ -34,8 +34,6 @@ cdef enum:
 
 # 2.5 KiB each
 MOST_LEAVES = 4096
-
-cdef const unsigned char *HTTP_11 = b"\x08http/1.1"
 
 # The key of all leaves of this process, and its public half
 cdef EVP_PKEY *leaf_key = NULL
@@ -52,9 +50,10 @@ cdef class Leaf:
 
 cdef class TlsInterceptor(TlsContext):
 
-    def __init__(self, bytes certificate, bytes key, most=MOST_LEAVES):
+    def __init__(self, bytes certificate, bytes key, most=MOST_LEAVES, bint http2=False):
         """`certificate`, `key`: PEM, of the authority; further certificates in it are sent to
-        clients. `most`: leaves that are kept. Raises TlsError."""
+        clients. `most`: leaves that are kept. `http2`: is preferred to HTTP/1.1. Raises
+        TlsError."""
         cdef Loaded issuer = load(Pair(certificate, key, b"", "intercept_ca"))
         if not openssl.X509_check_ca(issuer.leaf):
             raise TlsError("intercept_ca", "is not the certificate of an authority")
@@ -73,7 +72,8 @@ cdef class TlsInterceptor(TlsContext):
         make_key()
         self.ctx = new_context(openssl.TLS_server_method(), "1.2", "")
         set_up_server(self.ctx, b"intercepted", None, [])
-        openssl.SSL_CTX_set_alpn_select_cb(self.ctx, choose_protocol, NULL)
+        openssl.SSL_CTX_set_alpn_select_cb(
+            self.ctx, choose_protocol, <void *>(HTTP_2_OR_11 if http2 else HTTP_11))
         for one in [issuer, *issuer.chain]:     # a root is known to whom it is of use
             if not openssl.X509_self_signed((<Loaded>one).leaf, 0) and (
                     not openssl.SSL_CTX_add1_chain_cert(self.ctx, (<Loaded>one).leaf)):
@@ -175,9 +175,12 @@ cdef class TlsInterceptor(TlsContext):
 
 cdef int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
                          const unsigned char *offered, unsigned int n, void *arg) noexcept nogil:
-    """HTTP/1.1. What is no HTTP goes on without a choice, and passes as bytes."""
+    """HTTP/2 if it is offered, or HTTP/1.1. What is no HTTP goes on without a choice, and is read
+    as HTTP/1.1."""
     cdef unsigned int i = 0
-    if openssl.SSL_select_next_proto(<unsigned char **>out, out_len, HTTP_11, 9, offered, n) == (
+    if openssl.SSL_select_next_proto(
+            <unsigned char **>out, out_len, <const unsigned char *>arg,
+            <unsigned int>strlen(<const char *>arg), offered, n) == (
             openssl.OPENSSL_NPN_NEGOTIATED):
         return openssl.SSL_TLSEXT_ERR_OK
     while i + 2 < n:

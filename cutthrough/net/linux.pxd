@@ -15,7 +15,7 @@ cdef extern from "<poll.h>" nogil:
         int fd
         short events
         short revents
-    int POLLIN
+    int POLLIN, POLLOUT
     int poll(pollfd *fds, unsigned long nfds, int timeout)
 
 cdef extern from "<sys/epoll.h>" nogil:
@@ -46,13 +46,15 @@ cdef extern from "<sys/socket.h>" nogil:
         socklen_t msg_namelen
         iovec *msg_iov
         size_t msg_iovlen
+        void *msg_control
+        size_t msg_controllen
     struct linger:
         int l_onoff
         int l_linger
     int AF_INET, AF_INET6, SOCK_STREAM, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_CLOEXEC
     struct ucred:                       # of _GNU_SOURCE, which Python.h defines
         uint32_t uid
-    int SOL_SOCKET, SO_ERROR, SO_LINGER, SO_BINDTODEVICE, SO_MARK, SO_PEERCRED
+    int SOL_SOCKET, SO_ERROR, SO_LINGER, SO_SNDBUF, SO_BINDTODEVICE, SO_MARK, SO_PEERCRED
     int MSG_NOSIGNAL, MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC
     int SHUT_WR
     int socket(int domain, int type, int protocol)
@@ -68,6 +70,7 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t recvfrom(int fd, void *buf, size_t n, int flags, sockaddr *addr, socklen_t *len)
     ssize_t sendto(int fd, const void *buf, size_t n, int flags, const sockaddr *addr,
                    socklen_t len)
+    ssize_t recvmsg(int fd, msghdr *message, int flags)
     ssize_t sendmsg(int fd, const msghdr *message, int flags)
 
 cdef extern from "<netinet/in.h>" nogil:
@@ -129,7 +132,7 @@ cdef extern from "<sys/ioctl.h>" nogil:
     int ioctl(int fd, unsigned long request, ...)
 
 cdef extern from "<linux/sockios.h>" nogil:
-    int SIOCOUTQ
+    int SIOCINQ, SIOCOUTQ
 
 cdef extern from "<time.h>" nogil:
     struct timespec:

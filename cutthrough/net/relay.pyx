@@ -26,8 +26,8 @@ from cutthrough.net.buffers cimport (
 from cutthrough.net.linux cimport EAGAIN, EINVAL, EPIPE
 from cutthrough.net.pipes cimport give_pipe, take_pipe
 from cutthrough.net.sysio cimport (
-    CAN_READ, CAN_WRITE, URGENT, can_peek, can_splice, half_close, holds_back, skip_peeked,
-    splice_from, splice_to, try_peek, try_recv, try_send, try_send2)
+    CAN_READ, CAN_WRITE, URGENT, begin_splice, can_peek, can_splice, half_close, holds_back,
+    skip_peeked, splice_from, splice_to, try_peek, try_recv, try_send, try_send2)
 from cutthrough.net.transport cimport KERNEL, Socket
 
 cdef enum:
@@ -151,6 +151,9 @@ cdef int64_t splice_once(Pump *p) noexcept nogil:
         p.bulk = 0
         return 0
     if p.pipe == NULL:
+        if not (begin_splice(p.source, False) and begin_splice(p.sink, True)):
+            p.bulk = 0
+            return 0
         p.pipe = take_pipe()
         if p.pipe == NULL:              # no pipe is free: copy, retry later (R35)
             p.bulk = 0
@@ -172,9 +175,10 @@ cdef int64_t splice_once(Pump *p) noexcept nogil:
     if n == -EAGAIN and not p.source.ready & URGENT:
         p.source.ready &= ~CAN_READ
         return 0
-    # The socket cannot be spliced, or splice stops at an urgent mark, which recv passes
+    # The socket cannot be spliced, or splice stops at an urgent mark, or of TLS at a record that
+    # is no data; recv passes both
     if n == -EAGAIN or n == -EINVAL:
-        p.may_splice = False
+        p.may_splice = n == -EINVAL and p.source.kind != KERNEL
         p.bulk = 0
         return 0
     p.error = <int>-n

@@ -149,15 +149,24 @@ cdef inline bint has_unread(Socket *s) noexcept nogil:
 
 
 cdef inline bint can_splice(const Socket *s) noexcept nogil:
-    return s.kind == KERNEL
+    return s.kind == KERNEL or transport_of(s).begin_splice != NULL
 
 
-cdef inline ssize_t splice_from(const Socket *s, int pipe_fd, size_t n) noexcept nogil:
+cdef inline bint begin_splice(Socket *s, bint sends) noexcept nogil:
+    """Before the first byte is spliced in one direction. False: not now, or never."""
+    return s.kind == KERNEL or (
+        transport_of(s).begin_splice != NULL and transport_of(s).begin_splice(s, sends))
+
+
+cdef inline ssize_t splice_from(Socket *s, int pipe_fd, size_t n) noexcept nogil:
     """From the socket into a pipe: bytes, 0 at an end, or -errno. The caller updates readiness,
-    because it knows whether the pipe is full. Only valid if can_splice is true."""
+    because it knows whether the pipe is full. Only valid after begin_splice."""
     cdef ssize_t r = linux.splice(s.fd, NULL, pipe_fd, NULL, n,
                                   linux.SPLICE_F_MOVE | linux.SPLICE_F_NONBLOCK)
-    return r if r >= 0 else -errno
+    if r >= 0:
+        return r
+    r = -errno
+    return r if s.kind == KERNEL else transport_of(s).note_unspliced(s, r)
 
 
 cdef inline ssize_t splice_to(Socket *s, int pipe_fd, size_t n) noexcept nogil:

@@ -5,3 +5,5 @@ from cutthrough.net.tls_wire import set_most_handshakes as set_most_handshakes
 from cutthrough.net.tls_wire import set_own_records as set_own_records
 from cutthrough.net.tls_wire import stats as stats
 from cutthrough.net.tls_wire import why_denied as why_denied
+
+def set_kernel(on: bool) -> None: ...

@@ -18,7 +18,8 @@ the promise of a transport's send. libssl's buffers are freed while they are emp
 
 The end of a stream is a close_notify, then FIN. A client's FIN without close_notify counts as
 its end, because many clients send none (RFC 9112 section 9.8); a server's is a stream that was
-cut. A tunnel over TLS cannot be spliced or handed over: its keys are in this process.
+cut. A tunnel over TLS cannot be handed over: its keys are in this process. It is spliced only if
+the kernel has got them, which `set_kernel` allows (`tls_kernel`).
 """
 
 from libc.limits cimport INT_MAX
@@ -32,9 +33,12 @@ from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, PEER_DONE, note_kernel_events, set_kernel_abortive)
 from cutthrough.net.tls_context cimport TlsContext, name_of_peer
 from cutthrough.net.tls_sessions cimport offer_session, refuse_sessions
+from cutthrough.net.tls_kernel cimport (
+    end_by_kernel, give_receiving, give_sending, note_unspliced, receive_from_kernel, send_to_kernel)
 from cutthrough.net.tls_records cimport RECORD
 from cutthrough.net.tls_stream cimport (
     describe_ssl, end_records, flush_records, receive_records, send_records, take_over)
+from cutthrough.net.tls_ulp cimport RECEIVES, SENDS, has_sent
 from cutthrough.net.tls_wire cimport (
     Tls, begin, drop, has_context, has_read_enough, hold, makes_leaves, note_denied, note_done,
     speak_for, take_up, tls_of)
@@ -194,6 +198,8 @@ cdef ssize_t decrypt(Socket *s, Tls *t, void *buf, size_t n) noexcept nogil:
     """Fills the buffer from as many records as the kernel has."""
     cdef size_t filled = 0
     cdef int r, why
+    if t.kernel & RECEIVES and not (t.error or t.closed):
+        return receive_from_kernel(s, t, buf, n)
     if t.ssl == NULL or may_leave(s, t) and take_over(t):
         return receive_records(s, t, buf, n)
     if t.error:
@@ -205,7 +211,7 @@ cdef ssize_t decrypt(Socket *s, Tls *t, void *buf, size_t n) noexcept nogil:
             filled += r
             if t.dry and not openssl.SSL_has_pending(t.ssl):
                 s.ready &= ~CAN_READ
-                break
+                return filled
             if has_read_enough():
                 break
             continue
@@ -213,15 +219,16 @@ cdef ssize_t decrypt(Socket *s, Tls *t, void *buf, size_t n) noexcept nogil:
         if why == openssl.SSL_ERROR_WANT_READ or why == openssl.SSL_ERROR_WANT_WRITE:
             s.ready &= ~CAN_READ
             t.crossed = why == openssl.SSL_ERROR_WANT_WRITE
-            if filled == 0:
-                return -EAGAIN
-        elif why != openssl.SSL_ERROR_ZERO_RETURN:
+            return filled if filled else -EAGAIN
+        if why != openssl.SSL_ERROR_ZERO_RETURN:
             if t.error == 0:            # a server of TLS 1.3 refuses after our handshake
                 t.error = EPROTO if t.connects and reason_of_failure(False) in (
                     HANDSHAKE_ALERT, HANDSHAKE_REJECTED) else ECONNRESET
             if filled == 0:
                 return -t.error
         break                           # an end is reported again by the next call
+    # A caller may try before the event, which then finds the kernel's queue empty
+    s.ready |= CAN_READ
     return filled
 
 
@@ -251,6 +258,8 @@ cdef ssize_t transmit(Socket *s, const void *a, size_t n, const void *b,
 cdef ssize_t encrypt(Socket *s, Tls *t, const char *data, size_t n) noexcept nogil:
     cdef size_t taken = 0
     cdef int r, why
+    if t.kernel & SENDS:
+        return send_to_kernel(s, t, data, n)
     if t.ssl == NULL or may_leave(s, t) and take_over(t):
         return send_records(s, t, data, n)
     take_up(s, t)
@@ -320,6 +329,13 @@ cdef ssize_t skip(Socket *s, size_t n) noexcept nogil:
     return take_plain(t, NULL, n) if t != NULL and t.plain != NULL else -EINVAL
 
 
+cdef bint begin_splice(Socket *s, bint sends) noexcept nogil:
+    cdef Tls *t = tls_of(s)
+    if t == NULL or t.shaking:
+        return False
+    return give_sending(s, t) if sends else give_receiving(s, t)
+
+
 cdef int64_t untaken(Socket *s) noexcept nogil:
     cdef int n = 0
     linux.ioctl(s.fd, linux.SIOCOUTQ, &n)
@@ -329,7 +345,7 @@ cdef int64_t untaken(Socket *s) noexcept nogil:
 cdef bint holds_back(Socket *s) noexcept nogil:
     cdef Tls *t = tls_of(s)
     return t != NULL and t.error == 0 and not t.ended and (
-        t.begun != 0 or t.out != NULL or t.ends)
+        t.begun != 0 or t.out != NULL or t.ends or t.kernel & SENDS and not has_sent(s.fd))
 
 
 cdef void note_events(Socket *s, unsigned int events) noexcept nogil:
@@ -371,6 +387,8 @@ cdef void end(Socket *s, Tls *t) noexcept nogil:
 cdef bint notify(Socket *s, Tls *t) noexcept nogil:
     """Sends a close_notify. False: the kernel has not taken it."""
     cdef int r
+    if t.kernel & SENDS:
+        return end_by_kernel(s, t)
     if t.ssl == NULL:
         return end_records(s, t)
     take_up(s, t)
@@ -410,6 +428,7 @@ row.recv = receive
 row.send = transmit
 row.peek = look
 row.skip = skip
+row.note_unspliced = note_unspliced
 row.untaken = untaken
 row.holds_back = holds_back
 row.note_events = note_events
@@ -419,3 +438,11 @@ row.peer = peer
 row.describe = describe
 row.release = release
 set_tls(&row)
+
+
+def set_kernel(bint on):
+    """Whether pumps to come may give the kernel their connections' keys, to splice."""
+    row.begin_splice = NULL
+    if on:
+        row.begin_splice = begin_splice
+    set_tls(&row)

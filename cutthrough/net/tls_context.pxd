@@ -4,6 +4,10 @@ from cutthrough.net.openssl cimport SSL, SSL_CTX, SSL_METHOD
 from cutthrough.net.ticket_keys cimport TicketKeys
 from cutthrough.net.tls_sessions cimport Sessions
 
+# For ALPN, in our order; the NUL behind the last name ends the list
+cdef const unsigned char *HTTP_11
+cdef const unsigned char *HTTP_2_OR_11
+
 cdef class TlsContext:
     """One listener's side or one way out. Connections hold a reference."""
     cdef SSL_CTX *ctx               # of connections that name no server

@@ -20,6 +20,7 @@ class TlsServer(TlsContext):
         client_crl: bytes = b"",
         client_certificate: str = "none",
         keys: TicketKeys | None = None,
+        http2: bool = False,
     ) -> None: ...
 
 class TlsClient(TlsContext):

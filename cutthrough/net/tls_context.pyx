@@ -11,7 +11,7 @@ renegotiation (CVE-2009-3555; a client could also demand a handshake again and a
 """
 
 import hashlib
-from libc.string cimport memcpy
+from libc.string cimport memcpy, strlen
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cutthrough.net cimport openssl
 from cutthrough.net.certificates cimport (
@@ -33,7 +33,8 @@ cdef enum:
 GROUPS = (b"X25519MLKEM768:X25519:P-256:P-384", b"X25519:P-256:P-384")
 CIPHERS = b"ECDHE+AESGCM:ECDHE+CHACHA20"
 
-cdef const unsigned char *HTTP_11 = b"\x08http/1.1"
+HTTP_11 = b"\x08http/1.1"
+HTTP_2_OR_11 = b"\x02h2\x08http/1.1"
 
 cdef int shared_index = openssl.CRYPTO_get_ex_new_index(
     openssl.CRYPTO_EX_INDEX_SSL_CTX, 0, NULL, NULL, NULL, free_shared)
@@ -74,11 +75,11 @@ cdef class TlsServer(TlsContext):
     """A listener's side."""
 
     def __init__(self, pairs, *, min_version="1.2", ciphers="", client_ca=b"", client_crl=b"",
-                 client_certificate="none", TicketKeys keys=None):
+                 client_certificate="none", TicketKeys keys=None, bint http2=False):
         """`pairs`: Pair objects, the first for clients that name no server. `ciphers`: names
         joined by colons, of either version; "": our choice. `client_ca`, `client_crl`: PEM.
         `client_certificate`: none, optional or required. `keys`: of tickets; None: no session
-        can be resumed. Raises TlsError."""
+        can be resumed. `http2`: is preferred to HTTP/1.1. Raises TlsError."""
         cdef Made made
         loaded = [load(pair) for pair in pairs]
         if not loaded:
@@ -97,6 +98,8 @@ cdef class TlsServer(TlsContext):
             made = Made()
             made.ctx = new_context(openssl.TLS_server_method(), min_version, ciphers)
             set_up_server(made.ctx, scope, keys, [loaded[i] for i in chosen])
+            if http2:
+                openssl.SSL_CTX_set_alpn_select_cb(made.ctx, on_alpn, <void *>HTTP_2_OR_11)
             if self.names_peer:
                 verify_clients(made.ctx, client_ca, client_crl, self.requires_peer)
             contexts[chosen] = made
@@ -181,6 +184,8 @@ cdef int set_up_server(SSL_CTX *ctx, bytes scope, TicketKeys keys, list loaded) 
     cdef Shared shared = Shared()
     cdef Loaded one
     openssl.SSL_CTX_set_options(ctx, openssl.SSL_OP_IGNORE_UNEXPECTED_EOF)
+    # The files have the chain. libssl would look for one in each handshake, and verify it
+    openssl.SSL_CTX_set_mode(ctx, openssl.SSL_MODE_NO_AUTO_CHAIN)
     openssl.SSL_CTX_set_timeout(ctx, SESSION_S)
     openssl.SSL_CTX_set_session_id_context(ctx, scope, <unsigned int>len(scope))
     openssl.SSL_CTX_set_max_early_data(ctx, 0)
@@ -199,7 +204,7 @@ cdef int set_up_server(SSL_CTX *ctx, bytes scope, TicketKeys keys, list loaded) 
         openssl.SSL_CTX_set_num_tickets(ctx, 0)
     else:
         openssl.SSL_CTX_set_tlsext_ticket_key_evp_cb(ctx, on_ticket)
-    openssl.SSL_CTX_set_alpn_select_cb(ctx, on_alpn, NULL)
+    openssl.SSL_CTX_set_alpn_select_cb(ctx, on_alpn, <void *>HTTP_11)
     openssl.SSL_CTX_set_tlsext_servername_arg(ctx, <void *>shared)
     if not openssl.SSL_CTX_set_ex_data(ctx, shared_index, <void *>shared):
         raise MemoryError
@@ -305,7 +310,9 @@ cdef int on_server_name(SSL *ssl, int *alert, void *arg) noexcept with gil:
 
 cdef int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
                  const unsigned char *offered, unsigned int n, void *arg) noexcept nogil:
-    if openssl.SSL_select_next_proto(<unsigned char **>out, out_len, HTTP_11, 9, offered, n) == (
+    if openssl.SSL_select_next_proto(
+            <unsigned char **>out, out_len, <const unsigned char *>arg,
+            <unsigned int>strlen(<const char *>arg), offered, n) == (
             openssl.OPENSSL_NPN_NEGOTIATED):
         return openssl.SSL_TLSEXT_ERR_OK
     return openssl.SSL_TLSEXT_ERR_ALERT_FATAL

@@ -33,6 +33,7 @@ cdef struct Records:
     uint8_t update_due      # the peer has requested new keys of our side
     uint8_t refuse_due      # the peer wants to renegotiate: a warning is due
     uint8_t alert           # to be sent after OPENED_BAD
+    uint8_t renewed         # by the peer: its key, since this was cleared
     uint8_t head_n
     unsigned char head[5]   # of a handshake message whose rest has not come
 
@@ -53,6 +54,8 @@ cdef int fault_of_header(const Records *r, const unsigned char *header) noexcept
 # `size` - HEADER bytes. `out` may be where the sealed bytes are, at `record` + sealed_at.
 cdef Opened open_record(Records *r, unsigned char *record, size_t size, unsigned char *out,
                         size_t *n) noexcept nogil
+# Takes what a record of another kind than APPLICATION_DATA carries, or a part of it.
+cdef Opened take_message(Records *r, int kind, const unsigned char *data, size_t n) noexcept nogil
 cdef size_t sealed_at(const Records *r) noexcept nogil
 # The bytes of a record beside those that it carries.
 cdef size_t overhead(const Records *r) noexcept nogil

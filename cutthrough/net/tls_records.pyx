@@ -180,14 +180,12 @@ cdef Opened open_record(Records *r, unsigned char *record, size_t size, unsigned
             return bad(r, UNEXPECTED_MESSAGE)
         sealed -= 1
         kind = out[sealed]
-    if kind == HANDSHAKE:
-        return take_messages(r, out, sealed)
+    if kind != APPLICATION_DATA:
+        return take_message(r, kind, out, sealed)
     if r.head_n or r.skips:             # no other record between parts of a message
         return bad(r, UNEXPECTED_MESSAGE)
-    if kind == APPLICATION_DATA:
-        n[0] = sealed
-        return OPENED_DATA
-    return take_alert(r, out, sealed) if kind == ALERT else bad(r, UNEXPECTED_MESSAGE)
+    n[0] = sealed
+    return OPENED_DATA
 
 
 cdef size_t seal_record(Records *r, int kind, const void *data, size_t n,
@@ -238,6 +236,14 @@ cdef Opened count(Records *r) noexcept nogil:
         return bad(r, UNEXPECTED_MESSAGE)
     r.messages += 1
     return OPENED_MESSAGE
+
+
+cdef Opened take_message(Records *r, int kind, const unsigned char *data, size_t n) noexcept nogil:
+    if kind == HANDSHAKE:
+        return take_messages(r, data, n)
+    if kind != ALERT or r.head_n or r.skips:
+        return bad(r, UNEXPECTED_MESSAGE)
+    return take_alert(r, data, n)
 
 
 cdef Opened take_alert(Records *r, const unsigned char *data, size_t n) noexcept nogil:
@@ -299,6 +305,7 @@ cdef Opened update_keys(Records *r, bint whole) noexcept nogil:
     if not renew(r, False):
         return bad(r, INTERNAL_ERROR)
     r.update_due |= requested
+    r.renewed = True
     return count(r)
 
 

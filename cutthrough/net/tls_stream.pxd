@@ -1,6 +1,7 @@
 """A connection's bytes behind its handshake, without libssl: from records, and into them."""
 
 from cutthrough.net.openssl cimport SSL
+from cutthrough.net.tls_records cimport Opened
 from cutthrough.net.tls_wire cimport Tls
 from cutthrough.net.transport cimport Agreed, Socket
 
@@ -15,3 +16,9 @@ cdef ssize_t send_records(Socket *s, Tls *t, const char *data, size_t n) noexcep
 cdef bint flush_records(Socket *s, Tls *t) noexcept nogil
 # Sends a close_notify, once. False: the kernel has not taken it.
 cdef bint end_records(Socket *s, Tls *t) noexcept nogil
+# Keeps plain bytes for the next read. False: no memory.
+cdef bint keep_plain(Tls *t, const unsigned char *data, size_t n) noexcept nogil
+# What a message of the peer demands: an end, an error, an alert.
+cdef void obey(Socket *s, Tls *t, Opened opened) noexcept nogil
+# Ends the connection with a fatal alert.
+cdef void fail(Socket *s, Tls *t, int alert) noexcept nogil

@@ -22,10 +22,11 @@ from cutthrough.net.openssl cimport SSL, SSL_CIPHER
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, URGENT
 from cutthrough.net.tls_keys cimport take_keys
 from cutthrough.net.tls_records cimport (
-    ALERT, APPLICATION_DATA, CLOSE_NOTIFY, FATAL, HEADER, MOST_OVERHEAD, MOST_RECEIVED,
-    NO_RENEGOTIATION, OPENED_BAD, OPENED_DATA, OPENED_END, OPENED_REFUSED, RECORD,
+    ALERT, APPLICATION_DATA, CLOSE_NOTIFY, FATAL, HEADER, INTERNAL_ERROR, MOST_OVERHEAD,
+    MOST_RECEIVED, NO_RENEGOTIATION, OPENED_BAD, OPENED_DATA, OPENED_END, OPENED_REFUSED, RECORD,
     WARNING, Opened, Records, fault_of_header, needs_update, open_record, overhead, seal_record,
     seal_update, sealed_at, start_records)
+from cutthrough.net.tls_ulp cimport EXACT, RECEIVES, SENDS, sys_send_alert
 from cutthrough.net.tls_wire cimport MOST_FRUITLESS, MOST_READ, Tls, free_records, free_ssl
 from cutthrough.net.transport cimport Agreed, Socket
 
@@ -137,8 +138,13 @@ cdef ssize_t receive_records(Socket *s, Tls *t, void *buf, size_t n) noexcept no
             have += more
             read += more
     keep_rest(t, at, have)
+    if filled < n:
+        t.kernel &= ~EXACT
     if t.dry and not (whole or t.error or t.closed or t.plain != NULL):
         s.ready &= ~CAN_READ
+    else:
+        # A caller may try before the event, which then finds the kernel's queue empty
+        s.ready |= CAN_READ
     if filled:
         return filled
     if t.error:
@@ -159,7 +165,9 @@ cdef ssize_t refill(Socket *s, Tls *t, size_t have, size_t size, size_t room) no
     # Whole records, if the peer fills them: a part would have to be kept
     cdef size_t want = room + (room // RECORD + 1) * MOST_OVERHEAD
     cdef ssize_t r
-    if size and want < size - have:
+    if t.kernel & EXACT:
+        want = (size if size else HEADER) - have
+    elif size and want < size - have:
         want = size - have
     want = min(want, <size_t>SEALED - have)
     r = linux.recv(s.fd, sealed + have, want, 0)
@@ -193,16 +201,24 @@ cdef size_t take_record(Socket *s, Tls *t, size_t at, size_t size, unsigned char
             memcpy(buf, out, got)
         if n > got and not keep_plain(t, out + got, n - got):
             t.error = ENOMEM
-    elif opened == OPENED_END:
+    else:
+        obey(s, t, opened)
+    return got
+
+
+cdef void obey(Socket *s, Tls *t, Opened opened) noexcept nogil:
+    cdef Records *r = t.records
+    if opened == OPENED_END:
         t.closed = True
     elif opened == OPENED_REFUSED:
         t.error = EPROTO if t.connects else ECONNRESET
     elif opened == OPENED_BAD:
         fail(s, t, r.alert)
+    elif r.renewed and t.kernel & RECEIVES or r.update_due and t.kernel & SENDS:
+        fail(s, t, INTERNAL_ERROR)      # the kernel keeps its first key
     if r.refuse_due:
         r.refuse_due = False
         send_alert(s, t, WARNING, NO_RENEGOTIATION)
-    return got
 
 
 cdef size_t take_held(Tls *t) noexcept nogil:
@@ -343,6 +359,9 @@ cdef void send_alert(Socket *s, Tls *t, int level, int alert) noexcept nogil:
     if t.out != NULL or t.notified:
         return
     t.notified = alert != NO_RENEGOTIATION
+    if t.kernel & SENDS:
+        sys_send_alert(s.fd, level, alert)
+        return
     data[0], data[1] = <unsigned char>level, <unsigned char>alert
     size = seal_record(t.records, ALERT, data, 2, record)
     if size:

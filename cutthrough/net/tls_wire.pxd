@@ -36,6 +36,7 @@ cdef struct Tls:
     uint8_t messages        # of handshakes that came after the handshake, as far as it counts
     uint8_t offered         # a session was, to be resumed
     uint8_t expects_tickets     # of TLS 1.3, that only libssl can keep
+    uint8_t kernel          # what the kernel has of the connection: see tls_ulp; 0: nothing
     uint8_t closed          # the peer has ended its stream; known without libssl
     uint8_t notified        # our close_notify or a fatal alert is sealed; the same
     uint8_t connects        # our side has connected: not counted as a listener's

@@ -60,6 +60,10 @@ cdef struct Transport:
     ssize_t (*send)(Socket *s, const void *a, size_t n, const void *b, size_t m) noexcept nogil
     ssize_t (*peek)(Socket *s, void *buf, size_t n) noexcept nogil      # NULL: cannot
     ssize_t (*skip)(Socket *s, size_t n) noexcept nogil                 # peeked bytes
+    # NULL: never. True: from now on the kernel has the socket's bytes in plain, in one direction.
+    bint (*begin_splice)(Socket *s, bint sends) noexcept nogil
+    # A splice from the socket has failed, with -errno. Returns what a pump is to see.
+    ssize_t (*note_unspliced)(Socket *s, ssize_t failed) noexcept nogil
     int64_t (*untaken)(Socket *s) noexcept nogil
     bint (*holds_back)(Socket *s) noexcept nogil    # bytes or an end not yet in the kernel
     void (*note_events)(Socket *s, unsigned int events) noexcept nogil

@@ -59,6 +59,7 @@ cdef enum Action:
 # What a rule does to a request that it lets pass.
 cdef enum Act:
     BY_FAULTS = 1
+    BY_FILTERS = 2
 
 # The condition that a candidate does not meet, in the order of evaluation.
 cdef enum Mismatch:

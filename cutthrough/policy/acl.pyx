@@ -136,7 +136,7 @@ cdef class Acl:
         candidate.subject = subjects.setdefault((rule.users, rule.groups), len(subjects))
         row.action = ACTIONS[rule.action]
         row.cut = rule.cut
-        row.acts = BY_FAULTS if rule.faults else 0
+        row.acts = (BY_FAULTS if rule.faults else 0) | (BY_FILTERS if rule.filters else 0)
         row.capture = CAPTURES[rule.capture]
         row.limits = limits[rule.limits] if rule.limits else -1
         row.route = <uint16_t>routes[rule.route] if rule.route else 0
@@ -426,7 +426,7 @@ cdef class Acl:
             self.limits[v.limits] if v.limits >= 0 else "",
             self.rules[v.rule].leaves_by if v.rule >= 0 else "",
             self.routes[v.route - 1] if v.route else "",
-            self.rules[v.rule].faults if v.rule >= 0 else (),
+            *((self.rules[v.rule].faults, self.rules[v.rule].filters) if v.rule >= 0 else ((), ())),
             tuple([Look(*pair) for pair in sorted(looked.items())]))
 
     def sizes(self):

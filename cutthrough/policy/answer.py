@@ -24,4 +24,5 @@ class Answer(NamedTuple):
     source: str             # name of the rule's source; "" for none
     route: str              # the name in the rule; "" for none
     faults: tuple[str, ...]     # the names in the rule
+    filters: tuple[str, ...]    # the same
     looked: tuple[Look, ...]    # in order, the deciding rule last

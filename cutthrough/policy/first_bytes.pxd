@@ -15,6 +15,7 @@ cdef enum TlsAction:
     TLS_PASSES = 0
     TLS_IS_INTERCEPTED
     TLS_IS_REFUSED
+    ONLY_HTTP_IS_INTERCEPTED    # as TLS_IS_INTERCEPTED; other protocols inside are refused
 
 cdef struct Demand:         # 0: no condition
     uint32_t ja4            # number in FingerprintSets

@@ -18,7 +18,8 @@ from cutthrough.wire.target cimport HOST_NAME, Target, parse_authority
 cdef dict SERVER_NAMES = {
     "": 0, "match": NAME_MATCHES, "allowed": NAME_ALLOWED, "any": NAME_GIVEN}
 cdef dict TLS_ACTIONS = {
-    "pass": TLS_PASSES, "intercept": TLS_IS_INTERCEPTED, "refuse": TLS_IS_REFUSED}
+    "pass": TLS_PASSES, "intercept": TLS_IS_INTERCEPTED, "refuse": TLS_IS_REFUSED,
+    "intercept_http": ONLY_HTTP_IS_INTERCEPTED}
 
 
 cdef int read_demand(Demand *demand, rule, FingerprintSets sets) except -1:

@@ -21,6 +21,7 @@ from cutthrough.config.toml import Path, Places, TomlError, read_toml
 from cutthrough.config.values import parse_row_name, parse_size
 from cutthrough.policy.acl import METHODS
 from cutthrough.policy.faults import read_faults
+from cutthrough.policy.filters import read_filter
 from cutthrough.policy.fingerprints import parse_fingerprint
 from cutthrough.policy.globs import parse_glob
 from cutthrough.policy.lists import ListReader, ReadFile
@@ -31,6 +32,7 @@ from cutthrough.policy.source import (
     Action,
     Capture,
     Faults,
+    Filter,
     Limits,
     Policy,
     PolicyError,
@@ -121,13 +123,15 @@ class _Reader(ListReader):
         self.check_lists()
         self.known_limits = self.sub("limits")
         limits, user_limits, group_limits = self.read_limits()
-        faults = self.read_faults()
+        faults = self.read_acts("faults", Faults, read_faults)
+        filters = self.read_acts("filters", Filter, read_filter)
         rules = self.read_rules()
         raise_all(self.mistakes)
         return Policy(
             rules=rules, default=default, cut=cut, users=users,
             groups=groups, limits=limits, user_limits=user_limits,
-            group_limits=group_limits, faults=faults, source=self.source)
+            group_limits=group_limits, faults=faults, filters=filters,
+            source=self.source)
 
     # Users, groups and limits.
 
@@ -214,16 +218,16 @@ class _Reader(ListReader):
                 limits[name] = Limits(**amounts)
         return limits, of_users, of_groups
 
-    def read_faults(self) -> dict[str, Faults]:
-        self.known_faults = self.sub("faults")
-        faults = {}
-        for name, table in self.known_faults.items():
-            with self.table_at("faults", name):
+    def read_acts(self, key: str, kind: type[Any],
+                  read: Callable[..., Any]) -> dict[str, Any]:
+        found = {}
+        for name, table in self.sub(key).items():
+            with self.table_at(key, name):
                 if not isinstance(table, dict):
                     self.fail("", "takes a table")
-                self.check_keys(table, Faults.__struct_fields__)
-                faults[name] = read_faults(table, self.fail)
-        return faults
+                self.check_keys(table, kind.__struct_fields__)
+                found[name] = read(table, self.fail)
+        return found
 
     def assign(self, table: dict[str, Any], key: str, taken: dict[str, str],
                name: str) -> None:
@@ -335,7 +339,7 @@ class _Reader(ListReader):
         return self.entries(table, key, host_patterns)
 
     def read_networks(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
-        return self.entries(table, key, _networks)
+        return self.entries(table, key, lambda text: (canonical_network(text),))
 
     def read_tlvs(self, table: dict[str, Any],
                   key: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -359,16 +363,16 @@ class _Reader(ListReader):
             self.fail(key, unknown_key(name, self.known_limits, "limits"))
         return name
 
-    def read_fault_names(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
+    def read_names(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
         if table.get("action") == "deny":
             self.fail(key, "has no effect in a rule that denies")
         if table.keys() & OF_TUNNELS:
             self.fail(key, "begins before a tunnel's first bytes are known")
-        one = table[key]
+        one, known = table[key], self.sub(key)
         names = [one] if isinstance(one, str) else self.texts(table, key)
         for i, name in enumerate(names):
-            if name not in self.known_faults:
-                self.fail(key, unknown_key(name, self.known_faults, "faults"),
+            if name not in known:
+                self.fail(key, unknown_key(name, known, key),
                           None if names == [one] else i)
         return tuple(names)
 
@@ -439,12 +443,8 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "sni": _Reader.read_word, "ja4": _Reader.read_fingerprints,
     "cut": _Reader.read_flag, "limits": _Reader.read_limit,
     "source": _Reader.read_source, "route": _Reader.read_route,
-    "faults": _Reader.read_fault_names,
+    "faults": _Reader.read_names, "filters": _Reader.read_names,
     "capture": _Reader.read_word, "tls": _Reader.read_word,
 }
 # Keys whose field in Rule has another name
 _FIELDS = {"source": "leaves_by"}
-
-
-def _networks(text: str) -> tuple[str, ...]:
-    return (canonical_network(text),)

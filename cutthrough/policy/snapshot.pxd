@@ -17,6 +17,7 @@ cdef class Snapshot:
     cdef dict own_sources                   # user -> number of its source; None: none has one
     cdef readonly object hook               # see generation.hook; None: no hook
     cdef readonly DecisionCache verdicts    # the hook's cached decisions; None: no hook
+    cdef readonly object filters            # see filters.stage; None: no rule has any
     cdef readonly Ways ways                 # None: every request goes directly
     cdef readonly int generation
     cdef readonly bint address_floor        # only public addresses (R27)

@@ -18,6 +18,7 @@ class Snapshot:
     acl: Acl | None
     hook: Any
     ways: Ways | None
+    filters: Any
     def __init__(
         self,
         users: Authenticator | Mapping[bytes, bytes],
@@ -33,6 +34,7 @@ class Snapshot:
         own_sources: Mapping[bytes, int] | None = None,
         own_networks: Iterable[str] = (),
         ways: Ways | None = None,
+        filters: Any = None,
     ) -> None: ...
     def port_outcome(self, is_connect: bool, port: int) -> str: ...
     def loop_outcome(self, address: str, port: int) -> str: ...

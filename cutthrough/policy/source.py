@@ -15,7 +15,7 @@ from cutthrough.config.mistake import Mistake
 Action = Literal["allow", "deny", "report"]
 ServerName = Literal["match", "allowed", "any"]
 Capture = Literal["head", "full"]
-TlsAction = Literal["pass", "intercept", "refuse"]
+TlsAction = Literal["pass", "intercept", "intercept_http", "refuse"]
 
 
 class PolicyError(Mistake):
@@ -59,6 +59,15 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     toxicity: float = 1.0               # the probability that it has these faults
 
 
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """A filter in Python: its class, and how it may run."""
+
+    code: str                           # module:Class
+    budget: float = 0.05                # seconds for each call
+    on_fault: Literal["refuse", "pass"] = "refuse"
+    max_body: int = 1 << 20             # bytes of a whole body, decoded
+
+
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """One rule: its conditions and its action. An empty tuple is no condition.
 
@@ -87,19 +96,20 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     route: str = ""                     # of a parent or group, or `direct`; "": default
     faults: tuple[str, ...] = ()        # names in Policy.faults
     capture: Capture | Literal[""] = ""     # what is kept of requests; "": nothing
+    filters: tuple[str, ...] = ()       # names in Policy.filters, in their order
     source: str = ""                    # file and line, for messages: policy.toml:12
 
 
 # Conditions on a tunnel's first bytes, lists that are no conditions, all conditions
 OF_TUNNELS = {"protocol", "sni", "ja4"}
-ACTS = {"faults"}
+ACTS = {"faults", "filters"}
 CONDITIONS = [field.name for field in msgspec.structs.fields(Rule)
               if field.name in OF_TUNNELS or (
                   field.default == () and field.name not in ACTS)]
 
 
 class Code(msgspec.Struct, frozen=True):
-    """A hook's module: the text of its file when the generation was read."""
+    """A module of a hook or a filter: its file's text when the generation was read."""
 
     path: str
     text: bytes
@@ -117,6 +127,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     user_limits: dict[str, str] = {}    # user -> name of limits
     group_limits: dict[str, str] = {}   # group -> name of limits
     faults: dict[str, Faults] = {}
+    filters: dict[str, Filter] = {}
+    filter_code: dict[str, Code] = {}   # by module: read with the generation
     source: str = ""                    # the file; "": the built-in policy
     hook: Code | None = None            # None: no hook, or one without a source file
 

@@ -1,4 +1,4 @@
-"""What the deciding rule does to a request that may pass, before it goes on."""
+"""The faults of the deciding rule, applied to a request before it goes on."""
 
 from cutthrough.session.client cimport Client
 

@@ -1,28 +1,30 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What the deciding rule does to a request that may pass, before it goes on: its faults.
+"""The faults of the deciding rule, applied to a request before it goes on, and its filters.
 
-    rules, hook ─> limits ─> HELD, for a latency ─> route
+    rules, hook ─> limits ─> HELD, for a latency ─> HELD, by filters ─> route
 
 Faults are drawn once for a request or tunnel. A bound on bandwidth or data is a part of its
 terms, so that the pumps pace it as they pace limits. If the rule depends on the address, this
 comes once the address is known, before it is dialled.
 """
 
-from http import HTTPStatus
-
 from cutthrough.outcome cimport FAULT_RESET, FAULT_STATUS, OK
+from cutthrough.policy.acl cimport BY_FILTERS
 from cutthrough.policy.faults import draw
 from cutthrough.session.charge cimport admit_with_faults
 from cutthrough.session.client cimport Client, is_last
+from cutthrough.session.filtering cimport begin_filters, end_wait
+from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.state cimport HELD
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD
+from cutthrough.wire.reply cimport reply_with_text
 
 
 cdef int act(Client c) except -1:
     cdef int outcome
     policy = c.snapshot.acl.policy
-    names = c.snapshot.acl.rules[c.request.rule].faults
-    drawn = draw([policy.faults[name] for name in names])
+    rule = c.snapshot.acl.rules[c.request.rule]
+    drawn = draw([policy.faults[name] for name in rule.faults])
     c.request.acted = True
     outcome = admit_with_faults(c, drawn.bandwidth, drawn.limit_data)
     if outcome != OK:
@@ -32,13 +34,20 @@ cdef int act(Client c) except -1:
     if drawn.status:
         return answer(c, drawn.status)
     if drawn.latency_ms == 0:
-        return c.route(False)
+        return go_on(c)
     c._set_state(HELD)
     c.silent_ms = c.poller.time_ms() + <int>drawn.latency_ms
     return c.poller.arm(c, c.silent_ms)
 
 
 cdef int end_hold(Client c) except -1:
+    return go_on(c) if c.filtering is None else end_wait(c)
+
+
+cdef int go_on(Client c) except -1:
+    c.stamps.hook_us += end_brief_phase(&c.stamps)
+    if c.request.acts & BY_FILTERS and not c.request.is_tunnel:
+        return begin_filters(c)
     return c.route(False)
 
 
@@ -47,19 +56,6 @@ cdef int answer(Client c, int status) except -1:
     cdef bytes text
     if c.request.method > M_CONNECT:        # SOCKS, or no protocol that we speak
         return c.refuse(FAULT_STATUS)
-    text = reply_with_status(status, close, c.request.method != M_HEAD)
+    text = reply_with_text(status, "fault_status", "a fault of the rule", close,
+                           c.request.method != M_HEAD)
     return c.reply(FAULT_STATUS, status, text, len(text), close)
-
-
-cdef bytes reply_with_status(int status, bint close, bint body):
-    phrase = HTTPStatus(status).phrase if status in ASSIGNED else ""
-    content = f"{status} fault_status: a fault of the rule\n"
-    lines = [f"HTTP/1.1 {status} {phrase}", "Content-Type: text/plain; charset=utf-8",
-             f"Content-Length: {len(content)}", "Proxy-Status: cutthrough; error="
-             'proxy_internal_response; details="fault_status"', "Cache-Control: no-store"]
-    if close:
-        lines.append("Connection: close")
-    return ("\r\n".join(lines) + "\r\n\r\n" + (content if body else "")).encode()
-
-
-ASSIGNED = {int(one) for one in HTTPStatus}

@@ -2,6 +2,7 @@
 
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.client cimport Client
+from cutthrough.session.inside cimport Inside
 from cutthrough.wire.http1 cimport Head
 
 cdef enum:
@@ -14,6 +15,8 @@ cdef int authenticate(Client c, const Head *head, const char *data) except -1
 # no credentials, which a listener may permit.
 cdef int check_credentials(Client c, const char *value, size_t n) except -1
 cdef int authenticate_nobody(Client c) except -1
+# The same for what is inside an intercepted connection: the CONNECT's user.
+cdef int take_outer_user(Client c, Inside inside) except -1
 # Neither the listener nor a certificate of the client makes them unnecessary.
 cdef bint needs_credentials(Client c) except -1
 # The request waits in AUTH; `on_verified(request_id, answer)` is called with the result.

@@ -1,10 +1,24 @@
 """A chunked body on its way through a pump: the filter that finds its end."""
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint8_t, uint64_t
+from cutthrough.net.buffers cimport Block
 from cutthrough.net.relay cimport Pump
-from cutthrough.session.client cimport Scan
+from cutthrough.wire.chunks cimport Chunks
+
+# The scanner of a chunked body, and the bytes behind the body. Made
+# for the message, and freed with the request.
+cdef struct Scan:
+    Chunks chunks
+    Pump *pump
+    Block *surplus
+    uint64_t most           # data bytes; 0: no bound
+    size_t valid            # bytes before the refused one, in the same read
+    uint8_t no_room
+    uint8_t too_large
 
 # Has the pump scan chunks with the scanner *made. `decode`: without their framing, for
 # HTTP/1.0. `most`: data bytes; 0: no bound. False: no memory.
 cdef bint scan_through(Pump *pump, Scan **made, bint decode, bint trailers, bint lenient,
                        uint64_t most) noexcept nogil
+# Frees the scanner of a chunked body; nothing if there is none.
+cdef void drop_scan(Pump *pump, Scan **scan) noexcept nogil

@@ -2,10 +2,9 @@
 """A chunked body on its way through a pump: the filter that finds its end."""
 
 from libc.stdint cimport int64_t, uint64_t
-from libc.stdlib cimport malloc
-from cutthrough.net.buffers cimport OF_REQUESTS, keep_bytes
+from libc.stdlib cimport free, malloc
+from cutthrough.net.buffers cimport OF_REQUESTS, give_block, keep_bytes
 from cutthrough.net.relay cimport Pump
-from cutthrough.session.client cimport Scan
 from cutthrough.wire.chunks cimport scan_chunks, start_chunks
 
 
@@ -47,3 +46,11 @@ cdef int64_t scan_filter(void *context, char *data, size_t n, size_t *out_len,
             scan.surplus = keep_bytes(data + used, n - used, OF_REQUESTS)
             scan.no_room = scan.surplus == NULL
     return used
+
+
+cdef void drop_scan(Pump *pump, Scan **scan) noexcept nogil:
+    if scan[0] != NULL:
+        pump.filter = NULL
+        give_block(&scan[0].surplus)
+        free(scan[0])
+        scan[0] = NULL

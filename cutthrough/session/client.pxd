@@ -6,20 +6,20 @@ from libc.stdlib cimport free
 from cutthrough.net.buffers cimport Block
 from cutthrough.net.connector cimport Connector, Stream, StreamOwner
 from cutthrough.net.address cimport Address
-from cutthrough.net.relay cimport Pump, Relay
+from cutthrough.net.relay cimport Relay
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.limits cimport Terms, Usage
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.policy.parents cimport Standing
+from cutthrough.session.chunked_body cimport Scan
 from cutthrough.session.context cimport Context
 from cutthrough.session.entrance cimport Entrance
 from cutthrough.session.passage cimport Passage
 from cutthrough.session.phases cimport Stamps
 from cutthrough.session.places cimport GUEST, STRANGER
 from cutthrough.session.request cimport Request
-from cutthrough.session.state cimport DELIVER, HALF_CLOSED, HEAD, IDLE, PEEK
-from cutthrough.wire.chunks cimport Chunks
+from cutthrough.session.state cimport DELIVER, HALF_CLOSED, HEAD, IDLE, PEEK, STREAMS
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.openings cimport Opening
@@ -56,18 +56,6 @@ cdef class Observer:
     # The request has ended with this Outcome: once for each request that was begun, before the
     # log, also if an earlier phase was never reached.
     cdef int on_end(self, Client client, int outcome) except -1
-
-# A chunked body on its way through a pump: the scanner, and the bytes behind the body. Made
-# for the message, and freed with the request.
-cdef struct Scan:
-    Chunks chunks
-    Pump *pump
-    Block *surplus
-    uint64_t most           # data bytes; 0: no bound
-    size_t valid            # bytes before the refused one, in the same read
-    uint8_t no_room
-    uint8_t too_large
-
 
 # The awaited peer owes bytes until a deadline.
 cdef struct Rate:
@@ -140,6 +128,7 @@ cdef class Client(StreamOwner):
     cdef Block *partial                 # part of a response head
     cdef Scan *up_scan                  # NULL: no chunked body in that direction
     cdef Scan *down_scan
+    cdef object filtering               # see filtering; None: no filter has the request
     cdef Opening *opening               # of a tunnel; NULL: its first bytes were not looked at
 
     # A request begins: from here on its end is logged.
@@ -174,6 +163,8 @@ cdef class Client(StreamOwner):
     cdef int route(self, bint fresh) except -1
     # The origin's TLS handshake is done, for a request inside an intercepted connection.
     cdef int on_secured(self) except -1
+    # Goes on with a final response whose head filters have let pass.
+    cdef int replay(self, char *data, size_t n) except -1
     # Judges the request once more, for another destination, and goes on with it.
     cdef int judge_again(self) except -1
     # The destination as the idle pool knows it, which may depend on the user.
@@ -193,9 +184,10 @@ cdef inline bint carries_tunnel(Client client) noexcept:
         client.state == DELIVER and client.request.is_tunnel)
 
 
-# No request is begun: an end is not logged.
+# No request is begun, or a stream has it: an end is not logged.
 cdef inline bint is_between_requests(Client client) noexcept:
-    return client.state == IDLE or (client.state == HEAD and client.stamps.start_us == 0)
+    return client.state == IDLE or client.state == STREAMS or (
+        client.state == HEAD and client.stamps.start_us == 0)
 
 
 # Does a reply of our own now end the connection?

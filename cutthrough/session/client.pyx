@@ -12,30 +12,31 @@ completed exchange, an abort. The work on a request is in other files: `session`
 
 cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, OF_REQUESTS, OF_STRANGERS, bytes_of, give_block, make_room, scratch)
 from cutthrough.net.connector cimport cancel
+from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.pipes cimport pipes_refused
-from cutthrough.net.relay cimport Pump, is_holding, stop_pump
+from cutthrough.net.relay cimport is_holding, stop_pump
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, clock_us, half_close, has_unread, set_abortive, try_recv, try_send)
 from cutthrough.net.transport cimport KERNEL
-from cutthrough.outcome cimport (
-    BAD_REQUEST, BAD_TARGET, KEEPALIVE_TIMEOUT, OK, status_of)
+from cutthrough.outcome cimport BAD_REQUEST, BAD_TARGET, KEEPALIVE_TIMEOUT, OK, status_of
+from cutthrough.outcome import TABLE as TABLE_OF_ENDINGS
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.awaited cimport NOBODY
+from cutthrough.session.chunked_body cimport drop_scan
 from cutthrough.session.context cimport Context
-from cutthrough.session.counters cimport Counters, count_reply, observe
+from cutthrough.session.counters cimport Counters, count_end, count_reply
 from cutthrough.session.phases cimport end_last_phase
 from cutthrough.session.request cimport Request
 from cutthrough.session.flight_recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, FlightRecorder, note)
 from cutthrough.session.state cimport (
     AUTH, CLOSED, DATAGRAMS, DECIDE, HALF_CLOSED, HEAD, IDLE, LINGER, REQUEST, RESOLVE, RESPONSE,
-    may_follow)
+    STREAMS, may_follow)
 from cutthrough.session.states import TABLE
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD, M_TUNNEL
@@ -70,6 +71,10 @@ cdef class Observer:
 
     cdef int on_response(self, Client client, const Head *head, const char *data) except -1:
         return 0
+
+    def on_handover(self, Client client):
+        """The tunnel goes on in another worker, and ends there: what its taps need can be
+        freed."""
 
     cdef int on_end(self, Client client, int outcome) except -1:
         return 0
@@ -121,7 +126,8 @@ cdef class Client:
         cdef int whose = RESPONSE if self.waits_for_100() else self.state
         cdef int64_t timeout_ms = self.context.timeout_ms[whose]
         cdef int64_t deadline_ms, last_ms
-        if self.state == IDLE and not self.known:       # a stranger: at most head_timeout
+        # A stranger: at most head_timeout
+        if (self.state == IDLE or self.state == STREAMS) and not self.known:
             timeout_ms = min(timeout_ms, self.context.timeout_ms[HEAD])
         deadline_ms = self.poller.time_ms() + timeout_ms
         if self.context.lifetime_ms and REQUEST <= self.state <= HALF_CLOSED:
@@ -193,7 +199,7 @@ cdef class Client:
         # find a closed socket, and the reset would cost the rest of this response
         cdef bint at_once = not self.up_open and not self.request.persistent
         cdef Stream stream
-        self._record(OK)
+        self._record(self.request.ending)
         if self.origin is not None:
             if self.request.origin_persistent:
                 stream = self.origin
@@ -260,6 +266,9 @@ cdef class Client:
     cdef int judge_again(self) except -1:
         return 0
 
+    cdef int replay(self, char *data, size_t n) except -1:
+        return 0
+
     cdef bytes pool_key(self):
         return self.key
 
@@ -284,7 +293,7 @@ cdef class Client:
             return 0
         self.close_origin(False)
         self._clear_request()
-        if self.entrance is not None and self.entrance.is_inside:
+        if self.entrance is not None and self.entrance.is_inside and not is_stream(&self.sock):
             self.entrance.leave()
         context.limiter.leave(&self.usage, self.poller.now_us)
         give_block(&self.input)
@@ -314,27 +323,23 @@ cdef class Client:
         if self.stamps.start_us == 0:
             return 0                        # no request was begun: nothing to log
         note_end(self, outcome)
+        if self.filtering is not None:
+            self.filtering.end(TABLE_OF_ENDINGS[outcome].label)
         if context.observer is not None:
             (<Observer>context.observer).on_end(self, outcome)
-        context.counters.outcomes[outcome] += 1
         self.count_moved()
         count_reply(context.counters, self.request.method, self.request.status)
-        if self.stamps.first_byte_us:
-            observe(&context.counters.first_byte, self.stamps.first_byte_us)
-            if not carries_tunnel(self):
-                observe(&context.counters.request, clock_us() - self.stamps.start_us)
+        count_end(context.counters, outcome, carries_tunnel(self), self.stamps.first_byte_us,
+                  clock_us() - self.stamps.start_us)
         end_last_phase(&self.stamps, self.state)
-        if carries_tunnel(self):
-            context.counters.tunnels += 1
-            context.counters.tunnel_ends[outcome] += 1
-            observe(&context.counters.tunnel, clock_us() - self.stamps.start_us)
-        else:
-            context.counters.requests += 1
         if pipes_refused() != context.pipes_refused:
             context.note_pipes()
         return (<Journal>context.journal).write(self, outcome)
 
     cdef int _clear_request(self) except -1:
+        if self.filtering is not None:
+            self.filtering.end("internal_error")    # if it was not recorded
+            self.filtering = None
         if self.state == RESOLVE:           # the answer is not awaited any more
             self.context.resolver.abandon(self.request_id)
         elif self.state == DECIDE:
@@ -381,14 +386,6 @@ cdef const char *refusal_of(Client c, int outcome, bint close, size_t *length) n
     if r.hint != NO_HINT and (outcome == BAD_REQUEST or outcome == BAD_TARGET):
         return reply_with_hint(r.hint, close, r.method != M_HEAD, known, length)
     return reply_with_retry(outcome, close, r.method != M_HEAD, known, r.retry_s, length)
-
-
-cdef void drop_scan(Pump *pump, Scan **scan) noexcept nogil:
-    if scan[0] != NULL:
-        pump.filter = NULL
-        give_block(&scan[0].surplus)
-        free(scan[0])
-        scan[0] = NULL
 
 
 cdef void note_end(Client c, int outcome) noexcept:

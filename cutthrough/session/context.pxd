@@ -1,6 +1,6 @@
 """The objects and options that a worker's sessions share."""
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 from cutthrough.net.connector cimport StreamOwner
 from cutthrough.net.poller cimport Poller
 from cutthrough.policy.limits cimport Limiter
@@ -45,6 +45,7 @@ cdef class Context:
     cdef int64_t least_bytes            # bytes that a peer owes in grace_ms; 0: none
     cdef int64_t most_body              # bytes; 0: no bound
     cdef int64_t most_clients
+    cdef uint32_t most_streams          # of one connection of HTTP/2, at a time
     cdef Py_ssize_t turned_away         # open connections that were refused at accept
     cdef Places places                  # connections that may be closed to make room
     cdef bint may_splice

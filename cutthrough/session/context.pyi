@@ -52,6 +52,7 @@ class Context:
         splice: bool,
         min_rate: int,
         min_rate_grace: float,
+        most_streams: int = 100,
         peeks: bool = False,
         peeks_ja4: bool = False,
         peeks_ja3: bool = False,

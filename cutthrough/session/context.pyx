@@ -57,8 +57,8 @@ cdef class Context:
 
     def configure(self, Snapshot snapshot, Limiter limiter, *, timeouts, lifetime, max_line,
                   max_head, max_fields, max_response_head, max_body, max_connections, splice,
-                  min_rate, min_rate_grace, peeks=False, peeks_ja4=False, peeks_ja3=False,
-                  client_tls=0, origin_tls=0):
+                  min_rate, min_rate_grace, most_streams=100, peeks=False, peeks_ja4=False,
+                  peeks_ja3=False, client_tls=0, origin_tls=0):
         """Takes over the options that a reload may change; a request keeps its snapshot.
 
         `peeks`: the first bytes of each tunnel are looked at; `peeks_ja4`, `peeks_ja3`: and
@@ -78,6 +78,7 @@ cdef class Context:
         self.answer_limits = HeadLimits(max_response_head, max_response_head, MAX_FIELDS)
         self.most_body = max_body
         self.most_clients = max_connections
+        self.most_streams = most_streams
         self.may_splice = splice
         self.peeks = <uint8_t>((PEEK_ALWAYS if peeks else 0) | (WITH_JA4 if peeks_ja4 else 0)
                                | (WITH_JA3 if peeks_ja3 else 0))

@@ -60,7 +60,7 @@ cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, 
     uint64_t sheds[N_BOUNDS][N_GONE]    # of these, by Bound and by Gone
     uint64_t next_id            # number of the request begun last
     int64_t peak                # most client connections open at one time
-    uint64_t totals_above[27]    # totals written by the room above; see counters.FIELDS
+    uint64_t totals_above[30]    # totals written by the room above; see counters.FIELDS
     int64_t gauges_above[13]
     int64_t live                # client connections open now
     int64_t states[N_STATES]    # of these, in each state
@@ -89,3 +89,6 @@ cdef void count_dial(Counters *c, int family, int64_t us) noexcept nogil
 cdef void count_shed(Counters *c, int bound, int gone) noexcept nogil
 # Counts one more reply with this status; 0: no reply was made, and nothing is counted.
 cdef void count_reply(Counters *c, int method, int status) noexcept nogil
+# Counts one more end, `us` after its begin; `first_byte_us`: of the origin, 0: none came.
+cdef void count_end(
+    Counters *c, int outcome, bint is_tunnel, int64_t first_byte_us, int64_t us) noexcept nogil

@@ -37,6 +37,7 @@ GONE = ("stranger", "head", "guest", "pooled")
 TOTALS_ABOVE = ("log_dropped", "dns_answered", "dns_not_found", "dns_failed", "dns_hit",
                 "dns_stale", "dns_prefetched", "drain_finished", "dns_dropped", "dns_refused",
                 "hook_asked", "hook_failed", "hook_dropped", "hook_refused",
+                "filter_calls", "filter_failed", "filter_overran",
                 "no_room:relays", "no_room:requests", "no_room:strangers",
                 "auth_hashes", "auth_evicted", "tls:full", "tls:resumed",
                 "capture:captured", "capture:dropped", "capture:partial", "capture:unwritten",
@@ -272,3 +273,18 @@ cdef void count_reply(Counters *c, int method, int status) noexcept nogil:
     if status:
         c.replies[method if 0 <= method < N_METHODS else 0][
             status - 100 if 100 <= status < 600 else N_CODES - 1] += 1
+
+
+cdef void count_end(
+        Counters *c, int outcome, bint is_tunnel, int64_t first_byte_us, int64_t us) noexcept nogil:
+    c.outcomes[outcome] += 1
+    if first_byte_us:
+        observe(&c.first_byte, first_byte_us)
+        if not is_tunnel:
+            observe(&c.request, us)
+    if is_tunnel:
+        c.tunnels += 1
+        c.tunnel_ends[outcome] += 1
+        observe(&c.tunnel, us)
+    else:
+        c.requests += 1

@@ -41,6 +41,8 @@ cdef enum:
 cdef int cut_exchange(Client c, int outcome) except -1:
     if c.state == DELIVER:
         return finish(c)                    # the wait itself is cut
+    if c.origin is None:
+        return c.abort(outcome, True)       # an answer of our own
     if c.state != RELAY and c.state != TUNNEL and c.state != HALF_CLOSED:
         return c.abort(outcome, True)
     if outcome == WRITE_TIMEOUT or outcome == CLIENT_RESET or outcome == CLIENT_CLOSED:

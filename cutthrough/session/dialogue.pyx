@@ -22,6 +22,7 @@ from cutthrough.net cimport linux
 from cutthrough.net.address cimport UNIX_CALLER, Address, from_sockaddr
 from cutthrough.net.buffers cimport head_scratch, scratch
 from cutthrough.net.linux cimport sockaddr_storage
+from cutthrough.net.multiplex cimport with_descriptor
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, read_own_name, skip_peeked, try_peek, try_send)
 from cutthrough.net.transport cimport (
@@ -176,7 +177,7 @@ cdef size_t put_proxy_header(Client c, char *out, int version) noexcept:
     cdef Address own
     cdef ProxyHeader client, listener
     own.family = 0
-    if not read_own_name(&c.sock, &name) or not from_sockaddr(&name, &own):
+    if not read_own_name(with_descriptor(&c.sock), &name) or not from_sockaddr(&name, &own):
         own = c.address                 # a unix socket: it has none
     put_end(&client, &c.address)
     put_end(&listener, &own)

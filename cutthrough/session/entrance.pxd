@@ -8,6 +8,7 @@ from cutthrough.policy.networks cimport NetworkSets
 # Shared by the connections of a listener, and never changed.
 cdef class Entrance:
     cdef bint http
+    cdef bint http2                 # if a TLS handshake agrees on it
     cdef bint socks5
     cdef bint socks4
     cdef bint udp                   # ASSOCIATE of SOCKS5

@@ -10,13 +10,14 @@ cdef class Entrance:
 
     def __init__(self, protocols=("http",), *, bint udp=False, bint needs_user=True,
                  anonymous_from=(), transparent="off", senders=(), user=""):
-        """`protocols`: of http, socks5, socks4. `udp`: serves ASSOCIATE of SOCKS5.
+        """`protocols`: of http, http2, socks5, socks4. `udp`: serves ASSOCIATE of SOCKS5.
         `anonymous_from`: networks as texts; if not `needs_user`, their clients need no
         credentials, and if it is (), no client does. `transparent`: of net.intercepted.WAYS.
         `senders`: networks of its load balancers; (): the snapshot's. `user`: the user of
         requests without credentials; "": nobody."""
         self.transparent = WAYS[transparent]
         self.http = "http" in protocols
+        self.http2 = "http2" in protocols
         self.socks5 = "socks5" in protocols
         self.socks4 = "socks4" in protocols
         self.udp = udp

@@ -18,10 +18,12 @@ from cutthrough.outcome cimport (
 from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.client cimport Client
 from cutthrough.session.awaited cimport NOBODY, SENDER, TAKER
+from cutthrough.session.filtering cimport begin_upload, takes_upload, up_sluice
 from cutthrough.session.min_rate cimport wait_for
 from cutthrough.session.flight_recorder cimport E_UP, note
 from cutthrough.session.phases cimport note_sent
 from cutthrough.session.parents cimport head_for_parent
+from cutthrough.session.sluice cimport run_sluice
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.charge cimport after_turn, before_turn, outcome_of_meter
 from cutthrough.wire.framing cimport BODY_CHUNKED, BODY_LENGTH, BODY_NONE, Framing
@@ -45,6 +47,9 @@ cdef int send_request(Client c) except -1:
     cdef size_t head_len = c.head.end
     cdef size_t n = 0
     cdef int64_t used
+    if c.filtering is not None and takes_upload(c):
+        begin_upload(c)
+        return read_response(c)
     if c.request.hop.kind == HOP_FORWARD:
         head = head_for_parent(c, &head_len)
         if head == NULL:
@@ -120,6 +125,8 @@ cdef int pump_up(Client c) except -1:
     cdef uint64_t before = up.moved
     cdef int whom = SENDER
     cdef Pumped how
+    if up_sluice(c) is not None:
+        return run_sluice(up_sluice(c))
     if up.sink == NULL:
         return 0                            # the origin takes no more: see on_sink_failed
     if c.usage.meter != NULL and not before_turn(c):

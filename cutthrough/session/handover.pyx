@@ -183,6 +183,8 @@ cdef class Parcel:
         self.client = None
         if self.holder >= 0:
             memset(&c.usage.holding, 0, sizeof(c.usage.holding))
+        if c.context.observer is not None:
+            c.context.observer.on_handover(c)
         c._clear_request()
         c.context.limiter.leave(&c.usage, c.poller.now_us)
         linux.close(self.client_fd)

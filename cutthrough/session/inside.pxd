@@ -19,6 +19,7 @@ cdef class Inside(Entrance):
     cdef Snapshot snapshot          # by which the CONNECT was judged last
     cdef uint16_t port
     cdef uint8_t host_kind
+    cdef bint only_http             # other protocols inside do not pass
     cdef uint16_t tls               # Hop.tls of the way to the origin
     cdef uint16_t source            # Hop.source of the same
     cdef uint16_t route             # as in Request
@@ -31,6 +32,8 @@ cdef class Inside(Entrance):
 cdef Inside enclose(Client client)
 # Sets the destination of a request inside; `target`: as read, completed. Returns an Outcome.
 cdef int pin_target(Client client, Target *target) except -1
+# Makes the destination of a tunnel inside that of its CONNECT.
+cdef int pin_tunnel(Client client) except -1
 # The request is one inside an intercepted connection, or its CONNECT.
 cdef inline bint is_intercepted(Client client) noexcept:
     return client.entrance is not None and client.entrance.is_inside

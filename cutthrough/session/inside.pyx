@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What the CONNECT of an intercepted connection has settled, for the requests inside.
+"""Host, user and way of an intercepted connection, for the requests inside.
 
 A request inside is for the CONNECT's host, whatever its Host is (R56), by the CONNECT's user, and
-goes the CONNECT's way. A CONNECT to an address may have a server name that the origin's
-certificate has: Host may be that name too, and the rules judge the address.
+goes the CONNECT's way. If a CONNECT names an address, and the origin's certificate has the
+client's server name, then Host may also be this name, and the rules judge the address.
 """
 
 from libc.stdlib cimport free
@@ -12,7 +12,7 @@ from cutthrough.net.connector cimport Stream
 from cutthrough.outcome cimport MISDIRECTED, OK
 from cutthrough.session.client cimport Client
 from cutthrough.wire.clienthello cimport INVALID_NAME, NO_NAME
-from cutthrough.wire.openings cimport Opening, server_name
+from cutthrough.wire.openings cimport Opening, copy_opening, server_name
 from cutthrough.wire.target cimport FORM_ASTERISK, FORM_ORIGIN, HOST_NAME, Target
 
 cdef enum:
@@ -38,6 +38,7 @@ cdef Inside enclose(Client c):
         return None
     inside = Inside()
     inside.is_inside = True
+    inside.http2 = True                 # if the handshake agrees on it: see net.leaves
     inside.transparent = c.entrance.transparent
     inside.needs_user = c.entrance.needs_user
     inside.user = c.entrance.user
@@ -92,6 +93,16 @@ cdef int pin_target(Client c, Target *target) except -1:
     c.request.host_kind = inside.host_kind
     c.request.hop.tls = inside.tls
     return OK
+
+
+cdef int pin_tunnel(Client c) except -1:
+    cdef Inside inside = <Inside>c.entrance
+    c.opening = copy_opening(inside.opening)
+    c.key = inside.key
+    c.request.port = inside.port
+    c.request.host_kind = inside.host_kind
+    c.request.hop.tls = inside.tls
+    return 0
 
 
 cdef bint is_host(const Target *target, const char *host, size_t n) noexcept nogil:

@@ -4,7 +4,8 @@ from cutthrough.net.connector cimport Stream
 from cutthrough.session.client cimport Client
 
 # The tunnel's first bytes are a ClientHello, and its rule has it intercepted. In state PEEK.
-cdef int begin_interception(Client client) except -1
+# `only_http`: other protocols inside do not pass.
+cdef int begin_interception(Client client, bint only_http) except -1
 # client.origin is connected, for a request inside: makes the TLS handshake.
 cdef int secure_origin(Client client) except -1
 # An event at the origin, in state SECURE.

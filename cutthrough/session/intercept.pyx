@@ -11,7 +11,8 @@ an Inside is its entrance, and TLS its transport. The requests inside are judged
 logged by the code of all requests.
 
 The connection to the origin waits for the first request. Later ones take pooled connections,
-whose key has the way and the name, or make new ones; each is verified.
+whose key has the way and the name, or make new ones; each is verified. What is no HTTP is a tunnel:
+see inner.
 """
 
 import logging
@@ -26,6 +27,7 @@ from cutthrough.outcome cimport OK, ORIGIN_CERTIFICATE, ORIGIN_TLS, OVERLOADED, 
 from cutthrough.session.alerts cimport ACCESS_DENIED, HANDSHAKE_FAILURE, refuse_opening
 from cutthrough.session.client cimport Client
 from cutthrough.session.flight_recorder cimport E_SECURED, note
+from cutthrough.session.inner cimport begin_by_greeting, look_inside
 from cutthrough.session.inside cimport Inside, enclose
 from cutthrough.session.secure cimport put_transport
 from cutthrough.session.stage cimport STAGE_TLS
@@ -36,10 +38,11 @@ log = logging.getLogger("cutthrough")
 cdef long denied = 0            # certificates of origins that were not accepted
 
 
-cdef int begin_interception(Client c) except -1:
+cdef int begin_interception(Client c, bint only_http) except -1:
     cdef Inside inside = enclose(c)
     if inside is None:
         return refuse_opening(c, SNI_DENIED, ACCESS_DENIED)
+    inside.only_http = only_http
     c.entrance = inside
     return secure_origin(c)
 
@@ -66,13 +69,13 @@ cdef int go_on_securing(Client c) except -1:
     agreed.resumed = False
     transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_SECURED, 0, agreed.resumed)
-    return greet(c) if c.request.is_tunnel else c.on_secured()
+    return greet(c) if (<Inside>c.entrance).opening == NULL else c.on_secured()
 
 
 cdef int fail(Client c, int outcome) except -1:
-    """Of a request inside the client reads why; of a CONNECT, only its log."""
+    """Of a request inside the client reads why; of a tunnel, only its log."""
     cdef int alert = HANDSHAKE_FAILURE
-    if not c.request.is_tunnel:
+    if (<Inside>c.entrance).opening != NULL:
         return c.refuse(outcome)
     if outcome == ORIGIN_CERTIFICATE:
         from cutthrough.net import tls          # here: it needs libssl
@@ -113,15 +116,18 @@ cdef int enter(Client c) except -1:
     inside.spare = c.origin
     c.origin = None
     c.context.counters.intercepted += 1
-    return c._clear_request()
+    c._clear_request()
+    return look_inside(c)
 
 
 cdef Stream take_spare(Client c):
     cdef Inside inside = <Inside>c.entrance
     cdef Stream stream = inside.spare
+    cdef char one
     if stream is None:
         return None
-    if stream.sock.ready & (PEER_DONE | BROKEN):
+    if stream.sock.ready & (PEER_DONE | BROKEN) and not (       # a greeting may be before its end
+            c.request.is_tunnel and try_peek(&stream.sock, &one, 1) > 0):
         inside.leave()
         return None
     inside.spare = None
@@ -131,6 +137,8 @@ cdef Stream take_spare(Client c):
 
 cdef int on_spare(Client c, Stream stream) except -1:
     cdef char one
+    if begin_by_greeting(c, stream):
+        return 0
     if stream.sock.ready & CAN_READ and try_peek(&stream.sock, &one, 1) == -linux.EAGAIN and (
             not stream.sock.ready & (PEER_DONE | BROKEN)):
         return 0                        # tickets

@@ -43,7 +43,8 @@ cdef int64_t taken(Client c) noexcept:
 
 
 cdef bint extend_if_taken(Client c) except -1:
-    cdef int64_t held = untaken(&c.sock) + untaken(&c.origin.sock)
+    cdef int64_t held = untaken(&c.sock) + (
+        untaken(&c.origin.sock) if c.origin is not None else 0)
     cdef int64_t moved = <int64_t>(c.relay.up.moved + c.relay.down.moved)
     # The first look since a byte was moved has no earlier count to compare with
     if held == 0 if moved != c.watch.look.moved else moved - held <= c.watch.look.passed:

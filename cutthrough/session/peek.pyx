@@ -25,7 +25,8 @@ from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, can_peek, try_peek, try_recv)
 from cutthrough.outcome cimport (
     CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_RESET, OVERLOADED, PEEK_TIMEOUT, TLS_REFUSED)
-from cutthrough.policy.first_bytes cimport TLS_IS_INTERCEPTED, TLS_IS_REFUSED
+from cutthrough.policy.first_bytes cimport (
+    ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED, TLS_IS_REFUSED)
 from cutthrough.session.alerts cimport ACCESS_DENIED, NO_ALERT, refuse_opening
 from cutthrough.session.authorize cimport is_cut_meanwhile, judge_opening
 from cutthrough.session.broken cimport outcome_of_break
@@ -156,8 +157,8 @@ cdef bint begin_tunnel(Client c, Protocol found) except -1:
     if outcome != OK:
         refuse_opening(c, outcome, ACCESS_DENIED if found == TLS else NO_ALERT)
         return False
-    if fate == TLS_IS_INTERCEPTED:
-        begin_interception(c)
+    if fate == TLS_IS_INTERCEPTED or fate == ONLY_HTTP_IS_INTERCEPTED:
+        begin_interception(c, fate == ONLY_HTTP_IS_INTERCEPTED)
         return False
     c._set_state(TUNNEL)
     return True

@@ -18,16 +18,19 @@ from cutthrough.net.relay cimport (
     run_pump, start_pump, stop_pump)
 from cutthrough.net.sysio cimport CAN_READ, try_recv
 from cutthrough.outcome cimport (
-    BAD_RESPONSE, BAD_RESPONSE_FRAMING, CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_CLOSED,
+    BAD_RESPONSE, BAD_RESPONSE_FRAMING, CLIENT_RESET, DESTINATION_DENIED, FILTER_FAILED, OK,
+    ORIGIN_CLOSED,
     ORIGIN_RESET, OVERLOADED, PARENT_AUTH, PARENT_CLOSED, RESPONSE_TRUNCATED, UPGRADE_FAILED)
 from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.authorize cimport is_cut_meanwhile
 from cutthrough.session.client cimport Client, Observer
 from cutthrough.session.awaited cimport NOBODY, READER
+from cutthrough.session.filtering cimport down_sluice, is_held, takes_response
 from cutthrough.session.min_rate cimport wait_for
 from cutthrough.session.phases cimport end_phase
 from cutthrough.session.request cimport Request
 from cutthrough.session.flight_recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, note
+from cutthrough.session.sluice cimport run_sluice
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.tunnel cimport start_tunnel
 from cutthrough.session.charge cimport (
@@ -58,7 +61,8 @@ cdef bint was_reset(Client c) noexcept:
 cdef int read_response(Client c) except -1:
     """Reads until the head is whole or the socket is dry: behind half a head there may
     be an end of stream that no further event reports. Bounded by the head's limits."""
-    while (c.state == REQUEST or c.state == RESPONSE) and c.origin.sock.ready & CAN_READ:
+    while (c.state == REQUEST or c.state == RESPONSE) and not is_held(c) and (
+            c.origin.sock.ready & CAN_READ):
         read_some(c)
     return 0
 
@@ -149,6 +153,13 @@ cdef bint pass_head(Client c, const char *data, bint close, bint chunked,
     return True
 
 
+cdef int replay_response(Client c, char *data, size_t n) except -1:
+    cdef int used = parse_response(&head, data, n, 0, &c.context.answer_limits)
+    if used <= 0:
+        return c.refuse(-used if used else FILTER_FAILED)
+    return on_final_head(c, data, n, used)
+
+
 cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     cdef Request *r = &c.request
     cdef Pump *down = &c.relay.down
@@ -163,6 +174,8 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
         return c.refuse(-out_len)
     if head.status == 407 and r.hop.kind == HOP_FORWARD:
         return c.refuse(PARENT_AUTH)    # to the client it would look like ours
+    if c.filtering is not None and takes_response(c, &head, &framing, data, n, used):
+        return 0
     chunked = framing.kind == BODY_CHUNKED
     c.until_close = framing.kind == BODY_UNTIL_CLOSE
     r.closing = (not r.persistent or c.up_open or c.until_close or c.context.draining
@@ -210,6 +223,8 @@ cdef int pump_down(Client c) except -1:
     cdef Pump *down = &c.relay.down
     cdef uint64_t before = down.moved
     cdef Pumped how
+    if down_sluice(c) is not None:
+        return run_sluice(down_sluice(c))
     if c.usage.meter != NULL and not before_turn(c):
         return c.refuse(outcome_of_meter(c))
     how = run_pump(down)

@@ -8,19 +8,18 @@ target, authenticate, apply the policy; then `route` finds the origin, and hands
 
 cimport cython
 from libc.stdint cimport int64_t, uint16_t, uint32_t
-from libc.string cimport memcpy
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
-    COPY_BYTES, HEAD_BLOCK, Block, bytes_of, head_scratch, scratch,
-    shrink_block)
+    COPY_BYTES, HEAD_BLOCK, Block, bytes_of, head_scratch, scratch, shrink_block)
 from cutthrough.net.connector cimport (
     ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream)
 from cutthrough.net.address cimport Address
+from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, try_recv
 from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport (
-    BAD_REQUEST, BAD_TARGET, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET,
-    DESTINATION_DENIED, INTERNAL_ERROR, N_OUTCOMES, NO_ORIGIN, OK, OVERLOADED)
+    BAD_REQUEST, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, DESTINATION_DENIED, INTERNAL_ERROR,
+    OK, OVERLOADED)
 from cutthrough.session.act cimport act
 from cutthrough.session.associate cimport associate, watch_association
 from cutthrough.session.authorize cimport (
@@ -29,28 +28,29 @@ from cutthrough.session.broken cimport outcome_of_break
 from cutthrough.session.client cimport Client, Journal, Observer, leave_place, rest
 from cutthrough.session.deadlines cimport miss_deadline
 from cutthrough.session.delivery cimport cut_exchange, go_on
-from cutthrough.session.destination cimport set_destination
 from cutthrough.session.forward cimport expect_body, on_client, on_origin
 from cutthrough.session.authenticate cimport ask_verifier, authenticate, take_answer
 from cutthrough.session.peek cimport peek
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.flight_recorder cimport E_CLIENT_ENDED, E_READ, note
-from cutthrough.session.inside cimport Inside, pin_target
 from cutthrough.session.intercept cimport go_on_securing, on_spare
-from cutthrough.session.pac cimport asks_for_pac, send_pac
+from cutthrough.session.pac cimport send_pac
+from cutthrough.session.response cimport replay_response
 from cutthrough.session.reuse cimport judge_reuse
 from cutthrough.session.parents cimport keep_fields, may_dial_parent, seeks_parent
 from cutthrough.session.request cimport Request
 from cutthrough.session.route cimport (
     find_way, may_dial_directly, on_parent, take_origin, use_origin)
-from cutthrough.session.shed cimport keep_head, keep_part, keep_refused
-from cutthrough.session.source cimport key_with_source, leave_by_source, prepare_origin
+from cutthrough.session.shed cimport keep_head, keep_part
+from cutthrough.session.source cimport key_of_pool, leave_by_source, prepare_origin
 from cutthrough.session.stage cimport STAGE_TLS
-from cutthrough.session.stages cimport HEAD_NEXT, REQUEST_NEXT, run_stages
+from cutthrough.session.stages cimport HEAD_NEXT, REQUEST_NEXT, STREAMS_NEXT, run_stages
 from cutthrough.session.state cimport (
     AUTH, DATAGRAMS, DECIDE, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, PARENT, PEEK, SECURE,
-    TUNNEL)
-from cutthrough.session.transparent cimport NARROWED, narrow
+    STREAMS, TUNNEL)
+from cutthrough.session.streams cimport (
+    begin_streams, close_idle_streams, lose_streams, run_streams)
+from cutthrough.session.target cimport IS_PAC, find_target
 from cutthrough.session.tunnel cimport run_tunnel
 from cutthrough.session.charge cimport admit_user
 from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
@@ -58,14 +58,10 @@ from cutthrough.wire.hops cimport answer_as_last, find_loop
 from cutthrough.wire.http1 cimport (
     HTTP_11, Head, begins_with_head, has_token, parse_request)
 from cutthrough.wire.names cimport (
-    F_CONNECTION, F_UPGRADE, F_VIA, M_CONNECT, M_HEAD, M_OTHER, M_UDP)
-from cutthrough.wire.refused cimport hint_of
+    F_CONNECTION, F_UPGRADE, F_VIA, M_HEAD, M_OTHER, M_UDP)
 from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport build_request_head, offers_upgrade
-from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, Target, read_target
-
-cdef enum:
-    IS_PAC = N_OUTCOMES         # in place of an Outcome: answered by `pac`
+from cutthrough.wire.target cimport Target
 
 # Parts of the request being read; each is used within one call of parse() only.
 cdef Head head
@@ -95,6 +91,8 @@ cdef class Session(Client):
             return peek(self)
         if self.state == DATAGRAMS:
             return watch_association(self)
+        if self.state == STREAMS:
+            return run_streams(self)
         if self.state == LINGER:            # broken or not: unread bytes at a close would
             return self.discard_input()     # be a reset, and undo the reply (R1, R6)
         if self.sock.ready & BROKEN:
@@ -112,7 +110,7 @@ cdef class Session(Client):
             return go_on(self)
         if self.state == SECURE:
             return go_on_securing(self)
-        if self.state <= IDLE:
+        if self.state <= IDLE or self.state == STREAMS:
             return on_spare(self, stream)
         return peek(self) if self.state == PEEK else on_origin(self)
 
@@ -124,6 +122,8 @@ cdef class Session(Client):
 
     cdef int on_fault(self) except -1:
         self.context.counters.faults += 1
+        if self.state == STREAMS:           # no reply of HTTP/1.1 belongs there
+            return self.close()
         self.request.persistent = False
         try:
             return self.refuse(INTERNAL_ERROR)
@@ -136,17 +136,25 @@ cdef class Session(Client):
             return self.abort(outcome, False)
         return cut_exchange(self, outcome)
 
+    cdef int close_idle(self) except -1:
+        return close_idle_streams(self) if self.state == STREAMS else Client.close_idle(self)
+
+    cdef int close(self) except -1:
+        if self.state == STREAMS:
+            lose_streams(self)
+        return Client.close(self)
+
     cdef int route(self, bint fresh) except -1:
         return find_way(self, fresh)
 
     cdef int on_secured(self) except -1:
         return use_origin(self)
 
+    cdef int replay(self, char *data, size_t n) except -1:
+        return replay_response(self, data, n)
+
     cdef bytes pool_key(self):
-        cdef bytes key = self.key if self.request.hop.source == 0 else key_with_source(self)
-        if self.request.hop.tls and (<Inside>self.entrance).suffix is not None:
-            key += (<Inside>self.entrance).suffix
-        return key
+        return key_of_pool(self)
 
     cdef Leave may_dial(self, const Address *address) except FAULT:
         if seeks_parent(self):
@@ -165,6 +173,8 @@ cdef class Session(Client):
 
     cdef int pass_stages(self) except -1:
         cdef int next = run_stages(self)
+        if next == STREAMS_NEXT:
+            return begin_streams(self)
         if next == HEAD_NEXT and (self.input != NULL or self.sock.ready & CAN_READ):
             return self.read_head()
         return self.judge_tunnel() if next == REQUEST_NEXT else 0
@@ -257,41 +267,11 @@ cdef class Session(Client):
         return self.proceed()
 
     cdef int read_request(self, const char *data) except -1:
-        """Reads the destination and the body's length. Returns an Outcome."""
-        cdef int outcome = -read_target(&target, &head, data)
-        if outcome:
-            if outcome == BAD_TARGET:
-                self.request.hint = hint_of(&head, data)
-                keep_refused(self, &head, data)
-            return outcome
-        self.request.is_tunnel = self.request.method == M_CONNECT
-        if self.entrance.is_inside:
-            outcome = pin_target(self, &target)
-            if outcome != OK:
-                set_destination(self, &target)          # for the log
-                return outcome
-            if self.entrance.transparent and self.request.host_kind == HOST_NAME:
-                self.request.narrowed = NARROWED        # as the CONNECT's name was
-        elif self.entrance.transparent:
-            outcome = narrow(self, &target)
-            if outcome != OK:
-                keep_refused(self, &head, data)
-                return outcome
-        elif target.form == FORM_ORIGIN:
-            if self.pac and asks_for_pac(self, &head, data, &target):
-                keep_refused(self, &head, data)         # for the log
-                return IS_PAC
-            if not self.context.has_origin:
-                keep_refused(self, &head, data)
-                return NO_ORIGIN
-            target.port = self.context.origin.port
-            target.host_kind = self.context.origin.host_kind
-            target.host_len = self.context.origin.host_len
-            memcpy(target.host, self.context.origin.host, target.host_len + 1)
-        if not self.entrance.is_inside:
-            set_destination(self, &target)
-        outcome = -read_request_framing(&head, data, &framing)
-        if outcome:
+        """Reads the destination and the body's length. Returns an Outcome, or IS_PAC."""
+        cdef int outcome = find_target(self, &head, data, &target)
+        if outcome == OK:
+            outcome = -read_request_framing(&head, data, &framing)
+        if outcome != OK:
             return outcome
         self.request.persistent = framing.persistent
         self.up_open = framing.kind != BODY_NONE
@@ -339,7 +319,7 @@ cdef class Session(Client):
         return self.set_out()
 
     cdef int set_out(self) except -1:
-        if self.request.acts and not self.request.address_dependent:
+        if self.request.acts and not (self.request.acted | self.request.address_dependent):
             return act(self)
         # If the limits depend on the address, `route` charges them
         cdef int outcome = OK if self.request.address_dependent else admit_user(self)
@@ -375,7 +355,7 @@ cdef class Session(Client):
             and offers_upgrade(&head, data))
         n = build_request_head(
             head_scratch(), HEAD_BLOCK, &head, data, &target, self.context.pseudonym,
-            self.context.pseudonym_len, r.has_upgrade,
+            self.context.pseudonym_len, r.has_upgrade, is_stream(&self.sock),
             443 if self.entrance.is_inside else 80, &path_at, &path_len)
         if n < 0:
             return -n

@@ -20,6 +20,7 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from cutthrough.net.buffers cimport (
     HEAD_BLOCK, OF_REQUESTS, OF_STRANGERS, bytes_of, change_share, keep_bytes, take_block)
 from cutthrough.net.address cimport Address
+from cutthrough.net.multiplex cimport multiplexer
 from cutthrough.net.sysio cimport has_unread, try_send
 from cutthrough.outcome cimport OVERLOADED, status_of
 from cutthrough.session.client cimport Client, leave_place, refusal_of
@@ -31,7 +32,7 @@ from cutthrough.session.counters import BOUNDS
 from cutthrough.session.places cimport (
     GUEST, GUEST_HEAD, STRANGER, STRANGER_HEAD, Places)
 from cutthrough.session.standby cimport Standby
-from cutthrough.session.state cimport AUTH, HEAD, IDLE, LINGER
+from cutthrough.session.state cimport AUTH, HEAD, IDLE, LINGER, STREAMS
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.refused cimport show_refused
 
@@ -171,6 +172,8 @@ cdef Client find_first(Context context, int kind, const Address *of):
 cdef bint is_at_rest(Client c) noexcept:
     if c.state == LINGER or (c.state == AUTH and not c.known):
         return True
+    if c.state == STREAMS:
+        return multiplexer().count(&c.sock) == 0
     # A part of a head has been parsed as far as it goes; other input has not
     if c.state != HEAD and (c.state != IDLE or c.input != NULL):
         return False

@@ -12,9 +12,11 @@ cdef str name_of_source(Client client)
 # The number of the newest source of this name; 0: there is none.
 cdef uint16_t source_named(Context context, str name) except? 0
 
+# The destination as the idle pool knows it, which may depend on the user.
+cdef bytes key_of_pool(Client client)
+
 # For requests with a source: request.hop.source is not 0.
 
-cdef bytes key_with_source(Client client)
 # May this address, which the policy allows, be dialled from the source?
 cdef Leave leave_by_source(Client client, const Address *address) except FAULT
 # False: the source cannot be used on this host now; the reason is in request.denied.

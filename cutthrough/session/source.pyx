@@ -19,6 +19,7 @@ from cutthrough.net.source_address cimport (
 from cutthrough.outcome cimport SOURCE_MISMATCH, SOURCE_UNAVAILABLE
 from cutthrough.policy.siphash cimport keyed_hash
 from cutthrough.session.authorize cimport asker_of
+from cutthrough.session.inside cimport Inside
 
 log = logging.getLogger("cutthrough")
 
@@ -33,6 +34,13 @@ cdef uint16_t source_named(Context context, str name) except? 0:
         return 0
     return max([number for number, source in context.sources.items()
                 if source.name == name], default=0)
+
+
+cdef bytes key_of_pool(Client c):
+    cdef bytes key = c.key if c.request.hop.source == 0 else key_with_source(c)
+    if c.request.hop.tls and (<Inside>c.entrance).suffix is not None:
+        key += (<Inside>c.entrance).suffix
+    return key
 
 
 cdef bytes key_with_source(Client c):

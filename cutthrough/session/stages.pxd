@@ -6,6 +6,7 @@ cdef enum Next:
     STAGES_LEFT = 0             # a stage waits, or has ended the connection
     HEAD_NEXT                   # all are done; the head of a request follows
     REQUEST_NEXT                # all are done, and one of them has read a request
+    STREAMS_NEXT                # all are done: streams follow
 
 # For a connection that was just accepted. An Outcome: OK, or the refusal.
 cdef int begin_stages(Client client, int stages) except -1

@@ -26,6 +26,7 @@ from cutthrough.outcome cimport CLIENT_CLOSED, CLIENT_RESET, OVERLOADED
 from cutthrough.session.admit cimport admit
 from cutthrough.session.client cimport Client, leave_place, rest
 from cutthrough.session.flight_recorder cimport E_CLIENT_ENDED, E_READ, note
+from cutthrough.session.inner cimport read_inside, take_inside
 from cutthrough.session.intercept cimport enter
 from cutthrough.session.proxied cimport admit_sender, name_client, read_header
 from cutthrough.session.secure cimport shake_hands
@@ -35,8 +36,10 @@ from cutthrough.session.socks cimport (
 from cutthrough.session.stage cimport (
     N_STAGES, STAGE_PROXY, STAGE_SOCKS, STAGE_TLS, STAGE_TLS_IF_BEGUN, Finish, Reply, Step)
 from cutthrough.session.state cimport HEAD
+from cutthrough.session.streams cimport carries_streams
 from cutthrough.session.transparent cimport First, read_first, take_first
 from cutthrough.wire.names cimport M_OTHER, M_SOCKS5, M_TUNNEL
+from cutthrough.wire.openings cimport Protocol
 from cutthrough.wire.proxy_header cimport ProxyHeader
 from cutthrough.wire.socks cimport (
     NO_MESSAGE, OF_GREETING, OF_PASSWORD, OF_REQUEST, SocksPassword, SocksRequest)
@@ -57,6 +60,7 @@ cdef Opening opening
 cdef SocksPassword password
 cdef SocksRequest request
 cdef First first
+cdef Protocol inner
 # In the order of Stage's bits
 cdef Row[N_STAGES] rows = [
     Row(M_OTHER, NO_MESSAGE, read_header, name_client, &proxy_header),
@@ -64,6 +68,8 @@ cdef Row[N_STAGES] rows = [
     Row(M_SOCKS5, OF_PASSWORD, read_user, check_user, &password),
     Row(M_SOCKS5, OF_REQUEST, read_request, take_request, &request),
     Row(M_TUNNEL, NO_MESSAGE, read_first, take_first, &first)]
+# Of an intercepted connection
+cdef Row inside = Row(M_OTHER, NO_MESSAGE, read_inside, take_inside, &inner)
 
 
 cdef int begin_stages(Client c, int stages) except -1:
@@ -91,11 +97,14 @@ cdef int run_stages(Client c) except -1:
                 return STAGES_LEFT
             if c.entrance.is_inside:
                 enter(c)
+            if c.entrance.http2 and carries_streams(c):
+                c.stages = 0                # SOCKS is for those who speak no HTTP/2
+                return STREAMS_NEXT
         elif not has_unseen(c) and not receive(c):
             return STAGES_LEFT
         elif chooses_next(c):
             choose_tls(c)
-        elif not run_stage(c, &rows[first_bit(c.stages)]):
+        elif not run_stage(c, &inside if c.entrance.is_inside else &rows[first_bit(c.stages)]):
             return STAGES_LEFT
     if c.request.is_tunnel:
         return REQUEST_NEXT

@@ -5,7 +5,7 @@ cdef enum:                  # State; unnamed, because Cython indexes by plain in
     IDLE                    # between two requests of a kept-alive connection
     AUTH                    # credentials are being verified
     DECIDE                  # an operator's function is being called
-    HELD                    # a rule's faults delay the request
+    HELD                    # a rule's faults or filters have the request
     RESOLVE                 # a name is being resolved
     DIAL                    # a connection to the origin, or to a parent, is being made
     PARENT                  # a parent is connected, and connects on to the origin
@@ -18,6 +18,7 @@ cdef enum:                  # State; unnamed, because Cython indexes by plain in
     DATAGRAMS               # an association of SOCKS, as long as its connection
     HALF_CLOSED             # a tunnel of which one side has ended
     DELIVER                 # cut short: the bytes received go out before the reset
+    STREAMS                 # a connection of HTTP/2: its requests are sessions of their own
     LINGER                  # the last reply is out; later input is discarded
     CLOSED
     N_STATES

@@ -28,7 +28,7 @@ class Row(NamedTuple):
 # HEAD: the client's handshake follows, and then requests.
 TABLE = (
     Row("HEAD", ("IDLE", "AUTH", "DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST",
-                 "RESPONSE", "TUNNEL", "DATAGRAMS", "LINGER", "CLOSED"),
+                 "RESPONSE", "STREAMS", "TUNNEL", "DATAGRAMS", "LINGER", "CLOSED"),
         "head_timeout", "head_timeout"),
     Row("IDLE", ("IDLE", "HEAD", "AUTH", "DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST",
                  "RESPONSE", "LINGER", "CLOSED"),
@@ -37,9 +37,9 @@ TABLE = (
                  "IDLE", "LINGER", "CLOSED"), "auth_timeout", "auth_timeout"),
     Row("DECIDE", ("DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE",
                    "LINGER", "CLOSED"), "policy_hook_timeout", "policy_unavailable"),
-    # Its deadline is the fault's latency, and no end: see act
-    Row("HELD", ("DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE",
-                 "LINGER", "CLOSED"), "", "internal_error"),
+    # Its deadline: a latency, which is no end, or that of the filters: see act
+    Row("HELD", ("DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "RELAY",
+                 "IDLE", "LINGER", "CLOSED"), "", "filter_timeout"),
     Row("RESOLVE", ("DECIDE", "HELD", "RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),
         "dns_timeout", "dns_timeout"),
     Row("DIAL", ("RESOLVE", "DIAL", "PARENT", "SECURE", "REQUEST", "RESPONSE", "PEEK",
@@ -47,7 +47,7 @@ TABLE = (
         "connect_timeout", "connect_timeout"),
     Row("PARENT", ("RESOLVE", "DIAL", "SECURE", "REQUEST", "RESPONSE", "PEEK", "TUNNEL",
                    "IDLE", "LINGER", "CLOSED"), "parent_timeout", "parent_timeout"),
-    Row("SECURE", ("HEAD", "REQUEST", "RESPONSE", "IDLE", "LINGER", "CLOSED"),
+    Row("SECURE", ("HEAD", "REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER", "CLOSED"),
         "connect_timeout", "connect_timeout"),
     Row("REQUEST", ("RESPONSE", "RELAY", "IDLE", "LINGER", "CLOSED"),
         "body_timeout", "body_timeout"),
@@ -63,6 +63,7 @@ TABLE = (
         "half_closed_timeout", "half_closed_timeout"),
     # Its outcome is the reason for which the exchange was cut short, and not this one
     Row("DELIVER", ("LINGER", "CLOSED"), "half_closed_timeout", "half_closed_timeout"),
+    Row("STREAMS", ("LINGER", "CLOSED"), "keepalive_timeout", "keepalive_timeout"),
     Row("LINGER", ("CLOSED",), "linger_timeout", "ok"),
     Row("CLOSED", (), "", "ok"),
 )

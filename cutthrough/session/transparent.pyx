@@ -18,6 +18,7 @@ reply, because no protocol would understand it.
 
 from cutthrough.net.address cimport is_same_address, one_address
 from cutthrough.net.intercepted cimport read_destination
+from cutthrough.net.multiplex cimport with_descriptor
 from cutthrough.outcome cimport BAD_TARGET, LOOP_DETECTED, OK
 from cutthrough.session.authenticate cimport authenticate_nobody
 from cutthrough.session.client cimport Observer
@@ -70,7 +71,7 @@ cdef int narrow(Client c, Target *target) except -1:
 cdef int name_destination(Client c, Target *target) except -1:
     """Puts port and, without a name, address of the destination into the target. An Outcome."""
     cdef Address at
-    if not read_destination(&c.sock, c.entrance.transparent, &at):
+    if not read_destination(with_descriptor(&c.sock), c.entrance.transparent, &at):
         return LOOP_DETECTED
     if target.host_len and target.host_kind == HOST_NAME:
         c.request.narrowed = NARROWED
@@ -84,7 +85,7 @@ cdef int name_destination(Client c, Target *target) except -1:
 cdef bint prove(Client c, const Address *of_name, int n) noexcept:
     cdef Address at
     cdef int i
-    if not read_destination(&c.sock, c.entrance.transparent, &at):
+    if not read_destination(with_descriptor(&c.sock), c.entrance.transparent, &at):
         return False
     for i in range(n):
         if is_same_address(&of_name[i], &at):
@@ -95,7 +96,7 @@ cdef bint prove(Client c, const Address *of_name, int n) noexcept:
 
 cdef object destination_alone(Client c):
     cdef Address at
-    if not read_destination(&c.sock, c.entrance.transparent, &at):
+    if not read_destination(with_descriptor(&c.sock), c.entrance.transparent, &at):
         return "client_reset"
     return one_address(at.family, at.bytes)
 

@@ -47,7 +47,7 @@ cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     relay.up_shut = relay.down_shut = False
     c.up_open = False
     leave_place(c)                         # a tunnel is never closed to make room
-    c._set_state(PEEK if (c.context.peeks | c.request.needs_opening)
+    c._set_state(PEEK if (c.context.peeks | c.request.needs_opening) and c.opening == NULL
                  and not c.request.has_upgrade else TUNNEL)
     if n:
         c.request.status = 200

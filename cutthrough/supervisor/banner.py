@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import cutthrough
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_address, show_count
-from cutthrough.log.stderr import announce
+from cutthrough.log.stderr import announce, say
+from cutthrough.net.kernel_tls import why_no_kernel_tls
 from cutthrough.process.cpus import show_pinning
 
 
@@ -18,3 +19,5 @@ def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
     if config.demonstration:
         line += ", demonstration credentials username:password"
     announce(line)
+    if config.tls_records == "kernel" and (reason := why_no_kernel_tls()):
+        say(f'tls_records = "kernel" is as "own": {reason}')

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 
 from cutthrough.config.config import Config
+from cutthrough.generation.interception import interception_files
 
 EVERY_S = 5.0
 
@@ -58,6 +59,7 @@ def stamps_of(config: Config) -> Stamps:
     files += [path for one in config.parents for path in one.tls_files]
     if config.ca_certificate:
         files.append(config.ca_certificate)
+    files += interception_files(config)
     return {path: _stamp(path) for path in files}
 
 

@@ -120,9 +120,9 @@ class FlowQueries:
         self._children: dict[int, subprocess.Popen[bytes]] = {}   # until reaped
         self._timer: asyncio.TimerHandle | None = None
 
-    def capture_file(self) -> str:
-        """The database; "": there is none."""
-        return self._program.generation.config.capture_file
+    def capture_database(self) -> str:
+        """A path or a URL; "": there is none."""
+        return self._program.generation.config.capture_database
 
     def own_proxy(self) -> tuple[str, int] | None:
         """The address of a listener for operators' requests; None: there is none.

@@ -19,6 +19,7 @@ from cutthrough.config.values import show_count
 from cutthrough.generation.ca_certificate import CaCertificate
 from cutthrough.generation.effective import group_by_address, show_effective
 from cutthrough.generation.generation import Generation
+from cutthrough.generation.interception import authority_expiry
 from cutthrough.generation.tls_files import expiries
 from cutthrough.log.stderr import say, use_form
 from cutthrough.outcome import TABLE
@@ -67,7 +68,8 @@ class Operations:
         self._address = "off"                # the configured address
         self._pending: AdminServer | None = None
         self._committed_at = 0.0
-        self._expiries_of: tuple[int, dict[str, int]] = 0, {}   # generation, by file
+        self._expiries_of: tuple[int, tuple[dict[str, int], dict[str, int]]] = (
+            0, ({}, {}))                     # generation, and by file
         self._reloads = {"ok": 0, "refused": 0, "late": 0}     # by result
         self._is_last_in_force = True        # the last requested reload is in force
         self._served = False
@@ -223,14 +225,18 @@ class Operations:
             self._in_force(), self._committed_at,
             self._reloads, self._is_last_in_force, self._program.limits.fleet_state(),
             {slot.index: slot.deaths for slot in self._program.slots},
-            self._expiries(), self.ca_certificate())
+            *self._expiries())
 
-    def _expiries(self) -> dict[str, int]:
-        """When each certificate expires; read again if the generation has changed."""
+    def _expiries(self) -> tuple[dict[str, int], dict[str, int]]:
+        """When each certificate expires, and each authority of ours; read again if the
+        generation has changed."""
         generation = self._program.generation
         if self._expiries_of[0] != generation.number:
-            self._expiries_of = generation.number, expiries(
-                generation.config, generation.tls, generation.parent_files)
+            offered = generation.ca_certificate
+            self._expiries_of = generation.number, (
+                expiries(generation.config, generation.tls, generation.parent_files),
+                ({} if offered is None else {offered.path: offered.not_after})
+                | authority_expiry(generation.config, generation.interception))
         return self._expiries_of[1]
 
     @property

@@ -44,6 +44,7 @@ class Finding(NamedTuple):
     faults: tuple[str, ...] = ()        # the names in the rule
     capture: str = ""           # what is kept of the request; "": nothing
     tls: str = "pass"           # what becomes of TLS inside a tunnel
+    filters: tuple[str, ...] = ()
 
     @property
     def action(self) -> str:
@@ -140,7 +141,8 @@ class DryRun:
                        answer.opens_floor, answer.limits, answer.source, answer.maybe,
                        answer.route, answer.waits, answer.faults,
                        self.policy.rules[
-                           answer.rule].capture if answer.rule >= 0 else "", tls)
+                           answer.rule].capture if answer.rule >= 0 else "", tls,
+                       answer.filters)
 
     def _show_rule(self, index: int) -> str:
         if index < 0:

@@ -75,6 +75,13 @@ ADVICE = {
     "tls_timeout": (
         "nothing for single cases; many from one address are an attack: "
         "`head_timeout`"),
+    "bad_stream": "correct the client: HTTP/1.1 would read its request in another way",
+    "bad_http2": "correct the client, or look for a second fault: its library's log",
+    "http2_resets": (
+        "nothing if it is an attack; a client that gives up many requests needs more "
+        "connections"),
+    "http2_flood": "nothing if it is an attack; else correct the client: docs/http2.md",
+    "http2_headers": "the client's cookies or other fields, against `max_head`",
     "auth_required": (
         "nothing for a first request, which browsers send without credentials; else "
         "give the client a user and a password"),
@@ -115,6 +122,12 @@ ADVICE = {
     "fault_status": "nothing: a rule names the fault (`faults`)",
     "fault_reset": "nothing: a rule names the fault (`faults`)",
     "tls_refused": "`cutthrough explain` names the rule, which has tls = \"refuse\"",
+    "filter_refused": "the log's hook has the filter's reason",
+    "filter_answered": NOTHING,
+    "filter_failed": (
+        "look for the filter's error in the error log; a body may be too long for "
+        "`max_body`, or in a coding that is not installed"),
+    "filter_timeout": "make the filter faster, or raise its budget",
     "client_limit": "raise `max_connections_per_client` if many users share an address",
     "user_limit": "raise `connections` or `tunnels` of the user's limits",
     "rate_limited": "raise `requests_per_second` or `burst` of the user's limits",

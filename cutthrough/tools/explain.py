@@ -84,6 +84,7 @@ class Explanation(msgspec.Struct, kw_only=True):
     route_by: str = ""          # what names it: a rule, the option, or nothing
     parent: str = ""            # the member taken while all work; "": not known here
     faults: tuple[str, ...] = ()        # names in the rule
+    filters: tuple[str, ...] = ()
     tunnel: str = ""            # the outcome by a tunnel's first bytes; or "maybe"
     tunnel_rule: str = ""       # that decides by them
     tls: str = ""               # intercept or refuse: what becomes of TLS inside
@@ -271,7 +272,7 @@ def _finish(judge: DryRun, result: Explanation, caller: Caller, of_hook: str,
     result.report = last.report
     result.capture = last.capture
     result.source = first.source
-    result.faults = last.faults
+    result.faults, result.filters = last.faults, last.filters
     _set_route(judge, caller, result, first)
     result.limits = judge.limits_of(caller, last.limits, of_hook)
     result.limit_values = _values(judge.policy.limits.get(result.limits))
@@ -400,6 +401,8 @@ def show(result: Explanation, judge: DryRun) -> list[str]:
         lines.append(("faults", " ".join(result.faults)))
     if result.capture:
         lines.append(("capture", result.capture))
+    if result.filters and result.method != "CONNECT":
+        lines.append(("filters", " ".join(result.filters)))
     if result.source:
         lines.append(("source", show_source(config, result.source)))
     verdict = "allowed" if result.outcome == OK else (

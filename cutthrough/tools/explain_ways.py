@@ -4,7 +4,7 @@ from cutthrough.config.config import Config
 
 
 def show_source(config: Config, name: str) -> str:
-    """The name of a source, and where its connections come from."""
+    """The name of a source, and the addresses of its connections."""
     row = next(row for row in config.sources if row.name == name)
     parts = [*row.addresses, *([row.prefix] if row.prefix else [])]
     if len(parts) > 1 or row.prefix:
@@ -16,7 +16,7 @@ def show_source(config: Config, name: str) -> str:
 
 
 def show_route(config: Config, route: str, route_by: str) -> str:
-    """The way, how its members are chosen, and why it is this way."""
+    """The way, the choice of its members, and the reason."""
     for group in config.groups:
         if group.name == route:
             route = f"{route}  {group.choose} {' '.join(group.parents)}"
@@ -25,7 +25,7 @@ def show_route(config: Config, route: str, route_by: str) -> str:
 
 
 def show_parent(config: Config, route: str, parent: str) -> str:
-    """The member that is taken, and the parents before it."""
+    """The chosen member, and the parents before it."""
     if not parent:
         return "not known here: a worker chooses by its own requests"
     by_name = {one.name: one for one in config.parents}

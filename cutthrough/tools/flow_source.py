@@ -18,6 +18,7 @@ import msgspec
 
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.query import MOST_FRAME, Answer, Query, Request
+from cutthrough.config.database import is_url, show_database
 from cutthrough.process.environment import worker_environment
 from cutthrough.tools.console import Listener, Unanswered
 
@@ -33,6 +34,7 @@ class FlowSource(Protocol):
              ) -> dict[str, Any]: ...
     def show(self, number: int) -> dict[str, Any]: ...
     def body(self, number: int, side: str) -> bytes: ...
+    def messages(self, number: int) -> bytes: ...
     def delete(self, number: int) -> dict[str, Any]: ...
     def mark(self, number: int, tag: str | None, comment: str | None
              ) -> dict[str, Any]: ...
@@ -65,6 +67,10 @@ class ByListener:
         return self._listener.fetch(
             "GET", f"/flows/{number}/{side}-body", None, ANSWER_S)
 
+    def messages(self, number: int) -> bytes:
+        return self._listener.fetch(
+            "GET", f"/flows/{number}/messages", None, ANSWER_S)
+
     def delete(self, number: int) -> dict[str, Any]:
         return self._ask("DELETE", f"/flows/{number}")
 
@@ -78,18 +84,19 @@ class ByListener:
         return self._ask("POST", "/flows/send", request, SEND_S)
 
 
-class ByFile:
-    """Flows of the database at `path`. `proxy`: for requests to be sent. `close` ends
-    the process."""
+class ByDatabase:
+    """Flows of a database, a path or a URL. `proxy`: for requests to be sent. `close`
+    ends the process."""
 
-    def __init__(self, path: str, proxy: tuple[str, int] | None = None) -> None:
-        self._path = os.path.abspath(path)
+    def __init__(self, database: str, proxy: tuple[str, int] | None = None) -> None:
+        self._database = database if is_url(database) else os.path.abspath(database)
+        self._shown = show_database(self._database)
         self._proxy = proxy
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
 
     def _ask(self, verb: Any, **fields: Any) -> bytes:
-        query = Query(verb=verb, file=self._path, **fields)
+        query = Query(verb=verb, database=self._database, **fields)
         try:
             self._write(msgspec.json.encode(query))
             head = msgspec.json.decode(
@@ -99,11 +106,11 @@ class ByFile:
                 pieces.append(piece)
         except TimeoutError:
             self.close()
-            raise Unanswered(f"{self._path}: no answer in time; a simpler filter may "
+            raise Unanswered(f"{self._shown}: no answer in time; a simpler filter may "
                              "help") from None
         except OSError as error:
             self.close()
-            raise Unanswered(f"{self._path}: {error.strerror or error}") from None
+            raise Unanswered(f"{self._shown}: {error.strerror or error}") from None
         content = b"".join(pieces)
         if head.status >= 400:
             raise Unanswered(content.decode(errors="replace").strip())
@@ -134,7 +141,7 @@ class ByFile:
         while len(data) < size:
             piece = self._channel.recv(size - len(data))
             if not piece:
-                raise OSError("the process that reads the file has died")
+                raise OSError("its reader has died")
             data += piece
         return bytes(data)
 
@@ -152,6 +159,9 @@ class ByFile:
 
     def body(self, number: int, side: str) -> bytes:
         return self._ask(side, number=number)
+
+    def messages(self, number: int) -> bytes:
+        return self._ask("messages", number=number)
 
     def delete(self, number: int) -> dict[str, Any]:
         return self._object("delete", number=number)
@@ -194,4 +204,6 @@ def read_flow(source: FlowSource, number: int) -> tuple[dict[str, Any], Flow]:
             data = source.body(number, side)
             row[f"{side}_body"] = data.decode(errors="replace") if (
                 kind == "text") else data
+    if row["messages"]:
+        row["messages"] = source.messages(number)
     return facts, Flow(row)

@@ -1,16 +1,14 @@
 """`cutthrough flows`: what rules have captured, from its database.
 
-The file is its owner's alone: who may open it may read and change it, and gives no
-token. Each read is logged in the file itself.
+A file is its owner's alone, and a server asks for a password: who may open it may read
+and change it, and gives no token. Each read is logged in the database itself.
 """
 
 import argparse
 import json
 import os
-import re
-import sqlite3
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,9 +18,10 @@ from cutthrough.capture.har import make_archive
 from cutthrough.capture.imported import NotImported
 from cutthrough.capture.importing import import_file
 from cutthrough.capture.store import Reader, StoreError
-from cutthrough.capture.views import show_body
+from cutthrough.capture.stores import open_reader
+from cutthrough.capture.views import line_of, show_body
 from cutthrough.config.config import ConfigError
-from cutthrough.config.settings import variable_name
+from cutthrough.tools.database import find_database
 from cutthrough.tools.replay import replay_flow
 
 COLUMNS = ("ID", "TIME", "USER", "METHOD", "STATUS", "REASON", "MS", "BYTES", "URL")
@@ -33,15 +32,15 @@ PHASES = ("head", "auth", "hook", "dns", "connect", "send", "wait", "receive", "
 
 def run(given: argparse.Namespace) -> int:
     """Runs one of the actions; returns the exit status. Raises ConfigError."""
-    path = find_file(given.file, os.environ)
+    database = find_database(given.file, given.url_file, os.environ)
     try:
         test = parse_filter(" ".join(getattr(given, "filter", ())))
     except FilterError as error:
         raise ConfigError("command line", "FILTER", str(error)) from None
     try:
         if given.action == "import":         # which may make the file
-            return import_flows(path, given)
-        reader = Reader(path)
+            return import_flows(database, given)
+        reader = open_reader(database)
         try:
             return _ACTIONS[given.action](reader, given, test)
         finally:
@@ -49,14 +48,6 @@ def run(given: argparse.Namespace) -> int:
     except StoreError as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
-
-
-def find_file(given: str | None, environ: Mapping[str, str]) -> str:
-    path = given or environ.get(variable_name("capture_file"), "")
-    if not path:
-        raise ConfigError("command line", "--file", "is missing: give the file of "
-                          "capture_file, or set CUTTHROUGH_CAPTURE_FILE")
-    return path
 
 
 def _matching(reader: Reader, test: Test, limit: int, words: str = ""
@@ -80,9 +71,9 @@ def list_flows(reader: Reader, given: argparse.Namespace, test: Test) -> int:
 
 
 def search(reader: Reader, given: argparse.Namespace, test: Test) -> int:
-    words = " ".join(f'"{word}"' for word in re.findall(r"\w+", " ".join(given.words)))
+    words = " ".join(given.words)
     flows = list(_matching(reader, test, given.limit, words)) if words else []
-    reader.log("search", " ".join(given.words), len(flows))
+    reader.log("search", words, len(flows))
     print_flows(flows, given.json)
     return 0
 
@@ -97,7 +88,8 @@ def show(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     if given.json:
         print(json.dumps({**flow.as_dict(), **{
             name: as_json(getattr(flow, name)) for name in (
-                "request_head", "response_head", "request_body", "response_body")}}))
+                "request_head", "response_head", "request_body", "response_body")},
+            **({"messages": flow.messages} if flow.messages else {})}))
         return 0
     if given.body:
         body = getattr(flow, f"{given.body}_body") or b""
@@ -122,21 +114,19 @@ def export(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     return 0
 
 
-def import_flows(path: str, given: argparse.Namespace) -> int:
+def import_flows(database: str, given: argparse.Namespace) -> int:
     """Adds the exchanges of files; exit status 1 if one is refused."""
     refused = False
     for name in given.files:
         try:
             with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
                 result = import_file(
-                    file, path, keep_credentials=given.keep_credentials)
+                    file, database, keep_credentials=given.keep_credentials)
         except NotImported as error:
             print(safe(f"cutthrough: {name}: {error}"), file=sys.stderr)
             refused = True
             continue
-        except sqlite3.Error as error:
-            raise StoreError(f"{path}: {error}") from None
-        reader = Reader(path)
+        reader = open_reader(database)
         reader.log("import", name, result.added)
         reader.close()
         for reason in result.reasons:
@@ -169,6 +159,8 @@ def reads(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     for row in reader.reads():
         at = datetime.fromtimestamp(row["at_ms"] / 1000, UTC)
         who = f"admin {row['client']}" if row["client"] else f"uid {row['uid']}"
+        if "program" in row.keys():          # a row of sqlite3 has values
+            who += f" at {row['program']}"
         print(safe(f"{at.isoformat(timespec='milliseconds')}  {who}  "
                    f"{row['verb']} {row['what']}  {row['found']} found"))
     return 0
@@ -222,6 +214,10 @@ def lines_of(flow: Flow, view: str = "auto") -> Iterator[str]:
             fields: Fields = getattr(flow, f"{side}_fields")
             kind, coding = find(fields, "content-type"), find(fields, "grpc-encoding")
             yield from map(safe, show_body(body, kind, view, coding))
+    if flow.messages:
+        yield ""
+    for message in flow.messages:
+        yield safe(line_of(message))
 
 
 def as_json(value: str | bytes | None) -> Any:

@@ -30,7 +30,7 @@ from cutthrough.capture.flow import Flow, find
 from cutthrough.capture.imported import make_redactor
 from cutthrough.capture.query import Request
 from cutthrough.capture.send import replay_of
-from cutthrough.capture.views import VIEWS, show_body
+from cutthrough.capture.views import VIEWS, line_of, show_body
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.mistake import Mistake
 from cutthrough.config.settings import read_secret_file, variable_name
@@ -38,11 +38,12 @@ from cutthrough.config.values import split_address
 from cutthrough.policy.source import Policy
 from cutthrough.process.selector import Selector
 from cutthrough.tools.console import Listener, Unanswered, find_listener, query_of
+from cutthrough.tools.database import read_url_file
 from cutthrough.tools.dry_run import DryRun
 from cutthrough.tools.explain import explain, show
 from cutthrough.tools.flow_source import (
     SIDES,
-    ByFile,
+    ByDatabase,
     ByListener,
     FlowSource,
     read_flow,
@@ -101,8 +102,8 @@ class Tools:
     def show_flow(self, id: int, view: str = "auto", most: int = USUAL_BODY
                   ) -> list[str]:
         """Shows one captured request: decision, rule, phases in microseconds, heads,
-        and of each body at most `most` characters. `view`: auto, text, json, hex,
-        grpc, protobuf or msgpack."""
+        and of each body and of its messages at most `most` characters. `view`: auto,
+        text, json, hex, grpc, protobuf or msgpack."""
         if view not in VIEWS:
             raise ToolError(f"view: {view!r} is none of {', '.join(VIEWS)}")
         shown, flow = read_flow(self.source, id)
@@ -114,6 +115,11 @@ class Tools:
                 shown[f"{side}_body"], left = bound(lines, 0, most)
                 if left:
                     cut[f"{side}_body"] = left
+        if flow.messages:
+            shown["messages"], left = bound(
+                "\n".join(map(line_of, flow.messages)), 0, most)
+            if left:
+                cut["messages"] = left
         return report(shown, cut, MOST_BODY)
 
     def read_body(self, id: int, side: str, offset: int = 0, most: int = USUAL_BODY,
@@ -256,14 +262,20 @@ def run(given: argparse.Namespace, read: Configured | None) -> int:
     if given.proxy_password_file is not None:
         password = read_secret_file(
             given.proxy_password_file, "command line", "--password-file")
-    if given.db:
-        source = ByFile(given.db, read_proxy(given.proxy))
-    if given.where or (not given.db and os.environ.get(variable_name("admin"))):
+    database = given.db or ""
+    if given.db_url_file:
+        if database:
+            raise ConfigError("command line", "--db-url-file",
+                              "and --db are both given")
+        database = read_url_file(given.db_url_file, "--db-url-file")
+    if database:
+        source = ByDatabase(database, read_proxy(given.proxy))
+    if given.where or (not database and os.environ.get(variable_name("admin"))):
         listener = Listener(*find_listener(given.where, given.token_file, os.environ))
     flows: FlowSource | None = source or (ByListener(listener) if listener else None)
     if flows is None and read is None and not given.log:
         raise ConfigError("command line", "--admin", "is missing: give the admin "
-                          "listener, --db, -c or --log")
+                          "listener, --db, --db-url-file, -c or --log")
     server = make_server(
         Tools(flows, listener, given.proxy_user, password), has_flows=flows is not None,
         has_listener=listener is not None, may_write=given.allow_writes,

@@ -30,7 +30,7 @@ def replay_flow(flow: Flow, given: argparse.Namespace) -> int:
     """Sends the request and prints the response; returns the exit status: 1 if there
     is none. Raises ConfigError."""
     if flow.kind == "tunnel":
-        print(f"cutthrough: flow {flow.id} is a tunnel: its content was not captured",
+        print(f"cutthrough: flow {flow.id} is a tunnel: there is no request to send",
               file=sys.stderr)
         return 1
     try:

@@ -37,6 +37,7 @@ cdef enum Fingerprint:
 # ALPN, with commas between.
 cdef struct Opening:
     uint8_t protocol        # Protocol; if it is not TLS, all else is 0
+    uint8_t inside          # Protocol of the bytes inside TLS; UNDECIDED: not opened, or requests
     uint8_t name_kind       # ServerName
     uint8_t offers_ech
     uint8_t name_len
@@ -49,12 +50,16 @@ cdef struct Opening:
 cdef Protocol read_client_opening(ClientHello *hello, const char *data, size_t n) noexcept nogil
 # The same by those of the origin, if it speaks first.
 cdef Protocol read_origin_opening(const char *data, size_t n) noexcept nogil
-# The protocol's word.
+# The same by the client's first bytes behind a handshake with the proxy. HTTP: what an origin
+# could read as a request of HTTP/1 or HTTP/2, well formed or not.
+cdef Protocol read_inner_opening(const char *data, size_t n) noexcept nogil
+# The protocol's word: if TLS is open, of the bytes inside.
 cdef const char *protocol_text(const Opening *opening) noexcept nogil
 # Makes an Opening with malloc; `hello` is read if the protocol is TLS. `wanted`: bits of
 # Fingerprint. Raises MemoryError.
 cdef Opening *make_opening(Protocol protocol, const ClientHello *hello,
                            int wanted) except NULL
+cdef Opening *copy_opening(const Opening *opening) except NULL
 # The same from its parts, which another worker made, and those parts as a tuple.
 cdef Opening *opening_of(tuple parts) except NULL
 cdef tuple parts_of(const Opening *opening)

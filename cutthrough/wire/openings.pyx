@@ -7,8 +7,9 @@ become one of the known openings are undecided.
 """
 
 from libc.stdint cimport uint8_t
-from libc.stdlib cimport calloc
+from libc.stdlib cimport calloc, malloc
 from libc.string cimport memchr, memcmp, memcpy
+from cutthrough.wire.chars cimport CC_TOKEN, equals_lower, is_class
 from cutthrough.wire.clienthello cimport ClientHello, parse_client_hello
 from cutthrough.wire.fingerprints cimport write_ja3, write_ja4
 
@@ -26,6 +27,7 @@ for number in range(<int>N_PROTOCOLS):
 
 cdef enum:
     TLS_HANDSHAKE = 22
+    MOST_LINE = 4096            # of a line that may be a request's
     MOST_BANNER = 512           # RFC 5321 section 4.5.3.1.5: the longest reply line
 
 # A protocol's first bytes; `?` in the mask: any byte. No two rows of a table can match the
@@ -85,6 +87,57 @@ cdef Protocol read_origin_opening(const char *data, size_t n) noexcept nogil:
     return read_banner(data, n) if found == SMTP else found
 
 
+cdef Protocol read_inner_opening(const char *data, size_t n) noexcept nogil:
+    """An origin may read what is no request by RFC 9112 as one all the same. So a line of text is
+    HTTP if it has HTTP's name, or a known method in front. What begins with another octet is
+    decided at once, because its protocol may have no lines."""
+    cdef const char *end
+    cdef size_t first = 0
+    cdef size_t at
+    cdef Protocol found
+    while first < n and is_blank(data[first]):      # some skip more than RFC 9112 section 2.2 says
+        first += 1
+    at = first
+    while at < n and is_class(data[at], CC_TOKEN):
+        at += 1
+    if at == n:
+        return UNDECIDED if n < MOST_LINE else HTTP
+    end = <const char *>memchr(data + first, c'\n', n - first)
+    if names_http(data + first, (data + n if end == NULL else end) - data - first):
+        return HTTP
+    found = look_up(of_clients, N_OF_CLIENTS, data + first, n - first)
+    if at == first or not (is_blank(data[at]) or c'!' <= data[at] <= c'~'):
+        return found if data[first] == c'<' else UNKNOWN
+    if is_blank(data[at]) and is_method(data + first, at - first):
+        return HTTP
+    if end == NULL:
+        return UNDECIDED if n < MOST_LINE else HTTP
+    return UNKNOWN if found == UNDECIDED else found
+
+
+cdef bint names_http(const char *line, size_t n) noexcept nogil:
+    cdef size_t i = 0
+    while i + 5 <= n:
+        if equals_lower(line + i, b"http/", 5):
+            return True
+        i += 1
+    return False
+
+
+cdef bint is_method(const char *token, size_t n) noexcept nogil:
+    cdef const Pattern *row
+    cdef int i
+    for i in range(<int>N_OF_CLIENTS):
+        row = &of_clients[i]
+        if row.protocol == HTTP and row.n == n + 1 and memcmp(token, row.start, n) == 0:
+            return True
+    return False
+
+
+cdef inline bint is_blank(char octet) noexcept nogil:
+    return octet == c' ' or octet == c'\t' or octet == c'\r' or octet == c'\n'
+
+
 cdef Protocol look_up(const Pattern *table, int rows, const char *data,
                       size_t n) noexcept nogil:
     cdef const Pattern *row
@@ -122,7 +175,7 @@ cdef Protocol read_banner(const char *data, size_t n) noexcept nogil:
 
 
 cdef const char *protocol_text(const Opening *opening) noexcept nogil:
-    return words[opening.protocol]
+    return words[opening.inside or opening.protocol]
 
 
 # --- what is kept ------------------------------------------------------------------
@@ -170,6 +223,15 @@ cdef int put_protocols(char *out, const ClientHello *hello) noexcept nogil:
         n += p[0]
         p += 1 + p[0]
     return n
+
+
+cdef Opening *copy_opening(const Opening *o) except NULL:
+    cdef size_t n = sizeof(Opening) + o.name_len + o.alpn_len
+    cdef Opening *out = <Opening *>malloc(n)
+    if out == NULL:
+        raise MemoryError
+    memcpy(out, o, n)
+    return out
 
 
 cdef tuple parts_of(const Opening *o):

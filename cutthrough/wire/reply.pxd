@@ -25,3 +25,6 @@ cdef const char *reply_with_hint(int hint, bint close, bint body, bint known_use
 # belongs to the module, and is valid until the next call.
 cdef const char *reply_with_retry(int outcome, bint close, bint body, bint known_user,
                                   uint32_t retry_s, size_t *length) noexcept nogil
+
+# A reply with this status, for an outcome's label and a text of the operator's.
+cdef bytes reply_with_text(int status, str label, str text, bint close, bint body)

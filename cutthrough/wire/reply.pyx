@@ -2,7 +2,8 @@
 """Replies that the proxy makes itself: constants, built once at import (R13).
 
 No part of a request ever gets into a reply: every byte comes from the table in outcome.pyx
-and from the texts here, so there is nothing to escape and nothing that could leak.
+and from the texts here, so there is nothing to escape and nothing that could leak. Only a
+filter of the operator may give a text of its own.
 """
 
 from http import HTTPStatus
@@ -91,6 +92,23 @@ cdef const char *reply_with_retry(int outcome, bint close, bint body, bint known
     memcpy(with_retry + before, text + after, length[0] - after)
     length[0] = before + length[0] - after
     return with_retry
+
+
+cdef bytes reply_with_text(int status, str label, str text, bint close, bint body):
+    phrase = PHRASES.get(status, "")
+    text = "".join([c if c.isprintable() else "?" for c in text])
+    content = f"{status} {label}: {text}\n".encode("utf-8", "replace")
+    lines = [f"HTTP/1.1 {status} {phrase}", "Content-Type: text/plain; charset=utf-8",
+             f"Content-Length: {len(content)}",
+             f"Proxy-Status: cutthrough; error={TOKENS[label]}; details=\"{label}\"",
+             "Cache-Control: no-store"]
+    if close:
+        lines.append("Connection: close")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + (content if body else b"")
+
+
+PHRASES = {int(one): one.phrase for one in HTTPStatus}
+TOKENS = {row.label: row.token for row in TABLE}
 
 
 def _build(row, close, body, known_user):

@@ -18,12 +18,13 @@ cdef enum:
 # every other field as it came, except the hop-by-hop fields and those that Connection names;
 # Via appended.
 # With `upgrade`, Connection: Upgrade and one Upgrade field are written, without h2c.
+# `by_http2`: the head is a stream's of HTTP/2, and Via says so.
 # Max-Forwards of OPTIONS and TRACE is decremented; an invalid one is BAD_REQUEST.
 # `*path_at` and `*path_len` locate the path in out. LOOP_DETECTED: a Via field names
 # `pseudonym` (R20).
 cdef int build_request_head(char *out, size_t cap, const Head *head, const char *buf,
                             const Target *target, const char *pseudonym, size_t pseudonym_len,
-                            bint upgrade, int default_port, uint32_t *path_at,
+                            bint upgrade, bint by_http2, int default_port, uint32_t *path_at,
                             uint32_t *path_len) noexcept nogil
 # Response: HTTP/1.1 status reason; fields likewise; Via appended; with `close`,
 # Connection: close. `chunked` keeps Transfer-Encoding: chunked (else it is dropped).

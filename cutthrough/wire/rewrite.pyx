@@ -45,7 +45,7 @@ cdef struct Listed:         # the field names in the Connection fields
 
 cdef int build_request_head(char *out, size_t cap, const Head *head, const char *buf,
                             const Target *target, const char *pseudonym, size_t pseudonym_len,
-                            bint upgrade, int default_port, uint32_t *path_at,
+                            bint upgrade, bint by_http2, int default_port, uint32_t *path_at,
                             uint32_t *path_len) noexcept nogil:
     cdef char *o = out
     cdef Listed listed
@@ -92,7 +92,7 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
     o = copy_fields(o, head, buf, &listed, dropped, hops - 1 if hops > 0 else hops)
     if upgrade:
         o = put_offer(o, head, buf)
-    return finish(out, o, head, pseudonym, pseudonym_len, upgrade, False, NULL)
+    return finish(out, o, head, pseudonym, pseudonym_len, by_http2, upgrade, False, NULL)
 
 
 cdef int build_response_head(char *out, size_t cap, const Head *head, const char *buf,
@@ -126,7 +126,7 @@ cdef int build_response_head(char *out, size_t cap, const Head *head, const char
     if upgrade:
         dropped &= ~<uint32_t>(1 << F_UPGRADE)
     o = copy_fields(o, head, buf, &listed, dropped, UNCOUNTED)
-    return finish(out, o, head, pseudonym, pseudonym_len, upgrade, close, date)
+    return finish(out, o, head, pseudonym, pseudonym_len, False, upgrade, close, date)
 
 
 # Copies the fields that stay.
@@ -182,7 +182,8 @@ cdef char *put_line(char *o, const char *buf, const Field *field) noexcept nogil
 
 # Appends our own fields and the blank line. Returns the bytes of the whole head.
 cdef int finish(char *out, char *o, const Head *head, const char *pseudonym,
-                size_t pseudonym_len, bint upgrade, bint close, const char *date) noexcept nogil:
+                size_t pseudonym_len, bint by_http2, bint upgrade, bint close,
+                const char *date) noexcept nogil:
     if upgrade:
         o = put(o, b"Connection: Upgrade\r\n", 21)
     elif close:
@@ -192,7 +193,10 @@ cdef int finish(char *out, char *o, const Head *head, const char *pseudonym,
         o = put(o, date, DATE_BYTES)
         o = put(o, b"\r\n", 2)
     # Via has the version of the message that was received (RFC 9110 section 7.6.3).
-    o = put(o, b"Via: 1.1 " if head.minor == HTTP_11 else b"Via: 1.0 ", 9)
+    if by_http2:
+        o = put(o, b"Via: 2 ", 7)
+    else:
+        o = put(o, b"Via: 1.1 " if head.minor == HTTP_11 else b"Via: 1.0 ", 9)
     o = put(o, pseudonym, pseudonym_len)
     return put(o, b"\r\n\r\n", 4) - out
 

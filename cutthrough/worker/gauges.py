@@ -118,6 +118,9 @@ class Gauges:
             "hook_failed": hooks["failed"],
             "hook_dropped": hooks["dropped"],
             "hook_refused": hooks["refused"],
+            "filter_calls": self._hooks.filters.calls,
+            "filter_failed": self._hooks.filters.faults,
+            "filter_overran": self._hooks.filters.overruns,
             "log_dropped": self._log.dropped if self._log is not None else 0,
             **self._read_blocks(),
         }

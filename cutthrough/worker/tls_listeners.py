@@ -12,6 +12,7 @@ from cutthrough.config.config import Config
 from cutthrough.config.listeners import Listener
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.tls_files import make_server
+from cutthrough.net.kernel_tls import why_no_kernel_tls
 from cutthrough.net.ticket_keys import TicketKeys
 
 NONE = -1                                    # number of a listener without TLS
@@ -21,7 +22,8 @@ def set_records(config: Config) -> None:
     """Says who seals the bytes of connections to come, if there is a context."""
     tls = sys.modules.get("cutthrough.net.tls")     # most configurations need no libssl
     if tls is not None:
-        tls.set_own_records(config.tls_records == "own")
+        tls.set_own_records(config.tls_records != "libssl")
+        tls.set_kernel(config.tls_records == "kernel" and not why_no_kernel_tls())
 
 
 class TlsListeners:

@@ -323,6 +323,7 @@ class Worker:
             max_response_head=config.max_response_head,
             max_body=config.max_body,
             max_connections=config.max_connections or most_connections(),
+            most_streams=config.http2_streams,
             splice=config.splice,
             min_rate=config.min_rate,
             min_rate_grace=config.min_rate_grace,

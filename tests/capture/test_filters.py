@@ -4,6 +4,7 @@ import pytest
 
 from cutthrough.capture.filters import FilterError, parse_filter
 from tests.capture.flows import flow
+from tests.capture.test_har import WEBSOCKET
 
 POST = flow(
     2, method="POST", url="http://api.b.test:8080/items/7", host="api.b.test",
@@ -34,6 +35,14 @@ def test_it_passes(text):
 ])
 def test_it_does_not_pass(text):
     assert not parse_filter(text)(POST)
+
+
+def test_a_websocket_is_one_whether_its_messages_are_kept_or_not():
+    assert parse_filter("~websocket")(WEBSOCKET)
+    assert parse_filter("~websocket & ~bq hello & ~bs hi")(WEBSOCKET)
+    assert not parse_filter("~bs hello")(WEBSOCKET)
+    assert parse_filter("!~websocket")(flow(kind="tunnel", response_head=None))
+    assert not parse_filter("~websocket")(POST)
 
 
 def test_and_binds_closer_than_or():

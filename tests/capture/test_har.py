@@ -35,7 +35,33 @@ POOLED = flow(10, dns_us=None, connect_us=None, reused=1)
 ODD = flow(11, response_head="HTTP/1.0 200\r\nSet-Cookie: a=1; Path=/; Secure; "
            "HttpOnly; Expires=Wed, 09-Jun-2027 10:18:14 GMT; SameSite=Lax\r\n"
            "Set-Cookie: b=[x]; Expires=never\r\n\r\n")
-ALL = [flow(), GZIPPED, BINARY, FORM, HEADS, FAILED, CUT, POOLED, ODD]
+UPGRADED = ("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
+            "Upgrade: websocket\r\n\r\n")
+MESSAGES = [
+    {"at_us": 1_700_000_000_000_007, "side": "request", "kind": "text", "bytes": 5,
+     "text": "hello"},
+    {"at_us": 1_700_000_000_000_009, "side": "response", "kind": "binary", "bytes": 2,
+     "base64": "/wA="},
+    {"at_us": 1_700_000_000_000_009, "side": "response", "kind": "binary", "bytes": 2,
+     "text": "hi"},
+    {"at_us": 1_700_000_000_000_010, "side": "request", "kind": "text", "bytes": 3,
+     "base64": "//8A"},
+    {"at_us": 1_700_000_000_000_011, "side": "request", "kind": "text", "bytes": 900,
+     "text": "cut", "state": "truncated"},
+    {"at_us": 1_700_000_000_000_012, "side": "request", "kind": "text", "bytes": 9,
+     "state": "redacted"},
+    {"at_us": 1_700_000_000_000_013, "side": "response", "kind": "ping", "bytes": 1,
+     "text": "?"},
+    {"at_us": 1_700_000_000_000_014, "side": "request", "kind": "close", "bytes": 5,
+     "code": 1000, "text": "bye"},
+    {"at_us": 1_700_000_000_000_015, "side": "response", "kind": "close", "bytes": 0,
+     "text": ""}]
+WEBSOCKET = flow(
+    12, kind="tunnel", status=101, response_head=UPGRADED, request_body=None,
+    response_body=None, request_body_bytes=None, response_body_bytes=None,
+    request_content_bytes=None, response_content_bytes=None,
+    messages=json.dumps(MESSAGES), messages_state="malformed")
+ALL = [flow(), GZIPPED, BINARY, FORM, HEADS, FAILED, CUT, POOLED, ODD, WEBSOCKET]
 
 
 def test_every_archive_keeps_to_the_schema():
@@ -83,6 +109,24 @@ def test_sizes_are_of_the_head_the_wire_and_the_content():
     assert (response["bodySize"], response["content"]["size"],
             response["content"]["compression"]) == (40, 600, 560)
     assert "encoding" not in response["content"], "text is not base64"
+
+
+def test_a_websocket_has_its_messages_as_chromium_writes_them():
+    entry = make_entry(WEBSOCKET)
+    assert (entry["_resourceType"], entry["_messagesState"]) == (
+        "websocket", "malformed")
+    found = entry["_webSocketMessages"]
+    assert found[0] == {"type": "send", "time": 1_700_000_000.000007, "opcode": 1,
+                        "data": "hello"}
+    assert found[1] == {"type": "receive", "time": 1_700_000_000.000009, "opcode": 2,
+                        "data": "/wA="}
+    assert [one["opcode"] for one in found] == [1, 2, 2, 1, 1, 1, 9, 8, 8]
+    assert base64.b64decode(found[7]["data"]) == b"\x03\xe8bye"
+    assert found[4] | {"time": 0} == {
+        "type": "send", "time": 0, "opcode": 1, "data": "cut", "_bytes": 900,
+        "_state": "truncated"}
+    heads = make_entry(flow(1, kind="tunnel", response_head=UPGRADED))
+    assert "_webSocketMessages" not in heads
 
 
 def test_only_what_is_no_text_is_base64_and_says_so():

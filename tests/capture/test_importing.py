@@ -16,7 +16,7 @@ from cutthrough.capture.har_reader import read_archive
 from cutthrough.capture.imported import Exchange, NotImported, make_redactor, make_row
 from cutthrough.capture.importing import Result, import_file
 from cutthrough.capture.records import COLUMNS
-from cutthrough.capture.store import Reader
+from cutthrough.capture.stores import open_reader
 from tests.capture.dumps import dump, state
 from tests.capture.flows import flow
 from tests.capture.test_har import ALL
@@ -65,7 +65,7 @@ def row(one, creator="WebInspector"):
 
 
 def exported(path):
-    reader = Reader(path)
+    reader = open_reader(path)
     try:
         return make_archive(map(Flow, reader.flows()))
     finally:
@@ -129,7 +129,7 @@ def test_a_file_is_imported_once(path):
 def test_the_database_is_its_owners_alone_and_can_be_searched(path, tmp_path):
     import_file(io.BytesIO(archive(entry())), path)
     assert stat.S_IMODE((tmp_path / "flows.db").stat().st_mode) == 0o600
-    reader = Reader(path)
+    reader = open_reader(path)
     assert [found["host"] for found in reader.flows(words='"hello"')] == ["a.test"]
     reader.close()
 
@@ -183,6 +183,41 @@ def test_chromium_says_why_there_is_no_answer():
         content={"size": 0, "mimeType": "x-unknown"}, headersSize=-1, bodySize=-1)))
     assert (one["status"], one["reason"], one["response_head"]) == (
         None, "net::ERR_FAILED", None)
+
+
+def test_the_messages_of_other_programs_websockets_are_read():
+    one = row(entry(
+        _resourceType="websocket", response=response(status=101),
+        _webSocketMessages=[
+            {"type": "send", "time": 1_772_362_801.5, "opcode": 1, "data": "hi"},
+            {"type": "receive", "time": 1_772_362_802.25, "opcode": 2, "data": "/w=="},
+            {"type": "error", "time": 1_772_362_803, "opcode": -1, "data": "broken"}]))
+    assert one["kind"] == "tunnel"
+    assert json.loads(one["messages"]) == [
+        {"at_us": 1_772_362_801_500_000, "side": "request", "kind": "text", "bytes": 2,
+         "text": "hi"},
+        {"at_us": 1_772_362_802_250_000, "side": "response", "kind": "binary",
+         "bytes": 1, "base64": "/w=="}]
+
+
+@pytest.mark.parametrize("message", [
+    {"type": "send", "time": -1, "opcode": 1, "data": ""},
+    {"type": "send", "time": 1e300, "opcode": 1, "data": ""},
+    {"type": "sent", "time": 1, "opcode": 1, "data": ""},
+    {"type": "send", "time": 1, "opcode": 2, "data": "?"},
+    {"type": "send", "time": 1, "opcode": "1", "data": ""}])
+def test_a_message_that_nobody_sent_is_refused(message):
+    with pytest.raises(NotImported):
+        row(entry(_webSocketMessages=[message]))
+
+
+def test_imported_messages_are_bounded(monkeypatch):
+    """R58."""
+    monkeypatch.setattr(imported, "MOST_BODY", 25)
+    one = row(entry(_webSocketMessages=[
+        {"type": "send", "time": 1, "opcode": 1, "data": "x" * 10}] * 3))
+    assert len(json.loads(one["messages"])) == 2
+    assert one["messages_state"] == "truncated"
 
 
 def test_firefox_has_no_text_of_images():

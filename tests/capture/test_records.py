@@ -1,11 +1,21 @@
 """Records of the ring become rows: parts are put together, within bounds."""
 
+import json
 import struct
 
 import pytest
 
 from cutthrough.capture import records
-from cutthrough.capture.records import COLUMNS, DOWN, END, HEADS, UP, Assembly
+from cutthrough.capture.records import (
+    COLUMNS,
+    DOWN,
+    END,
+    FRAMES_DOWN,
+    FRAMES_UP,
+    HEADS,
+    UP,
+    Assembly,
+)
 from cutthrough.outcome import NAMES
 from cutthrough.session.counters import METHODS
 from cutthrough.wire.openings import PROTOCOLS
@@ -15,21 +25,22 @@ HEAD = b"POST /a HTTP/1.1\r\nHost: a.test\r\nCookie: s3cret\r\n\r\n"
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"
 NOT_COUNTED = (1 << 64) - 1
 TEXTS = ("user", "host", "rule", "parent", "client", "peer", "sni", "alpn", "ja4",
-         "head")
+         "client_cipher", "peer_cipher", "head")
 
 
 def end(*, at=2_000_000, total=15_000, first_byte=12_000, receive=500, up=60, down=100,
         body_up=NOT_COUNTED, body_down=NOT_COUNTED, phases=(100, 10, 0, 0, 300, 20),
-        status=200, port=80, tls=0, flags=0, outcome="ok", method="POST", protocol="",
-        **texts):
-    """An END as observer.pyx packs it."""
+        status=200, port=80, tls=0, sides=(0, 0), flags=0, outcome="ok", method="POST",
+        protocol="", **texts):
+    """An END as end_record.pxd has it."""
     usual = {"user": b"ann", "host": b"a.test", "rule": b"here", "client": b"127.0.0.1",
              "peer": b"192.0.2.1", "head": HEAD}
     said = [(usual | texts).get(name, b"") for name in TEXTS]
     return struct.pack(
-        "=4q4Q6I10I6H4B", at, total, first_byte, receive, up, down, body_up, body_down,
-        *phases, *map(len, said), status, port, 5000, 80, tls, flags, NAMES[outcome],
-        METHODS.index(method), 0, PROTOCOLS.index(protocol)) + b"".join(said)
+        "=4q4Q6I12I8H4B4x", at, total, first_byte, receive, up, down, body_up,
+        body_down, *phases, *map(len, said), status, port, 5000, 80, tls, *sides, flags,
+        NAMES[outcome], METHODS.index(method), 0,
+        PROTOCOLS.index(protocol)) + b"".join(said)
 
 
 def heads(down=REPLY, up=b""):
@@ -79,6 +90,56 @@ def test_bodies_are_joined_and_their_chunks_too():
     assert row["request_body_state"] is None and row["request_body"] == ""
 
 
+def test_the_encryption_of_both_sides_is_kept():
+    (row,) = rows((END, 0, 1, end(sides=(0x0304, 0x0303), client_cipher=b"A_B",
+                                  peer_cipher=b"C_D")))
+    assert (row["client_tls_version"], row["client_cipher"], row["peer_tls_version"],
+            row["peer_cipher"], row["tls_version"]) == (
+        "1.3", "A_B", "1.2", "C_D", None)
+    (row,) = rows((END, 0, 1, end()))
+    assert row["client_tls_version"] is row["peer_cipher"] is None
+
+
+@pytest.mark.parametrize(("flags", "cut", "state"), [
+    (records.IS_WEBSOCKET, 0, None), (records.IS_WEBSOCKET, 1, "truncated"),
+    (0, NOT_COUNTED - 3, "truncated"),       # its END came from another worker
+])
+def test_the_frames_of_a_websocket_are_messages_and_no_bodies(flags, cut, state):
+    def timed(at, data):
+        return struct.pack("=q", at) + data
+
+    (row,) = rows(
+        (HEADS, 0, 1, heads(b"HTTP/1.1 101 X\r\n\r\n", up=HEAD)),
+        (FRAMES_DOWN, 0, 1, timed(7, b"\x81\x02hi")),
+        (FRAMES_UP, 0, 1, timed(8, b"\x81\x01")), (FRAMES_UP, 0, 1, timed(9, b"!")),
+        (END, 0, 1, end(head=b"", flags=flags | records.IS_TUNNEL, body_up=3 + cut,
+                        body_down=4)))
+    assert [(one["at_us"], one["side"], one["text"]) for one in json.loads(
+        row["messages"])] == [(7, "response", "hi"), (9, "request", "!")]
+    assert row["messages_state"] == state and row["response_body"] is None
+
+
+def test_frames_without_their_beginning_are_not_read():
+    """R58: the writer had no memory for it, or the ring no room."""
+    piece = struct.pack("=q", 1) + b"\x81\x02hi"
+    flags = records.IS_WEBSOCKET | records.IS_TUNNEL
+    (row,) = rows((FRAMES_UP, 0, 1, piece), (END, 0, 1, end(
+        flags=flags, body_up=900, body_down=4)))
+    assert (row["messages"], row["messages_state"]) == (None, "incomplete")
+    (row,) = rows((HEADS, 0, 1, heads()), (FRAMES_UP, 0, 1, piece), (END, 0, 1, end(
+        flags=flags | records.UP_CUT, body_up=900, body_down=0)))
+    assert json.loads(row["messages"])[0]["text"] == "hi"
+    assert row["messages_state"] == "incomplete"
+
+
+def test_an_intercepted_request_has_a_url_of_https():
+    (row, other) = rows(
+        (END, 0, 1, end(flags=records.IS_INTERCEPTED, port=443)),
+        (END, 0, 2, end(flags=records.IS_INTERCEPTED, port=80)))
+    assert (row["url"], row["intercepted"]) == ("https://a.test/a", True)
+    assert other["url"] == "https://a.test:80/a"
+
+
 def test_a_tunnel_has_an_authority_for_a_url():
     (row,) = rows((END, 0, 1, end(
         method="CONNECT", host=b"2001:db8::1", port=443, head=b"", protocol="tls",
@@ -87,7 +148,7 @@ def test_a_tunnel_has_an_authority_for_a_url():
     assert (row["kind"], row["method"], row["url"]) == (
         "tunnel", "CONNECT", "[2001:db8::1]:443")
     assert (row["protocol"], row["sni"], row["alpn"], row["ja4"], row["tls_version"],
-            row["ech"]) == ("tls", "b.test", "h2,http/1.1", "t13d", 0x0304, True)
+            row["ech"]) == ("tls", "b.test", "h2,http/1.1", "t13d", "1.3", True)
     assert row["request_head"] is None
 
 
@@ -116,3 +177,11 @@ def test_parts_without_an_end_are_bounded(monkeypatch, name):
     (row,) = made.rows([(END, 0, 1, end(body_up=1000, body_down=0))])
     assert row[COLUMNS.index("request_body_state")] == "truncated"
     assert made._size == 9000
+
+
+@pytest.mark.parametrize("found", [
+    (END, 0, 1, end()[:-1]), (END, 0, 1, end()[:150]), (END, 0, 1, b""),
+    (HEADS, 0, 1, b"\x05\0\0\0abcd"), (HEADS, 0, 1, b"\0\0")])
+def test_a_record_that_is_too_short_is_not_read_beyond_its_end(found):
+    with pytest.raises(ValueError, match=r"fields|length"):
+        rows(found, (END, 0, 1, end()))

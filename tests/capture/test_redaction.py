@@ -7,7 +7,7 @@ from cutthrough.capture.settings import Settings
 
 
 def redactor(**fields):
-    usual = {"file": "", "count": 0, "bytes": 0, "age": 0.0, "credentials": False,
+    usual = {"database": "", "count": 0, "bytes": 0, "age": 0.0, "credentials": False,
              "fields": (), "query": (), "json": ()}
     return Redactor(Settings(**{**usual, **fields}))
 

@@ -69,6 +69,21 @@ def test_a_consumer_that_was_killed_leaves_its_records_to_the_next(memory):
     assert Ring(memory).read(RING_BYTES) == [(END, 0, 2, b"two")]
 
 
+def test_what_was_released_is_erased_and_reads_as_nothing(memory):
+    """R59, and a kill after the erasure and before the room is given back."""
+    producer, consumer = Ring(memory), Ring(memory)
+    for number in range(300):               # once around, padding included
+        put(producer, UP, 0, number, b"s3cret" * 9_999)
+        assert consumer.read(RING_BYTES)
+        tail = memory[64:72]
+        consumer.release()
+    assert memory.find(b"s3cret") == -1
+    put(producer, END, 0, 300, b"s3cret")
+    assert memory.find(b"s3cret") > 0
+    memory[64:72] = tail                    # as if the last release had ended early
+    assert Ring(memory).read(RING_BYTES) == [(END, 0, 300, b"s3cret")]
+
+
 def test_a_producer_that_was_killed_is_continued_by_the_next(memory):
     put(Ring(memory), END, 0, 1, b"one")
     put(Ring(memory), END, 0, 2, b"two")

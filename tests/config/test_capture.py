@@ -8,6 +8,7 @@ from cutthrough.capture.redaction import split_path
 from cutthrough.cli import main
 from cutthrough.config.capture import parse_path
 from cutthrough.config.config import OPTIONS
+from cutthrough.config.database import show_database
 
 POLICY = """
 [[rules]]
@@ -36,7 +37,7 @@ def test_they_stand_behind_all_others():
 def test_a_rule_that_captures_needs_a_file(check, tmp_path):
     status, err = check()
     assert status == 2
-    assert "policy.toml:2" in err and "set capture_file" in err
+    assert "policy.toml:2" in err and "set capture_file or capture_url" in err
     assert check("--capture-file", str(tmp_path / "flows.db")) == (0, "")
     assert not (tmp_path / "flows.db").exists(), "a check makes no file"
 
@@ -70,3 +71,39 @@ def test_names_are_compared_in_lower_case(check, tmp_path):
                  "X-Key,Other", "--capture-redact-query", "Token") == (0, "")
     status, err = check("--capture-redact-fields", "X Key")
     assert status == 2 and "--capture-redact-fields" in err
+
+
+URL = "postgresql://proxy:s3cret@127.0.0.1:1/flows"
+
+
+def test_a_database_elsewhere_is_not_asked_by_a_check(check, tmp_path):
+    assert check("--capture-url", URL) == (0, "")
+    (tmp_path / "url").write_text(f"{URL}\n")
+    assert check("--capture-url-file", str(tmp_path / "url")) == (0, "")
+
+
+@pytest.mark.parametrize("url", [
+    "mysql://proxy:s3cret@host/flows", "postgresql://proxy:s3cret/a@host/flows",
+    "postgresql://proxy:s3cret@a@host/flows", "postgresql://proxy:s3cret?a@host/flows",
+    "postgresql://proxy:s3cret#a@host/flows", "postgresql://proxy:a@host:s3cret/flows",
+    "postgresql://proxy:a@host/flows?s3cret=1", "postgresql://proxy:a@[s3cret/flows",
+    "postgresql://proxy:s3cret"])
+def test_an_url_that_cannot_be_read_is_refused_without_a_part_of_it(check, url):
+    """R37: a password with an @ would make a part of it the host, which errors name."""
+    status, err = check("--capture-url", url)
+    assert status == 2 and "--capture-url" in err and "s3cret" not in err
+    assert "postgresql://user:password@host" in err
+
+
+def test_a_file_and_a_url_are_one_too_many(check, tmp_path):
+    status, err = check("--capture-url", URL, "--capture-file", str(tmp_path / "f"))
+    assert status == 2 and "both set" in err and "s3cret" not in err
+
+
+@pytest.mark.parametrize(("url", "shown"), [
+    (URL, "postgresql://127.0.0.1:1/flows"), ("/a/b.db", "/a/b.db"),
+    ("postgres://a,b:2/c?password=s3cret", "postgresql://a,b:2/c"),
+    ("postgresql:///c?host=/run", "postgresql:///c"),
+    ("postgresql://[::1/s3cret", "postgresql://")])
+def test_a_database_is_shown_without_user_and_password(url, shown):
+    assert show_database(url) == shown

@@ -106,7 +106,7 @@ def test_with_tables_the_short_form_has_no_default(tmp_path):
      "protocols = ['tls']", 4, "['tls']",
      "listeners.protocols: tls carries another protocol: add http"),
     ("[[listeners]]\naddress = '127.0.0.1:1'\nprotocols = ['http', 'ssl']", 3,
-     "['http', 'ssl']", "listeners.protocols: 'ssl' is not one of http, socks5, "),
+     "['http', 'ssl']", "listeners.protocols: 'ssl' is not one of http, http2, "),
     ("[[listener]]\naddress = '127.0.0.1:1'", 1, "[[listener]]",
      "listener: no such option; did you mean listeners?"),
     ("[server]\nlisten = '127.0.0.1:1'", 1, "[server]",
@@ -225,7 +225,7 @@ def test_too_many_addresses_do_not_reach_a_worker():
 
 
 @pytest.mark.parametrize(("row", "key", "said"), [
-    ('protocols = ["gopher"]', "protocols", "'gopher' is not one of http, socks5"),
+    ('protocols = ["gopher"]', "protocols", "'gopher' is not one of http, http2"),
     ("protocols = []", "protocols", "is empty"),
     ('protocols = ["socks5", "socks4"]', "protocols", "it needs auth"),
     ('auth_none_from = ["192.0.2.1"]', "auth_none_from", "has no effect"),

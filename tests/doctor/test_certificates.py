@@ -9,6 +9,7 @@ from cutthrough.doctor.certificates import (
     check_authority,
     check_certificates,
     check_certificates_of_parents,
+    check_interception_authority,
 )
 from cutthrough.doctor.program import check_listeners
 from cutthrough.generation.tls_files import expiries, read_parent_files
@@ -133,3 +134,25 @@ def test_how_long_an_authority_is_valid(tmp_path, days, verdict, seen):
 def test_a_certificate_of_an_authority_that_cannot_be_used(tmp_path):
     (found,) = check_authority(make_case(ca_certificate=str(tmp_path / "none")))
     assert found.verdict == "fail" and "No such file" in found.seen
+
+
+# `intercept_ca`
+
+def test_without_interception_there_is_no_authority_to_check():
+    assert not list(check_interception_authority(make_case()))
+
+
+@pytest.mark.parametrize(("days", "verdict"), [(70, "ok"), (30, "warn"), (-1, "fail")])
+def test_how_long_the_authority_of_interception_is_valid(tmp_path, days, verdict):
+    ours = Authority("ours", tmp_path)
+    openssl("x509", "-in", str(ours.own.certificate), "-signkey", str(ours.own.key),
+            "-days", str(days), "-out", str(tmp_path / "new.pem"))
+    (tmp_path / "new.pem").rename(ours.own.certificate)
+    ours.own.key.chmod(0o600)
+    (found,) = check_interception_authority(make_case(intercept_ca=str(tmp_path)))
+    assert (found.verdict, found.name) == (verdict, f"intercept_ca {tmp_path}/ca.pem")
+
+
+def test_an_authority_of_interception_that_is_missing(tmp_path):
+    (found,) = check_interception_authority(make_case(intercept_ca=str(tmp_path)))
+    assert found.verdict == "fail" and "`cutthrough ca init` makes it" in found.seen

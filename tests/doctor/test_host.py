@@ -1,7 +1,10 @@
 """`cutthrough doctor`: what is wrong is told with what to do, and nothing else is."""
 
+import errno
 import json
+import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -187,6 +190,22 @@ def test_without_splice_nothing_is_said_of_pipes(stock):
     ("3.10.0", "fail")])
 def test_the_kernels_version_is_judged(release, verdict):
     assert kernel.check_version(release).verdict == verdict
+
+
+@pytest.mark.parametrize(("error", "verdict", "seen"), [
+    (errno.ENOTCONN, "ok", "works"),
+    (errno.ENOENT, "warn", "the kernel has no module tls, or has not loaded it"),
+    (errno.EPERM, "warn", "Operation not permitted")])
+def test_tls_by_the_kernel_is_tried_if_it_is_wanted(monkeypatch, error, verdict, seen):
+    """The kernel names the missing connection only if it has the module."""
+    def refuse(self, *option: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(socket.socket, "setsockopt", refuse)
+    assert "kTLS" not in verdicts(kernel.check_kernel(make_case()))
+    wanted = kernel.check_kernel(make_case(tls_records="kernel"))
+    (found,) = (finding for finding in wanted if finding.name == "kTLS")
+    assert (found.verdict, found.seen) == (verdict, seen)
 
 
 def test_what_the_kernel_must_do_is_tried():

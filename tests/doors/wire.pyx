@@ -148,7 +148,7 @@ def show_refused_target(source):
     return out[length - shown:length].decode("ascii")
 
 
-def rewrite_request(source, pseudonym=b"cutthrough", upgrade=False, cap=None):
+def rewrite_request(source, pseudonym=b"cutthrough", upgrade=False, cap=None, by_http2=False):
     """Returns (head, path) as bytes, or a refusal's label, for a whole, valid head."""
     cdef Head head
     cdef Target target
@@ -163,7 +163,7 @@ def rewrite_request(source, pseudonym=b"cutthrough", upgrade=False, cap=None):
         return label_of(-got).decode()
     cdef bytearray out = bytearray(head.length + REWRITE_ROOM if cap is None else cap)
     got = build_request_head(out, len(out), &head, buf, &target, pseudonym, len(pseudonym),
-                             upgrade, 80, &path_at, &path_len)
+                             upgrade, by_http2, 80, &path_at, &path_len)
     if got < 0:
         return label_of(-got).decode()
     return bytes(out[:got]), bytes(out[path_at:path_at + path_len])

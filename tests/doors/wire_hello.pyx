@@ -48,3 +48,10 @@ def read_origin_opening(source, seen=0):
     cdef size_t n
     cdef const char *data = text_of(source, &n)
     return PROTOCOLS[openings.read_origin_opening(data, n)] or None
+
+
+def read_inner_opening(source, seen=0):
+    """Returns the same."""
+    cdef size_t n
+    cdef const char *data = text_of(source, &n)
+    return PROTOCOLS[openings.read_inner_opening(data, n)] or None

@@ -13,9 +13,11 @@ A run of the whole directory fails at its end if an outcome of the table was in 
 
 import contextlib
 import itertools
+import os
+import resource
 import socket
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -218,11 +220,32 @@ def start_proxy(
 
 
 @pytest.fixture
+def exhaust(opened):
+    """Leaves a worker not one descriptor more than it has."""
+
+    def lower(proxy) -> None:
+        pid = proxy.worker.pid
+        old = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        used = {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")}
+        # The limit is on the number of a new descriptor: the first free is too high.
+        first_free = next(n for n in range(len(used) + 1) if n not in used)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (first_free, old[1]))
+        opened.callback(restore, pid, old)
+
+    def restore(pid: int, old: tuple[int, int]) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, old)
+
+    return lower
+
+
+@pytest.fixture
 def start_policy(
     loop_name: str, directory: Callable[[str], Path], opened: contextlib.ExitStack
 ) -> StartProxy:
-    """A proxy with this policy file, more configuration, and a hook's module."""
-    def make(policy: str, config: str = "", hook: str = "") -> Proxy:
+    """A proxy with this policy file, more configuration, a hook's module, others."""
+    def make(policy: str, config: str = "", hook: str = "",
+             modules: Mapping[str, str] | None = None) -> Proxy:
         folder = directory("proxy")
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "policy.toml"
@@ -232,6 +255,9 @@ def start_policy(
             (folder / "decisions.py").write_text(textwrap.dedent(hook))
             env["PYTHONPATH"] = str(folder)
             config = 'policy_hook = "decisions:decide"\n' + config
+        for name, text in (modules or {}).items():
+            (folder / f"{name}.py").write_text(textwrap.dedent(text))
+            env["PYTHONPATH"] = str(folder)
         # Before the text, which may end in a table
         proxy = Proxy(folder, loop=loop_name, env=env,
                       config=f'policy = "{path}"\n{config}')

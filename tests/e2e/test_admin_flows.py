@@ -4,14 +4,16 @@ Rows are made by the writer's own Store, or by requests that a rule captures.
 """
 
 import base64
+import contextlib
 import http.client
 import json
+import sqlite3
 import time
 
 import psutil
 import pytest
 
-from cutthrough.capture.store import Reader, Store
+from cutthrough.capture.stores import open_reader, open_store
 from tests.capture.flows import row
 from tests.e2e.test_capture import wait_rows
 from tests.support.admin import AUTHORIZED, TOKEN, administered
@@ -31,7 +33,7 @@ paths = ["/", "/a/**"]
 capture = "full"
 """
 READS = ("/flows", "/flows/1", "/flows/1/request-body", "/flows/1/response-body",
-         "/flows.har", "/flows/live", "/%66lows")
+         "/flows/1/messages", "/flows.har", "/flows/live", "/%66lows")
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n<b>x<"
 
 
@@ -63,7 +65,7 @@ def filled(start, database):
 
 
 def fill(database, rows):
-    store = Store(str(database), 0, 0, 0.0)
+    store = open_store(str(database), 0, 0, 0.0)
     store.write(rows)
     while store.index(1000):
         pass
@@ -91,7 +93,7 @@ def ids(operator, query=""):
 
 
 def reads(database):
-    reader = Reader(str(database))
+    reader = open_reader(str(database))
     found = [(one["client"], one["verb"], one["what"], one["found"])
              for one in reader.reads()][::-1]
     reader.close()
@@ -199,7 +201,8 @@ def test_a_filter_that_never_ends_is_ended_and_hurts_nobody(
 
 def test_without_a_capture_file_there_are_none(loop_name, directory, opened):
     _, operator = administered(opened, directory("proxy"), loop_name)
-    assert get(operator, "/flows")[::2] == (404, b"no capture_file is configured\n")
+    assert get(operator, "/flows")[::2] == (
+        404, b"neither capture_file nor capture_url is configured\n")
     assert get(operator, "/traffic")[0] == 200
 
 
@@ -331,10 +334,9 @@ def test_flows_are_deleted_and_their_words_too(filled, database):
     assert ids(operator) == ids(operator, "search=hello") == [10, 8, 6, 2]
     assert json.loads(get(operator, "/flows?all=true", "DELETE")[2]) == {"deleted": 4}
     assert ids(operator) == ids(operator, "search=hello") == []
-    reader = Reader(str(database))
-    assert reader.select("SELECT * FROM marks", ()) == []
-    reader.select("INSERT INTO words(words) VALUES('integrity-check')", ())
-    reader.close()
+    with contextlib.closing(sqlite3.connect(database)) as base:
+        assert base.execute("SELECT * FROM marks").fetchall() == []
+        base.execute("INSERT INTO words(words) VALUES('integrity-check')")
 
 
 # Sending

@@ -4,7 +4,6 @@ import contextlib
 
 import pytest
 
-from tests.e2e.test_overload import exhaust  # noqa: F401
 from tests.support.admin import SAMPLE, administered
 from tests.support.wait import wait_until
 
@@ -17,7 +16,7 @@ class Supervisor:
 
 
 @pytest.fixture
-def short(opened, directory, loop_name, exhaust):  # noqa: F811
+def short(opened, directory, loop_name, exhaust):
     """An operator of a proxy, and a connection from before its supervisor had no
     descriptor left."""
     proxy, operator = administered(opened, directory("starved"), loop_name)

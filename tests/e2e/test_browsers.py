@@ -93,7 +93,7 @@ def start(kind, directory, opened, site):
     """A browser; it ends before the site does."""
     def make(*flags: str, **options):
         program, path = KINDS[kind]
-        if path is None:
+        if path is None:        # 270 MB to load: `make browser` installs both
             pytest.skip(f"{kind} is not installed")
         options.setdefault("trusted", authority().own.certificate)
         return opened.enter_context(program(

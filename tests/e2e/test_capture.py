@@ -88,6 +88,13 @@ def flows(database: Path, *words: str) -> subprocess.CompletedProcess:
         env=clean_environment(CUTTHROUGH_CAPTURE_FILE=str(database)))
 
 
+def counted(proxy) -> dict[str, int]:
+    port = re.search(r"admin listener on 127\.0\.0\.1:(\d+)", proxy.stderr())[1]
+    text = Operator(int(port)).ask("GET", "/metrics")[1]
+    return {name: int(float(n)) for name, n in re.findall(
+        r'^cutthrough_capture_exchanges_total\{result="(\w+)"\} (\S+)$', text, re.M)}
+
+
 # What is kept
 
 
@@ -259,6 +266,9 @@ def test_no_byte_of_a_secret_reaches_the_disk(start, make_origin, dial, database
     names = {path.name for path in database.parent.glob("flows.db*")}
     assert names == {"flows.db", "flows.db-wal", "flows.db-shm"}
     check_secrets(database)                  # before SQLite empties its log of changes
+    rings = next(fd for fd in Path(f"/proc/{writer(proxy).pid}/fd").iterdir()
+                 if "cutthrough-rings" in os.readlink(fd))
+    wait_until(lambda: b"s3cret" not in rings.read_bytes(), "an erased ring")
     proxy.stop()
     check_secrets(database)
     assert stat.S_IMODE(database.stat().st_mode) == 0o600
@@ -299,16 +309,9 @@ def test_a_writer_that_hangs_costs_flows_and_no_requests(
             assert client.get(origin.url()).body == data
     finally:
         stopped.resume()
-    port = re.search(r"admin listener on 127\.0\.0\.1:(\d+)", proxy.stderr())[1]
-
-    def counted() -> dict[str, int]:
-        text = Operator(int(port)).ask("GET", "/metrics")[1]
-        return {name: int(float(n)) for name, n in re.findall(
-            r'^cutthrough_capture_exchanges_total\{result="(\w+)"\} (\S+)$', text,
-            re.M)}
     lost = wait_until(
-        lambda: (now := counted())["captured"] + now["dropped"] == 41 and now,
-        lambda: f"41 flows: {counted()}")
+        lambda: (now := counted(proxy))["captured"] + now["dropped"] == 41 and now,
+        lambda: f"41 flows: {counted(proxy)}")
     assert lost["partial"] and not lost["unwritten"]
     found = wait_rows(database, lost["captured"])
     assert len(found) == lost["captured"]
@@ -319,7 +322,8 @@ def test_a_writer_that_hangs_costs_flows_and_no_requests(
 
 def test_a_disk_that_is_full_costs_flows_and_no_requests(
         start, make_origin, dial, database):
-    proxy, origin = start(), make_origin(answer(HELLO))
+    proxy = start(config='admin = "127.0.0.1:0"\n')
+    origin = make_origin(answer(HELLO))
     client = dial(proxy)
     assert client.get(origin.url()).status == 200
     wait_rows(database)
@@ -328,6 +332,7 @@ def test_a_disk_that_is_full_costs_flows_and_no_requests(
     for _ in range(5):
         assert client.get(origin.url()).status == 200
     wait_until(lambda: "cannot be written" in proxy.stderr(), proxy.stderr)
+    wait_until(lambda: counted(proxy)["unwritten"] >= 1, lambda: str(counted(proxy)))
     writer(proxy).rlimit(psutil.RLIMIT_FSIZE, (psutil.RLIM_INFINITY,) * 2)
     assert client.get(origin.url("/after")).status == 200
     wait_until(lambda: any(row["url"].endswith("/after") for row in rows(database)),

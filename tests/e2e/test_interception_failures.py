@@ -142,18 +142,11 @@ def test_a_client_that_stays_silent_in_its_handshake(start, make_origin, dial):
     assert proxy.wait_reason("tls_timeout")["host"] == "a.example"
 
 
-def test_a_client_that_offers_http2_alone(start, make_origin, dial):
-    context = client_context()
-    context.set_alpn_protocols(["h2"])
-    proxy, origin = start(), make_origin(over_tls(okay))
-    with pytest.raises(ssl.SSLError, match=r"(?i)no.application.protocol"):
-        enter(proxy, dial(proxy), origin.port, context=context)
-    proxy.wait_reason("tls_unshared")
-
-
 def test_a_request_that_is_none(start, make_origin, dial):
+    context = client_context()
+    context.set_alpn_protocols(["http/1.1"])
     proxy, origin = start(), make_origin(over_tls(okay))
-    client = enter(proxy, dial(proxy), origin.port)
+    client = enter(proxy, dial(proxy), origin.port, context=context)
     client.send(b"EHLO a.example\r\n\r\n")
     assert client.read_response("GET").status == 400
     assert client.at_eof()

@@ -1,7 +1,6 @@
 """More than there is: descriptors, connections, pipes (R31, R32, R35)."""
 
 import contextlib
-import os
 import resource
 import socket
 
@@ -10,26 +9,6 @@ import pytest
 from tests.support.client import build_request
 from tests.support.origin import echo
 from tests.support.wait import wait_until
-
-
-@pytest.fixture
-def exhaust(opened):
-    """Leaves a worker not one descriptor more than it has."""
-
-    def lower(proxy) -> None:
-        pid = proxy.worker.pid
-        old = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        used = {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")}
-        # The limit is on the number of a new descriptor: the first free is too high.
-        first_free = next(n for n in range(len(used) + 1) if n not in used)
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (first_free, old[1]))
-        opened.callback(restore, pid, old)
-
-    def restore(pid: int, old: tuple[int, int]) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, old)
-
-    return lower
 
 
 def test_without_descriptors_idle_connections_are_shed(

@@ -7,7 +7,6 @@ import threading
 
 import pytest
 
-from tests.e2e.test_overload import exhaust  # noqa: F401
 from tests.e2e.test_parents import BAD, http, parent, say, socks, socks4
 from tests.e2e.test_tls_parents import ca, over_tls
 from tests.support.admin import administered
@@ -283,7 +282,7 @@ def test_a_drain_ends_them_and_makes_none(start, make_parent, dial):
 
 
 def test_they_give_their_descriptors_to_requests(
-        start, make_parent, make_origin, dial, exhaust):  # noqa: F811
+        start, make_parent, make_origin, dial, exhaust):
     """R32: connections that wait are closed first, and not made again at once."""
     way, origin = make_parent(), make_origin()
     proxy, operator = start(parent(way, standby=3))

@@ -8,7 +8,6 @@ import pytest
 
 from cutthrough.net import buffers
 from tests.e2e.test_faults import SETTINGS, serve_embedded
-from tests.e2e.test_overload import exhaust  # noqa: F401
 from tests.support.client import AUTH, Client, build_request
 from tests.support.origin import Origin, echo
 from tests.support.sanitized import SANITIZED
@@ -173,7 +172,7 @@ def test_strangers_have_the_time_of_a_head(start_proxy, make_origin, call):
 
 
 def test_without_descriptors_guests_stay_while_there_are_strangers(
-        start_proxy, make_origin, call, exhaust):  # noqa: F811
+        start_proxy, make_origin, call, exhaust):
     """Everything that was idle went, users' connections as well."""
     proxy = start_proxy()
     origin = make_origin()

@@ -274,7 +274,7 @@ def test_changed_files_are_read_without_a_signal(serve, reach):
     for mine, theirs in zip(made, other, strict=True):
         mine.write_bytes(theirs.read_bytes())
     wait_until(lambda: serial(reach(proxy)) != was, "the new certificate", 30)
-    assert "generation 2: certificates" in proxy.stderr()
+    wait_until(lambda: "generation 2: certificates" in proxy.stderr(), "the line")
 
 
 def test_a_listener_may_begin_and_end_to_speak_tls(serve, reach, call, make_origin):

@@ -18,6 +18,7 @@ from tests.support.traffic import open_page
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.any_loop,
+    # 270 MB to load: `make browser` installs it, and CI does not
     pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
     pytest.mark.dials_out,                   # Chromium asks if IPv6 has a route
 ]
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.any_loop,
 
 @pytest.fixture
 def page(directory, opened, loop_name, tmp_path):
-    if loop_name != "uvloop":
+    if loop_name != "uvloop":            # once is enough, in a browser it takes seconds
         pytest.skip("the page knows no event loop")
     return open_page(directory, opened, loop_name, tmp_path)
 

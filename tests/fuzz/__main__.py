@@ -28,7 +28,7 @@ WORK = TREE / "build" / "fuzz"
 # The longest input: what is longer says nothing new, and takes long to read twice.
 MOST_BYTES = {"request": 2048, "response": 2048, "chunks": 512, "target": 300,
               "proxy_header": 600, "parents": 1200, "socks": 600,
-              "hello": 800, "path": 400, "records": 600,
+              "hello": 800, "path": 400, "records": 600, "messages": 600,
               "session": 2048}
 CLANGS = ("clang", *(f"clang-{version}" for version in range(22, 11, -1)))
 

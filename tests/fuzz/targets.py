@@ -1,15 +1,20 @@
-"""Fuzz targets of the wire room: bytes in, AssertionError out when something is wrong.
+"""Fuzz targets: bytes in, AssertionError out when something is wrong.
 
 Each holds what the C says against tests/wire/twin.py, with the input ending at a page
 that cannot be read and cut in two at a place that the input itself determines. What is
 accepted must also survive what happens to it next.
 """
 
+import json
 import zlib
 
+from cutthrough.capture.bodies import MOST_INFLATED
+from cutthrough.capture.har import make_message
+from cutthrough.capture.messages import Piece, read_websocket
 from cutthrough.policy.globs import parse_glob
 from cutthrough.wire.paths import readings_of
 from cutthrough.wire.target import read_authority, read_request_target
+from tests.capture.twin_messages import HEAD, REDACTOR, same_messages
 from tests.doors import wire_hello, wire_parents
 from tests.doors.policy import glob_meets
 from tests.doors.wire import (
@@ -25,6 +30,7 @@ from tests.doors.wire import (
     rewrite_request,
     rewrite_response,
 )
+from tests.fuzz import http2_targets
 from tests.wire import (
     twin,
     twin_hello,
@@ -45,6 +51,7 @@ from tests.wire.against import (
 from tests.wire.replay import ROOM, Parser, guarded
 
 METHODS = sorted(NUMBERS)
+DEFLATED = HEAD[:-2] + "Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
 # Host, Connection and Via come in addition: more than this cannot be read again.
 MOST_REREAD = twin.MOST_FIELDS - 3
 
@@ -270,8 +277,24 @@ def fuzz_records(data: bytes) -> None:
             return
 
 
+def fuzz_messages(data: bytes) -> None:
+    """A WebSocket's bytes in pieces; or deflated ones, of which bounds must hold."""
+    first, data = (data[0], data[1:]) if data else (0, b"")
+    size = 1 + first // 2
+    if first % 2 == 0:
+        same_messages(data, size)
+        return
+    pieces = [Piece(True, at, data[at:at + size]) for at in range(0, len(data), size)]
+    found, state = read_websocket(pieces, DEFLATED, whole=True, redactor=REDACTOR)
+    assert state in (None, "malformed", "truncated")
+    shown = json.loads(found)
+    assert sum(one["bytes"] for one in shown) <= MOST_INFLATED + len(data)
+    assert all(isinstance(make_message(one)["data"], str) for one in shown)
+
+
 TARGETS = {
     "request": fuzz_request, "response": fuzz_response, "chunks": fuzz_chunks,
     "target": fuzz_target, "proxy_header": fuzz_proxy_header,
     "parents": fuzz_parents, "socks": fuzz_socks, "hello": fuzz_hello,
-    "path": fuzz_path, "records": fuzz_records}
+    "path": fuzz_path, "records": fuzz_records, "messages": fuzz_messages,
+    **http2_targets.TARGETS}

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fuzz.session import TOKEN, Peer, Stage, authority_of
-from tests.wire import hostile, twin
+from tests.fuzz.session import TOKEN, Stage, authority_of
+from tests.wire import hostile
 
 DONE = b"HTTP/1.1 204 No\r\n\r\n"
 
@@ -27,27 +27,6 @@ def made() -> Iterator[Stage]:
 @pytest.fixture
 def stage(made: Stage) -> Stage:
     return made
-
-
-def whole_messages(origin: Peer) -> list[hostile.Seen]:
-    """What an origin that reads by the grammar makes of what came."""
-    rest, seen = origin.heard, []
-    while isinstance(head := twin.read_request(rest, head_bytes=1 << 16), twin.Head):
-        rest = rest[head.length:]
-        framing = twin.read_request_framing(head)
-        assert isinstance(framing, twin.Framing), framing
-        if framing.kind == "chunked":
-            body = twin.read_chunks(rest)
-            if not isinstance(body, twin.Chunked):
-                break
-            seen.append(hostile.Seen(*head.first, body.data))
-            rest = rest[body.length:]
-        elif framing.length <= len(rest):
-            seen.append(hostile.Seen(*head.first, rest[:framing.length]))
-            rest = rest[framing.length:]
-        else:
-            break
-    return seen
 
 
 @pytest.mark.parametrize("pieces", [1, 2])
@@ -66,7 +45,8 @@ def test_a_hostile_request_reaches_nobody_or_as_one_message(
             if row.seen and stage.origins:
                 stage.origins[-1].send(DONE)
                 stage.turn()
-        seen = [one for origin in stage.origins for one in whole_messages(origin)]
+        seen = [one for origin in stage.origins
+                for one in hostile.whole_messages(origin.heard)[0]]
         assert seen == ([row.seen] if row.seen else []), row.name
         assert not stage.tunnels, row.name
         status = re.match(rb"HTTP/1.1 ([0-9]{3}) ", client.heard)

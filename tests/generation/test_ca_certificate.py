@@ -64,6 +64,13 @@ def test_a_changed_file_is_seen(tmp_path):
     assert before == {str(file): None} != stamps_of(config)
 
 
+def test_the_files_of_interception_are_watched(tmp_path):
+    config = Config(intercept_ca=str(tmp_path), origin_ca=str(tmp_path / "origins.pem"))
+    assert stamps_of(config).keys() == {
+        f"{tmp_path}/{name}" for name in ("ca.pem", "ca.key", "origins.pem")}
+    assert not stamps_of(Config(origin_ca=str(tmp_path / "origins.pem")))
+
+
 def test_cryptography_is_not_loaded_for_it():
     """A program that serves keeps what it has loaded."""
     code = ("import sys; from cutthrough.cli import main;"

@@ -15,7 +15,7 @@ import pytest
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.har import make_archive
 from cutthrough.capture.importing import Result, import_file
-from cutthrough.capture.store import Reader
+from cutthrough.capture.stores import open_reader
 from tests.capture.flows import flow
 from tests.capture.test_har import ALL, BINARY
 from tests.support.firefox import PROGRAM, Firefox
@@ -24,6 +24,7 @@ from tests.support.proxy import ROOT
 HOME = ROOT / "build" / "judges"
 HERE = ROOT / "tests" / "judges"
 NODE = shutil.which("node")
+# They come from npm and PyPI, and are no part of what CI installs
 pytestmark = pytest.mark.skipif(
     not (HOME / "ready").exists(), reason="make har-judges runs it")
 
@@ -110,7 +111,7 @@ def chromiums(ours):
 
 @pytest.fixture(scope="module")
 def firefoxs(tmp_path_factory):
-    if PROGRAM is None:
+    if PROGRAM is None:         # `make browser` installs it, 270 MB to load
         pytest.skip("no Firefox")
     with Firefox(tmp_path_factory.mktemp("firefox"),
                  flags=["--remote-allow-system-access"]) as browser:
@@ -142,7 +143,7 @@ def imported(data, path):
     """Our archive of the database that `data` is imported into."""
     result = import_file(io.BytesIO(data), str(path), keep_credentials=True)
     assert result == Result(added=len(FLOWS)), result.reasons
-    reader = Reader(str(path))
+    reader = open_reader(str(path))
     try:
         return make_archive(map(Flow, reader.flows()))
     finally:

@@ -2,6 +2,7 @@
 
 import errno
 import ssl
+from contextlib import suppress
 from itertools import product
 
 import pytest
@@ -240,6 +241,29 @@ def test_records_and_buffers_of_any_size(meet: Meet, suite: str, n: int) -> None
             got += piece
         assert bytes(got) == data[:len(got)] and len(got) == min(len(data), 40 * size)
         assert not couple.end.can_read
+
+
+@pytest.mark.usefixtures("behind")
+@pytest.mark.parametrize("n", [1, 5, 17408, 65536])
+def test_what_is_read_before_its_event_needs_none(meet: Meet, n: int) -> None:
+    """An upload stood still: the event found the kernel's queue empty."""
+    couple = meet()
+    couple.begin()
+    data = bytes(range(256)) * 80
+    for sent, more in ((data[:5], 0), (data, 0), (data, 1)):
+        assert couple.recv() == -errno.EAGAIN
+        assert not couple.end.can_read
+        for at in range(0, len(sent), 16384):
+            couple.peer.tls.write(sent[at:at + 16384])
+        if more:
+            with suppress(ssl.SSLWantReadError):
+                couple.peer.tls.unwrap()
+        couple.peer.flush()
+        got = couple.end.recv(n)
+        while couple.end.can_read and (piece := couple.end.recv(n)):
+            got += b"" if piece == -errno.EAGAIN else piece
+        assert got == sent
+        assert couple.end.can_read == bool(more)
 
 
 def test_the_longest_record_is_peeked_behind_a_part_of_another(meet: Meet) -> None:

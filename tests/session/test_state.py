@@ -24,6 +24,7 @@ JOURNEYS = [
     "HEAD AUTH DIAL TUNNEL",
     "HEAD AUTH REQUEST",
     "HEAD DATAGRAMS",                       # an association of SOCKS
+    "HEAD STREAMS LINGER",                  # a carrier of HTTP/2
     "HEAD AUTH HEAD RESOLVE DIAL",          # SOCKS: a request follows the password
     "HEAD AUTH RESPONSE",
     "HEAD AUTH IDLE AUTH LINGER",
@@ -34,7 +35,7 @@ JOURNEYS = [
     "IDLE DECIDE REQUEST",
     "HEAD HELD HELD DECIDE HELD RESOLVE HELD DIAL",     # a rule has faults
     "IDLE HELD IDLE", "AUTH HELD LINGER",
-    "HEAD HELD REQUEST", "HELD RESPONSE",
+    "HEAD HELD REQUEST", "HELD RESPONSE", "HELD RELAY",
     "HEAD DECIDE RESPONSE",
     "HEAD DECIDE IDLE DECIDE LINGER",
     "HEAD TUNNEL CLOSED",  # one that was taken over
@@ -61,6 +62,7 @@ JOURNEYS = [
     "PARENT PEEK",
     "PEEK SECURE HEAD RESPONSE",            # intercepted
     "HEAD DIAL SECURE REQUEST", "DIAL PARENT SECURE RESPONSE",
+    "SECURE TUNNEL",                        # what is inside is no HTTP
     "SECURE IDLE",
     "SECURE LINGER",
     "DIAL RESOLVE",
@@ -120,6 +122,7 @@ def test_the_endings_tell_of_every_state():
     rows = set(re.findall(r"^\| ([A-Z_]{4,})", page, re.MULTILINE))
     unread = re.search(r"^In ([A-Z, and]+) nothing is read", page, re.MULTILINE)[1]
     waiting = re.findall(r"[A-Z]{4,}", unread)
-    # An association has no stream to end: tests/e2e/test_socks_udp.py
-    assert rows | set(waiting) | {"CLOSED", "DATAGRAMS"} == set(NAMES)
+    # An association has no stream to end: tests/e2e/test_socks_udp.py. A carrier's
+    # streams have ends of their own: tests/e2e/test_http2.py
+    assert rows | set(waiting) | {"CLOSED", "DATAGRAMS", "STREAMS"} == set(NAMES)
     assert rows.isdisjoint(waiting)

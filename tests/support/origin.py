@@ -14,6 +14,7 @@ from tests.support.stream import Closed, Message, Stream
 from tests.support.wait import wait_until
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+A_DAY = 86400.0
 
 
 class Connection(Stream):
@@ -108,6 +109,9 @@ class Origin:
         self._listener = socket.socket(family, socket.SOCK_STREAM)
         self._listener.bind((host, port))
         self._listener.listen(1024)
+        # With a timeout accept(2) follows poll(2). Alone it waits with a descriptor in
+        # reserve, and takes the last one of a process from under a test of EMFILE.
+        self._listener.settimeout(A_DAY)
         self.port: int = self._listener.getsockname()[1]
         self._start(self._accept)
 

@@ -27,4 +27,5 @@ def keep_to_python() -> None:
                 name: given[name] for name in given if name != "LD_PRELOAD"}
         begin(self, args, *more, **keywords)
 
+    # Ignored: to mypy each exchange of a method is a mistake; here it is the aim
     subprocess.Popen.__init__ = start  # type: ignore[method-assign]

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from cutthrough.capture.store import Store
+from cutthrough.capture.stores import open_store
 from tests.support.admin import TOKEN, administered
 from tests.support.browser import Browser
 from tests.support.wait import wait_until
@@ -29,7 +29,7 @@ class Page:
         self.browser, self.database = browser, database
 
     def fill(self, *rows, index=True):
-        store = Store(str(self.database), 0, 0, 0.0)
+        store = open_store(str(self.database), 0, 0, 0.0)
         store.write(rows)
         while index and store.index(1000):
             pass

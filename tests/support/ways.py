@@ -15,6 +15,7 @@ from typing import NamedTuple
 from cutthrough.outcome import NAMES, TABLE
 from tests.support.certificates import TlsSocket, authority, client_context, localhost
 from tests.support.client import Client
+from tests.support.http2_stream import StreamSocket
 from tests.support.network import OWN_IPV6
 from tests.support.proxy import Proxy
 from tests.support.socks import (
@@ -32,8 +33,8 @@ from tests.wire.twin_proxy import build_binary, build_line, build_tlv
 PASSWORD = "secret"
 
 #: A listener each, in this order.
-DOORS = ("plain", "tls", "certificate", "shared", "balanced", "redirect", "redirect6",
-         "tproxy", "tproxy6", "unix")
+DOORS = ("plain", "tls", "certificate", "shared", "balanced", "http2", "redirect",
+         "redirect6", "tproxy", "tproxy6", "unix")
 #: Those that nftables brings connections to, of clients that know of no proxy.
 INTERCEPTING = ("redirect", "redirect6", "tproxy", "tproxy6")
 
@@ -87,7 +88,7 @@ class Way(NamedTuple):
     @property
     def has_tls(self) -> bool:
         """On a port that both share, HTTP comes in TLS and SOCKS without."""
-        return self.door in ("tls", "certificate") or (
+        return self.door in ("tls", "certificate", "http2") or (
             self.door == "shared" and self.dialect in ("CONNECT", "GET", "UPGRADE"))
 
     @property
@@ -99,6 +100,11 @@ class Way(NamedTuple):
     @property
     def is_intercepted(self) -> bool:
         return self.door in INTERCEPTING
+
+    @property
+    def stays(self) -> bool:
+        """Whether its connection stays the user's behind the answer; a stream ends."""
+        return self.door != "http2" or self.is_tunnel
 
     @property
     def greets(self) -> bool:
@@ -186,6 +192,9 @@ def all_ways() -> Iterator[Way]:
     for door in DOORS:
         if door in INTERCEPTING:
             continue
+        if door == "http2":                 # a stream each
+            yield from (Way(door, dialect, "name") for dialect in ("CONNECT", "GET"))
+            continue
         for dialect in ("CONNECT", "GET", "UPGRADE", "SOCKS5", "UDP"):
             for form in FORMS if door == "plain" else ("name",):
                 yield Way(door, dialect, form)
@@ -213,6 +222,8 @@ def listeners(path: Path) -> str:
             "client_ca": f'"{authority().own.certificate}"'},
         "shared": {"address": port, **tls,
                    "protocols": '["http", "socks5", "socks4", "tls"]'},
+        "http2": {"address": port, **tls, "protocols": '["http", "http2"]',
+                  "udp": "false"},
         "balanced": {"address": port, "proxy_protocol": "true",
                      "auth_none_from": '["127.0.0.0/8"]'},
         "unix": {"address": f'"unix:{path}"'}}
@@ -243,8 +254,11 @@ def may_be_transparent() -> bool:
 
 
 @functools.cache
-def context_of(user: str | None) -> ssl.SSLContext:
-    return client_context(authority().sign(subject=f"/CN={user}") if user else None)
+def context_of(user: str | None, *alpn: str) -> ssl.SSLContext:
+    made = client_context(authority().sign(subject=f"/CN={user}") if user else None)
+    if alpn:
+        made.set_alpn_protocols(alpn)
+    return made
 
 
 @contextlib.contextmanager
@@ -299,9 +313,12 @@ def reach(proxy: Proxy, path: Path, way: Way, ask: Ask, port: int) -> SocksClien
         return client
     client = SocksClient(port, source=way.client(ask))
     if way.has_tls:
-        context = context_of(ask.user if way.door == "certificate" else None)
+        context = context_of(ask.user if way.door == "certificate" else None,
+                             *(("h2",) if way.door == "http2" else ()))
         try:
             client.sock = TlsSocket(client.sock, context)
+            if way.door == "http2":
+                client.sock = StreamSocket(client.sock)
         except BaseException:
             client.close()
             raise

@@ -6,7 +6,7 @@ import pytest
 
 from cutthrough import arguments, cli
 from cutthrough.capture import views
-from cutthrough.capture.store import Reader, Store
+from cutthrough.capture.stores import open_reader, open_store
 from tests.capture.dumps import dump, state
 from tests.capture.flows import row
 
@@ -22,7 +22,7 @@ ROWS = [
 @pytest.fixture
 def database(tmp_path, monkeypatch):
     path = tmp_path / "flows.db"
-    store = Store(str(path), 0, 0, 0)
+    store = open_store(str(path), 0, 0, 0)
     store.write(ROWS)
     store.index(10)
     store.close()
@@ -41,7 +41,7 @@ def flows(database, capfdbinary):
 
 
 def verbs_of(database):
-    reader = Reader(str(database))
+    reader = open_reader(str(database))
     try:
         return [one["verb"] for one in reader.reads()]
     finally:

@@ -8,9 +8,9 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
 from cutthrough import cli
-from cutthrough.capture.store import Reader, Store
+from cutthrough.capture.stores import open_reader, open_store
 from cutthrough.tools.console import Unanswered
-from cutthrough.tools.flow_source import ByFile
+from cutthrough.tools.flow_source import ByDatabase
 from cutthrough.tools.mcp_server import MOST_ROWS, MOST_TEXT, UNTRUSTED
 from tests.capture.flows import row
 from tests.support.proxy import ROOT, clean_environment
@@ -31,7 +31,7 @@ ROWS = [
 @pytest.fixture
 def database(tmp_path):
     path = tmp_path / "flows.db"
-    store = Store(str(path), 0, 0, 0)
+    store = open_store(str(path), 0, 0, 0)
     store.write(ROWS)
     store.index(10)
     store.close()
@@ -89,7 +89,7 @@ async def test_flows_are_listed_filtered_and_paged(database):
         assert [one["id"] for one in found["flows"]] == [3]
         assert "~x" in await refusal(client, "list_flows", filter="~x a")
         assert MOST_ROWS >= len((await ask(client, "list_flows", limit=10**9))["flows"])
-    reader = Reader(str(database))
+    reader = open_reader(str(database))
     assert {one["verb"] for one in reader.reads()} == {"list", "search"}    # R59
     reader.close()
 
@@ -145,10 +145,10 @@ async def test_changes_are_made_with_the_flag(database):
 
 
 def test_a_filter_that_runs_on_is_ended(database, monkeypatch):
-    store = Store(str(database), 0, 0, 0)
+    store = open_store(str(database), 0, 0, 0)
     store.write([row(9, response_body="a" * 60)])
     store.close()
-    source = ByFile(str(database))
+    source = ByDatabase(str(database))
     try:
         with monkeypatch.context() as patched:
             patched.setattr("cutthrough.tools.flow_source.ANSWER_S", 0.5)

@@ -12,6 +12,8 @@ line or nothing; `fill` puts them in. No length in a row counts either of them.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tests.wire import twin
+
 
 class Seen(NamedTuple):
     method: bytes
@@ -39,6 +41,28 @@ ODD_SPACES = [*CONTROLS, 0x85, 0xA0]
 def fill(request: bytes, host: bytes, auth: bytes = b"") -> bytes:
     line = b"Proxy-Authorization: " + auth + b"\r\n" if auth else b""
     return request.replace(b"{host}", host).replace(b"{auth}", line)
+
+
+def whole_messages(data: bytes) -> tuple[list[Seen], bytes]:
+    """What an origin that reads by the grammar makes of these bytes: whole messages,
+    and the rest."""
+    rest, found = data, []
+    while isinstance(head := twin.read_request(rest, head_bytes=1 << 16), twin.Head):
+        behind = rest[head.length:]
+        framing = twin.read_request_framing(head)
+        assert isinstance(framing, twin.Framing), framing
+        if framing.kind == "chunked":
+            body = twin.read_chunks(behind)
+            if not isinstance(body, twin.Chunked):
+                break
+            content, behind = body.data, behind[body.length:]
+        elif framing.length <= len(behind):
+            content, behind = behind[:framing.length], behind[framing.length:]
+        else:
+            break
+        found.append(Seen(*head.first, content))
+        rest = behind
+    return found, rest
 
 
 def post(*lines: bytes, body: bytes = b"", line: bytes = LINE, end: bytes = b"\r\n\r\n"

@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutthrough.wire.openings import PROTOCOLS
-from tests.doors.wire_hello import read_client_opening, read_origin_opening
+from tests.doors.wire_hello import (
+    read_client_opening,
+    read_inner_opening,
+    read_origin_opening,
+)
 from tests.wire.replay import Parser, parse_every_way
 from tests.wire.twin_hello import build_hello, named
 
@@ -35,9 +39,28 @@ ORIGINS = {
     b"J\0\0\0\x0a8.0.36\0": "mysql", b"HTTP/1.1 408 Request Timeout\r\n": "http",
     b"\x15\x03\x01\0\2\2\x28": "unknown", b"hello\r\n": "unknown",
     b"221 bye": "unknown"}
+# What an origin might read as a request is HTTP, well formed or not
+INSIDE = {
+    b"GET / HTTP/1.1\r\n": "http", b"GET ": "http", b"\r\n GET /": "http",
+    b"REPORT / HTTP/1.1\r\n": "http", b"get / http/1.1\r\n": "http",
+    b"EHLO / HTTP/1.1\n": "http", b"SSH-2.0 / HTTP/1.1\n": "http",
+    b"GETS\r/\rHTTP/1.1\n": "http", b"X \0 HTTP/1.0\n": "http",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n": "http",
+    b"EHLO relay.example\r\n": "smtp", b"SSH-2.0-OpenSSH_9.2p1\r\n": "ssh",
+    b"POST\r\n": "http", b"P@ST / HTTP/1.1": "http", b"POST: / HTTP/1.1": "http",
+    b"PING\r\n": "unknown", b"*1\r\n$4\r\nPING\r\n": "unknown",
+    b"a1 LOGIN x y\r\n": "unknown", b"NICK http/\n": "http", b"NICK http\n": "unknown"}
+# What begins with no text is decided by the bytes that have come
+AT_ONCE = {
+    b"AMQP\0\0\x09\1": "unknown", b"\x10\x0c\0\4MQTT": "unknown",
+    b"\0\x1d\0\0": "unknown", b"<?xml version='1.0'?>": "xmpp", b"<a>": "unknown",
+    b"{": "unknown", HELLO: "unknown", b"\0GET / HTTP/1.1\r\n": "http",
+    b"GET\0 / HTTP/1.1": "http", b"\xd6 / http/1.1": "http", b"/x HTTP/1.1": "http",
+    b'"GET" / HTTP/1.1': "http", b"\0\0\n HTTP/1.1": "unknown", b"<": None}
 
 
-READERS = [(CLIENTS, read_client_opening), (ORIGINS, read_origin_opening)]
+READERS = [(CLIENTS, read_client_opening), (ORIGINS, read_origin_opening),
+           (INSIDE, read_inner_opening)]
 
 
 @pytest.mark.parametrize(("read", "data", "word"), [
@@ -65,3 +88,16 @@ def test_two_openings_in_one_change_no_decision(
         for n in range(1, 6):
             test_more_bytes_do_not_change_a_decision.hypothesis.inner_test(
                 one[:n] + other, read)
+
+
+def test_a_line_without_an_end_is_http_at_last() -> None:
+    for start in (b"X ", b"X", b" "):
+        data = start.ljust(4096, start[-1:])
+        assert read_inner_opening(data[:-1]) is None
+        assert read_inner_opening(data) == "http"
+
+
+@pytest.mark.parametrize(("data", "word"), AT_ONCE.items())
+def test_bytes_that_are_no_text_wait_for_no_line(data: bytes, word: str | None) -> None:
+    """Their protocol may have none."""
+    assert read_inner_opening(data) == word

@@ -1,0 +1,179 @@
+"""TLS opened inside tunnels, beside other proxies: `python -m bench intercept`.
+
+One worker or process each, and the same nginx with TLS behind them, whose certificate
+all of them verify; HTTP/1.1 on both sides. CPU time of the proxy's processes for each
+kept request inside a tunnel, and for each new tunnel with its handshakes and one
+request. cutthrough runs without and with capture, and with a filter that does nothing.
+`listener` is the same request as an absolute URL through cutthrough's TLS listener. All
+run at once, and each measurement goes round them several times, in alternating order.
+
+Prints a line for each proxy and a line of ratios; exit status 1 if a request failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench import tls
+from bench.children import HERE, BenchError, Site
+from bench.collect import cpu_times
+from bench.origin import Origin, build_tool
+from bench.peers import OF_INTERCEPTION
+from bench.proxies import listening
+from bench.rows import Row, format_row
+from bench.running import PASSWORD, USER, Running, Target
+
+CONNS = {"kept": 32, "new": 8}
+WARM_SECONDS = 1
+OURS = "cutthrough"
+LISTENER = "listener"
+# What the deciding rule has beside tls = "intercept".
+VARIANTS = {
+    OURS: "", "cutthrough-head": 'capture = "head"',
+    "cutthrough-full": 'capture = "full"', "cutthrough-filter": 'filters = ["nothing"]',
+}  # fmt: skip
+
+FILTER = '''class Nothing:
+    """Sees every head, and changes none."""
+
+    async def on_request_head(self, flow):
+        pass
+
+    async def on_response_head(self, flow):
+        pass
+'''
+
+
+def start_ours(rule: str, target: Target, trusted: Path) -> Running:
+    """Start cutthrough with this line in the rule of the inner requests."""
+    running = Running([], target)
+    directory = running.make_directory()
+    ours = [sys.executable, "-m", "cutthrough"]
+    made = subprocess.run([*ours, "ca", "init", "--dir", str(directory / "ca")],
+                          cwd=HERE.parent, capture_output=True, text=True)
+    if made.returncode:
+        raise BenchError(f"ca init: {made.stderr.strip()}")
+    (directory / "nothing.py").write_text(FILTER)
+    policy = directory / "policy.toml"
+    policy.write_text(
+        '[filters.nothing]\ncode = "nothing:Nothing"\n'
+        '[[rules]]\naction = "allow"\nmethods = ["CONNECT"]\ntls = "intercept"\n'
+        f'[[rules]]\naction = "allow"\n{rule}\n')
+    config = directory / "proxy.toml"
+    config.write_text(
+        f'user = "{USER}"\npassword = "{PASSWORD}"\nworkers = 1\naccess_log = "off"\n'
+        'listen = ["127.0.0.1:0"]\naddress_floor = "off"\nconnect_ports = "any"\n'
+        f'policy = "{policy}"\nintercept_ca = "{directory / "ca"}"\n'
+        f'origin_ca = "{trusted}"\ncapture_file = "{directory / "flows.db"}"\n')
+    running.command = [*ours, "serve", "-c", str(config)]
+    path = os.pathsep.join([str(directory), str(HERE.parent)])
+    running.command = ["env", f"PYTHONPATH={path}", *running.command]
+    return listening(running)
+
+
+class Opener:
+    """One proxy that opens tunnels, and what was measured of it."""
+
+    def __init__(self, name: str, running: Running, origin: str, version: str) -> None:
+        self.name, self.running, self.version = name, running, version
+        self.origin = origin
+        self.failed = 0
+        self.figures: dict[str, list[float]] = {}
+
+    def request(self, kind: str, seconds: float, warm: bool = False) -> None:
+        """`kind`: kept or new."""
+        before = cpu_times(self.running.tree()).total
+        command = [build_tool("inside"), "127.0.0.1", str(self.running.port),
+                   str(seconds), str(CONNS[kind]), kind, self.origin, "/1k", tls.WORD]
+        done = subprocess.run(command, capture_output=True, text=True)
+        found = dict(pair.split("=") for pair in done.stdout.split())
+        n = int(found.get("requests", 0))
+        if n == 0:
+            raise BenchError(f"{self.name}, {kind}: {done.stdout} {done.stderr}")
+        self.failed += int(found["failed"])
+        if not warm:
+            spent = cpu_times(self.running.tree()).total - before
+            self.figures.setdefault(f"us_{kind}", []).append(spent / n * 1e6)
+            self.figures.setdefault(f"rate_{kind}", []).append(
+                n / float(found["seconds"]))
+
+    def row(self) -> Row:
+        medians = {name: statistics.median(v) for name, v in self.figures.items()}
+        return {"proxy": self.name, "version": self.version, **medians}
+
+
+@contextlib.contextmanager
+def openers(target: Target, trusted: Path) -> Iterator[list[Opener]]:
+    """Start ours and those that are installed."""
+    name = f"localhost:{target.authority.rpartition(':')[2]}"
+    with contextlib.ExitStack() as stack:
+        ours = Running([], target)
+        stack.callback(ours.close)
+        more = {"authority.pem": tls.make_certificate(ours.make_directory()),
+                "origin.pem": trusted.read_bytes()}
+        started = []
+        for full_name, peer in OF_INTERCEPTION.items():
+            if peer.missing():
+                print(f"{full_name}: {peer.missing()}")
+                continue
+            running = peer.start(target, more)
+            stack.callback(running.close)
+            started.append(Opener(full_name, running, name, peer.read_version()))
+        for ours_name, rule in VARIANTS.items():
+            running = start_ours(rule, target, trusted)
+            stack.callback(running.close)
+            started.append(Opener(ours_name, running, name, "this tree"))
+        yield started
+
+
+def run_intercept(seconds: float, repetitions: int) -> int:
+    with contextlib.ExitStack() as stack:
+        origin = stack.enter_context(Origin())
+        target = Target(Site(), origin.authority_of("tls"))
+        all_of_them = stack.enter_context(
+            openers(target, origin.directory / "origin.pem"))
+        pem = tls.make_certificate(origin.directory)
+        running = tls.start_ours(pem, Target(Site(), origin.authority))
+        stack.callback(running.close)
+        listener = tls.Server(LISTENER, running, origin.authority)
+        for one in all_of_them:
+            for kind in CONNS:
+                one.request(kind, WARM_SECONDS, warm=True)
+        for turn in range(repetitions):
+            listener.request("/1k", CONNS["kept"], max(1, seconds))
+            for kind in CONNS:
+                for one in all_of_them[:: -1 if turn % 2 else 1]:
+                    one.request(kind, seconds)
+    failed = listener.failed + sum(one.failed for one in all_of_them)
+    kept = statistics.median(listener.figures["us_kept"])
+    print(format_row("perf_intercept", {"proxy": LISTENER, "us_kept": kept}))
+    for one in all_of_them:
+        print(format_row("perf_intercept", one.row()))
+    print(format_row("perf_intercept_ratio", {**ratios(all_of_them, kept),
+                                              "failed": failed}))
+    return 1 if failed else 0
+
+
+def ratios(all_of_them: list[Opener], listener_us: float) -> Row:
+    """Return ours to the listener, and the peers' medians to ours."""
+    of = {one.name: one.row() for one in all_of_them}
+    ours = of[OURS]
+    out: Row = {"kept_to_listener": _number(ours["us_kept"]) / listener_us}
+    for name, row in of.items():
+        if name not in VARIANTS:
+            short = name.partition("-")[0]
+            for kind in CONNS:
+                out[f"rate_{kind}_to_{short}"] = (
+                    _number(ours[f"rate_{kind}"]) / _number(row[f"rate_{kind}"]))
+    return out
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, float)
+    return value

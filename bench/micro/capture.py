@@ -1,0 +1,176 @@
+"""How many exchanges a second one writer process moves from a ring into the store.
+
+`python -m bench micro capture` starts the writer as the supervisor does, fills its ring
+with exchanges as a worker does, and prints the rate at which rows are committed, the
+writer's CPU for each and its largest memory: heads alone, then with bodies. The ring is
+filled for SECONDS, as fast as it has room; `paced` offers RATE a second and prints how
+many found no room. The store is a file, or with `capture-postgres` the empty database
+of CUTTHROUGH_CAPTURE_URL.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+import psutil
+
+from bench.children import BenchError
+from bench.micro import load_compiled
+from cutthrough.capture.ring import RING_BYTES, Ring
+from cutthrough.capture.settings import Settings, Start
+from cutthrough.process.environment import worker_environment
+from cutthrough.supervisor.capture_writer import COMMAND, STOP
+
+SECONDS = 5.0
+RATE = 50_000
+COUNT = 10_000                               # the bound of the configuration
+NOT_COUNTED = (1 << 64) - 1
+
+#: 473 and 344 bytes, as a browser and an origin write them
+REQUEST = b"""\
+GET /assets/app/9f1c/main.js?v=20260401 HTTP/1.1
+Host: static.example.com
+User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0
+Accept: */*
+Accept-Language: en-US,en;q=0.5
+Accept-Encoding: gzip, deflate
+Cookie: session=3f1c9a7be2d84c5a; theme=dark
+Referer: http://www.example.com/a/page/of/some/length
+If-None-Match: "5f3e-1b2c3d4e5f"
+Cache-Control: no-cache
+Pragma: no-cache
+Via: 1.1 cutthrough
+X-Requested-With: XMLHttpRequest
+
+""".replace(b"\n", b"\r\n")
+RESPONSE = b"""\
+HTTP/1.1 200 OK
+Date: Wed, 01 Apr 2026 10:00:00 GMT
+Server: nginx
+Content-Type: text/javascript; charset=utf-8
+Content-Length: %d
+Connection: keep-alive
+Last-Modified: Tue, 31 Mar 2026 09:00:00 GMT
+ETag: "5f3e-1b2c3d4e5f"
+Cache-Control: max-age=3600, public
+Vary: Accept-Encoding
+X-Request-Id: 8c1e7f3a4b5d
+Accept-Ranges: bytes
+
+""".replace(b"\n", b"\r\n")
+
+
+@dataclass(frozen=True)
+class Load:
+    """Exchanges whose response has `body` bytes. `rate`: a second; 0: as many as find
+    room. `total`: of them; 0: for some seconds."""
+
+    name: str
+    body: int = 0
+    rate: int = 0
+    total: int = 0
+
+
+LOADS = [Load("heads"), Load("heads-paced", rate=RATE), Load("body-1k", 1 << 10),
+         Load("body-16k", 16 << 10), Load("body-256k", 256 << 10)]
+SOAKS = [Load("million", total=1_000_000),
+         Load("ten-gigabytes", body=256 << 10, total=38_147)]
+
+
+@functools.cache
+def _producer() -> ModuleType:
+    return load_compiled(Path(__file__).with_suffix(".pyx"))
+
+
+def payloads(body: int) -> tuple[bytes, bytes, bytes]:
+    """Of HEADS, DOWN and END."""
+    line = b"export const answer = {value: 42, text: 'forty-two'};\n"
+    content = (line * (body // len(line) + 1))[:body]
+    texts = (b"ann", b"static.example.com", b"browsers", b"", b"192.0.2.7",
+             b"198.51.100.9", b"", b"", b"", b"", b"", REQUEST)
+    # An EndRecord of capture/end_record.pxd: times in microseconds, sizes, phases,
+    # lengths of texts, then status, ports, flags, the numbers of outcome and method
+    end = struct.pack(
+        "=4q4Q6I12I8H4B4x", 0, 15_700, 15_000, 500, 500, 400 + body,
+        0 if body else NOT_COUNTED, body or NOT_COUNTED, 40, 10, 0, 2000, 3000, 5100,
+        *map(len, texts), 200, 80, 50_000, 80, 0, 0, 0, 0, 0, 2,
+        0, 0) + b"".join(texts)
+    return (0).to_bytes(4, "little") + RESPONSE % body, content, end
+
+
+def wait_empty(ring: Ring, process: subprocess.Popen[bytes]) -> None:
+    while ring.in_use:
+        if process.poll() is not None:
+            raise BenchError(f"the writer ended: {process.returncode}")
+        time.sleep(0.001)
+
+
+def run_load(load: Load, seconds: float = SECONDS, url: str = "") -> dict[str, float]:
+    heads, body, end = payloads(load.body)
+    rings = os.memfd_create("rings", os.MFD_CLOEXEC)
+    wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    os.ftruncate(rings, RING_BYTES)
+    ring = Ring(mmap.mmap(rings, RING_BYTES), wake[1])
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with tempfile.TemporaryDirectory() as directory, ours:
+        with theirs:
+            process = subprocess.Popen(
+                [*COMMAND, str(theirs.fileno())], env=worker_environment(),
+                pass_fds=(theirs.fileno(), rings, wake[0]))
+        settings = Settings(
+            database=url or f"{directory}/flows.db", program="bench", count=COUNT,
+            bytes=1 << 30, age=7 * 86400.0, credentials=False, fields=(), query=(),
+            json=())
+        ours.send(msgspec.json.encode(Start(settings=settings, rings=rings,
+                                            wake=wake[0])))
+        writer = psutil.Process(process.pid)
+        _producer().produce(ring, heads, body, end, 0.5, 0, 1000)      # it has begun
+        wait_empty(ring, process)
+        cpu, began = sum(writer.cpu_times()[:2]), time.monotonic()
+        put = dropped = most_files = 0
+        memory: list[int] = []
+        while (put < load.total) if load.total else (not memory):
+            more, lost = _producer().produce(
+                ring, heads, body, end, 0.5 if load.total else seconds,
+                (1 << 20) + put, load.rate)
+            put, dropped = put + more, dropped + lost
+            memory.append(writer.memory_info().rss)
+            most_files = max(most_files, sum(
+                os.path.getsize(file) for file in Path(directory).iterdir()))
+        wait_empty(ring, process)            # the rest is written, too
+        took = time.monotonic() - began
+        spent = sum(writer.cpu_times()[:2]) - cpu
+        memory.append(writer.memory_info().rss)
+        ours.send(STOP)
+        process.wait(60)
+        unwritten = ring.counts()["unwritten"]
+    for fd in (rings, *wake):
+        os.close(fd)
+    written = put - unwritten
+    return {"exchanges": written, "dropped": dropped, "unwritten": unwritten,
+            "seconds": took, "rate": written / took, "cpu_us": spent / written * 1e6,
+            "mb_s": written * load.body / took / 1e6,
+            "rss_tenth_mib": memory[len(memory) // 10] / (1 << 20),
+            "rss_most_mib": max(memory) / (1 << 20),
+            "files_mib": most_files / (1 << 20)}
+
+
+def run_loads(loads: list[Load], seconds: float = SECONDS, url: str = "") -> int:
+    print(f"capture cpus={os.cpu_count()} load={os.getloadavg()[0]:.1f}", flush=True)
+    for load in loads:
+        figures = run_load(load, seconds, url)
+        print(f"capture={load.name} " + " ".join(
+            f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
+            for key, value in figures.items()), flush=True)
+    return 0

@@ -1,0 +1,45 @@
+"""What a worker pays for the capture of an exchange's heads: `bench micro tap`.
+
+The taps write into a ring as in a worker; the writer's process is not part of it. See
+bench/micro/capture.py for that.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+from pathlib import Path
+from types import ModuleType
+
+from bench.micro import Micro, load_compiled
+from bench.micro.capture import REQUEST, RESPONSE
+from cutthrough.capture.ring import RING_BYTES, Ring
+from cutthrough.policy.acl import Acl
+from cutthrough.policy.rules import read_policy
+from cutthrough.policy.snapshot import Snapshot
+
+POLICY = """
+[[rules]]
+name = "browsers"
+action = "allow"
+capture = "head"
+"""
+
+
+@functools.cache
+def _loops() -> ModuleType:
+    return load_compiled(Path(__file__).with_suffix(".pyx"))
+
+
+def tap_heads(n: int) -> float:
+    from cutthrough.capture.observer import Capture
+
+    ring = Ring(mmap.mmap(-1, RING_BYTES))
+    acl = Acl(read_policy(POLICY, "policy.toml", lambda file: b""))
+    snapshot = Snapshot({}, address_floor=False, connect_ports=None, acl=acl)
+    return float(_loops().tap_heads(
+        Capture(ring, 0), ring, snapshot, REQUEST, RESPONSE % 0, n))
+
+
+BENCHES = [Micro("tap", "the heads of an exchange captured into the ring", tap_heads,
+                 len(REQUEST) + len(RESPONSE))]

@@ -1,0 +1,428 @@
+"""The store in a PostgreSQL database, to which several programs write.
+
+    write:  lock the row of totals ── COPY ── delete what is beyond a bound ── commit
+
+The lock puts the writers in line, so numbers rise in the order of commits, and a reader
+of the rows above a number misses none. Totals and bounds are of all programs' rows.
+
+If the server cannot be reached, StoreAway is raised; the next call connects again. An
+error has no more of the server's text than its first line, or the error's name: the
+rest quotes rows (R37).
+"""
+
+import contextlib
+import functools
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import dict_row
+
+from cutthrough.capture.postgres_rows import (
+    OWN,
+    SCHEMA,
+    VERSION,
+    clean,
+    join_bodies,
+    quote,
+    select_list,
+    values_of,
+    words_of,
+)
+from cutthrough.capture.records import COLUMNS
+from cutthrough.capture.store import (
+    BODIES,
+    BYTES,
+    LIGHT,
+    MOST_PRUNED,
+    MOST_PRUNED_BYTES,
+    MOST_READS,
+    NoStore,
+    StoreAway,
+    StoreError,
+)
+from cutthrough.config.database import show_database
+
+# Defaults of the URL's parameters. The loss of a host is noticed in 30 s
+DEFAULTS = {"connect_timeout": "5", "application_name": "cutthrough",
+            "keepalives_idle": "15", "keepalives_interval": "5",
+            "keepalives_count": "3", "tcp_user_timeout": "30000"}
+# The second bound: a program that is stopped within a transaction keeps the lock
+SESSION = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '20s'"
+# Most seconds of one answer: for the writer (a supervisor gives it 10 s to end), and
+# for readers (a search may look at all rows)
+ANSWER_S, READER_ANSWER_S = 8.0, 60.0
+# Of the lock under which the tables are made: any number
+MAKING = 0x63757474
+# Whole rows of one SELECT: 20 MiB with bodies of the usual bound
+WHOLE_ROWS = 20
+
+_BEGUN, _REQUEST = COLUMNS.index("begun_us"), COLUMNS.index("request")
+_LIGHT = f"SELECT {quote(LIGHT)}, program, tag, comment FROM cutthrough.flows WHERE "
+_WHOLE = (f"SELECT {select_list(('id', *COLUMNS))}, program, tag, comment "
+          "FROM cutthrough.flows WHERE ")
+_PRUNE = """
+DELETE FROM cutthrough.flows WHERE id IN (
+    SELECT id FROM (
+        SELECT id, bytes, ended_us, row_number() OVER run AS n,
+            sum(bytes) OVER run AS size
+        FROM (SELECT id, bytes, ended_us FROM cutthrough.flows ORDER BY id
+            LIMIT %(most)s) AS oldest
+        WINDOW run AS (ORDER BY id)) AS sums
+    WHERE size - bytes < %(most_bytes)s AND (n <= %(rows_over)s
+        OR size - bytes < %(bytes_over)s OR ended_us < %(oldest_us)s))
+RETURNING bytes"""
+
+
+class _Connection(psycopg.Connection[dict[str, Any]]):
+    """Waits for a bounded time: a server that is stopped keeps connections open."""
+
+    answer_s = ANSWER_S
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None
+             ) -> Any:
+        return super().wait(gen, interval, timeout or self.answer_s)
+
+
+# Errors of rows, and not of the connection
+REFUSED = (errors.DataError, errors.IntegrityError, UnicodeError)
+
+
+class KnownRow(Exception):
+    """A row is there already, or has a text that cannot be held."""
+
+
+class Base:
+    """A connection, made when it is needed and again after it broke."""
+
+    def __init__(self, url: str, answer_s: float, *, may_make: bool) -> None:
+        self._url = url
+        self._answer_s = answer_s
+        self._may_make = may_make            # the tables
+        self._connection = _kept.pop(url, None)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[psycopg.Cursor[dict[str, Any]]]:
+        """Raises StoreError, and StoreAway; then nothing has changed, or after a
+        connection that broke at the commit it is not known."""
+        with self.cursor() as cursor:
+            cursor.execute("BEGIN")
+            yield cursor
+            cursor.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def cursor(self) -> Iterator[psycopg.Cursor[dict[str, Any]]]:
+        """Of an open connection. Raises StoreError, and StoreAway."""
+        try:
+            with (self._connection or self._connect()).cursor() as cursor:
+                try:
+                    yield cursor
+                except BaseException as error:
+                    if isinstance(error, (*REFUSED, KnownRow)):
+                        cursor.execute("ROLLBACK")
+                    else:                    # which also ends a transaction
+                        self.close()
+                    raise
+        except REFUSED as error:
+            raise StoreError(self._explain(error)) from None
+        except psycopg.Error as error:
+            self.close()
+            raise StoreAway(self._explain(error)) from None
+
+    def _connect(self) -> _Connection:
+        try:
+            given = conninfo_to_dict(self._url)
+        except psycopg.ProgrammingError:     # its text has the URL
+            raise StoreError(f"{show_database(self._url)}: libpq cannot read the "
+                             "parameters of the URL") from None
+        ours = {name: value for name, value in DEFAULTS.items() if name not in given}
+        made = _Connection.connect(
+            make_conninfo(self._url, **ours, client_encoding="UTF8"),
+            autocommit=True, row_factory=dict_row, prepare_threshold=None)
+        made.answer_s = self._answer_s
+        try:
+            made.execute(SESSION)
+            self._check(made)
+        except BaseException:
+            made.close()
+            raise
+        self._connection = made
+        return made
+
+    def _check(self, made: _Connection) -> None:
+        """Raises StoreError if the tables are not ours, or have another version."""
+        if (encoding := made.info.parameter_status("server_encoding")) != "UTF8":
+            raise StoreError(f"{show_database(self._url)}: its encoding is {encoding}, "
+                             "and not UTF8")
+        if not _has_tables(made):
+            if not self._may_make:
+                raise NoStore(f"{show_database(self._url)}: has no captured exchanges")
+            with made.transaction():
+                made.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING,))
+                if not _has_tables(made):    # another program was as quick
+                    made.execute(SCHEMA)
+        found = made.execute("SELECT version FROM cutthrough.state").fetchone()
+        version = found["version"] if found is not None else 0
+        if version != VERSION:
+            raise StoreError(
+                f"{show_database(self._url)}: has version {version} of the tables, and "
+                f"this program has {VERSION}; rename the schema cutthrough")
+
+    def _explain(self, error: Exception) -> str:
+        if isinstance(error, errors.OperationalError | errors.InternalError):
+            text = error.diag.message_primary or (
+                str(error).splitlines() or [""])[0].removeprefix("connection failed: ")
+        else:                                # its first line may quote a value, too
+            text = type(error).__name__
+        return f"{show_database(self._url)}: {text or 'no answer in time'}"
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def keep(self) -> None:
+        """Leaves the connection to the next Base of the same URL."""
+        if self._connection is not None and not _kept and not self._connection.closed:
+            _kept[self._url] = self._connection
+            self._connection = None
+        self.close()
+
+
+# One connection at most: for readers of a process that answers one query after another.
+# A page that shows flows as they come looks five times a second
+_kept: dict[str, _Connection] = {}
+
+
+def close_kept() -> None:
+    while _kept:
+        _kept.popitem()[1].close()
+
+
+def _has_tables(made: _Connection) -> bool:
+    """By the catalogue's rows: a name that was not there a moment ago is remembered
+    (to_regclass), even if another program has made it since."""
+    return made.execute(
+        "SELECT FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON "
+        "pg_namespace.oid = relnamespace WHERE nspname = 'cutthrough' AND "
+        "relname = 'state'").fetchone() is not None
+
+
+class PostgresStore:
+    """Implements Store. It connects at the first call. `program`: the origin of the
+    rows; "": they are imported, and the same exchange of any program is not added."""
+
+    def __init__(self, url: str, count: int, most_bytes: int, age_s: float,
+                 program: str) -> None:
+        self._base = Base(url, ANSWER_S, may_make=True)
+        self._program = program
+        self._count, self._most_bytes, self._age_us = count, most_bytes, age_s * 1e6
+        self.is_over = False
+
+    def open(self) -> None:
+        with self._base.cursor():
+            pass
+
+    def write(self, rows: Sequence[tuple[Any, ...]]) -> int:
+        if self._count and len(rows) > self._count:
+            rows = rows[-self._count:]
+        made = [values_of(row, self._program) for row in rows]
+        if self._program:
+            with contextlib.suppress(KnownRow):
+                return self._write(rows, made, anew=True)
+        return self._write(rows, made, anew=False)
+
+    def _write(self, rows: Sequence[tuple[Any, ...]], made: list[list[Any]], *,
+               anew: bool) -> int:
+        """`anew`: none of the rows is there yet. Raises KnownRow if one is, or if a
+        text is none that PostgreSQL can hold."""
+        with self._base.transaction() as cursor:
+            cursor.execute(
+                "SELECT flows, bytes, (SELECT ended_us FROM cutthrough.flows "
+                "ORDER BY id LIMIT 1) AS oldest FROM cutthrough.state FOR UPDATE")
+            totals = cursor.fetchone()
+            assert totals is not None
+            if anew:
+                try:
+                    _copy(cursor, made)
+                except REFUSED:
+                    raise KnownRow from None
+                numbers = list(range(len(rows)))
+            else:
+                numbers = [number for number, values in enumerate(made)
+                           if self._insert(cursor, values)]
+            size = sum(rows[number][BYTES] for number in numbers)
+            flows, total = totals["flows"] + len(numbers), totals["bytes"] + size
+            freed = self._prune(cursor, flows, total, totals["oldest"],
+                                MOST_PRUNED + len(rows), MOST_PRUNED_BYTES + size)
+            if numbers or freed:
+                cursor.execute(
+                    "UPDATE cutthrough.state SET flows = %s, bytes = %s",
+                    (flows - len(freed), total - sum(freed)))
+            is_over = (len(freed) >= MOST_PRUNED + len(rows)
+                       or sum(freed) >= MOST_PRUNED_BYTES + size)
+        self.is_over = is_over
+        return len(numbers)
+
+    def _insert(self, cursor: psycopg.Cursor[Any], values: Sequence[Any]) -> bool:
+        """False: it is there already."""
+        values = [clean(value) for value in values]
+        same = "" if not self._program else " AND program = %s"
+        cursor.execute(
+            f"INSERT INTO cutthrough.flows ({quote((*COLUMNS, *OWN))}) "
+            f"SELECT {', '.join(['%s'] * len(values))} WHERE NOT EXISTS (SELECT FROM "
+            f"cutthrough.flows WHERE begun_us = %s AND request = %s{same})",
+            [*values, values[_BEGUN], values[_REQUEST],
+             *([self._program] if same else [])])
+        return cursor.rowcount == 1
+
+    def _prune(self, cursor: psycopg.Cursor[Any], flows: int, total: int,
+               oldest: int | None, most: int, most_bytes: int) -> list[int]:
+        """Deletes rows beyond the bounds; returns their bytes."""
+        rows_over = flows - self._count if self._count else 0
+        bytes_over = total - self._most_bytes if self._most_bytes else 0
+        oldest_us = time.time_ns() // 1000 - self._age_us if self._age_us else 0
+        if rows_over <= 0 and bytes_over <= 0 and (
+                oldest is None or oldest >= oldest_us):
+            return []
+        cursor.execute(_PRUNE, {
+            "most": most, "most_bytes": most_bytes, "rows_over": rows_over,
+            "bytes_over": bytes_over, "oldest_us": int(oldest_us)})
+        return [row["bytes"] for row in cursor]
+
+    def prune(self) -> None:
+        self.write(())
+
+    def measure(self) -> None:
+        """Every writer keeps the totals."""
+
+    def index(self, most: int) -> bool:
+        """Words are indexed as they are written."""
+        return False
+
+    def close(self) -> None:
+        self._base.close()
+
+
+def _copy(cursor: psycopg.Cursor[Any], made: list[list[Any]]) -> None:
+    """Columns that are null in all rows are left out, a third of them."""
+    if not made:
+        return
+    names = (*COLUMNS, *OWN)
+    used = [number for number, values in enumerate(zip(*made, strict=True))
+            if values[0] is not None or values.count(None) < len(made)]
+    with cursor.copy(_copy_of(tuple(names[number] for number in used))) as copy:
+        for values in made:
+            copy.write_row([values[number] for number in used])
+
+
+@functools.lru_cache(64)
+def _copy_of(names: tuple[str, ...]) -> str:
+    return f"COPY cutthrough.flows ({quote(names)}) FROM STDIN"
+
+
+class PostgresReader:
+    """Implements Reader."""
+
+    def __init__(self, url: str, *, keep: bool = False) -> None:
+        """`keep`: the connection, for the next reader. Raises StoreError; NoStore: the
+        database has no tables of ours."""
+        self._keep = keep
+        self._base = Base(url, READER_ANSWER_S, may_make=False)
+        try:
+            self.newest()
+        except StoreAway:                    # a connection that was kept has broken
+            self.newest()
+
+    def flows(self, words: str = "", number: int = 0) -> Iterator[dict[str, Any]]:
+        where = "true"
+        values: tuple[object, ...] = ()
+        if words:
+            where, values = "words @@ %s::tsquery", (query_of(words),)
+            if not values[0]:
+                return
+        elif number:
+            where, values = "id = %s", (number,)
+        numbers = [row["id"] for row in self._select(
+            f"SELECT id FROM cutthrough.flows WHERE {where} ORDER BY id DESC", values)]
+        for at in range(0, len(numbers), WHOLE_ROWS):
+            yield from map(join_bodies, self._select(
+                f"{_WHOLE} id = ANY(%s) ORDER BY id DESC",
+                (numbers[at:at + WHOLE_ROWS],)))
+
+    def page(self, at: int, most: int, *, rising: bool = False, words: str = ""
+             ) -> list[dict[str, Any]]:
+        order = "id > %s ORDER BY id" if rising else "id < %s ORDER BY id DESC"
+        if not words:
+            return self._select(f"{_LIGHT} {order} LIMIT %s", (at, most))
+        query = query_of(words)
+        return self._select(f"{_LIGHT} words @@ %s::tsquery AND {order} LIMIT %s",
+                            (query, at, most)) if query else []
+
+    def light(self, number: int) -> dict[str, Any] | None:
+        found = self._select(f"{_LIGHT} id = %s", (number,))
+        return found[0] if found else None
+
+    def bodies(self, number: int) -> Sequence[Any]:
+        found = self._select(
+            f"SELECT {select_list(BODIES)} FROM cutthrough.flows WHERE id = %s",
+            (number,))
+        row = join_bodies(found[0]) if found else {}
+        return tuple(row.get(name) for name in BODIES)
+
+    def newest(self) -> int:
+        return int(self._select(
+            "SELECT max(id) AS newest FROM cutthrough.flows")[0]["newest"] or 0)
+
+    def _select(self, statement: str, values: Sequence[Any] = ()
+                ) -> list[dict[str, Any]]:
+        with self._base.cursor() as cursor:
+            return cursor.execute(statement, values).fetchall()
+
+    def delete(self, numbers: Sequence[int]) -> int:
+        with self._base.transaction() as cursor:
+            cursor.execute("SELECT FROM cutthrough.state FOR UPDATE")
+            cursor.execute("DELETE FROM cutthrough.flows WHERE id = ANY(%s) "
+                           "RETURNING bytes", (list(numbers),))
+            freed = [row["bytes"] for row in cursor]
+            cursor.execute("UPDATE cutthrough.state SET flows = flows - %s, "
+                           "bytes = bytes - %s", (len(freed), sum(freed)))
+        return len(freed)
+
+    def mark(self, number: int, tag: str | None, comment: str | None) -> bool:
+        with self._base.transaction() as cursor:
+            cursor.execute(
+                "UPDATE cutthrough.flows SET "
+                "tag = nullif(coalesce(%s::text, tag), ''), "
+                "comment = nullif(coalesce(%s::text, comment), '') WHERE id = %s",
+                (clean(tag), clean(comment), number))
+            return cursor.rowcount == 1
+
+    def log(self, verb: str, what: str, found: int, client: str = "") -> None:
+        with self._base.transaction() as cursor:
+            cursor.execute(
+                "INSERT INTO cutthrough.reads (at_ms, uid, program, client, verb, "
+                "what, found) VALUES (%s, %s, %s, %s, %s, %s, %s)",
+                (time.time_ns() // 1_000_000, os.getuid(), socket.gethostname(),
+                 client or None, verb, clean(what), int(found)))
+            cursor.execute("DELETE FROM cutthrough.reads WHERE id <= (SELECT max(id) "
+                           "FROM cutthrough.reads) - %s", (MOST_READS,))
+
+    def reads(self) -> list[dict[str, Any]]:
+        return self._select("SELECT * FROM cutthrough.reads ORDER BY id DESC")
+
+    def close(self) -> None:
+        if self._keep:
+            self._base.keep()
+        else:
+            self._base.close()
+
+
+def query_of(words: str) -> str:
+    """The tsquery of all these words; "": there are none."""
+    return " & ".join(words_of(words))

@@ -1,0 +1,12 @@
+from collections.abc import Iterable
+from typing import Any
+
+from cutthrough.capture.redaction import Redactor
+
+COLUMNS: tuple[str, ...]
+
+class Assembly:
+    evicted: int
+    def __init__(self, redactor: Redactor) -> None: ...
+    def rows(self, records: Iterable[tuple[int, int, int, bytes]]
+             ) -> list[tuple[Any, ...]]: ...

@@ -1,0 +1,344 @@
+"""Bodies on their way through filters: whole, or piece by piece.
+
+A function of a body that is an async function gets the whole body, decoded, up to the
+filter's bound; it returns another one, or None. One that is an async generator gets an
+iterator of pieces, and yields others. If all functions are of the first kind, nothing
+is sent before the last of them has returned, and an unchanged body goes on as it
+came. Else the head goes first, and the body follows as they yield it.
+
+Nothing is read from one side beyond a bound until the other has taken its bytes.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+from cutthrough.codings import CodingError, Decoder, decode, make_decoders
+from cutthrough.filters.calls import Calls
+from cutthrough.filters.exchange import Ended, Sluice, read, write
+from cutthrough.filters.flow import ABOUT_BODY, Headers, Response
+from cutthrough.filters.heads import (
+    CHUNKED,
+    build_request,
+    build_response,
+    framing_of,
+    of_length,
+)
+from cutthrough.filters.stage import Stage, streams
+
+
+class _Passage:
+    """One body and its filters; the direction is in the subclass."""
+
+    hook = ""
+
+    def __init__(self, run: Calls, sluice: Sluice, stages: list[Stage],
+                 headers: Headers) -> None:
+        self.run, self.sluice, self.stages = run, sluice, stages
+        self.coding = ",".join(headers.get_all("Content-Encoding"))
+
+    async def go(self) -> None:
+        try:
+            make_decoders(self.coding)
+        except CodingError as error:
+            for stage in self.stages:           # Ended, unless all of them pass
+                self.run.fail(stage, self.hook, str(error))
+            await self.send_as_it_came([], read(self.sluice))
+            return
+        if any(streams(getattr(stage, self.hook)) for stage in self.stages):
+            await self.stream()
+        else:
+            await self.whole()
+
+    # Whole.
+
+    async def whole(self) -> None:
+        most = min(stage.max_body for stage in self.stages)
+        raw: list[bytes] = []
+        decoded: list[bytes] = []
+        source, decoders, size = read(self.sluice), make_decoders(self.coding), 0
+        wrong = ""
+        async for piece in source:
+            raw.append(piece)
+            try:
+                for part in decode(piece, decoders):
+                    decoded.append(part)
+                    size += len(part)
+                    if size > most:
+                        wrong = f"the body is longer than {most} bytes"
+                        break
+            except CodingError as error:
+                wrong = str(error)
+            if wrong:
+                break
+        if not wrong:
+            try:
+                for one in decoders:
+                    one.end()
+            except CodingError as error:
+                wrong = str(error)
+        if wrong:
+            for stage in self.stages:
+                self.run.fail(stage, self.hook, wrong)
+            await self.send_as_it_came(raw, source)
+            return
+        first = body = b"".join(decoded)
+        for stage in self.stages:
+            body = await self.apply(stage, body)
+        if body == first:
+            await self.send_whole(b"".join(raw), is_changed=False)
+        else:
+            await self.send_whole(body, is_changed=True)
+
+    async def apply(self, stage: Stage, body: bytes) -> bytes:
+        """The body after this filter. Raises Ended."""
+        run = self.run
+        try:
+            given = await run.call(stage, getattr(stage, self.hook), run.flow, body)
+            if given is not None and not isinstance(given, bytes):
+                raise TypeError(f"returned {type(given).__name__}, not bytes")
+        except Exception as error:      # the operator's code
+            run.fail(stage, self.hook, error)
+            run.flow._refusal, run.flow._answered = None, False
+            return body
+        await run.settle(stage)
+        return body if given is None else given
+
+    # Piece by piece.
+
+    async def stream(self) -> None:
+        source: AsyncIterator[bytes] = self.decoded()
+        for stage in self.stages:
+            source = (_Paced(self, stage, source).pieces()
+                      if streams(getattr(stage, self.hook))
+                      else self.gathered(stage, source))
+        chunked = self.begin_stream()
+        async for piece in source:
+            await write(self.sluice, piece, chunked)
+        if chunked:
+            self.sluice.write(b"0\r\n\r\n")
+        self.sluice.finish()
+
+    async def decoded(self) -> AsyncIterator[bytes]:
+        decoders: list[Decoder] = make_decoders(self.coding)
+        try:
+            async for piece in read(self.sluice):
+                for part in decode(piece, decoders):
+                    yield part
+            for one in decoders:
+                one.end()
+        except CodingError as error:    # a part is out: it cannot pass
+            self.refuse(self.stages[0], str(error))
+
+    async def gathered(self, stage: Stage,
+                       source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """A filter of whole bodies among others."""
+        parts, size = list[bytes](), 0
+        async for piece in source:
+            parts.append(piece)
+            size += len(piece)
+            if size > stage.max_body:
+                self.run.fail(stage, self.hook,
+                              f"the body is longer than {stage.max_body} bytes")
+                for part in parts:
+                    yield part
+                async for piece in source:
+                    yield piece
+                return
+        yield await self.apply(stage, b"".join(parts))
+
+    def refuse(self, stage: Stage, error: BaseException | str) -> None:
+        """A fault that cannot be passed."""
+        self.run.fail(stage._replace(on_fault="refuse"), self.hook, error)
+
+    # For the subclasses.
+
+    async def send_as_it_came(self, begun: list[bytes],
+                              rest: AsyncIterator[bytes]) -> None:
+        chunked = self.begin_as_it_came()
+        for piece in begun:
+            await write(self.sluice, piece, chunked)
+        async for piece in rest:
+            await write(self.sluice, piece, chunked)
+        if chunked:
+            self.sluice.write(b"0\r\n\r\n")
+        self.sluice.finish()
+
+    async def send_whole(self, body: bytes, is_changed: bool) -> None:
+        self.begin_whole(len(body), is_changed)
+        await write(self.sluice, body)
+        self.sluice.finish()
+
+    def begin_as_it_came(self) -> bool:
+        """Sends the head with its own framing. True: the body is in chunks."""
+        raise NotImplementedError
+
+    def begin_whole(self, length: int, is_changed: bool) -> None:
+        raise NotImplementedError
+
+    def begin_stream(self) -> bool:
+        """Sends the head of a body of unknown length. True: it is in chunks."""
+        raise NotImplementedError
+
+
+class _Paced:
+    """A filter that is a generator. Its budget is for each piece that it yields,
+    without the time that it waits for bytes."""
+
+    def __init__(self, passage: _Passage, stage: Stage,
+                 source: AsyncIterator[bytes]) -> None:
+        self.passage, self.stage, self.source = passage, stage, source
+        self.scope: asyncio.Timeout | None = None
+        self.waited = 0.0
+        self.has_read = False
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        passage, stage, run = self.passage, self.stage, self.passage.run
+        run.chain.tally.calls += 1
+        made: AsyncGenerator[Any, None] = getattr(stage, passage.hook)(
+            run.flow, self.given())
+        try:
+            while True:
+                try:
+                    piece = await self.next_of(made)
+                except StopAsyncIteration:
+                    break
+                except Ended:
+                    raise
+                except Exception as error:      # the operator's code
+                    if self.has_read or stage.on_fault == "refuse":
+                        passage.refuse(stage, error)
+                    run.fail(stage, passage.hook, error)
+                    async for piece in self.source:
+                        yield piece
+                    return
+                await run.settle(stage)
+                if piece:
+                    yield piece
+        finally:
+            await made.aclose()
+        await run.settle(stage)
+
+    async def next_of(self, made: AsyncGenerator[Any, None]) -> bytes:
+        self.waited, began = 0.0, time.monotonic()
+        try:
+            async with asyncio.timeout(self.stage.budget) as self.scope:
+                try:
+                    piece = await anext(made)
+                except asyncio.CancelledError:
+                    task = asyncio.current_task()
+                    if task is not None and task.cancelling():
+                        raise
+                    raise RuntimeError("cancelled itself") from None
+        except TimeoutError as error:
+            if self.scope is not None and self.scope.expired():
+                raise
+            raise RuntimeError("TimeoutError of its own") from error
+        except SystemExit as error:
+            raise RuntimeError(f"exited with status {error}") from error
+        if time.monotonic() - began - self.waited > self.stage.budget:
+            raise TimeoutError
+        if not isinstance(piece, bytes):
+            raise TypeError(f"yielded {type(piece).__name__}, not bytes")
+        return piece
+
+    async def given(self) -> AsyncIterator[bytes]:
+        """The source, whose time is not the filter's."""
+        loop = asyncio.get_running_loop()
+        while True:
+            left = None
+            if self.scope is not None and self.scope.when() is not None:
+                left = (self.scope.when() or 0.0) - loop.time()
+                self.scope.reschedule(None)
+            began = time.monotonic()
+            try:
+                piece = await anext(self.source)
+            except StopAsyncIteration:
+                return
+            finally:
+                self.waited += time.monotonic() - began
+                if left is not None and self.scope is not None:
+                    self.scope.reschedule(loop.time() + max(0.0, left))
+            self.has_read = True
+            yield piece
+
+
+class _Down(_Passage):
+    hook = "on_response_body"
+
+    def __init__(self, run: Calls, response: Response, before: Headers) -> None:
+        super().__init__(run, run.exchange.collect(), run.chain.response_bodies, before)
+        self.response, self.before = response, before
+
+    def begin_as_it_came(self) -> bool:
+        framing = framing_of(self.before)
+        if "transfer-encoding" in self.before:
+            framing = CHUNKED if self.run.minor else ""
+        self.run.exchange.send_head(build_response(self.response, framing))
+        return framing == CHUNKED
+
+    def begin_whole(self, length: int, is_changed: bool) -> None:
+        if is_changed:
+            self.drop_stale()
+        self.run.exchange.send_head(build_response(self.response, of_length(length)))
+
+    def begin_stream(self) -> bool:
+        self.drop_stale()
+        chunked = self.run.minor > 0
+        self.run.exchange.send_head(
+            build_response(self.response, CHUNKED if chunked else ""))
+        return chunked
+
+    def drop_stale(self) -> None:
+        """Fields about the old body; one that a filter has set stays."""
+        for name in ABOUT_BODY:
+            if self.response.headers.get(name) == self.before.get(name):
+                del self.response.headers[name]
+
+
+class _Up(_Passage):
+    hook = "on_request_body"
+
+    def __init__(self, run: Calls, sluice: Sluice) -> None:
+        headers = run.flow.request.headers
+        super().__init__(run, sluice, run.chain.request_bodies, headers)
+        self.before = run.before
+
+    async def whole(self) -> None:
+        # The origin sees the head only when the body is there
+        self.run.exchange.send_continue()
+        del self.run.flow.request.headers["Expect"]
+        await super().whole()
+
+    def begin_as_it_came(self) -> bool:
+        framing = framing_of(self.before)
+        self.send(framing)
+        return "transfer-encoding" in self.before
+
+    def begin_whole(self, length: int, is_changed: bool) -> None:
+        if is_changed:
+            self.drop_stale()
+        self.send(of_length(length))
+
+    def begin_stream(self) -> bool:
+        self.drop_stale()
+        self.send(CHUNKED)
+        return True
+
+    def drop_stale(self) -> None:
+        headers = self.run.flow.request.headers
+        for name in ABOUT_BODY:
+            if headers.get(name) == self.before.get(name):
+                del headers[name]
+
+    def send(self, framing: str) -> None:
+        self.run.exchange.send_request(build_request(self.run.flow.request, framing))
+
+
+async def filter_request(run: Calls, sluice: Sluice) -> None:
+    await _Up(run, sluice).go()
+
+
+async def filter_response(run: Calls, response: Response, before: Headers) -> None:
+    await _Down(run, response, before).go()

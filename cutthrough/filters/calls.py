@@ -1,0 +1,127 @@
+"""Calls of filters: within a budget, and carried out when they return."""
+
+import asyncio
+import time
+import types
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
+
+from cutthrough.filters.exchange import Ended, Exchange, write
+from cutthrough.filters.flow import Before, Flow, Headers, Response, has_no_body
+from cutthrough.filters.heads import build_response, of_length
+from cutthrough.filters.stage import Chain, Stage
+
+
+class Calls:
+    """The filters of one exchange, as far as any task of it needs them."""
+
+    def __init__(self, chain: Chain, exchange: Exchange, flow: Flow) -> None:
+        self.chain, self.exchange, self.flow = chain, exchange, flow
+        self.minor = int(flow.request.version[-1])      # the client's HTTP/1.x
+        self._before = Before(flow.request)
+
+    @property
+    def before(self) -> Headers:
+        """The request's fields as they came."""
+        return self._before.headers
+
+    async def guard(self, stage: Stage, hook: str, *given: Any,
+                    may_refuse: bool = True) -> bool:
+        """Calls a function of a filter. False: it failed, and what it did does not
+        count. Raises Ended if the request is refused for that."""
+        try:
+            await self.call(stage, getattr(stage, hook), *given)
+        except Exception as error:      # the operator's code: it may raise anything
+            self.fail(stage, hook, error, may_refuse=may_refuse)
+            self.flow._refusal, self.flow._answered = None, False
+            return False
+        return True
+
+    def fail(self, stage: Stage, hook: str, error: BaseException | str,
+             may_refuse: bool = True) -> None:
+        """A fault. Raises Ended if it ends the request."""
+        self.chain.tally.report(stage, hook, error)
+        if not may_refuse or stage.on_fault == "pass":
+            return
+        label = "filter_timeout" if isinstance(error, TimeoutError) else "filter_failed"
+        self.exchange.refuse(label, stage.name)
+        raise Ended
+
+    async def call(self, stage: Stage, hook: Callable[..., Any], *given: Any) -> Any:
+        """Awaits a function within its budget. One that does not suspend needs no
+        timer. Raises TimeoutError beyond it."""
+        self.chain.tally.calls += 1
+        began = time.monotonic()
+        coroutine = hook(*given)
+        try:
+            yielded = coroutine.send(None)
+        except StopIteration as end:
+            result = end.value
+        except SystemExit as error:     # in a task it would end the whole program
+            raise RuntimeError(f"exited with status {error}") from error
+        except asyncio.CancelledError:
+            raise RuntimeError("cancelled itself") from None
+        else:
+            result = await self.within(
+                stage.budget - (time.monotonic() - began), _resume(coroutine, yielded))
+        if time.monotonic() - began > stage.budget:
+            raise TimeoutError
+        return result
+
+    async def within(self, seconds: float, awaited: Any) -> Any:
+        """Raises TimeoutError beyond these seconds, and RuntimeError for any other
+        exception that is one for a budget or for our own task."""
+        try:
+            async with asyncio.timeout(max(0.0, seconds)) as scope:
+                try:
+                    return await awaited
+                except asyncio.CancelledError:
+                    task = asyncio.current_task()
+                    if task is not None and task.cancelling():
+                        raise
+                    raise RuntimeError("cancelled itself") from None
+        except TimeoutError as error:
+            if scope.expired():
+                raise
+            raise RuntimeError("TimeoutError of its own") from error
+        except SystemExit as error:
+            raise RuntimeError(f"exited with status {error}") from error
+
+    async def settle(self, stage: Stage) -> None:
+        """Carries out a refusal or an answer. Raises Ended after it."""
+        flow = self.flow
+        if flow._refusal is not None:
+            self.exchange.refuse("filter_refused", f"{stage.name}: {flow._refusal}")
+            raise Ended
+        if flow._answered and flow.response is not None:
+            await self.answer(flow.response)
+            raise Ended
+
+    async def answer(self, response: Response) -> None:
+        body = response.body or b""
+        framing = "" if has_no_body(response.status) else of_length(len(body))
+        sluice = self.exchange.answer(build_response(response, framing))
+        if self.flow.request.method != "HEAD":
+            await write(sluice, body)
+        sluice.finish()
+
+
+@types.coroutine
+def _resume(coroutine: Coroutine[Any, Any, Any],
+            yielded: Any) -> Generator[Any, Any, Any]:
+    """Awaits the rest of a coroutine that was run up to its first suspension."""
+    step: Callable[[Any], Any]
+    while True:
+        try:
+            sent = yield yielded
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as error:
+            step, value = coroutine.throw, error
+        else:
+            step, value = coroutine.send, sent
+        try:
+            yielded = step(value)
+        except StopIteration as end:
+            return end.value

@@ -1,0 +1,33 @@
+"""The filters of a policy, in one worker; a rule's are a chain."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cutthrough.filters.exchange import Exchange
+from cutthrough.filters.flow import Flow
+from cutthrough.filters.heads import read_request
+from cutthrough.filters.run import Run
+from cutthrough.filters.stage import Chain, Stage, Tally
+
+
+class Filters:
+    """The filters of one generation, in one worker."""
+
+    def __init__(self, stages: Mapping[str, Stage], tally: Tally | None = None) -> None:
+        self._stages = dict(stages)
+        self.tally = tally or Tally()
+        self._chains: dict[tuple[str, ...], Chain] = {}
+
+    def begin(self, exchange: Exchange, names: tuple[str, ...], head: bytes, host: str,
+              port: int, minor: int, scheme: str = "http", **facts: Any) -> Run:
+        """The run for a request with this rewritten head. `facts`: of Flow."""
+        request = read_request(head, host, port, f"1.{minor}", scheme)
+        return Run(self.chain(names), exchange, Flow(request, **facts))
+
+    def chain(self, names: tuple[str, ...]) -> Chain:
+        """The filters of a rule, in order."""
+        found = self._chains.get(names)
+        if found is None:
+            found = self._chains[names] = Chain(
+                [self._stages[name] for name in names], self.tally)
+        return found

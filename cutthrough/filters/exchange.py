@@ -1,0 +1,78 @@
+"""What the session does for the filters of an exchange, and how they read and write."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+PIECE = 32768           # bytes written at a time
+
+
+class Sluice(Protocol):
+    """One body, on its way through here."""
+
+    def take(self) -> bytes | None:
+        """The next bytes; b"": the end; None: none have come yet."""
+
+    def wait(self, waiter: "asyncio.Future[None]") -> None:
+        """Sets the result if `take` or `write` may go on."""
+
+    def write(self, data: bytes) -> bool:
+        """Sends framed bytes. True: the peer is slow, wait before the next."""
+
+    def finish(self) -> None:
+        """The last byte was written."""
+
+
+class Exchange(Protocol):
+    """What the session does for its filters. After its end, nothing."""
+
+    def go_on(self, head: bytes | None) -> None:
+        """Sends the request on, with another head if one is given."""
+
+    def refuse(self, label: str, text: str) -> None:
+        """Ends it with this outcome. `text`: for the reply and the log."""
+
+    def answer(self, head: bytes) -> Sluice:
+        """Begins an answer of our own; the origin is not needed any more."""
+
+    def pass_response(self, head: bytes | None) -> None:
+        """Sends the response on, with another head if one is given."""
+
+    def collect(self) -> Sluice:
+        """The response's body comes here; nothing is sent yet."""
+
+    def send_head(self, head: bytes) -> None:
+        """The head before a body that was collected."""
+
+    def send_request(self, head: bytes) -> None:
+        """The same, upwards."""
+
+    def send_continue(self) -> None:
+        """100, if the client waits for one."""
+
+
+class Ended(Exception):
+    """The exchange was refused or answered: nothing more is to be done."""
+
+
+async def read(sluice: Sluice) -> AsyncIterator[bytes]:
+    """The body as it comes, without its framing."""
+    while True:
+        piece = sluice.take()
+        if piece is None:
+            waiter = asyncio.get_running_loop().create_future()
+            sluice.wait(waiter)
+            await waiter
+        elif piece:
+            yield piece
+        else:
+            return
+
+
+async def write(sluice: Sluice, data: bytes, chunked: bool = False) -> None:
+    for at in range(0, len(data), PIECE):
+        piece = data[at:at + PIECE]
+        if sluice.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece):
+            waiter = asyncio.get_running_loop().create_future()
+            sluice.wait(waiter)
+            await waiter

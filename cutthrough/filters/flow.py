@@ -1,0 +1,317 @@
+"""The argument of a filter: a request and its response, as fields that may change.
+
+Framing (Content-Length, Transfer-Encoding), Connection, Via and Host are the proxy's:
+the first two are shown, and edits of them are ignored. Everything that a filter sets is
+checked when it is set, so that no field can end a line (R5).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")         # RFC 9110 5.6.2
+_BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
+_BAD_PATH = re.compile(r"[\x00-\x20\x7f]|[^\x00-\xff]")
+_HOST = re.compile(r"[0-9A-Za-z._-]+|[0-9A-Fa-f:.]+")
+FRAMING = ("content-length", "transfer-encoding", "trailer")
+# What a response says about the bytes of its body, and is wrong about other bytes.
+# ETag: a strong validator changes with every byte (RFC 9110 section 8.8.1)
+ABOUT_BODY = ("content-encoding", "etag", "content-md5", "digest", "content-digest",
+              "repr-digest", "accept-ranges", "last-modified")
+
+HeaderItems = Mapping[str, str] | Iterable[tuple[str, str]]
+
+
+class Headers:
+    """Header fields in their order. Names are compared without regard to case."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: HeaderItems = ()) -> None:
+        self._items: list[tuple[str, str]] = []
+        for name, value in (items.items() if isinstance(items, Mapping) else items):
+            self.add(name, value)
+
+    def __getitem__(self, name: str) -> str:
+        """The first value. Raises KeyError."""
+        value = self.get(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __setitem__(self, name: str, value: str) -> None:
+        """Replaces all fields of this name by one, in the place of the first."""
+        check_field(name, value)
+        lower, found = name.lower(), False
+        items = []
+        for item in self._items:
+            if item[0].lower() != lower:
+                items.append(item)
+            elif not found:
+                items.append((name, value))
+                found = True
+        self._items = items if found else [*items, (name, value)]
+
+    def __delitem__(self, name: str) -> None:
+        """Removes all fields of this name, if there are any."""
+        lower = name.lower()
+        self._items = [item for item in self._items if item[0].lower() != lower]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.get(name) is not None
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Headers) and self._items == other._items
+
+    def __repr__(self) -> str:
+        """Names alone: a repr ends up in logs, and values may be secrets (R37)."""
+        return f"Headers({[name for name, _ in self._items]})"
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        lower = name.lower()
+        for item, value in self._items:
+            if item.lower() == lower:
+                return value
+        return default
+
+    def get_all(self, name: str) -> list[str]:
+        lower = name.lower()
+        return [value for item, value in self._items if item.lower() == lower]
+
+    def add(self, name: str, value: str) -> None:
+        check_field(name, value)
+        self._items.append((name, value))
+
+    def copy(self) -> "Headers":
+        made = Headers()
+        made._items = list(self._items)
+        return made
+
+
+def check_field(name: str, value: str) -> None:
+    """Raises ValueError or TypeError for a field that cannot be sent."""
+    if _TOKEN.fullmatch(name) is None:
+        raise ValueError(f"{name!r} is not the name of a header field")
+    if _BAD_VALUE.search(value):
+        raise ValueError(f"the value of {name} has a control character, or one beyond "
+                         "Latin-1")
+
+
+class Request:
+    """A request on its way to the origin."""
+
+    __slots__ = (
+        "_changed",
+        "_headers",
+        "_host",
+        "_lines",
+        "_method",
+        "_path",
+        "_port",
+        "scheme",
+        "version",
+    )
+
+    def __init__(self, method: str, host: str, port: int, path: str,
+                 headers: Headers | None = None, *, lines: str = "",
+                 version: str = "1.1", scheme: str = "http") -> None:
+        """`lines`: the fields as they were read, split when they are needed first."""
+        self._method, self._host, self._port, self._path = method, host, port, path
+        self._headers, self._lines = headers, lines
+        self._changed = False
+        self.version = version
+        self.scheme = scheme            # "https": inside an intercepted connection
+
+    @property
+    def headers(self) -> Headers:
+        if self._headers is None:
+            self._headers = headers_of(self._lines)
+        return self._headers
+
+    @property
+    def method(self) -> str:
+        return self._method
+
+    @method.setter
+    def method(self, method: str) -> None:
+        if _TOKEN.fullmatch(method) is None:
+            raise ValueError(f"{method!r} is not a method")
+        if "HEAD" in (method, self._method) or method == "CONNECT":
+            raise ValueError(f"{self._method} cannot become {method}: their responses "
+                             "end in different ways")
+        self._method, self._changed = method, True
+
+    @property
+    def host(self) -> str:
+        """In canonical spelling; an IPv6 address without brackets."""
+        return self._host
+
+    @host.setter
+    def host(self, host: str) -> None:
+        if _HOST.fullmatch(host) is None:
+            raise ValueError(f"{host!r} is not a host: a name in A-labels, or an "
+                             "address")
+        self._host, self._changed = host, True
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @port.setter
+    def port(self, port: int) -> None:
+        if not 1 <= port <= 65535:
+            raise ValueError(f"{port} is not a port")
+        self._port, self._changed = port, True
+
+    @property
+    def path(self) -> str:
+        """And query: `/a?b=c`; or `*`."""
+        return self._path
+
+    @path.setter
+    def path(self, path: str) -> None:
+        if not path.startswith("/") or _BAD_PATH.search(path):
+            raise ValueError(f"{path!r} is not a path with its query")
+        self._path, self._changed = path, True
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{host}:{self._port}"
+
+    @property
+    def url(self) -> str:
+        path = "" if self._path == "*" else self._path
+        return f"{self.scheme}://{self.authority}{path}"
+
+    def copy(self) -> "Request":
+        made = Request(self._method, self._host, self._port, self._path,
+                       None if self._headers is None else self._headers.copy(),
+                       lines=self._lines, version=self.version, scheme=self.scheme)
+        made._changed = self._changed
+        return made
+
+
+class Response:
+    """A response on its way to the client."""
+
+    __slots__ = ("_changed", "_headers", "_lines", "_status", "body", "reason")
+
+    def __init__(self, status: int, headers: Headers | None = None, *,
+                 reason: str = "", lines: str = "",
+                 body: bytes | None = None) -> None:
+        """`body`: of an answer of the filter's own; None: the origin's."""
+        self._status, self._headers, self._lines = status, headers, lines
+        self._changed = False
+        self.reason, self.body = reason, body
+
+    @property
+    def headers(self) -> Headers:
+        if self._headers is None:
+            self._headers = headers_of(self._lines)
+        return self._headers
+
+    @property
+    def status(self) -> int:
+        return self._status
+
+    @status.setter
+    def status(self, status: int) -> None:
+        if not 200 <= status <= 599:
+            raise ValueError(f"{status} is not a final status")
+        if has_no_body(status) != has_no_body(self._status):
+            raise ValueError(f"{self._status} cannot become {status}: one of them has "
+                             "no body; use respond()")
+        self._status, self.reason, self._changed = status, "", True
+
+    def copy(self) -> "Response":
+        made = Response(self._status, None if self._headers is None
+                        else self._headers.copy(), reason=self.reason,
+                        lines=self._lines, body=self.body)
+        made._changed = self._changed
+        return made
+
+
+class Before:
+    """The fields of a message as they are now, read when they are needed first. Must be
+    made before filters see the message."""
+
+    __slots__ = ("_headers", "_lines")
+
+    def __init__(self, message: Request | Response) -> None:
+        self._lines = message._lines
+        self._headers = None if message._headers is None else message._headers.copy()
+
+    @property
+    def headers(self) -> Headers:
+        if self._headers is None:
+            self._headers = headers_of(self._lines)
+        return self._headers
+
+
+class Flow:
+    """One request and its response, as filters see them."""
+
+    __slots__ = (
+        "_answered",
+        "_refusal",
+        "client",
+        "groups",
+        "id",
+        "metadata",
+        "outcome",
+        "request",
+        "response",
+        "rule",
+        "user",
+    )
+
+    def __init__(self, request: Request, *, user: str = "",
+                 groups: tuple[str, ...] = (), client: str = "", id: str = "",
+                 rule: str = "") -> None:
+        self.request = request
+        self.response: Response | None = None       # None: has not come yet
+        self.user, self.groups = user, groups
+        self.client = client                        # address, without port
+        self.id = id                                # as the access log has it
+        self.rule = rule                            # name or place of the rule
+        self.metadata: dict[str, Any] = {}          # the filters' own
+        self.outcome = ""                           # in on_end: the log's reason
+        self._refusal: str | None = None
+        self._answered = False
+
+    def respond(self, status: int, body: bytes = b"",
+                headers: HeaderItems = ()) -> None:
+        """Answers at once. The origin is not asked, or its response is dropped."""
+        if not 200 <= status <= 599:
+            raise ValueError(f"{status} is not a final status")
+        if body and has_no_body(status):
+            raise ValueError(f"a response {status} has no body")
+        self.response = Response(status, Headers(headers), body=bytes(body))
+        self._answered = True
+
+    def refuse(self, reason: str) -> None:
+        """Refuses the request with 403, `filter_refused`. The reason is sent and
+        logged."""
+        if not isinstance(reason, str):
+            raise TypeError("the reason is a text")
+        self._refusal = reason
+
+
+def has_no_body(status: int) -> bool:
+    return status in (204, 304)
+
+
+def headers_of(lines: str) -> Headers:
+    """From lines that the proxy has checked; no CRLF is behind the last."""
+    made = Headers()
+    if lines:
+        made._items = [(name, value.strip(" \t")) for name, _, value in (
+            line.partition(":") for line in lines.split("\r\n"))]
+    return made

@@ -1,0 +1,73 @@
+"""Heads of messages as bytes: read into a Flow's fields, and built from them again.
+
+The proxy's own code has read and checked every head that comes here, and reads every
+head that is built here as if a client or an origin had sent it.
+"""
+
+from http import HTTPStatus
+
+from cutthrough.filters.flow import FRAMING, Headers, Request, Response
+
+_PHRASES = {int(one): one.phrase for one in HTTPStatus}
+
+
+def read_request(head: bytes, host: str, port: int, version: str,
+                 scheme: str) -> Request:
+    """From the head that would go up: Host first, our Via last."""
+    text = head.decode("latin-1")
+    end = text.index("\r\n")
+    method, path, _ = text[:end].split(" ")
+    behind_host = text.index("\r\n", end + 2)
+    return Request(method, host, port, path, lines=_but_last(text, behind_host),
+                   version=version, scheme=scheme)
+
+
+def read_response(head: bytes) -> Response:
+    """From the head that would go down: our Via last."""
+    text = head.decode("latin-1")
+    end = text.index("\r\n")
+    _, status, reason = text[:end].split(" ", 2)
+    return Response(int(status), reason=reason, lines=_but_last(text, end))
+
+
+def _but_last(text: str, end: int) -> str:
+    """The lines behind the line that ends here, but for the last."""
+    return text[end + 2:text.rindex("\r\n", 0, -4)]
+
+
+def build_request(request: Request, framing: str) -> bytes:
+    """In absolute form, as a client would send it. `framing`: fields with CRLF."""
+    path = "" if request.path == "*" else request.path
+    authority = request.authority
+    fields = _lines(request.headers)
+    return (f"{request.method} http://{authority}{path} HTTP/1.1\r\n"
+            f"Host: {authority}\r\n{fields}{framing}\r\n").encode("latin-1")
+
+
+def build_response(response: Response, framing: str) -> bytes:
+    reason = response.reason or _PHRASES.get(response.status, "")
+    return (f"HTTP/1.1 {response.status} {reason}\r\n"
+            f"{_lines(response.headers)}{framing}\r\n").encode("latin-1")
+
+
+def framing_of(headers: Headers) -> str:
+    """The framing of the message as it came."""
+    return "".join(f"{name}: {value}\r\n" for name, value in headers
+                   if name.lower() in FRAMING)
+
+
+def of_length(length: int) -> str:
+    return f"Content-Length: {length}\r\n"
+
+
+CHUNKED = "Transfer-Encoding: chunked\r\n"
+
+
+def _lines(headers: Headers) -> str:
+    return "".join(f"{name}: {value}\r\n" for name, value in headers
+                   if name.lower() not in _NOT_THEIRS)
+
+
+# A client cannot have sent them here, and the proxy adds its own
+_NOT_THEIRS = {*FRAMING, "host", "proxy-authorization", "proxy-connection",
+               "keep-alive", "te"}

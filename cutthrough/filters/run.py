@@ -1,0 +1,158 @@
+"""Drives the filters of one exchange: tasks that call them and do what they say.
+
+    start ─> on_request_head … ─> go_on ─> the origin
+    on_upload ─> on_request_body …          while the request's body goes up
+    on_response ─> on_response_head … ─> on_response_body …
+    end ─> on_end …
+
+Each arrow from the session starts a task; the end of the exchange cancels the tasks
+that still run. A filter's decision is carried out when its function has returned. A
+fault or an exceeded budget refuses the request, or passes the message unchanged.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from cutthrough.codings import accepted
+from cutthrough.filters import bodies
+from cutthrough.filters.calls import Calls
+from cutthrough.filters.exchange import Ended, Exchange, Sluice
+from cutthrough.filters.flow import Before, Flow
+from cutthrough.filters.heads import (
+    build_request,
+    build_response,
+    framing_of,
+    read_response,
+)
+from cutthrough.filters.stage import Chain
+
+log = logging.getLogger("cutthrough")
+
+
+class Run(Calls):
+    """The filters of one exchange at work."""
+
+    def __init__(self, chain: Chain, exchange: Exchange, flow: Flow) -> None:
+        super().__init__(chain, exchange, flow)
+        self.wants_upload = bool(chain.request_bodies)
+        self.wants_response = bool(chain.response_heads or chain.response_bodies)
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.waiting = 0                # tasks that have not begun
+
+    # Called by the session.
+
+    def start(self) -> None:
+        self._begin(self._on_request())
+
+    def on_upload(self, sluice: Sluice) -> None:
+        self._begin(self._on_upload(sluice))
+
+    def on_response(self, head: bytes, has_body: bool) -> None:
+        self._begin(self._on_response(head, has_body))
+
+    def end(self, label: str) -> None:
+        """The exchange has ended. Idempotent."""
+        if self.flow.outcome:
+            return
+        self.flow.outcome = label
+        for task in list(self.tasks):
+            self._cancel(task)
+        if self.chain.ends:
+            self._begin(self._on_end())
+
+    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._contain(coroutine))
+        self.tasks.add(task)
+        self.chain.tally.running.add(task)
+        self.waiting += 1
+
+    async def _contain(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """A fault of our own ends this exchange alone. The task forgets itself: a
+        callback would be a call of the loop, and there would be two."""
+        self.waiting -= 1
+        try:
+            await coroutine
+        except Exception:
+            log.exception("a filter could not be driven")
+            self.exchange.refuse("internal_error", "")
+        finally:
+            self._forget(asyncio.current_task())
+
+    def _forget(self, task: "asyncio.Task[None] | None") -> None:
+        if task is not None:
+            self.tasks.discard(task)
+            self.chain.tally.running.discard(task)
+
+    def _cancel(self, task: "asyncio.Task[None]") -> None:
+        if self.waiting:                # perhaps this one: then no step of it will run
+            task.add_done_callback(self._forget)
+        task.cancel()
+
+    # The tasks.
+
+    async def _on_request(self) -> None:
+        flow = self.flow
+        try:
+            for stage in self.chain.request_heads:
+                kept = flow.request.copy() if stage.on_fault == "pass" else None
+                done = await self.guard(stage, "on_request_head", flow)
+                if not done and kept is not None:
+                    flow.request = kept
+                if flow._refusal is not None or flow._answered:
+                    await self.settle(stage)
+        except Ended:
+            return
+        if self.chain.response_bodies:
+            self._prepare_for_bodies()
+        self.exchange.go_on(self._changed_request())
+
+    def _prepare_for_bodies(self) -> None:
+        """A part of a body cannot be filtered, and neither can an unknown coding."""
+        headers = self.flow.request.headers
+        for name in ("Range", "If-Range"):
+            del headers[name]
+        offered = headers.get_all("Accept-Encoding")
+        if offered:
+            headers["Accept-Encoding"] = accepted(",".join(offered))
+
+    def _changed_request(self) -> bytes | None:
+        now = self.flow.request
+        if not now._changed and (now._headers is None or now.headers == self.before):
+            return None
+        return build_request(now, framing_of(self.before))
+
+    async def _on_upload(self, sluice: Sluice) -> None:
+        try:
+            await bodies.filter_request(self, sluice)
+        except Ended:
+            return
+
+    async def _on_response(self, head: bytes, has_body: bool) -> None:
+        flow = self.flow
+        flow.response = response = read_response(head)
+        before = Before(response)
+        try:
+            for stage in self.chain.response_heads:
+                kept = response.copy() if stage.on_fault == "pass" else None
+                done = await self.guard(stage, "on_response_head", flow)
+                if not done and kept is not None:
+                    flow.response = response = kept
+                if flow._refusal is not None or flow._answered:
+                    await self.settle(stage)
+            if has_body and self.chain.response_bodies:
+                await bodies.filter_response(self, response, before.headers)
+                return
+        except Ended:
+            return
+        if not response._changed and (
+                response._headers is None or response.headers == before.headers):
+            self.exchange.pass_response(None)
+        else:
+            self.exchange.pass_response(
+                build_response(response, framing_of(before.headers)))
+
+    async def _on_end(self) -> None:
+        for stage in self.chain.ends:
+            await self.guard(stage, "on_end", self.flow, may_refuse=False)

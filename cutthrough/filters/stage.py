@@ -1,0 +1,92 @@
+"""Filters, ready to run: their functions, budgets, and counts."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+log = logging.getLogger("cutthrough")
+
+OnFault = Literal["refuse", "pass"]
+HOOKS = ("on_request_head", "on_request_body", "on_response_head", "on_response_body",
+         "on_end")
+BODIES = ("on_request_body", "on_response_body")
+
+
+class Stage(NamedTuple):
+    """One filter. A function is None if the filter has none of that name."""
+
+    name: str
+    budget: float                       # seconds
+    on_fault: OnFault
+    max_body: int                       # bytes, decoded
+    on_request_head: Callable[..., Any] | None
+    on_request_body: Callable[..., Any] | None
+    on_response_head: Callable[..., Any] | None
+    on_response_body: Callable[..., Any] | None
+    on_end: Callable[..., Any] | None
+
+
+def make_stage(name: str, filter: object, budget: float, on_fault: OnFault,
+               max_body: int) -> Stage:
+    """Raises ValueError if the object is no filter."""
+    found = {hook: getattr(filter, hook, None) for hook in HOOKS}
+    for hook, function in found.items():
+        fits = function is None or inspect.iscoroutinefunction(function) or (
+            hook in BODIES and inspect.isasyncgenfunction(function))
+        if not fits:
+            raise ValueError(f"{hook} is not an async function")
+    if not any(found.values()):
+        raise ValueError(f"has none of {', '.join(HOOKS)}")
+    return Stage(name, budget, on_fault, max_body, **found)
+
+
+def streams(hook: Callable[..., Any]) -> bool:
+    """Whether this function of a body is an async generator."""
+    return inspect.isasyncgenfunction(hook)
+
+
+class Tally:
+    """The counts of one worker's filters, over all generations."""
+
+    def __init__(self) -> None:
+        self.calls = 0                  # of functions
+        self.faults = 0                 # exceptions, bodies too long or not decoded
+        self.overruns = 0               # budgets exceeded
+        self.running: set[asyncio.Task[None]] = set()
+
+    def report(self, stage: Stage, hook: str, error: BaseException | str) -> None:
+        """Counts a fault. The 1st, 2nd, 4th, 8th … are logged."""
+        if isinstance(error, TimeoutError):
+            self.overruns += 1
+            count, reason = self.overruns, f"more than {stage.budget * 1000:g} ms"
+        else:
+            self.faults += 1
+            count = self.faults
+            reason = error if isinstance(error, str) else (
+                f"{type(error).__name__}: {error}")
+        if count & (count - 1) == 0:
+            log.error("the filter %s failed in %s (%d so far): %s", stage.name, hook,
+                      count, reason)
+
+    async def close(self) -> None:
+        """Cancels what runs."""
+        for task in list(self.running):
+            task.cancel()
+        await asyncio.gather(*self.running, return_exceptions=True)
+        self.running.clear()            # one that had not begun does not forget itself
+
+
+class Chain:
+    """Several filters, one after the other."""
+
+    def __init__(self, stages: Sequence[Stage], tally: Tally) -> None:
+        self.stages, self.tally = tuple(stages), tally
+        self.request_heads = [one for one in stages if one.on_request_head]
+        self.request_bodies = [one for one in stages if one.on_request_body]
+        self.response_heads = [one for one in stages if one.on_response_head]
+        self.response_bodies = [one for one in stages if one.on_response_body]
+        self.ends = [one for one in stages if one.on_end]
+        # All functions before the request goes on, and 5 s because a loop may be slow
+        self.head_ms = int(sum(one.budget for one in self.request_heads) * 1000) + 5000

@@ -1,0 +1,345 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A connection of HTTP/2: libnghttp2 between a carrier's bytes and its streams.
+
+    carrier ─> measure ─> nghttp2 ─> on_header, on_data … ─> stream
+    carrier <─ frames
+
+The peer is a client, or an origin, if the carrier `asks`: both roles have the same functions.
+
+What a peer sends is bounded by windows: of each stream 64 KiB, which open again as its session
+reads, and of the connection 1 MiB, which open at once: a slow stream holds its own octets, and no
+others.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memset
+from cutthrough.http2.frames cimport free_one, free_stuck, on_send_data, reset, stream_in
+from cutthrough.http2.meter cimport PREFACE, measure, start_meter, take_refusal
+from cutthrough.http2.nghttp2 cimport *
+from cutthrough.http2.stream cimport (
+    DUE, JUST_NOW, OPEN, STUCK, Demux, Stream, break_stream, enlist, finish_head, finish_response,
+    finish_trailers, free_stream, keep_data, keep_field, make_stream, note_end)
+from cutthrough.net.buffers cimport give_block
+from cutthrough.net.linux cimport ECONNRESET, ENOMEM
+from cutthrough.net.multiplex cimport (
+    HEARD_ALL, HEARD_END, HEARD_FAULT, HEARD_FLOOD, HEARD_NO_ROOM, HEARD_RESET, HEARD_RESETS,
+    REFUSED_MALFORMED, Bounds)
+
+cdef enum:
+    WINDOW = 1 << 20        # of the connection
+    FIRST_TABLE = 256
+    # PING and SETTINGS that wait for their answer to be sent; the library's default is 1000
+    MOST_ANSWERS = 200
+
+# Connections by the descriptor of their carrier
+cdef Demux **table = NULL
+cdef int table_n = 0
+
+cdef nghttp2_session_callbacks *callbacks = NULL
+cdef nghttp2_option *option = NULL
+cdef nghttp2_option *asking = NULL      # of our side of an origin
+
+
+cdef Demux *demux_of(const Socket *carrier) noexcept nogil:
+    return table[carrier.fd] if 0 <= carrier.fd < table_n else NULL
+
+
+cdef Demux *make_demux(Socket *carrier, const Bounds *bounds, int64_t now_us) noexcept nogil:
+    cdef Demux *d
+    if not has_place(carrier.fd):
+        return NULL
+    d = <Demux *>calloc(1, sizeof(Demux))
+    if d == NULL:
+        return NULL
+    if (nghttp2_session_client_new2(&d.session, callbacks, d, asking) if bounds.asks else
+            nghttp2_session_server_new2(&d.session, callbacks, d, option)) != 0:
+        free(d)
+        return NULL
+    d.carrier = carrier
+    d.asks = bounds.asks
+    d.most_streams = bounds.streams
+    d.most_records = bounds.head_bytes
+    d.now_us = d.idle_us = now_us
+    start_meter(&d.meter, bounds.head_bytes, 0 if bounds.asks else <int>PREFACE, now_us)
+    table[carrier.fd] = d
+    if (not say_settings(d, bounds) or nghttp2_session_set_local_window_size(
+                d.session, NGHTTP2_FLAG_NONE, 0, WINDOW) != 0):
+        free_demux(d)
+        return NULL
+    return d
+
+
+cdef bint say_settings(Demux *d, const Bounds *bounds) noexcept nogil:
+    cdef nghttp2_settings_entry settings[3]
+    settings[0].settings_id = NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE
+    settings[0].value = bounds.head_bytes
+    # No tree of priorities: a peer could rearrange it without end (CVE-2019-9513)
+    settings[1].settings_id = NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES
+    settings[1].value = 1
+    # No request of ours has asked for what an origin pushes
+    settings[2].settings_id = NGHTTP2_SETTINGS_ENABLE_PUSH
+    settings[2].value = 0
+    if not bounds.asks:
+        settings[2].settings_id = NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS
+        settings[2].value = bounds.streams
+    return nghttp2_submit_settings(d.session, NGHTTP2_FLAG_NONE, settings, 3) == 0
+
+
+cdef bint has_place(int fd) noexcept nogil:
+    global table, table_n
+    cdef int n = max(<int>FIRST_TABLE, table_n)
+    cdef void *more
+    if fd < table_n:
+        return fd >= 0
+    while n <= fd:
+        n *= 2
+    more = realloc(table, n * sizeof(Demux *))
+    if more == NULL:
+        return False
+    table = <Demux **>more
+    memset(table + table_n, 0, (n - table_n) * sizeof(Demux *))
+    table_n = n
+    return True
+
+
+cdef void free_demux(Demux *d) noexcept nogil:
+    cdef Stream *st = d.lists[<int>OPEN].first
+    cdef Stream *next
+    while st != NULL:
+        next = st.links[<int>OPEN].next
+        if st.owner == NULL:
+            free_stream(st)
+        else:
+            st.demux = NULL
+            st.listed = 0
+            if st.error == 0:
+                st.error = ECONNRESET
+        st = next
+    table[d.carrier.fd] = NULL
+    nghttp2_session_del(d.session)
+    give_block(&d.out)
+    free(d)
+
+
+cdef void count_down(Demux *d) noexcept nogil:
+    d.n_open -= 1
+    if d.n_open == 0:
+        d.idle_us = JUST_NOW
+
+
+cdef int feed(Demux *d, const char *data, size_t n) noexcept nogil:
+    cdef int heard = measure(&d.meter, data, n, d.now_us)
+    cdef ssize_t r
+    if d.flooded:                           # by resets that the last write sent
+        return d.flooded
+    if heard != HEARD_ALL:
+        return heard
+    r = nghttp2_session_mem_recv(d.session, <const uint8_t *>data, n)
+    if r < 0:
+        return HEARD_FLOOD if r == NGHTTP2_ERR_FLOODED else (
+            HEARD_NO_ROOM if r == NGHTTP2_ERR_NOMEM else HEARD_FAULT)
+    return d.flooded if d.flooded else HEARD_ALL
+
+
+cdef int state_of(Demux *d) noexcept nogil:
+    if d.error:
+        return HEARD_NO_ROOM if d.error == ENOMEM else HEARD_RESET
+    if d.flooded:
+        return d.flooded
+    if d.out != NULL or nghttp2_session_want_read(d.session):
+        return HEARD_ALL
+    # Both sides have said that there are no more streams; or the library has found a fault
+    return HEARD_END if d.over else HEARD_FAULT
+
+
+# --- from the peer
+
+
+cdef int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame,
+                          void *user) noexcept nogil:
+    cdef Demux *d = <Demux *>user
+    cdef Stream *st = NULL
+    if frame.headers.cat != NGHTTP2_HCAT_REQUEST:
+        return 0
+    # Streams that the peer has reset count as long as they have a session
+    if d.n_open < 2 * d.most_streams:
+        st = make_stream(d, frame.hd.stream_id)
+    if st == NULL:
+        return nghttp2_submit_rst_stream(
+            session, NGHTTP2_FLAG_NONE, frame.hd.stream_id, NGHTTP2_REFUSED_STREAM)
+    nghttp2_session_set_stream_user_data(session, frame.hd.stream_id, st)
+    d.n_open += 1
+    d.idle_us = 0
+    return 0
+
+
+cdef int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+                   size_t n, const uint8_t *value, size_t m, uint8_t flags,
+                   void *user) noexcept nogil:
+    cdef Stream *st = stream_in(session, frame.hd.stream_id)
+    if st != NULL and not st.released:
+        keep_field(st, <const char *>name, n, <const char *>value, m)
+    return 0
+
+
+cdef int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame,
+                           const uint8_t *name, size_t n, const uint8_t *value, size_t m,
+                           uint8_t flags, void *user) noexcept nogil:
+    cdef Stream *st = stream_in(session, frame.hd.stream_id)
+    if st != NULL:
+        st.malformed = True
+    return 0
+
+
+cdef int on_frame(nghttp2_session *session, const nghttp2_frame *frame,
+                  void *user) noexcept nogil:
+    cdef Demux *d = <Demux *>user
+    cdef Stream *st
+    cdef bint ends = frame.hd.flags & NGHTTP2_FLAG_END_STREAM
+    if frame.hd.type == NGHTTP2_GOAWAY:
+        d.over = True
+        lose_waiting(d)
+        return 0
+    if frame.hd.type == NGHTTP2_SETTINGS or (
+            frame.hd.type == NGHTTP2_WINDOW_UPDATE and frame.hd.stream_id == 0):
+        free_stuck(d)
+        return 0
+    st = stream_in(session, frame.hd.stream_id)
+    if st == NULL or st.released:
+        return 0
+    if frame.hd.type == NGHTTP2_HEADERS:
+        if frame.headers.cat == NGHTTP2_HCAT_REQUEST:
+            begin_stream(d, st, ends)
+        elif d.asks and not st.is_whole:
+            if not finish_response(st, ends):
+                reset(st, NGHTTP2_PROTOCOL_ERROR)
+                return 0
+        elif st.malformed or not finish_trailers(st):
+            reset(st, NGHTTP2_PROTOCOL_ERROR)
+            return 0
+        if ends:
+            note_end(st)
+    elif frame.hd.type == NGHTTP2_DATA and ends:
+        note_end(st)
+    elif frame.hd.type == NGHTTP2_WINDOW_UPDATE and st.listed >> STUCK & 1:
+        free_one(st)
+    return 0
+
+
+cdef void begin_stream(Demux *d, Stream *st, bint ends) noexcept nogil:
+    finish_head(st, ends)
+    if st.refusal == REFUSED_MALFORMED:
+        nghttp2_submit_rst_stream(
+            d.session, NGHTTP2_FLAG_NONE, st.id, NGHTTP2_PROTOCOL_ERROR)
+    enlist(st, DUE)
+
+
+cdef int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int error,
+                          void *user) noexcept nogil:
+    """The library resets the stream, or ends the connection."""
+    cdef Demux *d = <Demux *>user
+    cdef Stream *st = stream_in(session, frame.hd.stream_id)
+    if st != NULL and not d.asks and not st.is_whole and frame.hd.type == NGHTTP2_HEADERS:
+        st.malformed = True
+        begin_stream(d, st, False)
+    return 0
+
+
+cdef int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame,
+                       void *user) noexcept nogil:
+    """A reset of ours that the peer has provoked costs the peer as much as one of its own: the
+    stream is free for the next one, and its request has been begun (CVE-2025-8671)."""
+    cdef Demux *d = <Demux *>user
+    cdef Stream *st
+    cdef uint32_t code
+    if d.asks and frame.hd.type == NGHTTP2_HEADERS and (
+            frame.headers.cat == NGHTTP2_HCAT_REQUEST):
+        d.n_waiting -= 1
+        st = stream_in(session, frame.hd.stream_id)
+        if st != NULL:
+            st.waits = False
+            if st.listed >> STUCK & 1:
+                free_one(st)
+    if frame.hd.type != NGHTTP2_RST_STREAM:
+        return 0
+    code = frame.rst_stream.error_code
+    if (code == NGHTTP2_PROTOCOL_ERROR or code == NGHTTP2_REFUSED_STREAM
+            or code == NGHTTP2_FLOW_CONTROL_ERROR or code == NGHTTP2_STREAM_CLOSED
+            or code == NGHTTP2_FRAME_SIZE_ERROR) and (
+            not take_refusal(&d.meter) and not d.flooded):
+        d.flooded = HEARD_RESETS
+    return 0
+
+
+cdef void lose_waiting(Demux *d) noexcept nogil:
+    """The peer takes no more requests: those that the library holds back are not sent."""
+    cdef Stream *st = d.lists[<int>OPEN].first
+    while st != NULL:
+        if st.waits:
+            st.unread = True
+            break_stream(st, ECONNRESET)
+        st = st.links[<int>OPEN].next
+
+
+cdef int on_frame_not_sent(nghttp2_session *session, const nghttp2_frame *frame, int error,
+                           void *user) noexcept nogil:
+    """A request that waited: it was given up, or the peer takes no more."""
+    cdef Demux *d = <Demux *>user
+    if d.asks and frame.hd.type == NGHTTP2_HEADERS and (
+            frame.headers.cat == NGHTTP2_HCAT_REQUEST):
+        d.n_waiting -= 1
+        if d.over:
+            lose_waiting(d)
+    return 0
+
+
+cdef int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
+                 size_t n, void *user) noexcept nogil:
+    cdef Stream *st = stream_in(session, id)
+    nghttp2_session_consume_connection(session, n)
+    if st == NULL or st.released:
+        return 0
+    if not keep_data(st, <const char *>data, n):
+        reset(st, NGHTTP2_ENHANCE_YOUR_CALM)
+    return 0
+
+
+cdef int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code,
+                         void *user) noexcept nogil:
+    cdef Demux *d = <Demux *>user
+    cdef Stream *st = stream_in(session, id)
+    if st == NULL:
+        return 0
+    st.is_gone = True
+    st.unread = code == NGHTTP2_REFUSED_STREAM      # also behind the last stream of a GOAWAY
+    if st.owner != NULL:
+        if not (st.ended and st.peer_ended):
+            break_stream(st, ECONNRESET)
+    elif st.released:
+        free_stream(st)
+    elif st.refusal != REFUSED_MALFORMED:       # reset before anybody has looked at it
+        count_down(d)
+        free_stream(st)
+    return 0
+
+
+if nghttp2_session_callbacks_new(&callbacks) != 0 or nghttp2_option_new(&option) != 0 or (
+        nghttp2_option_new(&asking) != 0):
+    raise MemoryError
+nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers)
+nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header)
+nghttp2_session_callbacks_set_on_invalid_header_callback(callbacks, on_invalid_header)
+nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame)
+nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, on_invalid_frame)
+nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent)
+nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, on_frame_not_sent)
+nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data)
+nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close)
+nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_data)
+for one in range(2):
+    nghttp2_option_set_no_auto_window_update(asking if one else option, 1)
+    nghttp2_option_set_no_closed_streams(asking if one else option, 1)
+    nghttp2_option_set_max_outbound_ack(asking if one else option, MOST_ANSWERS)
+# See trim in wire.http2_response
+nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(asking, 1)

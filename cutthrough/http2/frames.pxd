@@ -1,0 +1,31 @@
+"""Frames on their way out: what streams say, in a block that the carrier takes."""
+
+from libc.stdint cimport int32_t, uint8_t, uint32_t
+from cutthrough.http2.nghttp2 cimport (
+    nghttp2_data_source, nghttp2_frame, nghttp2_nv, nghttp2_session)
+from cutthrough.http2.stream cimport Demux, Stream
+
+# The stream of this number; NULL: none.
+cdef Stream *stream_in(nghttp2_session *session, int32_t id) noexcept nogil
+# Writes the frames that the library has ready; not to the carrier while the connection is held.
+cdef void write_frames(Demux *d) noexcept nogil
+# Gives the streams that are stuck another try: the carrier, or the connection's window, has room.
+cdef void free_stuck(Demux *d) noexcept nogil
+cdef void free_one(Stream *st) noexcept nogil
+
+# Passes the head of a request on; `ends`: nothing follows. False: no memory, or no more numbers.
+cdef bint say_request(Stream *st, const nghttp2_nv *fields, size_t n, bint ends) noexcept nogil
+# Passes the head of an answer on, in the same way.
+cdef bint say_head(Stream *st, const nghttp2_nv *fields, size_t n, bint interim,
+                   bint ends) noexcept nogil
+# Puts octets of our message into frames, as far as windows and room allow; `ends`: these are the
+# last. Returns how many were taken.
+cdef size_t say(Stream *st, const char *data, size_t n, bint ends) noexcept nogil
+# Our message ends behind all octets that were said, with the trailers in st.part.
+cdef void say_end(Stream *st) noexcept nogil
+cdef void reset(Stream *st, uint32_t code) noexcept nogil
+# Splits lines of a trailer section into fields. Returns their number.
+cdef size_t split_lines(const char *text, size_t n, nghttp2_nv *out, size_t most) noexcept nogil
+# For the library.
+cdef int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
+                      size_t n, nghttp2_data_source *source, void *user) noexcept nogil

@@ -1,0 +1,279 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Frames on their way out: what streams say, in a block that the carrier takes.
+
+    carrier <─ out <─ nghttp2 <─ on_read, on_send_data <─ say <─ stream
+
+Nothing is queued here. A stream's octets go from the caller's memory into a frame in `out` while
+`say` runs; octets that the peer's windows or `out` do not admit stay with the caller, which is a
+pump and reads no more. `out` is one block, and while the carrier takes nothing, nothing is read
+from it either, so that answers to a peer that does not read cannot pile up in the library.
+"""
+
+from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.string cimport memchr, memcpy, memmove
+from cutthrough.http2.meter cimport give_credit
+from cutthrough.http2.nghttp2 cimport *
+from cutthrough.http2.stream cimport (
+    STUCK, Demux, Stream, break_stream, delist, enlist, make_due)
+from cutthrough.net.buffers cimport (
+    COPY_BLOCK, OF_RELAYS, OF_REQUESTS, OF_STRANGERS, bytes_of, give_block, take_block)
+from cutthrough.net.linux cimport ECONNRESET, ENOMEM
+from cutthrough.net.sysio cimport CAN_WRITE, try_send
+
+cdef enum:
+    FRAME = 16384 + 9       # the library's longest frame
+    # Less is not worth a frame while more is to be said
+    LEAST_DATA = 1024
+    MOST_TRAILERS = 64
+
+
+cdef Stream *stream_in(nghttp2_session *session, int32_t id) noexcept nogil:
+    return <Stream *>nghttp2_session_get_stream_user_data(session, id) if id else NULL
+
+
+cdef bint has_room(Demux *d, size_t n) noexcept nogil:
+    if d.out == NULL:
+        d.out = take_block(COPY_BLOCK, OF_RELAYS)
+        if d.out == NULL:
+            d.out = take_block(COPY_BLOCK, OF_REQUESTS)
+        if d.out == NULL:
+            d.out = take_block(COPY_BLOCK, OF_STRANGERS)
+        if d.out == NULL:
+            d.error = ENOMEM
+            return False
+    if d.out.end + n <= d.out.size:
+        return True
+    if d.out.start == 0:
+        return False
+    d.out.end -= d.out.start
+    memmove(bytes_of(d.out), bytes_of(d.out) + d.out.start, d.out.end)
+    d.out.start = 0
+    return d.out.end + n <= d.out.size
+
+
+cdef inline void append(Demux *d, const void *data, size_t n) noexcept nogil:
+    memcpy(bytes_of(d.out) + d.out.end, data, n)
+    d.out.end += <uint32_t>n
+
+
+cdef void flush(Demux *d) noexcept nogil:
+    cdef ssize_t n
+    if d.out == NULL or d.error:
+        return
+    if d.out.start == d.out.end:
+        give_block(&d.out)
+        d.stuck = False
+        return
+    d.stuck = True
+    if not d.carrier.ready & CAN_WRITE:
+        return
+    n = try_send(d.carrier, bytes_of(d.out) + d.out.start, d.out.end - d.out.start)
+    if n < 0:
+        d.error = <int>-n
+        return
+    d.out.start += <uint32_t>n
+    if d.out.start == d.out.end:
+        give_block(&d.out)
+        d.stuck = False
+
+
+cdef void write_frames(Demux *d) noexcept nogil:
+    cdef const uint8_t *data
+    cdef ssize_t n
+    while d.error == 0:
+        if not has_room(d, FRAME):
+            flush(d)
+            if d.error or not has_room(d, FRAME):
+                break
+        n = nghttp2_session_mem_send(d.session, &data)
+        if n <= 0:
+            if n < 0:
+                d.error = ENOMEM
+            break
+        append(d, data, n)
+    if not d.held:
+        flush(d)
+
+
+cdef void free_stuck(Demux *d) noexcept nogil:
+    cdef Stream *last = d.lists[<int>STUCK].last
+    cdef Stream *st = d.lists[<int>STUCK].first
+    cdef Stream *next
+    while st != NULL:
+        next = NULL if st == last else st.links[<int>STUCK].next
+        free_one(st)
+        st = next
+
+
+cdef void free_one(Stream *st) noexcept nogil:
+    delist(st, STUCK)
+    if st.tail != NULL or (st.ends and not st.ended):
+        nghttp2_session_resume_data(st.demux.session, st.id)
+    make_due(st, CAN_WRITE)
+
+
+cdef bint say_request(Stream *st, const nghttp2_nv *fields, size_t n, bint ends) noexcept nogil:
+    cdef nghttp2_data_provider provider
+    cdef int32_t number
+    provider.source.ptr = NULL
+    provider.read_callback = on_read
+    number = nghttp2_submit_request(
+        st.demux.session, NULL, fields, n, NULL if ends else &provider, st)
+    if number < 0:
+        return False
+    st.id = number
+    st.ended = ends
+    st.provides = not ends
+    st.waits = True                     # until it is in `out`
+    st.demux.n_waiting += 1
+    return True
+
+
+cdef bint say_head(Stream *st, const nghttp2_nv *fields, size_t n, bint interim,
+                   bint ends) noexcept nogil:
+    cdef nghttp2_data_provider provider
+    cdef nghttp2_session *session = st.demux.session
+    if interim:
+        return nghttp2_submit_headers(
+            session, NGHTTP2_FLAG_NONE, st.id, NULL, fields, n, NULL) == 0
+    provider.source.ptr = NULL
+    provider.read_callback = on_read
+    st.ended = ends
+    st.provides = not ends
+    return nghttp2_submit_response(
+        session, st.id, fields, n, NULL if ends else &provider) == 0
+
+
+cdef size_t say(Stream *st, const char *data, size_t n, bint ends) noexcept nogil:
+    cdef Demux *d = st.demux
+    cdef size_t before
+    st.piece, st.piece_n, st.piece_ends = data, n, ends
+    while st.piece_n and d.error == 0 and st.error == 0:
+        before = st.piece_n
+        nghttp2_session_resume_data(d.session, st.id)
+        write_frames(d)
+        if st.piece_n == before and not is_emptied(d):
+            break
+    n -= st.piece_n
+    st.piece, st.piece_n, st.piece_ends = NULL, 0, False
+    return n
+
+
+cdef bint is_emptied(Demux *d) noexcept nogil:
+    """A frame found no room: is there some now?"""
+    if d.out == NULL or d.stuck or d.out.size - d.out.end >= FRAME + 9 + LEAST_DATA:
+        return False
+    flush(d)
+    return d.out == NULL and d.error == 0
+
+
+cdef void say_end(Stream *st) noexcept nogil:
+    st.ends = True
+    nghttp2_session_resume_data(st.demux.session, st.id)
+    write_frames(st.demux)
+    if not st.ended:
+        enlist(st, STUCK)
+
+
+cdef void reset(Stream *st, uint32_t code) noexcept nogil:
+    nghttp2_submit_rst_stream(st.demux.session, NGHTTP2_FLAG_NONE, st.id, code)
+    break_stream(st, ECONNRESET)
+
+
+cdef ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *buf, size_t length,
+                     uint32_t *flags, nghttp2_data_source *source, void *user) noexcept nogil:
+    """How much of the stream's octets goes into the next frame: see on_send_data."""
+    cdef Demux *d = <Demux *>user
+    cdef Stream *st = stream_in(session, id)
+    cdef size_t n, room
+    cdef bint last
+    if st == NULL:
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
+    if st.tail != NULL:
+        n = st.tail.end - st.tail.start
+        last = st.ends
+    else:
+        n = st.piece_n
+        last = st.piece_ends or (st.ends and n == 0)
+    if n == 0 and not last:
+        return NGHTTP2_ERR_DEFERRED
+    if n > length:
+        n = length
+        last = False
+    # Behind this frame there must be room for the longest other one
+    room = d.out.size - d.out.end
+    room -= min(room, <size_t>(FRAME + 9))
+    if n > room:
+        if room < LEAST_DATA:
+            return NGHTTP2_ERR_DEFERRED
+        n = room
+        last = False
+    flags[0] |= NGHTTP2_DATA_FLAG_NO_COPY
+    if last:
+        flags[0] |= NGHTTP2_DATA_FLAG_EOF
+        if st.part != NULL:
+            flags[0] |= NGHTTP2_DATA_FLAG_NO_END_STREAM
+            say_trailers(st)
+    return n
+
+
+cdef void say_trailers(Stream *st) noexcept nogil:
+    cdef nghttp2_nv fields[MOST_TRAILERS]
+    cdef size_t n = split_lines(
+        bytes_of(st.part) + st.part.start, st.part.end - st.part.start, fields, MOST_TRAILERS)
+    nghttp2_submit_trailer(st.demux.session, st.id, fields, n)
+    give_block(&st.part)
+    st.ended = True
+
+
+cdef size_t split_lines(const char *text, size_t n, nghttp2_nv *out, size_t most) noexcept nogil:
+    cdef const char *end = text + n
+    cdef const char *line_end
+    cdef const char *colon
+    cdef const char *value
+    cdef size_t count = 0
+    while text < end and count < most:
+        line_end = <const char *>memchr(text, c'\n', end - text)
+        if line_end == NULL:
+            break
+        colon = <const char *>memchr(text, c':', line_end - text)
+        if colon != NULL:
+            value = colon + 1
+            out[count].name = <uint8_t *>text
+            out[count].namelen = colon - text
+            out[count].flags = NGHTTP2_NV_FLAG_NONE
+            while value < line_end and (value[0] == c' ' or value[0] == c'\t'):
+                value += 1
+            out[count].value = <uint8_t *>value
+            out[count].valuelen = line_end - value
+            while out[count].valuelen and value[out[count].valuelen - 1] <= c' ' and (
+                    value[out[count].valuelen - 1] >= 0):
+                out[count].valuelen -= 1
+            count += 1
+        text = line_end + 1
+    return count
+
+
+cdef int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
+                      size_t n, nghttp2_data_source *source, void *user) noexcept nogil:
+    cdef Demux *d = <Demux *>user
+    cdef Stream *st = stream_in(session, frame.hd.stream_id)
+    if st == NULL:
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
+    append(d, head, 9)
+    if n:
+        if st.tail != NULL:
+            append(d, bytes_of(st.tail) + st.tail.start, n)
+            st.tail.start += <uint32_t>n
+            if st.tail.start == st.tail.end:
+                give_block(&st.tail)
+        else:
+            append(d, st.piece, n)
+            st.piece += n
+            st.piece_n -= n
+        give_credit(&d.meter)
+    if frame.hd.flags & NGHTTP2_FLAG_END_STREAM:
+        st.ended = True
+        if st.released and not st.peer_ended:   # the rest of the request is of no use
+            nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, st.id, NGHTTP2_NO_ERROR)
+    return 0

@@ -1,0 +1,31 @@
+"""What a peer's frames cost: a count of those that do nothing, before the library sees them."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from cutthrough.net.multiplex cimport Heard
+
+cdef enum:
+    PREFACE = 24            # octets before the first frame (RFC 9113 section 3.4)
+    FRAME_HEAD = 9
+
+cdef struct Meter:
+    uint8_t preface         # octets of it that are still to come
+    uint8_t head_n          # octets of the frame's header that have come
+    uint8_t head[FRAME_HEAD]
+    uint8_t begun           # a frame has been read whole
+    uint32_t left           # octets of the frame's payload that are still to come
+    uint32_t block_bytes    # of the header block at hand
+    uint32_t block_frames   # of it; 0: no header block is incomplete
+    int64_t block_us        # when it began
+    uint32_t most_block     # octets of a header block
+    int64_t credit          # see PATIENCE in meter.pyx
+    int64_t credit_us       # when it was last given
+
+# `preface`: the octets that come before the first frame.
+cdef void start_meter(Meter *meter, uint32_t head_bytes, int preface,
+                      int64_t now_us) noexcept nogil
+# Reads the octets that have come; HEARD_ALL, or what the connection is to be ended for.
+cdef Heard measure(Meter *meter, const char *data, size_t n, int64_t now_us) noexcept nogil
+# A frame with data has gone out.
+cdef void give_credit(Meter *meter) noexcept nogil
+# A stream was refused. False: one too many.
+cdef bint take_refusal(Meter *meter) noexcept nogil

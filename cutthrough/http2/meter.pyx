@@ -1,0 +1,126 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What a peer's frames cost: a count of those that do nothing, before the library sees them.
+
+A frame of nine octets can cost the server an answer, a search, or a request that is begun and
+thrown away: resets (CVE-2023-44487), PING, SETTINGS and PRIORITY (CVE-2019-9512, 9515, 9513), empty
+DATA (CVE-2019-9518), CONTINUATION (CVE-2024-27316). The library has bounds for some of them in some
+of its versions. Here all of them share one purse, which the walk over the frames' headers empties:
+a few ns for each frame.
+
+    PATIENCE units at first, and at most; PER_SECOND more each second; PER_DATA more for each
+    DATA frame that we send, because a reader answers it by a WINDOW_UPDATE or two
+
+A browser that leaves a page with a hundred requests sends a hundred resets at once. nghttp2 allows
+1000 resets and 33 a second.
+"""
+
+from cutthrough.net.multiplex cimport HEARD_ALL, HEARD_FLOOD, HEARD_HEADERS, HEARD_RESETS
+
+cdef enum:
+    PATIENCE = 1000
+    PER_SECOND = 100
+    PER_DATA = 2
+    # Of one reset: it has cost a session, perhaps a dial
+    PER_RESET = 2
+    PER_REFUSAL = 2
+    # Frames of one header block. Huffman's code and the tables make a head shorter, not longer
+    MOST_FRAMES = 16
+
+cdef enum FrameType:
+    T_DATA = 0
+    T_HEADERS = 1
+    T_PRIORITY = 2
+    T_RST_STREAM = 3
+    T_CONTINUATION = 9
+
+cdef enum:
+    END_STREAM = 1
+    END_HEADERS = 4
+    PADDED = 8
+
+
+cdef void start_meter(Meter *m, uint32_t head_bytes, int preface,
+                      int64_t now_us) noexcept nogil:
+    m.preface = <uint8_t>preface
+    m.head_n = m.begun = 0
+    m.left = 0
+    m.block_bytes = m.block_frames = 0
+    m.block_us = now_us
+    m.most_block = 2 * head_bytes
+    m.credit = PATIENCE
+    m.credit_us = now_us
+
+
+cdef Heard measure(Meter *m, const char *data, size_t n, int64_t now_us) noexcept nogil:
+    cdef const char *p = data
+    cdef const char *end = data + n
+    cdef size_t step
+    cdef Heard heard
+    while p < end:
+        if m.preface:
+            step = min(<size_t>(end - p), <size_t>m.preface)
+            m.preface -= <uint8_t>step
+            p += step
+            continue
+        if m.left:
+            step = min(<size_t>(end - p), <size_t>m.left)
+            m.left -= <uint32_t>step
+            p += step
+            continue
+        m.head[m.head_n] = <uint8_t>p[0]
+        m.head_n += 1
+        p += 1
+        if m.head_n == FRAME_HEAD:
+            m.head_n = 0
+            m.begun = True
+            m.left = m.head[0] << 16 | m.head[1] << 8 | m.head[2]
+            heard = judge(m, now_us)
+            if heard != HEARD_ALL:
+                return heard
+    return HEARD_ALL
+
+
+cdef Heard judge(Meter *m, int64_t now_us) noexcept nogil:
+    """The frame whose header has come."""
+    cdef int kind = m.head[3]
+    cdef int flags = m.head[4]
+    if kind == T_HEADERS or kind == T_CONTINUATION:
+        if kind == T_HEADERS:
+            m.block_bytes = m.block_frames = 0
+            m.block_us = now_us
+        m.block_bytes += m.left
+        m.block_frames += 1
+        if m.block_frames > MOST_FRAMES or m.block_bytes > m.most_block:
+            return HEARD_HEADERS
+        if flags & END_HEADERS:
+            m.block_frames = 0
+        return HEARD_ALL
+    if kind == T_DATA:
+        if m.left > (flags & PADDED) // PADDED or flags & END_STREAM:
+            return HEARD_ALL
+        return HEARD_ALL if spend(m, 1, now_us) else HEARD_FLOOD
+    if kind == T_RST_STREAM:
+        return HEARD_ALL if spend(m, PER_RESET, now_us) else HEARD_RESETS
+    return HEARD_ALL if spend(m, 1, now_us) else HEARD_FLOOD
+
+
+cdef bint spend(Meter *m, int64_t units, int64_t now_us) noexcept nogil:
+    cdef int64_t due
+    if m.credit < PATIENCE:
+        due = (now_us - m.credit_us) * PER_SECOND // 1000000
+        if due > 0:
+            m.credit = min(<int64_t>PATIENCE, m.credit + due)
+            m.credit_us = now_us
+    else:
+        m.credit_us = now_us
+    m.credit -= units
+    return m.credit >= 0
+
+
+cdef void give_credit(Meter *m) noexcept nogil:
+    m.credit = min(<int64_t>PATIENCE, m.credit + PER_DATA)
+
+
+cdef bint take_refusal(Meter *m) noexcept nogil:
+    m.credit -= PER_REFUSAL
+    return m.credit >= 0

@@ -1,0 +1,351 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A stream's memory, its places in lists, and the peer's message as HTTP/1.1.
+
+    header block ─> records ─> head ──┐
+    DATA ─────────> input ────────────┼─> read_stream ─> the session
+    trailers ─────> lines ────────────┘
+
+DATA is kept as it comes, at most a window of it; the framing of chunks is made as it is read, so
+that a body of small frames takes no more memory than one of large ones. A stream is found by the
+slot of its socket.
+"""
+
+from libc.stdint cimport uint16_t, uint32_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy, memset
+from cutthrough.net.buffers cimport (
+    OF_REQUESTS, OF_STRANGERS, Block, bytes_of, give_block, head_scratch, keep_bytes, make_room)
+from cutthrough.net.buffers cimport ANSWER_BLOCK
+from cutthrough.net.linux cimport EAGAIN
+from cutthrough.net.multiplex cimport (
+    REFUSED_MALFORMED, REFUSED_NO_ROOM, REFUSED_TOO_LARGE)
+from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE
+from cutthrough.wire.http2_fields cimport FIELD_EXTRA, build_trailers_of_http2, put_field
+from cutthrough.wire.http2_head cimport Http2Head, build_head_of_http2
+from cutthrough.wire.http2_response cimport Http2Response, build_response_of_http2
+
+cdef enum:
+    MOST_SLOTS = 65535
+    FIRST_SLOTS = 64
+
+# Streams by slot; slot 0 is not used. The free slots are a stack
+cdef Stream **slots = NULL
+cdef uint16_t *free_slots = NULL
+cdef int n_slots = 0
+cdef int n_free = 0
+cdef int n_streams = 0
+
+
+cdef bint add_slots() noexcept nogil:
+    global slots, free_slots, n_slots, n_free
+    cdef int n = min(<int>MOST_SLOTS + 1, max(<int>FIRST_SLOTS, 2 * n_slots))
+    cdef int i
+    cdef void *more
+    if n == n_slots:
+        return False
+    more = realloc(slots, n * sizeof(Stream *))
+    if more == NULL:
+        return False
+    slots = <Stream **>more
+    more = realloc(free_slots, n * sizeof(uint16_t))
+    if more == NULL:
+        return False
+    free_slots = <uint16_t *>more
+    memset(slots + n_slots, 0, (n - n_slots) * sizeof(Stream *))
+    for i in range(n - 1, max(1, n_slots) - 1, -1):
+        free_slots[n_free] = <uint16_t>i
+        n_free += 1
+    n_slots = n
+    return True
+
+
+cdef Stream *make_stream(Demux *demux, int32_t id) noexcept nogil:
+    global n_free, n_streams
+    cdef Stream *st
+    if n_free == 0 and not add_slots():
+        return NULL
+    st = <Stream *>calloc(1, sizeof(Stream))
+    if st == NULL:
+        return NULL
+    n_free -= 1
+    n_streams += 1
+    st.slot = free_slots[n_free]
+    slots[st.slot] = st
+    st.demux = demux
+    st.id = id
+    enlist(st, OPEN)
+    return st
+
+
+cdef void free_slot(Stream *st) noexcept nogil:
+    global n_free
+    if st.slot:
+        slots[st.slot] = NULL
+        free_slots[n_free] = st.slot
+        n_free += 1
+        st.slot = 0
+
+
+cdef void free_stream(Stream *st) noexcept nogil:
+    global n_streams
+    cdef int which
+    for which in range(<int>N_LISTS):
+        delist(st, which)
+    free_slot(st)
+    give_block(&st.records)
+    give_block(&st.head)
+    give_block(&st.input)
+    give_block(&st.trailers)
+    give_block(&st.part)
+    give_block(&st.tail)
+    n_streams -= 1
+    free(st)
+
+
+cdef Stream *stream_of(const Socket *s) noexcept nogil:
+    return slots[s.slot]
+
+
+cdef int count_streams() noexcept nogil:
+    return n_streams
+
+
+# --- lists
+
+
+cdef void enlist(Stream *st, int which) noexcept nogil:
+    """As the last one; it keeps its place if it is listed."""
+    cdef Queue *queue
+    if st.demux == NULL or st.listed >> which & 1:
+        return
+    queue = &st.demux.lists[which]
+    st.listed |= 1 << which
+    st.links[which].next = NULL
+    st.links[which].before = queue.last
+    if queue.last != NULL:
+        queue.last.links[which].next = st
+    else:
+        queue.first = st
+    queue.last = st
+
+
+cdef void delist(Stream *st, int which) noexcept nogil:
+    if st.demux != NULL:
+        remove_from(st.demux, st, which)
+
+
+cdef void remove_from(Demux *demux, Stream *st, int which) noexcept nogil:
+    cdef Queue *queue = &demux.lists[which]
+    cdef Link *link = &st.links[which]
+    if not st.listed >> which & 1:
+        return
+    st.listed &= ~(1 << which)
+    if link.before != NULL:
+        link.before.links[which].next = link.next
+    else:
+        queue.first = link.next
+    if link.next != NULL:
+        link.next.links[which].before = link.before
+    else:
+        queue.last = link.before
+
+
+cdef void make_due(Stream *st, int ready) noexcept nogil:
+    if st.sock != NULL:
+        st.sock.ready |= <unsigned char>ready
+        enlist(st, DUE)
+
+
+cdef void break_stream(Stream *st, int error) noexcept nogil:
+    if st.error == 0:
+        st.error = error
+        make_due(st, BROKEN | CAN_READ | CAN_WRITE)
+
+
+# --- the bytes of the peer's message
+
+
+cdef void keep_field(Stream *st, const char *name, size_t n, const char *value,
+                     size_t m) noexcept nogil:
+    cdef size_t held = 0 if st.records == NULL else st.records.end
+    if st.too_large or st.malformed:
+        return
+    # A line of HTTP/1.1 is as long as a record
+    if held + n + m + FIELD_EXTRA > st.demux.most_records:
+        st.too_large = True
+        return
+    if not make_room(&st.records, n + m + FIELD_EXTRA,
+                     OF_REQUESTS if st.demux.asks else OF_STRANGERS):
+        st.refusal = REFUSED_NO_ROOM
+        st.too_large = True
+        return
+    st.records.end += <uint32_t>put_field(
+        bytes_of(st.records) + st.records.end, name, n, value, m)
+
+
+cdef bint finish_head(Stream *st, bint ends) noexcept nogil:
+    cdef Http2Head about
+    cdef int length = -1
+    if st.records != NULL:
+        length = build_head_of_http2(
+            head_scratch(), ANSWER_BLOCK, bytes_of(st.records), st.records.end, ends, &about)
+        st.method = about.method
+    give_block(&st.records)
+    st.is_whole = True
+    if st.too_large:
+        if st.refusal != REFUSED_NO_ROOM:
+            st.refusal = REFUSED_TOO_LARGE
+        st.too_large = False
+        return True
+    if length < 0 or st.malformed:
+        st.refusal = REFUSED_MALFORMED
+        return True
+    if length == 0:
+        st.refusal = REFUSED_TOO_LARGE
+        return True
+    st.is_tunnel = about.is_tunnel
+    st.is_chunked = about.is_chunked
+    st.head = keep_bytes(head_scratch(), length, OF_STRANGERS)
+    if st.head == NULL:
+        st.refusal = REFUSED_NO_ROOM
+    return True
+
+
+cdef bint finish_response(Stream *st, bint ends) noexcept nogil:
+    """Interim heads that nobody has read yet, and the final one, stand one behind the other."""
+    cdef Http2Response about
+    cdef size_t held = 0 if st.head == NULL else st.head.end - st.head.start
+    cdef int length = -1
+    if st.records != NULL and not st.too_large and not st.malformed:
+        length = build_response_of_http2(head_scratch(), ANSWER_BLOCK, bytes_of(st.records),
+                                         st.records.end, st.method, ends, &about)
+    give_block(&st.records)
+    if length <= 0 or held + length > st.demux.most_records or (
+            not make_room(&st.head, length, OF_REQUESTS)):
+        return False
+    memcpy(bytes_of(st.head) + st.head.end, head_scratch(), length)
+    st.head.end += <uint32_t>length
+    st.is_whole = about.status >= 200
+    st.is_chunked = st.is_whole and about.is_chunked
+    make_due(st, CAN_READ)
+    return True
+
+
+cdef bint finish_trailers(Stream *st) noexcept nogil:
+    """False: malformed."""
+    cdef int length = 0
+    if st.records != NULL and not st.too_large:     # too many: left out, as HTTP allows
+        length = build_trailers_of_http2(
+            head_scratch(), ANSWER_BLOCK, bytes_of(st.records), st.records.end)
+    give_block(&st.records)
+    if length > 0 and st.is_chunked:
+        st.trailers = keep_bytes(head_scratch(), length, OF_REQUESTS)
+    return length >= 0
+
+
+cdef bint keep_data(Stream *st, const char *data, size_t n) noexcept nogil:
+    if not make_room(&st.input, n, OF_REQUESTS):
+        return False
+    memcpy(bytes_of(st.input) + st.input.end, data, n)
+    st.input.end += <uint32_t>n
+    make_due(st, CAN_READ)
+    return True
+
+
+cdef void note_end(Stream *st) noexcept nogil:
+    st.peer_ended = True
+    make_due(st, CAN_READ)
+
+
+cdef inline size_t take_from(Block **block, char *out, size_t n) noexcept nogil:
+    n = min(n, <size_t>(block[0].end - block[0].start))
+    memcpy(out, bytes_of(block[0]) + block[0].start, n)
+    block[0].start += <uint32_t>n
+    if block[0].start == block[0].end:
+        give_block(block)
+    return n
+
+
+cdef ssize_t read_stream(Stream *st, char *buf, size_t n, size_t *taken) noexcept nogil:
+    cdef size_t filled = 0
+    cdef size_t step
+    taken[0] = 0
+    while filled < n:
+        if st.framing_at < st.framing_n:
+            step = min(n - filled, <size_t>(st.framing_n - st.framing_at))
+            memcpy(buf + filled, st.framing + st.framing_at, step)
+            st.framing_at += <unsigned char>step
+        elif st.head != NULL:
+            step = take_from(&st.head, buf + filled, n - filled)
+        elif st.input != NULL and (not st.is_chunked or st.chunk_left):
+            step = n - filled
+            if st.is_chunked:
+                step = min(step, <size_t>st.chunk_left)
+            step = take_from(&st.input, buf + filled, step)
+            taken[0] += step
+            if st.is_chunked:
+                st.chunk_left -= <uint32_t>step
+                if st.chunk_left == 0:
+                    frame_chunk(st, b"\r\n")
+        elif not st.is_chunked or st.last_read:
+            break
+        elif st.input != NULL:
+            st.chunk_left = st.input.end - st.input.start
+            begin_chunk(st)
+            continue
+        elif st.peer_ended:
+            st.last_read = True
+            st.head = st.trailers           # read next, as a head is
+            st.trailers = NULL
+            frame_chunk(st, b"0\r\n")
+            if st.head == NULL:
+                frame_chunk(st, b"0\r\n\r\n")
+                st.is_chunked = False
+            continue
+        else:
+            break
+        filled += step
+        if st.last_read and st.is_chunked and st.head == NULL and (
+                st.framing_at == st.framing_n):
+            frame_chunk(st, b"\r\n")         # behind the trailers
+            st.is_chunked = False
+    if st.head != NULL or st.input != NULL or st.framing_at < st.framing_n:
+        return filled
+    if st.is_chunked and st.peer_ended:
+        return filled                       # the last chunk comes next
+    if st.error or st.peer_ended:           # reported by the next call
+        return filled if filled else -st.error
+    if st.sock != NULL:
+        st.sock.ready &= ~CAN_READ
+    return filled if filled else -EAGAIN
+
+
+cdef void begin_chunk(Stream *st) noexcept nogil:
+    st.framing_at = 0
+    st.framing_n = <unsigned char>snprintf(
+        <char *>st.framing, sizeof(st.framing), b"%x\r\n", st.chunk_left)
+
+
+cdef void frame_chunk(Stream *st, const char *text) noexcept nogil:
+    st.framing_at = 0
+    st.framing_n = 0
+    while text[st.framing_n]:
+        st.framing[st.framing_n] = <unsigned char>text[st.framing_n]
+        st.framing_n += 1
+
+
+cdef ssize_t peek_stream(Stream *st, char *buf, size_t n) noexcept nogil:
+    """Of a chunked body the octets without framing: only their number can be relied on."""
+    cdef Block *block = st.head if st.head != NULL else st.input
+    if block != NULL:
+        n = min(n, <size_t>(block.end - block.start))
+        memcpy(buf, bytes_of(block) + block.start, n)
+        return n
+    if st.error:
+        return -st.error
+    if st.peer_ended:
+        return 0
+    if st.sock != NULL:
+        st.sock.ready &= ~CAN_READ
+    return -EAGAIN

@@ -1,0 +1,375 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Streams of HTTP/2 as transports, and their connection as a carrier of them.
+
+    session ── Socket ── stream ─┐
+    session ── Socket ── stream ─┼─ demux ── Socket ── TLS ── kernel
+    session ── Socket ── stream ─┘
+
+Towards an origin the same stands upside down: a session writes its request to a stream, and reads
+the response from it.
+
+A session reads a request of HTTP/1.1 with `Connection: close` from its stream, and writes an answer
+of HTTP/1.1 to it. A half-close ends an answer without a length; any other answer is cut then, and
+the stream is reset.
+"""
+
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcmp
+from cutthrough.http2.answer cimport take_answer
+from cutthrough.http2.demux cimport (
+    count_down, demux_of, feed, free_demux, make_demux, state_of)
+from cutthrough.http2.frames cimport free_stuck, reset, say_end, write_frames
+from cutthrough.http2.nghttp2 cimport (
+    NGHTTP2_CANCEL, NGHTTP2_CONNECT_ERROR, NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_NONE,
+    NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR, NGHTTP2_PROTOCOL_ERROR,
+    nghttp2_session_check_request_allowed,
+    nghttp2_session_consume_stream, nghttp2_session_get_last_proc_stream_id,
+    nghttp2_session_set_stream_user_data, nghttp2_session_terminate_session,
+    nghttp2_submit_goaway, nghttp2_submit_rst_stream, nghttp2_submit_shutdown_notice)
+from cutthrough.http2.stream cimport (
+    ANSWER_DONE, ANSWER_OPEN, DUE, JUST_NOW, OPEN, Demux, Stream, break_stream, count_streams, delist,
+    free_slot, free_stream, make_stream, peek_stream, read_stream, stream_of)
+from cutthrough.net.buffers cimport COPY_BYTES, give_block, scratch
+from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL
+from cutthrough.net.multiplex cimport (
+    HEARD_ALL, HEARD_END, HEARD_FAULT, HEARD_NO_ROOM, HEARD_RESET, HEARD_SOME, Bounds, Due,
+    Multiplexer, set_multiplexer)
+from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, try_recv
+from cutthrough.net.transport cimport (
+    KERNEL, Agreed, Socket, Transport, add_transport, transport_of)
+
+
+# --- a stream
+
+
+cdef int open_stream(Socket *s, int context, const char *name) noexcept nogil:
+    return -EINVAL                      # only a peer opens streams
+
+
+cdef ssize_t receive(Socket *s, void *buf, size_t n) noexcept nogil:
+    cdef Stream *st = stream_of(s)
+    cdef size_t taken
+    cdef ssize_t r = read_stream(st, <char *>buf, n, &taken)
+    give_window(st, taken)
+    return r
+
+
+cdef inline void give_window(Stream *st, size_t n) noexcept nogil:
+    if n and st.demux != NULL and not st.is_gone:
+        nghttp2_session_consume_stream(st.demux.session, st.id, n)
+        if not st.demux.held:
+            write_frames(st.demux)
+
+
+cdef ssize_t transmit(Socket *s, const void *a, size_t n, const void *b,
+                      size_t m) noexcept nogil:
+    return take_answer(stream_of(s), <const char *>a, n, <const char *>b, m)
+
+
+cdef ssize_t look(Socket *s, void *buf, size_t n) noexcept nogil:
+    return peek_stream(stream_of(s), <char *>buf, n)
+
+
+cdef ssize_t skip(Socket *s, size_t n) noexcept nogil:
+    cdef size_t taken
+    cdef ssize_t r = read_stream(stream_of(s), scratch(), min(n, <size_t>COPY_BYTES), &taken)
+    give_window(stream_of(s), taken)
+    return r
+
+
+cdef int64_t untaken(Socket *s) noexcept nogil:
+    """What is in frames comes before a reset, and counts as taken."""
+    cdef Stream *st = stream_of(s)
+    return 0 if st.tail == NULL or st.error else st.tail.end - st.tail.start
+
+
+cdef bint holds_back(Socket *s) noexcept nogil:
+    return False                        # an end that is due outlives the session
+
+
+cdef void note_events(Socket *s, unsigned int events) noexcept nogil:
+    pass
+
+
+cdef void half_close(Socket *s) noexcept nogil:
+    cdef Stream *st = stream_of(s)
+    if st.demux == NULL or st.error or st.abortive or st.ends or st.answer == ANSWER_DONE:
+        return
+    if st.answer == ANSWER_OPEN:
+        st.answer = ANSWER_DONE
+        say_end(st)
+        return
+    st.abortive = True
+    reset(st, NGHTTP2_INTERNAL_ERROR)
+    write_frames(st.demux)
+
+
+cdef void set_abortive(Socket *s) noexcept nogil:
+    stream_of(s).abortive = True
+
+
+cdef void release(Socket *s) noexcept nogil:
+    cdef Stream *st = stream_of(s)
+    cdef Demux *d = st.demux
+    cdef uint32_t code = NGHTTP2_CANCEL
+    free_slot(st)
+    st.owner = NULL
+    st.sock = NULL
+    st.released = True
+    if d == NULL:
+        free_stream(st)
+        return
+    count_down(d)
+    if st.is_gone:
+        free_stream(st)
+        return
+    if st.ended and st.peer_ended or (
+            st.ends and not d.asks and not st.abortive and not st.error):
+        # The library closes it when the last frame is out
+        delist(st, DUE)
+        give_block(&st.head)
+        give_block(&st.input)
+        give_block(&st.trailers)
+        return
+    if d.asks:
+        pass                            # nobody reads the rest of the response
+    elif st.ended:
+        code = NGHTTP2_NO_ERROR         # RFC 9113 section 8.1
+    elif st.abortive:
+        code = NGHTTP2_CONNECT_ERROR if st.is_tunnel else NGHTTP2_INTERNAL_ERROR
+    nghttp2_submit_rst_stream(d.session, NGHTTP2_FLAG_NONE, st.id, code)
+    nghttp2_session_set_stream_user_data(d.session, st.id, NULL)
+    free_stream(st)
+    write_frames(d)
+
+
+cdef void *peer(const Socket *s) noexcept nogil:
+    cdef Stream *st = stream_of(s)
+    cdef Socket *carrier
+    if st.demux == NULL or st.demux.carrier.kind == KERNEL:
+        return NULL
+    carrier = st.demux.carrier
+    return transport_of(carrier).peer(carrier) if transport_of(carrier).peer != NULL else NULL
+
+
+cdef bint describe(const Socket *s, Agreed *out) noexcept nogil:
+    cdef Stream *st = stream_of(s)
+    cdef Socket *carrier
+    if st.demux == NULL or st.demux.carrier.kind == KERNEL:
+        return False
+    carrier = st.demux.carrier
+    return transport_of(carrier).describe != NULL and transport_of(carrier).describe(carrier, out)
+
+
+# --- the carrier
+
+
+cdef bint is_agreed(const Socket *carrier) noexcept nogil:
+    cdef Agreed agreed
+    return (carrier.kind != KERNEL and transport_of(carrier).describe != NULL
+            and transport_of(carrier).describe(carrier, &agreed)
+            and agreed.alpn_len == 2 and memcmp(agreed.alpn, b"h2", 2) == 0)
+
+
+cdef bint begin(Socket *carrier, const Bounds *bounds, int64_t now_us) noexcept nogil:
+    cdef Demux *d = make_demux(carrier, bounds, now_us)
+    if d == NULL:
+        return False
+    write_frames(d)                     # SETTINGS: the client need not wait for them
+    return True
+
+
+cdef int hear(Socket *carrier, int64_t now_us) noexcept nogil:
+    cdef Demux *d = demux_of(carrier)
+    cdef ssize_t n
+    cdef int heard
+    d.now_us = now_us
+    d.held = True
+    if d.stuck and carrier.ready & CAN_WRITE:
+        d.held = False
+        write_frames(d)
+        d.held = True
+        if not d.stuck:
+            free_stuck(d)
+    if d.error:
+        return HEARD_RESET
+    if d.stuck or not carrier.ready & CAN_READ:
+        return HEARD_ALL
+    n = try_recv(carrier, scratch(), COPY_BYTES)
+    if n == -EAGAIN:
+        return HEARD_ALL
+    if n <= 0:
+        return HEARD_END if n == 0 else HEARD_RESET
+    heard = feed(d, scratch(), n)
+    if heard != HEARD_ALL:
+        return heard
+    return HEARD_SOME if carrier.ready & CAN_READ else HEARD_ALL
+
+
+cdef bint next_due(Socket *carrier, Due *out) noexcept nogil:
+    cdef Demux *d = demux_of(carrier)
+    cdef Stream *st = NULL if d == NULL else d.lists[<int>DUE].first
+    if st == NULL:
+        return False
+    delist(st, DUE)
+    out.owner = st.owner
+    out.refusal = st.refusal
+    if st.owner == NULL:
+        out.sock.fd = -1
+        out.sock.kind = <unsigned char>row.kind
+        out.sock.slot = st.slot
+        out.sock.ready = CAN_READ | CAN_WRITE
+    return True
+
+
+cdef bint is_due(const Socket *carrier) noexcept nogil:
+    cdef Demux *d = demux_of(carrier)
+    return d != NULL and d.lists[<int>DUE].first != NULL
+
+
+cdef bint ask(Socket *carrier, Socket *out) noexcept nogil:
+    cdef Demux *d = demux_of(carrier)
+    cdef Stream *st
+    if d == NULL or not d.asks or d.over or d.error or d.n_open >= d.most_streams or (
+            d.n_waiting >= d.most_streams       # those that were given up count, too
+            or not nghttp2_session_check_request_allowed(d.session)):
+        return False
+    st = make_stream(d, 0)              # its number comes with the head
+    if st == NULL:
+        return False
+    d.n_open += 1
+    d.idle_us = 0
+    out.fd = -1
+    out.kind = <unsigned char>row.kind
+    out.slot = st.slot
+    out.ready = CAN_WRITE
+    return True
+
+
+cdef bint is_unread(const Socket *s) noexcept nogil:
+    return stream_of(s).unread
+
+
+cdef const Socket *carrier_of(const Socket *s) noexcept nogil:
+    cdef Stream *st = stream_of(s)
+    return NULL if st == NULL or st.demux == NULL else st.demux.carrier
+
+
+cdef void adopt(Socket *s, void *owner) noexcept nogil:
+    cdef Stream *st = stream_of(s)
+    st.owner = owner
+    st.sock = s
+
+
+cdef int speak(Socket *carrier) noexcept nogil:
+    cdef Demux *d = demux_of(carrier)
+    d.held = False
+    write_frames(d)
+    return state_of(d)
+
+
+cdef uint32_t count(const Socket *carrier) noexcept nogil:
+    return demux_of(carrier).n_open
+
+
+cdef bint holds(const Socket *carrier) noexcept nogil:
+    return demux_of(carrier).out != NULL
+
+
+cdef int64_t idle_since_us(const Socket *carrier, int64_t now_us) noexcept nogil:
+    cdef Demux *d = demux_of(carrier)
+    if d.idle_us == JUST_NOW:
+        d.idle_us = now_us
+    return d.idle_us
+
+
+cdef int64_t awaits_since_us(const Socket *carrier) noexcept nogil:
+    cdef Demux *d = demux_of(carrier)
+    return d.meter.block_us if d.meter.block_frames or not d.meter.begun else 0
+
+
+cdef void drain(Socket *carrier) noexcept nogil:
+    cdef Demux *d = demux_of(carrier)
+    d.drained += d.drained < 3
+    if d.drained == 1:
+        nghttp2_submit_shutdown_notice(d.session)
+    elif d.drained == 2:
+        d.over = True
+        nghttp2_submit_goaway(
+            d.session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(d.session),
+            NGHTTP2_NO_ERROR, NULL, 0)
+    write_frames(d)
+
+
+cdef void lose(Socket *carrier, int why) noexcept nogil:
+    cdef Demux *d = demux_of(carrier)
+    cdef Stream *st
+    cdef Stream *next
+    if d == NULL:                       # it has ended already
+        return
+    d.held = False
+    d.over = True
+    if why != HEARD_RESET and why != HEARD_END:
+        nghttp2_session_terminate_session(
+            d.session, NGHTTP2_NO_ERROR if why == HEARD_ALL else NGHTTP2_PROTOCOL_ERROR
+            if why == HEARD_FAULT else NGHTTP2_INTERNAL_ERROR if why == HEARD_NO_ROOM
+            else NGHTTP2_ENHANCE_YOUR_CALM)
+        write_frames(d)
+    st = d.lists[<int>OPEN].first
+    while st != NULL:
+        next = st.links[<int>OPEN].next
+        if st.owner != NULL:
+            break_stream(st, ECONNRESET)
+        elif not st.released:           # nobody has looked at it
+            count_down(d)
+            nghttp2_session_set_stream_user_data(d.session, st.id, NULL)
+            free_stream(st)
+        st = next
+
+
+cdef void end(Socket *carrier) noexcept nogil:
+    cdef Demux *d = demux_of(carrier)
+    if d != NULL:
+        free_demux(d)
+
+
+def count_open():
+    """Streams of this process."""
+    return count_streams()
+
+
+cdef Transport functions
+functions.open = open_stream
+functions.recv = receive
+functions.send = transmit
+functions.peek = look
+functions.skip = skip
+functions.untaken = untaken
+functions.holds_back = holds_back
+functions.note_events = note_events
+functions.half_close = half_close
+functions.set_abortive = set_abortive
+functions.peer = peer
+functions.describe = describe
+functions.release = release
+
+cdef Multiplexer row
+row.kind = add_transport(&functions)
+row.is_agreed = is_agreed
+row.begin = begin
+row.hear = hear
+row.next_due = next_due
+row.is_due = is_due
+row.ask = ask
+row.is_unread = is_unread
+row.carrier_of = carrier_of
+row.adopt = adopt
+row.speak = speak
+row.count = count
+row.holds = holds
+row.idle_since_us = idle_since_us
+row.awaits_since_us = awaits_since_us
+row.drain = drain
+row.lose = lose
+row.end = end
+set_multiplexer(&row)

@@ -1,0 +1,95 @@
+"""Connections whose bytes are streams: the seam of HTTP/2.
+
+A carrier is a connection that has streams; each stream is a transport of its own. What divides the
+carrier's bytes is a row of functions, as a transport is, because it needs a library that this
+build or host may not have.
+"""
+
+from libc.stdint cimport int64_t, uint32_t
+from cutthrough.net.transport cimport KERNEL, Socket
+
+# The result of reading a carrier.
+cdef enum Heard:
+    HEARD_ALL = 0           # nothing more now
+    HEARD_SOME              # its turn is over, there is more to read
+    HEARD_END               # the peer ended the connection
+    HEARD_RESET             # the kernel's socket failed
+    HEARD_FAULT             # the peer broke the protocol's rules
+    HEARD_RESETS            # it reset too many streams
+    HEARD_FLOOD             # it sent too many frames that do nothing
+    HEARD_HEADERS           # a header block has too many frames or octets
+    HEARD_NO_ROOM           # no memory
+
+# Why a stream that has come is not to be served.
+cdef enum Refusal:
+    REFUSED_NOT = 0
+    REFUSED_MALFORMED       # the stream was reset already
+    REFUSED_TOO_LARGE       # its head; it may be answered
+    REFUSED_NO_ROOM         # no memory for its head; the same
+
+# What a carrier is to be.
+cdef struct Bounds:
+    uint32_t streams        # open at a time
+    uint32_t head_bytes     # of a head that the peer sends
+    bint asks               # the streams are opened here, for requests; the peer answers
+
+# A stream with something to do: its endpoint, or one that has come and has none yet.
+cdef struct Due:
+    void *owner             # NULL: it has none, and `sock` is its socket, without a descriptor
+    Socket sock
+    int refusal             # Refusal; of a stream that has come
+
+cdef struct Multiplexer:
+    int kind                # of the streams, as transports
+    # The carrier's handshake has agreed on streams.
+    bint (*is_agreed)(const Socket *carrier) noexcept nogil
+    # False: no memory.
+    bint (*begin)(Socket *carrier, const Bounds *bounds, int64_t now_us) noexcept nogil
+    # Reads for one turn. A Heard. Until `speak`, nothing is written if it can be avoided.
+    int (*hear)(Socket *carrier, int64_t now_us) noexcept nogil
+    # The next stream with something to do. False: there is none.
+    bint (*next_due)(Socket *carrier, Due *out) noexcept nogil
+    # Whether `next_due` has one: what is written to another stream may end one's wait.
+    bint (*is_due)(const Socket *carrier) noexcept nogil
+    # Opens a stream for one request: *out is its socket, without a descriptor, to be adopted.
+    # A stream beyond the peer's bound takes its head, and waits. False: no memory, or the
+    # connection has no more streams.
+    bint (*ask)(Socket *carrier, Socket *out) noexcept nogil
+    # Whether the peer says that it has not read the stream's request; the stream has ended then.
+    bint (*is_unread)(const Socket *stream) noexcept nogil
+    # The carrier of a stream; NULL: it has ended.
+    const Socket *(*carrier_of)(const Socket *stream) noexcept nogil
+    # The endpoint of a stream that has come; it holds the stream's socket from now on.
+    void (*adopt)(Socket *stream, void *owner) noexcept nogil
+    # Writes what has been said since `hear`; more streams may be due then. A Heard: HEARD_ALL if
+    # the connection goes on.
+    int (*speak)(Socket *carrier) noexcept nogil
+    # Streams that are open.
+    uint32_t (*count)(const Socket *carrier) noexcept nogil
+    # Whether the carrier has not taken all that was said.
+    bint (*holds)(const Socket *carrier) noexcept nogil
+    # Since when it has no stream; 0: it has some.
+    int64_t (*idle_since_us)(const Socket *carrier, int64_t now_us) noexcept nogil
+    # When its incomplete header block, or its preface, began; 0: there is none.
+    int64_t (*awaits_since_us)(const Socket *carrier) noexcept nogil
+    # The peer is to begin no more streams: the first call says so, the second one that later
+    # streams are not served; a third one does nothing.
+    void (*drain)(Socket *carrier) noexcept nogil
+    # All streams have failed: `next_due` returns each of them. `why`: the Heard that the peer is
+    # told; HEARD_ALL: a regular end; HEARD_RESET: it is told nothing.
+    void (*lose)(Socket *carrier, int why) noexcept nogil
+    # Frees its state; the carrier is a plain connection again, and only to be closed.
+    void (*end)(Socket *carrier) noexcept nogil
+
+cdef void set_multiplexer(const Multiplexer *row) noexcept nogil
+# NULL: there is none.
+cdef const Multiplexer *multiplexer() noexcept nogil
+
+
+# A stream has no descriptor.
+cdef inline bint is_stream(const Socket *s) noexcept nogil:
+    return s.fd < 0 and s.kind != KERNEL
+
+
+# The socket whose descriptor has the connection's addresses: a stream's carrier, or itself.
+cdef const Socket *with_descriptor(const Socket *s) noexcept nogil

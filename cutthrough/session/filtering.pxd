@@ -1,0 +1,48 @@
+"""One exchange in the hands of filters."""
+
+from libc.stdint cimport uint8_t
+from cutthrough.session.client cimport Client
+from cutthrough.session.sluice cimport Sluice
+from cutthrough.wire.framing cimport Framing
+from cutthrough.wire.http1 cimport Head
+
+cdef class Filtering:
+    """Carries out what the filters of one exchange decide. Client.filtering, until its end."""
+    cdef Client client          # None: the exchange has ended
+    cdef object run             # of filters.run
+    cdef bytes held             # what was read of a response whose head the filters have
+    cdef int used               # bytes of its head
+    cdef uint8_t passes         # the filters have let the response pass
+    cdef Sluice up              # None: the body goes up without them
+    cdef Sluice down
+
+    cdef int drop_origin(self) except -1
+
+# The deciding rule has filters: calls those of the request's head. The state is HELD.
+cdef int begin_filters(Client client) except -1
+# The deadline of HELD, while filters have the request.
+cdef int end_wait(Client client) except -1
+# The request goes up: does its body go through filters? Then the head goes with it.
+cdef bint takes_upload(Client client) noexcept
+cdef int begin_upload(Client client) except -1
+# A final head was read, and no byte of it was sent. True: the filters have it now.
+cdef bint takes_response(Client client, const Head *head, const Framing *framing,
+                         const char *data, size_t n, int used) except -1
+
+
+cdef inline Filtering filtering_of(Client client):
+    return <Filtering>client.filtering
+
+
+# Is the response in the filters' hands? Then nothing more is read from the origin.
+cdef inline bint is_held(Client client) noexcept:
+    return client.filtering is not None and filtering_of(client).held is not None
+
+
+# The open sluices of a client; None: that body does not go through filters.
+cdef inline Sluice up_sluice(Client client):
+    return None if client.filtering is None else filtering_of(client).up
+
+
+cdef inline Sluice down_sluice(Client client):
+    return None if client.filtering is None else filtering_of(client).down

@@ -1,0 +1,352 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""One exchange in the hands of filters: Python functions of the operator, by rule.
+
+    act ─> HELD ─────────────> route ─> REQUEST ─────────> RESPONSE ──────────> RELAY
+             on_request_head              on_request_body    on_response_head     on_response_body
+
+`filters.run` calls the functions, in tasks, and this object carries out what they decide. A
+head comes to them as bytes that our own code has read and rewritten, and a head of theirs is
+read, judged and rewritten as if it had come from a client or an origin (R41). So nothing that
+a filter does can break the framing. A body goes through a sluice, and from there to the same
+pump. An exchange without filters never comes here.
+"""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+from cutthrough.net.address cimport ADDRESS_TEXT, print_address
+from cutthrough.net.buffers cimport ANSWER_BLOCK, COPY_BLOCK, bytes_of, head_scratch, scratch
+from cutthrough.net.relay cimport Pump, push, start_pump, stop_pump
+from cutthrough.outcome cimport (
+    FILTER_ANSWERED, FILTER_FAILED, FILTER_REFUSED, FILTER_TIMEOUT, HEAD_TOO_LARGE, OK, status_of)
+from cutthrough.outcome import NAMES as OUTCOMES
+from cutthrough.policy.decision_cache import Decision
+from cutthrough.policy.hop cimport HOP_FORWARD
+from cutthrough.session.chunked_body cimport drop_scan
+from cutthrough.session.client cimport Client, Observer, is_last
+from cutthrough.session.filtered_head cimport host_of, is_same_target, move, rebuild
+from cutthrough.session.parents cimport drop_parent, head_for_parent
+from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.request cimport Request
+from cutthrough.session.sluice cimport (
+    Sluice, close_sluice, fail, give, open_sluice, run_sluice)
+from cutthrough.session.state cimport HELD, RELAY, REQUEST
+from cutthrough.wire.framing cimport (
+    BODY_CHUNKED, BODY_LENGTH, BODY_NONE, BODY_UNTIL_CLOSE, Framing, read_response_framing)
+from cutthrough.wire.http1 cimport HTTP_10, MAX_FIELDS, Head, parse_response
+from cutthrough.wire.names cimport F_DATE, M_HEAD
+from cutthrough.wire.reply cimport reply_with_text
+from cutthrough.wire.rewrite cimport REWRITE_ROOM, build_response_head
+
+cdef enum:
+    MOST_BEHIND = COPY_BLOCK - MAX_FIELDS - REWRITE_ROOM    # see response.MOST_READ
+
+# Of the response's head at hand; used within one call only
+cdef Head head
+cdef Framing framing
+
+cdef const char *CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+cdef int begin_filters(Client c) except -1:
+    cdef Filtering f = Filtering.__new__(Filtering)
+    cdef char text[ADDRESS_TEXT]
+    cdef int n = print_address(&c.address, text)
+    cdef Request *r = &c.request
+    names = c.snapshot.acl.rules[r.rule].filters
+    f.client = c
+    c.filtering = f
+    f.run = c.snapshot.filters.begin(
+        f, names, bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port, r.minor,
+        "https" if c.entrance.is_inside else "http",
+        user=c.account.name.decode("utf-8", "replace"), groups=c.account.groups,
+        client=text[:n].decode(), id=str(c.request_id),
+        rule=c.snapshot.acl.label(r.rule).decode())
+    c._set_state(HELD)
+    c.silent_ms = c.poller.time_ms() + <int>f.run.chain.head_ms
+    c.poller.arm(c, c.silent_ms)
+    f.run.start()
+    return 0
+
+
+cdef int end_wait(Client c) except -1:
+    return c.refuse(FILTER_TIMEOUT)
+
+
+cdef class Filtering:
+
+    def go_on(self, bytes text):
+        """The filters of the request's head are done. `text`: another head; None: the same."""
+        cdef Client c = self.client
+        cdef int outcome = OK
+        if c is None or c.state != HELD:
+            return
+        try:
+            c.poller.take_time()
+            c.stamps.hook_us += end_brief_phase(&c.stamps)
+            if text is None:
+                c.route(False)
+                return
+            outcome = rebuild(c, text)
+            if outcome == OK and not is_same_target(c):
+                outcome = move(c)
+            if outcome != OK:
+                c.refuse(outcome)
+                return
+            drop_parent(c)                  # another request may have another way
+            c.judge_again()
+        except BaseException:
+            c.poller.contain(c)
+
+    def refuse(self, str label, str text):
+        """Ends it with this outcome; `text` is logged, and sent if a filter refuses."""
+        cdef Client c = self.client
+        cdef int outcome = OUTCOMES[label]
+        cdef bint close
+        cdef bytes reply
+        if c is None:
+            return
+        try:
+            c.poller.take_time()
+            c.decision = Decision(False, reason=text)
+            if c.request.status or outcome != FILTER_REFUSED:
+                c.refuse(outcome)
+                return
+            close = is_last(c)
+            reply = reply_with_text(status_of(outcome), label, text, close,
+                                    c.request.method != M_HEAD)
+            c.reply(outcome, status_of(outcome), reply, len(reply), close)
+        except BaseException:
+            c.poller.contain(c)
+
+    def answer(self, bytes text):
+        """Begins an answer of the filters' own. Returns the Sluice for its body."""
+        cdef Client c = self.client
+        cdef Pump *down
+        cdef Sluice s
+        if c is None:
+            return Sluice.__new__(Sluice)
+        if c.request.status:                # a head is out
+            self.refuse("filter_failed", "answers too late")
+            return Sluice.__new__(Sluice)
+        down = &c.relay.down
+        if self.down is not None:
+            close_sluice(self.down)
+        s = self.down = open_sluice(c, False, False, 0)
+        try:
+            c.poller.take_time()
+            self.drop_origin()
+            if down.sink == NULL:
+                start_pump(down, NULL, &c.sock, 0)
+            else:                           # it may still hold a 1xx
+                down.source = NULL
+                down.left = 0
+            c.request.ending = FILTER_ANSWERED
+            c.request.origin_persistent = False
+            if c.state != RELAY:
+                c._set_state(RELAY)
+            send_head_now(c, text)
+        except BaseException:
+            c.poller.contain(c)
+        return s
+
+    cdef int drop_origin(self) except -1:
+        cdef Client c = self.client
+        self.held = None
+        c.close_origin(False)
+        if self.up is not None:
+            close_sluice(self.up)
+        stop_pump(&c.relay.up)
+        c.relay.up.sink = NULL
+        return 0
+
+    def pass_response(self, bytes text):
+        """The filters of the response's head are done. `text`: another head; None: the same."""
+        cdef Client c = self.client
+        cdef bytes held = self.held
+        cdef size_t n
+        if c is None or held is None:
+            return
+        self.held = None
+        self.passes = True
+        try:
+            c.poller.take_time()
+            if text is not None:
+                held = text + held[self.used:]
+                self.used = len(text)
+            n = len(held)
+            if n > MOST_BEHIND:
+                c.refuse(FILTER_FAILED)
+                return
+            memcpy(scratch(), <const char *>held, n)
+            c.replay(scratch(), n)
+        except BaseException:
+            c.poller.contain(c)
+
+    def collect(self):
+        """The response's body comes through the Sluice that is returned; nothing is sent."""
+        cdef Client c = self.client
+        cdef bytes held = self.held
+        cdef char *data = scratch()
+        cdef Sluice s
+        cdef int outcome
+        if c is None or held is None:
+            return Sluice.__new__(Sluice)
+        try:
+            c.poller.take_time()
+            self.held = None
+            memcpy(data, <const char *>held, len(held))
+            parse_response(&head, data, len(held), 0, &c.context.answer_limits)
+            read_response_framing(&head, data, c.request.method, &framing)
+            s = self.down = open_sluice(
+                c, False, framing.kind == BODY_CHUNKED,
+                framing.length if framing.kind == BODY_LENGTH else -1)
+            c.relay.down.left = -1          # for the pace of limits: see charge
+            c.request.origin_persistent = (
+                framing.persistent and not c.request.marks_origin and not c.up_open
+                and not c.request.awaits_100)
+            c._set_state(RELAY)
+            outcome = give(s, data + self.used, len(held) - self.used)
+            if outcome == OK:
+                run_sluice(s)
+            else:
+                c.refuse(outcome)
+        except BaseException:
+            c.poller.contain(c)
+        return self.down
+
+    def send_head(self, bytes text):
+        """The head before a body that was collected."""
+        cdef Client c = self.client
+        if c is None or c.state != RELAY or c.request.status:
+            return
+        try:
+            c.poller.take_time()
+            send_head_now(c, text)
+        except BaseException:
+            c.poller.contain(c)
+
+    def send_request(self, bytes text):
+        """The head before a request's body that the filters have."""
+        cdef Client c = self.client
+        cdef const char *data
+        cdef size_t n
+        cdef int outcome
+        if c is None or self.up is None or self.up.lost:
+            return
+        try:
+            c.poller.take_time()
+            outcome = rebuild(c, text)
+            if outcome == OK and not is_same_target(c):
+                outcome = FILTER_FAILED     # it is connected already
+            if outcome != OK:
+                c.refuse(outcome)
+                return
+            data, n = bytes_of(c.head), c.head.end
+            if c.request.hop.kind == HOP_FORWARD:
+                data = head_for_parent(c, &n)
+                if data == NULL:
+                    c.refuse(HEAD_TOO_LARGE)
+                    return
+            self.up.write(data[:n])
+        except BaseException:
+            c.poller.contain(c)
+
+    def send_continue(self):
+        """100, if the client waits for one."""
+        cdef Client c = self.client
+        if c is None or not c.request.awaits_100 or c.state != REQUEST:
+            return
+        c.request.awaits_100 = False
+        try:
+            c.poller.take_time()
+            push(&c.relay.down, CONTINUE, 25, NULL, 0)
+            c.extend()
+        except BaseException:
+            c.poller.contain(c)
+
+    def end(self, label):
+        """The exchange has ended. Idempotent."""
+        if self.client is None:
+            return
+        self.client = None
+        self.held = None
+        if self.up is not None:
+            close_sluice(self.up)
+        if self.down is not None:
+            close_sluice(self.down)
+        if self.run is not None:
+            self.run.end(label)
+
+
+# --- the request's body ------------------------------------------------------------
+
+cdef bint takes_upload(Client c) noexcept:
+    return c.up_open and filtering_of(c).run.wants_upload
+
+
+cdef int begin_upload(Client c) except -1:
+    cdef Filtering f = filtering_of(c)
+    cdef Pump *up = &c.relay.up
+    cdef bint chunked = c.up_scan != NULL
+    cdef int64_t left = up.left
+    drop_scan(up, &c.up_scan)
+    up.sink = &c.origin.sock
+    up.left = -1                            # for the pace of limits: see charge
+    start_pump(&c.relay.down, &c.origin.sock, &c.sock, 0)
+    c._set_state(REQUEST)
+    f.up = open_sluice(c, True, chunked, left)
+    f.run.on_upload(f.up)
+    return run_sluice(f.up)
+
+
+# --- the response ------------------------------------------------------------------
+
+cdef bint takes_response(Client c, const Head *read, const Framing *its, const char *data,
+                         size_t n, int used) except -1:
+    cdef Filtering f = filtering_of(c)
+    cdef char *out = head_scratch()
+    cdef int out_len
+    if f.passes or not f.run.wants_response:
+        return False
+    out_len = build_response_head(
+        out, ANSWER_BLOCK, read, data, c.context.pseudonym, c.context.pseudonym_len, False,
+        its.kind == BODY_CHUNKED, False, NULL)
+    if out_len < 0:
+        c.refuse(-out_len)
+        return True
+    if not its.persistent:
+        c.request.marks_origin = True       # the head that comes back does not say so
+    f.held = data[:n]
+    f.used = used
+    c.extend()
+    f.run.on_response(out[:out_len], its.kind != BODY_NONE)
+    return True
+
+
+cdef int send_head_now(Client c, bytes text) except -1:
+    cdef Request *r = &c.request
+    cdef char *data = scratch()
+    cdef char *out = head_scratch()
+    cdef const char *date = NULL
+    cdef int n = len(text)
+    if n > MOST_BEHIND:
+        return c.refuse(FILTER_FAILED)
+    memcpy(data, <const char *>text, n)
+    if parse_response(&head, data, n, 0, &c.context.answer_limits) != n or (
+            read_response_framing(&head, data, r.method, &framing) != 0):
+        return c.refuse(FILTER_FAILED)
+    c.until_close = framing.kind == BODY_UNTIL_CLOSE
+    r.closing = is_last(c) or c.until_close or r.minor == HTTP_10
+    if not head.count[F_DATE]:
+        date = c.context.date()
+    n = build_response_head(
+        out, ANSWER_BLOCK, &head, data, c.context.pseudonym, c.context.pseudonym_len,
+        r.closing, framing.kind == BODY_CHUNKED, False, date)
+    if n < 0:
+        return c.refuse(-n)
+    if c.context.observer is not None:
+        (<Observer>c.context.observer).on_response(c, &head, data)
+    r.status = head.status
+    if not push(&c.relay.down, out, n, NULL, 0):
+        return fail(filtering_of(c).down)
+    return 0

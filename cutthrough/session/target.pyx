@@ -1,0 +1,55 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The target of a request of HTTP, by its head and by the way it came.
+
+    inside an intercepted connection    the CONNECT's, whatever the head names (R56)
+    on a transparent listener           the kernel's address, narrowed by Host (R52)
+    origin form elsewhere               the PAC file, or the origin in Python
+    else                                the head's
+"""
+
+from libc.string cimport memcpy
+from cutthrough.outcome cimport BAD_TARGET, NO_ORIGIN, OK
+from cutthrough.session.destination cimport set_destination
+from cutthrough.session.inside cimport pin_target
+from cutthrough.session.pac cimport asks_for_pac
+from cutthrough.session.shed cimport keep_refused
+from cutthrough.session.transparent cimport NARROWED, narrow
+from cutthrough.wire.names cimport M_CONNECT
+from cutthrough.wire.refused cimport hint_of
+from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, read_target
+
+
+cdef int find_target(Client c, Head *head, const char *data, Target *target) except -1:
+    cdef int outcome = -read_target(target, head, data)
+    if outcome:
+        if outcome == BAD_TARGET:
+            c.request.hint = hint_of(head, data)
+            keep_refused(c, head, data)
+        return outcome
+    c.request.is_tunnel = c.request.method == M_CONNECT
+    if c.entrance.is_inside:
+        outcome = pin_target(c, target)
+        if outcome != OK:
+            set_destination(c, target)              # for the log
+            return outcome
+        if c.entrance.transparent and c.request.host_kind == HOST_NAME:
+            c.request.narrowed = NARROWED           # as the CONNECT's name was
+        return OK
+    if c.entrance.transparent:
+        outcome = narrow(c, target)
+        if outcome != OK:
+            keep_refused(c, head, data)
+            return outcome
+    elif target.form == FORM_ORIGIN:
+        if c.pac and asks_for_pac(c, head, data, target):
+            keep_refused(c, head, data)             # for the log
+            return IS_PAC
+        if not c.context.has_origin:
+            keep_refused(c, head, data)
+            return NO_ORIGIN
+        target.port = c.context.origin.port
+        target.host_kind = c.context.origin.host_kind
+        target.host_len = c.context.origin.host_len
+        memcpy(target.host, c.context.origin.host, target.host_len + 1)
+    set_destination(c, target)
+    return OK

@@ -1,0 +1,45 @@
+"""The database of captured exchanges that an operator names: a file or a URL.
+
+A URL has a password, so it comes from a file or the environment: ps shows flags.
+"""
+
+from collections.abc import Mapping
+
+from cutthrough.config.config import ConfigError
+from cutthrough.config.database import check_url
+from cutthrough.config.settings import read_secret_file, variable_name
+
+FILE, URL, URL_FILE = map(variable_name, (
+    "capture_file", "capture_url", "capture_url_file"))
+
+
+def find_database(file: str | None, url_file: str | None, environ: Mapping[str, str]
+                  ) -> str:
+    """By the flags --file and --url-file, or the variables that `serve` reads. Raises
+    ConfigError."""
+    if file and url_file:
+        raise ConfigError("command line", "--url-file", "and --file are both given")
+    if file:
+        return file
+    if url_file:
+        return read_url_file(url_file, "--url-file")
+    if url := environ.get(URL):
+        return check(url, "environment", URL)
+    if path := environ.get(URL_FILE):
+        return read_url_file(path, URL_FILE, "environment")
+    if path := environ.get(FILE):
+        return path
+    raise ConfigError("command line", "--file", "is missing: give the file of "
+                      f"capture_file or, with --url-file, of capture_url_file; or set "
+                      f"{FILE}, {URL} or {URL_FILE}")
+
+
+def read_url_file(path: str, key: str, source: str = "command line") -> str:
+    """Raises ConfigError."""
+    return check(read_secret_file(path, source, key), source, key)
+
+
+def check(url: str, source: str, key: str) -> str:
+    if reason := check_url(url):
+        raise ConfigError(source, key, reason)
+    return url

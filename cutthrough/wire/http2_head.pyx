@@ -1,0 +1,228 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The fields of an HTTP/2 request -> the head of HTTP/1.1 that says the same.
+
+    :method GET  :scheme http  :authority a.b  :path /c      GET http://a.b/c HTTP/1.1
+                                                             Host: a.b
+    :method GET  :scheme https :authority a.b  :path /c      GET /c HTTP/1.1
+                                                             Host: a.b
+    :method CONNECT            :authority a.b:443            CONNECT a.b:443 HTTP/1.1
+                                                             Host: a.b:443
+
+A request with the scheme https is one for this server itself, as the origin form is: no client
+sends a proxy the plain text of an https URL. Other schemes stay in the absolute form, and the
+reader of targets refuses them.
+
+Everything that HTTP/1.1 would read in another way is malformed (R62): a field that speaks of the
+connection, an octet that ends a line or a word, white space around a value, a name in upper case,
+a Host that differs from :authority. The rest is left to the readers of HTTP/1.1, which judge the
+head that stands here: the target, the length of the body, the limits.
+"""
+
+from libc.string cimport memcmp
+from cutthrough.wire.chars cimport CC_TARGET, CC_TOKEN, equals_lower, is_class, is_token
+from cutthrough.wire.http2_fields cimport (
+    Output, Record, Text, is_field, next_field, put, put_line, put_text)
+from cutthrough.wire.names cimport (
+    F_CONTENT_LENGTH, F_HOST, F_TE, M_CONNECT, M_OTHER, field_name, method_of)
+
+# What is read before the first line can be written.
+cdef struct Request:
+    Text method
+    Text scheme
+    Text authority
+    Text path
+    Text host
+    size_t lengths          # Content-Length fields
+    size_t cookies
+
+
+cdef int build_head_of_http2(char *out, size_t room, const char *records, size_t n, bint ends,
+                             Http2Head *about) noexcept nogil:
+    cdef Request request
+    cdef Output to = Output(out, out + room, False)
+    about.method = M_OTHER
+    about.is_tunnel = about.is_chunked = False
+    if not read_fields(&request, records, n, about):
+        return -1
+    if about.is_tunnel:
+        if request.scheme.data != NULL or request.path.data != NULL:
+            return -1
+    elif request.scheme.data == NULL or request.path.data == NULL:
+        return -1
+    if request.authority.data == NULL:
+        request.authority = request.host        # from a request of HTTP/1.1 (section 8.3.1)
+    elif request.host.data != NULL and not is_same_host(&request.authority, &request.host):
+        return -1
+    if request.authority.data == NULL:
+        return -1
+    put_request_line(&to, &request, about.is_tunnel)
+    put(&to, b"Host: ", 6)
+    put_text(&to, &request.authority)
+    put(&to, b"\r\n", 2)
+    put_fields(&to, records, n)
+    if request.cookies:
+        put_cookies(&to, records, n)
+    if not ends and not about.is_tunnel and request.lengths == 0:
+        about.is_chunked = True
+        put(&to, b"Transfer-Encoding: chunked\r\n", 28)
+    put(&to, b"Connection: close\r\n\r\n", 21)
+    return 0 if to.full else <int>(to.at - out)
+
+
+# --- reading
+
+
+cdef bint read_fields(Request *request, const char *records, size_t n,
+                      Http2Head *about) noexcept nogil:
+    """False: malformed. Pseudo-fields come first, each at most once."""
+    cdef const char *p = records
+    cdef Record field
+    cdef Text *place
+    cdef bint regular = False
+    cdef bint well = True
+    cdef int number
+    request.method.data = request.scheme.data = request.authority.data = NULL
+    request.path.data = request.host.data = NULL
+    request.lengths = request.cookies = 0
+    while p < records + n:
+        p = next_field(p, &field)
+        if field.name.n and field.name.data[0] == c':':
+            place = place_of(request, &field.name)
+            if regular or place == NULL or place.data != NULL:
+                well = False
+                continue
+            place[0] = field.value
+            continue
+        regular = True
+        if not is_field(&field):
+            well = False
+            continue
+        number = field_name(field.name.data, field.name.n)
+        if number == F_CONTENT_LENGTH:
+            request.lengths += 1
+        elif number == F_HOST:
+            if request.host.data != NULL:
+                well = False
+            request.host = field.value
+        elif is_cookie(&field.name):
+            request.cookies += 1
+    if request.method.data == NULL or not is_token(request.method.data, request.method.n):
+        return False
+    about.method = <unsigned char>method_of(request.method.data, request.method.n)
+    about.is_tunnel = about.method == M_CONNECT
+    return well and has_valid_parts(request)
+
+
+cdef Text *place_of(Request *request, const Text *name) noexcept nogil:
+    """NULL: no pseudo-field of a request (section 8.3.1), or of one that is not offered here."""
+    if name.n == 7 and memcmp(name.data, b":method", 7) == 0:
+        return &request.method
+    if name.n == 7 and memcmp(name.data, b":scheme", 7) == 0:
+        return &request.scheme
+    if name.n == 10 and memcmp(name.data, b":authority", 10) == 0:
+        return &request.authority
+    if name.n == 5 and memcmp(name.data, b":path", 5) == 0:
+        return &request.path
+    return NULL
+
+
+cdef bint has_valid_parts(const Request *request) noexcept nogil:
+    """The target is put together of them: none may have an octet that ends its part."""
+    cdef size_t i
+    cdef char c
+    if request.scheme.data != NULL:
+        if request.scheme.n == 0:
+            return False
+        for i in range(request.scheme.n):
+            c = request.scheme.data[i]
+            if not is_class(c, CC_TOKEN) or not (c | 0x20 >= c'a' and c | 0x20 <= c'z') and not (
+                    i and (c >= c'0' and c <= c'9' or c == c'+' or c == c'-' or c == c'.')):
+                return False
+    if request.path.data != NULL:
+        if not (request.path.n and request.path.data[0] == c'/' or is_asterisk(&request.path)):
+            return False
+        for i in range(request.path.n):
+            if not is_class(request.path.data[i], CC_TARGET):
+                return False
+    return is_authority(&request.authority) and is_authority(&request.host)
+
+
+cdef bint is_authority(const Text *text) noexcept nogil:
+    """Whether it is absent, or no part but an authority, without a user (section 8.3.1)."""
+    cdef size_t i
+    cdef char c
+    if text.data == NULL:
+        return True
+    for i in range(text.n):
+        c = text.data[i]
+        if not is_class(c, CC_TARGET) or c == c'/' or c == c'?' or c == c'#' or c == c'@' or (
+                c == c'\\'):
+            return False
+    return text.n != 0
+
+
+cdef inline bint is_asterisk(const Text *path) noexcept nogil:
+    return path.n == 1 and path.data[0] == c'*'
+
+
+cdef bint is_same_host(const Text *a, const Text *b) noexcept nogil:
+    cdef size_t i
+    if a.n != b.n:
+        return False
+    for i in range(a.n):
+        if (a.data[i] | 0x20 if a.data[i] >= c'A' and a.data[i] <= c'Z' else a.data[i]) != (
+                b.data[i] | 0x20 if b.data[i] >= c'A' and b.data[i] <= c'Z' else b.data[i]):
+            return False
+    return True
+
+
+cdef inline bint is_cookie(const Text *name) noexcept nogil:
+    return name.n == 6 and memcmp(name.data, b"cookie", 6) == 0
+
+
+# --- writing
+
+
+cdef void put_request_line(Output *out, const Request *request, bint is_tunnel) noexcept nogil:
+    put_text(out, &request.method)
+    put(out, b" ", 1)
+    if is_tunnel:
+        put_text(out, &request.authority)
+    elif request.scheme.n == 5 and equals_lower(request.scheme.data, b"https", 5):
+        put_text(out, &request.path)
+    else:
+        put_text(out, &request.scheme)
+        put(out, b"://", 3)
+        put_text(out, &request.authority)
+        if not is_asterisk(&request.path):      # RFC 9112 section 3.2.4
+            put_text(out, &request.path)
+    put(out, b" HTTP/1.1\r\n", 11)
+
+
+cdef void put_fields(Output *out, const char *records, size_t n) noexcept nogil:
+    cdef const char *p = records
+    cdef Record field
+    cdef int number
+    while p < records + n:
+        p = next_field(p, &field)
+        if field.name.data[0] == c':' or is_cookie(&field.name):
+            continue
+        number = field_name(field.name.data, field.name.n)
+        if number != F_HOST and number != F_TE:     # TE is of the connection in HTTP/1.1
+            put_line(out, &field)
+
+
+cdef void put_cookies(Output *out, const char *records, size_t n) noexcept nogil:
+    """All of them in one field: section 8.2.3."""
+    cdef const char *p = records
+    cdef Record field
+    cdef bint first = True
+    put(out, b"cookie: ", 8)
+    while p < records + n:
+        p = next_field(p, &field)
+        if is_cookie(&field.name):
+            if not first:
+                put(out, b"; ", 2)
+            first = False
+            put_text(out, &field.value)
+    put(out, b"\r\n", 2)

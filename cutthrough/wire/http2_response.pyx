@@ -1,0 +1,76 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The fields of an HTTP/2 response -> the head of HTTP/1.1 that says the same.
+
+    :status 200  content-type: a/b       HTTP/1.1 200
+                                         content-type: a/b
+                                         Transfer-Encoding: chunked
+                                         Connection: close
+
+A stream's end is the end of its response, so a body without a length is chunked: a reset is no end
+of it, and trailers have a place. What HTTP/1.1 would read in another way is malformed (R62); so is
+101, which HTTP/2 does not have (RFC 9113 section 8.6).
+"""
+
+from libc.string cimport memcmp
+from cutthrough.wire.http2_fields cimport (
+    Output, Record, Text, is_field, next_field, put, put_line, put_text)
+from cutthrough.wire.names cimport F_CONTENT_LENGTH, M_HEAD, field_name
+
+
+cdef int build_response_of_http2(char *out, size_t room, const char *records, size_t n,
+                                 int method, bint ends, Http2Response *about) noexcept nogil:
+    cdef Output to = Output(out, out + room, False)
+    cdef const char *p = records
+    cdef size_t lengths = 0
+    cdef Record field
+    cdef bint has_content
+    if n == 0:
+        return -1
+    p = next_field(p, &field)
+    about.is_chunked = False
+    about.status = status_of(&field)
+    if about.status == 0 or about.status == 101 or (about.status < 200 and ends):
+        return -1
+    put(&to, b"HTTP/1.1 ", 9)
+    put_text(&to, &field.value)
+    put(&to, b" \r\n", 3)
+    while p < records + n:
+        p = next_field(p, &field)
+        trim(&field.value)
+        if not is_field(&field):            # a pseudo-field, too
+            return -1
+        lengths += field_name(field.name.data, field.name.n) == F_CONTENT_LENGTH
+        put_line(&to, &field)
+    if about.status >= 200:
+        has_content = method != M_HEAD and about.status != 204 and about.status != 304
+        if lengths == 0 and has_content:
+            about.is_chunked = not ends
+            if ends:
+                put(&to, b"Content-Length: 0\r\n", 19)
+            else:
+                put(&to, b"Transfer-Encoding: chunked\r\n", 28)
+        put(&to, b"Connection: close\r\n", 19)
+    put(&to, b"\r\n", 2)
+    return 0 if to.full else <int>(to.at - out)
+
+
+cdef int status_of(const Record *field) noexcept nogil:
+    """0: it is none."""
+    cdef int status = 0
+    cdef size_t i
+    if field.name.n != 7 or memcmp(field.name.data, b":status", 7) or field.value.n != 3:
+        return 0
+    for i in range(3):
+        if field.value.data[i] < c'0' or field.value.data[i] > c'9':
+            return 0
+        status = status * 10 + field.value.data[i] - c'0'
+    return status if status >= 100 else 0
+
+
+cdef void trim(Text *value) noexcept nogil:
+    """Origins do send white space around values, and their clients take it."""
+    while value.n and (value.data[0] == c' ' or value.data[0] == c'\t'):
+        value.data += 1
+        value.n -= 1
+    while value.n and (value.data[value.n - 1] == c' ' or value.data[value.n - 1] == c'\t'):
+        value.n -= 1

@@ -1,0 +1,146 @@
+"""Messages of WebSockets in intercepted connections, by a real client and origin."""
+
+import base64
+import json
+import ssl
+import threading
+from contextlib import contextmanager
+
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.sync.server import serve
+
+from tests.e2e.test_capture import flows, wait_rows
+from tests.e2e.test_capture_messages import frame, parrot, upgrade
+from tests.support.certificates import client_context
+from tests.support.client import PASSWORD, USER
+from tests.support.inside import HERE, certificate, config
+from tests.support.proxy import Proxy
+
+pytestmark = pytest.mark.any_loop
+
+POLICY = (f'[[rules]]\nname = "inside"\naction = "allow"\n{HERE}tls = "intercept"\n'
+          'capture = "full"\n')
+
+
+@pytest.fixture
+def database(tmp_path):
+    return tmp_path / "flows.db"
+
+
+@contextmanager
+def mirror(context):
+    """The port of an origin that sends back what comes."""
+    def talk(connection):
+        for message in connection:
+            connection.send(message)
+
+    server = serve(talk, "127.0.0.1", 0, ssl=context)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.socket.getsockname()[1]
+    finally:
+        server.shutdown()
+        thread.join()
+
+
+def origin_context():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate())
+    return context
+
+
+def through(proxy: Proxy, port: int, **more):
+    return connect(
+        f"wss://a.example:{port}/chat?room=1", ssl=client_context(),
+        proxy=f"http://{USER}:{PASSWORD}@127.0.0.1:{proxy.port}", **more)
+
+
+SENT = ["grün " * 50, b"\x00\xff" * 40, "", "x" * 70_000]
+
+
+@pytest.mark.parametrize("compression", ["deflate", None])
+def test_messages_inside_an_interception_are_kept(start_policy, database, compression):
+    """R54: the client's messages are readable, and nobody's bytes change."""
+    proxy = start_policy(POLICY, config(f'capture_file = "{database}"\n'))
+    with mirror(origin_context()) as port:
+        with through(proxy, port, compression=compression) as client:
+            for message in SENT:
+                client.send(message)
+                assert client.recv() == message
+            assert client.ping(b"here").wait(10)
+    row = next(row for row in wait_rows(database, 2) if row["status"] == 101)
+    assert row["url"] == f"https://a.example:{port}/chat?room=1"
+    assert (row["kind"], row["intercepted"], row["sni"]) == ("tunnel", 1, "a.example")
+    assert (row["client_tls_version"], row["peer_tls_version"]) == ("1.3", "1.3")
+    assert row["client_cipher"] and row["peer_cipher"]
+    assert row["messages_state"] is None
+    extension = "permessage-deflate" in row["response_head"]
+    assert extension == (compression == "deflate")
+    found = json.loads(row["messages"])
+    for side in ("request", "response"):
+        mine = [one for one in found if one["side"] == side]
+        assert [content(one) for one in mine
+                if one["kind"] in ("text", "binary")] == SENT
+        assert [one["code"] for one in mine if one["kind"] == "close"] == [1000]
+    assert ("request", "ping", "here") in [
+        (one["side"], one["kind"], one.get("text")) for one in found]
+    listed = flows(database, "list", "~websocket").stdout.splitlines()
+    assert len(listed) == 2 and f":{port}/chat" in listed[1]
+
+
+def content(message):
+    if message["kind"] == "text":
+        return message["text"]
+    return base64.b64decode(message["base64"])
+
+
+@pytest.mark.parametrize("hostile", [
+    b"\x82\xff" + b"\xff" * 8 + b"mask" + b"x" * 50,     # 2^64 - 1 bytes
+    b"\x82\x7f\x7f" + b"\xff" * 7 + b"x" * 50,           # 2^63 - 1, and they never come
+    b"\xf2\x05hello", b"\x83\x05hello", b"\x89\xfe\x01\x00mask" + b"x" * 256,
+    b"\x01\x02ab\x01\x02cd", b"\x00" * 300, b"GET / HTTP/1.1\r\n\r\n"])
+def test_frames_that_are_none_go_on_as_they_came(
+        start_policy, make_origin, dial, database, hostile):
+    """R58: the capture says that it could not read on; the tunnel does not notice."""
+    proxy = start_policy(POLICY.replace('tls = "intercept"\n', ""),
+                         f'capture_file = "{database}"\n')
+    origin, client = make_origin(parrot), dial(proxy)
+    upgrade(client, origin)
+    good = frame(1, b"good")
+    client.send(good + hostile)
+    assert client.read_exact(len(good + hostile)) == good + hostile
+    client.send(b"more")
+    assert client.read_exact(4) == b"more"
+    client.close()
+    (row,) = wait_rows(database)
+    found = json.loads(row["messages"])
+    assert [one["text"] for one in found if one["kind"] == "text"][:3] == [
+        "welcome", "good", "good"]
+    cut = [one for one in found if one.get("state") == "truncated"]
+    assert row["messages_state"] == "malformed" or len(cut) == 2
+    assert wait_rows(database)[0]["bytes_up"] >= len(good + hostile) + 4
+
+
+def test_an_origin_that_refuses_the_upgrade_has_no_messages(
+        start_policy, database):
+    proxy = start_policy(POLICY, config(f'capture_file = "{database}"\n'))
+
+    def refuse(connection, request):
+        return connection.respond(426, "not here")
+
+    server = serve(lambda connection: None, "127.0.0.1", 0, ssl=origin_context(),
+                   process_request=refuse)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    port = server.socket.getsockname()[1]
+    try:
+        with pytest.raises(InvalidStatus, match="426"):
+            through(proxy, port)
+    finally:
+        server.shutdown()
+        thread.join()
+    row = next(row for row in wait_rows(database, 2) if row["status"] == 426)
+    assert row["messages"] is None and row["kind"] == "request"

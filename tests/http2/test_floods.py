@@ -1,0 +1,233 @@
+"""Hostile frames: malformed requests, floods, bombs; each has a bound (R62)."""
+
+import hpack
+import pytest
+
+from tests.http2.test_streams import GET, POST, TUNNEL
+from tests.support.http2 import (
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    ENHANCE_YOUR_CALM,
+    HEADERS,
+    PADDED,
+    PING,
+    PREFACE,
+    PRIORITY,
+    PROTOCOL_ERROR,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    frame,
+)
+
+CREDIT = bytes([0, 0, 0, 1])
+MOST = bytes([127, 255, 255, 255])
+
+
+def encode(*fields: tuple[str, str]) -> bytes:
+    return hpack.Encoder().encode(fields)
+
+
+def head(number: int, *fields: tuple[str, str], flags: int = END_STREAM) -> bytes:
+    return frame(HEADERS, flags | END_HEADERS, number, encode(*fields))
+
+
+MALFORMED = {
+    "upper case": (*GET, ("X-Y", "z")),
+    "connection": (*GET, ("connection", "close")),
+    "transfer-encoding": (*GET, ("transfer-encoding", "chunked")),
+    "te": (*GET, ("te", "gzip")),
+    "pseudo-field twice": (*GET[:1], *GET),
+    "pseudo-field behind a field": (*GET[:3], ("x", "y"), GET[3]),
+    "no method": GET[1:],
+    "no path": GET[:3],
+    "empty path": (*GET[:3], (":path", "")),
+    "CONNECT with a path": (*TUNNEL, (":path", "/")),
+    "extended CONNECT": ((":method", "CONNECT"), (":protocol", "websocket"), *GET[1:]),
+    "another host": (*GET, ("host", "c.d")),
+    "line end in a value": (*GET, ("x", "y\r\nz: 1")),
+    "space in a name": (*GET, ("x y", "z")),
+    "space before a value": (*GET, ("x", " y")),
+    "length without a body": (*GET, ("content-length", "5")),
+    "length that is none": (*GET, ("content-length", "5x")),
+    "two lengths": (*GET, ("content-length", "0"), ("content-length", "5")),
+    "userinfo": (*GET[:2], (":authority", "u@a.b"), GET[3]),
+}
+
+
+@pytest.mark.parametrize("fields", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_request_is_a_fault_of_its_stream(couple, fields) -> None:
+    both = couple()
+    both.hear()
+    both.theirs.send(head(1, *fields) + head(3, *GET))
+    both.peer.h2.get_next_available_stream_id()
+    heard, due = both.carrier.hear()
+    assert heard == "all"
+    assert [one.refusal for one in dict.fromkeys(due)] == ["malformed", ""]
+    assert due[1].recv().startswith(b"GET ")
+    data = both.theirs.recv(65536)
+    assert frame(RST_STREAM, 0, 1, bytes([0, 0, 0, PROTOCOL_ERROR])) in data
+    due[0].close()
+
+
+def test_malformed_trailers_reset_their_stream(couple) -> None:
+    both = couple()
+    number, stream = both.begin(*POST, ends=False)
+    both.theirs.send(head(number, (":path", "/")))
+    both.theirs.send(head(3, *GET))
+    assert stream in both.carrier.hear()[1]
+    data = both.theirs.recv(65536)
+    assert frame(RST_STREAM, 0, number, bytes([0, 0, 0, PROTOCOL_ERROR])) in data
+
+
+def test_a_head_that_is_too_large(couple) -> None:
+    both = couple(head_bytes=1000)
+    both.hear()
+    both.theirs.send(head(1, *GET, ("x", "y" * 1000)))
+    _, (stream,) = both.carrier.hear()
+    assert stream.refusal == "too large"
+    reply = b"HTTP/1.1 431 x\r\nContent-Length: 0\r\n\r\n"
+    assert stream.send(reply) == len(reply)
+    stream.half_close()
+    stream.close()
+
+
+def test_a_bomb_of_indexed_fields_is_only_counted(couple) -> None:
+    """One octet names 4 KiB: 60 MB of fields in a frame of 16 KiB."""
+    both = couple()
+    both.hear()
+    encoder = hpack.Encoder()
+    first = encoder.encode((*GET, ("x", "y" * 3000)))
+    both.theirs.send(frame(HEADERS, END_STREAM | END_HEADERS, 1, first))
+    _, (stream,) = both.carrier.hear()
+    assert stream.refusal == ""
+    bomb = encoder.encode(GET) + b"\xbe" * 15_000
+    both.theirs.send(frame(HEADERS, END_STREAM | END_HEADERS, 3, bomb))
+    _, due = both.carrier.hear()
+    assert due[-1].refusal == "too large"
+
+
+def rows(*pieces: bytes, n: int = 3000) -> bytes:
+    return b"".join(pieces) * n
+
+
+def requests_and_resets(n: int) -> bytes:
+    return b"".join(head(one, *GET) + frame(RST_STREAM, 0, one, bytes([0, 0, 0, 8]))
+                    for one in range(1, 2 * n, 2))
+
+
+FLOODS = {
+    "rapid reset": ("resets", requests_and_resets(1000)),
+    "malformed requests": ("resets", b"".join(
+        head(one, *GET, ("connection", "x")) for one in range(1, 3000, 2))),
+    "windows that overflow": ("resets", b"".join(     # CVE-2025-8671, as the next one
+        head(one, *POST, flags=0) + frame(WINDOW_UPDATE, 0, one, MOST)
+        for one in range(1, 3000, 2))),
+    "bodies of another length": ("resets", b"".join(
+        head(one, *POST, ("content-length", "1"), flags=0) + frame(DATA, 0, one, b"xy")
+        for one in range(1, 3000, 2))),
+    "ping": ("flood", rows(frame(PING, 0, 0, bytes(8)))),
+    "settings": ("flood", rows(frame(SETTINGS))),
+    "priority": ("flood", rows(frame(PRIORITY, 0, 1, bytes(5)))),
+    "window update": ("flood", rows(frame(WINDOW_UPDATE, 0, 0, CREDIT))),
+    "unknown frames": ("flood", rows(frame(0xb7, 0, 0, b"x"))),
+    "empty data": ("flood", head(1, *POST, flags=0) + rows(frame(DATA, 0, 1))),
+    "empty padded data": (
+        "flood", head(1, *POST, flags=0) + rows(frame(DATA, PADDED, 1, b"\0"))),
+    "continuation": ("headers", frame(HEADERS, END_STREAM, 1, encode(*GET))
+                     + rows(frame(CONTINUATION, 0, 1))),
+    "a header block without end": (
+        "headers", frame(HEADERS, END_STREAM, 1, encode(*GET))
+        + rows(frame(CONTINUATION, 0, 1, encode(("x", "y" * 16_000))), n=5)),
+}
+
+
+@pytest.mark.parametrize("word, data", FLOODS.values(), ids=FLOODS)
+def test_a_flood_ends_the_connection(couple, word, data) -> None:
+    both = couple()
+    both.hear()
+    both.theirs.settimeout(10)
+    heard, at = "all", 0
+    while heard in ("all", "some") and at < len(data):
+        at += both.theirs.send(data[at:at + 2048])
+        heard, due = both.carrier.hear()
+        for stream in due:
+            if stream.refusal == "malformed":
+                stream.close()
+    assert heard == word
+    for stream in both.carrier.lose(word):
+        stream.close()
+    both.theirs.settimeout(0)
+    found = b""
+    try:
+        while more := both.theirs.recv(65536):
+            found += more
+    except BlockingIOError:
+        pass
+    goaway = found[found.rindex(b"\x07\0\0\0\0\0"):]
+    assert goaway[10:14] == bytes([0, 0, 0, ENHANCE_YOUR_CALM])
+
+
+def test_patience_comes_back(couple) -> None:
+    both = couple()
+    both.hear()
+    for _ in range(5):
+        both.theirs.send(rows(frame(0xb7), n=900))
+        assert both.heard() == "all"
+        both.look()
+        both.carrier.pass_time(9)
+    both.theirs.send(rows(frame(0xb7), n=1100))
+    assert both.heard() == "flood"
+
+
+def test_a_reader_may_update_its_window_for_each_frame(couple) -> None:
+    both = couple()
+    number, stream = both.begin(*TUNNEL, ends=False)
+    stream.send(b"HTTP/1.1 200 OK\r\n\r\n")
+    for _ in range(3000):
+        assert stream.send(b"x") == 1
+        both.theirs.send(frame(WINDOW_UPDATE, 0, 0, CREDIT)
+                         + frame(WINDOW_UPDATE, 0, number, CREDIT))
+        assert both.heard() == "all"
+        both.look()
+
+
+@pytest.mark.parametrize("data", [
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + bytes(20),
+    PREFACE + frame(DATA, 0, 1, b"x"),
+    PREFACE + frame(SETTINGS) + frame(DATA, 0, 0, b"x"),
+    PREFACE + frame(SETTINGS) + frame(HEADERS, END_HEADERS, 2, encode(*GET)),
+    PREFACE + frame(SETTINGS) + frame(HEADERS, END_HEADERS, 1, b"\xff\xff\xff\xff\xff"),
+    PREFACE + frame(SETTINGS) + frame(WINDOW_UPDATE, 0, 0, bytes(4)),
+    PREFACE + frame(SETTINGS) + frame(CONTINUATION, 0, 1, b"x"),
+    PREFACE + frame(SETTINGS) + frame(5, END_HEADERS, 1, bytes(4)),
+])
+def test_a_broken_connection_is_a_fault(data) -> None:
+    from tests.doors.http2 import Carrier
+    from tests.support.http2 import pair
+
+    ours, theirs = pair()
+    with ours, theirs:
+        carrier = Carrier(ours.fileno())
+        theirs.send(data)
+        heard, due = carrier.hear()
+        assert (heard, due) == ("fault", [])
+        carrier.lose("fault")
+        carrier.end()
+        assert theirs.recv(65536)
+
+
+def test_an_unfinished_head_is_dated(couple) -> None:
+    both = couple()
+    assert both.carrier.awaits_since        # the preface
+    both.carrier.pass_time(1)
+    both.hear()
+    assert both.carrier.awaits_since == 0
+    both.theirs.send(frame(HEADERS, END_STREAM, 1, encode(*GET)))
+    both.carrier.hear()
+    assert both.carrier.awaits_since == 1_000_001
+    both.theirs.send(frame(CONTINUATION, END_HEADERS, 1))
+    assert both.carrier.hear()[1]
+    assert both.carrier.awaits_since == 0

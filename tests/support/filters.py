@@ -1,0 +1,107 @@
+"""The module of filters that tests/e2e/test_filters.py runs in a worker."""
+
+FILTERS = """
+    import asyncio
+    import sys
+
+    class Nothing:
+        async def on_request_head(self, flow):
+            pass
+
+        async def on_response_head(self, flow):
+            pass
+
+    class Change:
+        async def on_request_head(self, flow):
+            assert flow.user == "user" and flow.client == "127.0.0.1"
+            flow.request.headers["X-Added"] = "by filter"
+            del flow.request.headers["X-Secret"]
+            flow.request.path = flow.request.path.replace("/old", "/new")
+
+        async def on_response_head(self, flow):
+            flow.response.headers["X-Seen"] = "yes"
+            if flow.response.status == 200:
+                flow.response.status = 203
+
+    class Move:
+        async def on_request_head(self, flow):
+            flow.request.host = flow.request.path.strip("/")
+
+    class Local:
+        async def on_request_head(self, flow):
+            if flow.request.path == "/local":
+                flow.respond(200, b"x" * 300_000, {"Content-Type": "text/plain"})
+
+    class Refuse:
+        async def on_response_head(self, flow):
+            flow.refuse("nothing from here, " + flow.user)
+
+    class Replace:
+        async def on_response_head(self, flow):
+            flow.respond(404, b"not here")
+
+    class Upper:
+        async def on_request_body(self, flow, body):
+            return body.upper()
+
+        async def on_response_body(self, flow, body):
+            return body.upper()
+
+    class Pieces:
+        async def on_request_body(self, flow, pieces):
+            async for piece in pieces:
+                yield piece.upper()
+
+        on_response_body = on_request_body
+
+    class Late:
+        async def on_request_body(self, flow, body):
+            if body == b"stop":
+                flow.respond(400, b"stopped")
+
+        async def on_response_body(self, flow, body):
+            if flow.request.path == "/refuse":
+                flow.refuse("seen it")
+            else:
+                flow.respond(410, b"gone")
+
+    class TooLate:
+        async def on_response_body(self, flow, pieces):
+            async for piece in pieces:
+                yield piece
+                flow.respond(410, b"gone")
+
+    class Look:
+        async def on_request_body(self, flow, body):
+            pass
+
+        async def on_response_body(self, flow, body):
+            pass
+
+    class Fail:
+        async def on_request_head(self, flow):
+            raise LookupError("oops")
+
+    class FailLater:
+        async def on_response_body(self, flow, pieces):
+            async for piece in pieces:
+                yield piece
+                raise LookupError("oops")
+
+    class Hang:
+        async def on_request_head(self, flow):
+            print("hang began", file=sys.stderr, flush=True)
+            try:
+                await asyncio.sleep(60)
+            finally:
+                print("hang ended", file=sys.stderr, flush=True)
+
+        async def on_end(self, flow):
+            print("end", flow.outcome, file=sys.stderr, flush=True)
+
+    class SlowPieces:
+        async def on_response_body(self, flow, pieces):
+            async for piece in pieces:
+                await asyncio.sleep(0.05)
+                yield piece
+"""
