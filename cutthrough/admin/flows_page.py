@@ -7,6 +7,7 @@
     PATCH  /flows/N                                     {"tag": "…", "comment": "…"}
     DELETE /flows/N /flows?filter=… /flows?all=true
     POST   /flows/send                                  a request through the proxy
+    POST   /flows/import?name=                          a HAR, or mitmproxy's dump
 
 All take the admin token, reads included, and each read is logged in the database
 (R59). The supervisor passes bytes on: other processes read.
@@ -24,7 +25,14 @@ from aiohttp import web
 
 from cutthrough.admin.cross_site import PROTECTED, watcher_key
 from cutthrough.admin.traffic_page import show_page
-from cutthrough.capture.query import MOST_ROWS, Answer, Query, QueryError, Request
+from cutthrough.capture.query import (
+    MOST_IMPORT,
+    MOST_ROWS,
+    Answer,
+    Query,
+    QueryError,
+    Request,
+)
 
 MOST_WATCHERS, MOST_WATCHERS_EACH = 16, 4
 # Between two looks for new flows, and between two signs of life
@@ -35,6 +43,11 @@ STALLED_S = 10.0
 MOST_REQUEST, MOST_MARK = 12 << 20, 16 << 10
 # Fewer than there are processes: a request that is sent keeps one for up to 30 s
 MOST_SENDING = 2
+# Files that come at a time, each as slowly as its client sends it: with these two, one
+# process is left for lists
+MOST_IMPORTING = 1
+# Characters of the name of a file
+MOST_NAME = 200
 
 OFF = "neither capture_file nor capture_url is configured"
 
@@ -44,8 +57,8 @@ class Flows(Protocol):
 
     def capture_database(self) -> str: ...
     def own_proxy(self) -> tuple[str, int] | None: ...
-    def ask(self, query: Query) -> AbstractAsyncContextManager[
-        tuple[Answer, AsyncIterator[bytes]]]: ...
+    def ask(self, query: Query, content: AsyncIterator[bytes] | None = None
+            ) -> AbstractAsyncContextManager[tuple[Answer, AsyncIterator[bytes]]]: ...
 
 
 class Mark(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,7 +77,7 @@ class FlowsPage:
     def __init__(self, flows: Flows) -> None:
         self._flows = flows
         self._watchers: collections.Counter[str] = collections.Counter()
-        self._sending = 0
+        self._sending = self._importing = 0
 
     def routes(self) -> list[web.RouteDef]:
         number = "/flows/{id:[0-9]{1,18}}"
@@ -79,7 +92,8 @@ class FlowsPage:
             web.get(f"{number}/{{side:request|response}}-body", self.body,
                     allow_head=False),
             web.get(f"{number}/messages", self.messages, allow_head=False),
-            web.delete("/flows", self.delete), web.post("/flows/send", self.send)]
+            web.delete("/flows", self.delete), web.post("/flows/send", self.send),
+            web.post("/flows/import", self.import_)]
 
     # Reads
 
@@ -190,6 +204,28 @@ class FlowsPage:
         finally:
             self._sending -= 1
 
+    async def import_(self, request: web.Request) -> web.StreamResponse:
+        size, name = request.content_length, request.query.get("name", "")
+        if size is None:                     # a part of the file would be imported
+            return web.Response(status=411, text="the file's length is not given: a "
+                                "Content-Length is required\n")
+        if size > MOST_IMPORT:
+            return web.Response(
+                status=413, text=f"the file is longer than {MOST_IMPORT >> 20} MiB: "
+                "use cutthrough flows import, which takes more\n")
+        if not size:
+            raise ValueError("the file is empty")
+        if len(name) > MOST_NAME:
+            raise ValueError(f"name: longer than {MOST_NAME} characters")
+        if self._importing >= MOST_IMPORTING:
+            return web.Response(status=503, text="another file is being imported\n")
+        self._importing += 1
+        try:
+            return await self._relay(request, self._query(
+                request, "import", size=size, name=name), receive(request))
+        finally:
+            self._importing -= 1
+
     # Between both sides
 
     def _query(self, asker: web.Request, verb: Any, **fields: Any) -> Query:
@@ -199,9 +235,11 @@ class FlowsPage:
         return Query(verb=verb, database=database, client=watcher_key(asker)[0],
                      filter=asker.query.get("filter", ""), **fields)
 
-    async def _relay(self, request: web.Request, query: Query) -> web.StreamResponse:
+    async def _relay(self, request: web.Request, query: Query,
+                     content: AsyncIterator[bytes] | None = None
+                     ) -> web.StreamResponse:
         """Passes an answer on; if it is cut short, its connection is too."""
-        async with self._flows.ask(query) as (head, pieces):
+        async with self._flows.ask(query, content) as (head, pieces):
             response = web.StreamResponse(status=head.status, headers={
                 **PROTECTED, **fields_of(head)})
             try:
@@ -241,6 +279,19 @@ def number_of(request: web.Request, name: str, default: int) -> int:
     if re.fullmatch("[0-9]{1,18}", text) is None:
         raise ValueError(f"{name}: {text!r} is not a number")
     return int(text)
+
+
+async def receive(request: web.Request) -> AsyncIterator[bytes]:
+    """The pieces of a body as they come. Raises QueryError."""
+    while True:
+        try:
+            async with asyncio.timeout(STALLED_S):
+                piece = await request.content.readany()
+        except TimeoutError:
+            raise QueryError("the file stopped coming", 408) from None
+        if not piece:
+            return
+        yield piece
 
 
 async def read_body(request: web.Request, most: int) -> bytes:

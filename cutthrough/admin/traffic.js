@@ -1,5 +1,5 @@
 // What ties the parts together: the token, loading, the live stream, exports, deletions.
-const FIRST_PAGE = 200, PAGE = 5000, AGAIN_MS = 3000;
+const FIRST_PAGE = 200, PAGE = 5000, AGAIN_MS = 3000, MOST_IMPORT_MIB = 64;
 let loading = new AbortController(), applied = {filter: "", search: ""}, complete_ = false;
 
 class Refusal extends Error {
@@ -111,6 +111,22 @@ async function save(path, name) {
     return `${name}: ${bytes(blob.size)}`;
   } catch (error) { return error.message; }
 }
+// Adds the exchanges of a HAR or a dump to the database
+async function importFile(file) {
+  let text;
+  try {
+    // Refused before it is sent: the listener would hang up in the middle
+    if (file.size > MOST_IMPORT_MIB << 20) throw new Error(
+      `longer than ${MOST_IMPORT_MIB} MiB: use cutthrough flows import, which takes more`);
+    showState(`importing ${file.name}`);
+    const result = await (await ask("flows/import?" + query({name: file.name.slice(0, 200)}),
+      {method: "POST", body: file})).json();
+    text = `${result.imported} imported, ${result.known} were there, ${result.refused} refused`;
+    if (result.reasons.length) text += `: ${result.reasons[0]}`;
+  } catch (error) { text = error.message; }
+  await reload();
+  $("filter-error").textContent = `${file.name}: ${text}`;
+}
 // Deletes after a question: one flow, or all that the applied filter selects
 function askRemoval(what, path, after) {
   $("remove-what").textContent = what;
@@ -156,6 +172,12 @@ $("send-form").addEventListener("submit", event => {
 $("har").addEventListener("click", async () => {
   const text = await save("flows.har?" + query({filter: applied.filter}), "flows.har");
   $("filter-error").textContent = text.startsWith("flows.har: ") ? "" : text;
+});
+$("import").addEventListener("click", () => $("import-file").click());
+$("import-file").addEventListener("change", async () => {
+  const [file] = $("import-file").files;
+  if (file) await importFile(file);
+  $("import-file").value = "";          // the same file can be chosen again
 });
 $("one-har").addEventListener("click", async () => {
   if (flow) $("note").textContent = await save(`flows.har?id=${flow.id}`, `flow-${flow.id}.har`);

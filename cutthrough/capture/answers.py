@@ -5,6 +5,7 @@ with the number to go on from. Bodies are read only if a filter looks at them. A
 logged in the database before its answer (R59).
 """
 
+import io
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +16,8 @@ import msgspec
 from cutthrough.capture.filters import FilterError, Test, parse_filter
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.har import has_entry, make_archive, make_entry
+from cutthrough.capture.imported import NotImported
+from cutthrough.capture.importing import import_file
 from cutthrough.capture.query import MOST_ROWS, Answer, Query, QueryError
 from cutthrough.capture.send import send
 from cutthrough.capture.store import BODIES, NoStore, Reader, StoreError
@@ -55,11 +58,14 @@ class LightRow:
         return list(self._row.keys())
 
 
-def answer(query: Query) -> Result:
-    """The answer, or a refusal in words. The content is made while it is taken."""
+def answer(query: Query, content: bytes = b"") -> Result:
+    """The answer, or a refusal in words. The answer's content is made while it is
+    taken. `content`: a file to be imported."""
     try:
         if query.verb == "send":
             return _send(query)
+        if query.verb == "import":
+            return _import(query, content)
         reader = open_reader(query.database, keep=True)
         try:
             head, pieces = _ANSWERS[query.verb](reader, query)
@@ -75,6 +81,8 @@ def answer(query: Query) -> Result:
         return _words(404, "nothing has been captured yet")
     except StoreError as error:
         return _words(503, str(error))
+    except OSError as error:                 # of a file that import would make
+        return _words(503, f"{query.database}: {error.strerror or error}")
 
 
 def _words(status: int, text: str) -> Result:
@@ -260,6 +268,21 @@ def _send(query: Query) -> Result:
     if query.request is None:
         raise QueryError("no request is given", 400)
     return _json(send(query.request, query.proxy), 1)
+
+
+def _import(query: Query, content: bytes) -> Result:
+    """Adds the exchanges of a file, as `cutthrough flows import` does."""
+    try:
+        result = import_file(io.BytesIO(content), query.database)
+    except NotImported as error:
+        raise QueryError(f"the file {error}", 400) from None
+    reader = open_reader(query.database, keep=True)
+    try:
+        reader.log("import", query.name, result.added, query.client)
+    finally:
+        reader.close()
+    return _json({"imported": result.added, "known": result.known,
+                  "refused": result.refused, "reasons": result.reasons}, result.added)
 
 
 _ANSWERS: dict[str, Callable[[Reader, Query], Result]] = {

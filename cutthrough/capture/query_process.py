@@ -63,7 +63,11 @@ def main(fd: int) -> int:
     channel = socket.socket(fileno=fd)
     try:
         while (frame := read_frame(channel)) is not None:
-            write_answer(channel, answer(msgspec.json.decode(frame, type=Query)))
+            query = msgspec.json.decode(frame, type=Query)
+            content = read_exactly(channel, query.size) if query.size else b""
+            if content is None:              # its sender has gone: nothing is imported
+                break
+            write_answer(channel, answer(query, content))
     except (OSError, StoreError):            # the supervisor hangs up; the disk fails
         return 1                             # and the answer is cut short
     finally:

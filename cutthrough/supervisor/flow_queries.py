@@ -31,9 +31,12 @@ WAIT_S = 10.0
 # Until the next piece of an answer. Pages take half a second by themselves, and an
 # archive of all flows some seconds; a request that is sent has 30 s
 ANSWER_S = 20.0
-ANSWER_S_OF = {"list": 5.0, "watch": 5.0, "send": 40.0}
+ANSWER_S_OF = {"list": 5.0, "watch": 5.0, "send": 40.0, "import": 120.0}
 # After which an unused process ends
 IDLE_S = 60.0
+
+
+Content = AsyncIterator[bytes] | None
 
 
 class Program(Protocol):
@@ -61,15 +64,29 @@ class QueryProcess:
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         return cls(process, reader, writer)
 
-    async def ask(self, query: Query) -> Answer:
-        """Raises QueryError, and TimeoutError."""
+    async def ask(self, query: Query, content: Content = None) -> Answer:
+        """Raises QueryError, TimeoutError, and what `content` raises."""
         self.is_free = False
         data = msgspec.json.encode(query)
         if len(data) > MOST_FRAME:
             raise QueryError("the query is too long")
         self._writer.write(len(data).to_bytes(4, "little") + data)
+        if content is not None:
+            await self._pass_on(content, query.size)
         wait_s = ANSWER_S_OF.get(query.verb, ANSWER_S)
         return msgspec.json.decode(await self._frame(wait_s), type=Answer)
+
+    async def _pass_on(self, content: AsyncIterator[bytes], left: int) -> None:
+        """The query's file, no faster than it is taken."""
+        async for piece in content:
+            left -= len(piece)
+            if left < 0:                     # an encoding was undone: what is beyond
+                break                        # would be the next query
+            self._writer.write(piece)
+            async with asyncio.timeout(ANSWER_S):
+                await self._writer.drain()
+        if left:                             # the process would wait for the rest
+            raise QueryError("the file is not as long as was said", 400)
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The content. Raises QueryError, and TimeoutError."""
@@ -140,9 +157,10 @@ class FlowQueries:
         return None
 
     @contextlib.asynccontextmanager
-    async def ask(self, query: Query) -> AsyncIterator[
+    async def ask(self, query: Query, content: Content = None) -> AsyncIterator[
             tuple[Answer, AsyncIterator[bytes]]]:
-        """The answer's head and its content. Raises QueryError."""
+        """The answer's head and its content. `content`: the file of an import. Raises
+        QueryError."""
         try:
             async with asyncio.timeout(WAIT_S):
                 await self._places.acquire()
@@ -152,7 +170,7 @@ class FlowQueries:
         try:
             one = self._take() or await QueryProcess.start()
             self._children[one.process.pid] = one.process
-            yield await one.ask(query), one.pieces()
+            yield await one.ask(query, content), one.pieces()
         except TimeoutError:
             raise QueryError("no answer in time; a simpler filter may help") from None
         except OSError as error:

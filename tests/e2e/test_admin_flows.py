@@ -111,7 +111,7 @@ def test_no_flow_is_read_without_the_token(filled, database):
             assert (status, text) == (401, "flows require the admin token\n"), path
         assert operator.ask("HEAD", path)[0] == 401
     for method, path in (("DELETE", "/flows?all=true"), ("PATCH", "/flows/1"),
-                         ("POST", "/flows/send")):
+                         ("POST", "/flows/send"), ("POST", "/flows/import")):
         assert operator.ask(method, path)[0] == 401
     assert ids(operator) and reads(database) == [("127.0.0.1", "list", "", 10)]
 

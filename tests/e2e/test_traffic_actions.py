@@ -10,6 +10,7 @@ import types
 import pytest
 
 from tests.capture.flows import row
+from tests.capture.test_importing import archive, entry
 from tests.e2e.test_capture import wait_rows
 from tests.support.admin import TOKEN
 from tests.support.browser import PROGRAM
@@ -233,6 +234,22 @@ def test_flows_are_exported_and_deleted(page, directory):
     page.wait_note("#note", "1 deleted")
     wait_until(lambda: page.rows()[0][8] == "deleted", "a word in the list")
     assert page.browser.faults == []
+
+
+def test_a_file_is_imported(page):
+    """What the chooser of files does is the browser's; the page gets a File."""
+    content = json.dumps(archive(entry()).decode())
+    page.enter()
+    for text in ("1 imported, 0 were there", "0 imported, 1 were there"):
+        page.browser.run(f"importFile(new File([{content}], 'page.har'))")
+        page.wait_note("#filter-error", f"page.har: {text}, 0 refused")
+    page.wait_rows(1)
+    assert page.urls() == ["https://a.test/x?y=1"]
+    page.browser.run("importFile(new File(['none'], 'odd'))")
+    page.wait_note("#filter-error", "odd: the file is neither an HTTP Archive")
+    page.browser.run("importFile({name: 'long', size: 1e9})")
+    page.wait_note("#filter-error", "long: longer than 64 MiB")
+    assert "Traceback" not in page.proxy.stderr()
 
 
 def entries(file):
