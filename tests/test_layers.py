@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "log": DATA,
     "process": DATA,
     "capture": DATA | {"log", "codings"},
+    "recording": {"capture", "codings"},
     "generation": DATA | {"process", "filters"},
     "verify": DATA | {"process"},
     "worker": DATA | {"log", "process", "capture", "generation", "verify"},

@@ -1,0 +1,191 @@
+"""What of a request must be equal, by route: a request -> a base and its parts.
+
+The base of two requests is compared as a whole. Of the parts a request may have more
+than the recording: query keys with "subset", values of a document with "partial_json".
+
+A route is chosen by host, path and method, for recordings and requests alike; the first
+that applies counts. Without any of them `Key()` does.
+"""
+
+from collections.abc import Callable, Hashable
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+import msgspec
+
+from cutthrough.recording.documents import (
+    KeyMistake,
+    as_text,
+    canonical,
+    captured,
+    compile_path,
+    compile_regex,
+    digest,
+    flatten,
+    read_form,
+    read_json,
+    read_operations,
+    remove,
+    select,
+)
+from cutthrough.recording.model import Pairs, Request, split_pairs
+
+Query = Literal["exact", "subset", "ignore"]
+Body = Literal["raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
+               "ignore"]
+# What follows the last recording of a sequence
+After = Literal["repeat", "cycle", "miss"]
+PLAIN = ("method", "scheme", "host", "port", "path")
+# Keys of a query that are an operation's
+OF_GRAPHQL = ("query", "variables", "operationName", "extensions")
+
+Base = tuple[Hashable, ...]
+Parts = dict[Hashable, Hashable]
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Names of fields are lower case. `ignored_query` may have *."""
+
+    method: bool = True
+    scheme: bool = True
+    host: bool = True
+    port: bool = True
+    path: bool = True
+    query: Query = "exact"
+    ignored_query: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    body: Body = "raw"
+    paths: tuple[str, ...] = ()              # of "jsonpath": what is compared
+    regexes: tuple[str, ...] = ()            # of "regex": likewise, their groups
+    ignored_paths: tuple[str, ...] = ()      # of the kinds of JSON
+    ignored_form: tuple[str, ...] = ()
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Hosts and paths may have *; () stands for all. `lane` names a field of requests:
+    those with other values of it have sequences and state of their own."""
+
+    name: str = ""
+    hosts: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    key: Key = Key()
+    after: After = "repeat"
+    lane: str = ""
+
+    def applies(self, request: Request) -> bool:
+        return (
+            (not self.methods or request.method in self.methods)
+            and (not self.hosts or any(
+                fnmatchcase(request.host, one) for one in self.hosts))
+            and (not self.paths or any(
+                fnmatchcase(request.path, one) for one in self.paths)))
+
+
+class KeyReader:
+    """Reads requests by one key."""
+
+    def __init__(self, key: Key) -> None:
+        """Raises KeyMistake."""
+        self.key = key
+        for path in (*key.paths, *key.ignored_paths):
+            compile_path(path)
+        for pattern in key.regexes:
+            compile_regex(pattern)
+        for kind, values in (("jsonpath", key.paths), ("regex", key.regexes)):
+            if (key.body == kind) != bool(values):
+                name = "paths" if kind == "jsonpath" else "regexes"
+                raise KeyMistake(f"`{name}` and body = {kind!r} need each other")
+        self._ignored = frozenset(one for one in key.ignored_query if "*" not in one)
+        self._globs = tuple(one for one in key.ignored_query if "*" in one)
+        self._names = tuple(name for name in PLAIN if getattr(key, name))
+        self._body: Callable[[Request], Hashable] | None = {
+            "json": self._json, "jsonpath": self._jsonpath, "form": self._form,
+            "regex": self._regex, "graphql": self._graphql}.get(key.body)
+
+    def read(self, request: Request, *, recorded: bool) -> tuple[Base, Parts]:
+        """`recorded`: the parts are what others must have."""
+        key = self.key
+        base: list[Hashable] = [getattr(request, name) for name in self._names]
+        parts: Parts = {}
+        whole = None if key.body in ("ignore", "partial_json") else self._whole(request)
+        if request.query and key.query != "ignore":
+            pairs = self.pairs(request.query)
+            if key.body == "graphql" and request.method == "GET" and (
+                    isinstance(whole, tuple)):
+                pairs = [pair for pair in pairs if pair[0] not in OF_GRAPHQL]
+            if key.query == "exact":
+                base.append(tuple(sorted(pairs, key=_first)))
+            else:
+                for name, value in pairs:
+                    at = ("query", name)
+                    before = parts.get(at)
+                    parts[at] = (value,) if before is None else (*before, value)  # type: ignore[misc]
+        elif key.query == "exact":
+            base.append(())
+        for name in key.fields:
+            base.append(request.field(name))
+        if key.body == "partial_json":
+            base.append(self._partial(request, parts, recorded))
+        else:
+            base.append(whole)
+        return tuple(base), parts
+
+    def pairs(self, query: str) -> Pairs:
+        """Those that count."""
+        pairs = split_pairs(query)
+        if not (self._ignored or self._globs):
+            return pairs
+        return [pair for pair in pairs if pair[0] not in self._ignored and not any(
+            fnmatchcase(pair[0], one) for one in self._globs)]
+
+    def document(self, request: Request) -> Any:
+        """The body without ignored values. Raises ValueError."""
+        found = read_json(request.body)
+        for path in self.key.ignored_paths:
+            remove(found, path)
+        return found
+
+    def _whole(self, request: Request) -> Hashable:
+        if self._body is not None:
+            try:
+                return self._body(request)
+            except KeyMistake:
+                raise
+            except ValueError:
+                pass
+        return request.body if len(request.body) < 16 else digest(request.body)
+
+    def _partial(self, request: Request, parts: Parts, recorded: bool) -> Hashable:
+        try:
+            found = flatten(self.document(request), whole=not recorded)
+        except ValueError:
+            return digest(request.body)
+        for path, value in found.items():
+            parts["body", path] = value
+        return "json"
+
+    def _json(self, request: Request) -> Hashable:
+        return "json", digest(canonical(self.document(request)).encode())
+
+    def _jsonpath(self, request: Request) -> Hashable:
+        document = self.document(request)
+        return "jsonpath", *(canonical(select(document, path))
+                             for path in self.key.paths)
+
+    def _form(self, request: Request) -> Hashable:
+        found = read_form(request)
+        if isinstance(found, bytes):
+            return "multipart", digest(found)
+        return "form", as_text([
+            pair for pair in found if pair[0] not in self.key.ignored_form])
+
+    def _regex(self, request: Request) -> Hashable:
+        return "regex", *(captured(request.body, one) for one in self.key.regexes)
+
+    def _graphql(self, request: Request) -> Hashable:
+        return "graphql", *read_operations(request)
+
+
+def _first(pair: tuple[str, str]) -> str:
+    return pair[0]

@@ -1,0 +1,204 @@
+"""Finds the recording that answers a request, and says why if none does (R60).
+
+    request ──> route ──> key ──> index ──> groups ──> the next of its sequence
+                  └─ recordings with patterns of their own ──┘
+
+Recordings by key come before those with patterns; of both, those that ask for the most
+come first. A sequence is replayed in the order of its numbers. Each lane has a place of
+its own in each sequence, and a state of its own, so that clients at the same time do
+not take each other's answers. Nothing here waits, and one thread at a time may use it.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from cutthrough.recording.index import NO_EXTRA, Extra, Group, Index
+from cutthrough.recording.keys import Base, KeyReader, Parts, Route
+from cutthrough.recording.model import Pattern, Recording, Request
+from cutthrough.recording.nearest import Nearest, find_nearest
+from cutthrough.recording.patterns import Predicate, make_predicate, parts_of, split
+
+# Lanes that are remembered; the one that was used least recently starts anew
+MOST_LANES = 10_000
+
+
+class Match(msgspec.Struct, frozen=True):
+    recording: Recording
+    route: Route
+    place: int                               # in its sequence, from 0
+    of: int                                  # recordings of the sequence
+
+
+class Miss(msgspec.Struct, frozen=True):
+    """`nearest` is None if nothing is recorded, or if all that match are used up."""
+
+    reason: str
+    nearest: Nearest | None = None
+
+    def __str__(self) -> str:
+        if self.nearest is None:
+            return self.reason
+        one = self.nearest.recording
+        return (f"{self.reason}; the nearest is recording {one.number}, "
+                f"{one.request.method} {one.request.url}: "
+                f"{'; '.join(self.nearest.differences)}")
+
+
+class _Lane:
+    __slots__ = ("places", "state")
+
+    def __init__(self) -> None:
+        self.places: dict[int, int] = {}     # by the serial of a group
+        self.state: dict[str, str] = {}
+
+
+class _Line:
+    """A route, its key, and its recordings."""
+
+    __slots__ = ("index", "reader", "route")
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        self.reader = KeyReader(route.key)
+        self.index = Index()
+
+
+class Matcher:
+    """`mask` removes from a request what is not in recordings either: their secrets."""
+
+    def __init__(self, routes: Iterable[Route] = (),
+                 mask: Callable[[Request], Request] | None = None) -> None:
+        """Raises KeyMistake."""
+        self._lines = [_Line(route) for route in (*routes, Route())]
+        self._mask = mask
+        self._patterned = Index()
+        self._predicates: dict[tuple[Pattern, ...], Sequence[Predicate]] = {}
+        self._recordings: dict[int, Recording] = {}
+        self._places: dict[str, dict[str, dict[int, None]]] = {}
+        self._lanes: OrderedDict[str, _Lane] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._recordings)
+
+    def add(self, recording: Recording) -> None:
+        """Its number must be new. Raises KeyMistake if a pattern is malformed."""
+        number, request = recording.number, recording.request
+        if number in self._recordings:
+            raise ValueError(f"recording {number} is there already")
+        index, base, parts, extra = self._filed(recording)
+        if extra[0] and extra[0] not in self._predicates:
+            self._predicates[extra[0]] = [make_predicate(one) for one in extra[0]]
+        index.add(number, base, parts, extra)
+        self._recordings[number] = recording
+        self._places.setdefault(request.host, {}).setdefault(
+            request.path, {})[number] = None
+
+    def remove(self, number: int) -> None:
+        """Raises KeyError."""
+        recording = self._recordings[number]
+        index, base, parts, extra = self._filed(recording)
+        index.remove(number, base, parts, extra)
+        del self._recordings[number]
+        request = recording.request
+        paths = self._places[request.host]
+        del paths[request.path][number]
+        if not paths[request.path]:
+            del paths[request.path]
+        if not paths:
+            del self._places[request.host]
+
+    def _filed(self, recording: Recording) -> tuple[Index, Base, Parts, Extra]:
+        requires = tuple(sorted(recording.requires.items()))
+        if recording.patterns:
+            parts, left = split(recording.patterns)
+            return self._patterned, (), parts, (left, requires)
+        line = self._line(recording.request)
+        base, parts = line.reader.read(recording.request, recorded=True)
+        return line.index, base, parts, ((), requires) if requires else NO_EXTRA
+
+    def _line(self, request: Request) -> _Line:
+        lines = self._lines
+        if len(lines) == 1:
+            return lines[0]
+        return next(line for line in lines if line.route.applies(request))
+
+    def match(self, request: Request, lane: str = "") -> Match | Miss:
+        """Takes the next recording of the request's sequence. `lane`: of the client; a
+        route that names a field takes its value."""
+        if self._mask is not None:
+            request = self._mask(request)
+        line = self._line(request)
+        route = line.route
+        if route.lane:
+            lane = request.field(route.lane)
+        own = self._lane(lane)
+        used_up = None
+        for group in self._groups(line, request):
+            if group.extra[1] and not has(own.state, group.extra[1]):
+                continue
+            found = self._take(group, own, route)
+            if found is not None:
+                return found
+            used_up = group
+        if used_up is not None:
+            count = len(used_up.numbers)
+            return Miss(f"recording {used_up.numbers[-1]} matches, and has been "
+                        f"replayed as often as it was recorded: {count} "
+                        f"{'time' if count == 1 else 'times'}")
+        nearest = find_nearest(request, line.reader, self._recordings, self._places,
+                               own.state)
+        return Miss("no recording matches" if self._recordings else
+                    "nothing is recorded", nearest)
+
+    def _groups(self, line: _Line, request: Request) -> Iterable[Group]:
+        base, parts = line.reader.read(request, recorded=False)
+        yield from line.index.find(base, parts)
+        if self._patterned.has_any:
+            for group in self._patterned.find((), parts_of(request)):
+                left = group.extra[0]
+                if not left or all(holds(request) for holds in self._predicates[left]):
+                    yield group
+
+    def _take(self, group: Group, lane: _Lane, route: Route) -> Match | None:
+        """None: the sequence is at its end."""
+        numbers = group.numbers
+        place = lane.places.get(group.serial, 0)
+        if place >= len(numbers):
+            if route.after == "miss":
+                return None
+            place = 0 if route.after == "cycle" else len(numbers) - 1
+        lane.places[group.serial] = place + 1
+        recording = self._recordings[numbers[place]]
+        for name in recording.removes:
+            lane.state.pop(name, None)
+        lane.state.update(recording.sets)
+        return Match(recording, route, place, len(numbers))
+
+    def _lane(self, name: str) -> _Lane:
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = _Lane()
+            if len(self._lanes) > MOST_LANES:
+                self._lanes.popitem(last=False)
+        else:
+            self._lanes.move_to_end(name)
+        return lane
+
+    def state(self, lane: str = "") -> Mapping[str, str]:
+        return dict(self._lane(lane).state)
+
+    def set_state(self, state: Mapping[str, str], lane: str = "") -> None:
+        self._lane(lane).state = dict(state)
+
+    def rewind(self, lane: str | None = None) -> None:
+        """Forgets places and state: of one lane, or of all."""
+        if lane is None:
+            self._lanes.clear()
+        else:
+            self._lanes.pop(lane, None)
+
+
+def has(state: Mapping[str, str], required: Iterable[tuple[str, str]]) -> bool:
+    return all(state.get(name) == value for name, value in required)

@@ -1,0 +1,127 @@
+"""A recording: a request, the answer it got, and what replay knows about both.
+
+Times of an answer count from the end of its request. Bodies are bytes of the content as
+it was transferred: chunks are joined, codings are not undone. All of it is immutable; a
+change makes another recording with the same number.
+"""
+
+from typing import Literal
+from urllib.parse import unquote_plus
+
+import msgspec
+
+Fields = tuple[tuple[str, str], ...]
+Pairs = list[tuple[str, str]]
+Kind = Literal["text", "binary", "close", "ping", "pong", "event"]
+# What a pattern looks at, and how. Documents are JSON
+Part = Literal["method", "scheme", "host", "port", "path", "query", "field", "body"]
+How = Literal["exact", "glob", "regex", "json", "partial_json", "jsonpath", "form"]
+
+DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`path` and `query` are as sent, without the question mark between them."""
+
+    method: str
+    scheme: str
+    host: str                                # lower case; IPv6 without brackets
+    port: int
+    path: str
+    query: str = ""
+    fields: Fields = ()
+    body: bytes = b""
+    protocol: str = "HTTP/1.1"
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if DEFAULT_PORTS.get(self.scheme) == self.port else f":{self.port}"
+        query = f"?{self.query}" if self.query else ""
+        return f"{self.scheme}://{host}{port}{self.path}{query}"
+
+    def field(self, name: str) -> str:
+        return find(self.fields, name)
+
+
+class Chunk(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Bytes of a body that came together."""
+
+    at_us: int
+    data: bytes
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of a WebSocket, whole, or one server-sent event. A close has its code."""
+
+    at_us: int
+    is_up: bool
+    kind: Kind
+    data: bytes = b""
+    code: int | None = None
+    event: str = ""                          # of an event: its type and id
+    id: str = ""
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    status: int
+    reason: str = ""
+    fields: Fields = ()
+    head_us: int = 0                         # when the head came
+    chunks: tuple[Chunk, ...] = ()
+    trailers: Fields = ()
+    messages: tuple[Message, ...] = ()       # of a WebSocket
+    protocol: str = "HTTP/1.1"
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(chunk.data for chunk in self.chunks)
+
+    def field(self, name: str) -> str:
+        return find(self.fields, name)
+
+
+class Pattern(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a request must have, instead of what the recorded one had. `key`: of a query
+    or a form, the name of a field, a JSONPath; "": the whole part."""
+
+    part: Part
+    how: How = "exact"
+    value: str = ""
+    key: str = ""
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`patterns`: they alone decide which requests it answers, and the route's key does
+    not apply. `requires`: values that the state must have; `sets` and `removes` change
+    it behind the answer."""
+
+    request: Request
+    response: Response
+    number: int = 0                          # of its session; 0: none yet
+    created_us: int = 0                      # Unix time
+    hits: int = 0
+    tags: tuple[str, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
+    requires: dict[str, str] = {}
+    sets: dict[str, str] = {}
+    removes: tuple[str, ...] = ()
+    delay_us: int = 0                        # added before the answer
+
+
+def find(fields: Fields, name: str) -> str:
+    """The values of this name (lower case), joined as in RFC 9110 section 5.3."""
+    found = [value for key, value in fields if key.lower() == name]
+    return found[0] if len(found) == 1 else ", ".join(found)
+
+
+def split_pairs(text: str) -> Pairs:
+    """The keys and values of a query or a form, decoded, in order."""
+    pairs = []
+    for part in text.split("&"):
+        if part:
+            key, _, value = part.partition("=")
+            if "%" in part or "+" in part:
+                key, value = unquote_plus(key), unquote_plus(value)
+            pairs.append((key, value))
+    return pairs

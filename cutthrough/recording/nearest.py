@@ -1,0 +1,219 @@
+"""The recording that is nearest to a request, and what differs, in words (R60).
+
+It is asked for on a miss only, and bounded, because the process waits for it: of
+MOST_CANDIDATES recordings (of the same host and path, else of the host, else of the
+path, else of anything) those MOST_COMPARED are compared that look most alike.
+"""
+
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from cutthrough.recording.documents import (
+    canonical,
+    flatten,
+    read_form,
+    select,
+    show_path,
+)
+from cutthrough.recording.keys import KeyReader
+from cutthrough.recording.model import Pattern, Recording, Request
+from cutthrough.recording.patterns import make_predicate, subject
+
+MOST_CANDIDATES = 2000
+MOST_COMPARED = 40
+MOST_PATHS = 200
+# Differences that are said, and characters of a value
+MOST_SAID = 8
+MOST_VALUE = 60
+
+# By host, by path, the numbers of recordings
+Places = Mapping[str, Mapping[str, Mapping[int, None]]]
+
+
+class Nearest(msgspec.Struct, frozen=True):
+    recording: Recording
+    differences: tuple[str, ...]             # MOST_SAID, and how many more
+
+
+def find_nearest(request: Request, reader: KeyReader,
+                 recordings: Mapping[int, Recording], places: Places,
+                 state: Mapping[str, str]) -> Nearest | None:
+    best: tuple[int, Recording, list[str]] | None = None
+    found_first = [recordings[number] for number in islice(
+        candidates(request, places), MOST_CANDIDATES)]
+    if len(found_first) > MOST_COMPARED:
+        # A stable order: among those alike, the likeliest path stays first
+        found_first.sort(key=lambda one: unlike(request, one.request))
+    for one in found_first[:MOST_COMPARED]:
+        found = list(differences(request, one, reader, state))
+        if best is None or len(found) < best[0]:
+            best = len(found), one, found
+    if best is None:
+        return None
+    _, one, found = best
+    if len(found) > MOST_SAID:
+        found[MOST_SAID:] = [f"{len(found) - MOST_SAID} more"]
+    return Nearest(one, tuple(found))
+
+
+def unlike(request: Request, other: Request) -> int:
+    """What a glance says."""
+    return (4 * (request.path != other.path) + 2 * (request.method != other.method)
+            + (request.query != other.query) + (request.body != other.body))
+
+
+def candidates(request: Request, places: Places) -> Iterator[int]:
+    paths = places.get(request.host)
+    if paths is not None:
+        if request.path in paths:
+            yield from paths[request.path]
+        else:
+            ratio = SequenceMatcher(b=request.path[:MOST_VALUE * 4], autojunk=False)
+
+            def likeness(path: str) -> float:
+                ratio.set_seq1(path[:MOST_VALUE * 4])
+                return ratio.quick_ratio()
+
+            for path in sorted(islice(paths, MOST_PATHS), key=likeness, reverse=True):
+                yield from paths[path]
+        return
+    hosts = list(islice(places.values(), MOST_PATHS))
+    for found in hosts:
+        yield from found.get(request.path, ())
+    for found in hosts:
+        for numbers in found.values():
+            yield from numbers
+
+
+def differences(request: Request, recording: Recording, reader: KeyReader,
+                state: Mapping[str, str]) -> Iterator[str]:
+    """Each as `what: here, recorded there`."""
+    if recording.patterns:
+        yield from _patterns(request, recording.patterns)
+    else:
+        yield from _by_key(request, recording.request, reader)
+    for name, value in recording.requires.items():
+        if state.get(name) != value:
+            yield f"state {name}: {show(state.get(name))}, required {show(value)}"
+
+
+def _patterns(request: Request, patterns: tuple[Pattern, ...]) -> Iterator[str]:
+    for one in patterns:
+        if not make_predicate(one)(request):
+            name = f"{one.part} {one.key}".rstrip()
+            yield (f"{name}: {show(subject(request, one))}, wanted {one.how} "
+                   f"{show(one.value)}")
+
+
+def _by_key(request: Request, other: Request, reader: KeyReader) -> Iterator[str]:
+    key = reader.key
+    for name in ("method", "scheme", "host", "port", "path"):
+        here, there = getattr(request, name), getattr(other, name)
+        if getattr(key, name) and here != there:
+            yield f"{name}: {here}, recorded {there}"
+    if key.query != "ignore":
+        yield from _query(request, other, reader)
+    for name in key.fields:
+        if request.field(name) != other.field(name):
+            yield (f"field {name}: {show(request.field(name) or None)}, "
+                   f"recorded {show(other.field(name) or None)}")
+    if key.body != "ignore":
+        yield from _body(request, other, reader)
+
+
+def _values(request: Request, reader: KeyReader) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in reader.pairs(request.query):
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _query(request: Request, other: Request, reader: KeyReader) -> Iterator[str]:
+    here, there = _values(request, reader), _values(other, reader)
+    names = there if reader.key.query == "subset" else {**there, **here}
+    for name in names:
+        if here.get(name) != there.get(name):
+            yield (f"query key {name}: {_joined(here.get(name))}, "
+                   f"recorded {_joined(there.get(name))}")
+
+
+def _joined(values: list[str] | None) -> str:
+    return "absent" if values is None else ", ".join(map(show, values))
+
+
+def _body(request: Request, other: Request, reader: KeyReader) -> Iterator[str]:
+    key = reader.key
+    partial = key.body == "partial_json"
+    here, parts = reader.read(request, recorded=False)
+    there, wanted = reader.read(other, recorded=True)
+    if partial:
+        same = here[-1] == there[-1] and all(
+            parts.get(name) == value for name, value in wanted.items()
+            if isinstance(name, tuple) and name[0] == "body")
+    else:
+        same = here[-1] == there[-1]
+    if same:
+        return
+    found = None
+    try:
+        if key.body in ("json", "partial_json", "graphql"):
+            found = list(_documents(reader.document(request), reader.document(other),
+                                    partial))
+        elif key.body == "jsonpath":
+            one, two = reader.document(request), reader.document(other)
+            found = [f"body {path}: {show(canonical(select(one, path)), quoted=True)}, "
+                     f"recorded {show(canonical(select(two, path)), quoted=True)}"
+                     for path in key.paths if select(one, path) != select(two, path)]
+        elif key.body == "form":
+            found = list(_forms(request, other, key.ignored_form))
+    except ValueError:
+        pass
+    yield from found or [_bytes(request.body, other.body)]
+
+
+def _documents(here: Any, there: Any, partial: bool) -> Iterator[str]:
+    one, two = (flatten(document, whole=True) for document in (here, there))
+    for path in two if partial else {**two, **one}:
+        if one.get(path) != two.get(path):
+            # What is in an absent list or object need not be said
+            if path and not (path[:-1] in one and path[:-1] in two):
+                continue
+            yield (f"body {show_path(path)}: {show(one.get(path), quoted=True)}, "
+                   f"recorded {show(two.get(path), quoted=True)}")
+
+
+def _forms(request: Request, other: Request, ignored: tuple[str, ...]
+           ) -> Iterator[str]:
+    one, two = read_form(request), read_form(other)
+    if isinstance(one, bytes) or isinstance(two, bytes):
+        return
+    here: dict[str, list[str]] = {}
+    there: dict[str, list[str]] = {}
+    for pairs, found in ((one, here), (two, there)):
+        for name, value in pairs:
+            if name not in ignored:
+                found.setdefault(name, []).append(value)
+    for name in {**there, **here}:
+        if here.get(name) != there.get(name):
+            yield (f"form key {name}: {_joined(here.get(name))}, "
+                   f"recorded {_joined(there.get(name))}")
+
+
+def _bytes(here: bytes, there: bytes) -> str:
+    at = next((number for number, (one, two) in enumerate(
+        zip(here, there, strict=False)) if one != two), min(len(here), len(there)))
+    return (f"body: {len(here)} bytes, recorded {len(there)}, which differ at byte "
+            f"{at}")
+
+
+def show(value: str | None, *, quoted: bool = False) -> str:
+    """A value in one line; `quoted`: it is JSON already."""
+    if value is None:
+        return "absent"
+    if len(value) > MOST_VALUE:
+        value = f"{value[:MOST_VALUE]}…"
+    return value if quoted else repr(value)

@@ -1,0 +1,18 @@
+"""Requests and recordings to play with."""
+
+from typing import Any
+
+from cutthrough.recording.model import Chunk, Recording, Request, Response
+
+
+def request(path: str = "/", body: bytes | str = b"", **more: Any) -> Request:
+    path, _, query = path.partition("?")
+    data = body.encode() if isinstance(body, str) else body
+    usual: dict[str, Any] = {"method": "POST" if data else "GET", "scheme": "http",
+                             "host": "a.example", "port": 80}
+    return Request(path=path, query=query, body=data, **{**usual, **more})
+
+
+def recording(number: int, one: Request, **more: Any) -> Recording:
+    return Recording(number=number, request=one, response=Response(
+        status=200, chunks=(Chunk(0, b"%d" % number),)), **more)

@@ -1,0 +1,255 @@
+"""The matcher: by properties against its slow twin, then its sequences and lanes."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutthrough.recording.documents import KeyMistake
+from cutthrough.recording.index import FEW
+from cutthrough.recording.keys import Key, Route
+from cutthrough.recording.matcher import MOST_LANES, Match, Matcher, Miss
+from cutthrough.recording.model import Pattern, Request
+from tests.recording import twin
+from tests.recording.answers import recording, request
+
+LEAVES = st.sampled_from([None, True, False, 0, 1, 1.0, 1.5, "", "1", "a", "{}", "[1]"])
+DOCUMENTS = st.recursive(LEAVES, lambda inner: st.one_of(
+    st.lists(inner, max_size=3),
+    st.dictionaries(st.sampled_from(["a", "b", "0", "é"]), inner, max_size=3)),
+    max_leaves=6)
+BODIES = st.one_of(
+    st.sampled_from([b"", b"a", b"{", b"x" * 20]),
+    DOCUMENTS.map(lambda value: json.dumps(value).encode()),
+    DOCUMENTS.map(lambda value: json.dumps(
+        value, indent=1, ensure_ascii=False).encode()))
+QUERIES = st.lists(st.sampled_from(
+    ["a=1", "a=2", "b=1", "b=", "c=1", "t=1", "t=2", "%61=1", "d=+"]), max_size=4
+    ).map("&".join)
+REQUESTS = st.builds(
+    Request, method=st.sampled_from(["GET", "POST"]), scheme=st.just("http"),
+    host=st.sampled_from(["a", "b"]), port=st.sampled_from([80, 81]),
+    path=st.sampled_from(["/", "/x"]), query=QUERIES, body=BODIES,
+    fields=st.sampled_from([(), (("Accept", "a"),), (("accept", "b"), ("x", "y"))]))
+KEYS = st.builds(
+    Key, method=st.booleans(), scheme=st.booleans(), host=st.booleans(),
+    port=st.booleans(), path=st.booleans(),
+    query=st.sampled_from(["exact", "subset", "ignore"]),
+    ignored_query=st.sampled_from([(), ("t",)]),
+    fields=st.sampled_from([(), ("accept",)]),
+    body=st.sampled_from(["raw", "json", "partial_json", "ignore"]))
+
+
+def fill(requests, key):
+    made = [recording(number, one) for number, one in enumerate(requests, 1)]
+    matcher = Matcher([Route(key=key)])
+    for one in made:
+        matcher.add(one)
+    return matcher, made
+
+
+def number_of(found):
+    return found.recording.number if isinstance(found, Match) else None
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(REQUESTS, min_size=1, max_size=12), REQUESTS, KEYS)
+def test_the_index_finds_what_asking_every_recording_finds(requests, asked, key):
+    matcher, made = fill(requests, key)
+    for one in (asked, *requests):
+        wanted = twin.find(one, made, key)
+        matcher.rewind()
+        found = matcher.match(one)
+        assert number_of(found) == (wanted[0] if wanted else None)
+        if isinstance(found, Miss):
+            assert found.nearest is not None and found.nearest.differences, found
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(REQUESTS, min_size=2, max_size=10), KEYS, st.data())
+def test_what_was_removed_is_found_no_more(requests, key, data):
+    matcher, made = fill(requests, key)
+    gone = data.draw(st.sets(st.sampled_from([one.number for one in made])))
+    for number in gone:
+        matcher.remove(number)
+    left = [one for one in made if one.number not in gone]
+    assert len(matcher) == len(left)
+    for one in requests:
+        matcher.rewind()
+        wanted = twin.find(one, left, key)
+        assert number_of(matcher.match(one)) == (wanted[0] if wanted else None)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sets(st.integers(0, 12), max_size=5), min_size=FEW + 2, max_size=60),
+       st.sets(st.integers(0, 12)))
+def test_many_shapes_are_found_by_the_names_they_are_filed_under(shapes, asked):
+    def query(names):
+        return request("/?" + "&".join(f"{name}=v" for name in names))
+
+    key = Key(query="subset")
+    matcher, made = fill(map(query, shapes), key)
+    wanted = twin.find(query(asked), made, key)
+    assert number_of(matcher.match(query(asked))) == (wanted[0] if wanted else None)
+
+
+def test_a_sequence_is_replayed_in_order_and_its_last_answer_stays():
+    matcher, _ = fill([request("/a")] * 3 + [request("/b")], Key())
+    found = [matcher.match(request("/a")) for _ in range(5)]
+    assert [one.recording.number for one in found] == [1, 2, 3, 3, 3]
+    assert [(one.place, one.of) for one in found[:3]] == [(0, 3), (1, 3), (2, 3)]
+
+
+@pytest.mark.parametrize(("after", "wanted"), [
+    ("repeat", [1, 2, 2, 2, 2]), ("cycle", [1, 2, 1, 2, 1]),
+    ("miss", [1, 2, None, None, None])])
+def test_a_route_says_what_follows_the_last_recording(after, wanted):
+    matcher = Matcher([Route(after=after)])
+    for number in (1, 2):
+        matcher.add(recording(number, request()))
+    assert [number_of(matcher.match(request())) for _ in range(5)] == wanted
+
+
+def test_a_sequence_that_is_used_up_says_so():
+    matcher = Matcher([Route(after="miss")])
+    matcher.add(recording(7, request()))
+    matcher.match(request())
+    assert str(matcher.match(request())) == (
+        "recording 7 matches, and has been replayed as often as it was recorded: "
+        "1 time")
+
+
+def test_each_lane_has_a_place_of_its_own():
+    matcher, _ = fill([request()] * 3, Key())
+    order = [number_of(matcher.match(request(), lane)) for lane in "abaabb"]
+    assert order == [1, 1, 2, 3, 2, 3]
+    matcher.rewind("a")
+    assert [number_of(matcher.match(request(), lane)) for lane in "ab"] == [1, 3]
+
+
+def test_a_route_takes_the_lane_from_a_field():
+    matcher = Matcher([Route(lane="x-test")])
+    for number in (1, 2):
+        matcher.add(recording(number, request()))
+    asked = [request(fields=(("X-Test", name),)) for name in ("a", "b", "a")]
+    assert [number_of(matcher.match(one)) for one in asked] == [1, 1, 2]
+
+
+def test_the_lane_that_was_used_least_recently_is_forgotten():
+    matcher, _ = fill([request()] * 2, Key())
+    for number in range(MOST_LANES + 1):
+        matcher.match(request(), str(number))
+    assert number_of(matcher.match(request(), str(MOST_LANES))) == 2
+    assert number_of(matcher.match(request(), "0")) == 1
+
+
+def test_a_recording_that_is_added_later_continues_its_sequence():
+    matcher, _ = fill([request()], Key())
+    matcher.match(request())
+    matcher.add(recording(2, request()))
+    assert number_of(matcher.match(request())) == 2
+
+
+def test_a_removed_group_leaves_no_place_to_its_successor():
+    matcher, _ = fill([request()], Key())
+    matcher.match(request())
+    matcher.remove(1)
+    for number in (2, 3):
+        matcher.add(recording(number, request()))
+    assert number_of(matcher.match(request())) == 2
+
+
+def test_state_chooses_among_recordings_and_is_changed_by_them():
+    matcher = Matcher()
+    matcher.add(recording(1, request("/basket")))
+    matcher.add(recording(2, request("/basket"), requires={"basket": "full"}))
+    matcher.add(recording(3, request("/add"), sets={"basket": "full"}))
+    matcher.add(recording(4, request("/clear"), removes=("basket",)))
+    asked = ["/basket", "/add", "/basket", "/clear", "/basket"]
+    found = [number_of(matcher.match(request(path))) for path in asked]
+    assert found == [1, 3, 2, 4, 1]
+    matcher.match(request("/add"), "a")
+    assert (matcher.state("a"), matcher.state()) == ({"basket": "full"}, {})
+
+
+def test_the_first_route_that_applies_counts_for_both_sides():
+    matcher = Matcher([
+        Route(hosts=("*.example",), paths=("/v1/*",), key=Key(body="ignore")),
+        Route(methods=("POST",), key=Key(body="json"))])
+    matcher.add(recording(1, request("/v1/a", "1")))
+    matcher.add(recording(2, request("/v2/a", "[1, 2]")))
+    assert number_of(matcher.match(request("/v1/a", "2"))) == 1
+    assert number_of(matcher.match(request("/v2/a", "[1,2]"))) == 2
+    assert number_of(matcher.match(request("/v2/a", "[2]"))) is None
+
+
+@pytest.mark.parametrize(("patterns", "path", "body", "wanted"), [
+    ([("path", "exact", "/a")], "/a?x=1", "", True),
+    ([("path", "exact", "/a"), ("path", "exact", "/b")], "/a", "", False),
+    ([("path", "glob", "/a/*/[c]")], "/a/b/[c]", "", True),
+    ([("path", "glob", "/a/?")], "/a/b", "", False),
+    ([("path", "regex", "^/[ab]+$")], "/abab", "", True),
+    ([("path", "regex", "^/[ab]+$")], "/abc", "", False),
+    ([("query", "exact", "1", "x")], "/?y=2&x=1", "", True),
+    ([("query", "exact", "1", "x")], "/?x=1&x=2", "", False),
+    ([("query", "exact", "1;2", "x")], "/?x=1&x=2", "", True),
+    ([("query", "exact", "a=1&b=2")], "/?b=2&a=1", "", True),
+    ([("query", "glob", "*", "x")], "/?y=1", "", False),
+    ([("body", "json", '{"a": 1, "b": [true]}')], "/", '{"b":[true],"a":1.0}', True),
+    ([("body", "json", "[1]")], "/", "[true]", False),
+    ([("body", "json", "[1]")], "/", "[", False),
+    ([("body", "partial_json", '{"a": {"b": 1}}')], "/", '{"a":{"c":2,"b":1}}', True),
+    ([("body", "partial_json", '{"a": {}}')], "/", '{"a": {"c": 2}}', True),
+    ([("body", "partial_json", '{"a": {}}')], "/", '{"a": []}', False),
+    ([("body", "jsonpath", "$.a[?@.b == 1]")], "/", '{"a": [{"b": 1}]}', True),
+    ([("body", "jsonpath", "$.a[?@.b == 2]")], "/", '{"a": [{"b": 1}]}', False),
+    ([("body", "form", "1", "x")], "/", "y=2&x=1", True),
+    ([("body", "form", "x=1&y=2")], "/", "y=2&x=1", True),
+    ([("body", "form", "x=1")], "/", "y=2&x=1", False),
+    ([("field", "regex", "^a", "accept")], "/", "", False),
+    ([("method", "exact", "GET"), ("port", "exact", "80")], "/", "", True),
+])
+def test_patterns_alone_decide_where_a_recording_has_them(patterns, path, body, wanted):
+    if patterns[0][1] == "jsonpath":
+        pytest.importorskip("jsonpath")
+    matcher = Matcher()
+    matcher.add(recording(1, request("/other"), patterns=tuple(
+        Pattern(part=part, how=how, value=value, key=key[0] if key else "")
+        for part, how, value, *key in patterns)))
+    found = matcher.match(request(path, body))
+    assert isinstance(found, Match) is wanted, found
+    if not wanted:
+        assert found.nearest.differences
+    matcher.remove(1)
+    assert isinstance(matcher.match(request(path, body)), Miss)
+
+
+def test_a_recording_by_key_comes_before_patterns_and_more_before_fewer():
+    matcher = Matcher()
+    path = Pattern(part="path", value="/a")
+    matcher.add(recording(1, request("/x"), patterns=(path,)))
+    matcher.add(recording(2, request("/x"), patterns=(
+        path, Pattern(part="body", how="glob", value="*"))))
+    assert number_of(matcher.match(request("/a"))) == 2
+    matcher.add(recording(3, request("/a")))
+    assert number_of(matcher.match(request("/a"))) == 3
+
+
+@pytest.mark.parametrize("pattern", [
+    Pattern(part="body", how="regex", value="("),
+    Pattern(part="body", how="json", value="{"),
+    Pattern(part="body", how="partial_json", value=""),
+    Pattern(part="body", how="jsonpath", value="$["),
+])
+def test_a_malformed_pattern_is_refused_and_leaves_nothing(pattern):
+    matcher = Matcher()
+    with pytest.raises(KeyMistake):
+        matcher.add(recording(1, request(), patterns=(pattern,)))
+    assert len(matcher) == 0 and isinstance(matcher.match(request()), Miss)
+
+
+def test_requests_are_masked_before_they_are_compared():
+    matcher = Matcher(mask=lambda one: request(one.path.replace("secret", "***")))
+    matcher.add(recording(1, request("/***")))
+    assert number_of(matcher.match(request("/secret"))) == 1

@@ -1,0 +1,92 @@
+"""A miss names the nearest recording, and what differs, in words (R60)."""
+
+import json
+
+import pytest
+
+from cutthrough.recording.keys import Key, Route
+from cutthrough.recording.matcher import Matcher, Miss
+from cutthrough.recording.model import Pattern
+from tests.recording.answers import recording, request
+
+
+def miss(recorded, asked, key=None, **more):
+    matcher = Matcher([Route(key=key or Key())])
+    for number, one in enumerate(recorded, 1):
+        matcher.add(recording(number, one, **more))
+    found = matcher.match(asked)
+    assert isinstance(found, Miss), found
+    return found
+
+
+def test_without_recordings_there_is_no_nearest():
+    assert str(miss([], request())) == "nothing is recorded"
+
+
+def test_a_miss_is_one_sentence():
+    found = miss([request("/a?page=1"), request("/b")], request("/a?page=2&q=x"))
+    assert str(found) == (
+        "no recording matches; the nearest is recording 1, "
+        "GET http://a.example/a?page=1: query key page: '2', recorded '1'; "
+        "query key q: 'x', recorded absent")
+
+
+@pytest.mark.parametrize(("one", "asked", "key", "wanted"), [
+    (request("/a"), request("/a", method="PUT"), Key(), ["method: PUT, recorded GET"]),
+    (request("/a"), request("/a", port=8080), Key(), ["port: 8080, recorded 80"]),
+    (request("/a"), request("/a", host="b.example"), Key(),
+     ["host: b.example, recorded a.example"]),
+    (request("/items"), request("/item"), Key(), ["path: /item, recorded /items"]),
+    (request("/?a=1&b=2"), request("/?b=2&c=3"), Key(query="subset"),
+     ["query key a: absent, recorded '1'"]),
+    (request(), request(fields=(("Accept", "x"),)), Key(fields=("accept",)),
+     ["field accept: 'x', recorded absent"]),
+    (request(body="abc"), request(body="abd!"), Key(),
+     ["body: 4 bytes, recorded 3, which differ at byte 2"]),
+    (request(body='{"a": [1, {"b": "x"}]}'), request(body='{"a": [1, {"b": "y"}]}'),
+     Key(body="json"), ['body $.a[1].b: "y", recorded "x"']),
+    (request(body='{"a": 1}'), request(body='{"a": 1, "c": {"d": [2]}}'),
+     Key(body="json"), ["body $.c: {}, recorded absent"]),
+    (request(body='{"a": [1]}'), request(body='{"b": 2, "a": []}'),
+     Key(body="partial_json"), ["body $.a: [0], recorded [1]",
+                                "body $.a[0]: absent, recorded 1"]),
+    (request(body='{"m": "a", "x": 1}'), request(body='{"m": "b"}'),
+     Key(body="jsonpath", paths=("$.m",)), ["body $.m: [\"b\"], recorded [\"a\"]"]),
+    (request(body="a=1&b=2"), request(body="a=1&b=3"), Key(body="form"),
+     ["form key b: '3', recorded '2'"]),
+    (request(body="{"), request(body="[1"), Key(body="json"),
+     ["body: 2 bytes, recorded 1, which differ at byte 0"]),
+])
+def test_a_difference_says_what_is_here_and_what_there(one, asked, key, wanted):
+    if key.paths:
+        pytest.importorskip("jsonpath")
+    assert list(miss([one], asked, key).nearest.differences) == wanted
+
+
+def test_a_pattern_that_does_not_hold_is_said():
+    found = miss([request()], request("/b?x=1"), patterns=(
+        Pattern(part="path", how="regex", value="^/a"),
+        Pattern(part="query", key="x", value="2"), Pattern(part="method", value="GET")))
+    assert list(found.nearest.differences) == [
+        "path: '/b', wanted regex '^/a'", "query x: '1', wanted exact '2'"]
+
+
+def test_a_state_that_does_not_hold_is_said():
+    found = miss([request()], request(), requires={"step": "2"})
+    assert list(found.nearest.differences) == ["state step: absent, required '2'"]
+
+
+def test_the_recording_with_the_fewest_differences_is_the_nearest():
+    bodies = [json.dumps({"a": a, "b": b}) for a in range(10) for b in range(10)]
+    found = miss([request(body=body) for body in bodies],
+                 request(body='{"a": 3, "b": 10}'), Key(body="json"))
+    assert list(found.nearest.differences) == ["body $.b: 10, recorded 0"]
+    assert json.loads(found.nearest.recording.request.body)["a"] == 3
+
+
+def test_long_values_and_many_differences_are_cut():
+    found = miss([request(body=json.dumps(list(range(40))))],
+                 request(body=json.dumps(["x" * 100] * 40)), Key(body="json"))
+    assert len(found.nearest.differences) == 9
+    assert found.nearest.differences[-1] == "32 more"
+    assert all(len(one) < 100 for one in found.nearest.differences)
