@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.certificates import authority, localhost
 from tests.support.client import PASSWORD, USER
+from tests.support.programs import build_go
 
 pytestmark = pytest.mark.any_loop
 
@@ -190,24 +191,7 @@ func main() {
 
 @pytest.fixture(scope="session")
 def go_client(tmp_path_factory):
-    if not shutil.which("go"):
-        pytest.skip("go is not installed")
-    home = tmp_path_factory.mktemp("go")
-    (home / "main.go").write_text(GO)
-    env = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "GOFLAGS": "-mod=mod",
-        "GO111MODULE": "off",
-    }
-    command = ["go", "build", "-o", str(home / "client"), str(home / "main.go")]
-    try:
-        subprocess.run(
-            command, env=env, cwd=home, capture_output=True, timeout=90, check=True
-        )
-    except subprocess.SubprocessError as error:
-        pytest.skip(f"go builds nothing here: {error}")
-    return str(home / "client")
+    return build_go(GO, tmp_path_factory.mktemp("go"))
 
 
 def test_go(run, proxy, nginx, go_client):

@@ -1,0 +1,228 @@
+"""The clients that people use, in tunnels that are opened: each trusts the proxy's
+authority alone, by the variable that it has for that (docs/interception.md).
+
+The origins' own authorities are known to the proxy only, so a client that gets an
+answer has been intercepted. The lines in the log say so too.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.test_bulk import Watch
+from tests.support import programs, registries
+from tests.support.certificates import authority
+from tests.support.client import USER
+from tests.support.inside import ALL, config, origins, over_tls
+from tests.support.programs import need
+from tests.support.proxy import Proxy
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.any_loop
+
+#: What a worker may grow by while 100 MiB pass through it, in each direction.
+FLAT = 30 << 20
+
+JAVA_FLAGS = ("-Xshare:auto", "-XX:TieredStopAtLevel=1",
+              "-Djdk.http.auth.tunneling.disabledSchemes=",
+              "-Djavax.net.ssl.trustStorePassword=changeit")
+PYTHON = {"urllib": (programs.URLLIB, "SSL_CERT_FILE"),
+          "requests": (programs.REQUESTS, "REQUESTS_CA_BUNDLE"),
+          "httpx": (programs.HTTPX, "SSL_CERT_FILE"),
+          "aiohttp": (programs.AIOHTTP, "SSL_CERT_FILE")}
+BOTH = ("1.1", "2")
+#: The version of HTTP that each has
+KINDS = [*((name, version) for name in ("curl", "httpx", "node", "go", "java")
+           for version in BOTH),
+         *((name, "1.1") for name in ("wget", "urllib", "requests", "aiohttp"))]
+
+
+@pytest.fixture(scope="module")
+def opening(loop_name, directory, nginx):
+    """A proxy that opens all tunnels, and knows the origins' authorities."""
+    folder = directory("opening")
+    known, policy = folder / "origins.pem", folder / "policy.toml"
+    known.write_bytes(nginx.ca.read_bytes() + origins().own.certificate.read_bytes())
+    policy.write_text(ALL)
+    text = config().replace(str(origins().own.certificate), str(known))
+    with Proxy(folder, loop=loop_name, config=f'policy = "{policy}"\n{text}') as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxy(opening, opened):
+    opening.mark()
+    yield opening
+    opened.close()
+
+
+@pytest.fixture
+def run(proxy, tmp_path):
+    """Runs a program, which trusts the proxy's authority by this variable."""
+    def start(*words: str, trust: str, **more: str) -> str:
+        need(words[0])
+        names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+        done = subprocess.run(
+            words, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=60, env={
+                "PATH": os.environ["PATH"], "HOME": str(tmp_path), "no_proxy": "",
+                "GIT_CONFIG_NOSYSTEM": "1", trust: str(authority().own.certificate),
+                **dict.fromkeys(names, proxy.url), **more})
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+    return start
+
+
+def inside(proxy, n: int) -> list[tuple[str, str]]:
+    """Method and path of at least n requests. Each was intercepted, and served."""
+    records = wait_until(
+        lambda: len(found := [one for one in proxy.log(user=USER)
+                              if one["method"] != "CONNECT"]) >= n and found,
+        lambda: f"{n} requests inside: {proxy.lines()}")
+    assert {(one.get("intercepted"), one["reason"]) for one in records} == {
+        (True, "ok")}
+    return [(one["method"], "/" + one["url"].split("/", 3)[3]) for one in records]
+
+
+def digest_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+# --- requests
+
+
+@pytest.fixture(scope="module")
+def go_client(tmp_path_factory):
+    return programs.build_go(programs.GO, tmp_path_factory.mktemp("go"))
+
+
+@pytest.fixture(scope="module")
+def java_trust(tmp_path_factory):
+    return programs.trust_of_java(authority().own.certificate,
+                                  tmp_path_factory.mktemp("java"))
+
+
+@pytest.fixture
+def client(request, run, tmp_path):
+    """Runs the program of this name with the arguments of tests.support.programs."""
+    def start(name: str, *words: str) -> list[list[str]]:
+        if words[0] == "2":
+            pytest.importorskip("cutthrough.http2.transport")
+        if name == "curl":
+            out = run("sh", "-c", programs.CURL, "sh", *words, trust="CURL_CA_BUNDLE")
+        elif name == "wget":
+            need("wget")
+            out = run("sh", "-c", programs.WGET, "sh", *words, trust="WGET_CA")
+        elif name == "node":
+            out = run("node", "-e", programs.NODE, *words, trust="NODE_EXTRA_CA_CERTS")
+        elif name == "go":
+            out = run(request.getfixturevalue("go_client"), *words,
+                      trust="SSL_CERT_FILE")
+        elif name == "java":
+            need("javac")
+            (tmp_path / "Fetch.java").write_text(programs.JAVA)
+            store = request.getfixturevalue("java_trust")
+            out = run("java", *JAVA_FLAGS, f"-Djavax.net.ssl.trustStore={store}",
+                      "Fetch.java", *words, trust="TRUSTED")
+        else:
+            text, trust = PYTHON[name]
+            out = run(sys.executable, "-c", text, *words, trust=trust)
+        return [line.split()[:3] for line in out.splitlines()]
+    return start
+
+
+@pytest.mark.parametrize(("name", "version"), KINDS)
+def test_requests(proxy, nginx, client, name, version):
+    stored = f"{name}-{version}-inside"
+    paths = [f"/store/{stored}", "/1k", "/1m", "/128k"]
+    found = client(name, version, str(nginx.root / "128k"),
+                   *map(nginx.tls_url, paths))
+    assert found == [[version, "200", digest_of(nginx.payload(one))]
+                     for one in ("128k", "1k", "1m", "128k")]
+    assert sorted(inside(proxy, 5)) == sorted(
+        [("PUT", paths[0]), *(("GET", path) for path in paths)])
+
+
+@pytest.mark.parametrize(("name", "version"), [
+    (name, version) for name in ("curl", "go") for version in BOTH])
+def test_100_mib_both_ways(proxy, nginx, client, name, version):
+    client(name, version, str(nginx.root / "1m"), nginx.tls_url("/store/warm"))
+    stored = nginx.root / "store" / f"bulk-{name}-{version}"
+    with Watch(proxy) as watch:
+        ((*_, digest),) = client(name, version, str(nginx.root / "100m"),
+                                 nginx.tls_url(f"/store/{stored.name}"))
+    stored.unlink()
+    assert digest == digest_of(nginx.payload("100m"))
+    assert watch.growth < FLAT, f"grew by {watch.growth >> 10} KiB"
+    assert len(inside(proxy, 4)) == 4
+
+
+# --- package managers, git
+
+
+def test_git_clones_and_pushes(run, proxy, make_origin, tmp_path):
+    """3 MB are more than git sends in one piece: it sends chunks, after a question.
+
+    The push is of HTTP/1.1: by HTTP/2 libcurl 7.88 at times sends no END_STREAM behind
+    a body without a length, with both windows open.
+    """
+    root = tmp_path / "served"
+    root.mkdir()
+    registries.make_repository(root)
+    origin = make_origin(over_tls(registries.git_server(root)))
+    url = f"https://a.example:{origin.port}/repo.git"
+    data = os.urandom(3 << 20)
+
+    def git(*words: str) -> None:
+        run("git", "-c", "user.name=test", "-c", "user.email=test@localhost", *words,
+            trust="GIT_SSL_CAINFO")
+    git("clone", "-q", url, "one")
+    (tmp_path / "one" / "file").write_bytes(data)
+    git("-C", "one", "add", "file")
+    git("-C", "one", "commit", "-q", "-m", "one")
+    git("-c", "http.version=HTTP/1.1", "-C", "one", "push", "-q", "origin", "HEAD:main")
+    git("clone", "-q", url, "two")
+    assert (tmp_path / "two" / "file").read_bytes() == data
+    assert ("POST", "/repo.git/git-receive-pack") in inside(proxy, 6)
+    assert "chunked" in [one.framing for one in origin.requests]
+
+
+def test_pip_installs(run, proxy, nginx, tmp_path):
+    registries.make_pip_index(nginx.root, nginx.payload("1m"))
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir",
+        "--disable-pip-version-check", "--target", "installed", "--index-url",
+        nginx.tls_url("/simple/"), registries.NAME, trust="PIP_CERT",
+        PIP_CONFIG_FILE="/dev/null")
+    data = tmp_path / "installed" / "cutthrough_tiny" / "data"
+    assert data.read_bytes() == nginx.payload("1m")
+    folder = f"/simple/{registries.NAME}/"
+    assert inside(proxy, 2) == [("GET", folder), ("GET", folder + registries.WHEEL)]
+
+
+def test_npm_installs(run, proxy, nginx, tmp_path):
+    need("npm")
+    registries.make_npm_registry(nginx.root, nginx.tls_url(""), nginx.payload("1m"))
+    (tmp_path / "app").mkdir()
+    run("npm", "install", "--prefix", "app", "--no-audit", "--no-fund",
+        "--no-update-notifier", "--cache", "cache", "--registry",
+        nginx.tls_url("/npm/"), registries.NAME, trust="npm_config_cafile")
+    data = tmp_path / "app" / "node_modules" / registries.NAME / "data"
+    assert data.read_bytes() == nginx.payload("1m")
+    path = f"/npm/{registries.NAME}"
+    assert inside(proxy, 2) == [("GET", path), ("GET", f"{path}.tgz")]
+
+
+def test_apt_downloads(run, proxy, nginx, tmp_path):
+    need("apt-get", "dpkg-deb")
+    made = registries.make_apt_repository(nginx.root, nginx.payload("1m"))
+    home = registries.make_apt_home(
+        tmp_path / "apt", nginx.tls_url("/apt"), proxy.url, authority().own.certificate)
+    for words in (("update",), ("download", registries.NAME)):
+        run("apt-get", "-qq", *words, trust="TRUSTED", APT_CONFIG=home)
+    (deb,) = tmp_path.glob("*.deb")
+    assert deb.read_bytes() == made
+    proxy.wait_log(1, url=nginx.tls_url(f"/apt/./{deb.name}"))
+    assert ("GET", "/apt/./Packages") in inside(proxy, 3)
