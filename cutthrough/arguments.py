@@ -236,6 +236,8 @@ def add_flows(verb: argparse.ArgumentParser) -> None:
     one = add("search", "list flows that have all these words")
     one.add_argument("words", metavar="WORD", nargs="+", help="words of URLs, heads "
                      "and bodies; all must be there")
+    one.add_argument("--filter", metavar="FILTER", nargs=1, default=[],
+                     help="and that pass, as '~program edge1 & ~c 404'")
     add_limit(one, 100)
     add_json(one)
     one = add("export", "write flows as an HTTP Archive (HAR 1.2)")

@@ -4,13 +4,16 @@ const OPERATORS = [["~d", "host matches"], ["~m", "method matches"], ["~u", "URL
   ["~ts", "response's type matches"], ["~h", "a field matches, as name: value"],
   ["~hq", "a request field matches"], ["~hs", "a response field matches"],
   ["~b", "a body or message matches"], ["~bq", "request body matches"], ["~bs", "response body matches"],
-  ["~q", "no response"], ["~s", "has a response"], ["~websocket", "is a WebSocket"]];
+  ["~q", "no response"], ["~s", "has a response"], ["~websocket", "is a WebSocket"],
+  ["~program", "was captured by the program"]];
 const BARE = new Set(["~q", "~s", "~websocket"]);
 const JOINTS = [["&", "and"], ["|", "or"], ["!", "not"], ["(", "group"]];
 const MOST_HINTS = 12, MOST_VALUES = 300;
 // Values by operator, of the flows in the list
-const VALUES = {"~d": "host", "~m": "method", "~c": "status", "~t": "type", "~ts": "type"};
-const known = {host: new Map(), method: new Map(), status: new Map(), type: new Map()};
+const VALUES = {"~d": "host", "~m": "method", "~c": "status", "~t": "type", "~ts": "type",
+  "~program": "program"};
+const known = {host: new Map(), method: new Map(), status: new Map(), type: new Map(),
+  program: new Map()};
 let hints = [], hintAt = -1, hintFrom = 0;
 
 function learn(flows) {

@@ -32,7 +32,7 @@ MOST_TAG, MOST_COMMENT = 64, 2000
 
 # Of a row of the list: those that are not null
 _SHOWN = ("kind", "method", "url", "host", "status", "reason", "rule", "user", "tag",
-          "comment")
+          "comment", "program")
 
 Result = tuple[Answer, Iterable[bytes]]
 encode = msgspec.json.encode
@@ -134,7 +134,7 @@ def show_row(flow: Flow) -> dict[str, Any]:
         "id": flow.id, "time": flow.begun.isoformat(timespec="milliseconds"),
         "ms": flow.total_us / 1000, "bytes": flow.bytes_up + flow.bytes_down}
     for name in _SHOWN:
-        value = getattr(flow, name)
+        value = getattr(flow, name, None)    # a file has no column `program`
         if value is not None and value != "":
             row[name] = value
     kind = flow.response_type.partition(";")[0].strip()

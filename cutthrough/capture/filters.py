@@ -1,9 +1,9 @@
-"""The filter language, with mitmproxy's operators.
+"""The filter language: mitmproxy's operators, and ~program.
 
     ~d REGEX  host            ~m REGEX  method         ~u REGEX  URL
     ~c CODE   status          ~t REGEX  content type   ~h REGEX  a field, "name: value"
     ~b REGEX  body, message   ~q        no response    ~s        has a response
-    ~websocket  is a WebSocket
+    ~websocket  is a WebSocket                         ~program REGEX  its program
     ~tq ~ts ~hq ~hs ~bq ~bs   the same of the request (q) or of the response (s) alone
     !  &  |  ( )              not, and, or; two terms side by side mean and
 
@@ -63,6 +63,8 @@ _TEXTS: dict[str, Callable[[Flow], Iterable[str]]] = {
     "~b": lambda flow: _bodies(flow, "request", "response"),
     "~bq": lambda flow: _bodies(flow, "request"),
     "~bs": lambda flow: _bodies(flow, "response"),
+    # A column of a shared database alone; empty if the flow was imported
+    "~program": lambda flow: [getattr(flow, "program", "") or ""],
 }
 _BARE: dict[str, Test] = {
     "~q": lambda flow: not flow.has_response,

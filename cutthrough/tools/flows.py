@@ -73,7 +73,7 @@ def list_flows(reader: Reader, given: argparse.Namespace, test: Test) -> int:
 def search(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     words = " ".join(given.words)
     flows = list(_matching(reader, test, given.limit, words)) if words else []
-    reader.log("search", words, len(flows))
+    reader.log("search", " --filter ".join((words, *given.filter)), len(flows))
     print_flows(flows, given.json)
     return 0
 

@@ -47,6 +47,17 @@ def test_a_page_ends_in_time_and_the_next_goes_on(path, monkeypatch):
     assert found == [17] and pages > 20
 
 
+def test_a_list_has_the_program_of_a_shared_database_and_selects_by_it(path):
+    def ids(filter_):
+        page = json.loads(ask(path, filter=filter_, limit=2)[1])
+        return [(one["id"], one.get("program")) for one in page["flows"]]
+
+    is_shared = is_url(path)
+    everything = [(30, "here"), (29, "here")] if is_shared else [(30, None), (29, None)]
+    assert ids("~program ^here$") == (everything if is_shared else [])
+    assert ids("!~program here") == ([] if is_shared else everything)
+
+
 def test_bodies_are_read_only_if_a_filter_looks_at_them(path, monkeypatch):
     asked = []
     kind = PostgresReader if is_url(path) else SqliteReader

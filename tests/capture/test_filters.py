@@ -3,7 +3,9 @@
 import pytest
 
 from cutthrough.capture.filters import FilterError, parse_filter
-from tests.capture.flows import flow
+from cutthrough.capture.flow import Flow
+from cutthrough.capture.records import COLUMNS
+from tests.capture.flows import flow, row
 from tests.capture.test_har import WEBSOCKET
 
 POST = flow(
@@ -45,6 +47,19 @@ def test_a_websocket_is_one_whether_its_messages_are_kept_or_not():
     assert not parse_filter("~websocket")(POST)
 
 
+def test_a_program_is_that_of_a_shared_database():
+    def of(program):
+        return Flow(dict(zip(("program", *COLUMNS), (program, *row()), strict=True)))
+
+    for text in ("~program edge1", "~program ^EDGE1$ & ~d a.test", "!~program edge2"):
+        assert parse_filter(text)(of("edge1")), text
+    assert parse_filter("~program ^$")(of("")), "imported"
+    assert not parse_filter("~program edge1")(of("edge2"))
+    in_a_file = flow()
+    assert not parse_filter("~program edge")(in_a_file)
+    assert parse_filter("!~program edge")(in_a_file)
+
+
 def test_and_binds_closer_than_or():
     both = parse_filter("~c 200 & ~m GET | ~c 404 & ~m POST")
     assert both(POST) and both(flow())
@@ -60,6 +75,7 @@ def test_a_request_without_a_response_is_q():
     ("~x a", "none of"), ("~d", "takes an argument"), ("~c abc", "takes a status"),
     ("~c", "takes an argument"), ("(~c 200", "not closed"), ("~c 200)", "no place"),
     ("& ~c 200", "no term before"), ("~c 200 |", "ends where"), ("!", "ends where"),
+    ("~program", "takes an argument"),
     ("~u (", "takes an argument"), ('~u "("', "no regular expression"),
     ('~u "abc', "cannot be read"), ("~d & ~c 200", "takes an argument"),
 ])

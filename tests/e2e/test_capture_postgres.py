@@ -107,6 +107,12 @@ def test_requests_of_two_proxies_are_in_one_database_for_all_readers(
     assert [one["program"] for one in found] == ["second", "first"], done.stderr
     number = str(found[1]["id"])
     assert "zebra-0" in run_flows(url_file, "search", "ZEBRA", "hello").stdout
+    for verb in (("list",), ("search", "hello", "--filter")):
+        (line,) = run_flows(
+            url_file, *verb, "~program first", "--json").stdout.splitlines()
+        assert json.loads(line)["id"] == int(number)
+    page = operator(proxies[1]).ask("GET", "/flows?filter=~program+second", **BEARER)[1]
+    assert [one["program"] for one in json.loads(page)["flows"]] == ["second"]
     assert "hello" in run_flows(url_file, "show", number).stdout
     assert run_flows(url_file, "tag", number, "--tag", "odd").returncode == 0
     assert json.loads(run_flows(url_file, "export").stdout)["log"]["entries"]
@@ -120,6 +126,7 @@ def test_requests_of_two_proxies_are_in_one_database_for_all_readers(
     assert run_flows(url_file, "delete", "--id", number).returncode == 0
     assert len(ask()) == 1
     logged = run_flows(url_file, "reads").stdout
+    assert "search hello --filter ~program first  1 found" in logged
     assert "export" in logged and "admin 127.0.0.1" in logged and " at " in logged
 
 
