@@ -143,21 +143,39 @@ def _backwards(parts: tuple[Part, ...]) -> list[tuple[int, int, str]]:
     return [(1, part, "") if isinstance(part, int) else (0, 0, part) for part in parts]
 
 
-@functools.lru_cache(256)
-def compile_regex(text: str) -> Callable[[str], Any]:
-    """A search that returns a match or None. Raises KeyMistake."""
+def compile_any(text: str) -> tuple[Any, bool]:
+    """The expression, and whether it is linear in the text. Raises KeyMistake."""
     library: Any = re
     try:
         library = importlib.import_module("re2")
     except ImportError:
         pass
     try:
-        search = library.compile(text).search
+        return library.compile(text), library is not re
     except library.error as error:
         raise KeyMistake(f"{text!r} is no regular expression: {error}") from None
-    if library is re:
-        return lambda subject: search(subject[:MOST_SEARCHED])
-    return lambda subject: search(subject)
+
+
+@functools.lru_cache(256)
+def compile_regex(text: str) -> Callable[[str], Any]:
+    """A search that returns a match or None. Raises KeyMistake."""
+    found, linear = compile_any(text)
+    if linear:
+        return lambda subject: found.search(subject)
+    return lambda subject: found.search(subject[:MOST_SEARCHED])
+
+
+@functools.lru_cache(256)
+def compile_finder(text: str) -> Callable[[str], Iterator[Any]]:
+    """All matches; ValueError if the text is too long for all. Raises KeyMistake."""
+    found, linear = compile_any(text)
+
+    def find(subject: str) -> Iterator[Any]:
+        if len(subject) > MOST_SEARCHED and not linear:
+            raise ValueError(f"has more than {MOST_SEARCHED} characters")
+        return iter(found.finditer(subject))
+
+    return find
 
 
 def captured(body: bytes, pattern: str) -> tuple[str | None, ...] | None:

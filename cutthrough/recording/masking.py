@@ -1,0 +1,275 @@
+"""Removes secrets from recordings before they are written, and from requests before
+they are compared with recordings (R59).
+
+A secret becomes `[redacted:…]` with a keyed hash of it, so that the same secret still
+matches, and another one does not. The key is not in the recordings. What is removed:
+credentials' fields always; fields, keys of URLs and forms, paths in JSON and matches of
+expressions as configured. A body in which such a value cannot be looked for, because
+its coding or form is unknown, goes as a whole.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import unquote_plus
+
+import msgspec
+
+from cutthrough.capture.bodies import charset_of
+from cutthrough.capture.redaction import CREDENTIALS, split_path
+from cutthrough.codings import CodingError, decode, make_decoders
+from cutthrough.recording.documents import compile_finder
+from cutthrough.recording.model import (
+    Chunk,
+    Fields,
+    Message,
+    Pattern,
+    Recording,
+    Request,
+    Response,
+    find,
+)
+
+MOST_INFLATED = 64 << 20
+_DONE = re.compile(r"\[redacted(:[0-9a-f]{16})?\]")
+# As capture/redaction.py has it: keys in URLs, forms, and texts that contain URLs
+_PAIR = re.compile(r"([?&;]|^)([^\s=&?;#\"'<>]{1,256})=([^\s&;#\"'<>]*)")
+# All data of an event (the HTML standard, section 9.2.6)
+_EVENT = re.compile(r"^data:[^\r\n]*(?:(?:\r\n|\r|\n)data:[^\r\n]*)*", re.M)
+_LINE = re.compile(r"(?:^|\r\n|\r|\n)data:[ ]?")
+_BLANK = "\ufeff \t\r\n"
+_JSON = re.compile(r"[/+]json\b", re.I)
+_CODED = ("content-encoding", "content-length", "content-md5", "digest", "etag")
+
+
+class Redaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Names of fields and keys are lower case. `json`: as in `capture_redact_json`."""
+
+    fields: tuple[str, ...] = ()
+    query: tuple[str, ...] = ()              # and of forms
+    json: tuple[str, ...] = ()
+    body: tuple[str, ...] = ()               # expressions: their groups, or the match
+
+
+class _Unreadable(Exception):
+    """A body in which a secret may be, and cannot be found."""
+
+
+class Masker:
+    def __init__(self, redaction: Redaction, key: bytes) -> None:
+        """Raises KeyMistake if an expression is malformed."""
+        self._key = key
+        self._names = frozenset((*CREDENTIALS, *redaction.fields))
+        self._keys = frozenset(redaction.query)
+        self._paths = [split_path(path) for path in redaction.json]
+        self._searches = [compile_finder(one) for one in redaction.body]
+        self._reads_bodies = bool(self._keys or self._paths or self._searches)
+
+    def value(self, text: str) -> str:
+        """The stand-in of a secret; of a stand-in itself."""
+        if not text or _DONE.fullmatch(text):
+            return text
+        found = hashlib.blake2b(text.encode(errors="surrogatepass"), key=self._key,
+                                digest_size=8)
+        return f"[redacted:{found.hexdigest()}]"
+
+    def request(self, request: Request) -> Request:
+        fields = self.fields(request.fields)
+        query = self.pairs(request.query) if self._keys else request.query
+        body = request.body
+        if body and self._reads_bodies:
+            body, fields = self._coded(body, fields)
+        if fields is request.fields and query == request.query and body == request.body:
+            return request
+        return msgspec.structs.replace(request, fields=fields, query=query, body=body)
+
+    def response(self, response: Response) -> Response:
+        fields, chunks = self.fields(response.fields), response.chunks
+        if chunks and self._reads_bodies:
+            whole = response.body
+            body, fields = self._coded(whole, fields)
+            if body != whole:
+                chunks = spread(chunks, body, find(fields, "content-type"))
+        messages = response.messages
+        if messages and self._reads_bodies:
+            messages = tuple(map(self._message, messages))
+        return msgspec.structs.replace(
+            response, fields=fields, chunks=chunks, messages=messages,
+            trailers=self.fields(response.trailers))
+
+    def recording(self, one: Recording) -> Recording:
+        return msgspec.structs.replace(
+            one, request=self.request(one.request),
+            response=self.response(one.response),
+            patterns=tuple(map(self._pattern, one.patterns)))
+
+    def _pattern(self, one: Pattern) -> Pattern:
+        names = {"field": self._names, "query": self._keys, "body": self._keys}
+        if one.key.lower() in names.get(one.part, ()) and one.key:
+            if one.how in ("exact", "form"):
+                return msgspec.structs.replace(one, value=self.value(one.value))
+            return msgspec.structs.replace(one, how="glob", value="*")
+        if one.part not in ("query", "body") or one.how == "jsonpath":
+            return one
+        text = self.pairs(one.value) if self._keys else one.value
+        if one.part == "body":
+            try:
+                text = self._text(text, "")
+            except _Unreadable:
+                text = self.value(text)
+        return msgspec.structs.replace(one, value=text)
+
+    def _message(self, message: Message) -> Message:
+        made = self._plain(message.data, "")
+        return msgspec.structs.replace(message, data=made)
+
+    def fields(self, fields: Fields) -> Fields:
+        """The same object if nothing is removed."""
+        made = tuple(
+            (name, self.value(value) if name.lower() in self._names else
+             self.pairs(value) if self._keys else value) for name, value in fields)
+        return fields if made == fields else made
+
+    def pairs(self, text: str) -> str:
+        return _PAIR.sub(self._pair, text)
+
+    def _pair(self, match: re.Match[str]) -> str:
+        if unquote_plus(match[2]).lower() not in self._keys:
+            return match[0]
+        return f"{match[1]}{match[2]}={self.value(match[3])}"
+
+    def _coded(self, body: bytes, fields: Fields) -> tuple[bytes, Fields]:
+        """The body and the fields, without a coding if the body has changed."""
+        coding = find(fields, "content-encoding").lower()
+        try:
+            plain = body if coding in ("", "identity") else _inflate(body, coding)
+        except _Unreadable:
+            made = self.value(body.decode("latin-1")).encode()
+        else:
+            made = self._plain(plain, find(fields, "content-type"))
+            if made == plain:
+                return body, fields
+        if made == body:
+            return body, fields
+        return made, tuple(pair for pair in fields if pair[0].lower() not in _CODED)
+
+    def _plain(self, data: bytes, kind: str) -> bytes:
+        """A body without codings."""
+        for charset in (charset_of(kind.lower()) or "utf-8", "latin-1"):
+            try:
+                text = data.decode(charset)
+                made = self._text(text, kind)
+                return data if made == text else made.encode(charset)
+            except (UnicodeError, LookupError):
+                continue
+            except _Unreadable:
+                break
+        return self.value(data.decode("latin-1")).encode()
+
+    def _text(self, text: str, kind: str) -> str:
+        """A body as text, of media type `kind`. Raises _Unreadable."""
+        kind = kind.lower()
+        if self._paths and kind.startswith("text/event-stream"):
+            text = _EVENT.sub(self._event, text)
+        elif self._paths and not _DONE.fullmatch(text) and (
+                text.lstrip(_BLANK)[:1] in ("{", "[") or _JSON.search(kind)):
+            text = self._document(text)
+        if self._keys:
+            if kind.startswith("multipart/"):
+                raise _Unreadable
+            text = self.pairs(text)
+        for search in self._searches:
+            text = self._cut(text, search)
+        return text
+
+    def _event(self, match: re.Match[str]) -> str:
+        text = _LINE.sub("\n", match[0])[1:]
+        if text.lstrip()[:1] not in ("{", "["):
+            return match[0]
+        try:
+            made = self._document(text)
+        except _Unreadable:                  # without a quotation mark it has no keys
+            made = self.value(text) if '"' in text else text
+        return match[0] if made == text else f"data: {made}"
+
+    def _document(self, text: str) -> str:
+        try:
+            document = json.loads(text)
+            found = [self._replace(document, path) for path in self._paths]
+            return json.dumps(document, ensure_ascii=False) if any(found) else text
+        except (ValueError, RecursionError):
+            raise _Unreadable from None
+
+    def _replace(self, value: Any, path: tuple[str, ...]) -> bool:
+        """Replaces the values at a path, in place. Returns whether there were any."""
+        items: Iterable[tuple[Any, Any]] = ()
+        if isinstance(value, dict):
+            items = list(value.items())
+        elif isinstance(value, list):
+            items = list(enumerate(value))
+        found = False
+        if path[0] == "..":
+            found = self._replace(value, path[1:])
+            for _, inner in items:
+                found |= self._replace(inner, path)
+            return found
+        for key, inner in items:
+            if path[0] not in ("*", str(key)):
+                continue
+            if len(path) > 1:
+                found |= self._replace(inner, path[1:])
+            else:
+                text = inner if isinstance(inner, str) else json.dumps(
+                    inner, sort_keys=True)
+                value[key] = self.value(text)
+                found |= value[key] != inner
+        return found
+
+    def _cut(self, text: str, search: Any) -> str:
+        """Replaces what an expression finds: its groups, or the match."""
+        made, at = [], 0
+        try:
+            matches = list(search(text))
+        except ValueError:
+            raise _Unreadable from None
+        for match in matches:
+            spans = [match.span(number + 1) for number in range(len(match.groups()))]
+            for begin, end in sorted(spans or [match.span()]):
+                if begin >= at and end > begin:
+                    made += [text[at:begin], self.value(text[begin:end])]
+                    at = end
+        return "".join([*made, text[at:]])
+
+
+def _inflate(body: bytes, coding: str) -> bytes:
+    found = bytearray()
+    try:
+        decoders = make_decoders(coding)
+        for piece in decode(body, decoders):
+            found += piece
+            if len(found) > MOST_INFLATED:
+                raise _Unreadable
+        for decoder in decoders:
+            decoder.end()
+    except CodingError:
+        raise _Unreadable from None
+    return bytes(found)
+
+
+def spread(chunks: tuple[Chunk, ...], body: bytes, kind: str) -> tuple[Chunk, ...]:
+    """A changed body in place of these chunks. A stream of events keeps its pace: each
+    line comes when the same line came. Another body comes when its last byte came."""
+    last = chunks[-1].at_us
+    if not kind.lower().startswith("text/event-stream"):
+        return (Chunk(last, body),)
+    times = [chunk.at_us for chunk in chunks for _ in range(chunk.data.count(b"\n"))]
+    made: list[Chunk] = []
+    for number, line in enumerate(body.splitlines(keepends=True)):
+        at_us = times[number] if number < len(times) else last
+        if made and made[-1].at_us == at_us:
+            made[-1] = Chunk(at_us, made[-1].data + line)
+        else:
+            made.append(Chunk(at_us, line))
+    return tuple(made)

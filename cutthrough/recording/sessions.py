@@ -1,0 +1,307 @@
+"""Sessions: a directory of files, each with the recordings of one session.
+
+    DIRECTORY/            0700
+      key                 of the hashes that stand for secrets; not in any session
+      NAME.session        SQLite, 0600
+
+A session has bounds in recordings and age. Recordings beyond them are deleted, oldest
+first, in the transaction that adds others. Everything is redacted before it is written,
+and so are edited recordings.
+"""
+
+import os
+import re
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+import cutthrough
+from cutthrough.capture.sqlite_store import (
+    BUSY_MS,
+    MOST_WAL_BYTES,
+    PAGE_BYTES,
+    explained,
+    make_file,
+    transaction,
+)
+from cutthrough.capture.store import StoreError, split_words
+from cutthrough.recording.keys import Route
+from cutthrough.recording.masking import Masker, Redaction
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.model import Recording
+
+# Of the tables
+VERSION = 1
+SUFFIX = ".session"
+KEY_BYTES = 32
+# Deleted in one transaction, beside as many as are added
+MOST_PRUNED = 2000
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+
+_SCHEMA = f"""
+CREATE TABLE manifest (data BLOB NOT NULL);
+CREATE TABLE recordings (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, created_us INTEGER NOT NULL,
+    hits INTEGER NOT NULL, method TEXT NOT NULL, url TEXT NOT NULL,
+    status INTEGER NOT NULL, tags TEXT NOT NULL, data BLOB NOT NULL);
+PRAGMA user_version = {VERSION};
+"""
+_ENCODE = msgspec.msgpack.Encoder().encode
+_DECODE = msgspec.msgpack.Decoder(Recording).decode
+_ROW = "number, created_us, hits, data"
+
+
+class SessionError(StoreError):
+    """A session that cannot be used, with the reason."""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What holds for a whole session. Bounds of 0 are none."""
+
+    version: int = VERSION
+    program: str = ""                        # that made it
+    created_us: int = 0
+    redaction: Redaction = Redaction()
+    count: int = 0
+    age_s: float = 0
+    comment: str = ""
+
+
+class Session:
+    """One file. Every method may raise StoreError, and then nothing has changed."""
+
+    def __init__(self, path: Path, key: bytes, made: Manifest | None = None) -> None:
+        """`made`: of a new file. Raises OSError, StoreError and KeyMistake."""
+        self._path = str(path)
+        if made is not None:
+            Masker(made.redaction, key)      # a mistake in it leaves no file
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                             | os.O_CLOEXEC, 0o600))
+        make_file(self._path)
+        self._base = self._connect(made)
+        self.manifest = self._read_manifest()
+        self.masker = Masker(self.manifest.redaction, key)
+
+    def _connect(self, made: Manifest | None) -> sqlite3.Connection:
+        with explained(self._path):
+            base = sqlite3.connect(
+                self._path, timeout=BUSY_MS / 1000, isolation_level=None)
+            base.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            base.execute("PRAGMA journal_mode = WAL")
+            base.execute("PRAGMA synchronous = NORMAL")
+            base.execute("PRAGMA secure_delete = ON")
+            base.execute(f"PRAGMA journal_size_limit = {MOST_WAL_BYTES}")
+            (version,) = base.execute("PRAGMA user_version").fetchone()
+            if made is not None and version == 0:
+                base.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+                base.execute("INSERT INTO manifest VALUES (?)", (_ENCODE(made),))
+            elif version != VERSION:
+                base.close()
+                raise SessionError(
+                    f"{self._path}: has version {version} of the tables, and this "
+                    f"program has {VERSION}" if version else
+                    f"{self._path}: is no session")
+        return base
+
+    def _read_manifest(self) -> Manifest:
+        with explained(self._path):
+            row = self._base.execute("SELECT data FROM manifest").fetchone()
+        try:
+            return msgspec.msgpack.decode(row[0] if row else b"", type=Manifest)
+        except msgspec.DecodeError as error:
+            raise SessionError(f"{self._path}: its manifest: {error}") from None
+
+    def set_bounds(self, count: int, age_s: float) -> None:
+        made = msgspec.structs.replace(self.manifest, count=count, age_s=age_s)
+        with transaction(self._base, self._path):
+            self._base.execute("UPDATE manifest SET data = ?", (_ENCODE(made),))
+        self.manifest = made
+
+    def add(self, recordings: Iterable[Recording]) -> list[Recording]:
+        """Redacts and adds them; returns them as they are kept, with their numbers."""
+        now_us = time.time_ns() // 1000
+        kept = []
+        with transaction(self._base, self._path):
+            for one in recordings:
+                made = msgspec.structs.replace(
+                    self.masker.recording(one), number=0,
+                    created_us=one.created_us or now_us)
+                number = self._base.execute(
+                    "INSERT INTO recordings (created_us, hits, method, url, status, "
+                    "tags, data) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    self._values(made)).lastrowid
+                kept.append(msgspec.structs.replace(made, number=number or 0))
+            self._prune(MOST_PRUNED + len(kept))
+        return kept
+
+    @staticmethod
+    def _values(one: Recording) -> tuple[object, ...]:
+        return (one.created_us, one.hits, one.request.method, one.request.url,
+                one.response.status, " ".join(one.tags), _ENCODE(one))
+
+    def prune(self) -> int:
+        """Deletes those that have become too old; returns how many."""
+        with transaction(self._base, self._path):
+            return self._prune(MOST_PRUNED)
+
+    def _prune(self, most: int) -> int:
+        found = 0
+        count, age_s = self.manifest.count, self.manifest.age_s
+        if count:
+            found += self._base.execute(
+                "DELETE FROM recordings WHERE number IN (SELECT number FROM recordings "
+                "ORDER BY number LIMIT max(0, min(?, (SELECT count(*) FROM recordings) "
+                "- ?)))", (most, count)).rowcount
+        if age_s:
+            found += self._base.execute(
+                "DELETE FROM recordings WHERE number IN (SELECT number FROM recordings "
+                "WHERE created_us < ? ORDER BY number LIMIT ?)",
+                (time.time_ns() // 1000 - int(age_s * 1e6), most)).rowcount
+        return found
+
+    def recordings(self) -> Iterator[Recording]:
+        """All, in order; those that are added meanwhile may be among them."""
+        last = 0
+        while rows := self._select(f"SELECT {_ROW} FROM recordings WHERE number > ? "
+                                   "ORDER BY number LIMIT 100", (last,)):
+            last = rows[-1][0]
+            yield from map(self._read, rows)
+
+    def get(self, number: int) -> Recording | None:
+        rows = self._select(
+            f"SELECT {_ROW} FROM recordings WHERE number = ?", (number,))
+        return self._read(rows[0]) if rows else None
+
+    def search(self, words: str, most: int = 100) -> list[Recording]:
+        """The newest with all these words in method, URL, tags, fields or bodies. Of
+        bodies upper and lower case differ, and content with a coding is not read."""
+        where, values = ["1"], []
+        for word in split_words(words):
+            where.append("(method || ' ' || url || ' ' || tags LIKE ? OR "
+                         "instr(data, ?))")
+            values += [f"%{word}%", word.encode()]
+        rows = self._select(
+            f"SELECT {_ROW} FROM recordings WHERE {' AND '.join(where)} "
+            "ORDER BY number DESC LIMIT ?", (*values, most))
+        return [self._read(row) for row in rows]
+
+    def edit(self, one: Recording) -> bool:
+        """Replaces the recording of its number. False: there is none."""
+        made = self.masker.recording(one)
+        with transaction(self._base, self._path):
+            return self._base.execute(
+                "UPDATE recordings SET created_us = ?, hits = ?, method = ?, url = ?, "
+                "status = ?, tags = ?, data = ? WHERE number = ?",
+                (*self._values(made), one.number)).rowcount == 1
+
+    def delete(self, numbers: Iterable[int]) -> int:
+        """Returns how many there were."""
+        with transaction(self._base, self._path):
+            return sum(self._base.execute(
+                "DELETE FROM recordings WHERE number = ?", (number,)).rowcount
+                for number in numbers)
+
+    def hit(self, hits: dict[int, int]) -> None:
+        """Adds to the hits of these numbers."""
+        with transaction(self._base, self._path):
+            self._base.executemany(
+                "UPDATE recordings SET hits = hits + ? WHERE number = ?",
+                [(count, number) for number, count in hits.items()])
+
+    def __len__(self) -> int:
+        return int(self._select("SELECT count(*) FROM recordings", ())[0][0])
+
+    def matcher(self, routes: Iterable[Route] = ()) -> Matcher:
+        """With all recordings, and the session's redaction. Raises KeyMistake."""
+        found = Matcher(routes, self.masker.request)
+        for one in self.recordings():
+            found.add(one)
+        return found
+
+    def _select(self, statement: str, values: Sequence[object]
+                ) -> list[tuple[int, ...]]:
+        with explained(self._path):
+            return self._base.execute(statement, values).fetchall()
+
+    def _read(self, row: tuple[int, ...]) -> Recording:
+        number, created_us, hits, data = row
+        try:
+            one = _DECODE(data)              # type: ignore[arg-type]
+        except msgspec.DecodeError as error:
+            raise SessionError(f"{self._path}: recording {number}: {error}") from None
+        return msgspec.structs.replace(
+            one, number=number, created_us=created_us, hits=hits)
+
+    def close(self) -> None:
+        self._base.close()
+
+
+class Sessions:
+    """The sessions of a directory, which is made if it does not exist."""
+
+    def __init__(self, directory: str | Path) -> None:
+        """Raises OSError."""
+        self._directory = Path(directory)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._key = read_key(self._directory / "key")
+
+    def names(self) -> list[str]:
+        return sorted(path.name.removesuffix(SUFFIX)
+                      for path in self._directory.glob(f"*{SUFFIX}"))
+
+    def create(self, name: str, manifest: Manifest | None = None) -> Session:
+        """Raises SessionError if there is one of this name, and KeyMistake."""
+        path = self._path(name)
+        made = msgspec.structs.replace(
+            manifest or Manifest(), version=VERSION, created_us=time.time_ns() // 1000,
+            program=f"cutthrough {cutthrough.__version__}")
+        try:
+            return Session(path, self._key, made)
+        except FileExistsError:
+            raise SessionError(f"there is a session {name!r} already") from None
+
+    def open(self, name: str) -> Session:
+        path = self._path(name)
+        if not path.exists():
+            raise SessionError(f"there is no session {name!r}")
+        return Session(path, self._key)
+
+    def delete(self, name: str) -> None:
+        """Programs that have it open keep what they have."""
+        path = self._path(name)
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            raise SessionError(f"there is no session {name!r}") from None
+        for end in ("-wal", "-shm"):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        if _NAME.fullmatch(name) is None:
+            raise SessionError(f"{name!r:.110} is no name of a session: letters, "
+                               "digits, dot, dash and underscore, at most 100")
+        return self._directory / f"{name}{SUFFIX}"
+
+
+def read_key(path: Path) -> bytes:
+    """The key in this file, which is made if it does not exist. Raises OSError."""
+    new = path.with_name(f".key-{secrets.token_hex(8)}")
+    if not path.exists():
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(secrets.token_bytes(KEY_BYTES))
+        try:
+            os.link(new, path)               # not over one that another program made
+        except FileExistsError:
+            pass
+        finally:
+            new.unlink()
+    make_file(str(path))
+    key = path.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise OSError(0, f"has not {KEY_BYTES} bytes", str(path))
+    return key
