@@ -23,16 +23,19 @@ build: build/built.native ## create .venv and build in place for this machine
 # The tests wait more than they compute, so four runs in parallel keep two cores busy. The
 # benchmark's tests measure, so they run alone.
 test: .venv/ready.test build/built.native lint ## everything: build, lint, all tests
-	rm -rf build/outcomes
+	rm -rf build/outcomes build/failures
 	$(MAKE) --no-print-directory -j4 -Otarget test-uvloop-1 test-uvloop-2 test-asyncio test-rooms
+	$(PY) -m tests.support.again
 	$(PY) -m tests.support.outcomes
 	$(PY) -m pytest tests/bench $(PYTEST_ARGS)
+# A part succeeds that has noted its failures: they are run again, alone.
+NOTED = --failures build/failures/$@ $(PYTEST_ARGS) || test -s build/failures/$@
 test-uvloop-%:
-	$(PY) -m pytest -q tests/e2e --part $*/2 --loop uvloop $(PYTEST_ARGS)
+	$(PY) -m pytest -q tests/e2e --part $*/2 --loop uvloop $(NOTED)
 test-asyncio:
-	$(PY) -m pytest -q tests/e2e --loop asyncio $(PYTEST_ARGS)
+	$(PY) -m pytest -q tests/e2e --loop asyncio $(NOTED)
 test-rooms:
-	$(PY) -m pytest -q tests --ignore tests/e2e --ignore tests/bench $(PYTEST_ARGS)
+	$(PY) -m pytest -q tests --ignore tests/e2e --ignore tests/bench $(NOTED)
 
 quick: .venv/ready.test build/built.native ## the tests without servers and without a second build
 	$(PY) -m pytest -q --ignore tests/e2e --ignore tests/bench --ignore tests/leaks --ignore tests/test_build.py $(PYTEST_ARGS)

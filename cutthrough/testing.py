@@ -65,7 +65,7 @@ class Played(NamedTuple):
 
 def play(*filters: object, method: str = "GET", url: str = "http://example.com/",
          headers: HeaderItems = (), body: bytes = b"", answer: Answer | None = None,
-         user: str = "user", groups: tuple[str, ...] = (), budget: float = 1.0,
+         user: str = "user", groups: tuple[str, ...] = (), budget: float = 10.0,
          on_fault: Literal["refuse", "pass"] = "refuse", max_body: int = 1 << 20,
          pieces: int = 4096) -> Played:
     """Plays one exchange through these filters, in order. `answer`: 200 and no body if
@@ -79,7 +79,7 @@ def play(*filters: object, method: str = "GET", url: str = "http://example.com/"
 async def play_async(
         *filters: object, method: str = "GET", url: str = "http://example.com/",
         headers: HeaderItems = (), body: bytes = b"", answer: Answer | None = None,
-        user: str = "user", groups: tuple[str, ...] = (), budget: float = 1.0,
+        user: str = "user", groups: tuple[str, ...] = (), budget: float = 10.0,
         on_fault: Literal["refuse", "pass"] = "refuse", max_body: int = 1 << 20,
         pieces: int = 4096) -> Played:
     """As `play`, inside a running event loop."""

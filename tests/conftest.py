@@ -13,11 +13,13 @@ import os
 import resource
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
 from tests.support import network
+from tests.support.again import note_failures
 from tests.support.proxy import fd_kinds
 from tests.support.sanitized import SANITIZED, keep_to_python
 from tests.support.wait import wait_until
@@ -35,6 +37,24 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatabl
 
 #: Why the tests have no network of their own; "" where they have.
 shared_network = ""
+
+_failed: dict[str, None] = {}       # in their order, each once
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--failures", metavar="FILE", type=Path,
+                     help="write which tests failed, for tests.support.again")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed:
+        _failed[report.nodeid] = None
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    file = session.config.getoption("failures")
+    if file and exitstatus == pytest.ExitCode.TESTS_FAILED:
+        note_failures(file, list(_failed))
 
 
 def pytest_configure() -> None:

@@ -88,7 +88,9 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     part, of = session.config.getoption("part", (1, 1))
-    if exitstatus != pytest.ExitCode.OK or not is_whole(session):
+    again = session.config.getoption("failures")
+    counts = {pytest.ExitCode.OK} | ({pytest.ExitCode.TESTS_FAILED} if again else set())
+    if not is_whole(session) or exitstatus not in counts:
         return
     if of > 1:
         write_part(part, of, seen_labels)

@@ -51,7 +51,6 @@ class Firefox:
 
     def __init__(self, directory: Path, *, pac: str = "", names: Sequence[str] = (),
                  trusted: Path | None = None, flags: Sequence[str] = ()) -> None:
-        assert PROGRAM is not None
         self._directory, profile = directory, directory / "profile"
         self._number = 0
         if trusted is None:
@@ -66,11 +65,18 @@ class Firefox:
             f"user_pref({json.dumps(name)}, {json.dumps(value)});\n"
             for name, value in preferences.items()))
         (directory / "home").mkdir()
-        with open(directory / "said", "wb") as said:
+        try:
+            self._begin(profile, flags)
+        except (AssertionError, TimeoutError):  # on a busy machine its remote agent
+            self._begin(profile, flags)         # sometimes never answers
+
+    def _begin(self, profile: Path, flags: Sequence[str]) -> None:
+        assert PROGRAM is not None
+        with open(self._directory / "said", "wb") as said:
             self._process = subprocess.Popen(
                 [PROGRAM, "--headless", "--no-remote", "--profile", str(profile),
                  "--remote-debugging-port=0", *flags, "about:blank"],
-                env=os.environ | {"HOME": str(directory / "home"),
+                env=os.environ | {"HOME": str(self._directory / "home"),
                                   "MOZ_CRASHREPORTER_DISABLE": "1"},
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         with contextlib.ExitStack() as stack:
