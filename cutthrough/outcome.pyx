@@ -72,6 +72,8 @@ ROWS = (
         "the client ended the handshake: it does not accept the certificate, for one"),
     ("certificate_rejected", 0, 0, "", "NONE", "client",
         "the client of an intercepted connection does not accept the certificate made for it"),
+    ("no_certificate", 0, 0, "", "NONE", "proxy",
+        "the authority of interceptions can sign no certificate for this name"),
     ("tls_certificate", 0, 0, "", "NONE", "policy",
         "the client's certificate is missing, or not accepted"),
     ("tls_timeout", 0, 0, "", "NONE", "client",

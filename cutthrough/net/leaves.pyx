@@ -48,6 +48,14 @@ cdef class Leaf:
         openssl.X509_free(self.certificate)
 
 
+cdef class Constraints:
+    """Names that a certificate of an authority allows (RFC 5280 section 4.2.1.10)."""
+    cdef openssl.NAME_CONSTRAINTS *own
+
+    def __dealloc__(self):
+        openssl.NAME_CONSTRAINTS_free(self.own)
+
+
 cdef class TlsInterceptor(TlsContext):
 
     def __init__(self, bytes certificate, bytes key, most=MOST_LEAVES, bint http2=False):
@@ -66,6 +74,7 @@ cdef class TlsInterceptor(TlsContext):
         self.first_s = seconds_of(openssl.X509_get0_notBefore(self.issuer))
         self.last_s = seconds_of(openssl.X509_get0_notAfter(self.issuer))
         self.made = {}
+        self.constraints = []
         self.most = most
         self.makes_leaves = True
         self.certificates = [issuer.about]
@@ -74,7 +83,9 @@ cdef class TlsInterceptor(TlsContext):
         set_up_server(self.ctx, b"intercepted", None, [])
         openssl.SSL_CTX_set_alpn_select_cb(
             self.ctx, choose_protocol, <void *>(HTTP_2_OR_11 if http2 else HTTP_11))
-        for one in [issuer, *issuer.chain]:     # a root is known to whom it is of use
+        for one in [issuer, *issuer.chain]:
+            self.constrain((<Loaded>one).leaf)
+            # A root is known to whom it is of use
             if not openssl.X509_self_signed((<Loaded>one).leaf, 0) and (
                     not openssl.SSL_CTX_add1_chain_cert(self.ctx, (<Loaded>one).leaf)):
                 raise TlsError("intercept_ca", why("the chain cannot be used"))
@@ -106,6 +117,30 @@ cdef class TlsInterceptor(TlsContext):
         if made == NULL:
             raise TlsError("intercept_ca", why("cannot be used"))
         return made
+
+    cdef int constrain(self, X509 *authority) except -1:
+        cdef Constraints found = Constraints()
+        found.own = <openssl.NAME_CONSTRAINTS *>openssl.X509_get_ext_d2i(
+            authority, openssl.NID_name_constraints, NULL, NULL)
+        if found.own != NULL:
+            self.constraints.append(found)
+        return 0
+
+    def why_silent(self, bytes name):
+        cdef Constraints one
+        cdef Leaf leaf
+        cdef int error
+        if time.time() >= self.last_s:
+            return "the authority has expired"
+        if not self.constraints or name in self.made:
+            return ""
+        leaf = self.make(name)
+        openssl.X509_check_purpose(leaf.certificate, -1, 0)     # finds its extensions
+        for one in self.constraints:
+            error = openssl.NAME_CONSTRAINTS_check(leaf.certificate, one.own)
+            if error != openssl.X509_V_OK:
+                return (<bytes>openssl.X509_verify_cert_error_string(error)).decode()
+        return ""
 
     cdef bint speak_for(self, SSL *ssl, bytes name) except -1:
         cdef Leaf leaf = self.made.get(name)

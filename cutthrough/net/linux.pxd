@@ -51,13 +51,14 @@ cdef extern from "<sys/socket.h>" nogil:
     struct linger:
         int l_onoff
         int l_linger
-    int AF_INET, AF_INET6, SOCK_STREAM, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_CLOEXEC
+    int AF_INET, AF_INET6, AF_UNIX, SOCK_STREAM, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_CLOEXEC
     struct ucred:                       # of _GNU_SOURCE, which Python.h defines
         uint32_t uid
     int SOL_SOCKET, SO_ERROR, SO_LINGER, SO_SNDBUF, SO_BINDTODEVICE, SO_MARK, SO_PEERCRED
     int MSG_NOSIGNAL, MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC
     int SHUT_WR
     int socket(int domain, int type, int protocol)
+    int socketpair(int domain, int type, int protocol, int *pair)
     int bind(int fd, const sockaddr *addr, socklen_t n)
     int connect(int fd, const sockaddr *addr, socklen_t n)
     int accept4(int fd, sockaddr *addr, socklen_t *n, int flags)

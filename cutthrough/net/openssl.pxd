@@ -264,6 +264,11 @@ cdef extern from "<openssl/x509v3.h>" nogil:
     unsigned long X509_V_FLAG_CRL_CHECK, X509_V_FLAG_CRL_CHECK_ALL
     unsigned long X509_V_FLAG_PARTIAL_CHAIN
     const char *X509_verify_cert_error_string(long error)
+    ctypedef struct NAME_CONSTRAINTS:
+        pass
+    int X509_check_purpose(X509 *certificate, int purpose, int is_ca)
+    int NAME_CONSTRAINTS_check(X509 *certificate, NAME_CONSTRAINTS *constraints)
+    void NAME_CONSTRAINTS_free(NAME_CONSTRAINTS *constraints)
     long X509_V_ERR_CERT_HAS_EXPIRED, X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_REVOKED
     long X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT, X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN
     long X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY
@@ -284,6 +289,7 @@ cdef extern from "<openssl/x509v3.h>" nogil:
     int X509_NAME_add_entry_by_NID(
         X509_NAME *name, int nid, int kind, const unsigned char *data, int n, int at, int set)
     int V_ASN1_UTF8STRING
+    int NID_name_constraints, X509_V_OK
     int NID_basic_constraints, NID_key_usage, NID_ext_key_usage
     int NID_subject_key_identifier, NID_authority_key_identifier
     void X509V3_set_ctx(X509V3_CTX *about, X509 *issuer, X509 *subject, void *request, void *crl,

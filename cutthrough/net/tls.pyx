@@ -60,6 +60,7 @@ put, remove = tls_wire.put, tls_wire.remove
 set_most_handshakes, stats = tls_wire.set_most_handshakes, tls_wire.stats
 set_own_records = tls_wire.set_own_records
 why_denied, alert_of_denied = tls_wire.why_denied, tls_wire.alert_of_denied
+why_silent = tls_wire.why_silent
 
 cdef size_t MOST_BYTES = INT_MAX    # of one call of libssl
 cdef char joined[RECORD]    # two pieces as one record

@@ -70,6 +70,10 @@ cdef class TlsContext:
     cdef bint speak_for(self, SSL *ssl, bytes name) except -1:
         return False
 
+    def why_silent(self, bytes name):
+        """Returns why no certificate can be made for this name; "": one can."""
+        return ""
+
 
 cdef class TlsServer(TlsContext):
     """A listener's side."""

@@ -298,6 +298,11 @@ cdef void note_denied(Tls *t) noexcept nogil:
     denied = openssl.SSL_get_verify_result(t.ssl)
 
 
+def why_silent(int number, bytes name):
+    """Why this context can make no certificate for a name; "": it can."""
+    return (<TlsContext>contexts[number]).why_silent(name)
+
+
 def why_denied():
     """Why a peer's certificate was not accepted the last time, in libssl's words."""
     return (<bytes>openssl.X509_verify_cert_error_string(denied)).decode()

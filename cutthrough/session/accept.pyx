@@ -5,6 +5,7 @@ from zlib import crc32
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t
 from cutthrough.net.address cimport Address, from_unix
+from cutthrough.net.bridge import close_bridges
 from cutthrough.net.sysio cimport CAN_WRITE, sys_close
 from cutthrough.net.transport cimport KERNEL, TLS, open_transport
 from cutthrough.outcome cimport OK
@@ -145,4 +146,5 @@ def close_all(Context context, str label):
             client.refuse(outcome)
             client.close()
         client = older
+    close_bridges(context.poller)
     return count

@@ -2,8 +2,9 @@
 """TLS inside a tunnel is opened: both handshakes, and what follows them (R54).
 
     PEEK ─> SECURE ─> HEAD, with the stage of TLS ─> HEAD ─> request, request …
-             │         └> certificate_rejected
-             └> origin_tls, origin_certificate: an alert
+      │      │         └> certificate_rejected
+      │      └> origin_tls, origin_certificate: an alert
+      └> no_certificate: an alert
 
 The origin's handshake comes first. Only if its certificate is accepted does the client get one
 of ours for the same name. Then the CONNECT has ended, and the client's connection begins again:
@@ -18,12 +19,15 @@ see inner.
 import logging
 
 from cutthrough.net cimport linux
+from cutthrough.net.bridge cimport put_bridge
 from cutthrough.net.connector cimport Stream
+from cutthrough.net.poller cimport Endpoint
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, PEER_DONE, try_peek
 from cutthrough.net.transport cimport (
     HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, KERNEL, TLS, Agreed, open_transport,
     transport_of)
-from cutthrough.outcome cimport OK, ORIGIN_CERTIFICATE, ORIGIN_TLS, OVERLOADED, SNI_DENIED
+from cutthrough.outcome cimport (
+    NO_CERTIFICATE, OK, ORIGIN_CERTIFICATE, ORIGIN_TLS, OVERLOADED, SNI_DENIED)
 from cutthrough.session.alerts cimport ACCESS_DENIED, HANDSHAKE_FAILURE, refuse_opening
 from cutthrough.session.client cimport Client
 from cutthrough.session.flight_recorder cimport E_SECURED, note
@@ -31,25 +35,41 @@ from cutthrough.session.inner cimport begin_by_greeting, look_inside
 from cutthrough.session.inside cimport Inside, enclose
 from cutthrough.session.secure cimport put_transport
 from cutthrough.session.stage cimport STAGE_TLS
-from cutthrough.session.state cimport HEAD, SECURE
+from cutthrough.session.state cimport HEAD, LINGER, SECURE
 
 log = logging.getLogger("cutthrough")
 
 cdef long denied = 0            # certificates of origins that were not accepted
+cdef long silent = 0            # names without a certificate of our own
 
 
 cdef int begin_interception(Client c, bint only_http) except -1:
     cdef Inside inside = enclose(c)
     if inside is None:
         return refuse_opening(c, SNI_DENIED, ACCESS_DENIED)
+    if not may_certify(c, inside.name):
+        return refuse_opening(c, NO_CERTIFICATE, ACCESS_DENIED)
     inside.only_http = only_http
     c.entrance = inside
     return secure_origin(c)
 
 
+cdef bint may_certify(Client c, bytes name) except -1:
+    global silent
+    from cutthrough.net import tls              # here: it needs libssl
+
+    cdef str why = tls.why_silent(c.context.client_tls, name)
+    if why:
+        silent += 1
+        if silent & (silent - 1) == 0:          # 1, 2, 4, 8 …: never a flood
+            log.warning("intercept_ca: no certificate for %s: %s (%d times so far)",
+                        name.decode(), why, silent)
+    return not why
+
+
 cdef int secure_origin(Client c) except -1:
     cdef Inside inside = <Inside>c.entrance
-    if c.origin.sock.kind != KERNEL or (
+    if not stands_alone(c, c.origin) or (
             open_transport(&c.origin.sock, TLS, inside.tls - 1, inside.name) < 0):
         return fail(c, ORIGIN_TLS)
     c._set_state(SECURE)
@@ -98,7 +118,7 @@ cdef int log_certificate(Inside inside) except -1:
 cdef int greet(Client c) except -1:
     """The origin is who it says: the client's handshake follows."""
     cdef Inside inside = <Inside>c.entrance
-    if c.sock.kind != KERNEL:
+    if not stands_alone(c, c):
         return refuse_opening(c, OVERLOADED, HANDSHAKE_FAILURE)
     c.sock.slot = c.context.client_tls
     if not put_transport(c, inside.name):
@@ -106,6 +126,12 @@ cdef int greet(Client c) except -1:
     c.stages = STAGE_TLS
     c._set_state(HEAD)
     return c.poller.call_again(c)
+
+
+cdef bint stands_alone(Client c, Endpoint endpoint) except -1:
+    """A client of an HTTPS proxy, or a parent's, has TLS already: a bridge has that."""
+    return endpoint.sock.kind == KERNEL or put_bridge(
+        endpoint, c.context.timeout_ms[<int>LINGER])
 
 
 cdef int enter(Client c) except -1:

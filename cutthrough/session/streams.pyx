@@ -20,6 +20,7 @@ from cutthrough.net.multiplex cimport (
     HEARD_ALL, HEARD_END, HEARD_FAULT, HEARD_FLOOD, HEARD_HEADERS, HEARD_NO_ROOM, HEARD_RESET,
     HEARD_RESETS, HEARD_SOME, REFUSED_MALFORMED, REFUSED_NOT, REFUSED_TOO_LARGE, Bounds, Due,
     Multiplexer, multiplexer)
+from cutthrough.net.poller cimport Endpoint
 from cutthrough.outcome cimport (
     BAD_HTTP2, BAD_STREAM, HEAD_TIMEOUT, HEAD_TOO_LARGE, HTTP2_FLOOD, HTTP2_HEADERS, HTTP2_RESETS,
     KEEPALIVE_TIMEOUT, OK, OVERLOADED)
@@ -70,18 +71,19 @@ cdef int run_streams(Client c) except -1:
 
 cdef int serve(Client c, const Multiplexer *m) except -1:
     cdef Due due
-    cdef Client stream
+    cdef Endpoint stream
     while m.next_due(&c.sock, &due):
         if due.owner == NULL:
             begin_stream(c, m, &due)
             continue
-        stream = <Client>due.owner
+        stream = <Endpoint>due.owner        # a session, or the bridge of one
         if stream.is_open:
             try:
                 stream.on_ready()
             except BaseException:           # the stream's own (R34)
                 c.poller.contain(stream)
-        c.known |= stream.known
+        if isinstance(stream, Client):
+            c.known |= (<Client>stream).known
     return 0
 
 

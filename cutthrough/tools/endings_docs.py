@@ -69,6 +69,9 @@ ADVICE = {
     "certificate_rejected": (
         "have the client trust the authority of `intercept_ca`; a client that pins its "
         "server's certificate needs a rule with tls = \"pass\""),
+    "no_certificate": (
+        "the error log has the reason: the authority of `intercept_ca` has expired, or "
+        "its name constraints exclude the name, which then needs tls = \"pass\""),
     "tls_certificate": (
         "give the client a certificate of `client_ca` that has not expired, is not in "
         "`client_crl`, and has a name"),

@@ -23,8 +23,11 @@ from tests.support.origin import Connection, stall
 
 @pytest.fixture
 def start(start_policy):
-    def make(policy: str = ALL, more: str = ""):
-        return start_policy(policy, config(more))
+    def make(policy: str = ALL, more: str = "", ca: Authority | None = None):
+        text = config(more)
+        if ca is not None:
+            text = text.replace(str(authority().folder), str(ca.folder))
+        return start_policy(policy, text)
     return make
 
 
@@ -116,6 +119,22 @@ def test_a_client_that_does_not_trust_us(start, make_origin, dial, version):
     record = proxy.wait_reason("certificate_rejected")
     assert (record["method"], record["host"]) == ("CONNECT", "a.example")
     assert not origin.requests
+
+
+def test_a_name_that_the_authority_may_not_sign(start, make_origin, dial):
+    """R54: no client gets a certificate that it must reject, and the reason is told."""
+    narrow = Authority(
+        constraints="permitted;DNS:b.example,excluded;IP:10.0.0.0/255.0.0.0")
+    proxy = start(ca=narrow)
+    origin = make_origin(over_tls(okay, certificate("DNS:a.example", "DNS:b.example")))
+    with pytest.raises(ssl.SSLError, match="ACCESS_DENIED"):
+        enter(proxy, dial(proxy), origin.port)
+    record = proxy.wait_reason("no_certificate")
+    assert (record["method"], record["host"]) == ("CONNECT", "a.example")
+    assert "no certificate for a.example: permitted subtree violation" in proxy.stderr()
+    client = enter(proxy, dial(proxy), origin.port, "b.example",
+                   context=client_context(trusted=narrow))
+    assert ask(client, host="b.example").body == b"ok"
 
 
 def test_a_client_that_closes_in_its_handshake(start, make_origin, dial):

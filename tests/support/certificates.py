@@ -27,13 +27,17 @@ class Made(NamedTuple):
 class Authority:
     """Signs certificates in a directory of its own."""
 
-    def __init__(self, name: str = "authority", folder: Path | None = None) -> None:
+    def __init__(self, name: str = "authority", folder: Path | None = None,
+                 constraints: str = "") -> None:
+        """`constraints`: on names, as permitted;DNS:.example."""
         self.folder = folder or Path(tempfile.mkdtemp(prefix="cutthrough-ca-"))
         self.own = Made(self.folder / "ca.pem", self.folder / "ca.key")
         self.count = 0
         openssl("req", "-x509", *new_key("ec", self.own.key), "-out",
                 str(self.own.certificate), "-days", "30", "-subj", f"/CN={name}",
-                "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+                "-addext", "keyUsage=critical,keyCertSign,cRLSign",
+                *(("-addext", f"nameConstraints=critical,{constraints}")
+                  if constraints else ()))
         (self.folder / "index").write_text("")
         (self.folder / "crlnumber").write_text("01\n")
         (self.folder / "ca.cnf").write_text(

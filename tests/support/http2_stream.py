@@ -37,8 +37,10 @@ class StreamSocket(WrappedSocket):
             if not end:
                 return
             self._request(head.decode().split("\r\n"))
-        if data:
-            self._peer.send(self._stream, data)
+        while data:
+            data = data[self._peer.send(self._stream, data):]
+            if data and not self._peer.read():      # waits for a window
+                raise BrokenPipeError
 
     def _request(self, lines: list[str]) -> None:
         method, target, _ = lines[0].split(" ")

@@ -33,8 +33,10 @@ class WrappedSocket(ABC):
         self._sock.shutdown(how)
 
     def close(self) -> None:
-        if not self._ended:
+        ended = self._ended
+        if not ended:
             self._end()
+        if not ended and not isinstance(self._sock, WrappedSocket):
             # The peer's end may wait to be read; a close would make a reset of it
             with contextlib.suppress(OSError):
                 self._sock.setblocking(False)

@@ -1,0 +1,20 @@
+"""A kernel's socket in front of a transport, for what needs one below it: TLS inside TLS."""
+
+cimport cython
+from libc.stdint cimport int64_t
+from cutthrough.net.connector cimport Stream, StreamOwner
+from cutthrough.net.poller cimport Endpoint
+from cutthrough.net.relay cimport Relay
+
+
+@cython.no_gc
+cdef class Bridge(StreamOwner):
+    """Has the transport's socket; what it relays goes through `pier`."""
+    cdef Relay relay
+    cdef Stream pier        # our end of the pair
+    cdef Endpoint user      # has the other end; None: it has closed
+    cdef int64_t linger_ms
+
+# From now on the endpoint's socket is one of the kernel, and its transport is behind it.
+# `linger_ms`: how long the transport may take for the last bytes. False: no descriptors.
+cdef bint put_bridge(Endpoint user, int64_t linger_ms) except -1

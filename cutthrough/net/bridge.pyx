@@ -1,0 +1,102 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A kernel's socket in front of a transport.
+
+    endpoint ── pair of sockets ── pier <──relay──> transport ── peer
+
+A transport lies above a descriptor, and libssl reads from one. For TLS inside TLS, or inside a
+stream of HTTP/2, the endpoint's transport moves into a bridge, and the endpoint gets one end of
+a pair of unix sockets. It costs two more copies, and is for such connections alone.
+
+Either side's end of stream is passed on. When the endpoint has closed, the transport has a time for
+its last bytes and its peer's end.
+"""
+
+cimport cython
+from libc.stdint cimport INT64_MAX, int64_t
+from cutthrough.net cimport linux
+from cutthrough.net.connector cimport Stream, StreamOwner
+from cutthrough.net.multiplex cimport is_stream, multiplexer
+from cutthrough.net.poller cimport Endpoint, Poller
+from cutthrough.net.relay cimport (
+    RELAY_CLOSED, RELAY_HALF_CLOSED, Relayed, run_relay, start_pump, stop_pump)
+from cutthrough.net.sysio cimport CAN_WRITE, set_abortive
+from cutthrough.net.transport cimport KERNEL, Socket
+
+cdef set bridges = set()        # that are open
+
+
+@cython.no_gc
+cdef class Bridge(StreamOwner):
+
+    cdef int on_ready(self) except -1:
+        cdef bint again
+        cdef Relayed how = run_relay(&self.relay, &again)
+        if how == RELAY_CLOSED:
+            return self.close()
+        if how > RELAY_HALF_CLOSED:
+            set_abortive(&self.sock)
+            return self.close()
+        if self.user is not None and not self.user.is_open:
+            self.user = None
+            self.set_deadline(self.linger_ms)
+        return self.poller.call_again(self) if again else 0
+
+    cdef int on_stream(self, Stream stream) except -1:
+        return self.on_ready()
+
+    cdef int on_deadline(self) except -1:
+        return self.close()
+
+    cdef bint is_timed(self) noexcept:
+        return Endpoint.is_timed(self) or (
+            self.user is not None and (not self.user.is_open or self.user.is_timed()))
+
+    cdef int close(self) except -1:
+        bridges.discard(self)
+        stop_pump(&self.relay.up)
+        stop_pump(&self.relay.down)
+        self.user = None
+        if self.pier is not None:
+            self.pier.close()
+            self.pier = None
+        return StreamOwner.close(self)
+
+
+cdef bint put_bridge(Endpoint user, int64_t linger_ms) except -1:
+    cdef Poller poller = user.poller
+    cdef int[2] pair
+    cdef Socket outer = user.sock
+    cdef Bridge bridge
+    cdef Stream pier
+    if linux.socketpair(linux.AF_UNIX, linux.SOCK_STREAM | linux.SOCK_NONBLOCK
+                        | linux.SOCK_CLOEXEC, 0, pair) < 0:
+        return False
+    poller.release(user)
+    user.sock = Socket(pair[0], CAN_WRITE, KERNEL, 0)
+    bridge = Bridge.__new__(Bridge)
+    bridge.sock = outer
+    bridge.user = user
+    bridge.linger_ms = linger_ms
+    bridge.pier = pier = Stream.__new__(Stream)
+    pier.sock = Socket(pair[1], CAN_WRITE, KERNEL, 0)
+    pier.owner = bridge
+    if is_stream(&bridge.sock):
+        multiplexer().adopt(&bridge.sock, <void *>bridge)
+    bridges.add(bridge)
+    poller.add(user)
+    poller.add(bridge)
+    poller.add(pier)
+    bridge.relay.up.allowance = bridge.relay.down.allowance = INT64_MAX
+    start_pump(&bridge.relay.up, &bridge.sock, &pier.sock, -1)
+    start_pump(&bridge.relay.down, &pier.sock, &bridge.sock, -1)
+    poller.call_again(bridge)               # for what the transport has read already
+    return True
+
+
+def close_bridges(Poller poller):
+    """After their users have been closed: what is left is passed on, without waiting."""
+    cdef Bridge bridge
+    for bridge in [*bridges]:
+        if bridge.poller is poller:
+            bridge.on_ready()
+            bridge.close()

@@ -1,0 +1,158 @@
+"""Interception below TLS that is there already: of an HTTPS proxy, or a parent's."""
+
+import hashlib
+import ssl
+
+import pytest
+
+from tests.e2e.test_parents import parent
+from tests.e2e.test_tls_listener import table
+from tests.support.certificates import TlsSocket, client_context, localhost
+from tests.support.http2 import Peer
+from tests.support.http2_stream import StreamSocket
+from tests.support.inside import (
+    ALL,
+    HERE,
+    ask,
+    certificate,
+    config,
+    enter,
+    okay,
+    origins,
+    over_tls,
+)
+from tests.support.origin import Connection, answer, echo
+
+pytest.importorskip("cutthrough.http2.transport")
+pytestmark = pytest.mark.any_loop
+
+BIG = bytes(range(256)) * 20_000        # 5 MB
+
+
+def carrier(protocol: str) -> ssl.SSLContext:
+    context = client_context()
+    context.set_alpn_protocols([protocol])
+    return context
+
+
+@pytest.fixture(params=["http/1.1", "h2"])
+def reach(request, dial):
+    """A client that speaks TLS, and in it HTTP/1.1 or a stream of HTTP/2."""
+    def connect(proxy):
+        client = dial(proxy)
+        client.sock = TlsSocket(client.sock, carrier(request.param))
+        if request.param == "h2":
+            client.sock = StreamSocket(client.sock)
+        return client
+    return connect
+
+
+@pytest.fixture
+def start(start_policy):
+    def make(policy: str = ALL, more: str = "", **kinds):
+        listener = table(localhost(), protocols='["http", "http2"]')
+        return start_policy(policy, config(more + listener), **kinds)
+    return make
+
+
+def test_requests_inside_are_requests(start, make_origin, reach) -> None:
+    proxy, origin = start(), make_origin(over_tls(okay))
+    client = enter(proxy, reach(proxy), origin.port)
+    assert [ask(client, path=path).body for path in ("/1", "/2")] == [b"ok", b"ok"]
+    assert client.sock.tls.getpeercert()["subjectAltName"] == (("DNS", "a.example"),)
+    records = proxy.wait_log(3)
+    assert [(one["method"], one["reason"], one["user"]) for one in records] == [
+        (method, "ok", "user") for method in ("CONNECT", "GET", "GET")]
+    assert {one["intercepted"] for one in records} == {True}
+
+
+def test_streams_inside(start, make_origin, reach) -> None:
+    proxy, origin = start(), make_origin(over_tls(okay))
+    peer = Peer(enter(proxy, reach(proxy), origin.port, context=carrier("h2")).sock)
+    peer.flush()
+    streams = [peer.get(f"https://a.example/{n}") for n in range(20)]
+    peer.wait(*streams)
+    assert [peer.answers[one].body for one in streams] == [b"ok"] * 20
+
+
+def test_bodies_both_ways(start, make_origin, reach) -> None:
+    def script(conn: Connection) -> None:
+        while request := conn.read_request():
+            digest = hashlib.sha256(request.body).hexdigest().encode()
+            conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+                      % (len(digest) + len(BIG)) + digest + BIG)
+
+    proxy, origin = start(), make_origin(over_tls(script))
+    client = enter(proxy, reach(proxy), origin.port)
+    for _ in range(2):
+        got = ask(client, "POST", "/", f"Content-Length: {len(BIG)}", body=BIG).body
+        assert got == hashlib.sha256(BIG).hexdigest().encode() + BIG
+
+
+def test_what_is_no_http_passes(start, make_origin, reach) -> None:
+    proxy, origin = start(), make_origin(over_tls(echo, alpn=()))
+    client = enter(proxy, reach(proxy), origin.port)
+    for data in (b"\x10\x0c\x00\x04MQTT\x04\x02", b"x" * 300_000):
+        client.send(data)
+        assert client.read_exact(len(data)) == data
+    client.half_close()
+    assert client.at_eof()
+
+
+def test_the_end_of_the_inner_connection_is_the_outers(start, make_origin,
+                                                       reach) -> None:
+    proxy = start()
+    origin = make_origin(over_tls(answer(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")))
+    client = enter(proxy, reach(proxy), origin.port)
+    assert ask(client, "GET", "/", "Connection: close").body == b"ok"
+    assert client.at_eof()
+
+
+def test_a_client_that_goes_away(start, make_origin, reach) -> None:
+    """In the middle of a body: nothing is left of bridge, session or origin."""
+    proxy = start()
+    origin = make_origin(over_tls(answer(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n" + BIG)))
+    client = enter(proxy, reach(proxy), origin.port)
+    client.send(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+    assert client.read_exact(100_000)
+    client.reset()
+    assert proxy.wait_log(2)[1]["reason"] in ("client_reset", "client_closed")
+
+
+def test_a_stop_in_the_middle(start, make_origin, reach) -> None:
+    proxy, origin = start(), make_origin(over_tls(echo, alpn=()))
+    client = enter(proxy, reach(proxy), origin.port)
+    client.send(b"\x10\x0c\x00\x04MQTT\x04\x02")
+    assert client.read_exact(10)
+    proxy.stop()
+    assert proxy.wait_log(2)[1]["reason"] == "stopped"
+    client.reset()
+
+
+def test_a_refusal_inside(start, make_origin, reach) -> None:
+    proxy = start(f'[[rules]]\naction = "allow"\nmethods = ["CONNECT"]\n{HERE}'
+                  'tls = "intercept"\n'
+                  f'[[rules]]\naction = "allow"\npaths = ["/api/**"]\n{HERE}')
+    origin = make_origin(over_tls(okay))
+    client = enter(proxy, reach(proxy), origin.port)
+    assert ask(client, path="/api/1").status == 200
+    assert ask(client, path="/admin").status == 403
+
+
+def test_a_parent_over_tls(start, make_origin, reach) -> None:
+    """The origin's TLS lies inside the parent's."""
+    def script(conn: Connection) -> None:
+        assert conn.read_request().method == "CONNECT"
+        conn.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        over_tls(okay)(conn)
+
+    way = make_origin(over_tls(script, certificate("IP:127.0.0.1")))
+    proxy = start(
+        '[[rules]]\naction = "allow"\nhosts = ["a.example"]\ntls = "intercept"\n',
+        'route = "corp"\n' + parent(way, "https", resolve="parent",
+                                    ca=str(origins().own.certificate)))
+    client = enter(proxy, reach(proxy), 4711)
+    assert [ask(client).body for _ in range(3)] == [b"ok"] * 3
+    assert {one["parent"] for one in proxy.wait_log(4)} == {"corp"}
