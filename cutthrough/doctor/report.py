@@ -19,6 +19,7 @@ import msgspec
 from cutthrough.config.config import Config
 from cutthrough.config.settings import Settings
 from cutthrough.doctor.capacity import check_room
+from cutthrough.doctor.capture import check_capture_file
 from cutthrough.doctor.certificates import (
     check_authority,
     check_certificates,
@@ -45,12 +46,12 @@ SECTIONS: dict[str, tuple[Callable[[Case], Iterable[Finding]], ...]] = {
     "kernel": (check_kernel,),
     "settings of the kernel": (check_sysctls,),
     "capacity": (check_room,),
-    "names and time": (check_names, lambda case: [check_clock(case)], check_fleet,
-                       check_database),
+    "names and time": (check_names, lambda case: [check_clock(case)], check_fleet),
     "fast paths": (check_speed,),
     "listeners": (check_listeners, check_certificates, check_authority,
                   check_interception_authority, check_admin),
     "files": (check_files, check_certificates_of_parents),
+    "capture": (check_capture_file, check_database),
     "policy": (check_policy, check_sources),
 }
 COLOURS: dict[Verdict, str] = {
