@@ -235,6 +235,8 @@ def _tls(r: Reading) -> Iterator[Metric]:
                  [((), r.gauge("tls_open"))])
     yield _counter("intercepted_connections", "Connections that were intercepted.",
                    r.total("intercepted"))
+    yield _counter("pinned_tunnels", "Tunnels that passed unopened, because clients "
+                   "had rejected our certificate.", r.total("pinned"))
     yield _labelled("leaves", "Certificates shown to clients of such connections.",
                     "how", {how: r.total(f"leaf:{how}") for how in ("made", "kept")})
     yield _gauge("tls_certificate_expiry_timestamp_seconds",

@@ -53,7 +53,7 @@ CODES = {
     "ct::client_certificate": LEAST_LONG,
     "ct::tunnel_protocol": 12, "ct::sni": LEAST_LONG, "ct::alpn": LEAST_LONG,
     "ct::tls_version": 4, "ct::ja4": 36, "ct::ja3": 32, "ct::ech": 4,
-    "ct::intercepted": 11,
+    "ct::intercepted": 11, "ct::pinned": 6,
     "ct::head_ms": NUMBER + 4, "ct::auth_ms": NUMBER + 4,
     "ct::hook_ms": NUMBER + 4, "ct::dns_ms": NUMBER + 4,
     "ct::connect_ms": NUMBER + 4, "ct::first_byte_ms": NUMBER + 4,

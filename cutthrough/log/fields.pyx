@@ -42,8 +42,8 @@ NUMBERS = {code: number for number, code in enumerate((
     "ct::tried_user", "ct::proxied_by", "ct::tlv", "ct::client_tls_version", "ct::client_cipher",
     "ct::client_sni", "ct::client_alpn", "ct::client_resumed", "ct::client_certificate",
     "ct::tunnel_protocol", "ct::sni", "ct::alpn", "ct::tls_version", "ct::ja4", "ct::ja3",
-    "ct::ech", "ct::intercepted", "ct::head_ms", "ct::auth_ms", "ct::hook_ms", "ct::dns_ms",
-    "ct::connect_ms", "ct::first_byte_ms", "ct::total_ms",
+    "ct::ech", "ct::intercepted", "ct::pinned", "ct::head_ms", "ct::auth_ms", "ct::hook_ms",
+    "ct::dns_ms", "ct::connect_ms", "ct::first_byte_ms", "ct::total_ms",
     "ct::client_rtt_ms", "ct::client_retransmits", "ct::origin_rtt_ms",
     "ct::origin_retransmits"))}
 assert TLVS == KEPT
@@ -183,6 +183,8 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
         return p if opening_of(c) == NULL else put_part(p, step, opening_of(c), last)
     if code == S_INTERCEPTED:
         return put_text(p, b"intercepted") if is_intercepted(c) else p
+    if code == S_PINNED:
+        return put_text(p, b"pinned") if r.pinned else p
     if code == S_TOTAL_MS:
         return put_ms(p, clock_us() - at.start_us)
     if S_HEAD_MS <= code < S_TOTAL_MS:

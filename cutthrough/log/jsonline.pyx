@@ -134,6 +134,8 @@ cdef class JsonLine(Line):
             p = put_text(p, b',"upgrade":true')
         if is_intercepted(c):
             p = put_text(p, b',"intercepted":true')
+        elif r.pinned:
+            p = put_text(p, b',"pinned":true')
         if opening_of(c) != NULL:
             p = put_opening(p, opening_of(c), last - MOST_HOOK)
         if c.sock.kind != KERNEL and agreed_by(c) != NULL:

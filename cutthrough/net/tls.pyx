@@ -40,8 +40,8 @@ from cutthrough.net.tls_stream cimport (
     describe_ssl, end_records, flush_records, receive_records, send_records, take_over)
 from cutthrough.net.tls_ulp cimport RECEIVES, SENDS, has_sent
 from cutthrough.net.tls_wire cimport (
-    Tls, begin, drop, has_context, has_read_enough, hold, makes_leaves, note_denied, note_done,
-    speak_for, take_up, tls_of)
+    Tls, begin, drop, has_context, has_read_enough, has_shown, hold, makes_leaves, note_denied,
+    note_done, speak_for, take_up, tls_of)
 from cutthrough.net import tls_wire
 from cutthrough.net.transport cimport (
     HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_INVALID,
@@ -436,6 +436,7 @@ row.note_events = note_events
 row.half_close = half_close
 row.set_abortive = set_abortive
 row.peer = peer
+row.has_shown = has_shown
 row.describe = describe
 row.release = release
 set_tls(&row)

@@ -39,6 +39,7 @@ cdef struct Tls:
     uint8_t kernel          # what the kernel has of the connection: see tls_ulp; 0: nothing
     uint8_t closed          # the peer has ended its stream; known without libssl
     uint8_t notified        # our close_notify or a fatal alert is sealed; the same
+    uint8_t shows, shown    # our certificate: in a message, in the kernel
     uint8_t connects        # our side has connected: not counted as a listener's
 
 # The socket's state; NULL: no handshake has begun.
@@ -63,5 +64,7 @@ cdef void note_denied(Tls *t) noexcept nogil
 cdef bint has_context(int number) noexcept nogil
 # Do connections of this context have a certificate made for a name?
 cdef bint makes_leaves(int number) noexcept nogil
+# Our certificate went out before the peer's next bytes or its end came.
+cdef bint has_shown(const Socket *s) noexcept nogil
 # Has a connection that `begin` made show one. False: it cannot.
 cdef bint speak_for(Tls *t, const char *name) noexcept nogil

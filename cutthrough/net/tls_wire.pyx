@@ -31,6 +31,7 @@ cdef enum:
     FLIGHT = 16384          # bytes of a read in a handshake
     HANDSHAKE = 22          # ContentType
     NEW_SESSION_TICKET = 4  # HandshakeType
+    CERTIFICATE = 11
 
 # Connections by descriptor
 cdef Tls **table = NULL
@@ -87,6 +88,7 @@ cdef int read_wire(BIO *bio, char *data, int n) noexcept nogil:
             t.error = errno
             return -1
         t.dry = True
+    t.shown = t.shows                   # libssl has written its flight before it reads
     openssl.BIO_set_retry_read(bio)
     return -1
 
@@ -104,6 +106,7 @@ cdef int read_flight(Tls *t, char *data, int n) noexcept nogil:
         t.dry = r < FLIGHT and not wire_socket.ready & (PEER_DONE | BROKEN | URGENT)
     if r < 0:
         t.dry = True
+        t.shown = t.shows
         openssl.BIO_set_retry_read(wire)
         return -1
     n = min(n, <int>r)
@@ -150,6 +153,8 @@ cdef void on_message(int sent, int version, int kind, const void *data, size_t n
             t.records.keys.tx.seq += 1
         else:
             t.records.keys.rx.seq += 1
+    if kind == HANDSHAKE and sent and n and (<const uint8_t *>data)[0] == CERTIFICATE:
+        t.shows = True
     if kind != HANDSHAKE or sent or t.shaking or n == 0:
         return
     if t.messages < MOST_MESSAGES:
@@ -259,6 +264,11 @@ cdef Tls *begin(Socket *s, bint connects) noexcept nogil:
     n_open += 1
     n_ssl += 1
     return t
+
+
+cdef bint has_shown(const Socket *s) noexcept nogil:
+    cdef Tls *t = tls_of(s)
+    return t != NULL and t.shown
 
 
 cdef bint has_context(int number) noexcept nogil:

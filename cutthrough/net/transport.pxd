@@ -71,6 +71,8 @@ cdef struct Transport:
     void (*set_abortive)(Socket *s) noexcept nogil
     # NULL: none. The name in the peer's verified certificate: bytes, borrowed; NULL: no name.
     void *(*peer)(const Socket *s) noexcept nogil
+    # NULL: none. True: our certificate has gone out whole, and then nothing was there to read.
+    bint (*has_shown)(const Socket *s) noexcept nogil
     # NULL: none. False: the handshake is not done.
     bint (*describe)(const Socket *s, Agreed *out) noexcept nogil
     void (*release)(Socket *s) noexcept nogil   # frees its state; the caller closes `fd`

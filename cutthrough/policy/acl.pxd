@@ -155,3 +155,8 @@ cdef class Acl:
     cdef Met unmet(self, const Question *q, const Row *row) noexcept nogil
     cdef int add(self, uint32_t index, rule, dict subjects, list ports, dict ports_at,
                  list anywhere, list needing_address, dict limits, dict routes) except -1
+
+
+# Does TLS that this rule has intercepted pass where clients have rejected our certificate?
+cdef inline bint passes_pinned(Acl acl, int rule) noexcept:
+    return rule >= 0 and acl.rows[rule].demand.pinned

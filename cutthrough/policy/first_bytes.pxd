@@ -22,6 +22,7 @@ cdef struct Demand:         # 0: no condition
     uint32_t protocols      # bits of wire's Protocol
     uint8_t sni             # ServerNameRule
     uint8_t tls             # TlsAction
+    uint8_t pinned          # not intercepted where clients have rejected our certificate
 
 cdef enum Met:
     IS_MET = 0

@@ -25,6 +25,7 @@ cdef dict TLS_ACTIONS = {
 cdef int read_demand(Demand *demand, rule, FingerprintSets sets) except -1:
     demand.sni = SERVER_NAMES[rule.sni]
     demand.tls = TLS_ACTIONS[rule.tls]
+    demand.pinned = rule.pinned == "pass"
     demand.ja4 = sets.number(rule.ja4)
     demand.protocols = 0
     for word in rule.protocol:

@@ -1,4 +1,4 @@
-"""Verified and wrong credentials, on one page of memory that all workers share."""
+"""What workers know of clients, on one page of memory that all of them share."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from cutthrough.policy.mutex cimport pthread_mutex_t
@@ -7,7 +7,7 @@ cdef enum:
     WAYS = 8                # entries of a set
     MOST_OF_USER = 4        # entries of a set that one user may have
     CLAIMS = 256            # hashes under computation at a time, by all workers
-    N_MARKS = 4             # tables of marks
+    N_MARKS = 5             # tables of marks
 
 # The key of credentials: keyed hashes of three things.
 cdef struct Key:

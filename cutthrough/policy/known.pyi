@@ -4,6 +4,7 @@ GUESSES: int
 STRANGERS: int
 PLACES: int
 RIGHT: int
+REJECTED: int
 
 class Known:
     evicted: int

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Verified and wrong credentials, on one page of memory that all workers share.
+"""What workers know of clients, on one page of memory that all of them share.
 
     header, key, claims | proofs: right credentials | marks: counts by name and by network
 
@@ -36,11 +36,11 @@ cdef enum:
     # earlier
     CLAIM_US = 10000000
 
-MAGIC = 0x637574746872_6b01
+MAGIC = 0x637574746872_6b02
 
 # The tables of marks. They are separate, so that a client that fills one of them with names of
 # its choice does not push marks out of the others.
-GUESSES, STRANGERS, PLACES, RIGHT = range(N_MARKS)
+GUESSES, STRANGERS, PLACES, RIGHT, REJECTED = range(N_MARKS)
 
 
 def page_bytes(proof_sets=PROOF_SETS, mark_sets=MARK_SETS):

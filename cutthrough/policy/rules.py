@@ -20,6 +20,7 @@ from cutthrough.config.settings import OF_POLICY
 from cutthrough.config.toml import Path, Places, TomlError, read_toml
 from cutthrough.config.values import parse_row_name, parse_size
 from cutthrough.policy.acl import METHODS
+from cutthrough.policy.contradictions import contradictions
 from cutthrough.policy.faults import read_faults
 from cutthrough.policy.filters import read_filter
 from cutthrough.policy.fingerprints import parse_fingerprint
@@ -34,6 +35,7 @@ from cutthrough.policy.source import (
     Faults,
     Filter,
     Limits,
+    Pinned,
     Policy,
     PolicyError,
     Rule,
@@ -307,13 +309,8 @@ class _Reader(ListReader):
             return None
         if any(fields.get(key) == () for key in _LISTED):
             return None
-        for key in (OF_TUNNELS | {"tls"}) & fields.keys():
-            if "CONNECT" not in fields.get("methods", ("CONNECT",)):
-                self.fail(key, "is of tunnels only: add CONNECT to `methods`")
-            if "paths" in fields:
-                self.fail(key, "is of tunnels only, which have no `paths`")
-        if "paths" in fields and fields.get("methods") == ("CONNECT",):
-            self.fail("paths", "is of plain requests only: a tunnel has no path")
+        for key, reason in contradictions(fields):
+            self.fail(key, reason)
         return Rule(source=place, **fields)
 
     def read_action(self, table: dict[str, Any], key: str) -> Any:
@@ -431,7 +428,7 @@ class _Reader(ListReader):
 
 
 _CHOICES = {"sni": get_args(ServerName), "capture": get_args(Capture),
-            "tls": get_args(TlsAction)}
+            "tls": get_args(TlsAction), "pinned": get_args(Pinned)}
 _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "name": _Reader.read_name, "action": _Reader.read_action,
     "users": _Reader.read_who, "groups": _Reader.read_who,
@@ -445,6 +442,7 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "source": _Reader.read_source, "route": _Reader.read_route,
     "faults": _Reader.read_names, "filters": _Reader.read_names,
     "capture": _Reader.read_word, "tls": _Reader.read_word,
+    "pinned": _Reader.read_word,
 }
 # Keys whose field in Rule has another name
 _FIELDS = {"source": "leaves_by"}

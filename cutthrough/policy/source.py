@@ -16,6 +16,7 @@ Action = Literal["allow", "deny", "report"]
 ServerName = Literal["match", "allowed", "any"]
 Capture = Literal["head", "full"]
 TlsAction = Literal["pass", "intercept", "intercept_http", "refuse"]
+Pinned = Literal["refuse", "pass"]
 
 
 class PolicyError(Mistake):
@@ -90,6 +91,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     sni: ServerName | Literal[""] = ""  # match, allowed or any; "": no condition
     ja4: tuple[str, ...] = ()           # patterns of policy.fingerprints
     tls: TlsAction = "pass"             # what becomes of TLS inside a tunnel
+    pinned: Pinned = "refuse"           # where clients have rejected our certificate
     cut: bool = False                   # a refusal also ends running tunnels
     limits: str = ""                    # a name in Policy.limits; "": none
     leaves_by: str = ""                 # a name of [sources]; "": the user's own

@@ -54,6 +54,7 @@ cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, 
     uint64_t identified         # requests whose credentials were right
     uint64_t verified           # of these, requests that waited for a hash
     uint64_t intercepted        # connections that were opened inside: see session.intercept
+    uint64_t pinned             # tunnels that passed in place of that: see session.pinned
     uint64_t faults             # exceptions caught at a connection's border (R34)
     uint64_t starved            # times that no descriptor, memory or pipe was available
     uint64_t shed               # connections closed to make room

@@ -74,7 +74,7 @@ def _of_histogram(name):
 FIELDS = (
     "accepted", "refused", "requests", "tunnels", "bytes_up", "bytes_down", "spliced_up",
     "spliced_down", "dialled", "reused", "retried", "identified", "verified",
-    "intercepted", "faults", "starved", "shed",
+    "intercepted", "pinned", "faults", "starved", "shed",
     *(f"shed:{bound} {gone}" for bound in BOUNDS for gone in GONE),
     "next_id", "peak", *TOTALS_ABOVE, *GAUGES_ABOVE, "live",
     *(f"state:{row.name}" for row in STATES),

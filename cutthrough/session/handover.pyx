@@ -106,6 +106,7 @@ cdef object describe(Client c, int number, int worker, bint same_page):
         half_closed=c.state == HALF_CLOSED, deadline_ms=c.silent_ms,
         opening=None if c.opening == NULL else parts_of(c.opening),
         user=c.account.name, groups=c.account.groups, expires=c.account.expires,
+        pinned=bool(r.pinned),
         reported=bool(r.reported), cuts=has_rules and c.snapshot.acl.cuts(r.rule),
         decision=(None if c.decision is None
                   else (c.decision.reason, c.decision.limits)),
@@ -273,6 +274,7 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     r.hop.source = source_named(c.context, record.source)
     r.host_kind = record.host_kind
     r.port = record.port
+    r.pinned = record.pinned
     if not 0 <= record.method < N_METHODS:
         raise ValueError("a method of another version")
     r.method = record.method

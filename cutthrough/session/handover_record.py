@@ -70,6 +70,7 @@ class Tunnel(msgspec.Struct, tag="tunnel"):
     # Of its first bytes, see openings.parts_of; None: they were not looked at
     opening: tuple[int, int, bool, int, bytes, bytes, bytes, bytes] | None = None
     parent: tuple[str, str] | None = None    # that it goes through: name, identity
+    pinned: bool = False                     # clients have rejected our certificate
     tlvs: bytes = b""                        # of the PROXY header, as Client has them
 
 

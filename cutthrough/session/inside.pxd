@@ -30,6 +30,8 @@ cdef class Inside(Entrance):
 # The entrance for a tunnel whose first bytes are a ClientHello; None: its server name is not
 # the CONNECT's host.
 cdef Inside enclose(Client client)
+# The server name for which the client wants a certificate; None: it is not the CONNECT's host.
+cdef bytes name_in(Client client)
 # Sets the destination of a request inside; `target`: as read, completed. Returns an Outcome.
 cdef int pin_target(Client client, Target *target) except -1
 # Makes the destination of a tunnel inside that of its CONNECT.

@@ -14,7 +14,9 @@ that. Only a ClientHello in parts is held up longer, until it is whole (R53), an
 do nothing with a part of it. The deadline is head_timeout, which no byte extends. If a rule
 depends on the bytes, the tunnel then ends; else it goes on with what is known.
 
-If the rule has TLS intercepted, the tunnel becomes a connection with requests: see intercept.
+If the rule has TLS intercepted, the tunnel becomes a connection with requests: see intercept. If
+the client is known to reject our certificate there, and the rule allows it, the tunnel begins: see
+pinned.
 """
 
 from libc.string cimport memcpy
@@ -35,6 +37,7 @@ from cutthrough.session.client cimport Client
 from cutthrough.session.delivery cimport TO_CLIENT, deliver
 from cutthrough.session.flight_recorder cimport E_PEEKED, note
 from cutthrough.session.intercept cimport begin_interception
+from cutthrough.session.pinned cimport is_pinned
 from cutthrough.session.state cimport TUNNEL
 from cutthrough.session.tunnel cimport open_tunnel
 from cutthrough.wire.clienthello cimport MOST_HELLO, ClientHello
@@ -158,7 +161,10 @@ cdef bint begin_tunnel(Client c, Protocol found) except -1:
         refuse_opening(c, outcome, ACCESS_DENIED if found == TLS else NO_ALERT)
         return False
     if fate == TLS_IS_INTERCEPTED or fate == ONLY_HTTP_IS_INTERCEPTED:
-        begin_interception(c, fate == ONLY_HTTP_IS_INTERCEPTED)
-        return False
+        c.request.pinned = is_pinned(c)
+        if not c.request.pinned:
+            begin_interception(c, fate == ONLY_HTTP_IS_INTERCEPTED)
+            return False
+        c.context.counters.pinned += 1
     c._set_state(TUNNEL)
     return True

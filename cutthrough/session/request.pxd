@@ -32,6 +32,7 @@ cdef struct Request:
     uint8_t hint                        # for a refusal: wire's Hint; of SOCKS, its SocksMessage
     uint8_t closing                     # the connection ends after this response
     uint8_t ending                      # Outcome after DELIVER
+    uint8_t pinned                      # passes, because clients have rejected our certificate
     uint8_t needs_opening               # rules depend on the tunnel's first bytes: see peek
     uint8_t acts                        # what the rule does besides: policy's Act
     uint8_t acted                       # and it has begun to: see act

@@ -25,6 +25,7 @@ from cutthrough.outcome cimport (
     TLS_FAILED, TLS_UNSHARED)
 from cutthrough.session.client cimport Client, rest
 from cutthrough.session.counters cimport BOUND_HANDSHAKES
+from cutthrough.session.pinned cimport note_failure
 from cutthrough.session.shed cimport shed_part
 from cutthrough.session.stage cimport STAGE_TLS, STAGE_TLS_LATE
 
@@ -70,6 +71,8 @@ cdef bint shake_hands(Client c) except -1:
     if answer == HANDSHAKE_MORE:
         rest(c)
     else:
+        if c.entrance.is_inside:
+            note_failure(c, -answer)
         c.abort(outcome_of(-answer, c.entrance.is_inside), answer == -HANDSHAKE_NO_ROOM)
     return False
 

@@ -45,6 +45,7 @@ class Finding(NamedTuple):
     capture: str = ""           # what is kept of the request; "": nothing
     tls: str = "pass"           # what becomes of TLS inside a tunnel
     filters: tuple[str, ...] = ()
+    pinned: str = ""            # pass: where clients have rejected our certificate
 
     @property
     def action(self) -> str:
@@ -136,13 +137,12 @@ class DryRun:
             host=f"[{host}]" if ":" in host else host, port=port, user=caller.user,
             groups=caller.groups, client=caller.client, method=method, address=address,
             opening=opening, tlvs=caller.tlvs, path=path)
-        tls = "pass" if answer.rule < 0 else self.policy.rules[answer.rule].tls
+        rule = self.policy.rules[answer.rule] if answer.rule >= 0 else None
         return Finding(answer.outcome, self._show_rule(answer.rule), answer.report,
                        answer.opens_floor, answer.limits, answer.source, answer.maybe,
                        answer.route, answer.waits, answer.faults,
-                       self.policy.rules[
-                           answer.rule].capture if answer.rule >= 0 else "", tls,
-                       answer.filters)
+                       rule.capture if rule else "", rule.tls if rule else "pass",
+                       answer.filters, rule.pinned if rule else "")
 
     def _show_rule(self, index: int) -> str:
         if index < 0:

@@ -88,6 +88,7 @@ class Explanation(msgspec.Struct, kw_only=True):
     tunnel: str = ""            # the outcome by a tunnel's first bytes; or "maybe"
     tunnel_rule: str = ""       # that decides by them
     tls: str = ""               # intercept or refuse: what becomes of TLS inside
+    pinned: str = ""            # pass: not where clients rejected our certificate
     limits: str = ""
     limit_values: dict[str, float] = {}
     capture: str = ""           # head or full; "": nothing is kept
@@ -266,6 +267,7 @@ def _finish(judge: DryRun, result: Explanation, caller: Caller, of_hook: str,
         result.tunnel = "maybe" if known.waits else known.outcome
         result.tunnel_rule = known.rule
         result.tls = known.tls.replace("pass", "")
+        result.pinned = known.pinned.replace("refuse", "")
         if known.outcome == OK and (known.source, known.route) != (
                 first.source, first.route):
             result.tunnel = "destination_denied"        # it names another way
@@ -389,6 +391,9 @@ def show(result: Explanation, judge: DryRun) -> list[str]:
     elif result.tunnel:
         lines.append(("tunnel", f"{result.tunnel}  {result.tunnel_rule}"))
     lines += [("tls", f"{result.tls}  if it is TLS")] if result.tls else []
+    if result.pinned:
+        lines.append(("pinned", "pass  for an hour, if a client of its network rejects "
+                      "our certificate"))
     if result.outcome == OK:
         lines.append(("route", show_route(config, result.route, result.route_by)))
         if result.route != DIRECT:

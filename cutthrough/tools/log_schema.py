@@ -113,6 +113,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "ja3": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
     "intercepted": {"const": True, "description": "a request inside an intercepted "
                     "connection, or its CONNECT"},
+    "pinned": {"const": True, "description": "a tunnel that passed unopened, because "
+               "a client of its network had rejected our certificate"},
     "hook": {"type": "string", "description": "the reason that the policy's hook gave"},
     "hook_ms": MS | {"description": "the wait for the hook, a phase after auth_ms; "
                                     "absent: its decision was cached"},

@@ -172,5 +172,5 @@ def test_who_fills_one_table_makes_no_other_forget():
     for n in range(5000):
         known.mark(STRANGERS, b"%d" % n, 10 + n, HOUR_US)
     assert known.read_mark(GUESSES, b"ann") == (1, 5)
-    assert known.read()["marks"] == (1, 64 * 8, 0, 0)
+    assert known.read()["marks"] == (1, 64 * 8, 0, 0, 0)
     assert known.forgotten == 5000 - 64 * 8

@@ -186,3 +186,15 @@ def test_explain_says_what_becomes_of_tls(explain, policy, tls, outcome):
     status, words, _ = explain("CONNECT", f"{HOST}:443", "--protocol", "tls")
     assert words["tunnel"].startswith(outcome)
     assert status == (outcome != "ok")
+
+
+def test_explain_says_that_pinned_clients_pass(explain, policy):
+    text = POLICY.replace('sni = "match"', 'tls = "intercept"').replace(
+        'name = "malware"', 'users = ["alice"]\nname = "malware"')
+    policy.write_text(text)
+    assert "pinned" not in explain("CONNECT", f"{HOST}:443")[1]
+    policy.write_text(text.replace(
+        'tls = "intercept"', 'tls = "intercept"\npinned = "pass"'))
+    _, words, _ = explain("CONNECT", f"{HOST}:443")
+    assert words["tls"] == "intercept  if it is TLS"
+    assert words["pinned"].startswith("pass  for an hour, if a client of its network")

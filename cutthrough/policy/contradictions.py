@@ -1,0 +1,21 @@
+"""Keys of a rule that cannot stand beside each other."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cutthrough.policy.source import OF_TUNNELS
+
+
+def contradictions(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields the keys of a rule that have no meaning there, each with the reason.
+    `fields`: those of source.Rule that the rule has set."""
+    for key in (OF_TUNNELS | {"tls"}) & fields.keys():
+        if "CONNECT" not in fields.get("methods", ("CONNECT",)):
+            yield key, "is of tunnels only: add CONNECT to `methods`"
+        if "paths" in fields:
+            yield key, "is of tunnels only, which have no `paths`"
+    if "paths" in fields and fields.get("methods") == ("CONNECT",):
+        yield "paths", "is of plain requests only: a tunnel has no path"
+    if "pinned" in fields and not fields.get("tls", "").startswith("intercept"):
+        yield "pinned", ("is of rules that intercept: add tls = \"intercept\" or "
+                         "\"intercept_http\"")
