@@ -22,6 +22,7 @@ from cutthrough.capture.query import MOST_ROWS, Answer, Query, QueryError
 from cutthrough.capture.send import send
 from cutthrough.capture.store import BODIES, NoStore, Reader, StoreError
 from cutthrough.capture.stores import open_reader
+from cutthrough.config.database import show_database
 
 # Seconds after which a page ends with what it has found
 PAGE_S = 0.5
@@ -82,7 +83,8 @@ def answer(query: Query, content: bytes = b"") -> Result:
     except StoreError as error:
         return _words(503, str(error))
     except OSError as error:                 # of a file that import would make
-        return _words(503, f"{query.database}: {error.strerror or error}")
+        return _words(503, f"{show_database(query.database)}: "
+                           f"{error.strerror or error}")
 
 
 def _words(status: int, text: str) -> Result:

@@ -11,9 +11,10 @@ from cutthrough.capture.postgres_store import PostgresReader
 from cutthrough.capture.query import Query
 from cutthrough.capture.sqlite_store import SqliteReader
 from cutthrough.capture.store import BODIES, LIGHT
-from cutthrough.capture.stores import close_kept, open_store
+from cutthrough.capture.stores import close_kept, open_reader, open_store
 from cutthrough.config.database import is_url
 from tests.capture.flows import row
+from tests.capture.test_importing import archive, entry
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -56,6 +57,29 @@ def test_a_list_has_the_program_of_a_shared_database_and_selects_by_it(path):
     everything = [(30, "here"), (29, "here")] if is_shared else [(30, None), (29, None)]
     assert ids("~program ^here$") == (everything if is_shared else [])
     assert ids("!~program here") == ([] if is_shared else everything)
+
+
+def test_a_file_is_imported_and_that_is_logged(path):
+    content = archive(entry())
+    for added in (1, 0):
+        head, text = answers.answer(Query(
+            verb="import", database=path, name="a.har", client="192.0.2.9",
+            size=len(content)), content)
+        assert head.found == added and json.loads(b"".join(text)) == {
+            "imported": added, "known": 1 - added, "refused": 0, "reasons": []}
+    newest = json.loads(ask(path, limit=1)[1])["flows"][0]
+    assert newest["url"] == "https://a.test/x?y=1" and "program" not in newest
+    with contextlib.closing(open_reader(path)) as reader:
+        assert [(one["client"], one["verb"], one["what"], one["found"])
+                for one in reader.reads() if one["verb"] == "import"] == [
+            ("192.0.2.9", "import", "a.har", added) for added in (0, 1)]
+
+
+def test_a_file_for_a_database_that_cannot_be_made_is_refused(tmp_path):
+    head, text = answers.answer(Query(
+        verb="import", database=str(tmp_path / "none" / "flows.db")),
+        archive(entry()))
+    assert head.status == 503 and b"No such file or directory" in b"".join(text)
 
 
 def test_bodies_are_read_only_if_a_filter_looks_at_them(path, monkeypatch):
