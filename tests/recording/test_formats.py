@@ -1,0 +1,248 @@
+"""Recordings in the files of other programs, and in directories of their own."""
+
+import io
+import json
+import stat
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutthrough.capture.imported import NotImported
+from cutthrough.recording.exchanges import read_exchanges, write_archive
+from cutthrough.recording.folder import (
+    encode,
+    pack,
+    pack_bytes,
+    read_folder,
+    unpack,
+    unpack_bytes,
+    write_folder,
+)
+from cutthrough.recording.hoverfly import read_simulation
+from cutthrough.recording.masking import Redaction
+from cutthrough.recording.matcher import Match, Matcher, Miss
+from cutthrough.recording.model import Chunk, Message, Pattern, Recording, Response
+from cutthrough.recording.sessions import Manifest
+from cutthrough.recording.vcr import read_cassette, write_cassette
+from tests.capture.dumps import dump, state
+from tests.recording.answers import request
+
+FULL = Recording(
+    number=7, created_us=1_700_000_000_000_000, tags=("t",),
+    request=request("/v1/a?b=1", '{"a": [1, "é"]}', host="::1",
+                    fields=(("Content-Type", "application/json"), ("A", "1"),
+                            ("A", "2"))),
+    response=Response(
+        status=200, reason="OK", fields=(("Content-Type", "text/plain"),), head_us=5,
+        chunks=(Chunk(6, b"ab"), Chunk(9, b"\xff\x00")), trailers=(("T", "x"),),
+        messages=(Message(7, True, "text", b"hi"),
+                  Message(8, False, "close", b"bye", 1000))),
+    patterns=(Pattern(part="path", how="glob", value="/v1/*"),),
+    requires={"s": "1"}, sets={"s": "2"}, removes=("r",), delay_us=3)
+PLAIN = Recording(
+    number=1, created_us=1_700_000_000_000_000, request=FULL.request,
+    response=Response(status=201, reason="Made",
+                      fields=(("Content-Type", "text/plain"),),
+                      chunks=(Chunk(0, b"abc"),)))
+
+
+def bare(one):
+    return msgspec.structs.replace(one, number=0, created_us=0, hits=0)
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_directory_comes_back_as_it_was(tmp_path, form):
+    manifest = Manifest(redaction=Redaction(json=("a",)), count=5, comment="c")
+    names = write_folder(tmp_path / "x", manifest, [FULL, PLAIN, PLAIN], form)
+    assert names[2] == names[1].replace(f".{form}", f"-2.{form}")
+    assert names[1].startswith("POST-1-v1-a-")
+    assert read_folder(tmp_path / "x") == (
+        manifest, [bare(FULL), bare(PLAIN), bare(PLAIN)])
+    assert {stat.S_IMODE(path.stat().st_mode)
+            for path in (tmp_path / "x").iterdir()} == {0o600}
+
+
+def test_a_second_export_changes_only_what_has_changed(tmp_path):
+    first = write_folder(tmp_path, Manifest(), [FULL, PLAIN])
+    before = {name: (tmp_path / name).read_bytes() for name in first}
+    (tmp_path / "README").write_text("mine")
+    again = msgspec.structs.replace(PLAIN, number=9, hits=3, created_us=5)
+    assert write_folder(tmp_path, Manifest(), [again]) == [first[1]]
+    assert (tmp_path / first[1]).read_bytes() == before[first[1]]
+    assert {path.name for path in tmp_path.iterdir()} == {
+        first[1], "manifest.json", "README"}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.one_of(
+    st.binary(max_size=40), st.text(max_size=40).map(str.encode), st.builds(
+        lambda value, compact: json.dumps(
+            value, separators=(",", ":") if compact else None,
+            ensure_ascii=compact).encode(),
+        st.lists(st.one_of(st.text(), st.floats(), st.booleans(), st.none())),
+        st.booleans())))
+def test_every_body_comes_back_byte_for_byte(body):
+    for form in ("json", "yaml"):
+        one = Recording(request=request(), response=Response(
+            status=200, chunks=(Chunk(1, body),)))
+        text = encode(pack(one), form)
+        found = yaml.safe_load(text) if form == "yaml" else json.loads(text)
+        assert unpack(found, "x").response.body == body
+    if body:
+        assert unpack_bytes(pack_bytes(body)) == body
+    (back,) = read_cassette(write_cassette([one]).encode())
+    assert back.response.body == body
+
+
+@pytest.mark.parametrize("names", [["../a.json"], ["/etc/a.json"], [1], "a", ["a"]])
+def test_a_manifest_names_files_of_its_directory_alone(tmp_path, names):
+    (tmp_path / "manifest.json").write_text(json.dumps(
+        {"version": 1, "recordings": names}))
+    for verb in (lambda: read_folder(tmp_path),
+                 lambda: write_folder(tmp_path, Manifest(), [])):
+        with pytest.raises(NotImported):
+            verb()
+
+
+@pytest.mark.parametrize("change", [
+    lambda table: table.pop("request"),
+    lambda table: table["response"].update(status="x"),
+    lambda table: table["request"].update(body={"base64": "!"}),
+    lambda table: table["request"].update(body="x"),
+])
+def test_a_malformed_file_is_refused_by_its_name(change):
+    table = pack(PLAIN)
+    change(table)
+    with pytest.raises(NotImported, match=r"^a\.json: "):
+        unpack(table, "a.json")
+
+
+BOMB = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else 'x'}]\n"
+               for n in range(12))
+
+
+def test_aliases_do_not_become_more_than_memory_holds(tmp_path):
+    (tmp_path / "a.yaml").write_text(f"{BOMB}request: {{body: {{json: *a11}}}}\n")
+    (tmp_path / "manifest.json").write_text('{"version": 1, "recordings": ["a.yaml"]}')
+    with pytest.raises(NotImported, match="alias"):
+        read_folder(tmp_path)
+    for text in (f"{BOMB}interactions: []\nversion: *a11\n",
+                 f"{BOMB}interactions: *a11\nversion: *a11\n"):
+        with pytest.raises(NotImported):
+            read_cassette(text.encode())
+    for place in ("headers: {a: *a11}", "headers: {}, body: *a11"):
+        (one,) = read_cassette(
+            f"{BOMB}interactions: [{{request: {{method: GET, uri: 'http://a/', {place}"
+            "}, response: {status: {code: 200}}}]".encode())
+        assert isinstance(one, NotImported)
+
+
+CASSETTE = """\
+interactions:
+- request:
+    body: !!python/unicode 'a=1'
+    headers:
+      Accept: ['*/*']
+      X: [a, b]
+    method: POST
+    uri: https://a.example/x?q=1
+  response:
+    body: {string: !!binary "/wA="}
+    headers:
+      content-type: [text/plain]
+    status: {code: 200, message: OK}
+- request: {body: null, headers: {}, method: GET, uri: 'ftp://a/'}
+  response: {body: {string: ''}, headers: {}, status: {code: 200, message: OK}}
+version: 1
+"""
+
+
+def test_a_cassette_is_read():
+    one, refused = read_cassette(CASSETTE.encode())
+    assert one.request.url == "https://a.example/x?q=1" and one.request.body == b"a=1"
+    assert one.request.fields == (("Accept", "*/*"), ("X", "a"), ("X", "b"))
+    assert one.response.body == b"\xff\x00" and one.response.reason == "OK"
+    assert str(refused).startswith("interaction 1: the URL")
+
+
+def test_a_cassette_comes_back_as_it_was():
+    assert read_cassette(write_cassette([PLAIN]).encode()) == [bare(PLAIN)]
+    empty = write_cassette([FULL])           # its patterns have no place there
+    assert "version: 1" in empty and "uri" not in empty
+
+
+@pytest.mark.parametrize("text", [
+    "", "a: [", "interactions: 1", "version: 2\ninteractions: []", "[1]",
+    "interactions: [!!python/object/apply:os.system ['true']]", '{"a": '])
+def test_what_is_no_cassette_is_refused(text):
+    with pytest.raises(NotImported):
+        read_cassette(text.encode())
+
+
+def simulation(*pairs):
+    return json.dumps({"data": {"pairs": list(pairs)},
+                       "meta": {"schemaVersion": "v5.2"}}).encode()
+
+
+def pair(request, **response):
+    return {"request": request, "response": {"status": 200, "body": "ok", **response}}
+
+
+def test_a_simulation_answers_as_in_hoverfly():
+    made = read_simulation(simulation(
+        pair({"path": [{"matcher": "exact", "value": "/a"}],
+              "destination": [{"matcher": "exact", "value": "A.example:8080"}],
+              "query": {"q": [{"matcher": "glob", "value": "x*"}]},
+              "headers": {"Accept": [{"matcher": "regex", "value": "json$"}]}},
+             headers={"B": ["1", "2"]}, transitionsState={"s": "1"}, fixedDelay=5),
+        pair({"path": [{"matcher": "exact", "value": "/b"}],
+              "requiresState": {"s": "1"}}, encodedBody=True, body="/wA=")))
+    matcher = Matcher()
+    for number, one in enumerate(made, 1):
+        matcher.add(msgspec.structs.replace(one, number=number))
+    asked = request("/a?q=xy", host="a.example", port=8080,
+                    fields=(("accept", "text/json"),))
+    assert isinstance(matcher.match(request("/b")), Miss)
+    found = matcher.match(asked)
+    assert isinstance(found, Match) and found.recording.delay_us == 5000
+    assert found.recording.response.fields == (("B", "1"), ("B", "2"))
+    assert matcher.match(request("/b")).recording.response.body == b"\xff\x00"
+    assert isinstance(matcher.match(
+        msgspec.structs.replace(asked, port=80)), Miss)
+
+
+@pytest.mark.parametrize("one", [
+    pair({"body": [{"matcher": "xpath", "value": "/a"}]}),
+    pair({"path": [{"matcher": "exact", "value": "/", "doMatch": {}}]}),
+    pair({"path": "/"}), pair({}, templated=True), pair({}, status=1),
+    pair({}, encodedBody=True, body="!"), {"request": {}}, 1,
+])
+def test_a_pair_that_would_mean_something_else_is_refused(one):
+    (found,) = read_simulation(simulation(one))
+    assert isinstance(found, NotImported) and str(found).startswith("pair 0: ")
+
+
+def test_another_schema_is_refused():
+    with pytest.raises(NotImported, match="v3"):
+        read_simulation(b'{"meta": {"schemaVersion": "v3"}}')
+
+
+def test_an_archive_comes_back_as_it_was():
+    data = json.dumps(write_archive([PLAIN])).encode()
+    (back,) = read_exchanges(io.BytesIO(data))
+    assert bare(back) == bare(PLAIN)
+    assert back.created_us == PLAIN.created_us
+
+
+def test_a_dump_is_read_and_its_secrets_are_in_it():
+    (one,) = read_exchanges(io.BytesIO(dump(state())))
+    assert one.request.method == "GET" and len(one.response.body) == 5
+    assert not one.response.field("content-length")
+
+
+def test_a_file_of_neither_kind_is_refused():
+    with pytest.raises(NotImported):
+        list(read_exchanges(io.BytesIO(b"x")))
