@@ -5,20 +5,34 @@ The origins' own authorities are known to the proxy only, so a client that gets 
 answer has been intercepted. The lines in the log say so too.
 """
 
+import contextlib
 import hashlib
 import os
+import queue
 import subprocess
 import sys
 
 import pytest
+from websockets.sync.client import connect
 
 from tests.e2e.test_bulk import Watch
 from tests.support import programs, registries
-from tests.support.certificates import authority
+from tests.support.certificates import authority, client_context
 from tests.support.client import USER
-from tests.support.inside import ALL, config, origins, over_tls
+from tests.support.inside import (
+    ALL,
+    NAMES,
+    certificate,
+    config,
+    okay,
+    origins,
+    over_tls,
+)
+from tests.support.intercepting import CLIENTS, SERVERS, routed
+from tests.support.origin import Connection, Origin
 from tests.support.programs import need
 from tests.support.proxy import Proxy
+from tests.support.site import Site
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
@@ -76,15 +90,18 @@ def run(proxy, tmp_path):
     return start
 
 
-def inside(proxy, n: int) -> list[tuple[str, str]]:
-    """Method and path of at least n requests. Each was intercepted, and served."""
+def inside(proxy, n: int, *reasons: str) -> list[tuple[str, str]]:
+    """Method and path of at least n requests. Each was intercepted, and served; or
+    its reason is one of these."""
     records = wait_until(
         lambda: len(found := [one for one in proxy.log(user=USER)
                               if one["method"] != "CONNECT"]) >= n and found,
         lambda: f"{n} requests inside: {proxy.lines()}")
-    assert {(one.get("intercepted"), one["reason"]) for one in records} == {
-        (True, "ok")}
-    return [(one["method"], "/" + one["url"].split("/", 3)[3]) for one in records]
+    assert {one.get("intercepted") for one in records} == {True}
+    assert {one["reason"] for one in records} <= {*(reasons or ("ok",))}
+    # That of an upgrade is gone by the time that its line is written
+    return [(one["method"], "/" + "".join(one["url"].split("/", 3)[3:]))
+            for one in records]
 
 
 def digest_of(data: bytes) -> str:
@@ -226,3 +243,98 @@ def test_apt_downloads(run, proxy, nginx, tmp_path):
     assert deb.read_bytes() == made
     proxy.wait_log(1, url=nginx.tls_url(f"/apt/./{deb.name}"))
     assert ("GET", "/apt/./Packages") in inside(proxy, 3)
+
+
+# --- what stays open
+
+
+def test_a_websocket(proxy, opened):
+    site = opened.enter_context(contextlib.closing(Site(certificate())))
+    with connect(site.url("wss", "a.example"), proxy=proxy.url, ssl=client_context()
+                 ) as client:
+        for message in ("text", os.urandom(70_000), os.urandom(1_000_000), ""):
+            client.send(message)
+            assert client.recv(timeout=30) == message
+        assert client.ping().wait(30)
+    # websockets' server ends TLS without close_notify
+    assert inside(proxy, 1, "ok", "origin_reset") == [("GET", "/")]
+
+
+@pytest.mark.parametrize("version", BOTH)
+def test_server_sent_events(proxy, make_origin, version):
+    """Each event is at the client before the origin has sent the next one."""
+    if version == "2":
+        pytest.importorskip("cutthrough.http2.transport")
+    events = queue.Queue()
+
+    def script(conn: Connection) -> None:
+        conn.read_request()
+        conn.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                  b"Transfer-Encoding: chunked\r\n\r\n")
+        for event in iter(events.get, b""):
+            conn.send(b"%x\r\n%s\r\n" % (len(event), event))
+        conn.send(b"0\r\n\r\n")
+
+    origin = make_origin(over_tls(script))
+    command = ["curl", "-sSN", "--max-time", "60", f"--http{version}", "--noproxy", "",
+               "-x", proxy.url, "--cacert", str(authority().own.certificate),
+               f"https://a.example:{origin.port}/events"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            for n in range(5):
+                event = b"id: %d\ndata: %s\n\n" % (n, b"x" * 10**n)
+                events.put(event)
+                assert process.stdout.read(len(event)) == event
+        finally:
+            events.put(b"")
+        assert process.stdout.read() == b""
+    assert process.returncode == 0
+    assert inside(proxy, 1) == [("GET", "/events")]
+
+
+# --- a client that knows of no proxy
+
+
+REDIRECTED = """
+[[listeners]]
+address = "0.0.0.0:3129"
+transparent = "redirect"
+auth = "none"
+auth_none_from = ["10.9.0.0/24"]
+"""
+
+
+@pytest.mark.parametrize("version", BOTH)
+def test_redirected_connections(directory, opened, loop_name, version):
+    if version == "2":
+        pytest.importorskip("cutthrough.http2.transport")
+    router, folder = opened.enter_context(routed()), directory("redirected")
+    policy = folder / "policy.toml"
+    here = '[[rules]]\naction = "allow"\nhosts = ["here.test"]\n'
+    policy.write_text(f'{here}methods = ["CONNECT"]\ntls = "intercept"\n'
+                      f'{here}paths = ["/api/**"]\n')
+    names = f'dns_overrides = ["here.test={SERVERS[4]}"]\n'
+    proxy = opened.enter_context(Proxy(
+        folder, loop=loop_name, config=f'policy = "{policy}"\naddress_floor = "off"\n'
+        + config(REDIRECTED).replace(NAMES, names)))
+    router.intercept("redirect", "3129", "--in", "near", "--ports", "443")
+    origin = opened.enter_context(
+        Origin(over_tls(okay, certificate("DNS:here.test")), SERVERS[4], port=443))
+
+    def ask(path: str) -> str:
+        with router.among_clients():
+            return subprocess.run(
+                ["curl", "-sS", f"--http{version}", "--noproxy", "*", "--resolve",
+                 f"here.test:443:{SERVERS[4]}", "--cacert",
+                 str(authority().own.certificate), "-o", "/dev/null", "-w",
+                 "%{response_code} %{http_version}", f"https://here.test{path}"],
+                capture_output=True, text=True, timeout=60, check=True).stdout
+    assert ask("/api/1") == f"200 {version}"
+    assert ask("/admin") == f"403 {version}"
+    assert [one.target for one in origin.requests] == ["/api/1"]
+    records = proxy.wait_log(4, intercepted=True)
+    assert sorted((one["client"], one["method"], one["host"], one["reason"])
+                  for one in records) == sorted(
+        (CLIENTS[4], *rest) for rest in (
+            ("TUNNEL", "here.test", "ok"), ("TUNNEL", "here.test", "ok"),
+            ("GET", "here.test", "ok"), ("GET", "here.test", "path_denied")))

@@ -29,15 +29,21 @@ class Router:
     def __init__(self, clients: int, here: int) -> None:
         self._clients, self._here = clients, here
 
-    def dial(self, host: str, port: int, timeout: float = 10) -> socket.socket:
-        """Connects from the clients' network; the caller closes it."""
+    @contextlib.contextmanager
+    def among_clients(self) -> Iterator[None]:
+        """Sockets and processes that this thread makes meanwhile are the clients'."""
         libc = ctypes.CDLL(None)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         assert libc.setns(self._clients, CLONE_NEWNET) == 0
         try:
-            sock = socket.socket(family)
+            yield
         finally:
             assert libc.setns(self._here, CLONE_NEWNET) == 0
+
+    def dial(self, host: str, port: int, timeout: float = 10) -> socket.socket:
+        """Connects from the clients' network; the caller closes it."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with self.among_clients():
+            sock = socket.socket(family)
         sock.settimeout(timeout)
         try:
             sock.connect((host, port))
