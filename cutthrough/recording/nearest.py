@@ -26,6 +26,8 @@ from cutthrough.recording.patterns import make_predicate, subject
 MOST_CANDIDATES = 2000
 MOST_COMPARED = 40
 MOST_PATHS = 200
+# Of bodies, after which the nearest so far is taken: 40 of 27 KB took 1.3 s
+MOST_BYTES = 128 << 10
 # Differences that are said, and characters of a value
 MOST_SAID = 8
 MOST_VALUE = 60
@@ -48,7 +50,11 @@ def find_nearest(request: Request, reader: KeyReader,
     if len(found_first) > MOST_COMPARED:
         # A stable order: among those alike, the likeliest path stays first
         found_first.sort(key=lambda one: unlike(request, one.request))
+    left = MOST_BYTES
     for one in found_first[:MOST_COMPARED]:
+        if left <= 0:
+            break
+        left -= len(request.body) + len(one.request.body)
         found = list(differences(request, one, reader, state))
         if best is None or len(found) < best[0]:
             best = len(found), one, found
