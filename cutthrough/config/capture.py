@@ -94,6 +94,7 @@ class CaptureOptions(InterceptionOptions, frozen=True, kw_only=True):
         return self.capture_url or self.capture_file
 
     def contradictions_of_capture(self) -> Iterator[ConfigError]:
+        yield from self.contradictions_of_interception()
         if not self.capture_url:
             return
         if reason := check_url(self.capture_url):

@@ -1,10 +1,11 @@
 """The options of interception: whose certificates clients and origins show."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
 
-from cutthrough.config.option import Option
+from cutthrough.config.option import ConfigError, Option
 from cutthrough.config.values import FILE, choice
 
 
@@ -17,7 +18,14 @@ class InterceptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     origin_ca: Annotated[str, Option(
         FILE, "authorities in PEM that verify the origins of intercepted connections",
         "the system's", swapped=True)] = ""
+    origin_crl: Annotated[str, Option(
+        FILE, "file in PEM with the lists of revoked certificates of origin_ca's "
+        "authorities, one of each", "none", swapped=True)] = ""
     intercept_http2: Annotated[Literal["auto", "on", "off"], Option(
         choice("auto", "on", "off"), "offer HTTP/2 to intercepted clients; auto: if "
         "libnghttp2 is there", "our choice: clients that have it prefer it",
         swapped=True)] = "auto"
+
+    def contradictions_of_interception(self) -> Iterator[ConfigError]:
+        if self.origin_crl and not self.origin_ca:
+            yield ConfigError("", "origin_crl", "has no effect without origin_ca")

@@ -74,6 +74,7 @@ class Options(TypedDict, total=False):
     route: str
     intercept_ca: str | PathLike[str]
     origin_ca: str | PathLike[str]
+    origin_crl: str | PathLike[str]
     intercept_http2: Literal["auto", "on", "off"]
     listeners: Sequence[Row]
     sources: Mapping[str, Row]

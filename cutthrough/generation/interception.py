@@ -30,6 +30,7 @@ class InterceptionFiles(msgspec.Struct, frozen=True):
     certificate: bytes
     key: bytes
     origin_ca: bytes = b""
+    origin_crl: bytes = b""                 # their lists of revoked certificates
     http2: str = "auto"                     # as the option
 
     def __repr__(self) -> str:               # never the key (R37)
@@ -45,7 +46,7 @@ def interception_files(config: Config) -> list[str]:
     if not config.intercept_ca:
         return []
     files = [os.path.join(config.intercept_ca, name) for name in (CERTIFICATE, KEY)]
-    return files + ([config.origin_ca] if config.origin_ca else [])
+    return files + [path for path in (config.origin_ca, config.origin_crl) if path]
 
 
 def authority_expiry(config: Config, files: InterceptionFiles | None) -> dict[str, int]:
@@ -69,6 +70,7 @@ def read_interception(config: Config) -> InterceptionFiles | None:
         _content(os.path.join(folder, CERTIFICATE), "intercept_ca"),
         _content(key, "intercept_ca"),
         _content(config.origin_ca, "origin_ca") if config.origin_ca else b"",
+        _content(config.origin_crl, "origin_crl") if config.origin_crl else b"",
         config.intercept_http2)
     if not is_private(os.stat(key), os.geteuid()):
         raise ConfigError("", "intercept_ca", f"{key} can be read by others than its "
@@ -132,4 +134,4 @@ def make_origin_client(files: InterceptionFiles) -> "TlsClient":
     """Returns the context of their origins. Raises as make_interceptor."""
     from cutthrough.net.tls_context import TlsClient
 
-    return TlsClient(ca=files.origin_ca)
+    return TlsClient(ca=files.origin_ca, crl=files.origin_crl)

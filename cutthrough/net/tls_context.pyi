@@ -28,6 +28,7 @@ class TlsClient(TlsContext):
         self,
         *,
         ca: bytes = b"",
+        crl: bytes = b"",
         pair: Pair | None = None,
         min_version: str = "1.2",
         alpn: str = "http/1.1",

@@ -118,9 +118,10 @@ cdef class TlsServer(TlsContext):
 cdef class TlsClient(TlsContext):
     """A way out: to servers that have a certificate of one of these authorities."""
 
-    def __init__(self, *, ca=b"", pair=None, min_version="1.2", alpn="http/1.1",
+    def __init__(self, *, ca=b"", crl=b"", pair=None, min_version="1.2", alpn="http/1.1",
                  resumes=False):
-        """`ca`: PEM; empty: the system's authorities. `pair`: our own certificate. `alpn`: the
+        """`ca`: PEM; empty: the system's authorities. `crl`: PEM, their lists of revoked
+        certificates; empty: nobody looks. `pair`: our own certificate. `alpn`: the
         protocol that is offered; "": none. `resumes`: sessions are resumed; then all of its
         connections lead to one server, by one name. Raises TlsError."""
         cdef bytes wire
@@ -131,6 +132,8 @@ cdef class TlsClient(TlsContext):
             trust(made.ctx, ca)
         elif not openssl.SSL_CTX_set_default_verify_paths(made.ctx):
             raise TlsError("", why("the system's authorities cannot be read"))
+        if crl:
+            distrust(made.ctx, crl, "origin_crl")
         if pair is not None:
             use(made.ctx, load(pair))
         if alpn:
@@ -229,33 +232,38 @@ cdef int use(SSL_CTX *ctx, Loaded one) except -1:
 
 
 cdef int verify_clients(SSL_CTX *ctx, bytes authorities, bytes revoked, bint required) except -1:
-    cdef openssl.X509_STORE *store = openssl.SSL_CTX_get_cert_store(ctx)
     cdef Loaded one
-    cdef X509_CRL *crl
-    cdef BIO *source
-    n = 0
     trust(ctx, authorities)
     for one in read_certificates(authorities, "client_ca"):
         openssl.SSL_CTX_add_client_CA(ctx, one.leaf)
     if revoked:
-        source = open_bytes(revoked)
-        try:
-            while True:
-                crl = openssl.PEM_read_bio_X509_CRL(source, NULL, no_password, NULL)
-                if crl == NULL:
-                    break
-                openssl.X509_STORE_add_crl(store, crl)
-                openssl.X509_CRL_free(crl)
-                n += 1
-        finally:
-            openssl.BIO_free(source)
-        if n == 0:
-            raise TlsError("client_crl", why("holds no list of revoked certificates"))
-        openssl.ERR_clear_error()
-        openssl.X509_STORE_set_flags(store, openssl.X509_V_FLAG_CRL_CHECK)
+        distrust(ctx, revoked, "client_crl")
     openssl.SSL_CTX_set_verify(
         ctx, openssl.SSL_VERIFY_PEER
         | (openssl.SSL_VERIFY_FAIL_IF_NO_PEER_CERT if required else 0), NULL)
+    return 0
+
+
+cdef int distrust(SSL_CTX *ctx, bytes revoked, str option) except -1:
+    """A certificate whose authority has no list there is not accepted either."""
+    cdef openssl.X509_STORE *store = openssl.SSL_CTX_get_cert_store(ctx)
+    cdef X509_CRL *crl
+    cdef BIO *source = open_bytes(revoked)
+    n = 0
+    try:
+        while True:
+            crl = openssl.PEM_read_bio_X509_CRL(source, NULL, no_password, NULL)
+            if crl == NULL:
+                break
+            openssl.X509_STORE_add_crl(store, crl)
+            openssl.X509_CRL_free(crl)
+            n += 1
+    finally:
+        openssl.BIO_free(source)
+    if n == 0:
+        raise TlsError(option, why("holds no list of revoked certificates"))
+    openssl.ERR_clear_error()
+    openssl.X509_STORE_set_flags(store, openssl.X509_V_FLAG_CRL_CHECK)
     return 0
 
 

@@ -6,7 +6,12 @@ import ssl
 
 import pytest
 
-from tests.support.certificates import Authority, authority, client_context
+from tests.support.certificates import (
+    Authority,
+    TlsSocket,
+    authority,
+    client_context,
+)
 from tests.support.inside import (
     ALL,
     HERE,
@@ -19,6 +24,8 @@ from tests.support.inside import (
     over_tls,
 )
 from tests.support.origin import Connection, stall
+from tests.support.proxy import ROOT
+from tests.support.wait import wait_until
 
 
 @pytest.fixture
@@ -59,6 +66,53 @@ def test_a_bad_certificate_is_shown_as_bad(start, make_origin, dial, kind, alert
         "CONNECT", "a.example", True)
     assert not origin.requests
     assert "origin a.example: its certificate is not accepted: " in proxy.stderr()
+
+
+def test_a_revoked_certificate_is_shown_as_revoked(start, make_origin, dial):
+    """R54: and the next one of that authority is accepted."""
+    revoked, good = origins().sign("DNS:a.example"), origins().sign("DNS:b.example")
+    proxy = start(more=f'origin_crl = "{origins().revoke(revoked)}"\n')
+    origin = make_origin(over_tls(okay, revoked))
+    with pytest.raises(ssl.SSLError, match="CERTIFICATE_REVOKED"):
+        enter(proxy, dial(proxy), origin.port)
+    proxy.wait_reason("origin_certificate")
+    assert not origin.requests
+    assert "its certificate is not accepted: certificate revoked" in proxy.stderr()
+    other = make_origin(over_tls(okay, good))
+    client = enter(proxy, dial(proxy), other.port, "b.example")
+    assert ask(client, host="b.example").body == b"ok"
+
+
+def test_an_origin_with_a_weak_group_is_refused(start, make_origin, dial):
+    """TLS 1.2 with Diffie-Hellman over 1024 bits and nothing else: no group of finite
+    fields is offered."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*origins().sign("DNS:a.example", kind="rsa"))
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("DHE-RSA-AES128-GCM-SHA256:@SECLEVEL=0")
+    context.load_dh_params(ROOT / "tests" / "support" / "weak_dh.pem")
+
+    def weak(conn: Connection) -> None:
+        with pytest.raises(ssl.SSLError) as failure:
+            TlsSocket(conn.sock, context, server_side=True).shake()
+        told.append(str(failure.value))
+
+    told: list[str] = []
+    proxy, origin = start(), make_origin(weak)
+    with pytest.raises(ssl.SSLError, match="HANDSHAKE_FAILURE"):
+        enter(proxy, dial(proxy), origin.port)
+    record = proxy.wait_reason("origin_tls")
+    assert (record["host"], record["intercepted"]) == ("a.example", True)
+    wait_until(lambda: told, "the origin's end of the handshake")
+    assert "NO_SHARED_CIPHER" in told[0]
+
+
+def test_a_list_of_revoked_certificates_needs_authorities(start_policy, tmp_path):
+    made = config().replace("origin_ca", "origin_crl")
+    assert "has no effect without origin_ca" in refused(start_policy, ALL, made)
+    (tmp_path / "crl.pem").write_text("nothing\n")
+    made = config(f'origin_crl = "{tmp_path}/crl.pem"\n')
+    assert "holds no list of revoked" in refused(start_policy, ALL, made)
 
 
 def test_a_later_bad_certificate_is_a_502(start, make_origin, dial):
