@@ -18,6 +18,7 @@ import pytest
 
 from tests.e2e.test_parents import BAD, http, parent, say
 from tests.e2e.test_socks_udp import Echo
+from tests.support.inside import certificate, keys, over_tls
 from tests.support.origin import Connection, Origin, okay
 from tests.support.proxy import Proxy
 from tests.support.stream import Message
@@ -93,6 +94,12 @@ def by_software(way: Way, ask: Ask) -> str:
         return DENIED
     is_met = not ask.hello if way.greets else ask.hello == "match"
     return "ok" if is_met else "ja4_denied"
+
+
+def by_tls(way: Way, ask: Ask) -> str:
+    """Datagrams and requests are none, nor is a request in a tunnel."""
+    is_tunnel = way.is_tunnel and way.dialect != "UDP"
+    return "tls_refused" if way.greets or (ask.hello and is_tunnel) else "ok"
 
 
 def by_password(way: Way, ask: Ask) -> str:
@@ -173,6 +180,7 @@ KINDS = {
     # With any server name, or none
     "ja4": Kind(LOCAL + 'ja4 = ["*_{ciphers}_*"]\n',
                 (Ask(hello="match"), Ask(hello="old"), Ask()), by_software),
+    "tls": Kind(LOCAL + 'tls = "refuse"\n', (Ask(hello="match"), Ask()), by_tls),
     "expiry": Kind(LOCAL, (Ask(), Ask(user="old")), by_expiry)}
 
 HOOK = """
@@ -355,6 +363,31 @@ def test_every_way_in_has_the_same_way_out(matrix, far, opened):
     assert wrong == {}
     matrix.check_log(lines)
     assert far.count() == 0
+
+
+def test_every_way_in_is_intercepted(matrix, opened):
+    """The tunnel and the requests in it have a line each, the same by every way."""
+    made = certificate("DNS:yes.test", "IP:127.0.0.1", "IP:::1")
+    origin = opened.enter_context(Origin(over_tls(okay, made), "::"))
+    matrix.use(f'{LOCAL}methods = ["CONNECT"]\ntls = "intercept"\n'
+               f'{LOCAL}paths = ["/api/**"]\n', config=keys())
+    wrong, lines, passed = {}, [], 0
+    for way in matrix.ways:
+        if not way.is_tunnel or way.dialect == "UDP":
+            continue
+        for path, status, reason in ("/api/1", 200, "ok"), ("/x", 403, "path_denied"):
+            ask = Ask(inside=path)
+            with matrix.asking(way, ask, origin.port) as answer:
+                if answer != (way.owed("ok") if reason == "ok" else status):
+                    wrong[way, path] = answer
+            lines += way.logged(ask, "ok", origin.port)
+            lines.append((way.client(ask), way.user(ask), "GET", way.host(ask),
+                          origin.port, status, reason))
+            passed += reason == "ok"
+    assert wrong == {}
+    matrix.check_log(lines)
+    assert {one["intercepted"] for one in matrix.proxy.log()} == {True}
+    assert [one.target for one in origin.requests] == ["/api/1"] * passed
 
 
 def test_a_reload_judges_the_tunnels_of_every_way_in(matrix, far):

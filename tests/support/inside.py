@@ -33,9 +33,13 @@ def certificate(*names: str, days: int = 30) -> Made:
     return origins().sign(*(names or ("DNS:a.example", "IP:127.0.0.1")), days=days)
 
 
+def keys() -> str:
+    return (f'intercept_ca = "{authority().folder}"\n'
+            f'origin_ca = "{origins().own.certificate}"\n')
+
+
 def config(more: str = "") -> str:
-    return (f'{NAMES}intercept_ca = "{authority().folder}"\n'
-            f'origin_ca = "{origins().own.certificate}"\n{more}')
+    return f"{NAMES}{keys()}{more}"
 
 
 def over_tls(script: Script, made: Made | None = None,

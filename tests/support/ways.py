@@ -49,7 +49,7 @@ OVERRIDES = "dns_overrides = {}\n".format(
 UPGRADE = ("Connection: upgrade", "Upgrade: websocket")
 
 #: The tunnel is granted, and ends when its first bytes are known.
-BY_FIRST_BYTES = ("protocol_denied", "sni_denied", "ja4_denied")
+BY_FIRST_BYTES = ("protocol_denied", "sni_denied", "ja4_denied", "tls_refused")
 CUT = -1
 
 #: Whose datagrams are lost, instead of an answer.
@@ -73,6 +73,9 @@ class Ask(NamedTuple):
     vpce: str = ""
     #: Of a request that is no tunnel's
     path: str = "/"
+    #: Of a request in a tunnel that is opened. The answer is its status if it is
+    #: refused
+    inside: str = ""
 
 
 class Way(NamedTuple):
@@ -363,6 +366,8 @@ def speak_to_nobody(client: Client, way: Way, ask: Ask, target: str) -> int | No
         client.send("\r\n".join(
             (f"GET {ask.path} HTTP/1.1", f"Host: {target}", *fields, "", "")).encode())
         return client.read_response().status
+    if ask.inside:
+        return use(client, way, ask)
     data = b"\0\1 of no protocol"
     if way.greets:
         data = build_hello(way.host(ask), ask.hello == "old")
@@ -375,6 +380,12 @@ def speak_to_nobody(client: Client, way: Way, ask: Ask, target: str) -> int | No
 
 def use(client: Client, way: Way, ask: Ask) -> int:
     """Returns 0, or CUT if the tunnel has been closed instead."""
+    if ask.inside:
+        client.sock = TlsSocket(client.sock, client_context(), way.host(ask))
+        client.send(f"GET {ask.inside} HTTP/1.1\r\n"
+                    f"Host: {url_host(way.host(ask))}\r\n\r\n".encode())
+        status = client.read_response().status
+        return 0 if status == 200 else status
     data = f"GET / HTTP/1.1\r\nHost: {way.host(ask)}\r\n\r\n".encode()
     if ask.hello:
         own = way.host(ask) if way.form == "name" else None
@@ -388,6 +399,10 @@ def use(client: Client, way: Way, ask: Ask) -> int:
             assert client.read_response().status == 200
         return 0
     return CUT
+
+
+def url_host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def build_hello(name: str | None, is_old: bool = False) -> bytes:
