@@ -241,7 +241,8 @@ cdef class Capture(Observer):
         if client.origin is not None:
             fill_tls(agreed_of(&client.origin.sock, &peer), &end.peer_tls,
                      &texts[T_PEER_CIPHER], &end.lengths[T_PEER_CIPHER])
-        if client.head != NULL and client.request.path_len:
+        if client.head != NULL and client.request.path_len and (
+                not client.request.is_tunnel):      # of an upgrade on_response has given it
             texts[T_HEAD] = bytes_of(client.head)
             end.lengths[T_HEAD] = client.head.end
         for i in range(<int>N_TEXTS):

@@ -187,7 +187,7 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
 
 
 cdef Path *path_of(Client c) noexcept:
-    """NULL: it has none. The path of an upgraded tunnel was dropped with its head."""
+    """NULL: it has none."""
     cdef const char *text = NULL
     if c.head != NULL and c.request.path_len:
         text = bytes_of(c.head) + c.request.path_at

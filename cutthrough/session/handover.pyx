@@ -17,6 +17,7 @@ from libc.string cimport memset
 from cutthrough.net cimport linux
 from cutthrough.net.connector cimport Stream
 from cutthrough.net.address cimport Address
+from cutthrough.net.buffers cimport give_block
 from cutthrough.net.pipes cimport give_pipe
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.relay cimport Pump, start_pump, stop_pump
@@ -32,7 +33,8 @@ from cutthrough.session.client cimport (
     Client, drop_opening, leave_parent, link, parent_of, unlink, worker_of_id)
 from cutthrough.session.context cimport Context, places_taken
 from cutthrough.session.counters cimport BOUND_CONNECTIONS, N_METHODS
-from cutthrough.session.handover_parts cimport address_of, read_address, read_way, way_of
+from cutthrough.session.handover_parts cimport (
+    address_of, read_address, read_request, read_way, request_of, way_of)
 from cutthrough.session.handover_record import FORMAT, Tunnel
 from cutthrough.session.flight_recorder cimport E_TAKEN, note
 from cutthrough.session.proxied cimport number_of_sender, sender_of
@@ -58,13 +60,13 @@ def tunnels(Context context):
 
 
 cdef bint is_movable(Client c) noexcept:
-    """Relayed, and nothing else: no head and no early byte of it is kept any more. A frozen
-    tunnel is in a parcel already. The state of a transport above the kernel's socket cannot
+    """Relayed, and nothing else: no early byte of it is kept any more. A frozen tunnel is in a
+    parcel already. The state of a transport above the kernel's socket cannot
     be handed over, nor a socket whose other end is in this process."""
     return (c.state == TUNNEL or c.state == HALF_CLOSED) and c.is_open and (
         c.sock.kind == KERNEL and c.origin is not None and c.origin.sock.kind == KERNEL
-        and c.account is not None and c.head == NULL
-        and c.input == NULL and c.partial == NULL and c.request.hop.kind != HOP_LOCAL)
+        and c.account is not None and c.input == NULL and c.partial == NULL
+        and c.request.hop.kind != HOP_LOCAL)
 
 
 def pack(Client c, int number, int worker, int holder):
@@ -106,7 +108,7 @@ cdef object describe(Client c, int number, int worker, bint same_page):
         half_closed=c.state == HALF_CLOSED, deadline_ms=c.silent_ms,
         opening=None if c.opening == NULL else parts_of(c.opening),
         user=c.account.name, groups=c.account.groups, expires=c.account.expires,
-        pinned=bool(r.pinned),
+        pinned=bool(r.pinned), request=request_of(c),
         reported=bool(r.reported), cuts=has_rules and c.snapshot.acl.cuts(r.rule),
         decision=(None if c.decision is None
                   else (c.decision.reason, c.decision.limits)),
@@ -275,6 +277,7 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     r.host_kind = record.host_kind
     r.port = record.port
     r.pinned = record.pinned
+    read_request(c, record.request)
     if not 0 <= record.method < N_METHODS:
         raise ValueError("a method of another version")
     r.method = record.method
@@ -346,6 +349,7 @@ cdef int give_up(Client c, Stream origin, lent) except -1:
     c.context.limiter.leave(&c.usage, c.context.poller.now_us)
     stop_pump(&c.relay.up)
     stop_pump(&c.relay.down)
+    give_block(&c.head)
     drop_opening(c)
     return 0
 

@@ -1,13 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The parts of a tunnel's record that are there twice: an address, and one direction."""
+"""Parts of a tunnel's record: addresses, directions, and an upgrade's method and path."""
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint64_t
 from libc.string cimport memcpy
 from cutthrough.net.address cimport Address
-from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, keep_bytes
+from cutthrough.net.buffers cimport HEAD_BLOCK, OF_RELAYS, Block, bytes_of, keep_bytes
 from cutthrough.net.pipes cimport adopt_pipe
 from cutthrough.net.relay cimport Pump
 from cutthrough.policy.limits cimport Lane
+from cutthrough.session.client cimport Client
 from cutthrough.session.handover_record import Way
 
 
@@ -26,6 +27,24 @@ cdef object way_of(Pump *pump, bint shut, const Lane *lane):
         may_splice=bool(pump.may_splice), spliced=bool(pump.spliced),
         tokens=lane.tokens if lane != NULL else 0.0,
         tokens_us=lane.tokens_us if lane != NULL else 0)
+
+
+cdef bytes request_of(Client c):
+    return b"" if c.head == NULL else bytes_of(c.head)[:c.head.end]
+
+
+cdef int read_request(Client c, bytes request) except -1:
+    cdef Py_ssize_t at = request.find(b" ") + 1
+    if not request:
+        return 0
+    if at == 0 or len(request) > HEAD_BLOCK:
+        raise ValueError("a request without a path")
+    c.request.has_upgrade = True
+    c.head = keep_bytes(request, len(request), OF_RELAYS)
+    if c.head != NULL:
+        c.request.path_at = <uint16_t>at
+        c.request.path_len = <uint16_t>(len(request) - at)
+    return 0
 
 
 cdef int read_address(Address *address, given) except -1:

@@ -71,6 +71,7 @@ class Tunnel(msgspec.Struct, tag="tunnel"):
     opening: tuple[int, int, bool, int, bytes, bytes, bytes, bytes] | None = None
     parent: tuple[str, str] | None = None    # that it goes through: name, identity
     pinned: bool = False                     # clients have rejected our certificate
+    request: bytes = b""                     # method and path of an upgrade; see tunnel
     tlvs: bytes = b""                        # of the PROXY header, as Client has them
 
 

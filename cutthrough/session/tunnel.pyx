@@ -14,8 +14,9 @@ client's socket. So the bytes before the end go out first (RFC 9110 section 9.3.
 client's bytes meanwhile, updates of a window perhaps, are discarded.
 """
 
-from libc.stdint cimport uint64_t
-from cutthrough.net.buffers cimport Block, bytes_of, give_block
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcpy
+from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, give_block, take_block
 from cutthrough.net.relay cimport (
     RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_HALF_CLOSED, RELAY_NO_ROOM,
     RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, lose, push, run_relay, start_pump)
@@ -29,6 +30,7 @@ from cutthrough.session.broken cimport outcome_of_break
 from cutthrough.session.client cimport Client, leave_place
 from cutthrough.session.delivery cimport TO_CLIENT, TO_ORIGIN, deliver
 from cutthrough.session.flight_recorder cimport E_DOWN, E_UP, note
+from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport HALF_CLOSED, PEEK, TUNNEL
 from cutthrough.session.charge cimport after_turn, before_turn, outcome_of_meter
 
@@ -76,9 +78,30 @@ cdef int open_tunnel(Client c) except -1:
         if not sent:
             return c.abort(ORIGIN_RESET if c.relay.up.error else OVERLOADED, True)
     c.passage = None
-    give_block(&c.head)                     # at rest a tunnel owns no memory but its object
-    c.request.path_len = 0
+    shorten_head(c)
     return run_tunnel(c)
+
+
+cdef void shorten_head(Client c) noexcept:
+    """At rest a tunnel owns no memory but its object, and an upgrade's its method and path:
+    for the log, and for rules that a reload brings."""
+    cdef Request *r = &c.request
+    cdef Block *kept = NULL
+    cdef const char *head
+    cdef size_t n
+    if r.path_len:
+        head = bytes_of(c.head)
+        n = <const char *>memchr(head, b" ", c.head.end) - head + 1
+        kept = take_block(n + r.path_len, OF_RELAYS)
+        if kept != NULL:
+            memcpy(bytes_of(kept), head, n)
+            memcpy(bytes_of(kept) + n, head + r.path_at, r.path_len)
+            kept.end = <uint32_t>(n + r.path_len)
+            r.path_at = <uint16_t>n
+        else:
+            r.path_len = 0
+    give_block(&c.head)
+    c.head = kept
 
 
 cdef int run_tunnel(Client c) except -1:

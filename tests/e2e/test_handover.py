@@ -160,6 +160,7 @@ def test_an_upgraded_stream_moves_too(start, make_origin, dial):
     client.close()
     line = proxy.wait_log(1)[0]
     assert (line["status"], line["method"], line["bytes_up"]) == (101, "GET", 3)
+    assert (line["url"], line["upgrade"]) == (origin.url("/chat"), True)
 
 
 def test_fewer_workers_take_the_tunnels_of_more(start, make_origin, dial):

@@ -190,9 +190,7 @@ def switch(conn):
         conn.send(conn.read_exact(4))
 
 
-def test_an_upgrade_is_judged_by_its_path_and_a_reload_leaves_it(
-        start, make_origin, dial):
-    """A running tunnel has no path any more: rules about paths do not end it."""
+def test_an_upgrade_is_judged_by_its_path_at_a_reload_too(start, make_origin, dial):
     proxy, origin = start(API), make_origin(switch)
     client, fields = dial(proxy), ("Connection: upgrade", "Upgrade: raw")
     assert client.get(origin.url("/ws"), *fields).status == 403
@@ -203,6 +201,13 @@ def test_an_upgrade_is_judged_by_its_path_and_a_reload_leaves_it(
     assert proxy.hup().startswith("generation 2")
     client.send(b"pong")
     assert client.read_exact(4) == b"pong"
+    other = dial(proxy)
+    assert other.get(origin.url("/api/ws"), *fields).status == 101
+    proxy.policy.write_text(
+        "cut = true\n" + textwrap.dedent(API).replace("/api/", "/b/"))
+    assert proxy.hup().startswith("generation 3")
+    assert other.at_eof()
+    assert proxy.wait_reason("destination_denied")["url"] == origin.url("/api/ws")
 
 
 def test_a_limit_or_a_method_may_hang_on_the_path(start, make_origin, dial):

@@ -48,6 +48,23 @@ def test_a_matching_101_makes_a_tunnel(proxy, make_origin, dial):
     assert request.get("Proxy-Authorization") is None
     record = proxy.wait_reason("ok")
     assert record["status"] == 101
+    assert record["url"] == origin.url("/chat")
+
+
+@pytest.mark.parametrize("n", [1, 400, 4000])
+def test_the_log_has_the_path_and_the_method_of_a_tunnel(proxy, make_origin, dial, n):
+    origin, client = make_origin(upgrade), dial()
+    path = f"/{'x' * n}?a=b"
+    client.send(build_request("BREW", origin.url(path), *OFFER))
+    assert client.read_response("BREW").status == 101
+    assert client.read_exact(12) == b"origin first"
+    client.close()
+    (record,) = proxy.wait_log(1)
+    assert (record["method"], record["upgrade"]) == ("BREW", True)
+    url, cut, rest = record["url"].partition("…")
+    assert origin.url(path).startswith(url) and not rest
+    assert cut or url == origin.url(path)
+    assert len(url) > min(n, 2000)
 
 
 def test_bytes_behind_the_offer_wait_for_the_101(proxy, make_origin, dial):
