@@ -25,6 +25,10 @@ class InterceptionOptions(msgspec.Struct, frozen=True, kw_only=True):
         choice("auto", "on", "off"), "offer HTTP/2 to intercepted clients; auto: if "
         "libnghttp2 is there", "our choice: clients that have it prefer it",
         swapped=True)] = "auto"
+    origin_http2: Annotated[Literal["auto", "off"], Option(
+        choice("auto", "off"), "offer HTTP/2 to origins of intercepted connections; "
+        "auto: if libnghttp2 is there", "our choice: until it has been in use for long",
+        swapped=True)] = "off"
 
     def contradictions_of_interception(self) -> Iterator[ConfigError]:
         if self.origin_crl and not self.origin_ca:

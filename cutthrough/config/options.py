@@ -76,6 +76,7 @@ class Options(TypedDict, total=False):
     origin_ca: str | PathLike[str]
     origin_crl: str | PathLike[str]
     intercept_http2: Literal["auto", "on", "off"]
+    origin_http2: Literal["auto", "off"]
     listeners: Sequence[Row]
     sources: Mapping[str, Row]
     parents: Mapping[str, Row]

@@ -32,6 +32,7 @@ class InterceptionFiles(msgspec.Struct, frozen=True):
     origin_ca: bytes = b""
     origin_crl: bytes = b""                 # their lists of revoked certificates
     http2: str = "auto"                     # as the option
+    origin_http2: str = "off"               # the same
 
     def __repr__(self) -> str:               # never the key (R37)
         return "InterceptionFiles()"
@@ -71,7 +72,7 @@ def read_interception(config: Config) -> InterceptionFiles | None:
         _content(key, "intercept_ca"),
         _content(config.origin_ca, "origin_ca") if config.origin_ca else b"",
         _content(config.origin_crl, "origin_crl") if config.origin_crl else b"",
-        config.intercept_http2)
+        config.intercept_http2, config.origin_http2)
     if not is_private(os.stat(key), os.geteuid()):
         raise ConfigError("", "intercept_ca", f"{key} can be read by others than its "
                           f"owner: chmod 600 {key}")
@@ -101,7 +102,7 @@ def check_interception(files: InterceptionFiles | None, policy: Policy) -> None:
     if files is not None:
         try:
             make_interceptor(files)
-            make_origin_client(files)
+            make_origin_client(files, http2=False)
         except (ImportError, ValueError) as error:
             raise ConfigError("", "intercept_ca", show_error(error)) from None
 
@@ -130,8 +131,14 @@ def _offers_http2(option: str) -> bool:
     return True
 
 
-def make_origin_client(files: InterceptionFiles) -> "TlsClient":
+def offers_origins_http2(files: InterceptionFiles) -> bool:
+    """Whether HTTP/2 is offered to origins."""
+    return _offers_http2(files.origin_http2)
+
+
+def make_origin_client(files: InterceptionFiles, *, http2: bool) -> "TlsClient":
     """Returns the context of their origins. Raises as make_interceptor."""
     from cutthrough.net.tls_context import TlsClient
 
-    return TlsClient(ca=files.origin_ca, crl=files.origin_crl)
+    return TlsClient(ca=files.origin_ca, crl=files.origin_crl,
+                     alpn="h2,http/1.1" if http2 else "http/1.1")

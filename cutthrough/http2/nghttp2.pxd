@@ -137,6 +137,8 @@ cdef extern from "<nghttp2/nghttp2.h>" nogil:
         nghttp2_session *session, const uint8_t *data, size_t n)
     ssize_t nghttp2_session_mem_send(nghttp2_session *session, const uint8_t **data)
     int nghttp2_session_want_read(nghttp2_session *session)
+    uint32_t nghttp2_session_get_remote_settings(
+        nghttp2_session *session, int id)
     int nghttp2_session_check_request_allowed(nghttp2_session *session)
     int nghttp2_session_resume_data(nghttp2_session *session, int32_t stream_id)
     void *nghttp2_session_get_stream_user_data(nghttp2_session *session, int32_t stream_id)

@@ -22,8 +22,10 @@ from cutthrough.http2.frames cimport free_stuck, reset, say_end, write_frames
 from cutthrough.http2.nghttp2 cimport (
     NGHTTP2_CANCEL, NGHTTP2_CONNECT_ERROR, NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_NONE,
     NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR, NGHTTP2_PROTOCOL_ERROR,
+    NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS,
     nghttp2_session_check_request_allowed,
     nghttp2_session_consume_stream, nghttp2_session_get_last_proc_stream_id,
+    nghttp2_session_get_remote_settings,
     nghttp2_session_set_stream_user_data, nghttp2_session_terminate_session,
     nghttp2_submit_goaway, nghttp2_submit_rst_stream, nghttp2_submit_shutdown_notice)
 from cutthrough.http2.stream cimport (
@@ -227,6 +229,12 @@ cdef bint is_due(const Socket *carrier) noexcept nogil:
     return d != NULL and d.lists[<int>DUE].first != NULL
 
 
+cdef bint has_room(const Socket *carrier) noexcept nogil:
+    cdef Demux *d = demux_of(carrier)
+    return d != NULL and not d.over and d.n_open < nghttp2_session_get_remote_settings(
+        d.session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS)
+
+
 cdef bint ask(Socket *carrier, Socket *out) noexcept nogil:
     cdef Demux *d = demux_of(carrier)
     cdef Stream *st
@@ -360,6 +368,7 @@ row.begin = begin
 row.hear = hear
 row.next_due = next_due
 row.is_due = is_due
+row.has_room = has_room
 row.ask = ask
 row.is_unread = is_unread
 row.carrier_of = carrier_of

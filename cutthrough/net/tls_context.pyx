@@ -122,8 +122,8 @@ cdef class TlsClient(TlsContext):
                  resumes=False):
         """`ca`: PEM; empty: the system's authorities. `crl`: PEM, their lists of revoked
         certificates; empty: nobody looks. `pair`: our own certificate. `alpn`: the
-        protocol that is offered; "": none. `resumes`: sessions are resumed; then all of its
-        connections lead to one server, by one name. Raises TlsError."""
+        protocols that are offered, with commas between; "": none. `resumes`: sessions are
+        resumed; then all of its connections lead to one server, by one name. Raises TlsError."""
         cdef bytes wire
         cdef Made made = Made()
         made.ctx = new_context(openssl.TLS_client_method(), min_version, "")
@@ -137,7 +137,7 @@ cdef class TlsClient(TlsContext):
         if pair is not None:
             use(made.ctx, load(pair))
         if alpn:
-            wire = bytes([len(alpn)]) + alpn.encode()
+            wire = b"".join(bytes([len(one)]) + one.encode() for one in alpn.split(","))
             if openssl.SSL_CTX_set_alpn_protos(made.ctx, wire, <unsigned int>len(wire)):
                 raise MemoryError
         if resumes:

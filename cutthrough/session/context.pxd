@@ -34,6 +34,7 @@ cdef class Context:
     cdef object association_places      # their Shares
     cdef readonly Registry parents
     cdef public dict standbys           # a parent's number -> Standby; None: none are kept
+    cdef public object carriers         # Carriers, see origin_streams; None: none
     cdef dict local_origins             # key -> function, see local; None: there are none
     cdef FlightRecorder recorder
     cdef object verifier                # see verify.verifier; None: no user has a hash
@@ -52,6 +53,7 @@ cdef class Context:
     cdef uint8_t peeks                  # of tunnels' first bytes: PEEK_ALWAYS, Fingerprint
     cdef uint16_t client_tls            # TLS context of intercepted clients
     cdef uint16_t origin_tls            # the same of their origins, plus 1: Hop.tls
+    cdef uint16_t origin_tls_11         # the same, and HTTP/1.1 alone is offered
     cdef public int origin_transport    # of all connections to origins; KERNEL: none
     cdef bint has_origin                # `origin` is set, for requests in origin form
     cdef Target origin

@@ -11,6 +11,7 @@ from cutthrough.session.client import Journal
 from cutthrough.session.counters import Page
 from cutthrough.session.flight_recorder import FlightRecorder
 from cutthrough.session.idle_pool import IdlePool
+from cutthrough.session.origin_streams import Carriers
 from cutthrough.session.standby import Standby
 
 class Context:
@@ -20,6 +21,7 @@ class Context:
     observer: object
     sources: dict[int, Source] | None
     standbys: dict[int, Standby] | None
+    carriers: Carriers | None
     pacs: list[tuple[bytes, bytes] | None]
     live: int
     busy: int
@@ -58,5 +60,6 @@ class Context:
         peeks_ja3: bool = False,
         client_tls: int = 0,
         origin_tls: int = 0,
+        origin_tls_11: int = 0,
     ) -> None: ...
     def start_draining(self) -> None: ...

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 from cutthrough.net.connector cimport Stream, StreamOwner
-from cutthrough.policy.hop cimport Hop
+from cutthrough.policy.hop cimport Hop, is_plain_direct
 
 cdef class Shelf:
     """The idle connections of one key."""
@@ -25,3 +25,11 @@ cdef class IdlePool(StreamOwner):
     cdef int park(self, Stream stream, const Hop *hop, bytes destination) except -1
     cdef int _unlink(self, Stream stream) except -1
     cdef int _sweep(self) except -1
+
+
+cdef inline object make_key(const Hop *hop, bytes destination):
+    """One key for each hop, TLS identity and destination. For most connections it is the
+    destination's own object, so that no request makes an object."""
+    if is_plain_direct(hop):
+        return destination
+    return ((<const char *>hop)[:sizeof(Hop)], destination)

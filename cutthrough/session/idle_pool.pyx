@@ -13,9 +13,9 @@ connections the same way).
 """
 
 from cutthrough.net.linux cimport EAGAIN
+from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, set_abortive, try_recv, untaken)
-from cutthrough.policy.hop cimport is_plain_direct
 
 cdef enum:
     # Shelves kept when their last connection is taken: it will be back. Making and dropping
@@ -54,8 +54,12 @@ cdef class IdlePool(StreamOwner):
         return None
 
     cdef int park(self, Stream stream, const Hop *hop, bytes destination) except -1:
-        cdef object key = make_key(hop, destination)
-        cdef Shelf shelf = <Shelf>self.shelves.get(key)
+        cdef object key
+        cdef Shelf shelf
+        if is_stream(&stream.sock):         # its connection is kept: see origin_streams
+            return stream.close()
+        key = make_key(hop, destination)
+        shelf = <Shelf>self.shelves.get(key)
         if not is_clean(stream) or self.most_per_key == 0 or self.timeout_ms == 0:
             self.discarded += 1
             return stream.close()
@@ -134,14 +138,6 @@ cdef class IdlePool(StreamOwner):
                 self._unlink(stream)
                 stream.close()
         return count
-
-
-cdef inline object make_key(const Hop *hop, bytes destination):
-    """One key for each hop, TLS identity and destination. For most connections it is the
-    destination's own object, so that no request makes an object."""
-    if is_plain_direct(hop):
-        return destination
-    return ((<const char *>hop)[:sizeof(Hop)], destination)
 
 
 cdef bint is_clean(Stream stream) noexcept:

@@ -21,6 +21,7 @@ cdef class Inside(Entrance):
     cdef uint8_t host_kind
     cdef bint only_http             # other protocols inside do not pass
     cdef uint16_t tls               # Hop.tls of the way to the origin
+    cdef uint16_t tls_11            # the same, for a connection that must be HTTP/1.1
     cdef uint16_t source            # Hop.source of the same
     cdef uint16_t route             # as in Request
     cdef bytes credentials          # of the CONNECT, for parents; None: none

@@ -52,6 +52,7 @@ cdef Inside enclose(Client c):
     inside.port = c.request.port
     inside.host_kind = c.request.host_kind
     inside.tls = c.context.origin_tls
+    inside.tls_11 = c.context.origin_tls_11
     inside.source = c.passage.source if by_parent else c.request.hop.source
     inside.route = c.request.route
     inside.credentials = None if c.passage is None else c.passage.credentials

@@ -21,6 +21,7 @@ import logging
 from cutthrough.net cimport linux
 from cutthrough.net.bridge cimport put_bridge
 from cutthrough.net.connector cimport Stream
+from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.poller cimport Endpoint
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, PEER_DONE, try_peek
 from cutthrough.net.transport cimport (
@@ -33,6 +34,8 @@ from cutthrough.session.client cimport Client
 from cutthrough.session.flight_recorder cimport E_SECURED, note
 from cutthrough.session.inner cimport begin_by_greeting, look_inside
 from cutthrough.session.inside cimport Inside, enclose
+from cutthrough.session.origin_streams cimport (
+    carry, has_streams, needs_connection, share)
 from cutthrough.session.secure cimport put_transport
 from cutthrough.session.stage cimport STAGE_TLS
 from cutthrough.session.state cimport HEAD, LINGER, SECURE
@@ -69,8 +72,10 @@ cdef bint may_certify(Client c, bytes name) except -1:
 
 cdef int secure_origin(Client c) except -1:
     cdef Inside inside = <Inside>c.entrance
+    cdef int context = inside.tls_11 if inside.opening != NULL and needs_connection(c) else (
+        inside.tls)
     if not stands_alone(c, c.origin) or (
-            open_transport(&c.origin.sock, TLS, inside.tls - 1, inside.name) < 0):
+            open_transport(&c.origin.sock, TLS, context - 1, inside.name) < 0):
         return fail(c, ORIGIN_TLS)
     c._set_state(SECURE)
     return go_on_securing(c)
@@ -89,7 +94,13 @@ cdef int go_on_securing(Client c) except -1:
     agreed.resumed = False
     transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_SECURED, 0, agreed.resumed)
-    return greet(c) if (<Inside>c.entrance).opening == NULL else c.on_secured()
+    if has_streams(c) and not carry(c):
+        return fail(c, OVERLOADED)
+    if (<Inside>c.entrance).opening == NULL:
+        return greet(c)
+    if is_stream(&c.origin.sock):
+        share(c)
+    return c.on_secured()
 
 
 cdef int fail(Client c, int outcome) except -1:
@@ -154,6 +165,9 @@ cdef Stream take_spare(Client c):
         return None
     if stream.sock.ready & (PEER_DONE | BROKEN) and not (       # a greeting may be before its end
             c.request.is_tunnel and try_peek(&stream.sock, &one, 1) > 0):
+        inside.leave()
+        return None
+    if is_stream(&stream.sock) and needs_connection(c):
         inside.leave()
         return None
     inside.spare = None

@@ -27,6 +27,7 @@ from cutthrough.session.client cimport Client, Observer
 from cutthrough.session.awaited cimport NOBODY, READER
 from cutthrough.session.filtering cimport down_sluice, is_held, takes_response
 from cutthrough.session.min_rate cimport wait_for
+from cutthrough.session.origin_streams cimport may_ask_again
 from cutthrough.session.phases cimport end_phase
 from cutthrough.session.request cimport Request
 from cutthrough.session.flight_recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, note
@@ -92,7 +93,8 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
     """A pooled connection may die the moment it is used: the request is retried on a fresh
     one if it cannot have acted twice (R19)."""
     cdef Request *r = &c.request
-    if c.origin.reused and r.can_retry and not r.retried and held == 0 and r.interim == 0:
+    if (c.origin.reused and r.can_retry or may_ask_again(c)) and (
+            not r.retried and held == 0 and r.interim == 0):
         r.retried = True
         c.context.counters.retried += 1
         end_phase(&c.stamps)                # the dead connection's time is no look-up's

@@ -16,6 +16,7 @@ from libc.stdint cimport int64_t, uint16_t
 from cutthrough.net.connector cimport Connector, Stream, dial
 from cutthrough.net.address cimport Address, Addresses, one_address, parse_address
 from cutthrough.net.linux cimport ETIMEDOUT
+from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.transport cimport KERNEL, open_transport
 from cutthrough.outcome cimport (
@@ -35,6 +36,7 @@ from cutthrough.session.flight_recorder cimport (
 from cutthrough.session.forward cimport send_request
 from cutthrough.session.intercept cimport secure_origin, take_spare
 from cutthrough.session.local cimport open_local
+from cutthrough.session.origin_streams cimport share, take_stream
 from cutthrough.session.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
 from cutthrough.session.parents cimport (
     choose_parent, dial_parent, drop_parent, is_resolved_there, lose_parent, praise_parents,
@@ -75,7 +77,11 @@ cdef int find_way(Client c, bint fresh) except -1:
     if by_name and c.request.address_dependent:
         return c.refuse(DESTINATION_DENIED)     # no address will say that it may pass
     if not fresh and (c.request.can_retry or c.entrance.is_inside):
-        stream = take_spare(c) if c.entrance.is_inside else None
+        stream = None
+        if c.entrance.is_inside:
+            stream = take_spare(c)
+            if stream is None:
+                stream = take_stream(c)
         if stream is None and c.request.can_retry:
             stream = c.context.idle_pool.take(&c.request.hop, c.pool_key())
         if stream is not None:
@@ -90,6 +96,8 @@ cdef int find_way(Client c, bint fresh) except -1:
                 outcome = admit_late(c, &stream.address, 1)
                 if outcome:
                     return c.refuse(outcome)
+                if is_stream(&stream.sock):
+                    share(c)
                 if c.request.acts and not c.request.acted:
                     c.origin = None
                     c.context.idle_pool.park(stream, &c.request.hop, c.pool_key())

@@ -11,6 +11,7 @@ from cutthrough.generation.interception import (
     InterceptionFiles,
     make_interceptor,
     make_origin_client,
+    offers_origins_http2,
 )
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class TlsInterception:
         self._earlier = {"made": 0, "kept": 0}      # leaves of earlier contexts
         self.client_tls = 0
         self.origin_tls = 0                         # plus 1: Hop.tls
+        self.origin_tls_11 = 0                      # the same, without HTTP/2
 
     def configure(self, files: InterceptionFiles | None) -> None:
         """Raises ValueError if a context cannot be made; then nothing has changed."""
@@ -34,7 +36,10 @@ class TlsInterception:
             return                                  # connections may still need them
         from cutthrough.net import tls
 
-        server, client = make_interceptor(files), make_origin_client(files)
+        server = make_interceptor(files)
+        clients = [make_origin_client(files, http2=False)]
+        if offers_origins_http2(files):
+            clients.append(make_origin_client(files, http2=True))
         self._earlier = self.stats()
         if self._server is None:
             self.client_tls = tls.put(server)
@@ -42,9 +47,9 @@ class TlsInterception:
         else:
             tls.put(server, self.client_tls)
         self._server = server
-        number = tls.put(client)
-        self._numbers.append(number)
-        self.origin_tls = number + 1
+        numbers = [tls.put(client) for client in clients]
+        self._numbers += numbers
+        self.origin_tls, self.origin_tls_11 = numbers[-1] + 1, numbers[0] + 1
         self._digest = files.digest
 
     def stats(self) -> dict[str, int]:

@@ -47,6 +47,7 @@ from cutthrough.session.entrance import Entrance
 from cutthrough.session.flight_recorder import FlightRecorder
 from cutthrough.session.idle_pool import IdlePool
 from cutthrough.session.local import LocalOrigin, set_local_origins
+from cutthrough.session.origin_streams import Carriers
 from cutthrough.session.shed import count_listed
 from cutthrough.verify.hash_pool import HelperPool, ThreadPool
 from cutthrough.verify.verifier import Verifier
@@ -210,6 +211,7 @@ class Worker:
             verifier=self.verifier,
             recorder=FlightRecorder(config.flight_recorder),
         )
+        self._carriers = self.context.carriers = Carriers()
         self._checks = ParentChecks(self.context, self._checks_page)
         self._standby = ParentStandby(self.context, self.poller)
         self._parents = ParentRows(
@@ -307,6 +309,9 @@ class Worker:
             config.upstream_idle_per_origin,
             config.upstream_idle_timeout,
         )
+        self._carriers.configure(
+            config.upstream_idle_timeout if config.upstream_idle else 0.0,
+            config.connect_timeout)
         in_log = peeked_codes(config.access_log_format)
         self.context.configure(
             snapshot,
@@ -333,6 +338,7 @@ class Worker:
             or (config.peek_tunnels and config.access_log_format == "json"),
             client_tls=self._interception.client_tls,
             origin_tls=self._interception.origin_tls,
+            origin_tls_11=self._interception.origin_tls_11,
         )
         self.verifier.configure(config.auth_backoff, config.auth_timeout)
         self._parents.configure(snapshot.ways)
@@ -409,6 +415,7 @@ class Worker:
         self._interfaces.close()
         self.verifier.close()
         self.idle_pool.clear()
+        self._carriers.clear()
         pipes.close_free()
         self._tls.close()
         self._tls_parents.close()
@@ -428,11 +435,13 @@ class Worker:
             - self.context.live
             - len(self._acceptors)
             - self.idle_pool.idle
+            - self._carriers.held
             - self._standby.held,
             **{f"{size}_blocks": blocks[f"{size}_blocks"] for size in buffers.SIZES},
             "places": count_listed(self.context),
             "pipes": pipes.stats()["in_use"],
-            "timers": self.poller.timers - self.idle_pool.idle - self._standby.held,
+            "timers": self.poller.timers - self.idle_pool.idle - self._standby.held
+            - self._carriers.held,
             "limits": self._ledger.held(),
             "heads": self._log.remembered if self._log is not None else 0,
         }
