@@ -16,6 +16,7 @@ from bench import (
     handover,
     install,
     intercept,
+    intercept_soak,
     micro,
     plan,
     policy,
@@ -142,6 +143,10 @@ def _tls(options: argparse.Namespace) -> int:
 def _intercept(options: argparse.Namespace) -> int:
     need_wrk()
     return intercept.run_intercept(options.seconds, options.repetitions)
+
+
+def _intercept_soak(options: argparse.Namespace) -> int:
+    return intercept_soak.run_soak(options.exchanges)
 
 
 def _users(options: argparse.Namespace) -> int:
@@ -276,6 +281,13 @@ def main() -> int:
                         help="length of a run; of wrk at least 1 [1]")
     opened.add_argument("--repetitions", type=int, default=5,
                         help="runs of each proxy [5]")
+
+    lasting = verbs.add_parser("intercept-soak",
+                               help="a million captured requests in opened tunnels: "
+                               "does memory stay flat?")
+    lasting.set_defaults(act=_intercept_soak)
+    lasting.add_argument("--exchanges", type=int, default=1_000_000,
+                         help="requests in all [1000000]")
 
     known = verbs.add_parser("users",
                              help="p99 of cached users during a password attack")

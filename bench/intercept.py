@@ -83,7 +83,7 @@ class Opener:
     def __init__(self, name: str, running: Running, origin: str, version: str) -> None:
         self.name, self.running, self.version = name, running, version
         self.origin = origin
-        self.failed = 0
+        self.failed = self.done = 0
         self.figures: dict[str, list[float]] = {}
 
     def request(self, kind: str, seconds: float, warm: bool = False) -> None:
@@ -97,6 +97,7 @@ class Opener:
         if n == 0:
             raise BenchError(f"{self.name}, {kind}: {done.stdout} {done.stderr}")
         self.failed += int(found["failed"])
+        self.done += n
         if not warm:
             spent = cpu_times(self.running.tree()).total - before
             self.figures.setdefault(f"us_{kind}", []).append(spent / n * 1e6)

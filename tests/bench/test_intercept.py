@@ -36,3 +36,15 @@ def test_a_short_run(tmp_path):
     assert {row["proxy"] for row in rows} >= {"listener", *VARIANTS}
     assert all(float(row["us_kept"]) > 0 for row in rows)
     assert "perf_intercept_ratio" in done.stdout and "failed=0" in done.stdout
+
+
+@needs_nginx
+def test_memory_is_told_while_requests_come():
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "intercept-soak", "--exchanges=2000"],
+        cwd=TREE, text=True, capture_output=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [dict(pair.split("=", 1) for pair in line.split()[1:])
+            for line in done.stdout.splitlines()]
+    assert int(rows[-2]["exchanges"]) >= 2000
+    assert rows[-1]["failed"] == "0"
