@@ -20,18 +20,18 @@ serve: build/built.native ## build and serve on 127.0.0.1:8888; ARGS='--listen â
 
 build: build/built.native ## create .venv and build in place for this machine
 
-# The tests wait more than they compute, so four runs in parallel keep two cores busy. The
+# The tests wait more than they compute, so five runs in parallel keep two cores busy. The
 # benchmark's tests measure, so they run alone.
 test: .venv/ready.test build/built.native lint ## everything: build, lint, all tests
 	rm -rf build/outcomes build/failures
-	$(MAKE) --no-print-directory -j4 -Otarget test-uvloop-1 test-uvloop-2 test-asyncio test-rooms
+	$(MAKE) --no-print-directory -j5 -Otarget test-uvloop-1 test-uvloop-2 test-uvloop-3 test-asyncio test-rooms
 	$(PY) -m tests.support.again
 	$(PY) -m tests.support.outcomes
 	$(PY) -m pytest tests/bench $(PYTEST_ARGS)
 # A part succeeds that has noted its failures: they are run again, alone.
 NOTED = --failures build/failures/$@ $(PYTEST_ARGS) || test -s build/failures/$@
 test-uvloop-%:
-	$(PY) -m pytest -q tests/e2e --part $*/2 --loop uvloop $(NOTED)
+	$(PY) -m pytest -q tests/e2e --part $*/3 --loop uvloop $(NOTED)
 test-asyncio:
 	$(PY) -m pytest -q tests/e2e --loop asyncio $(NOTED)
 test-rooms:

@@ -1,6 +1,6 @@
 """python -m tests.support.again: what failed beside other tests runs once more, alone.
 
-`make test` runs four parts of the tests side by side, and a shared machine may be so
+`make test` runs five parts of the tests side by side, and a shared machine may be so
 slow for a moment that somebody else's program (a browser, a name server) is late. Each
 part notes its failures (`--failures FILE`). A few of them run again here, in one
 process; what then passes is named as unsteady, and wants to be mended. More than a few
