@@ -9,17 +9,16 @@ caller that sends nothing costs no more than on a plain listener.
 
 libssl shakes hands. When the first byte moves behind the handshake, `tls_stream` takes its place
 (`take_over`), and libssl's object, 13 KiB, is freed. The connection stays in libssl if that has
-negotiated something that `tls_keys` does not know, or if `set_own_records` says so; then the calls
-here go on with it. A client's connection that is to keep tickets of TLS 1.3 waits for the first.
+negotiated something unknown to `tls_keys`, or if `set_own_records` says so; then the calls here
+go on with it. A client's connection that is to keep tickets of TLS 1.3 waits for the first.
 
 A record that the kernel did not take whole is kept, and the same bytes are wanted again: that is
-the promise of a transport's send. libssl's buffers are freed while they are empty
-(SSL_MODE_RELEASE_BUFFERS).
+the promise of a transport's send. libssl's buffers are freed while they are empty.
 
 The end of a stream is a close_notify, then FIN. A client's FIN without close_notify counts as
-its end, because many clients send none (RFC 9112 section 9.8); a server's is a stream that was
-cut. A tunnel over TLS cannot be handed over: its keys are in this process. It is spliced only if
-the kernel has got them, which `set_kernel` allows (`tls_kernel`).
+its end, because many clients send none (RFC 9112 section 9.8); a server's is a fault, UNFINISHED.
+A tunnel over TLS cannot be handed over: its keys are in this process. It is spliced only if the
+kernel has got them (`tls_kernel`).
 """
 
 from libc.limits cimport INT_MAX
@@ -46,7 +45,7 @@ from cutthrough.net import tls_wire
 from cutthrough.net.transport cimport (
     HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_INVALID,
     HANDSHAKE_MORE, HANDSHAKE_NO_ROOM, HANDSHAKE_REJECTED, HANDSHAKE_RESET,
-    HANDSHAKE_UNSHARED, Agreed, Socket, Transport, set_tls)
+    HANDSHAKE_UNSHARED, UNFINISHED, Agreed, Socket, Transport, set_tls)
 
 cdef extern from "<errno.h>" nogil:
     int EPROTO
@@ -223,8 +222,9 @@ cdef ssize_t decrypt(Socket *s, Tls *t, void *buf, size_t n) noexcept nogil:
             return filled if filled else -EAGAIN
         if why != openssl.SSL_ERROR_ZERO_RETURN:
             if t.error == 0:            # a server of TLS 1.3 refuses after our handshake
-                t.error = EPROTO if t.connects and reason_of_failure(False) in (
-                    HANDSHAKE_ALERT, HANDSHAKE_REJECTED) else ECONNRESET
+                t.error = ECONNRESET if not t.connects else EPROTO if reason_of_failure(False) in (
+                    HANDSHAKE_ALERT, HANDSHAKE_REJECTED) else UNFINISHED if t.peer_ended and (
+                    not openssl.SSL_has_pending(t.ssl)) else ECONNRESET
             if filled == 0:
                 return -t.error
         break                           # an end is reported again by the next call

@@ -29,7 +29,7 @@ from cutthrough.net.tls_ulp cimport (
     RECEIVES, SENDS, has_buffer, has_sent, sys_add_layer, sys_receive, sys_send_alert, sys_set_keys,
     unparsed)
 from cutthrough.net.tls_wire cimport MOST_FRUITLESS, Tls, tls_of
-from cutthrough.net.transport cimport Socket
+from cutthrough.net.transport cimport UNFINISHED, Socket
 
 cdef extern from "<errno.h>" nogil:
     int EBADMSG, EIO, EMSGSIZE
@@ -150,8 +150,10 @@ cdef ssize_t receive_from_kernel(Socket *s, Tls *t, void *buf, size_t n) noexcep
 cdef ssize_t take_end(Socket *s, Tls *t) noexcept nogil:
     """FIN, and no close_notify before it: as in `refill` of tls_stream."""
     t.peer_ended = True
-    if t.connects or unparsed(s.fd):
+    if unparsed(s.fd):
         t.error = ECONNRESET
+    elif t.connects:
+        t.error = UNFINISHED
     else:
         t.closed = True
     return -t.error

@@ -28,7 +28,7 @@ from cutthrough.net.tls_records cimport (
     seal_update, sealed_at, start_records)
 from cutthrough.net.tls_ulp cimport EXACT, RECEIVES, SENDS, sys_send_alert
 from cutthrough.net.tls_wire cimport MOST_FRUITLESS, MOST_READ, Tls, free_records, free_ssl
-from cutthrough.net.transport cimport Agreed, Socket
+from cutthrough.net.transport cimport UNFINISHED, Agreed, Socket
 
 cdef extern from "<errno.h>" nogil:
     int EPROTO
@@ -180,9 +180,9 @@ cdef ssize_t refill(Socket *s, Tls *t, size_t have, size_t size, size_t room) no
             t.error = errno
         return 0
     t.peer_ended = True
-    # A server's end without close_notify is a stream that was cut, and so is an end in a record
+    # A server's end without close_notify may be a cut, and an end in a record is one
     if t.connects or have:
-        t.error = ECONNRESET
+        t.error = ECONNRESET if have else UNFINISHED
     else:
         t.closed = True
     return 0

@@ -7,6 +7,10 @@ that it checks if bytes may be spliced or peeked.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t
 
+cdef extern from "<errno.h>" nogil:
+    # Errno of a recv: a server's FIN behind a whole record, and no close_notify before it
+    int UNFINISHED "ENODATA"
+
 cdef enum:
     KERNEL = 0
     TLS = 1                 # see tls; without a row if this build or host has no libssl

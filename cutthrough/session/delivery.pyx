@@ -6,7 +6,8 @@ slow. So an exchange that is cut short is ended in the mildest way that does not
 
     a length, or chunks            held bytes go out, then FIN: the length is not met, the
                                    last chunk is missing
-    until close, and tunnels       held bytes go out, and are acknowledged; then RST
+    until close, and tunnels       held bytes go out, and are acknowledged; then RST, or a FIN
+                                   without close_notify, if the origin's end was one
 
 The wait is the state DELIVER. It begins only if bytes have to be waited for; otherwise the
 end comes at once. No event reports that a peer has acknowledged the last byte, so the
@@ -19,14 +20,16 @@ at an operator's cut, and after a fault of our own.
 """
 
 from libc.stdint cimport int64_t, uint64_t
+from cutthrough.net cimport linux
 from cutthrough.net.relay cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_SINK_FAILED, PUMP_SOURCE_FAILED,
     Pump, Pumped, is_holding, lose, run_pump, stop_pump, throw_away)
-from cutthrough.net.sysio cimport BROKEN, CAN_READ, untaken
+from cutthrough.net.sysio cimport BROKEN, CAN_READ, holds_back, untaken
 from cutthrough.net.tcpinfo cimport has_ended
 from cutthrough.outcome cimport (
     CLIENT_CLOSED, CLIENT_RESET, CUT, DESTINATION_DENIED, DRAINED, HALF_CLOSED_TIMEOUT,
-    IDLE_TIMEOUT, INTERNAL_ERROR, STOPPED, WRITE_TIMEOUT)
+    IDLE_TIMEOUT, INTERNAL_ERROR, OK, STOPPED, WRITE_TIMEOUT)
+from cutthrough.session.broken cimport outcome_of_break
 from cutthrough.session.client cimport Client
 from cutthrough.session.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.state cimport DELIVER, HALF_CLOSED, RELAY, TUNNEL
@@ -105,6 +108,8 @@ cdef int go_on(Client c) except -1:
         waits |= is_under_way(c, &c.relay.up, c.relay.up_shut)
     elif c.request.is_tunnel and c.relay.up.left > 0:
         throw_away(&c.relay.up)
+    if c.request.ending == OK and not c.sock.ready & BROKEN:
+        waits |= holds_back(&c.sock)        # the rest of a record
     c.count_moved()
     if c.usage.meter != NULL:
         after_turn(c)
@@ -139,9 +144,19 @@ cdef bint is_under_way(Client c, Pump *p, bint shut) except -1:
 
 
 cdef int finish(Client c) except -1:
+    if c.request.ending == OK:
+        return end_unfinished(c)
     if looks_whole(c):
         return c.abort(c.request.ending, True)
     return end_short(c, c.request.ending)
+
+
+cdef int end_unfinished(Client c) except -1:
+    """FIN, and no close_notify before it: see tunnel."""
+    if c.sock.ready & BROKEN:
+        return c.abort(outcome_of_break(c), True)
+    linux.shutdown(c.sock.fd, linux.SHUT_WR)
+    return c.abort(OK, False)
 
 
 cdef int look_again(Client c) except -1:
@@ -149,7 +164,7 @@ cdef int look_again(Client c) except -1:
         c.context.least_bytes * c.context.timeout_ms[DELIVER] // c.context.grace_ms)
     if c.poller.time_ms() >= c.silent_ms:
         if passed(c) - c.watch.look.passed < max(1, owed):
-            return c.abort(c.request.ending, True)
+            return c.abort(c.request.ending or WRITE_TIMEOUT, True)
         c.watch.look.passed = passed(c)
         c.extend()
     return go_on(c)

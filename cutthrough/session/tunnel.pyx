@@ -12,17 +12,20 @@ One reset is not passed on: an origin's that has ended its stream and takes no m
 stream is whole, and may still be on its way to a slow client; a reset would take it from the
 client's socket. So the bytes before the end go out first (RFC 9110 section 9.3.6), and the
 client's bytes meanwhile, updates of a window perhaps, are discarded.
+
+An origin's FIN without close_notify ends an intercepted tunnel as one that is not opened: the
+client gets a FIN without close_notify, and judges by itself if that is a whole stream.
 """
 
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy
 from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, give_block, take_block
 from cutthrough.net.relay cimport (
-    RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_HALF_CLOSED, RELAY_NO_ROOM,
-    RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, lose, push, run_relay, start_pump)
+    RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_DOWN_SOURCE_FAILED, RELAY_HALF_CLOSED,
+    RELAY_NO_ROOM, RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, lose, push, run_relay, start_pump)
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, take_error, untaken)
-from cutthrough.net.transport cimport KERNEL
+from cutthrough.net.transport cimport KERNEL, TLS, UNFINISHED
 from cutthrough.outcome cimport (
     CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED)
 from cutthrough.policy.hop cimport HOP_LOCAL
@@ -30,6 +33,7 @@ from cutthrough.session.broken cimport outcome_of_break
 from cutthrough.session.client cimport Client, leave_place
 from cutthrough.session.delivery cimport TO_CLIENT, TO_ORIGIN, deliver
 from cutthrough.session.flight_recorder cimport E_DOWN, E_UP, note
+from cutthrough.session.inside cimport is_intercepted
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport HALF_CLOSED, PEEK, TUNNEL
 from cutthrough.session.charge cimport after_turn, before_turn, outcome_of_meter
@@ -147,4 +151,7 @@ cdef int run_tunnel(Client c) except -1:
         return c.cut_short(OVERLOADED)
     if how == RELAY_UP_SOURCE_FAILED or how == RELAY_DOWN_SINK_FAILED:
         return deliver(c, CLIENT_RESET, TO_ORIGIN)
+    if how == RELAY_DOWN_SOURCE_FAILED and c.relay.down.error == UNFINISHED and (
+            c.sock.kind == TLS and is_intercepted(c)):
+        return deliver(c, OK, TO_CLIENT)    # ends at the client's as it did here
     return deliver(c, ORIGIN_RESET, TO_CLIENT)

@@ -1,5 +1,9 @@
 """What is no HTTP inside an intercepted connection passes as bytes."""
 
+import contextlib
+import errno
+import os
+import socket
 import ssl
 
 import pytest
@@ -27,6 +31,22 @@ def start(start_policy):
     def make(policy: str = ALL, more: str = "", **kinds):
         return start_policy(policy, config(more), **kinds)
     return make
+
+
+def ends_bare(n: int, part: bytes = b""):
+    """An origin that reads MQTT and sends n bytes, and ends its stream without
+    close_notify; behind a part of a record, perhaps."""
+    def script(conn: Connection) -> None:
+        conn.read_exact(len(MQTT))
+        conn.send(b"x" * n)
+        fd = os.dup(conn.sock.fileno())
+        with socket.socket(fileno=fd) as raw:
+            raw.sendall(part)
+            raw.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(ConnectionResetError):
+                while raw.recv(65536):
+                    pass
+    return script
 
 
 def silent_tls(script):
@@ -195,3 +215,56 @@ def test_limits_count_it(start, make_origin, dial):
     second.send(MQTT)
     assert second.at_eof()
     assert proxy.wait_reason("user_limit")["method"] == "TUNNEL"
+
+
+# --- an origin's end without close_notify
+
+
+@pytest.mark.parametrize("records", ["own", "libssl", "kernel"])
+@pytest.mark.parametrize("n", [1, 3 << 20])
+def test_an_end_without_close_notify_is_passed_on_as_one(
+        start, make_origin, dial, records, n):
+    """The client judges by itself if the stream is whole, as in a tunnel that is not
+    opened."""
+    proxy = start(more=f'tls_records = "{records}"\n')
+    origin = make_origin(silent_tls(ends_bare(n)))
+    client = enter(proxy, dial(proxy), origin.port)
+    client.send(MQTT)
+    assert client.read_exact(n) == b"x" * n
+    with pytest.raises(ConnectionResetError, match="a FIN without close_notify"):
+        client.fill()
+    assert [one["reason"] for one in proxy.wait_log(2)] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize("records", ["own", "libssl", "kernel"])
+def test_an_end_within_a_record_is_a_reset(start, make_origin, dial, records):
+    proxy = start(more=f'tls_records = "{records}"\n')
+    origin = make_origin(silent_tls(ends_bare(5, b"\x17\x03\x03\x00\x40x")))
+    client = enter(proxy, dial(proxy), origin.port)
+    client.send(MQTT)
+    assert client.read_exact(5) == b"xxxxx"
+    with pytest.raises(ConnectionResetError) as caught:
+        client.fill()
+    assert caught.value.errno == errno.ECONNRESET
+    proxy.wait_reason("origin_reset")
+
+
+def test_a_client_that_takes_nothing_is_no_end(start, make_origin, dial):
+    """The origin has ended; what it sent has not arrived."""
+    proxy = start(more="min_rate = 1000000\nhalf_closed_timeout = '1s'\n")
+    origin = make_origin(silent_tls(ends_bare(400_000)))
+    client = enter(proxy, dial(proxy, receive_buffer=4096), origin.port)
+    client.send(MQTT)
+    proxy.wait_reason("write_timeout")
+
+
+def test_a_response_until_the_close_is_cut_by_such_an_end(start, make_origin, dial):
+    def script(conn: Connection) -> None:
+        conn.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        ends_bare(5)(conn)
+
+    proxy, origin = start(), make_origin(over_tls(script))
+    client = enter(proxy, dial(proxy), origin.port)
+    with pytest.raises(ConnectionResetError):
+        ask(client)
+    proxy.wait_reason("origin_reset")
