@@ -10,12 +10,13 @@ const DECISION = [["rule", "rule"], ["reason", "reason"], ["reported", "reported
   ["parent", "parent"], ["reused", "connection reused"], ["retried", "retried"],
   ["bytes_up", "bytes up"], ["bytes_down", "bytes down"], ["request", "identifier"],
   ["time", "begun"]];
-const TLS = [["intercepted", "intercepted"], ["client_tls_version", "version with the client"],
+const TLS = [["intercepted", "intercepted"], ["pinned", "passed: pinned"],
+  ["client_tls_version", "version with the client"],
   ["client_cipher", "cipher with the client"], ["peer_tls_version", "version behind the proxy"],
   ["peer_cipher", "cipher behind the proxy"], ["protocol", "protocol inside"],
   ["sni", "server name"], ["alpn", "ALPN offered"], ["ja4", "JA4"],
   ["tls_version", "version offered"], ["ech", "offers ECH"]];
-const TRUTHS = new Set(["reported", "reused", "retried", "ech", "intercepted"]);
+const TRUTHS = new Set(["reported", "reused", "retried", "ech", "intercepted", "pinned"]);
 
 let flow = null, tab = "request", bodies = {};
 let wanted = null;              // the flow that is to be open; null: none is

@@ -31,6 +31,7 @@ cdef enum Flag:
     OFFERS_ECH = 512
     IS_WEBSOCKET = 1024         # of which frames were tapped
     IS_INTERCEPTED = 2048       # inside an intercepted connection, or its CONNECT
+    IS_PINNED = 4096            # passed instead, because clients have rejected our certificate
 
 cdef struct EndRecord:
     int64_t end_us              # Unix time

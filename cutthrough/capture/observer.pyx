@@ -21,7 +21,8 @@ from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint6
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset, strlen
 from cutthrough.capture.end_record cimport (
-    DOWN_CHUNKED, DOWN_CUT, HAS_UPGRADE, IS_INTERCEPTED, IS_REPORTED, IS_REUSED, IS_TUNNEL,
+    DOWN_CHUNKED, DOWN_CUT, HAS_UPGRADE, IS_INTERCEPTED, IS_PINNED, IS_REPORTED, IS_REUSED,
+    IS_TUNNEL,
     IS_WEBSOCKET, N_TEXTS, OFFERS_ECH, T_ALPN, T_CLIENT, T_CLIENT_CIPHER, T_HEAD, T_HOST, T_JA4,
     T_PARENT, T_PEER, T_PEER_CIPHER, T_RULE, T_SNI, T_USER, UP_CHUNKED, UP_CUT, WAS_RETRIED,
     EndRecord)
@@ -315,6 +316,8 @@ cdef void fill_in(EndRecord *end, Client c) noexcept:
         end.flags |= WAS_RETRIED
     if is_intercepted(c):
         end.flags |= IS_INTERCEPTED
+    elif r.pinned:
+        end.flags |= IS_PINNED
 
 
 cdef void fill_bodies(EndRecord *end, Client c, const Exchange *exchange) noexcept:

@@ -9,7 +9,7 @@ from typing import Any
 from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.store import TEXTS, WORDS
 
-VERSION = 1
+VERSION = 2
 # Bytes of an entry's words, and characters of one. A tsvector holds 1 MiB; a longer
 # word is a key or a picture in base64
 MOST_WORDS_BYTES, MOST_WORD = 512 << 10, 64

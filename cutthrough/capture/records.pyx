@@ -25,7 +25,8 @@ IS_TUNNEL, IS_REPORTED = end_record.IS_TUNNEL, end_record.IS_REPORTED
 HAS_UPGRADE, IS_WEBSOCKET = end_record.HAS_UPGRADE, end_record.IS_WEBSOCKET
 UP_CHUNKED, DOWN_CHUNKED = end_record.UP_CHUNKED, end_record.DOWN_CHUNKED
 UP_CUT, DOWN_CUT = end_record.UP_CUT, end_record.DOWN_CUT
-OFFERS_ECH, IS_INTERCEPTED = end_record.OFFERS_ECH, end_record.IS_INTERCEPTED
+OFFERS_ECH, IS_PINNED = end_record.OFFERS_ECH, end_record.IS_PINNED
+IS_INTERCEPTED = end_record.IS_INTERCEPTED
 
 # As the log shows them
 _TLS_VERSIONS = {0x0300: "ssl3", 0x0301: "1.0", 0x0302: "1.1", 0x0303: "1.2",
@@ -41,7 +42,7 @@ COLUMNS = (
     "peer_port", "parent", "reused", "retried", "bytes_up", "bytes_down",
     "head_us", "auth_us", "hook_us", "dns_us", "connect_us", "send_us", "wait_us",
     "receive_us", "total_us", "protocol", "sni", "alpn", "ja4", "tls_version", "ech",
-    "intercepted", "client_tls_version", "client_cipher", "peer_tls_version",
+    "intercepted", "pinned", "client_tls_version", "client_cipher", "peer_tls_version",
     "peer_cipher", "request_head_bytes", "response_head_bytes", "request_body_bytes",
     "response_body_bytes", "request_content_bytes", "response_content_bytes",
     "request_body_state", "response_body_state", "bytes",
@@ -183,8 +184,9 @@ cdef class Assembly:
             end.receive_us if end.first_byte_us else None, end.total_us,
             PROTOCOLS[end.protocol] if end.protocol else None, sni or None, alpn or None,
             ja4 or None, version_of(end.tls_version), bit(flags, end_record.OFFERS_ECH),
-            bit(flags, end_record.IS_INTERCEPTED), version_of(end.client_tls),
-            client_cipher or None, version_of(end.peer_tls), peer_cipher or None,
+            bit(flags, end_record.IS_INTERCEPTED), bit(flags, end_record.IS_PINNED),
+            version_of(end.client_tls), client_cipher or None, version_of(end.peer_tls),
+            peer_cipher or None,
             some(up_bytes), some(down_bytes), up.transferred, down.transferred,
             up.decoded, down.decoded, up.state or None, down.state or None, size,
             up_head or None, down_head or None, up.content, down.content,

@@ -29,7 +29,7 @@ from cutthrough.capture.store import (
     split_words,
 )
 
-VERSION = 3
+VERSION = 4
 # Milliseconds that a reader, or the writer of an earlier program, may hold the lock
 BUSY_MS = 5000
 MOST_WAL_BYTES = 64 << 20

@@ -140,6 +140,11 @@ def test_an_intercepted_request_has_a_url_of_https():
     assert other["url"] == "https://a.test:80/a"
 
 
+def test_a_pinned_tunnel_says_so():
+    (row,) = rows((END, 0, 1, end(flags=records.IS_PINNED | records.IS_TUNNEL)))
+    assert (row["pinned"], row["intercepted"]) == (True, False)
+
+
 def test_a_tunnel_has_an_authority_for_a_url():
     (row,) = rows((END, 0, 1, end(
         method="CONNECT", host=b"2001:db8::1", port=443, head=b"", protocol="tls",

@@ -83,6 +83,25 @@ def test_a_revoked_certificate_is_shown_as_revoked(start, make_origin, dial):
     assert ask(client, host="b.example").body == b"ok"
 
 
+def test_a_reload_reads_the_list_of_revoked_certificates(start, make_origin, dial):
+    """What is open goes on; a list that cannot be read leaves the one before."""
+    made = [origins().sign("DNS:a.example") for _ in range(2)]
+    path = origins().revoke(made[0])
+    proxy = start(more=f'origin_crl = "{path}"\n')
+    origin = make_origin(over_tls(okay, made[1]))
+    before = enter(proxy, dial(proxy), origin.port)
+    assert ask(before).body == b"ok"
+    origins().revoke(made[1])
+    assert "generation" in proxy.hup()
+    with pytest.raises(ssl.SSLError, match="CERTIFICATE_REVOKED"):
+        enter(proxy, dial(proxy), origin.port)
+    path.write_text("nothing\n")
+    assert "refused" in proxy.hup()
+    with pytest.raises(ssl.SSLError, match="CERTIFICATE_REVOKED"):
+        enter(proxy, dial(proxy), origin.port)
+    assert ask(before).body == b"ok"
+
+
 def test_an_origin_with_a_weak_group_is_refused(start, make_origin, dial):
     """TLS 1.2 with Diffie-Hellman over 1024 bits and nothing else: no group of finite
     fields is offered."""
