@@ -275,14 +275,10 @@ def _send(query: Query) -> Result:
 def _import(query: Query, content: bytes) -> Result:
     """Adds the exchanges of a file, as `cutthrough flows import` does."""
     try:
-        result = import_file(io.BytesIO(content), query.database)
+        result = import_file(io.BytesIO(content), query.database, query.name,
+                             query.client, keep=True)
     except NotImported as error:
         raise QueryError(f"the file {error}", 400) from None
-    reader = open_reader(query.database, keep=True)
-    try:
-        reader.log("import", query.name, result.added, query.client)
-    finally:
-        reader.close()
     return _json({"imported": result.added, "known": result.known,
                   "refused": result.refused, "reasons": result.reasons}, result.added)
 

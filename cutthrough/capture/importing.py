@@ -6,6 +6,8 @@ so a file can be read twice. Imported rows are like captured ones: their words a
 indexed, and the writer's bounds apply to them.
 """
 
+import contextlib
+import resource
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,7 +22,7 @@ from cutthrough.capture.imported import (
     make_row,
 )
 from cutthrough.capture.redaction import Redactor
-from cutthrough.capture.stores import open_store
+from cutthrough.capture.stores import open_reader, open_store
 from cutthrough.capture.tnetstring import Readable
 
 # Rows of a transaction: the writer of a running proxy waits for its end
@@ -28,6 +30,8 @@ BATCH = 100
 # Reasons that are given
 MOST_REASONS = 20
 INDEX_ROWS = 500
+# Bytes of address space of a program that imports files of MOST_FILE bytes
+MOST_MEMORY = 4 << 30
 
 
 @dataclass
@@ -38,26 +42,53 @@ class Result:
     reasons: list[str] = field(default_factory=list)     # of the first ones
 
 
-def import_file(file: Readable, path: str, *, keep_credentials: bool = False) -> Result:
+def import_file(file: Readable, path: str, name: str = "", client: str = "", *,
+                keep_credentials: bool = False, keep: bool = False) -> Result:
     """Adds the exchanges of `file` to the database at `path`, which is made if it does
-    not exist. Raises NotImported if the file is of neither kind, and OSError,
-    StoreError."""
+    not exist, and logs the import in it: before the first row, and how many there are
+    after each batch, so that one that is killed is logged too. `keep`: see open_reader.
+
+    Raises NotImported if the file is of neither kind, or is too much for this process;
+    and OSError, StoreError."""
     redactor = make_redactor(keep_credentials=keep_credentials)
     result = Result()
     rows = make_rows(read(file, redactor), redactor, result)
-    batch = list(islice(rows, BATCH))        # a file of neither kind makes no database
+    try:
+        batch = list(islice(rows, BATCH))    # a file of neither kind makes no database
+        write(batch, rows, path, name, client, result, keep=keep)
+    except MemoryError:
+        raise NotImported(
+            f"takes more memory than this process may have; {result.added} imported"
+            ) from None
+    return result
+
+
+def bound_memory(most: int) -> None:
+    """Bounds this process, for good: an archive of empty lists, for one, becomes 24
+    times as large."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+def write(batch: list[tuple[Any, ...]], rows: Iterator[tuple[Any, ...]], path: str,
+          name: str, client: str, result: Result, *, keep: bool) -> None:
     store = open_store(path, 0, 0, 0)
     try:
-        while batch:
-            added = store.write(batch)
-            result.added += added
-            result.known += len(batch) - added
-            batch = list(islice(rows, BATCH))
+        store.open()
+        with contextlib.closing(open_reader(path, keep=keep)) as reader:
+            entry = reader.log("import", name, 0, client)
+            while batch:
+                added = store.write(batch)
+                result.added += added
+                result.known += len(batch) - added
+                reader.correct(entry, result.added)
+                batch = list(islice(rows, BATCH))
         while store.index(INDEX_ROWS):
             pass
     finally:
         store.close()
-    return result
 
 
 def make_rows(exchanges: Iterator[Exchange | NotImported], redactor: Redactor,

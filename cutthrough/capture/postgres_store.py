@@ -403,15 +403,22 @@ class PostgresReader:
                 (clean(tag), clean(comment), number))
             return cursor.rowcount == 1
 
-    def log(self, verb: str, what: str, found: int, client: str = "") -> None:
+    def log(self, verb: str, what: str, found: int, client: str = "") -> int:
         with self._base.transaction() as cursor:
             cursor.execute(
                 "INSERT INTO cutthrough.reads (at_ms, uid, program, client, verb, "
-                "what, found) VALUES (%s, %s, %s, %s, %s, %s, %s)",
+                "what, found) VALUES (%s, %s, %s, %s, %s, %s, %s) RETURNING id",
                 (time.time_ns() // 1_000_000, os.getuid(), socket.gethostname(),
                  client or None, verb, clean(what), int(found)))
+            entry = cursor.fetchone()
             cursor.execute("DELETE FROM cutthrough.reads WHERE id <= (SELECT max(id) "
                            "FROM cutthrough.reads) - %s", (MOST_READS,))
+        return int(entry["id"]) if entry is not None else 0
+
+    def correct(self, entry: int, found: int) -> None:
+        with self._base.transaction() as cursor:
+            cursor.execute("UPDATE cutthrough.reads SET found = %s WHERE id = %s",
+                           (found, entry))
 
     def reads(self) -> list[dict[str, Any]]:
         return self._select("SELECT * FROM cutthrough.reads ORDER BY id DESC")

@@ -18,6 +18,8 @@ MOST_ROWS = 5000
 # Bytes of a file to be imported. The process that reads it took 281 MiB for a HAR of 57
 # with 2900 entries, 500 MiB for one with 94 191. `cutthrough flows import` takes more
 MOST_IMPORT = 64 << 20
+# Bytes of address space of that process
+MOST_MEMORY = 1 << 30
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 

@@ -14,7 +14,8 @@ import sys
 import msgspec
 
 from cutthrough.capture.answers import Result, answer
-from cutthrough.capture.query import MOST_FRAME, Query
+from cutthrough.capture.importing import bound_memory
+from cutthrough.capture.query import MOST_FRAME, MOST_MEMORY, Query
 from cutthrough.capture.store import StoreError
 from cutthrough.capture.stores import close_kept
 
@@ -60,6 +61,7 @@ def main(fd: int) -> int:
         signal.signal(number, signal.SIG_IGN)
     os.umask(0o077)
     os.nice(5)                               # requests go before pages
+    bound_memory(MOST_MEMORY)
     channel = socket.socket(fileno=fd)
     try:
         while (frame := read_frame(channel)) is not None:

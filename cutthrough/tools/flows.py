@@ -16,7 +16,7 @@ from cutthrough.capture.filters import FilterError, Test, parse_filter
 from cutthrough.capture.flow import Fields, Flow, find
 from cutthrough.capture.har import make_archive
 from cutthrough.capture.imported import NotImported
-from cutthrough.capture.importing import import_file
+from cutthrough.capture.importing import MOST_MEMORY, bound_memory, import_file
 from cutthrough.capture.store import Reader, StoreError
 from cutthrough.capture.stores import open_reader
 from cutthrough.capture.views import line_of, show_body
@@ -117,18 +117,16 @@ def export(reader: Reader, given: argparse.Namespace, test: Test) -> int:
 def import_flows(database: str, given: argparse.Namespace) -> int:
     """Adds the exchanges of files; exit status 1 if one is refused."""
     refused = False
+    bound_memory(MOST_MEMORY)
     for name in given.files:
         try:
             with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
                 result = import_file(
-                    file, database, keep_credentials=given.keep_credentials)
+                    file, database, name, keep_credentials=given.keep_credentials)
         except NotImported as error:
             print(safe(f"cutthrough: {name}: {error}"), file=sys.stderr)
             refused = True
             continue
-        reader = open_reader(database)
-        reader.log("import", name, result.added)
-        reader.close()
         for reason in result.reasons:
             print(safe(f"cutthrough: {name}: {reason}"), file=sys.stderr)
         print(f"{name}: {result.added} imported, {result.known} were there, "

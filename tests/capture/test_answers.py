@@ -1,18 +1,21 @@
 """Answers to the admin listener's queries, without the listener."""
 
 import contextlib
+import io
 import json
 import sqlite3
 
 import pytest
 
 from cutthrough.capture import answers
+from cutthrough.capture.importing import import_file
 from cutthrough.capture.postgres_store import PostgresReader
 from cutthrough.capture.query import Query
 from cutthrough.capture.sqlite_store import SqliteReader
 from cutthrough.capture.store import BODIES, LIGHT
 from cutthrough.capture.stores import close_kept, open_reader, open_store
 from cutthrough.config.database import is_url
+from tests.capture.dumps import dump, state
 from tests.capture.flows import row
 from tests.capture.test_importing import archive, entry
 
@@ -73,6 +76,26 @@ def test_a_file_is_imported_and_that_is_logged(path):
         assert [(one["client"], one["verb"], one["what"], one["found"])
                 for one in reader.reads() if one["verb"] == "import"] == [
             ("192.0.2.9", "import", "a.har", added) for added in (0, 1)]
+
+
+class Ending(io.BytesIO):
+    def read(self, size=-1):
+        data = super().read(size)
+        if size and not data:
+            raise OSError("no more")
+        return data
+
+
+def test_an_import_that_ends_in_the_middle_is_logged(path):
+    """What came before is there."""
+    content = b"".join(dump(state(id=str(n))) for n in range(250))
+    with pytest.raises(OSError, match="no more"):
+        import_file(Ending(content), path, "a.mitm", "192.0.2.9")
+    with contextlib.closing(open_reader(path)) as reader:
+        assert len(list(reader.flows())) == 30 + 200
+        one = reader.reads()[0]
+    assert (one["client"], one["verb"], one["what"], one["found"]) == (
+        "192.0.2.9", "import", "a.mitm", 200)
 
 
 def test_a_file_for_a_database_that_cannot_be_made_is_refused(tmp_path):

@@ -106,6 +106,16 @@ def test_a_file_beyond_the_bound_is_refused_before_it_comes(filled):
     assert int(most) << 20 == MOST_IMPORT
 
 
+@pytest.mark.parametrize("piece", ["[],", "{},", '{"":0},', "[[[]]],"])
+def test_a_file_that_becomes_too_large_in_memory_is_refused(filled, piece):
+    _, operator = filled
+    n = (MOST_IMPORT - 100) // len(piece)
+    content = b'{"log": {"entries": [%s0]}}' % (piece.encode() * n)
+    assert post(operator, content) == (
+        400, "the file takes more memory than this process may have; 0 imported\n")
+    assert post(operator, archive(entry()))[1]["imported"] == 1
+
+
 def test_a_large_file_comes_whole(filled):
     _, operator = filled
     text = "x" * 1_000_000
