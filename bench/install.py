@@ -1,4 +1,5 @@
-"""Installs the peers on request: from Debian, PyPI, npm, Go's modules and Maven.
+"""Installs the peers on request: from Debian, PyPI, npm, Go's modules, Maven and
+Rust's cargo.
 
 Only `python -m bench peers --install` installs. Debian's packages go into the system,
 and their services are neither started nor enabled; everything else goes into the cache
@@ -83,17 +84,29 @@ def _maven(name: str, package: str) -> None:
     _do(["mvn", "--quiet", "--batch-mode", "package"], _copy(name))
 
 
+def _cargo(name: str, package: str) -> None:
+    """Of VEY: the proxy without scripting and QUIC, and what makes its leaves."""
+    install = ["cargo", "install", "--quiet", "--locked", "--git", package,
+               "--root", str(CACHE / name), "--no-default-features"]  # fmt: skip
+    _do([*install, "--features", "rustls-ring", "g3proxy"])
+    _do([*install, "g3fcgen"])
+
+
 def _deb(name: str, package: str) -> None:
-    """A package that excludes another peer's: unpacked, not installed."""
+    """A package that excludes another peer's: unpacked; what it needs is installed."""
     directory = CACHE / package
     directory.mkdir(parents=True, exist_ok=True)
     _do(["apt-get", "-qq", "download", package], directory)
     for file in directory.glob("*.deb"):
+        needs = subprocess.check_output(["dpkg-deb", "-f", file, "Depends"], text=True)
+        names = [need.split()[0] for need in needs.split(",")]
+        _apt([name for name in names if name.startswith(("lib", "squid-"))])
         _do(["dpkg-deb", "-x", str(file), str(directory)])
         file.unlink()
 
 
-_BY_SOURCE = {"deb": _deb, "pip": _pip, "npm": _npm, "go": _go, "maven": _maven}
+_BY_SOURCE = {"deb": _deb, "pip": _pip, "npm": _npm, "go": _go, "maven": _maven,
+              "cargo": _cargo}
 
 
 def install_peers(names: list[str]) -> None:
@@ -111,10 +124,10 @@ def install_peers(names: list[str]) -> None:
         print(f"bench: {error}", file=sys.stderr)
     CACHE.mkdir(parents=True, exist_ok=True)
     for name, (kind, _, package) in missing.items():
-        if kind == "apt":
+        if kind == "apt" or not ALL[name].missing():    # another has the same
             continue
         try:
-            _BY_SOURCE[kind](name, package)
+            _BY_SOURCE[kind](ALL[name].program.partition("/")[0], package)
         except (BenchError, OSError) as error:
             print(f"bench: {name}: {error}", file=sys.stderr)
 

@@ -4,6 +4,7 @@ One worker or process each, and the same nginx with TLS behind them, whose certi
 all of them verify; HTTP/1.1 on both sides. CPU time of the proxy's processes for each
 kept request inside a tunnel, and for each new tunnel with its handshakes and one
 request. cutthrough runs without and with capture, and with a filter that does nothing.
+A proxy that hands on the origin's own certificate opens nothing: an error.
 `listener` is the same request as an absolute URL through cutthrough's TLS listener. All
 run at once, and each measurement goes round them several times, in alternating order.
 
@@ -13,12 +14,16 @@ Prints a line for each proxy and a line of ratios; exit status 1 if a request fa
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
+import ssl
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from cryptography import x509
 
 from bench import tls
 from bench.children import HERE, BenchError, Site
@@ -86,6 +91,19 @@ class Opener:
         self.failed = self.done = 0
         self.figures: dict[str, list[float]] = {}
 
+    def check_opens(self) -> None:
+        """Raise BenchError if a tunnel ends at the origin: it would cost less."""
+        unverified = ssl._create_unverified_context()
+        tunnel = http.client.HTTPSConnection(
+            "127.0.0.1", self.running.port, context=unverified)
+        host, _, port = self.origin.rpartition(":")
+        tunnel.set_tunnel(host, int(port), {"Proxy-Authorization": f"Basic {tls.WORD}"})
+        with contextlib.closing(tunnel):
+            tunnel.connect()
+            leaf = x509.load_der_x509_certificate(tunnel.sock.getpeercert(True))
+        if leaf.issuer == x509.Name.from_rfc4514_string("CN=origin.invalid"):
+            raise BenchError(f"{self.name} does not open tunnels")
+
     def request(self, kind: str, seconds: float, warm: bool = False) -> None:
         """`kind`: kept or new."""
         before = cpu_times(self.running.tree()).total
@@ -144,6 +162,7 @@ def run_intercept(seconds: float, repetitions: int) -> int:
         stack.callback(running.close)
         listener = tls.Server(LISTENER, running, origin.authority)
         for one in all_of_them:
+            one.check_opens()
             for kind in CONNS:
                 one.request(kind, WARM_SECONDS, warm=True)
         for turn in range(repetitions):

@@ -164,6 +164,9 @@ class Origin:
         command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1"
         command += " -nodes -days 2 -subj /CN=origin.invalid"
         command += " -addext subjectAltName=DNS:localhost"
+        # VEY requires both usages
+        command += " -addext keyUsage=digitalSignature,keyCertSign"
+        command += " -addext extendedKeyUsage=serverAuth"
         command += " -keyout origin.key -out origin.pem"
         made = subprocess.run(command.split(), cwd=self.directory, capture_output=True)
         return made.returncode == 0

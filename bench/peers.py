@@ -31,7 +31,8 @@ SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/go/bin"
 
 @dataclass(frozen=True)
 class Peer:
-    """`source` is where it comes from: apt, deb, pip, npm, go or maven, and its name.
+    """`source` is where it comes from: apt, deb, pip, npm, go, maven or cargo, and its
+    name; of cargo the address of a repository.
 
     `program` is what must exist: a command, or a path below the cache.
     """
@@ -238,6 +239,11 @@ OF_INTERCEPTION = {
         "mitmdump, tunnels opened, flows not kept", "pip:mitmproxy",
         "mitmproxy/bin/mitmdump", "@PROGRAM@ --quiet --set confdir=@DIR@",
         ("mitmproxy-open.yaml as config.yaml",),
+    ),
+    "vey": Peer(
+        "g3proxy, one thread, and g3fcgen for its leaves",
+        "cargo:https://github.com/bytedance/g3", "vey/bin/g3proxy", "sh vey.sh",
+        ("vey.yaml", "vey-leaves.yaml", "vey.sh"),
     ),
 }  # fmt: skip
 ALL = PEERS | OF_TLS | OF_INTERCEPTION
