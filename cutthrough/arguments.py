@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 import cutthrough
+from cutthrough.arguments_recordings import add_mode, add_recordings
 from cutthrough.config.config import OPTIONS
 from cutthrough.config.settings import add_flags, flag_name, no_such_option
 from cutthrough.process.selector import TERMS
@@ -28,6 +29,8 @@ VERBS = {
     "kill": "close the selected connections of a running proxy",
     "ca": "make a certificate authority, pass its certificate on, issue others",
     "flows": "list, show, search, export, import or replay captured requests",
+    "mode": "show or change the mode of recordings, of a running proxy too",
+    "recordings": "list, show, delete, export or import recorded answers",
     "mcp": "serve tools for a model over MCP, by standard input and output",
     "version": "print the version",
 }
@@ -51,7 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
         # No abbreviations: a new option must not make an old command line ambiguous.
         takes_options = name not in (
             "version", "init", "passwd", "suggest", "doctor", "ca",
-            "flows", *CONSOLE)
+            "flows", "mode", "recordings", *CONSOLE)
         verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
                                 usage=usage_of(name) if takes_options else None,
                                 epilog=SOURCES if takes_options else None)
@@ -73,6 +76,10 @@ def make_parser() -> argparse.ArgumentParser:
             add_ca(verb)
         elif name == "flows":
             add_flows(verb)
+        elif name == "mode":
+            add_mode(verb)
+        elif name == "recordings":
+            add_recordings(verb)
         elif name == "mcp":
             add_mcp(verb)
         elif name in CONSOLE:

@@ -168,6 +168,10 @@ def dispatch(argv: Sequence[str] | None) -> int:
             from cutthrough.tools.suggest import run as run_suggest
 
             return run_suggest(given.log)
+        if given.verb in ("mode", "recordings"):
+            from cutthrough.tools.recordings import run as run_recordings
+
+            return run_recordings(given)
         if given.verb == "flows":
             from cutthrough.tools.flows import run as run_flows
 

@@ -56,6 +56,8 @@ cdef enum Outcome:
     FILTER_ANSWERED
     FILTER_FAILED
     FILTER_TIMEOUT
+    REPLAYED
+    RECORDING_MISSED
     # a limit of the policy is reached
     CLIENT_LIMIT
     USER_LIMIT

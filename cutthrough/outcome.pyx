@@ -133,6 +133,10 @@ ROWS = (
         "a filter raised an exception, or could not process the body"),
     ("filter_timeout", 504, 1, "proxy_internal_error", "TCP_DENIED", "proxy",
         "a filter exceeded its budget"),
+    ("replayed", 0, 0, "", "NONE", "",
+        "a recorded answer was played again"),
+    ("recording_missed", 502, 2, "http_request_denied", "TCP_DENIED", "policy",
+        "the rule replays, and no recording answers this request"),
 
     ("client_limit", 429, 2, "http_request_denied", "TCP_DENIED", "policy",
         "too many connections from one address"),

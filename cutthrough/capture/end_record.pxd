@@ -32,6 +32,8 @@ cdef enum Flag:
     IS_WEBSOCKET = 1024         # of which frames were tapped
     IS_INTERCEPTED = 2048       # inside an intercepted connection, or its CONNECT
     IS_PINNED = 4096            # passed instead, because clients have rejected our certificate
+    IS_RECORDED = 8192          # its answer may be played again
+    NOT_CAPTURED = 16384        # recorded, and nothing else
 
 cdef struct EndRecord:
     int64_t end_us              # Unix time

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Captures requests in a worker, if the deciding rule has `capture`, into the worker's ring.
+"""Captures requests in a worker, if the deciding rule has `capture`, into the worker's ring;
+and what it records, whose answers are taken with the times of their pieces.
 
     on_route      taps the request's body, if the rule captures in full
     on_response   HEADS: the response's head; taps its body, or both ways of a WebSocket
@@ -21,13 +22,13 @@ from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint6
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset, strlen
 from cutthrough.capture.end_record cimport (
-    DOWN_CHUNKED, DOWN_CUT, HAS_UPGRADE, IS_INTERCEPTED, IS_PINNED, IS_REPORTED, IS_REUSED,
-    IS_TUNNEL,
-    IS_WEBSOCKET, N_TEXTS, OFFERS_ECH, T_ALPN, T_CLIENT, T_CLIENT_CIPHER, T_HEAD, T_HOST, T_JA4,
-    T_PARENT, T_PEER, T_PEER_CIPHER, T_RULE, T_SNI, T_USER, UP_CHUNKED, UP_CUT, WAS_RETRIED,
-    EndRecord)
+    DOWN_CHUNKED, DOWN_CUT, HAS_UPGRADE, IS_INTERCEPTED, IS_PINNED, IS_RECORDED, IS_REPORTED,
+    IS_REUSED, IS_TUNNEL, IS_WEBSOCKET, N_TEXTS, NOT_CAPTURED, OFFERS_ECH, T_ALPN, T_CLIENT,
+    T_CLIENT_CIPHER, T_HEAD, T_HOST, T_JA4, T_PARENT, T_PEER, T_PEER_CIPHER, T_RULE,
+    T_SNI, T_USER, UP_CHUNKED, UP_CUT, WAS_RETRIED, EndRecord)
 from cutthrough.capture.ring cimport (
-    DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, UP, Kind, Producer, Ring, publish, reserve)
+    DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, TIMED_DOWN, UP, Kind, Producer, Ring, publish,
+    reserve)
 from cutthrough.net cimport linux
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport bytes_of
@@ -39,6 +40,7 @@ from cutthrough.session.client cimport (
     Client, Observer, carries_tunnel, parent_of, peer_of, worker_of_id)
 from cutthrough.session.inside cimport is_intercepted, opening_of
 from cutthrough.session.phases cimport Stamps, end_last_phase
+from cutthrough.session.recorded cimport is_recorded
 from cutthrough.session.request cimport Request
 from cutthrough.session.secure cimport agreed_by
 from cutthrough.wire.http1 cimport HTTP_11, Head, has_token
@@ -53,13 +55,14 @@ cdef struct Body:
     uint64_t seen               # bytes behind the head
     uint64_t room               # bytes that may still be kept
     uint16_t worker
-    uint16_t kind               # UP, DOWN, FRAMES_UP or FRAMES_DOWN
+    uint16_t kind               # UP, DOWN, TIMED_DOWN, FRAMES_UP or FRAMES_DOWN
     uint8_t is_behind_head
     uint8_t was_cut             # the ring had no room
 
 cdef struct Exchange:
     Body up                     # first: relay.up.tap points to it
     Body down
+    uint8_t is_recorded
 
 
 cdef void take(Tap *tap, const char *data, size_t n) noexcept nogil:
@@ -85,8 +88,8 @@ cdef void take(Tap *tap, const char *data, size_t n) noexcept nogil:
     body.room -= n
 
 
-cdef void take_frames(Tap *tap, const char *data, size_t n) noexcept nogil:
-    """As take, for a WebSocket: each piece has its time."""
+cdef void take_timed(Tap *tap, const char *data, size_t n) noexcept nogil:
+    """As take, and each piece has its time."""
     cdef Body *body = <Body *>tap
     cdef int64_t at_us
     cdef char *at
@@ -117,25 +120,31 @@ cdef class Capture(Observer):
     cdef Ring ring
     cdef int worker
     cdef uint64_t most_body             # bytes kept of each body
+    cdef uint64_t most_recorded         # the same, of an exchange that is recorded
     cdef readonly Py_ssize_t tapped     # exchanges in hand with taps
 
     def __init__(self, Ring ring, int worker):
         self.ring = ring
         self.worker = worker
 
-    def configure(self, uint64_t most_body):
+    def configure(self, uint64_t most_body, uint64_t most_recorded=0):
         self.most_body = most_body
+        self.most_recorded = most_recorded
 
     cdef int on_route(self, Client client) except -1:
         cdef Exchange *exchange
-        if mode_of(client) != CAPTURE_FULL or (
+        cdef bint is_recorded_now = is_recorded(client)
+        if mode_of(client) != CAPTURE_FULL and not is_recorded_now or (
                 client.request.is_tunnel or client.request.has_upgrade):
             return 0
         exchange = self.tapping(client)
         if exchange == NULL:
             return 0                    # captured without its bodies
         self.begin(&exchange.up, client, UP)
-        self.begin(&exchange.down, client, DOWN)
+        self.begin(&exchange.down, client, TIMED_DOWN if is_recorded_now else DOWN)
+        if is_recorded_now:
+            exchange.is_recorded = True
+            exchange.up.room = exchange.down.room = self.most_recorded
         return 0
 
     cdef Exchange *tapping(self, Client client) noexcept:
@@ -152,7 +161,7 @@ cdef class Capture(Observer):
         return exchange
 
     cdef void begin(self, Body *body, Client client, Kind kind) noexcept:
-        body.tap.take = take if kind <= DOWN else take_frames
+        body.tap.take = take if kind <= DOWN else take_timed
         body.ring = &self.ring.producer
         body.request = client.request_id
         body.worker = <uint16_t>worker_of_id(client, self.worker)
@@ -164,7 +173,7 @@ cdef class Capture(Observer):
         cdef Exchange *exchange
         cdef uint32_t n_up = 0, n_down
         cdef char *at
-        if head == NULL or mode_of(client) == CAPTURE_NOTHING:
+        if head == NULL or (mode_of(client) == CAPTURE_NOTHING and not is_taped(client)):
             return 0
         if head.status == 101 and mode_of(client) == CAPTURE_FULL and (
                 has_token(head, data, F_UPGRADE, b"websocket", 9)):
@@ -194,14 +203,17 @@ cdef class Capture(Observer):
     cdef int on_end(self, Client client, int outcome) except -1:
         cdef Exchange *exchange = <Exchange *>client.relay.up.tap
         cdef bint is_captured = mode_of(client) != CAPTURE_NOTHING
+        cdef bint is_kept = is_captured or is_taped(client)
         cdef EndRecord end
         memset(&end, 0, sizeof(end))
-        if is_captured:
+        if is_kept:
             end.outcome = <uint8_t>outcome
             fill_in(&end, client)
             fill_bodies(&end, client, exchange)
+            if is_taped(client):
+                end.flags |= IS_RECORDED if is_captured else IS_RECORDED | NOT_CAPTURED
         self.stop_tapping(client)
-        return self.write(&end, client) if is_captured else 0
+        return self.write(&end, client) if is_kept else 0
 
     def on_handover(self, Client client):
         self.stop_tapping(client)
@@ -280,6 +292,11 @@ cdef inline void point(const char **text, uint32_t *n, bytes value) noexcept:
     if value is not None:
         text[0] = value
         n[0] = <uint32_t>len(value)
+
+
+cdef inline bint is_taped(Client client) noexcept:
+    """Its answer comes from an origin, and is recorded."""
+    return client.relay.up.tap != NULL and (<Exchange *>client.relay.up.tap).is_recorded
 
 
 cdef void fill_in(EndRecord *end, Client c) noexcept:

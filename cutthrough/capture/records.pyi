@@ -2,11 +2,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from cutthrough.capture.redaction import Redactor
+from cutthrough.capture.taped import Taped
 
 COLUMNS: tuple[str, ...]
 
 class Assembly:
     evicted: int
+    taped: list[Taped]
     def __init__(self, redactor: Redactor) -> None: ...
     def rows(self, records: Iterable[tuple[int, int, int, bytes]]
              ) -> list[tuple[Any, ...]]: ...

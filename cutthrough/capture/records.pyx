@@ -14,6 +14,7 @@ from cutthrough.capture.end_record cimport EndRecord
 from cutthrough.capture.bodies import Body, make_body
 from cutthrough.capture.messages import Piece, read_websocket
 from cutthrough.capture.redaction import Redactor
+from cutthrough.capture.taped import Taped
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.counters import METHODS
 from cutthrough.wire.openings import PROTOCOLS
@@ -21,6 +22,8 @@ from cutthrough.wire.openings import PROTOCOLS
 # For tests, which write records too
 HEADS, UP, DOWN, END = ring.HEADS, ring.UP, ring.DOWN, ring.END
 FRAMES_UP, FRAMES_DOWN = ring.FRAMES_UP, ring.FRAMES_DOWN
+TIMED_DOWN = ring.TIMED_DOWN
+IS_RECORDED, NOT_CAPTURED = end_record.IS_RECORDED, end_record.NOT_CAPTURED
 IS_TUNNEL, IS_REPORTED = end_record.IS_TUNNEL, end_record.IS_REPORTED
 HAS_UPGRADE, IS_WEBSOCKET = end_record.HAS_UPGRADE, end_record.IS_WEBSOCKET
 UP_CHUNKED, DOWN_CHUNKED = end_record.UP_CHUNKED, end_record.DOWN_CHUNKED
@@ -59,6 +62,7 @@ cdef class _Open:
     cdef list up
     cdef list down
     cdef list pieces
+    cdef list times                         # of the pieces in `down`, if they have any
     cdef int64_t size
 
 
@@ -71,10 +75,12 @@ cdef class Assembly:
     cdef dict _open
     cdef readonly int64_t _size             # bytes of parts without an END
     cdef readonly int64_t evicted           # exchanges that lost their parts
+    cdef public list taped                  # exchanges to be recorded, until someone takes them
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._open = {}
+        self.taped = []
 
     def rows(self, records):
         cdef list made = []
@@ -87,7 +93,11 @@ cdef class Assembly:
             if kind == ring.END:
                 one = opened.pop((worker, request), _NOTHING)
                 self._size -= one.size
-                made.append(self._row(f"{worker}-{request}", payload, one))
+                if (<const EndRecord *>PyBytes_AS_STRING(payload)).flags & end_record.IS_RECORDED:
+                    self.taped.append(taped_of(payload, one))
+                if not (<const EndRecord *>PyBytes_AS_STRING(payload)).flags & (
+                        end_record.NOT_CAPTURED):
+                    made.append(self._row(f"{worker}-{request}", payload, one))
                 continue
             one = opened.get((worker, request))
             if one is None:
@@ -98,6 +108,9 @@ cdef class Assembly:
                 one.up = appended(one.up, payload)
             elif kind == ring.DOWN:
                 one.down = appended(one.down, payload)
+            elif kind == ring.TIMED_DOWN:
+                one.down = appended(one.down, payload[8:])
+                one.times = appended(one.times, int.from_bytes(payload[:8], "little"))
             elif kind == ring.FRAMES_UP or kind == ring.FRAMES_DOWN:
                 one.pieces = appended(one.pieces, Piece(
                     kind == ring.FRAMES_UP, int.from_bytes(payload[:8], "little"), payload[8:]))
@@ -191,6 +204,34 @@ cdef class Assembly:
             up.decoded, down.decoded, up.state or None, down.state or None, size,
             up_head or None, down_head or None, up.content, down.content,
             messages, messages_state)
+
+
+cdef object taped_of(bytes payload, _Open parts):
+    """Raises ValueError for a payload that is too short."""
+    cdef const EndRecord *end = <const EndRecord *>PyBytes_AS_STRING(payload)
+    cdef const char *at = PyBytes_AS_STRING(payload) + sizeof(EndRecord)
+    cdef str host = "", up_head = "", down_head = "", text
+    cdef list down = parts.down or []
+    cdef int i
+    check_size(end, PyBytes_GET_SIZE(payload))
+    for i in range(<int>end_record.N_TEXTS):
+        text = text_of(end, &at, i)
+        if i == <int>end_record.T_HOST:
+            host = text
+        elif i == <int>end_record.T_HEAD:
+            up_head = text
+    if parts.heads is not None:
+        up_head, down_head = heads_of(parts.heads, up_head)
+    return Taped(
+        is_intercepted=end.flags & end_record.IS_INTERCEPTED != 0, host=host, port=end.port,
+        reason=_REASONS[end.outcome], up_head=up_head, down_head=down_head,
+        up=b"".join(parts.up or ()), down=down, times=parts.times or [],
+        up_bytes=end.body_up, down_bytes=end.body_down,
+        up_chunked=end.flags & end_record.UP_CHUNKED != 0,
+        down_chunked=end.flags & end_record.DOWN_CHUNKED != 0,
+        was_cut=end.flags & (end_record.UP_CUT | end_record.DOWN_CUT) != 0,
+        begun_us=end.end_us - end.total_us, head_at_us=end.end_us - end.receive_us,
+        wait_us=max(<int64_t>0, end.first_byte_us - end.send_us))
 
 
 cdef int check_size(const EndRecord *end, size_t n) except -1:

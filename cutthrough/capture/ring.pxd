@@ -23,6 +23,7 @@ cdef enum Kind:
     END
     FRAMES_UP                   # an int64, Unix time in µs, and the bytes of a WebSocket
     FRAMES_DOWN
+    TIMED_DOWN                  # as DOWN, with its time: of an answer that is recorded
 
 # A record; `size` is a multiple of 8. If it is PADDING, only the first eight bytes are there.
 cdef struct Record:

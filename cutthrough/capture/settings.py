@@ -8,10 +8,23 @@ from cutthrough.config.config import Config
 from cutthrough.policy.source import Policy
 
 
+class Recordings(msgspec.Struct, frozen=True, kw_only=True):
+    """Of recordings: their directory, and what holds for a new session."""
+
+    directory: str
+    session: str
+    count: int
+    age: float                               # seconds
+    fields: tuple[str, ...]
+    query: tuple[str, ...]
+    json: tuple[str, ...]
+    body: tuple[str, ...]                    # expressions
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of 0 are none. Names of fields and keys are lower case."""
 
-    database: str                            # a path, or a URL with its password
+    database: str                            # a path, a URL with its password; "": none
     count: int                               # exchanges
     bytes: int
     age: float                               # seconds
@@ -21,6 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     json: tuple[str, ...]                    # paths in bodies
     program: str = ""                        # whose rows these are, in a shared one
     form: str = "text"                       # of the writer's own messages
+    recordings: Recordings | None = None     # None: no rule records
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,13 +46,24 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settings_of(config: Config, policy: Policy) -> Settings | None:
-    """None: nothing is captured."""
-    if not (policy.captures and config.capture_database):
+    """None: nothing is captured or recorded."""
+    captures = policy.captures and config.capture_database
+    if not (captures or policy.records):
         return None
     return Settings(
-        database=config.capture_database, count=config.capture_count,
+        database=config.capture_database if captures else "",
+        count=config.capture_count,
         bytes=config.capture_bytes, age=config.capture_age,
         credentials=config.capture_credentials, fields=config.capture_redact_fields,
         query=config.capture_redact_query, json=config.capture_redact_json,
         program=config.capture_program or socket.gethostname() or "cutthrough",
-        form=config.error_log_format)
+        form=config.error_log_format,
+        recordings=recordings_of(config) if policy.records else None)
+
+
+def recordings_of(config: Config) -> Recordings:
+    return Recordings(
+        directory=config.recording_directory, session=config.recording_session,
+        count=config.recording_count, age=config.recording_age,
+        fields=config.recording_redact_fields, query=config.recording_redact_query,
+        json=config.recording_redact_json, body=config.recording_redact_body)

@@ -22,6 +22,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -30,8 +31,9 @@ from cutthrough.capture.records import Assembly
 from cutthrough.capture.redaction import Redactor
 from cutthrough.capture.ring import RING_BYTES, Ring
 from cutthrough.capture.settings import Start
-from cutthrough.capture.store import StoreAway, StoreError
+from cutthrough.capture.store import Store, StoreAway, StoreError
 from cutthrough.capture.stores import open_store
+from cutthrough.capture.taped import Taped
 from cutthrough.log.errorlog import ErrorLog
 
 log = logging.getLogger("cutthrough")
@@ -54,12 +56,12 @@ class Writer:
     """The process, from its settings to its end. Raises OSError and StoreError."""
 
     def __init__(self, channel: socket.socket, start: Start) -> None:
-        settings = start.settings
+        self.settings = settings = start.settings
         self._channel = channel
         self._rings_fd, self._wake = start.rings, start.wake
         self._rings: list[Ring] = []
         self._assembly = Assembly(Redactor(settings))
-        self._store = open_store(
+        self._store: Store = NoCaptures() if not settings.database else open_store(
             settings.database, settings.count, settings.bytes, settings.age,
             settings.program)
         self._has_supervisor = True
@@ -102,8 +104,14 @@ class Writer:
             ring.add_forgotten(self._assembly.evicted - forgotten)
             if rows:
                 self.store(rows, ring)
+            if self._assembly.taped:
+                taped, self._assembly.taped = self._assembly.taped, []
+                self.on_taped(taped, ring)
             ring.release()
         return found
+
+    def on_taped(self, taped: list[Taped], ring: Ring) -> None:
+        """Exchanges that rules record; see `recording.writer`."""
 
     def store(self, rows: list[tuple[Any, ...]], ring: Ring) -> None:
         """Writes rows, or counts them as lost. Logs the first failure and the end of
@@ -227,7 +235,24 @@ class Writer:
                 self._has_supervisor = message != b""
 
 
-def main(fd: int) -> int:
+class NoCaptures:
+    """Nothing is captured: there are recordings only."""
+
+    is_over = False
+
+    def open(self) -> None: ...
+    def measure(self) -> None: ...
+    def prune(self) -> None: ...
+    def close(self) -> None: ...
+
+    def write(self, rows: Sequence[tuple[Any, ...]]) -> int:
+        return 0
+
+    def index(self, most: int) -> bool:
+        return False
+
+
+def serve(fd: int, kind: type[Writer] = Writer) -> int:
     """Runs the writer whose channel is descriptor `fd`; returns its exit status."""
     # It ends when the workers have: not by a signal to the whole service
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP,
@@ -242,7 +267,7 @@ def main(fd: int) -> int:
     errors = ErrorLog(start.settings.form, "capture")
     logging.basicConfig(level=logging.INFO, handlers=[errors])
     try:
-        Writer(channel, start).run()
+        kind(channel, start).run()
     except (OSError, StoreError) as error:
         log.error("%s", error)
         return 1
@@ -252,4 +277,4 @@ def main(fd: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(serve(int(sys.argv[1])))

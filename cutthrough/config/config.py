@@ -16,7 +16,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from cutthrough.config.capture import CaptureOptions
 from cutthrough.config.listeners import Listener, contradictions, merge, origin_of
 from cutthrough.config.log_format import parse_log_format
 from cutthrough.config.log_target import parse_log_target
@@ -31,6 +30,7 @@ from cutthrough.config.option import (
 )
 from cutthrough.config.parents import Group, Parent, parse_name
 from cutthrough.config.parents import contradictions as contradictions_of_parents
+from cutthrough.config.recordings import RecordingOptions
 from cutthrough.config.sources import SourceRow, contradictions_of_sources
 from cutthrough.config.values import (
     ADDRESSES,
@@ -66,7 +66,7 @@ __all__ = ("DEFAULTS", "OPTIONS", "SECRETS", "TABLES", "Config", "ConfigError",
 DEMONSTRATION = ("username", "password")
 
 
-class Config(CaptureOptions, frozen=True, kw_only=True):
+class Config(RecordingOptions, frozen=True, kw_only=True):
     """Everything that an operator can set; valid once it exists.
 
     Raises ConfigError (with an empty source) if options contradict each other.

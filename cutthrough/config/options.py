@@ -77,7 +77,12 @@ class Options(TypedDict, total=False):
     origin_crl: str | PathLike[str]
     intercept_http2: Literal["auto", "on", "off"]
     origin_http2: Literal["auto", "off"]
+    recording_directory: str | PathLike[str]
+    recording_session: str
+    recording_pace: Literal["at_once", "as_recorded"]
+    recording_body: int | str
     listeners: Sequence[Row]
     sources: Mapping[str, Row]
     parents: Mapping[str, Row]
     groups: Mapping[str, Row]
+    recording_routes: Mapping[str, Row]

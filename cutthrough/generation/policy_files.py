@@ -57,6 +57,10 @@ def check_names(config: Config, policy: Policy) -> None:
         PolicyError(rule.source, "capture", "has no database to write to: set "
                     "capture_file or capture_url in the configuration")
         for rule in policy.rules if rule.capture and not config.capture_database]
+    mistakes += [
+        PolicyError(rule.source, "recording", "has no directory: set "
+                    "recording_directory in the configuration")
+        for rule in policy.rules if rule.recording and not config.recording_directory]
     groups = {*policy.groups, *(one for user in policy.users.values()
                                 for one in user.groups)}
     for row in config.sources:

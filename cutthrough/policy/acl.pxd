@@ -79,6 +79,14 @@ cdef enum Capturing:
     CAPTURE_HEADS
     CAPTURE_FULL            # bodies too
 
+# Whether answers are kept, or played again. In all from REPLAYS on they are.
+cdef enum Recording:
+    RECORDS_NOTHING = 0
+    RECORDS
+    REPLAYS
+    CACHES                  # replays what is there, and records the rest
+    SPIES                   # replays what is there, and passes the rest
+
 cdef struct PortRange:
     uint16_t first
     uint16_t last
@@ -102,6 +110,7 @@ cdef struct Row:            # a rule; set number 0: no condition
     uint8_t by_opening      # the rule has a demand
     uint8_t acts            # a set of Act
     uint8_t capture         # Capturing
+    uint8_t recording       # Recording
 
 cdef class Acl:
     cdef readonly tuple rules       # of source.Rule

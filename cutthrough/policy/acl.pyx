@@ -30,6 +30,7 @@ from cutthrough.policy.first_bytes cimport (
 from cutthrough.policy.globs cimport GlobSets
 from cutthrough.policy.hosts cimport Candidate, HostIndex, Run, candidates_of
 from cutthrough.policy.networks cimport NetworkIndex, NetworkSets, key_of, read_carried
+from cutthrough.policy.source import RECORDINGS
 from cutthrough.policy.tlvs cimport TlvSets
 from cutthrough.wire.names cimport (
     M_CONNECT, M_DELETE, M_GET, M_HEAD, M_OPTIONS, M_OTHER, M_POST, M_PUT, M_TRACE)
@@ -39,10 +40,9 @@ from cutthrough.wire.target cimport HOST_NAME, Target, parse_authority
 
 # The methods that a rule can name. OTHER is every method not listed here. A request that
 # offers an upgrade is UPGRADE, whatever its method.
-METHODS = {
-    "GET": M_GET, "HEAD": M_HEAD, "POST": M_POST, "PUT": M_PUT, "DELETE": M_DELETE,
-    "OPTIONS": M_OPTIONS, "TRACE": M_TRACE, "CONNECT": M_CONNECT, "UPGRADE": KIND_UPGRADE,
-    "OTHER": M_OTHER}
+METHODS = {"GET": M_GET, "HEAD": M_HEAD, "POST": M_POST, "PUT": M_PUT, "DELETE": M_DELETE,
+           "OPTIONS": M_OPTIONS, "TRACE": M_TRACE, "CONNECT": M_CONNECT,
+           "UPGRADE": KIND_UPGRADE, "OTHER": M_OTHER}
 
 cdef dict ACTIONS = {"allow": ALLOW, "deny": DENY, "report": REPORT}
 cdef dict CAPTURES = {"": CAPTURE_NOTHING, "head": CAPTURE_HEADS, "full": CAPTURE_FULL}
@@ -137,7 +137,7 @@ cdef class Acl:
         row.action = ACTIONS[rule.action]
         row.cut = rule.cut
         row.acts = (BY_FAULTS if rule.faults else 0) | (BY_FILTERS if rule.filters else 0)
-        row.capture = CAPTURES[rule.capture]
+        row.capture, row.recording = CAPTURES[rule.capture], RECORDINGS[rule.recording]
         row.limits = limits[rule.limits] if rule.limits else -1
         row.route = <uint16_t>routes[rule.route] if rule.route else 0
         for method in rule.methods:

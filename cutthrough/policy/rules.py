@@ -38,6 +38,7 @@ from cutthrough.policy.source import (
     Pinned,
     Policy,
     PolicyError,
+    Recording,
     Rule,
     ServerName,
     TlsAction,
@@ -422,13 +423,14 @@ class _Reader(ListReader):
         return self.words(table, key, PROTOCOLS[1:])
 
     def read_word(self, table: dict[str, Any], key: str) -> Any:
-        if key == "tls" and table.get("action") == "deny":
+        if key in ("tls", "recording") and table.get("action") == "deny":
             self.fail(key, "has no effect in a rule that denies")
         return self.choice(table, key, _CHOICES[key], "")
 
 
 _CHOICES = {"sni": get_args(ServerName), "capture": get_args(Capture),
-            "tls": get_args(TlsAction), "pinned": get_args(Pinned)}
+            "tls": get_args(TlsAction), "pinned": get_args(Pinned),
+            "recording": get_args(Recording)}
 _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "name": _Reader.read_name, "action": _Reader.read_action,
     "users": _Reader.read_who, "groups": _Reader.read_who,
@@ -442,7 +444,7 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "source": _Reader.read_source, "route": _Reader.read_route,
     "faults": _Reader.read_names, "filters": _Reader.read_names,
     "capture": _Reader.read_word, "tls": _Reader.read_word,
-    "pinned": _Reader.read_word,
+    "pinned": _Reader.read_word, "recording": _Reader.read_word,
 }
 # Keys whose field in Rule has another name
 _FIELDS = {"source": "leaves_by"}

@@ -15,6 +15,9 @@ from cutthrough.config.mistake import Mistake
 Action = Literal["allow", "deny", "report"]
 ServerName = Literal["match", "allowed", "any"]
 Capture = Literal["head", "full"]
+Recording = Literal["record", "replay", "cache", "spy"]
+# As acl's Recording
+RECORDINGS = {"": 0, "off": 0, "record": 1, "replay": 2, "cache": 3, "spy": 4}
 TlsAction = Literal["pass", "intercept", "intercept_http", "refuse"]
 Pinned = Literal["refuse", "pass"]
 
@@ -99,6 +102,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...] = ()        # names in Policy.faults
     capture: Capture | Literal[""] = ""     # what is kept of requests; "": nothing
     filters: tuple[str, ...] = ()       # names in Policy.filters, in their order
+    recording: Recording | Literal[""] = ""     # answers kept, or played again
     source: str = ""                    # file and line, for messages: policy.toml:12
 
 
@@ -138,6 +142,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     def captures(self) -> bool:
         """Whether any rule keeps requests."""
         return any(rule.capture for rule in self.rules)
+
+    @property
+    def records(self) -> bool:
+        """Whether any rule records or replays."""
+        return any(rule.recording for rule in self.rules)
 
     def groups_of(self, name: str) -> tuple[str, ...]:
         """Returns the groups of this user. The user of the configuration (`user`) is in

@@ -171,6 +171,21 @@ class Session:
             last = rows[-1][0]
             yield from map(self._read, rows)
 
+    def read_behind(self, number: int, most: int) -> list[Recording]:
+        """At most as many recordings behind this number, in order."""
+        return [self._read(row) for row in self._select(
+            f"SELECT {_ROW} FROM recordings WHERE number > ? ORDER BY number LIMIT ?",
+            (number, most))]
+
+    def version(self) -> int:
+        """Differs from the last one if another program has changed the file."""
+        return int(self._select("PRAGMA data_version", ())[0][0])
+
+    def count_to(self, number: int) -> int:
+        """How many there are up to this number."""
+        return int(self._select("SELECT count(*) FROM recordings WHERE number <= ?",
+                                (number,))[0][0])
+
     def get(self, number: int) -> Recording | None:
         rows = self._select(
             f"SELECT {_ROW} FROM recordings WHERE number = ?", (number,))
@@ -259,10 +274,16 @@ class Sessions:
         made = msgspec.structs.replace(
             manifest or Manifest(), version=VERSION, created_us=time.time_ns() // 1000,
             program=f"cutthrough {cutthrough.__version__}")
+        # Under another name until its tables are there: other programs look for it
+        new = self._directory / f".new-{secrets.token_hex(8)}"
         try:
-            return Session(path, self._key, made)
+            Session(new, self._key, made).close()
+            os.link(new, path)
         except FileExistsError:
             raise SessionError(f"there is a session {name!r} already") from None
+        finally:
+            new.unlink(missing_ok=True)
+        return Session(path, self._key)
 
     def open(self, name: str) -> Session:
         path = self._path(name)

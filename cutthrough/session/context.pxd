@@ -35,6 +35,8 @@ cdef class Context:
     cdef readonly Registry parents
     cdef public dict standbys           # a parent's number -> Standby; None: none are kept
     cdef public object carriers         # Carriers, see origin_streams; None: none
+    cdef public object player           # see recorded; None: no rule records
+    cdef public int recording           # policy's Recording, in place of the rules'; < 0: theirs
     cdef dict local_origins             # key -> function, see local; None: there are none
     cdef FlightRecorder recorder
     cdef object verifier                # see verify.verifier; None: no user has a hash

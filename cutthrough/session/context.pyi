@@ -19,6 +19,8 @@ class Context:
     parents: Registry
     journal: Journal
     observer: object
+    player: object
+    recording: int
     sources: dict[int, Source] | None
     standbys: dict[int, Standby] | None
     carriers: Carriers | None

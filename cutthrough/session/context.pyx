@@ -37,6 +37,7 @@ cdef class Context:
         self.page = page
         self.counters = page.c
         self.places = Places()
+        self.recording = -1
         self.associations = {}
         self.association_places = Shares(MOST_ASSOCIATIONS)
         self.parents = Registry()

@@ -53,6 +53,7 @@ cdef int miss_deadline(Client c) except -1:
         return c.refuse(outcome) if outcome != OK else 0
     if c.state == RELAY and is_holding(&c.relay.down):
         outcome = WRITE_TIMEOUT
-    elif c.waits_for_100() or (c.state == REQUEST and not c.origin.sock.ready & CAN_WRITE):
+    elif c.state == REQUEST and c.origin is not None and (
+            c.waits_for_100() or not c.origin.sock.ready & CAN_WRITE):
         outcome = RESPONSE_TIMEOUT      # the origin stalls, not the client
     return c.refuse(outcome)

@@ -15,6 +15,8 @@ cdef class Filtering:
     cdef uint8_t passes         # the filters have let the response pass
     cdef Sluice up              # None: the body goes up without them
     cdef Sluice down
+    cdef uint8_t ending         # the Outcome of an answer of theirs
+    cdef uint8_t collected      # the request's body was read whole: see recorded
 
     cdef int drop_origin(self) except -1
 

@@ -17,7 +17,8 @@ from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport ANSWER_BLOCK, COPY_BLOCK, bytes_of, head_scratch, scratch
 from cutthrough.net.relay cimport Pump, push, start_pump, stop_pump
 from cutthrough.outcome cimport (
-    FILTER_ANSWERED, FILTER_FAILED, FILTER_REFUSED, FILTER_TIMEOUT, HEAD_TOO_LARGE, OK, status_of)
+    FILTER_ANSWERED, FILTER_FAILED, FILTER_REFUSED, FILTER_TIMEOUT, HEAD_TOO_LARGE, OK,
+    RECORDING_MISSED, status_of)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.hop cimport HOP_FORWARD
@@ -38,6 +39,7 @@ from cutthrough.wire.reply cimport reply_with_text
 from cutthrough.wire.rewrite cimport REWRITE_ROOM, build_response_head
 
 cdef enum:
+    MOST_REASON = 64            # of a Decision
     MOST_BEHIND = COPY_BLOCK - MAX_FIELDS - REWRITE_ROOM    # see response.MOST_READ
 
 # Of the response's head at hand; used within one call only
@@ -54,6 +56,7 @@ cdef int begin_filters(Client c) except -1:
     cdef Request *r = &c.request
     names = c.snapshot.acl.rules[r.rule].filters
     f.client = c
+    f.ending = FILTER_ANSWERED
     c.filtering = f
     f.run = c.snapshot.filters.begin(
         f, names, bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port, r.minor,
@@ -107,8 +110,10 @@ cdef class Filtering:
             return
         try:
             c.poller.take_time()
-            c.decision = Decision(False, reason=text)
-            if c.request.status or outcome != FILTER_REFUSED:
+            c.decision = Decision(False, reason=text if outcome != RECORDING_MISSED else (
+                text.encode("ascii", "replace").decode()[:MOST_REASON]))
+            if c.request.status or (
+                    outcome != FILTER_REFUSED and outcome != RECORDING_MISSED):
                 c.refuse(outcome)
                 return
             close = is_last(c)
@@ -140,7 +145,7 @@ cdef class Filtering:
             else:                           # it may still hold a 1xx
                 down.source = NULL
                 down.left = 0
-            c.request.ending = FILTER_ANSWERED
+            c.request.ending = self.ending
             c.request.origin_persistent = False
             if c.state != RELAY:
                 c._set_state(RELAY)
@@ -294,6 +299,8 @@ cdef int begin_upload(Client c) except -1:
     up.left = -1                            # for the pace of limits: see charge
     start_pump(&c.relay.down, &c.origin.sock, &c.sock, 0)
     c._set_state(REQUEST)
+    if f.collected:
+        chunked, left = False, 0            # nothing more is read
     f.up = open_sluice(c, True, chunked, left)
     f.run.on_upload(f.up)
     return run_sluice(f.up)

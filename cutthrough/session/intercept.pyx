@@ -11,6 +11,9 @@ of ours for the same name. Then the CONNECT has ended, and the client's connecti
 an Inside is its entrance, and TLS its transport. The requests inside are judged, routed, limited and
 logged by the code of all requests.
 
+If the rule replays, there is no origin to ask, and the client's handshake follows at once. A
+request inside that has no recording goes to an origin by its own dial and handshake, or nowhere.
+
 The connection to the origin waits for the first request. Later ones take pooled connections,
 whose key has the way and the name, or make new ones; each is verified. What is no HTTP is a tunnel:
 see inner.
@@ -30,12 +33,14 @@ from cutthrough.net.transport cimport (
 from cutthrough.outcome cimport (
     NO_CERTIFICATE, OK, ORIGIN_CERTIFICATE, ORIGIN_TLS, OVERLOADED, SNI_DENIED)
 from cutthrough.session.alerts cimport ACCESS_DENIED, HANDSHAKE_FAILURE, refuse_opening
+from cutthrough.policy.acl cimport REPLAYS
 from cutthrough.session.client cimport Client
 from cutthrough.session.flight_recorder cimport E_SECURED, note
 from cutthrough.session.inner cimport begin_by_greeting, look_inside
 from cutthrough.session.inside cimport Inside, enclose
 from cutthrough.session.origin_streams cimport (
     carry, has_streams, needs_connection, share)
+from cutthrough.session.recorded cimport recording_of
 from cutthrough.session.secure cimport put_transport
 from cutthrough.session.stage cimport STAGE_TLS
 from cutthrough.session.state cimport HEAD, LINGER, SECURE
@@ -54,6 +59,10 @@ cdef int begin_interception(Client c, bint only_http) except -1:
         return refuse_opening(c, NO_CERTIFICATE, ACCESS_DENIED)
     inside.only_http = only_http
     c.entrance = inside
+    if recording_of(c) >= REPLAYS:              # there is no origin to ask (R60)
+        c.close_origin(False)
+        c._set_state(SECURE)
+        return greet(c)
     return secure_origin(c)
 
 

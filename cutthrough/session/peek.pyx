@@ -26,7 +26,9 @@ from cutthrough.net.relay cimport is_holding, run_pump
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, can_peek, try_peek, try_recv)
 from cutthrough.outcome cimport (
-    CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_RESET, OVERLOADED, PEEK_TIMEOUT, TLS_REFUSED)
+    CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_RESET, OVERLOADED, PEEK_TIMEOUT,
+    RECORDING_MISSED, TLS_REFUSED)
+from cutthrough.policy.acl cimport REPLAYS
 from cutthrough.policy.first_bytes cimport (
     ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED, TLS_IS_REFUSED)
 from cutthrough.session.alerts cimport ACCESS_DENIED, NO_ALERT, refuse_opening
@@ -38,6 +40,7 @@ from cutthrough.session.delivery cimport TO_CLIENT, deliver
 from cutthrough.session.flight_recorder cimport E_PEEKED, note
 from cutthrough.session.intercept cimport begin_interception
 from cutthrough.session.pinned cimport is_pinned
+from cutthrough.session.recorded cimport is_played_inside, recording_of
 from cutthrough.session.state cimport TUNNEL
 from cutthrough.session.tunnel cimport open_tunnel
 from cutthrough.wire.clienthello cimport MOST_HELLO, ClientHello
@@ -157,11 +160,14 @@ cdef bint begin_tunnel(Client c, Protocol found) except -1:
         fate = c.snapshot.acl.tls_of(c.request.rule)
     if outcome == OK and fate == TLS_IS_REFUSED:
         outcome = TLS_REFUSED
+    if outcome == OK and (c.request.stands_in or recording_of(c) == REPLAYS) and not (
+            is_played_inside(c, fate)):
+        outcome = RECORDING_MISSED
     if outcome != OK:
         refuse_opening(c, outcome, ACCESS_DENIED if found == TLS else NO_ALERT)
         return False
     if fate == TLS_IS_INTERCEPTED or fate == ONLY_HTTP_IS_INTERCEPTED:
-        c.request.pinned = is_pinned(c)
+        c.request.pinned = is_pinned(c) and not c.request.stands_in
         if not c.request.pinned:
             begin_interception(c, fate == ONLY_HTTP_IS_INTERCEPTED)
             return False

@@ -2,6 +2,7 @@
 """The way to the origin: a connection from the idle pool, or a new one.
 
     find_way ─> idle pool ───────────────────────────┐
+             ├> a recording, which is played         │
              ├> a function of this process ──────────┤
              └> resolver ─> dial_all ─> take_origin ─> forward, tunnel
                                 └─> a parent ─^
@@ -42,6 +43,7 @@ from cutthrough.session.parents cimport (
     choose_parent, dial_parent, drop_parent, is_resolved_there, lose_parent, praise_parents,
     seeks_parent, set_source_aside, way_of)
 from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.recorded cimport begin_replay, judge_replayed, plays
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DIAL, PARENT, RESOLVE
 from cutthrough.session.transparent cimport (
@@ -67,6 +69,8 @@ cdef int find_way(Client c, bint fresh) except -1:
     cdef int outcome
     cdef bint by_name, may
     cdef uint16_t route
+    if plays(c):
+        return play(c, NULL)
     if c.context.local_origins is not None and not c.request.narrowed:
         function = c.context.local_origins.get(c.key)
         if function is not None:
@@ -121,6 +125,21 @@ cdef int find_way(Client c, bint fresh) except -1:
     c._set_state(RESOLVE)
     c.context.resolver.resolve(host, partial(on_resolved, c, c.request_id),
                                asker_of(c), c.request_id)
+    return 0
+
+
+cdef int play(Client c, const Address *address) except -1:
+    """The rule replays: no address is asked for, and none dialled (R60)."""
+    cdef int outcome
+    if not c.request.is_tunnel:
+        return begin_replay(c)
+    outcome = judge_replayed(c)
+    if outcome != OK:
+        return c.refuse(outcome)
+    c.request.stands_in = True
+    answer_locally(c, c.context.player.hold)
+    if c.origin is not None and address != NULL:
+        c.origin.address = address[0]   # by which the first bytes are judged
     return 0
 
 
@@ -179,6 +198,12 @@ cdef int dial_all(Client c, answer) except -1:
         return c.refuse(outcome)
     if c.request.acts and not c.request.acted:
         return act(c)
+    for i in range(addresses.n):        # the rule is known only now
+        if c.context.player is None or not may_reach(c, &addresses.items[i]):
+            continue
+        if plays(c):
+            return play(c, &addresses.items[i])
+        break
     if c.snapshot.ways is not None:
         i = first_choice(c, addresses, &other)
         if i < 0:

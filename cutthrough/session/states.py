@@ -49,7 +49,8 @@ TABLE = (
                    "IDLE", "LINGER", "CLOSED"), "parent_timeout", "parent_timeout"),
     Row("SECURE", ("HEAD", "REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER", "CLOSED"),
         "connect_timeout", "connect_timeout"),
-    Row("REQUEST", ("RESPONSE", "RELAY", "IDLE", "LINGER", "CLOSED"),
+    # To HELD: its body was collected, to be compared with recordings
+    Row("REQUEST", ("HELD", "RESPONSE", "RELAY", "IDLE", "LINGER", "CLOSED"),
         "body_timeout", "body_timeout"),
     Row("RESPONSE", ("RELAY", "TUNNEL", "RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),
         "response_timeout", "response_timeout"),

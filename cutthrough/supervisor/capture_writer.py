@@ -22,8 +22,10 @@ from cutthrough.log.stderr import say
 from cutthrough.process.environment import SIGNALS, worker_environment
 from cutthrough.supervisor.children import BACKOFF_S, EARLY_S, describe_exit
 
-# The writer's program; its channel's descriptor follows
-COMMAND = (sys.executable, "-P", "-m", "cutthrough.capture.writer")
+# The writer's program; its module and its channel's descriptor follow
+COMMAND = (sys.executable, "-P", "-m")
+# Without and with recordings
+MODULES = ("cutthrough.capture.writer", "cutthrough.recording.writer")
 STOP = b"stop"
 # Before its end a writer empties the rings: 8 MiB for each worker
 GRACE_S = 10.0
@@ -91,7 +93,8 @@ class CaptureWriter:
         try:
             with theirs:
                 self._process = subprocess.Popen(
-                    [*COMMAND, str(theirs.fileno())], stdin=subprocess.DEVNULL,
+                    [*COMMAND, MODULES[settings.recordings is not None],
+                     str(theirs.fileno())], stdin=subprocess.DEVNULL,
                     env=worker_environment(),
                     pass_fds=(theirs.fileno(), self._rings, wake))
             ours.send(msgspec.json.encode(Start(

@@ -131,6 +131,9 @@ ADVICE = {
         "look for the filter's error in the error log; a body may be too long for "
         "`max_body`, or in a coding that is not installed"),
     "filter_timeout": "make the filter faster, or raise its budget",
+    "replayed": NOTHING,
+    "recording_missed": "the reply and the log's hook name the nearest recording and "
+                        "what differs: record it, or change the route's key",
     "client_limit": "raise `max_connections_per_client` if many users share an address",
     "user_limit": "raise `connections` or `tunnels` of the user's limits",
     "rate_limited": "raise `requests_per_second` or `burst` of the user's limits",

@@ -56,6 +56,7 @@ from cutthrough.worker.journals import Tracer
 from cutthrough.worker.parent_checks import ParentChecks
 from cutthrough.worker.parent_rows import ParentRows
 from cutthrough.worker.parent_standby import ParentStandby
+from cutthrough.worker.recordings import Recordings
 from cutthrough.worker.tls_interception import TlsInterception
 from cutthrough.worker.tls_listeners import TlsListeners, find_again, set_records
 from cutthrough.worker.tls_parents import TlsParents
@@ -170,12 +171,8 @@ class Worker:
         self.page = Page(self._counters)
         if config.access_log != "off":
             self._log = AccessLog(
-                loop,
-                config.access_log,
-                config.access_log_format,
-                self.slot,
-                self._must_log,
-            )
+                loop, config.access_log, config.access_log_format, self.slot,
+                self._must_log)
         self.resolver = Resolver(
             loop,
             config.resolvers,
@@ -212,6 +209,7 @@ class Worker:
             recorder=FlightRecorder(config.flight_recorder),
         )
         self._carriers = self.context.carriers = Carriers()
+        self._recordings = Recordings(self.context)
         self._checks = ParentChecks(self.context, self._checks_page)
         self._standby = ParentStandby(self.context, self.poller)
         self._parents = ParentRows(
@@ -344,11 +342,13 @@ class Worker:
         self._parents.configure(snapshot.ways)
         self._checks.configure(config, snapshot.ways)
         self._standby.configure(snapshot.ways, config.upstream_idle_timeout)
+        self._recordings.configure(generation)
         if self._capture is not None:
-            self._capture.configure(config.capture_body)
+            self._capture.configure(config.capture_body, config.recording_body)
             # It frees what exchanges in hand hold: it stays as long as there are any
             self.context.observer = self._capture if (
-                generation.policy.captures or self._capture.tapped) else None
+                generation.policy.captures or generation.policy.records
+                or self._capture.tapped) else None
         self.generation = generation
 
     def _on_fault(self, fault: BaseException) -> None:
@@ -408,6 +408,7 @@ class Worker:
         self._stop_accepting()
         self._checks.close()
         self._standby.close()
+        self._recordings.close()
         cut = close_all(self.context, outcome)
         if self._log is not None:
             self._log.close()

@@ -29,9 +29,9 @@ def check(tmp_path, capsys):
 
 
 def test_they_stand_behind_all_others():
-    """The struct of its own is a base, whose fields would come first."""
+    """Their structs are bases, whose fields would come first."""
     names = list(OPTIONS)
-    assert names[0] == "listen" and names[-1] == "capture_redact_json"
+    assert names[0] == "listen" and names[-1] == "recording_redact_body"
 
 
 def test_a_rule_that_captures_needs_a_file(check, tmp_path):

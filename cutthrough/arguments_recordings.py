@@ -1,0 +1,53 @@
+"""The arguments of `cutthrough mode` and `cutthrough recordings`."""
+
+import argparse
+
+# As recording.modes has them
+MODES = ("rules", "off", "record", "replay", "cache", "spy")
+
+
+def add_directory(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--directory", metavar="DIR", help="that recording_directory "
+                      "names [CUTTHROUGH_RECORDING_DIRECTORY]")
+
+
+def add_mode(verb: argparse.ArgumentParser) -> None:
+    add_directory(verb)
+    verb.add_argument("mode", nargs="?", choices=MODES, help="in place of the rules' "
+                      "modes; rules: each rule's own [show the present one]")
+    verb.add_argument("--session", metavar="NAME", help="record and replay this "
+                      "session; \"\": the configured one")
+    verb.add_argument("--json", action="store_true", help="as JSON")
+
+
+def add_recordings(verb: argparse.ArgumentParser) -> None:
+    actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def add(name: str, text: str, session: bool = True) -> argparse.ArgumentParser:
+        made = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        made.set_defaults(own=made)
+        add_directory(made)
+        if session:
+            made.add_argument("session", metavar="SESSION")
+        return made
+
+    one = add("list", "list sessions, or the recordings of one", session=False)
+    one.add_argument("session", metavar="SESSION", nargs="?", default="")
+    one.add_argument("words", metavar="WORD", nargs="*", help="that must be in it")
+    one.add_argument("--limit", type=int, metavar="N", default=100,
+                     help="of those with these words, the newest N [100]")
+    one = add("show", "show a recording as JSON")
+    one.add_argument("number", metavar="NUMBER", type=int)
+    one.add_argument("--body", choices=("request", "response"), help="print this body "
+                     "alone")
+    one = add("delete", "delete a session, or recordings of it")
+    one.add_argument("--id", metavar="NUMBER", type=int, action="append", default=[],
+                     help="this recording; may be repeated")
+    one = add("export", "write a session as files for other programs")
+    one.add_argument("--form", choices=("json", "yaml", "vcr", "har"), default="json",
+                     help="a directory of JSON or YAML, a cassette of VCR.py, a HAR "
+                     "[json]")
+    one.add_argument("output", metavar="PATH")
+    one = add("import", "add recordings of directories of export, cassettes of VCR.py, "
+              "simulations of hoverfly, HTTP Archives and dumps of mitmproxy")
+    one.add_argument("files", metavar="PATH", nargs="+")

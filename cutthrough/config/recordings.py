@@ -1,0 +1,134 @@
+"""The options of recordings: where answers are kept, and what makes requests alike."""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+import msgspec
+
+from cutthrough.config.capture import (
+    CaptureOptions,
+    parse_field,
+    parse_key,
+    parse_path,
+)
+from cutthrough.config.option import ConfigError, Option, Table
+from cutthrough.config.values import (
+    COUNT,
+    DURATION_OR_0,
+    FILE,
+    SIZE,
+    Kind,
+    choice,
+    parse_text,
+    parse_token,
+)
+
+# As in recording.keys and recording.sessions
+BODIES = ("raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
+          "ignore")
+_SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_TEXTS = Kind("TEXT", parse_text, many=True)
+
+
+def parse_session(text: str) -> str:
+    if _SESSION.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is no name of a session: letters, digits, dot, "
+                         "dash and underscore, at most 100")
+    return text
+
+
+class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of `[recording_routes.NAME]`."""
+
+    name: str
+    hosts: Annotated[tuple[str, ...], Option(
+        _TEXTS._replace(metavar="HOST"), "hosts of the requests, which may have *",
+        "all", swapped=True)] = ()
+    paths: Annotated[tuple[str, ...], Option(
+        _TEXTS._replace(metavar="PATH"), "their paths, which may have *", "all",
+        swapped=True)] = ()
+    methods: Annotated[tuple[str, ...], Option(
+        Kind("METHOD", parse_token, many=True), "their methods", "all", swapped=True)
+        ] = ()
+    query: Annotated[Literal["exact", "subset", "ignore"], Option(
+        choice("exact", "subset", "ignore"), "how the query is compared; subset: the "
+        "request may have more keys", "exact: two requests differ if in doubt",
+        swapped=True)] = "exact"
+    ignored_query: Annotated[tuple[str, ...], Option(
+        _TEXTS._replace(metavar="KEY"), "keys of the query that do not count, which "
+        "may have *", "none", swapped=True)] = ()
+    fields: Annotated[tuple[str, ...], Option(
+        Kind("FIELD", parse_field, many=True), "fields that count", "none: clients' "
+        "fields differ by version", swapped=True)] = ()
+    body: Annotated[Literal["raw", "json", "partial_json", "jsonpath", "form", "regex",
+                            "graphql", "ignore"], Option(
+        choice(*BODIES), "how the body is compared", "raw: octet by octet",
+        swapped=True)] = "raw"
+    body_paths: Annotated[tuple[str, ...], Option(
+        _TEXTS._replace(metavar="PATH"), "of body = \"jsonpath\": what counts", "none",
+        swapped=True)] = ()
+    body_regexes: Annotated[tuple[str, ...], Option(
+        _TEXTS._replace(metavar="REGEX"), "of body = \"regex\": likewise, their groups",
+        "none", swapped=True)] = ()
+    ignored_paths: Annotated[tuple[str, ...], Option(
+        _TEXTS._replace(metavar="PATH"), "JSONPaths in the body that do not count",
+        "none", swapped=True)] = ()
+    ignored_form: Annotated[tuple[str, ...], Option(
+        _TEXTS._replace(metavar="KEY"), "keys of a form that do not count", "none",
+        swapped=True)] = ()
+    after: Annotated[Literal["repeat", "cycle", "miss"], Option(
+        choice("repeat", "cycle", "miss"), "what follows the last of several "
+        "recordings of one request", "repeat: as a server that has settled",
+        swapped=True)] = "repeat"
+    lane: Annotated[str, Option(
+        Kind("FIELD", parse_field), "a field of requests; those with other values of "
+        "it have sequences of their own", "none: all have one", swapped=True)] = ""
+
+
+class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):
+    """A part of Config, behind another: a msgspec.Struct has one base."""
+
+    recording_directory: Annotated[str, Option(
+        FILE._replace(metavar="DIR"), "directory of recorded sessions, for rules with "
+        "`recording`: docs/recording.md", "none: such a rule is refused",
+        section="Recordings", swapped=True)] = ""
+    recording_session: Annotated[str, Option(
+        Kind("NAME", parse_session), "session that is recorded and replayed until "
+        "`cutthrough mode` names another", "our choice", swapped=True)] = "default"
+    recording_pace: Annotated[Literal["at_once", "as_recorded"], Option(
+        choice("at_once", "as_recorded"), "when the pieces of a replayed answer are "
+        "sent", "at_once: a test need not wait", swapped=True)] = "at_once"
+    recording_body: Annotated[int, Option(
+        SIZE._replace(high=64 << 20), "most bytes of a body that is recorded, or "
+        "compared; an answer with a longer one passes unrecorded", "our choice: the "
+        "answers of APIs", swapped=True)] = 4 << 20
+    recording_count: Annotated[int, Option(
+        COUNT, "most recordings of a new session, oldest out first; 0: no limit",
+        "0: a session is kept as recorded", swapped=True, of_program=True)] = 0
+    recording_age: Annotated[float, Option(
+        DURATION_OR_0, "age at which a recording of a new session is deleted; 0: never",
+        "the same", swapped=True, of_program=True)] = 0.0
+    recording_redact_fields: Annotated[tuple[str, ...], Option(
+        Kind("FIELD", parse_field, many=True), "further fields whose values a new "
+        "session does not keep; credentials' never are", "none", swapped=True,
+        of_program=True)] = ()
+    recording_redact_query: Annotated[tuple[str, ...], Option(
+        Kind("KEY", parse_key, many=True), "keys of URLs and forms, likewise", "none",
+        swapped=True, of_program=True)] = ()
+    recording_redact_json: Annotated[tuple[str, ...], Option(
+        Kind("PATH", parse_path, many=True), "paths in JSON bodies, likewise", "none",
+        swapped=True, of_program=True)] = ()
+    recording_redact_body: Annotated[tuple[str, ...], Option(
+        _TEXTS._replace(metavar="REGEX"), "expressions whose groups, or matches, are "
+        "not kept of bodies", "none", swapped=True, of_program=True)] = ()
+    recording_routes: Annotated[tuple[RecordingRoute, ...], Table(
+        RecordingRoute, "Routes of recordings: what makes two requests alike. The "
+        "first that applies counts. docs/recording.md.", named=True, swapped=True)
+        ] = ()
+
+    def contradictions_of_capture(self) -> Iterator[ConfigError]:
+        yield from CaptureOptions.contradictions_of_capture(self)
+        if self.recording_routes and not self.recording_directory:
+            yield ConfigError("", "recording_routes", "has no effect without "
+                              "recording_directory")

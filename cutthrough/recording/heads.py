@@ -1,0 +1,83 @@
+"""Heads of messages as bytes: read into a recording's fields, and built from them.
+
+A request's head is the one that goes to the origin, Host first and our Via last, in
+recordings and in requests to be answered alike. Fields of the hop are left out.
+"""
+
+from http import HTTPStatus
+
+from cutthrough.recording.model import Fields, Request, Response, find
+
+_HOP = {"connection", "keep-alive", "proxy-connection", "proxy-authenticate",
+        "proxy-authorization", "te", "transfer-encoding", "upgrade"}
+_NO_BODY = (204, 304)
+_PHRASES = {int(one): one.phrase for one in HTTPStatus}
+
+
+def read_request(head: str, scheme: str, host: str, port: int, body: bytes = b"", *,
+                 fields: bool = True) -> Request:
+    """`fields`: they are wanted."""
+    method, target, protocol = head[:head.index("\r\n")].split(" ")
+    path, _, query = target.partition("?")
+    return Request(method=method, scheme=scheme, host=host, port=port, path=path,
+                   query=query, protocol=protocol, body=body,
+                   fields=_of_request(head) if fields else ())
+
+
+def _of_request(head: str) -> Fields:
+    found = _end_to_end(_lines(head))
+    if found and found[-1][0].lower() == "via":
+        del found[-1]
+    return tuple(one for one in found if one[0].lower() != "host")
+
+
+def read_response(head: str) -> tuple[int, str, str, Fields]:
+    """Status, reason, protocol and fields."""
+    protocol, _, rest = head[:head.index("\r\n")].partition(" ")
+    status, _, reason = rest.partition(" ")
+    return int(status), reason, protocol, tuple(_end_to_end(_lines(head)))
+
+
+def _lines(head: str) -> list[tuple[str, str]]:
+    found = []
+    for line in head.split("\r\n")[1:]:
+        name, colon, value = line.partition(":")
+        if colon:
+            found.append((name, value.strip(" \t")))
+    return found
+
+
+def _end_to_end(fields: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    options = find(tuple(fields), "connection").split(",")
+    named = {one.strip().lower() for one in options}
+    return [one for one in fields if one[0].lower() not in _HOP
+            and one[0].lower() not in named]
+
+
+def has_body(method: str, status: int) -> bool:
+    return method != "HEAD" and status not in _NO_BODY and status >= 200
+
+
+def build_head(response: Response, method: str, minor: int) -> tuple[bytes, bool]:
+    """The head of a replayed answer, for a client of HTTP/1.`minor`. True: its body is
+    to be sent in chunks."""
+    length = find(response.fields, "content-length")
+    fields, framing = response.fields, ""
+    if has_body(method, response.status) and (
+            response.trailers or length != str(sum(
+                [len(chunk.data) for chunk in response.chunks]))):
+        if length:
+            fields = tuple(one for one in fields if one[0].lower() != "content-length")
+        framing = "Transfer-Encoding: chunked\r\n" if minor else ""
+    elif length and not length.isdigit():
+        fields = tuple(one for one in fields if one[0].lower() != "content-length")
+    reason = response.reason or _PHRASES.get(response.status, "")
+    text = (f"HTTP/1.1 {response.status} {reason}\r\n"
+            + "".join([f"{name}: {value}\r\n" for name, value in fields]) + framing)
+    return f"{text}\r\n".encode("latin-1", "replace"), bool(framing)
+
+
+def build_trailers(fields: Fields) -> bytes:
+    """The end of a body in chunks."""
+    lines = "".join([f"{name}: {value}\r\n" for name, value in fields])
+    return f"0\r\n{lines}\r\n".encode("latin-1", "replace")

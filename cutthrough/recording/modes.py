@@ -1,0 +1,53 @@
+"""The mode and the session that hold in place of the configured ones.
+
+They are in a file of the directory of sessions, so that they outlive a reload and a
+restart, and all workers find them: each looks every POLL_S.
+"""
+
+import os
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+
+Mode = Literal["rules", "off", "record", "replay", "cache", "spy"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+POLL_S = 0.1
+NAME = "mode"
+
+
+class State(msgspec.Struct, frozen=True):
+    """`rules`: the mode of each rule. "": the configured session."""
+
+    mode: Mode = "rules"
+    session: str = ""
+
+
+def read_state(directory: str | Path) -> State:
+    """Raises OSError, and ValueError if the file is malformed."""
+    try:
+        data = (Path(directory) / NAME).read_bytes()
+    except FileNotFoundError:
+        return State()
+    return msgspec.json.decode(data, type=State)
+
+
+def write_state(directory: str | Path, state: State) -> None:
+    """Raises OSError."""
+    folder = Path(directory)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = folder / f".{NAME}-{os.getpid()}"
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+                 | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(msgspec.json.encode(state) + b"\n")
+    new.replace(folder / NAME)
+
+
+def mark_of(path: Path) -> tuple[int, ...]:
+    """Differs if the file is another one; (): there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size

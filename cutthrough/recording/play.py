@@ -1,0 +1,243 @@
+"""One request that is replayed: its recording is found, and sent as its answer.
+
+    start ─> (the body) ─> the matcher ─> answer        with its chunks and trailers
+                                └─> pass_on, refuse     no recording answers it (R60)
+
+If nothing has to be waited for, all of that happens within `start`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from cutthrough.recording.heads import (
+    build_head,
+    build_trailers,
+    has_body,
+    read_request,
+)
+from cutthrough.recording.matcher import Match, Matcher, Miss
+from cutthrough.recording.model import Recording
+
+log = logging.getLogger("cutthrough")
+
+# As policy's Recording has it
+REPLAYS = 2
+PIECE = 32768                                # bytes that are written at a time
+
+
+class Sluice(Protocol):
+    """One body, on its way through here."""
+
+    def take(self) -> bytes | None: ...
+    def wait(self, waiter: "asyncio.Future[None]") -> None: ...
+    def write(self, data: bytes) -> bool: ...
+    def finish(self) -> None: ...
+
+
+class Exchange(Protocol):
+    """What the session does. After the exchange's end, nothing."""
+
+    def answer(self, head: bytes) -> Sluice: ...
+    def refuse(self, label: str, text: str) -> None: ...
+    def collect_request(self) -> Sluice | None: ...
+    def end_of_request(self) -> None: ...
+    def send_continue(self) -> None: ...
+    def pass_on(self) -> None: ...
+    def send_collected(self) -> bool: ...
+
+
+class Shared:
+    """What all plays of a worker share."""
+
+    def __init__(self) -> None:
+        self.matcher: Matcher | None = None  # None: the session is being read
+        self.waiting: set[asyncio.Future[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.is_paced = False
+        self.wants_fields = False
+        self.most_body = 4 << 20
+        self.replayed = self.missed = 0
+
+    def be_ready(self) -> None:
+        if self.matcher is None:
+            self.matcher = Matcher()
+        for one in self.waiting:
+            if not one.done():
+                one.set_result(None)
+        self.waiting.clear()
+
+    def close(self) -> None:
+        for task in list(self.tasks):
+            task.cancel()
+
+
+class Play:
+    wants_response = False                   # of filters: read by the session
+    __slots__ = ("_body", "_exchange", "_has_body", "_head", "_host", "_minor", "_mode",
+                 "_port", "_scheme", "_shared", "_task", "wants_upload")
+
+    def __init__(self, shared: Shared, exchange: Exchange, mode: int, head: bytes,
+                 host: str, port: int, scheme: str, minor: int, has_body: bool) -> None:
+        self._shared, self._exchange, self._mode = shared, exchange, mode
+        self._head, self._host, self._port = head.decode("latin-1"), host, port
+        self._scheme, self._minor = scheme, minor
+        self._has_body = self.wants_upload = has_body
+        self._body = b""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._has_body or self._shared.matcher is None:
+            self._begin(self._prepare())
+        else:
+            self._contain_decide()
+
+    def on_upload(self, sluice: Sluice) -> None:
+        """No recording answers it, and the origin is there."""
+        self._begin(self._send_body(sluice))
+
+    def end(self, label: str) -> None:
+        """The exchange has ended. Idempotent."""
+        task, self._task = self._task, None
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+
+    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._contain(coroutine))
+        self._task = task
+        self._shared.tasks.add(task)
+        task.add_done_callback(self._shared.tasks.discard)
+
+    async def _contain(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        try:
+            await coroutine
+        except Exception:
+            log.exception("a request could not be replayed")
+            self._exchange.refuse("internal_error", "")
+
+    def _contain_decide(self) -> None:
+        try:
+            self._decide()
+        except Exception:
+            log.exception("a request could not be replayed")
+            self._exchange.refuse("internal_error", "")
+
+    async def _prepare(self) -> None:
+        shared = self._shared
+        if shared.matcher is None:
+            waiter = asyncio.get_running_loop().create_future()
+            shared.waiting.add(waiter)
+            try:
+                await waiter
+            finally:
+                shared.waiting.discard(waiter)
+        if self._has_body and not await self._collect():
+            return
+        self._decide()
+
+    async def _collect(self) -> bool:
+        """Reads the request's body. False: it is too long, and the request refused."""
+        exchange, pieces, size = self._exchange, list[bytes](), 0
+        sluice = exchange.collect_request()
+        if sluice is None:
+            return False
+        exchange.send_continue()
+        while (piece := await _take(sluice)) != b"":
+            pieces.append(piece)
+            size += len(piece)
+            if size > self._shared.most_body:
+                exchange.refuse("recording_missed", "the request's body is longer than "
+                                f"{self._shared.most_body} bytes (recording_body): it "
+                                "is not compared")
+                return False
+        self._body = b"".join(pieces)
+        exchange.end_of_request()
+        return True
+
+    def _decide(self) -> None:
+        shared = self._shared
+        matcher = shared.matcher
+        assert matcher is not None
+        found = matcher.match(self._request(shared.wants_fields or self._has_body))
+        if isinstance(found, Miss) and self._mode == REPLAYS:
+            found = matcher.match(self._request(True))
+        if isinstance(found, Match):
+            shared.replayed += 1
+            self._answer(found.recording)
+            return
+        shared.missed += 1
+        if self._mode == REPLAYS:
+            self._exchange.refuse("recording_missed", str(found))
+        else:
+            self._exchange.pass_on()
+
+    def _request(self, fields: bool) -> Any:
+        return read_request(self._head, self._scheme, self._host, self._port,
+                            self._body, fields=fields)
+
+    def _answer(self, recording: Recording) -> None:
+        response = recording.response
+        method = self._head[:self._head.index(" ")]
+        head, chunked = build_head(response, method, self._minor)
+        if (self._shared.is_paced or recording.delay_us
+                or sum([len(one.data) for one in response.chunks]) > PIECE):
+            self._begin(self._send(recording, head, chunked, method))
+            return
+        sluice = self._exchange.answer(head)
+        if has_body(method, response.status):
+            for chunk in response.chunks:
+                if chunk.data:
+                    sluice.write(frame(chunk.data) if chunked else chunk.data)
+            if chunked:
+                sluice.write(build_trailers(response.trailers))
+        sluice.finish()
+
+    async def _send(self, recording: Recording, head: bytes, chunked: bool, method: str
+                    ) -> None:
+        loop = asyncio.get_running_loop()
+        response, paced = recording.response, self._shared.is_paced
+        begun = loop.time() + recording.delay_us / 1e6
+        await asyncio.sleep(begun - loop.time()
+                            + (response.head_us / 1e6 if paced else 0))
+        sluice = self._exchange.answer(head)
+        if has_body(method, response.status):
+            for chunk in response.chunks:
+                if paced:
+                    wait_s = begun + chunk.at_us / 1e6 - loop.time()
+                    if wait_s > 0:
+                        await asyncio.sleep(wait_s)
+                if chunk.data:
+                    await _write(sluice, chunk.data, chunked)
+            if chunked:
+                sluice.write(build_trailers(response.trailers))
+        sluice.finish()
+
+    async def _send_body(self, sluice: Sluice) -> None:
+        body, self._body = self._body, b""
+        chunked = self._exchange.send_collected()
+        await _write(sluice, body, chunked)
+        if chunked:
+            sluice.write(b"0\r\n\r\n")
+        sluice.finish()
+
+
+def frame(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+async def _take(sluice: Sluice) -> bytes:
+    while (piece := sluice.take()) is None:
+        waiter = asyncio.get_running_loop().create_future()
+        sluice.wait(waiter)
+        await waiter
+    return piece
+
+
+async def _write(sluice: Sluice, data: bytes, chunked: bool) -> None:
+    for at in range(0, len(data), PIECE):
+        piece = data[at:at + PIECE]
+        if sluice.write(frame(piece) if chunked else piece):
+            waiter = asyncio.get_running_loop().create_future()
+            sluice.wait(waiter)
+            await waiter

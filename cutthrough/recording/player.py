@@ -1,0 +1,212 @@
+"""Replays, in a worker: the recordings of the session in force, and who gets which.
+
+    session's file ── every POLL_S: what is new ──> Matcher <── begin ── the data path
+    mode's file    ── every POLL_S ──> the mode in place of the rules'
+
+What another process has recorded is replayed after POLL_S at most, and a change that is
+no addition after as long as reading the whole session takes. It is read in pieces, so
+that the worker goes on meanwhile; until then what was read before counts.
+"""
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from cutthrough.capture.store import StoreError
+from cutthrough.recording.keys import Key, Route
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.modes import NAME, POLL_S, State, mark_of, read_state
+from cutthrough.recording.play import Exchange, Play, Shared
+from cutthrough.recording.sessions import SUFFIX, Session, Sessions
+
+log = logging.getLogger("cutthrough")
+
+# Recordings that are read at a time: some 5 ms
+STEP = 100
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    directory: str
+    session: str
+    routes: tuple[Route, ...] = ()
+    is_paced: bool = False
+    most_body: int = 4 << 20
+
+
+def make_route(row: Any) -> Route:
+    """Of a row of `recording_routes`. Raises KeyMistake."""
+    key = Key(query=row.query, ignored_query=row.ignored_query, fields=row.fields,
+              body=row.body, paths=row.body_paths, regexes=row.body_regexes,
+              ignored_paths=row.ignored_paths, ignored_form=row.ignored_form)
+    return Route(name=row.name, hosts=row.hosts, paths=row.paths, methods=row.methods,
+                 key=key, after=row.after, lane=row.lane)
+
+
+class Player:
+    """Until `close`. `on_state` is called with each mode that comes into force."""
+
+    def __init__(self, on_state: "OnState") -> None:
+        self._on_state = on_state
+        self._settings: Settings | None = None
+        self._state = State()
+        self._state_mark: tuple[int, ...] = (-1,)
+        self._session: Session | None = None
+        self._session_mark: tuple[int, ...] = (-1,)
+        self._name = ""
+        self._last = self._version = 0
+        self._loaded = Matcher()
+        self._task: asyncio.Task[None] | None = None
+        self._held: dict[int, object] = {}
+        self.shared = Shared()
+        self.matcher = self._loaded
+
+    def configure(self, settings: Settings) -> None:
+        """Raises KeyMistake if a route cannot be used, and then nothing has changed."""
+        if settings == self._settings:
+            return
+        Matcher(settings.routes)
+        self._settings = settings
+        self.shared.is_paced = settings.is_paced
+        self.shared.most_body = settings.most_body
+        self.shared.wants_fields = any(
+            route.lane or route.key.fields for route in settings.routes)
+        self._state_mark = self._session_mark = (-1,)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._close_session()
+        self.shared.close()
+        for far in list(self._held.values()):
+            far.close()  # type: ignore[attr-defined]
+        self._held.clear()
+
+    # Called by the session.
+
+    def begin(self, exchange: Exchange, mode: int, head: bytes, host: str, port: int,
+              scheme: str, minor: int, has_body: bool, client: str) -> Play:
+        return Play(self.shared, exchange, mode, head, host, port, scheme, minor,
+                    has_body)
+
+    def hold(self, far: "Far") -> None:
+        """The other end of a tunnel that has no origin: silent until that is closed."""
+        loop = asyncio.get_running_loop()
+        number = far.fileno()
+
+        def on_end() -> None:
+            with contextlib.suppress(OSError):
+                if far.recv(4096):
+                    return
+            loop.remove_reader(number)
+            self._held.pop(number, None)
+            far.close()
+
+        self._held[number] = far
+        loop.add_reader(number, on_end)
+
+    # The files.
+
+    async def _watch(self) -> None:
+        failed = ""
+        while True:
+            try:
+                await self._look()
+                failed = ""
+            except (OSError, ValueError, StoreError) as error:
+                if failed != str(error):
+                    failed = str(error)
+                    log.error("recordings: %s", error)
+                self.shared.be_ready()
+            await asyncio.sleep(POLL_S)
+
+    async def _look(self) -> None:
+        settings = self._settings
+        if settings is None:
+            return
+        folder = Path(settings.directory)
+        mark = mark_of(folder / NAME)
+        changed = mark != self._state_mark
+        if changed:
+            state = read_state(folder)
+            self._state_mark, self._state = mark, state
+            self._name = state.session or settings.session
+        path = folder / f"{self._name}{SUFFIX}"
+        found = mark_of(path)[:1]
+        if changed or found != self._session_mark:
+            self._close_session()
+            self._session_mark = found
+            self._loaded = Matcher(settings.routes)
+            if found:
+                self._session = Sessions(folder).open(self._name)
+                await self._load(settings)
+            else:
+                self._take()
+        elif self._session is not None:
+            await self._read_changes(settings)
+        if changed:
+            self._on_state(self._state.mode)
+            log.info("recordings: mode %s, session %s, %d recordings",
+                     self._state.mode, self._name, len(self.matcher))
+
+    async def _load(self, settings: Settings) -> None:
+        """Reads the whole session; what was read before counts until the end."""
+        session = self._session
+        assert session is not None
+        self._version, self._last = session.version(), 0
+        self._loaded = Matcher(settings.routes, session.masker.request)
+        while await self._read_more(session):
+            pass
+        self._take()
+
+    async def _read_changes(self, settings: Settings) -> None:
+        session = self._session
+        assert session is not None
+        version = session.version()
+        if version == self._version:
+            return
+        self._version = version
+        while await self._read_more(session):
+            pass
+        if session.count_to(self._last) != len(self._loaded):
+            await self._load(settings)       # some were deleted
+
+    async def _read_more(self, session: Session) -> bool:
+        found = session.read_behind(self._last, STEP)
+        for one in found:
+            self._last = one.number
+            try:
+                self._loaded.add(one)
+            except ValueError as error:      # a pattern that cannot be used
+                log.error("recording %d: %s", one.number, error)
+        if len(found) < STEP:
+            return False
+        await asyncio.sleep(0)
+        return True
+
+    def _take(self) -> None:
+        self.matcher = self.shared.matcher = self._loaded
+        self.shared.be_ready()
+
+    def _close_session(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+class OnState(Protocol):
+    def __call__(self, mode: str, /) -> None: ...
+
+
+class Far(Protocol):
+    """A socket."""
+
+    def fileno(self) -> int: ...
+    def recv(self, most: int, /) -> bytes: ...
+    def close(self) -> None: ...

@@ -1,0 +1,95 @@
+"""An exchange out of the ring -> a recording. What is not whole is not recorded."""
+
+from collections.abc import Iterable
+
+from cutthrough.capture.bodies import join_chunks
+from cutthrough.capture.taped import Taped
+from cutthrough.recording.heads import read_request, read_response
+from cutthrough.recording.model import Chunk, Fields, Recording, Response, find
+
+MOST_LINE = 65536
+
+
+class NotWhole(ValueError):
+    """It cannot be played again, with the reason."""
+
+
+def make_recording(one: Taped) -> Recording:
+    """With its secrets. Raises NotWhole."""
+    if one.reason != "ok":
+        raise NotWhole(f"it ended as {one.reason}")
+    if one.was_cut or not one.up_head or not one.down_head:
+        raise NotWhole("the ring had no room for all of it")
+    down_bytes = sum([len(piece) for piece in one.down])
+    if (len(one.up), down_bytes) != (one.up_bytes, one.down_bytes):
+        raise NotWhole("a body is longer than recording_body")
+    up = one.up
+    if one.up_chunked or "chunked" in _field(one.up_head, "transfer-encoding"):
+        up, ended = join_chunks(up)
+        if not ended:
+            raise NotWhole("the request's last chunk is missing")
+    status, reason, protocol, fields = read_response(one.down_head)
+    pieces = list(zip(one.times, one.down, strict=True))
+    trailers: Fields = ()
+    if one.down_chunked:
+        pieces, trailers = unframe(pieces)
+    head_us = max(0, one.wait_us)
+    return Recording(
+        request=read_request(
+            one.up_head, "https" if one.is_intercepted else "http", one.host, one.port,
+            up),
+        response=Response(
+            status=status, reason=reason, protocol=protocol, fields=fields,
+            head_us=head_us, trailers=trailers, chunks=tuple(
+                Chunk(head_us + max(0, at_us - one.head_at_us), data)
+                for at_us, data in pieces if data)),
+        created_us=one.begun_us)
+
+
+def _field(head: str, name: str) -> str:
+    pairs = [line.partition(":")[::2] for line in head.split("\r\n")[1:]]
+    return find(tuple(pairs), name).lower()
+
+
+def unframe(pieces: Iterable[tuple[int, bytes]]
+            ) -> tuple[list[tuple[int, bytes]], Fields]:
+    """The content of a body in chunks, each piece with its time, and its trailers.
+    Raises NotWhole."""
+    found: list[tuple[int, bytes]] = []
+    line = bytearray()                       # of a size, or of the trailers
+    left, behind, trailers = 0, 0, list[tuple[str, str]]()
+    is_last = ended = False
+    for at_us, piece in pieces:
+        at = 0
+        while at < len(piece):
+            if ended:
+                raise NotWhole("bytes follow the last chunk")
+            if left:
+                data = piece[at:at + left]
+                found.append((at_us, data))
+                at += len(data)
+                left -= len(data)
+                behind = 0 if left else 1    # its line's end
+                continue
+            end = piece.find(b"\n", at)
+            line += piece[at:end + 1 if end >= 0 else len(piece)]
+            at = end + 1 if end >= 0 else len(piece)
+            if len(line) > MOST_LINE:
+                raise NotWhole("a chunk's line is too long")
+            if end < 0:
+                continue
+            text = line.strip(b"\r\n").decode("latin-1")
+            line.clear()
+            if behind:
+                behind = 0
+            elif not is_last:
+                left = int(text.partition(";")[0].strip(), 16)
+                is_last = left == 0
+            elif text:
+                name, _, value = text.partition(":")
+                trailers.append((name, value.strip(" \t")))
+            else:
+                ended = True
+    if not ended:
+        raise NotWhole("the last chunk is missing")
+    return found, tuple(trailers)

@@ -1,0 +1,120 @@
+"""The writer of captures that also writes recordings: as `capture.writer`, with them.
+
+    rings ──> exchanges that rules record ──> redacted ──> the session in force
+
+The session is read from the mode's file for each batch. If it does not exist it is
+made, with the configured redaction and bounds. A session that cannot be written costs
+its recordings, which are counted; captures go on.
+"""
+
+import contextlib
+import logging
+import sys
+import time
+from pathlib import Path
+
+from cutthrough.capture.ring import Ring
+from cutthrough.capture.settings import Recordings
+from cutthrough.capture.store import StoreError
+from cutthrough.capture.taped import Taped
+from cutthrough.capture.writer import Writer, serve
+from cutthrough.recording.masking import Redaction
+from cutthrough.recording.model import Recording
+from cutthrough.recording.modes import read_state
+from cutthrough.recording.sessions import Manifest, Session, SessionError, Sessions
+from cutthrough.recording.taping import NotWhole, make_recording
+
+log = logging.getLogger("cutthrough")
+
+PRUNE_S = 10.0
+
+
+class Recorder:
+    """Writes recordings to the session in force."""
+
+    def __init__(self, settings: Recordings) -> None:
+        self._settings = settings
+        self._session: Session | None = None
+        self._name = ""
+        self._failed = ""
+        self._lost = self._partial = 0
+        self._pruned = time.monotonic()
+
+    def write(self, taped: list[Taped]) -> int:
+        """Returns how many could not be written."""
+        made: list[Recording] = []
+        for one in taped:
+            try:
+                made.append(make_recording(one))
+            except (NotWhole, ValueError) as error:
+                self._partial += 1
+                if self._partial & (self._partial - 1) == 0:
+                    log.warning("an answer of %s is not recorded: %s (%d so far)",
+                                one.host, error, self._partial)
+        if not made:
+            return 0
+        try:
+            self.open().add(made)
+        except (OSError, ValueError, StoreError) as error:
+            if self._failed != str(error):
+                self._failed = str(error)
+                log.error("recordings cannot be written: %s", error)
+            self.close()
+            return len(made)
+        self._failed = ""
+        return 0
+
+    def open(self) -> Session:
+        settings = self._settings
+        state = read_state(settings.directory)
+        name = state.session or settings.session
+        path = Path(settings.directory) / f"{name}.session"
+        if self._session is not None and self._name == name and path.exists():
+            return self._session
+        self.close()
+        sessions = Sessions(settings.directory)
+        try:
+            found = sessions.open(name)
+        except SessionError:
+            if path.exists():
+                raise
+            found = sessions.create(name, Manifest(
+                redaction=Redaction(
+                    fields=settings.fields, query=settings.query, json=settings.json,
+                    body=settings.body),
+                count=settings.count, age_s=settings.age))
+        self._session, self._name = found, name
+        return found
+
+    def prune(self) -> None:
+        now = time.monotonic()
+        if self._session is not None and now - self._pruned >= PRUNE_S:
+            self._pruned = now
+            with contextlib.suppress(StoreError):
+                self._session.prune()
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+class RecordingWriter(Writer):
+    _recorder: Recorder | None = None
+
+    def on_taped(self, taped: list[Taped], ring: Ring) -> None:
+        if self._recorder is None and self.settings.recordings is not None:
+            self._recorder = Recorder(self.settings.recordings)
+        if self._recorder is not None:
+            lost = self._recorder.write(taped)
+            if lost:
+                ring.add_unwritten(lost)
+
+    def keep_house(self) -> None:
+        super().keep_house()
+        if self._recorder is not None:
+            self._recorder.prune()
+
+
+if __name__ == "__main__":
+    sys.exit(serve(int(sys.argv[1]), RecordingWriter))

@@ -1,0 +1,48 @@
+"""Requests whose rule records answers, or plays them again."""
+
+from cutthrough.policy.acl cimport CACHES, RECORDS, RECORDS_NOTHING, REPLAYS
+from cutthrough.session.client cimport Client
+from cutthrough.session.filtering cimport Filtering
+
+cdef class Replay(Filtering):
+    """One request in the hands of the player, with the methods of Filtering and its own."""
+    cdef bint chunked           # the body that was collected
+    cdef bint missed            # no recording answers it: it goes on
+
+
+# The policy's Recording for the request in hand.
+cdef inline int recording_of(Client client) noexcept:
+    cdef int mode
+    if client.request.rule < 0 or client.context.player is None:
+        return RECORDS_NOTHING
+    mode = client.snapshot.acl.rows[client.request.rule].recording
+    return mode if mode == RECORDS_NOTHING or client.context.recording < 0 else (
+        client.context.recording)
+
+
+# Is the answer to be kept, if it comes from an origin?
+cdef inline bint is_recorded(Client client) noexcept:
+    cdef int mode = recording_of(client)
+    return (mode == RECORDS or mode == CACHES) and not (
+        client.request.is_tunnel or client.request.has_upgrade)
+
+
+# Is the request, or the tunnel, answered here, or does that depend on what is recorded?
+cdef inline bint plays(Client client) noexcept:
+    cdef int mode
+    if client.context.player is None or client.filtering is not None or (
+            client.request.address_dependent):
+        return False
+    mode = recording_of(client)
+    return mode == REPLAYS or (mode > REPLAYS and not client.request.has_upgrade and (
+        not client.request.is_tunnel or opens_tls(client)))
+
+
+# Does the rule have TLS inside the tunnel in hand opened?
+cdef bint opens_tls(Client client) noexcept
+# Whether a tunnel may go on without an origin. Returns an Outcome.
+cdef int judge_replayed(Client client) noexcept
+# The tunnel's fate is this one of first_bytes: will its requests be replayed?
+cdef bint is_played_inside(Client client, int fate) noexcept
+# Has the player look for the recording of the request in hand. The state is HELD.
+cdef int begin_replay(Client client) except -1

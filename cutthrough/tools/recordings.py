@@ -1,0 +1,164 @@
+"""`cutthrough mode` and `cutthrough recordings`: by the directory of the sessions.
+
+It is its owner's alone: who may open it may read and change it, and gives no token. A
+running proxy notices a change within a tenth of a second.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from cutthrough.capture.imported import NotImported
+from cutthrough.capture.store import StoreError
+from cutthrough.config.config import ConfigError
+from cutthrough.config.settings import variable_name
+from cutthrough.recording.exchanges import read_exchanges, write_archive
+from cutthrough.recording.folder import pack, read_folder, write_folder
+from cutthrough.recording.hoverfly import read_simulation
+from cutthrough.recording.model import Recording
+from cutthrough.recording.modes import State, read_state, write_state
+from cutthrough.recording.sessions import Session, Sessions
+from cutthrough.recording.vcr import read_cassette, write_cassette
+
+DIRECTORY = variable_name("recording_directory")
+# Recordings of one transaction of `import`
+BATCH = 500
+
+
+def run(given: argparse.Namespace) -> int:
+    """Runs one of the actions; returns the exit status. Raises ConfigError."""
+    directory = given.directory or os.environ.get(DIRECTORY)
+    if not directory:
+        raise ConfigError("command line", "--directory", "is missing: give the "
+                          f"directory of recording_directory, or set {DIRECTORY}")
+    try:
+        if given.verb == "mode":
+            return change_mode(directory, given)
+        return _ACTIONS[given.action](Sessions(directory), given)
+    except (StoreError, NotImported, ValueError) as error:
+        print(f"cutthrough: {error}", file=sys.stderr)
+        return 1
+
+
+def change_mode(directory: str, given: argparse.Namespace) -> int:
+    state = read_state(directory)
+    if given.mode or given.session is not None:
+        state = State(
+            given.mode or state.mode,
+            state.session if given.session is None else given.session)
+        write_state(directory, state)
+    if given.json:
+        print(json.dumps({"mode": state.mode, "session": state.session or None}))
+    else:
+        print(f"mode {state.mode}, session {state.session or 'as configured'}")
+    return 0
+
+
+def list_sessions(sessions: Sessions, given: argparse.Namespace) -> int:
+    if given.session:
+        session = sessions.open(given.session)
+        found: Iterable[Recording] = (
+            session.search(" ".join(given.words), given.limit) if given.words
+            else session.recordings())
+        for one in found:
+            print(f"{one.number}\t{one.request.method}\t{one.response.status}\t"
+                  f"{len(one.response.body)}\t{one.request.url}")
+        return 0
+    for name in sessions.names():
+        print(f"{name}\t{len(sessions.open(name))}")
+    return 0
+
+
+def show(sessions: Sessions, given: argparse.Namespace) -> int:
+    one = sessions.open(given.session).get(given.number)
+    if one is None:
+        print(f"cutthrough: there is no recording {given.number} in "
+              f"{given.session!r}", file=sys.stderr)
+        return 1
+    if given.body:
+        body = one.request.body if given.body == "request" else one.response.body
+        sys.stdout.buffer.write(body)
+        return 0
+    print(json.dumps(pack(one), indent=2, ensure_ascii=False))
+    return 0
+
+
+def delete(sessions: Sessions, given: argparse.Namespace) -> int:
+    if given.id:
+        found = sessions.open(given.session).delete(given.id)
+        print(f"{found} deleted")
+        return 0 if found == len(set(given.id)) else 1
+    sessions.delete(given.session)
+    print(f"session {given.session} deleted")
+    return 0
+
+
+def export(sessions: Sessions, given: argparse.Namespace) -> int:
+    session = sessions.open(given.session)
+    target = Path(given.output)
+    if given.form in ("json", "yaml"):
+        names = write_folder(target, session.manifest, session.recordings(), given.form)
+        print(f"{len(names)} recordings in {target}")
+        return 0
+    text = write_cassette(session.recordings()) if given.form == "vcr" else json.dumps(
+        write_archive(session.recordings()), ensure_ascii=False)
+    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        file.write(text)
+    print(f"{len(session)} recordings in {target}")
+    return 0
+
+
+def import_files(sessions: Sessions, given: argparse.Namespace) -> int:
+    manifest, failed, added = None, 0, 0
+    found: list[Recording] = []
+    for name in given.files:
+        path = Path(name)
+        if path.is_dir():
+            manifest, more = read_folder(path)
+            found += more
+            continue
+        for one in read_file(path):
+            if isinstance(one, NotImported):
+                failed += 1
+                print(f"cutthrough: {name}: {one}", file=sys.stderr)
+            else:
+                found.append(one)
+    session = open_or_create(sessions, given.session, manifest)
+    for at in range(0, len(found), BATCH):
+        added += len(session.add(found[at:at + BATCH]))
+    session.close()
+    print(f"{added} recordings added to {given.session}")
+    return 1 if failed else 0
+
+
+def open_or_create(sessions: Sessions, name: str, manifest: object) -> Session:
+    if name in sessions.names():
+        return sessions.open(name)
+    return sessions.create(name, manifest)  # type: ignore[arg-type]
+
+
+def read_file(path: Path) -> Iterator[Recording | NotImported]:
+    """A cassette of VCR.py, a simulation of hoverfly, a HAR, or a dump of mitmproxy."""
+    if path.suffix in (".yaml", ".yml"):
+        yield from read_cassette(path.read_bytes())
+        return
+    if path.suffix == ".json":
+        data = path.read_bytes()
+        try:
+            is_cassette = "interactions" in msgspec.json.decode(data)
+        except (msgspec.DecodeError, TypeError):
+            is_cassette = False
+        yield from read_cassette(data) if is_cassette else read_simulation(data)
+        return
+    with path.open("rb") as file:
+        yield from read_exchanges(file)
+
+
+_ACTIONS = {"list": list_sessions, "show": show, "delete": delete, "export": export,
+            "import": import_files}

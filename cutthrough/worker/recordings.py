@@ -1,0 +1,34 @@
+"""The player of a worker: made when a rule first records or replays."""
+
+from cutthrough.generation.generation import Generation
+from cutthrough.policy.source import RECORDINGS
+from cutthrough.recording.player import Player, Settings, make_route
+from cutthrough.session.context import Context
+
+
+class Recordings:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._player: Player | None = None
+
+    def configure(self, generation: Generation) -> None:
+        """Requests in hand keep their player. Raises ValueError, and then nothing has
+        changed."""
+        config = generation.config
+        if not generation.policy.records:
+            self._context.player = None
+            return
+        player = self._player or Player(self._set_mode)
+        player.configure(Settings(
+            directory=config.recording_directory, session=config.recording_session,
+            routes=tuple(map(make_route, config.recording_routes)),
+            is_paced=config.recording_pace == "as_recorded",
+            most_body=config.recording_body))
+        self._context.player = self._player = player
+
+    def _set_mode(self, mode: str) -> None:
+        self._context.recording = RECORDINGS.get(mode, -1)   # `rules` has none
+
+    def close(self) -> None:
+        if self._player is not None:
+            self._player.close()

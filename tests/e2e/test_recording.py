@@ -1,0 +1,336 @@
+"""Recording and replay, end to end: what is answered without a network, what is not."""
+
+import importlib.util
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from cutthrough.recording.model import Chunk, Recording, Request, Response
+from cutthrough.recording.modes import State, write_state
+from cutthrough.recording.sessions import Sessions
+from tests.support.certificates import client_context
+from tests.support.http2 import Peer
+from tests.support.inside import ask, enter, okay, over_tls
+from tests.support.inside import config as inside
+from tests.support.origin import answer
+from tests.support.proxy import ROOT, clean_environment
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.any_loop
+
+RULE = """
+    [[rules]]
+    action = "allow"
+    addresses = ["127.0.0.0/8"]
+    recording = "{mode}"
+    {keys}
+"""
+
+
+@pytest.fixture
+def folder(directory):
+    return directory("sessions")
+
+
+@pytest.fixture
+def start(start_policy, folder):
+    def run(mode="replay", keys="", config="", **more):
+        return start_policy(RULE.format(mode=mode, keys=keys),
+                            f'recording_directory = "{folder}"\n{config}', **more)
+    return run
+
+
+def made(url_port, path="/a", body=b"hello", scheme="http", host="127.0.0.1",
+         method="GET", sent=b"", query="", **more):
+    more.setdefault("fields", (("Content-Type", "text/plain"),
+                               ("Content-Length", str(len(body)))))
+    return Recording(
+        request=Request(method=method, scheme=scheme, host=host, port=url_port,
+                        path=path, query=query, body=sent),
+        response=Response(status=more.pop("status", 200), reason="Fine",
+                          chunks=(Chunk(0, body),) if body else (), **more))
+
+
+def run_verb(folder, *words):
+    done = subprocess.run(
+        [sys.executable, "-m", "cutthrough", *words], cwd=ROOT, capture_output=True,
+        text=True, timeout=60, check=False,
+        env=clean_environment(CUTTHROUGH_RECORDING_DIRECTORY=str(folder)))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def fill(folder, *recordings, name="default"):
+    session = Sessions(folder).create(name)
+    session.add(recordings)
+    session.close()
+
+
+def test_a_recorded_answer_needs_no_network(start, folder, dial):
+    fill(folder, made(9), made(9, "/b", method="POST", sent=b"x" * 100_000, body=b"b"))
+    proxy = start()
+    client = dial(proxy)
+    for _ in range(3):
+        reply = client.get("http://127.0.0.1:9/a")
+        assert (reply.status, reply.body) == (200, b"hello")
+        assert reply.get("Content-Length") == "5"
+        reply = client.ask("POST", "http://127.0.0.1:9/b", "Content-Length: 100000",
+                           body=b"x" * 100_000)
+        assert (reply.status, reply.body) == (200, b"b")
+    assert {line["reason"] for line in proxy.wait_log(6)} == {"replayed"}
+
+
+def test_a_name_that_is_replayed_is_not_resolved(start_policy, folder, dial):
+    fill(folder, made(80, host="a.example"))
+    proxy = start_policy('[[rules]]\naction = "allow"\nhosts = [".example"]\n'
+                         'recording = "replay"', f'recording_directory = "{folder}"')
+    assert dial(proxy).get("http://a.example/a").body == b"hello"
+    assert proxy.wait_log(1)[0]["reason"] == "replayed"
+
+
+def test_a_miss_is_refused_with_the_nearest_recording(start, folder, dial):
+    fill(folder, made(9, query="page=1"))
+    proxy = start()
+    client = dial(proxy)
+    for _ in range(2):
+        reply = client.get("http://127.0.0.1:9/a?page=2")
+        assert reply.status == 502
+        assert b"recording 1, GET http://127.0.0.1:9/a?page=1: query key page: '2', " \
+            b"recorded '1'" in reply.body
+    line = proxy.wait_log(2)[1]
+    assert line["reason"] == "recording_missed" and line["hook"].startswith(
+        "no recording matches; the nearest is recording 1, GET ")
+
+
+def test_a_miss_goes_on_to_the_origin_if_the_rule_spies(
+        start, folder, make_origin, dial):
+    origin = make_origin()
+    fill(folder, made(origin.port))
+    client = dial(start("spy"))
+    assert client.get(origin.url("/a")).body == b"hello"
+    assert not origin.connections
+    assert client.get(origin.url("/b")).body == b"ok"
+    body = b"abc" * 50_000
+    assert client.ask("POST", origin.url("/c"), f"Content-Length: {len(body)}",
+                      body=body).body == b"ok"
+    assert origin.requests[-1].body == body
+    assert client.ask("POST", origin.url("/c"), "Transfer-Encoding: chunked",
+                      body=b"3\r\nabc\r\n0\r\n\r\n").body == b"ok"
+    assert client.get(origin.url("/a")).body == b"hello"
+    assert len(origin.requests) == 3
+
+
+def test_a_tunnel_is_refused_if_its_rule_replays(start, folder, dial):
+    proxy = start(config='connect_ports = "any"')
+    reply = dial(proxy).ask("CONNECT", "127.0.0.1:9")
+    assert reply.status == 502 and proxy.wait_log(1)[0]["reason"] == "recording_missed"
+
+
+def test_requests_inside_a_tunnel_are_answered_without_an_origin(start, folder, dial):
+    fill(folder, made(9, scheme="https", host="a.example"))
+    proxy = start(keys='tls = "intercept"', config=inside())
+    client = enter(proxy, dial(proxy), 9)
+    for _ in range(2):
+        assert ask(client, "GET", "/a").body == b"hello"
+        assert ask(client, "GET", "/b").status == 502
+    reasons = [line["reason"] for line in proxy.wait_log(5)]
+    assert reasons == ["ok"] + ["replayed", "recording_missed"] * 2
+
+
+def test_what_is_no_tls_ends_if_the_rule_replays(start, folder, dial):
+    proxy = start(keys='tls = "intercept"', config=inside())
+    client = dial(proxy).tunnel("a.example:9")
+    client.send(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+    assert proxy.wait_log(1)[0]["reason"] == "recording_missed"
+
+
+def test_the_mode_changes_at_run_time_in_all_workers(
+        start, folder, make_origin, dial):
+    origin = make_origin()
+    fill(folder, made(origin.port))
+    proxy = start("replay", config="workers = 2")
+    wait_until(lambda: proxy.stderr().count("mode rules, session default") == 2, "two")
+    write_state(folder, State("off"))
+    wait_until(lambda: proxy.stderr().count("mode off, session default") == 2, "off")
+    for _ in range(6):
+        assert dial(proxy).get(origin.url("/a")).body == b"ok"
+    write_state(folder, State("replay", "empty"))
+    wait_until(lambda: proxy.stderr().count("mode replay, session empty") == 2, "empty")
+    for _ in range(6):
+        assert dial(proxy).get(origin.url("/a")).status == 502
+    write_state(folder, State())
+    wait_until(lambda: proxy.stderr().count("mode rules, session default") == 4, "all")
+    assert dial(proxy).get(origin.url("/a")).body == b"hello"
+
+
+CHUNKED = (b"HTTP/1.1 200 Fine\r\nContent-Type: text/event-stream\r\n"
+           b"Set-Cookie: id=s3cret\r\n"
+           b"Trailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n"
+           b"9\r\ndata: 1\n\n\r\n9\r\ndata: 2\n\n\r\n0\r\nX-Sum: 18\r\n\r\n")
+
+
+def recorded(folder, name="default"):
+    """How many are in the session."""
+    sessions = Sessions(folder)
+    if name not in sessions.names():
+        return 0
+    session = sessions.open(name)
+    try:
+        return len(session)
+    finally:
+        session.close()
+
+
+def test_what_was_recorded_is_replayed_by_all_workers_without_the_origin(
+        start, folder, make_origin, dial):
+    """R60; the bodies and the fields come back byte for byte, twice and at once."""
+    origin = make_origin(answer(CHUNKED))
+    body = b"q" * 70_000
+    proxy = start("record", config="workers = 2")
+
+    def ask_all():
+        client = dial(proxy)
+        found = [client.get(origin.url("/a?x=1")),
+                 client.ask("POST", origin.url("/b"), f"Content-Length: {len(body)}",
+                            body=body),
+                 client.ask("POST", origin.url("/c"), "Transfer-Encoding: chunked",
+                            body=b"3\r\nabc\r\n0\r\n\r\n")]
+        return [(one.raw, one.body, one.trailers) for one in found]
+
+    live = ask_all()
+    wait_until(lambda: recorded(folder) == 3, "three recordings")
+    write_state(folder, State("replay"))
+    wait_until(lambda: proxy.stderr().count("mode replay, session default, 3") == 2,
+               "both workers")
+    origin.close()
+    dialled = len(origin.connections)
+    with ThreadPoolExecutor(8) as pool:
+        for found in pool.map(lambda _: ask_all(), range(16)):
+            assert [one[1:] for one in found] == [one[1:] for one in live]
+            for ours, theirs in zip(found, live, strict=True):
+                assert without_secrets(ours[0]) == without_secrets(theirs[0])
+    assert len(origin.connections) == dialled
+    reasons = [line["reason"] for line in proxy.wait_log(3 + 48)]
+    assert reasons == ["ok"] * 3 + ["replayed"] * 48
+
+
+def without_secrets(head):
+    return [b"Set-Cookie" if line.startswith(b"Set-Cookie") else line
+            for line in head.split(b"\r\n\r\n")[0].split(b"\r\n")]
+
+
+def test_no_secret_is_in_any_file_of_the_directory(start, folder, make_origin, dial):
+    """R59: credentials always, and what the configuration names."""
+    origin = make_origin(answer(
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+        b"Set-Cookie: id=cook1e\r\nContent-Length: 37\r\n\r\n"
+        b'{"token": "t0psecret", "plain": "no"}'))
+    proxy = start("record", config='recording_redact_json = ["$.token"]\n'
+                  'recording_redact_query = ["key"]')
+    client = dial(proxy)
+    for _ in range(2):
+        assert client.ask("GET", origin.url("/a?key=quer1secret"),
+                          "Authorization: Bearer bear3r").status == 200
+    wait_until(lambda: recorded(folder) == 2, "two recordings")
+    found = b"".join(path.read_bytes() for path in folder.iterdir())
+    for secret in (b"cook1e", b"t0psecret", b"quer1secret", b"bear3r"):
+        assert secret not in found, secret
+    assert b'"plain": "no"' in found
+    for path in folder.iterdir():
+        assert path.stat().st_mode & 0o077 == 0, path
+    write_state(folder, State("replay"))
+    wait_until(lambda: "mode replay, session default, 2" in proxy.stderr(), "replay")
+    assert client.get(origin.url("/a?key=quer1secret")).status == 200
+    assert client.get(origin.url("/a?key=other")).status == 502
+
+
+def test_a_cache_fetches_once_and_replays_then(start, folder, make_origin, dial):
+    origin = make_origin()
+    proxy = start("cache")
+    client = dial(proxy)
+    assert client.get(origin.url("/a")).body == b"ok"
+    wait_until(lambda: recorded(folder) == 1, "one recording")
+    wait_until(lambda: client.get(origin.url("/a")).status == 200
+               and proxy.log(reason="replayed"), "replayed")
+    count = len(origin.requests)
+    for _ in range(5):
+        assert client.get(origin.url("/a")).body == b"ok"
+    assert len(origin.requests) == count
+
+
+def test_a_body_beyond_the_bound_passes_unrecorded(start, folder, make_origin, dial):
+    origin = make_origin(answer(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3000\r\n\r\n" + b"x" * 3000))
+    proxy = start("record", config='recording_body = "2KiB"')
+    assert dial(proxy).get(origin.url("/a")).body == b"x" * 3000
+    wait_until(lambda: "is not recorded: a body is longer" in proxy.stderr(), "a line")
+    assert recorded(folder) == 0
+
+
+def test_requests_inside_a_tunnel_are_recorded_and_replayed_with_http_2_too(
+        start, folder, make_origin, dial):
+    origin = make_origin(over_tls(okay))
+    proxy = start("record", 'tls = "intercept"', inside())
+    client = enter(proxy, dial(proxy), origin.port)
+    assert ask(client, "GET", "/a").body == b"ok"
+    wait_until(lambda: recorded(folder) == 1, "one recording")
+    write_state(folder, State("replay"))
+    wait_until(lambda: "mode replay, session default, 1" in proxy.stderr(), "replay")
+    origin.close()
+    client = enter(proxy, dial(proxy), origin.port)
+    for _ in range(2):
+        assert ask(client, "GET", "/a").body == b"ok"
+    if importlib.util.find_spec("cutthrough.http2.transport") is None:
+        return
+    context = client_context()
+    context.set_alpn_protocols(["h2"])
+    peer = Peer(enter(proxy, dial(proxy), origin.port, context=context).sock)
+    peer.flush()
+    for _ in range(2):
+        got = peer.wait(peer.get("https://a.example/a"))
+        assert (got.status, got.body, got.ended) == (200, b"ok", True)
+
+
+def test_a_reload_in_the_middle_keeps_mode_and_session(
+        start, folder, make_origin, dial):
+    origin = make_origin()
+    fill(folder, made(origin.port), name="other")
+    proxy = start("record")
+    write_state(folder, State("replay", "other"))
+    wait_until(lambda: "mode replay, session other, 1" in proxy.stderr(), "replay")
+    client = dial(proxy)
+    assert client.get(origin.url("/a")).body == b"hello"
+    assert "generation 2" in proxy.hup()
+    assert client.get(origin.url("/a")).body == b"hello"
+    assert dial(proxy).get(origin.url("/a")).body == b"hello"
+    assert not origin.connections
+
+
+def test_the_verbs_show_and_change_what_a_running_proxy_does(
+        start, folder, make_origin, dial, tmp_path):
+    origin = make_origin()
+    proxy = start("record")
+    client = dial(proxy)
+    assert client.get(origin.url("/a")).body == b"ok"
+    wait_until(lambda: recorded(folder) == 1, "one recording")
+    assert run_verb(folder, "mode") == "mode rules, session as configured\n"
+    assert run_verb(folder, "mode", "replay") == (
+        "mode replay, session as configured\n")
+    wait_until(lambda: "mode replay, session default, 1" in proxy.stderr(), "replay")
+    assert run_verb(folder, "recordings", "list") == "default\t1\n"
+    line = run_verb(folder, "recordings", "list", "default")
+    assert line == f"1\tGET\t200\t2\t{origin.url('/a')}\n"
+    for form, name in (("json", "j"), ("yaml", "y"), ("vcr", "v.yaml"),
+                       ("har", "h.har")):
+        run_verb(folder, "recordings", "export", "default", str(tmp_path / name),
+                 "--form", form)
+        run_verb(folder, "recordings", "import", f"from-{form}", str(tmp_path / name))
+        assert recorded(folder, f"from-{form}") == 1
+        run_verb(folder, "mode", "--session", f"from-{form}")
+        wait_until(lambda form=form: f"session from-{form}, 1" in proxy.stderr(), form)
+        assert client.get(origin.url("/a")).body == b"ok"
+    run_verb(folder, "recordings", "delete", "from-har", "--id", "1")
+    wait_until(lambda: client.get(origin.url("/a")).status == 502, "deleted")
+    assert len(origin.requests) == 1
