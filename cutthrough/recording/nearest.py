@@ -5,7 +5,9 @@ MOST_CANDIDATES recordings (of the same host and path, else of the host, else of
 path, else of anything) those MOST_COMPARED are compared that look most alike.
 """
 
-from collections.abc import Iterator, Mapping
+import heapq
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any
@@ -20,7 +22,7 @@ from cutthrough.recording.documents import (
     show_path,
 )
 from cutthrough.recording.keys import KeyReader
-from cutthrough.recording.model import Pattern, Recording, Request
+from cutthrough.recording.model import Pattern, Request
 from cutthrough.recording.patterns import make_predicate, subject
 
 MOST_CANDIDATES = 2000
@@ -32,28 +34,56 @@ MOST_BYTES = 128 << 10
 MOST_SAID = 8
 MOST_VALUE = 60
 
-# By host, by path, the numbers of recordings
-Places = Mapping[str, Mapping[str, Mapping[int, None]]]
+# By host, by path, the numbers of recordings; an int is the only one
+Places = dict[str, dict[str, "int | array[int]"]]
+
+
+class Glance(msgspec.Struct, frozen=True):
+    """What is compared first of a recorded request; its body is not copied."""
+
+    method: str
+    path: str
+    query: str = ""
+    body: memoryview = memoryview(b"")
+
+
+class Glanced(msgspec.Struct, frozen=True):
+    request: Glance
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A recording without its answer."""
+
+    request: Request
+    number: int = 0
+    patterns: tuple[Pattern, ...] = ()
+    requires: dict[str, str] = {}
+
+
+_GLANCE = msgspec.msgpack.Decoder(Glanced).decode
+_DECODE = msgspec.msgpack.Decoder(Asked).decode
 
 
 class Nearest(msgspec.Struct, frozen=True):
-    recording: Recording
+    recording: Asked
     differences: tuple[str, ...]             # MOST_SAID, and how many more
 
 
 def find_nearest(request: Request, reader: KeyReader,
-                 recordings: Mapping[int, Recording], places: Places,
+                 recordings: Mapping[int, bytes], places: Places,
                  state: Mapping[str, str]) -> Nearest | None:
-    best: tuple[int, Recording, list[str]] | None = None
-    found_first = [recordings[number] for number in islice(
-        candidates(request, places), MOST_CANDIDATES)]
-    if len(found_first) > MOST_COMPARED:
-        # A stable order: among those alike, the likeliest path stays first
-        found_first.sort(key=lambda one: unlike(request, one.request))
+    """`recordings` are MessagePack."""
+    best: tuple[int, Asked, list[str]] | None = None
+    numbers = list(islice(candidates(request, places), MOST_CANDIDATES))
+    if len(numbers) > MOST_COMPARED:
+        # Stable: among those alike, the likeliest path stays first
+        numbers = heapq.nsmallest(MOST_COMPARED, numbers, lambda number: unlike(
+            request, _GLANCE(recordings[number]).request))
     left = MOST_BYTES
-    for one in found_first[:MOST_COMPARED]:
+    for number in numbers:
         if left <= 0:
             break
+        one = _DECODE(recordings[number])
         left -= len(request.body) + len(one.request.body)
         found = list(differences(request, one, reader, state))
         if best is None or len(found) < best[0]:
@@ -66,7 +96,7 @@ def find_nearest(request: Request, reader: KeyReader,
     return Nearest(one, tuple(found))
 
 
-def unlike(request: Request, other: Request) -> int:
+def unlike(request: Request, other: Glance) -> int:
     """What a glance says."""
     return (4 * (request.path != other.path) + 2 * (request.method != other.method)
             + (request.query != other.query) + (request.body != other.body))
@@ -76,7 +106,7 @@ def candidates(request: Request, places: Places) -> Iterator[int]:
     paths = places.get(request.host)
     if paths is not None:
         if request.path in paths:
-            yield from paths[request.path]
+            yield from numbers_of(paths[request.path])
         else:
             ratio = SequenceMatcher(b=request.path[:MOST_VALUE * 4], autojunk=False)
 
@@ -85,17 +115,22 @@ def candidates(request: Request, places: Places) -> Iterator[int]:
                 return ratio.quick_ratio()
 
             for path in sorted(islice(paths, MOST_PATHS), key=likeness, reverse=True):
-                yield from paths[path]
+                yield from numbers_of(paths[path])
         return
     hosts = list(islice(places.values(), MOST_PATHS))
     for found in hosts:
-        yield from found.get(request.path, ())
+        if request.path in found:
+            yield from numbers_of(found[request.path])
     for found in hosts:
         for numbers in found.values():
-            yield from numbers
+            yield from numbers_of(numbers)
 
 
-def differences(request: Request, recording: Recording, reader: KeyReader,
+def numbers_of(known: "int | array[int]") -> Iterable[int]:
+    return (known,) if isinstance(known, int) else known
+
+
+def differences(request: Request, recording: Asked, reader: KeyReader,
                 state: Mapping[str, str]) -> Iterator[str]:
     """Each as `what: here, recorded there`."""
     if recording.patterns:

@@ -1,6 +1,7 @@
 """A miss names the nearest recording, and what differs, in words (R60)."""
 
 import json
+import tracemalloc
 
 import pytest
 
@@ -103,3 +104,17 @@ def test_long_values_and_many_differences_are_cut():
     assert len(found.nearest.differences) == 9
     assert found.nearest.differences[-1] == "32 more"
     assert all(len(one) < 100 for one in found.nearest.differences)
+
+
+def test_bodies_are_not_copied_to_find_those_that_look_alike():
+    matcher = Matcher()
+    for number in range(1, 201):
+        matcher.add(recording(number, request(f"/{number}", b"%d" % number * 50_000)))
+    tracemalloc.start()
+    try:
+        found = matcher.match(request("/7", "8"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert isinstance(found, Miss) and found.nearest is not None
+    assert found.nearest.recording.number == 7 and peak < 2 << 20
