@@ -5,9 +5,11 @@ import json
 import os
 import re
 import stat
+import statistics
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import psutil
@@ -15,13 +17,16 @@ import pytest
 
 from tests.support.admin import Operator
 from tests.support.origin import answer
+from tests.support.preload import build_preload
 from tests.support.proxy import Proxy
+from tests.support.sanitized import SANITIZED
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
 
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 POLICY = '[[rules]]\naction = "allow"\naddresses = ["127.0.0.0/8"]\ncapture = "full"\n'
+ENDS = ("captured", "dropped")
 # Serves with a disk of 4 MiB at the directory that is its first argument
 ON_SMALL_DISK = """
 import ctypes, os, runpy, sys
@@ -36,6 +41,38 @@ sys.argv[0] = "cutthrough"
 runpy.run_module("cutthrough", run_name="__main__", alter_sys=True)
 """
 WRITER = "cutthrough.capture.writer"
+# Each write and sync of the database takes 200 ms, while the file SLOW exists
+SLOW_DISK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void wait_for_disk(int fd) {
+    char link[32], path[512];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof path - 1);
+    if (n <= 0 || access(getenv("SLOW"), F_OK)) return;
+    path[n] = 0;
+    if (strstr(path, "flows.db")) usleep(200000);
+}
+
+ssize_t pwrite64(int fd, const void *data, size_t n, off64_t at) {
+    static ssize_t (*real)(int, const void *, size_t, off64_t);
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "pwrite64");
+    wait_for_disk(fd);
+    return real(fd, data, n, at);
+}
+
+int fdatasync(int fd) {
+    static int (*real)(int);
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "fdatasync");
+    wait_for_disk(fd);
+    return real(fd);
+}
+"""
 
 
 def may_mount() -> bool:
@@ -46,14 +83,16 @@ def may_mount() -> bool:
 @pytest.fixture
 def start(tmp_path, loop_name, opened):
     """Starts a proxy; returns it and its database, as this process sees it."""
-    def run(small_disk: bool) -> tuple[Proxy, Path]:
+    def run(
+        small_disk: bool = False, env: dict[str, str] | None = None
+    ) -> tuple[Proxy, Path]:
         disk = tmp_path / "disk"
         disk.mkdir()
         policy = tmp_path / "policy.toml"
         policy.write_text(POLICY)
         first = ("-c", ON_SMALL_DISK, str(disk)) if small_disk else ("-m", "cutthrough")
         proxy = opened.enter_context(Proxy(
-            tmp_path / "proxy", loop=loop_name, command=(*first, "serve"),
+            tmp_path / "proxy", loop=loop_name, command=(*first, "serve"), env=env,
             config=f'policy = "{policy}"\nadmin = "127.0.0.1:0"\n'
                    f'capture_file = "{disk}/flows.db"\ncapture_count = 0\n'))
         return proxy, Path(f"/proc/{proxy.process.pid}/root{disk}/flows.db")
@@ -131,7 +170,7 @@ def test_a_full_disk_costs_flows_until_it_has_room(
 @pytest.mark.skipif(not may_mount(), reason="no mount namespace may be entered here")
 def test_a_writer_that_is_killed_under_load_leaves_a_whole_database(
         start, make_origin, dial):
-    proxy, database = start(small_disk=False)
+    proxy, database = start()
     origin = make_origin(answer(REPLY))
     with proxy.client() as first:
         assert first.get(origin.url()).status == 200
@@ -161,3 +200,27 @@ def test_a_writer_that_is_killed_under_load_leaves_a_whole_database(
                lambda: f"{len(urls(database))} of {sent[0]}: {counted(proxy)}")
     assert wait_until(lambda: check(database), "an answer")
     assert not os.path.exists(f"{database}-journal")
+
+
+@pytest.mark.skipif(SANITIZED, reason="preloads functions of its own")
+@pytest.mark.skipif(not may_mount(), reason="no mount namespace may be entered here")
+def test_a_slow_disk_costs_flows_and_no_requests(start, make_origin, dial, tmp_path):
+    """40 exchanges fill the ring twice; a disk takes seconds to write one of them."""
+    slow = tmp_path / "slow"
+    slow.touch()
+    proxy, database = start(
+        env={**build_preload(tmp_path, SLOW_DISK), "SLOW": str(slow)})
+    data = b"x" * 400_000
+    origin = make_origin(answer(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 400000\r\n\r\n" + data))
+    client, took = dial(proxy), []
+    for _ in range(40):
+        began = time.monotonic()
+        assert client.get(origin.url()).body == data
+        took.append(time.monotonic() - began)
+    assert statistics.median(took) < 0.1    # a write takes 0.2 s
+    assert counted(proxy).get("captured", 0) < 40, "the disk was not slow"
+    slow.unlink()
+    wait_until(lambda: sum(counted(proxy)[result] for result in ENDS) == 40,
+               lambda: str(counted(proxy)))
+    assert len(urls(database)) == counted(proxy)["captured"] > 0

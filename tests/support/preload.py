@@ -1,0 +1,19 @@
+"""C that takes the place of functions of libc in a program: LD_PRELOAD."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def build_preload(directory: Path, source: str) -> dict[str, str]:
+    """Returns the environment that loads `source` first; skips without a compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    (directory / "first.c").write_text(source)
+    library = directory / "first.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, directory / "first.c",
+                    "-ldl"], check=True)  # fmt: skip
+    return {"LD_PRELOAD": str(library)}
