@@ -31,11 +31,12 @@ listed "['build-system']['requires']" >"$work/build.in"
 listed "['dependency-groups']['tools']" >"$work/tools.in"
 listed "['dependency-groups']['judges']" >"$work/judges.in"
 
-compile test pyproject.toml "$work/build.in" --extra redis --extra postgres --extra codings \
-    --extra test
-for name in run redis postgres build; do # the same versions as the tests have
+served=(--extra redis --extra postgres --extra codings --extra recording)
+compile test pyproject.toml "$work/build.in" "${served[@]}" --extra test
+for name in run redis postgres image build; do # the same versions as the tests have
     case $name in
         run) inputs=(pyproject.toml) ;;
+        image) inputs=(pyproject.toml "${served[@]}") ;;
         redis | postgres) inputs=(pyproject.toml --extra "$name") ;;
         build) inputs=("$work/build.in") ;;
     esac

@@ -3,7 +3,7 @@
 
     scripts/sbom.py CYCLONEDX-PY
 
-The packages of requirements/redis.txt (everything that the image has) are installed
+The packages of requirements/image.txt (everything that the image has) are installed
 into an environment of their own, for their licences and for who needs whom; their
 hashes are those of the lock.
 """
@@ -17,7 +17,7 @@ import venv
 from pathlib import Path
 
 TREE = Path(__file__).resolve().parent.parent
-LOCK = TREE / "requirements/redis.txt"
+LOCK = TREE / "requirements/image.txt"
 VERSION = re.compile(r'^__version__ = "(.+)"$', re.M)
 LOCKED = re.compile(r"^([\w.-]+)==(\S+)[^\n]*\\\n((?:    --hash=.*\n)+)", re.M)
 

@@ -216,10 +216,12 @@ def test_every_variable_is_an_option() -> None:
 def test_the_image_check_knows_every_instruction() -> None:
     sys.path.insert(0, str(DEPLOY))
     try:
-        from check_image import steps
+        from check_image import steps, suite_of
     finally:
         sys.path.remove(str(DEPLOY))
     found = list(steps((DEPLOY / "Dockerfile").read_text()))
+    base = next(rest for name, rest in found if name == "ARG")
+    assert suite_of(base.removeprefix("BASE=")) == "trixie"
     script = (DEPLOY / "check_image.py").read_text()
     assert all(f'"{name}"' in script for name, _ in found)
     last = max(i for i, (name, _) in enumerate(found) if name == "FROM")

@@ -16,14 +16,18 @@ LOCKS = {path.stem: path.read_text()
          for path in sorted((ROOT / "requirements").glob("*.txt"))}
 TABLES = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = TABLES["project"]["optional-dependencies"]
+# All that `cutthrough serve` may need; `mcp` is a program of an operator's machine
+SERVED = [one for name in sorted(EXTRAS.keys() - {"mcp", "test", "fuzz"})
+          for one in EXTRAS[name]]
 LISTS = {
     "run": TABLES["project"]["dependencies"],
     "build": TABLES["build-system"]["requires"],
     **{name: TABLES["dependency-groups"][name] for name in ("tools", "judges")},
     **{name: TABLES["project"]["dependencies"] + EXTRAS[name]
        for name in ("redis", "postgres")},
+    "image": TABLES["project"]["dependencies"] + SERVED,
     "test": (TABLES["project"]["dependencies"] + TABLES["build-system"]["requires"]
-             + EXTRAS["redis"] + EXTRAS["postgres"] + EXTRAS["test"]),
+             + SERVED + EXTRAS["test"]),
 }
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
@@ -73,7 +77,7 @@ def test_every_pin_has_hashes_and_no_place(name):
     assert "://" not in text and "--index" not in text and "--find-links" not in text
 
 
-@pytest.mark.parametrize("name", ["run", "build", "redis", "postgres"])
+@pytest.mark.parametrize("name", ["run", "build", "redis", "postgres", "image"])
 @pytest.mark.parametrize("python", PYTHONS)
 def test_what_is_shipped_is_what_is_tested(name, python):
     assert pins(name, python).items() <= pins("test", python).items()
