@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "verify": DATA | {"process"},
     "worker": DATA | {"log", "process", "capture", "recording", "generation",
                       "verify"},
-    "admin": DATA | {"process", "capture"},
+    "admin": DATA | {"process", "capture", "recording"},
     "supervisor": DATA | {"log", "process", "capture", "generation", "admin"},
     "tools": DATA | {"log", "process", "capture", "recording", "generation"},
     "doctor": DATA | {"process", "capture", "generation", "tools", "embed"},

@@ -132,3 +132,22 @@ class AdminAcceptor:
         else:
             self._loop.remove_reader(self._fd)
         self.spare.close()
+
+
+def bind_address(address: tuple[str, int], shared: bool) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+        # After bind, as in net.listener: an address of another program is refused, but
+        # our own successor may share it
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

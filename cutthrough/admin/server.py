@@ -3,9 +3,10 @@
     GET    /metrics /healthz /readyz /config      for every client that can connect
     GET    /connections /connections/ID/trace     the same
     GET    /parents /events / /ca /traffic        the same
+    GET    /mode                                  the same: see mode_page
     GET    /flows…                                with the token: see flows_page
     DELETE /connections?user=…                    with it
-    POST   /reload /drain
+    POST   /reload /drain /mode?…
 
 It is a separate listener, by default on loopback or a unix socket. Host must be an
 address, localhost or a configured name, because a page in a browser can reach a
@@ -32,7 +33,7 @@ from typing import Any, Protocol
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
-from cutthrough.admin.acceptor import AdminAcceptor
+from cutthrough.admin.acceptor import AdminAcceptor, bind_address
 from cutthrough.admin.ca_page import CaPage, Certificate
 from cutthrough.admin.cross_site import (
     CROSS_SITE,
@@ -43,6 +44,7 @@ from cutthrough.admin.cross_site import (
 )
 from cutthrough.admin.flows_page import Flows, FlowsPage, needs_token
 from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
+from cutthrough.admin.mode_page import ModePage
 from cutthrough.admin.parents import describe as describe_parents
 from cutthrough.capture.query import QueryError
 from cutthrough.config.values import show_address, split_address
@@ -86,6 +88,7 @@ class Operations(Protocol):
     def read_counters(self) -> Reading: ...
     def show_config(self) -> str: ...
     def ca_certificate(self) -> Certificate | None: ...
+    def recording_directory(self) -> str: ...
     async def reload(self) -> tuple[str, str]: ...
     def drain(self) -> None: ...
 
@@ -211,6 +214,7 @@ class AdminServer:
             web.post("/reload", self.reload), web.post("/drain", self.drain),
             *CaPage(self._operations.ca_certificate).routes(),
             *FlowsPage(self._operations.flows).routes(),
+            *ModePage(self._operations.recording_directory).routes(),
         ])
         self._runner = web.AppRunner(
             app, access_log=None, logger=log, handle_signals=False,
@@ -428,22 +432,3 @@ async def next_batch(queue: "asyncio.Queue[bytes]") -> bytes:
     except TimeoutError:
         return b": keep-alive\n\n"
     return b"".join(b"data: %s\n\n" % line for line in lines.splitlines())
-
-
-def bind_address(address: tuple[str, int], shared: bool) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(address)
-        # After bind, as in net.listener: an address of another program is refused, but
-        # our own successor may share it
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    except BaseException:
-        sock.close()
-        raise
-    return sock

@@ -5,6 +5,7 @@ restart, and all workers find them: each looks every POLL_S.
 """
 
 import os
+import time
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -16,11 +17,13 @@ POLL_S = 0.1
 NAME = "mode"
 
 
-class State(msgspec.Struct, frozen=True):
-    """`rules`: the mode of each rule. "": the configured session."""
+class State(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`rules`: the mode of each rule. "": the configured session. `run`: differs with
+    each change; sequences begin anew with it."""
 
     mode: Mode = "rules"
     session: str = ""
+    run: int = 0
 
 
 def read_state(directory: str | Path) -> State:
@@ -33,14 +36,15 @@ def read_state(directory: str | Path) -> State:
 
 
 def write_state(directory: str | Path, state: State) -> None:
-    """Raises OSError."""
+    """With a new `run`. Raises OSError."""
     folder = Path(directory)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = folder / f".{NAME}-{os.getpid()}"
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
                  | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as file:
-        file.write(msgspec.json.encode(state) + b"\n")
+        file.write(msgspec.json.encode(
+            msgspec.structs.replace(state, run=time.time_ns())) + b"\n")
     new.replace(folder / NAME)
 
 

@@ -255,6 +255,10 @@ class Session:
         self._base.close()
 
 
+def is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
 class Sessions:
     """The sessions of a directory, which is made if it does not exist."""
 
@@ -302,7 +306,7 @@ class Sessions:
             path.with_name(path.name + end).unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
-        if _NAME.fullmatch(name) is None:
+        if not is_name(name):
             raise SessionError(f"{name!r:.110} is no name of a session: letters, "
                                "digits, dot, dash and underscore, at most 100")
         return self._directory / f"{name}{SUFFIX}"

@@ -246,6 +246,9 @@ class Operations:
     def ca_certificate(self) -> CaCertificate | None:
         return self._program.generation.ca_certificate
 
+    def recording_directory(self) -> str:
+        return self._program.generation.config.recording_directory
+
     def _in_force(self) -> int:
         """The oldest generation in force in any worker."""
         return min((child.generation for child in self._program.children.values()
