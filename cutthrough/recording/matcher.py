@@ -6,7 +6,8 @@
 Recordings by key come before those with patterns; of both, those that ask for the most
 come first. A sequence is replayed in the order of its numbers. Each lane has a place of
 its own in each sequence, and a state of its own, so that clients at the same time do
-not take each other's answers. Nothing here waits, and one thread at a time may use it.
+not take each other's answers. Both may be shared with other processes; beside that
+nothing here waits, and one thread at a time may use it.
 
 There may be 100 000 recordings, and each worker has them: they are kept as MessagePack,
 a fifth of what their objects take, and are decoded when they are needed.
@@ -16,17 +17,21 @@ from array import array
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import msgspec
 
 from cutthrough.recording.index import NO_EXTRA, Extra, Group, Index, Serials
 from cutthrough.recording.keys import Base, KeyReader, Parts, Route
+from cutthrough.recording.lanes import Lane
 from cutthrough.recording.model import Pattern, Recording, Request
 from cutthrough.recording.nearest import Nearest, Places, find_nearest
 from cutthrough.recording.patterns import Predicate, make_predicate, parts_of, split
 
 # Lanes that are remembered; the one that was used least recently starts anew
 MOST_LANES = 10_000
+
+Hold = Callable[[str, list[int]], AbstractContextManager[Lane]]
 
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder(Recording).decode
@@ -37,6 +42,7 @@ class Match(msgspec.Struct, frozen=True):
     route: Route
     place: int                               # in its sequence, from 0
     of: int                                  # recordings of the sequence
+    is_last: bool = False                    # the same request gets it again, for ever
 
 
 class Miss(msgspec.Struct, frozen=True):
@@ -54,12 +60,21 @@ class Miss(msgspec.Struct, frozen=True):
                 f"{'; '.join(self.nearest.differences)}")
 
 
-class _Lane:
-    __slots__ = ("places", "state")
+class _Own:
+    """The lanes of one matcher, whose sequences are the serials of its groups."""
 
     def __init__(self) -> None:
-        self.places: dict[int, int] = {}     # by the serial of a group
-        self.state: dict[str, str] = {}
+        self.lanes: OrderedDict[str, Lane] = OrderedDict()
+
+    def lane(self, name: str) -> Lane:
+        lane = self.lanes.get(name)
+        if lane is None:
+            lane = self.lanes[name] = Lane()
+            if len(self.lanes) > MOST_LANES:
+                self.lanes.popitem(last=False)
+        else:
+            self.lanes.move_to_end(name)
+        return lane
 
 
 class _Line:
@@ -77,8 +92,10 @@ class Matcher:
     """`mask` removes from a request what is not in recordings either: their secrets."""
 
     def __init__(self, routes: Iterable[Route] = (),
-                 mask: Callable[[Request], Request] | None = None) -> None:
-        """Raises KeyMistake."""
+                 mask: Callable[[Request], Request] | None = None,
+                 shared: Hold | None = None) -> None:
+        """`shared` holds a lane that other processes have too, for a `with`. Raises
+        KeyMistake."""
         serials = Serials()
         self._lines = [_Line(route, serials) for route in (*routes, Route())]
         self._mask = mask
@@ -86,7 +103,9 @@ class Matcher:
         self._predicates: dict[tuple[Pattern, ...], Sequence[Predicate]] = {}
         self._recordings: dict[int, bytes] = {}
         self._places: Places = {}
-        self._lanes: OrderedDict[str, _Lane] = OrderedDict()
+        self._own = _Own()
+        self._shared = shared
+        self._has_state = False
 
     def __len__(self) -> int:
         return len(self._recordings)
@@ -101,6 +120,8 @@ class Matcher:
             self._predicates[extra[0]] = [make_predicate(one) for one in extra[0]]
         index.add(number, base, parts, extra)
         self._recordings[number] = _ENCODE(recording)
+        self._has_state |= bool(
+            recording.requires or recording.sets or recording.removes)
         paths = self._places.setdefault(request.host, {})
         known = paths.get(request.path)
         if known is None:
@@ -151,24 +172,41 @@ class Matcher:
         route = line.route
         if route.lane:
             lane = request.field(route.lane)
-        own = self._lane(lane)
-        used_up = None
-        for group in self._groups(line, request):
-            if group.extra[1] and not has(own.state, group.extra[1]):
-                continue
-            found = self._take(group, own, route)
-            if found is not None:
-                return found
-            used_up = group
-        if used_up is not None:
-            count = len(used_up.numbers)
-            return Miss(f"recording {used_up.numbers[-1]} matches, and has been "
+        groups = list(self._groups(line, request))
+        if self._shared is None:
+            held = self._own.lane(lane)
+            found = self._choose(groups, route, held)
+        elif not self._has_state and route.after != "miss" and (
+                all(len(one.numbers) == 1 for one in groups)):
+            held = Lane()
+            found = self._choose(groups, route, held)
+        else:
+            with self._shared(lane, [one.numbers[0] for one in groups]) as held:
+                found = self._choose(groups, route, held)
+        if isinstance(found, Match):
+            return found
+        if found is not None:
+            count = len(found.numbers)
+            return Miss(f"recording {found.numbers[-1]} matches, and has been "
                         f"replayed as often as it was recorded: {count} "
                         f"{'time' if count == 1 else 'times'}")
         nearest = find_nearest(request, line.reader, self._recordings, self._places,
-                               own.state)
+                               held.state)
         return Miss("no recording matches" if self._recordings else
                     "nothing is recorded", nearest)
+
+    def _choose(self, groups: list[Group], route: Route, lane: Lane
+                ) -> Match | Group | None:
+        """A group: it is used up."""
+        used_up = None
+        for group in groups:
+            if group.extra[1] and not has(lane.state, group.extra[1]):
+                continue
+            found = self._take(group, lane, route)
+            if found is not None:
+                return found
+            used_up = group
+        return used_up
 
     def _groups(self, line: _Line, request: Request) -> Iterable[Group]:
         base, parts = line.reader.read(request, recorded=False)
@@ -179,43 +217,38 @@ class Matcher:
                 if not left or all(holds(request) for holds in self._predicates[left]):
                     yield group
 
-    def _take(self, group: Group, lane: _Lane, route: Route) -> Match | None:
+    def _take(self, group: Group, lane: Lane, route: Route) -> Match | None:
         """None: the sequence is at its end."""
         numbers = group.numbers
-        place = lane.places.get(group.serial, 0)
+        # A serial is of this process alone
+        sequence = group.serial if self._shared is None else numbers[0]
+        place = lane.places.get(sequence, 0)
         if place >= len(numbers):
             if route.after == "miss":
                 return None
             place = 0 if route.after == "cycle" else len(numbers) - 1
-        lane.places[group.serial] = place + 1
+        lane.places[sequence] = place + 1
         recording = _DECODE(self._recordings[numbers[place]])
         for name in recording.removes:
             lane.state.pop(name, None)
         lane.state.update(recording.sets)
-        return Match(recording, route, place, len(numbers))
-
-    def _lane(self, name: str) -> _Lane:
-        lane = self._lanes.get(name)
-        if lane is None:
-            lane = self._lanes[name] = _Lane()
-            if len(self._lanes) > MOST_LANES:
-                self._lanes.popitem(last=False)
-        else:
-            self._lanes.move_to_end(name)
-        return lane
+        return Match(
+            recording, route, place, len(numbers), not self._has_state and (
+                route.after == "repeat" and place == len(numbers) - 1))
 
     def state(self, lane: str = "") -> Mapping[str, str]:
-        return dict(self._lane(lane).state)
+        """Of this matcher's own lanes, as the next two."""
+        return dict(self._own.lane(lane).state)
 
     def set_state(self, state: Mapping[str, str], lane: str = "") -> None:
-        self._lane(lane).state = dict(state)
+        self._own.lane(lane).state = dict(state)
 
     def rewind(self, lane: str | None = None) -> None:
         """Forgets places and state: of one lane, or of all."""
         if lane is None:
-            self._lanes.clear()
+            self._own.lanes.clear()
         else:
-            self._lanes.pop(lane, None)
+            self._own.lanes.pop(lane, None)
 
 
 def has(state: Mapping[str, str], required: Iterable[tuple[str, str]]) -> bool:

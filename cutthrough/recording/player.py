@@ -11,6 +11,8 @@ that the worker goes on meanwhile; until then what was read before counts.
 import asyncio
 import contextlib
 import logging
+import sqlite3
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +20,7 @@ import msgspec
 
 from cutthrough.capture.store import StoreError
 from cutthrough.recording.keys import Key, Route
+from cutthrough.recording.lanes import Lane, SharedLanes, path_of
 from cutthrough.recording.matcher import Matcher
 from cutthrough.recording.modes import NAME, POLL_S, State, mark_of, read_state
 from cutthrough.recording.play import Exchange, Play, Shared
@@ -32,6 +35,7 @@ STEP = 100
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     directory: str
     session: str
+    program: int = 0                         # with whose workers sequences are shared
     routes: tuple[Route, ...] = ()
     is_paced: bool = False
     most_body: int = 4 << 20
@@ -61,6 +65,8 @@ class Player:
         self._loaded = Matcher()
         self._task: asyncio.Task[None] | None = None
         self._held: dict[int, object] = {}
+        self._lanes: SharedLanes | None = None
+        self._run = ""
         self.shared = Shared()
         self.matcher = self._loaded
 
@@ -69,6 +75,10 @@ class Player:
         if settings == self._settings:
             return
         Matcher(settings.routes)
+        if self._settings is not None and (
+                settings.directory != self._settings.directory):
+            self._loaded = self.matcher = self.shared.matcher = Matcher(settings.routes)
+            self._close_lanes()
         self._settings = settings
         self.shared.is_paced = settings.is_paced
         self.shared.most_body = settings.most_body
@@ -83,6 +93,7 @@ class Player:
             self._task.cancel()
             self._task = None
         self._close_session()
+        self._close_lanes()
         self.shared.close()
         for far in list(self._held.values()):
             far.close()  # type: ignore[attr-defined]
@@ -144,6 +155,7 @@ class Player:
             self._session_mark = found
             self._loaded = Matcher(settings.routes)
             if found:
+                self._open_lanes(settings)
                 self._session = Sessions(folder).open(self._name)
                 await self._load(settings)
             else:
@@ -155,12 +167,32 @@ class Player:
             log.info("recordings: mode %s, session %s, %d recordings",
                      self._state.mode, self._name, len(self.matcher))
 
+    def _open_lanes(self, settings: Settings) -> None:
+        if self._lanes is not None or not settings.program:
+            return
+        try:
+            self._lanes = SharedLanes(path_of(settings.directory, settings.program))
+        except (OSError, sqlite3.Error) as error:
+            log.error("recordings: each worker has places of its own: %s", error)
+
+    def _close_lanes(self) -> None:
+        if self._lanes is not None:
+            self._lanes.close()
+            self._lanes = None
+
+    def _hold(self, lane: str, sequences: list[int]) -> AbstractContextManager[Lane]:
+        assert self._lanes is not None
+        return self._lanes.hold(self._run, lane, sequences)
+
     async def _load(self, settings: Settings) -> None:
         """Reads the whole session; what was read before counts until the end."""
         session = self._session
         assert session is not None
         self._version, self._last = session.version(), 0
-        self._loaded = Matcher(settings.routes, session.masker.request)
+        # Sequences begin anew with each of these
+        self._run = f"{self._name} {session.manifest.created_us} {self._state.run}"
+        self._loaded = Matcher(settings.routes, session.masker.request,
+                               None if self._lanes is None else self._hold)
         while await self._read_more(session):
             pass
         self._take()

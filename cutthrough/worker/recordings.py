@@ -7,8 +7,10 @@ from cutthrough.session.context import Context
 
 
 class Recordings:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, program: int) -> None:
+        """`program`: the supervisor's identifier; 0: there is none."""
         self._context = context
+        self._program = program
         self._player: Player | None = None
 
     def configure(self, generation: Generation) -> None:
@@ -21,8 +23,8 @@ class Recordings:
         player = self._player or Player(self._set_mode)
         player.configure(Settings(
             directory=config.recording_directory, session=config.recording_session,
+            program=self._program, is_paced=config.recording_pace == "as_recorded",
             routes=tuple(map(make_route, config.recording_routes)),
-            is_paced=config.recording_pace == "as_recorded",
             most_body=config.recording_body))
         self._context.player = self._player = player
 

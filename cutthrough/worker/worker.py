@@ -7,6 +7,7 @@ or `stop` (now). After either nothing of it is left, which `leaks` shows.
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -209,7 +210,8 @@ class Worker:
             recorder=FlightRecorder(config.flight_recorder),
         )
         self._carriers = self.context.carriers = Carriers()
-        self._recordings = Recordings(self.context)
+        self._recordings = Recordings(
+            self.context, os.getppid() if self._helpers else 0)
         self._checks = ParentChecks(self.context, self._checks_page)
         self._standby = ParentStandby(self.context, self.poller)
         self._parents = ParentRows(

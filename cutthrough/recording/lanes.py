@@ -1,0 +1,146 @@
+"""Where each sequence stands, and what state there is: by lane, for all workers alike.
+
+    DIRECTORY/.places-PID-BEGUN         SQLite, 0600, of the program with this PID
+    DIRECTORY/.places-PID-BEGUN-lock    each of its workers has locked it
+
+The workers of a program take the recordings of a sequence in turn, each one once: a
+place is read and moved on in one transaction of some 40 µs. Nothing is synced, because
+it is of no use when the program has ended: then nobody holds the lock, and the next
+program removes it. A worker that is killed leaves nothing half done.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+PREFIX = ".places-"
+LOCK = "-lock"
+# A worker that was stopped in the middle of its 40 µs
+BUSY_S = 1.0
+# Places and values that are kept, the newest; a client chooses its lane (R31)
+MOST_ROWS = 100_000
+PRUNE_EACH = 1000
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS places (
+    at INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL, lane BLOB NOT NULL,
+    name TEXT NOT NULL, value NOT NULL, UNIQUE (run, lane, name))
+"""
+
+
+class Lane:
+    """`places`: by a sequence's number."""
+
+    __slots__ = ("places", "state")
+
+    def __init__(self) -> None:
+        self.places: dict[int, int] = {}
+        self.state: dict[str, str] = {}
+
+
+class SharedLanes:
+    """Every method may raise OSError and sqlite3.Error."""
+
+    def __init__(self, path: Path) -> None:
+        """Makes the file if it does not exist, and removes those of dead programs."""
+        self._lock = _locked(_lock_of(path))
+        self._moves = 0
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+                         0o600))
+        self._base = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+        try:
+            self._base.execute("PRAGMA journal_mode = WAL")
+            self._base.execute("PRAGMA synchronous = OFF")
+            self._base.execute(_SCHEMA)
+        except sqlite3.Error:
+            self.close()
+            raise
+        _remove_stale(path.parent)
+
+    @contextlib.contextmanager
+    def hold(self, run: str, name: str, sequences: list[int]) -> Iterator[Lane]:
+        """This lane with the places of these sequences: nobody else moves it until the
+        block ends, and then it is kept, unless the block raises."""
+        base, lane = self._base, Lane()
+        key = hashlib.blake2b(name.encode(), digest_size=16).digest()
+        base.execute("BEGIN IMMEDIATE")
+        try:
+            before: dict[str, int | str] = {}
+            for sequence in sequences:
+                for (value,) in base.execute(
+                        "SELECT value FROM places WHERE run = ? AND lane = ? AND "
+                        "name = ?", (run, key, str(sequence))):
+                    lane.places[sequence] = before[str(sequence)] = value
+            for of, value in base.execute(
+                    "SELECT name, value FROM places WHERE run = ? AND lane = ? AND "
+                    "name >= '=' AND name < '>'", (run, key)):
+                lane.state[of[1:]] = before[of] = value
+            yield lane
+            after: dict[str, int | str] = {
+                **{str(one): place for one, place in lane.places.items()},
+                **{f"={one}": value for one, value in lane.state.items()}}
+            base.executemany(
+                "INSERT INTO places (run, lane, name, value) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET value = excluded.value",
+                [(run, key, of, value) for of, value in after.items()
+                 if before.get(of) != value])
+            base.executemany(
+                "DELETE FROM places WHERE run = ? AND lane = ? AND name = ?",
+                [(run, key, of) for of in before.keys() - after.keys()])
+            self._moves += 1
+            if self._moves % PRUNE_EACH == 0:
+                base.execute("DELETE FROM places WHERE at <= (SELECT max(at) FROM "
+                             "places) - ?", (MOST_ROWS,))
+            base.execute("COMMIT")
+        except BaseException:
+            if base.in_transaction:
+                base.execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        self._base.close()
+        os.close(self._lock)
+
+
+def path_of(directory: str | Path, program: int) -> Path:
+    """The file of the program with this process identifier. Raises OSError."""
+    text = Path(f"/proc/{program}/stat").read_text(errors="replace")
+    begun = text.rpartition(")")[2].split()[19]
+    return Path(directory) / f"{PREFIX}{program}-{begun}"
+
+
+def _lock_of(path: Path) -> Path:
+    # Not the file itself: to close a descriptor of it would end SQLite's own locks
+    return path.with_name(f"{path.name}{LOCK}")
+
+
+def _locked(path: Path) -> int:
+    """A descriptor that shows that the program lives."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH)
+            if os.path.samestat(os.fstat(fd), path.stat()):
+                return fd
+        except FileNotFoundError:
+            pass                             # it was removed before it was locked
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _remove_stale(directory: Path) -> None:
+    for lock in directory.glob(f"{PREFIX}*{LOCK}"):
+        with contextlib.suppress(OSError):
+            fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for end in ("-wal", "-shm", "", LOCK):
+                    Path(f"{str(lock).removesuffix(LOCK)}{end}").unlink(missing_ok=True)
+            finally:
+                os.close(fd)
