@@ -73,6 +73,9 @@ bench-tls: .venv/ready.test build/built.native ## handshakes, requests and memor
 bench-intercept: .venv/ready.test build/built.native ## requests inside opened tunnels beside squid's ssl_bump and mitmproxy; two minutes
 	$(PY) -m bench intercept $(ARGS)
 
+bench-recording: .venv/ready.test build/built.native ## record and replay beside replayproxy, hoverfly and mitmproxy; three minutes
+	$(PY) -m bench recording $(ARGS)
+
 slowloris: .venv/ready.test build/built.native ## wrk beside 10 000 slow clients: its p99, memory, which clients are closed
 	$(PY) -m bench slowloris $(ARGS)
 
@@ -172,5 +175,5 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint docs types arm64 bench bench-guard bench-tls bench-intercept slowloris storm attack handover browser peers-parents har-judges ktls peers-curl image-check unit-check debug trace asan fuzz coverage annotate wheel lock sbom release clean
+.PHONY: help serve build test quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack handover browser peers-parents har-judges ktls peers-curl image-check unit-check debug trace asan fuzz coverage annotate wheel lock sbom release clean
 .PHONY: asan-e2e asan-rooms test-asyncio test-rooms

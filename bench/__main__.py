@@ -20,6 +20,7 @@ from bench import (
     micro,
     plan,
     policy,
+    recording,
     report,
     scrape,
     short,
@@ -288,6 +289,12 @@ def main() -> int:
     lasting.set_defaults(act=_intercept_soak)
     lasting.add_argument("--exchanges", type=int, default=1_000_000,
                          help="requests in all [1000000]")
+
+    kept = verbs.add_parser("recording",
+                            help="record and replay, beside replayproxy, hoverfly and "
+                            "mitmproxy")
+    kept.set_defaults(act=recording.run_recording)
+    recording.add_options(kept)
 
     known = verbs.add_parser("users",
                              help="p99 of cached users during a password attack")

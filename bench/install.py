@@ -85,11 +85,19 @@ def _maven(name: str, package: str) -> None:
 
 
 def _cargo(name: str, package: str) -> None:
-    """Of VEY: the proxy without scripting and QUIC, and what makes its leaves."""
-    install = ["cargo", "install", "--quiet", "--locked", "--git", package,
-               "--root", str(CACHE / name), "--no-default-features"]  # fmt: skip
-    _do([*install, "--features", "rustls-ring", "g3proxy"])
-    _do([*install, "g3fcgen"])
+    address, *words = package.split()
+    for one in " ".join(words).split(" + "):
+        _do(["cargo", "install", "--quiet", "--locked", "--root", str(CACHE / name),
+             "--git", address, *one.split()])  # fmt: skip
+
+
+def _git(name: str, package: str) -> None:
+    """A program in Go that has its dependencies in its repository."""
+    address, inside = package.split()
+    directory = CACHE / name
+    source = directory / "source"
+    _do(["git", "clone", "--quiet", "--depth=1", address, str(source)])
+    _do(["go", "build", "-mod=vendor", "-o", str(directory / name), inside], source)
 
 
 def _deb(name: str, package: str) -> None:
@@ -106,7 +114,7 @@ def _deb(name: str, package: str) -> None:
 
 
 _BY_SOURCE = {"deb": _deb, "pip": _pip, "npm": _npm, "go": _go, "maven": _maven,
-              "cargo": _cargo}
+              "cargo": _cargo, "git": _git}
 
 
 def install_peers(names: list[str]) -> None:

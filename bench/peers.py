@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +31,9 @@ SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/go/bin"
 
 @dataclass(frozen=True)
 class Peer:
-    """`source` is where it comes from: apt, deb, pip, npm, go, maven or cargo, and its
-    name; of cargo the address of a repository.
+    """`source` is where it comes from: apt, deb, pip, npm, go, maven, cargo or git, and
+    its name; of cargo the address of a repository and the words behind it, with `+`
+    between several installations; of git an address and the Go package in it.
 
     `program` is what must exist: a command, or a path below the cache.
     """
@@ -80,10 +81,14 @@ class Peer:
         found = re.search(r"\d+\.\d[\w+-]*(\.\d[\w+-]*)*", done.stdout + done.stderr)
         return found[0] if found else ""
 
-    def start(self, target: Target, more: Mapping[str, bytes] = {}) -> Running:
+    def start(
+        self, target: Target, more: Mapping[str, bytes] = {},
+        words: Sequence[str] = (),
+    ) -> Running:  # fmt: skip
         """Start it on a free port; return when it listens. `more`: further files of
-        its directory."""
+        its directory; `words`: the end of its command."""
         running = Running([], target, port=free_port(), blind=self.blind)
+        running.admin_port = free_port()
         directory = running.make_directory()
         for name, data in more.items():
             (directory / name).write_bytes(data)
@@ -94,6 +99,7 @@ class Peer:
             "DIR": str(directory),
             "LISTEN": target.site.proxy_ip,
             "PORT": str(running.port),
+            "ADMIN_PORT": str(running.admin_port),
             "ORIGIN": target.authority,
             "ORIGIN_PORT": target.authority.rpartition(":")[2],
             "USER": USER,
@@ -119,7 +125,7 @@ class Peer:
             else:
                 (directory / (called or Path(source).name)).write_text(text)
         running.command = [shutil.which(command[0], path=SEARCH) or command[0]]
-        running.command += command[1:]
+        running.command += [*command[1:], *words]
         with running.closed_on_error():
             running.start(cwd=directory, env=dict(self.env))
             assert running.process is not None
@@ -242,11 +248,31 @@ OF_INTERCEPTION = {
     ),
     "vey": Peer(
         "g3proxy, one thread, and g3fcgen for its leaves",
-        "cargo:https://github.com/bytedance/g3", "vey/bin/g3proxy", "sh vey.sh",
+        "cargo:https://github.com/bytedance/g3 g3proxy --no-default-features "
+        "--features rustls-ring + g3fcgen", "vey/bin/g3proxy", "sh vey.sh",
         ("vey.yaml", "vey-leaves.yaml", "vey.sh"),
     ),
 }  # fmt: skip
-ALL = PEERS | OF_TLS | OF_INTERCEPTION
+# Those of `python -m bench recording`. None of them checks credentials but mitmproxy.
+OF_RECORDING = {
+    "replayproxy": Peer(
+        "its sessions are SQLite files",
+        "cargo:https://github.com/chhoumann/replayproxy", "replayproxy/bin/replayproxy",
+        "@PROGRAM@ serve --config @DIR@/replayproxy.toml", ("replayproxy.toml",),
+    ),
+    "hoverfly": Peer(
+        "its simulation is in memory",
+        "git:https://github.com/SpectoLabs/hoverfly ./core/cmd/hoverfly",
+        "hoverfly/hoverfly", "@PROGRAM@", ("hoverfly.args",),
+        version="@PROGRAM@ -version",
+    ),
+    "mitmproxy-record": Peer(
+        "mitmdump: save_stream_file, and server_replay from it", "pip:mitmproxy",
+        "mitmproxy/bin/mitmdump", "@PROGRAM@ --quiet --set confdir=@DIR@",
+        ("mitmproxy-record.yaml as config.yaml",),
+    ),
+}  # fmt: skip
+ALL = PEERS | OF_TLS | OF_INTERCEPTION | OF_RECORDING
 
 
 def as_proxies() -> dict[str, Proxy]:

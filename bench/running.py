@@ -41,6 +41,7 @@ class Running:
         self.process: subprocess.Popen[str] | None = None
         self.directory: Path | None = None
         self.behind: Running | None = None
+        self.admin_port = 0
 
     def tree(self) -> list[psutil.Process]:
         """The proxy's processes; none for the direct baseline."""

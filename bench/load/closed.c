@@ -7,7 +7,8 @@
 
 enum { OPENING = 128 };  /* idle: set up at once, so that no listen queue overflows */
 
-static struct request request;
+static struct request *requests;
+static long n_requests, next_request;
 static struct conn *all;
 static long opened, resting;
 
@@ -15,9 +16,15 @@ static bool may_begin(void) {
     return !stopping && (opt.requests_max < 0 || begun < opt.requests_max);
 }
 
+static struct request *take_request(void) {
+    struct request *taken = &requests[next_request++];
+    if (next_request == n_requests) next_request = 0;
+    return taken;
+}
+
 /* The first request's latency counts from connect where a connection is made for each. */
 static void on_ready(struct conn *c) {
-    conn_send(c, &request, opt.keep ? now_ns() : c->began_ns);
+    conn_send(c, take_request(), opt.keep ? now_ns() : c->began_ns);
 }
 
 static void on_response(struct conn *c) {
@@ -25,7 +32,7 @@ static void on_response(struct conn *c) {
         resting++;
     } else if (opt.keep && may_begin()) {
         begun++;
-        conn_send(c, &request, now_ns());
+        conn_send(c, take_request(), now_ns());
     } else if (opt.keep) {
         conn_close(c);
     }
@@ -54,10 +61,22 @@ static void hold(void) {
     }
 }
 
+static void build_requests(void) {
+    uint64_t up = opt.post ? (uint64_t)opt.length : 0;
+    int64_t length = opt.post && opt.path[1] == 'u' ? 2 : opt.length;
+    char path[1024];
+    n_requests = opt.distinct ? opt.distinct : 1;
+    if (!(requests = calloc((size_t)n_requests, sizeof *requests))) die("no memory");
+    if (!opt.distinct) requests[0] = build_request(opt.path, up, length, !opt.keep);
+    for (long i = 0; i < opt.distinct; i++) {
+        snprintf(path, sizeof path, "%s?n=%06ld", opt.path, i);
+        requests[i] = build_request(path, up, length, !opt.keep);
+    }
+}
+
 void run_closed(void) {
     on = (struct scheduler){on_ready, on_response, reopen};
-    request = build_request(opt.path, opt.post ? (uint64_t)opt.length : 0,
-                            opt.post && opt.path[1] == 'u' ? 2 : opt.length, !opt.keep);
+    build_requests();
     if (!(all = calloc((size_t)opt.conns, sizeof *all))) die("no memory");
     for (long i = 0; i < opt.conns; i++) all[i].fd = -1;
     uint64_t end = opt.requests_max < 0 ? now_ns() + (uint64_t)(opt.seconds * 1e9) : UINT64_MAX;

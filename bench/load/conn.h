@@ -34,7 +34,7 @@ struct scheduler {       /* what follows: called by a connection */
 
 struct options {
     const char *host, *target, *user, *path, *pages;
-    long port, conns, requests_max, processes;
+    long port, conns, requests_max, processes, distinct;
     int64_t length;
     double seconds, rate;
     bool blind, tunnel, keep, absolute, hold, tls, post, socks;

@@ -2,6 +2,7 @@
  *
  *     load MODE --port N [--host IP] [--target HOST:PORT] [--user NAME:PASSWORD] [--path /P] [--length N] [--blind]
  *          [--conns N] [--seconds S | --requests N] [--rate N] [--pages FILE] [--processes N]
+ *          [--distinct N]
  *
  *     plain           absolute-form requests on long connections
  *     plain-new       a connection, one absolute-form request with Connection: close, EOF; and again
@@ -18,6 +19,7 @@
  *     page            --conns browsers: the first line of --pages, then all others over six connections; and again
  *
  * --processes shares connections and requests out among so many, one a core: of the modes that neither hold nor time.
+ * --distinct: so many paths in turn, --path with ?n=000000 and up: of the closed loop.
  * --blind leaves out CONNECT and absolute form: for a blind relay, or the origin itself.
  * A wrong status, a length other than --length (without it: than the first response's), a short read, a surplus byte,
  * a tunnel that ends: each is an error, and errors make the exit status 1. At the end of the time no request is begun
@@ -183,7 +185,7 @@ static void read_options(int argc, char **argv) {
         {"port", 1, 0, 'p'},  {"host", 1, 0, 'h'},   {"target", 1, 0, 't'},  {"user", 1, 0, 'u'},
         {"path", 1, 0, 'P'},  {"length", 1, 0, 'l'}, {"blind", 0, 0, 'b'},   {"conns", 1, 0, 'c'},
         {"seconds", 1, 0, 's'}, {"requests", 1, 0, 'r'}, {"rate", 1, 0, 'R'}, {"pages", 1, 0, 'g'},
-        {"processes", 1, 0, 'n'}, {0},
+        {"processes", 1, 0, 'n'}, {"distinct", 1, 0, 'd'}, {0},
     };
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
@@ -200,6 +202,7 @@ static void read_options(int argc, char **argv) {
         case 'R': opt.rate = atof(optarg); break;
         case 'g': opt.pages = optarg; break;
         case 'n': opt.processes = atol(optarg); break;
+        case 'd': opt.distinct = atol(optarg); break;
         default: exit(2);
         }
     }

@@ -10,6 +10,7 @@ from cutthrough.recording.model import Fields, Request, Response, find
 
 _HOP = {"connection", "keep-alive", "proxy-connection", "proxy-authenticate",
         "proxy-authorization", "te", "transfer-encoding", "upgrade"}
+_ITSELF = ("keep-alive", "upgrade")       # that are in _HOP
 _NO_BODY = (204, 304)
 _PHRASES = {int(one): one.phrase for one in HTTPStatus}
 
@@ -25,33 +26,32 @@ def read_request(head: str, scheme: str, host: str, port: int, body: bytes = b""
 
 
 def _of_request(head: str) -> Fields:
-    found = _end_to_end(_lines(head))
+    found = _end_to_end(head)
     if found and found[-1][0].lower() == "via":
         del found[-1]
-    return tuple(one for one in found if one[0].lower() != "host")
+    return tuple([one for one in found if one[0].lower() != "host"])
 
 
 def read_response(head: str) -> tuple[int, str, str, Fields]:
     """Status, reason, protocol and fields."""
     protocol, _, rest = head[:head.index("\r\n")].partition(" ")
     status, _, reason = rest.partition(" ")
-    return int(status), reason, protocol, tuple(_end_to_end(_lines(head)))
+    return int(status), reason, protocol, tuple(_end_to_end(head))
 
 
-def _lines(head: str) -> list[tuple[str, str]]:
-    found = []
+def _end_to_end(head: str) -> list[tuple[str, str]]:
+    found, named = [], ""
     for line in head.split("\r\n")[1:]:
         name, colon, value = line.partition(":")
-        if colon:
+        kind = name.lower()
+        if kind == "connection":
+            named += f",{value}"
+        elif colon and kind not in _HOP:
             found.append((name, value.strip(" \t")))
+    if named and named.lower().strip(", \t") not in _ITSELF:
+        options = {one.strip().lower() for one in named.split(",")}
+        return [one for one in found if one[0].lower() not in options]
     return found
-
-
-def _end_to_end(fields: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    options = find(tuple(fields), "connection").split(",")
-    named = {one.strip().lower() for one in options}
-    return [one for one in fields if one[0].lower() not in _HOP
-            and one[0].lower() not in named]
 
 
 def has_body(method: str, status: int) -> bool:

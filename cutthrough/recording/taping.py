@@ -24,7 +24,8 @@ def make_recording(one: Taped) -> Recording:
     if (len(one.up), down_bytes) != (one.up_bytes, one.down_bytes):
         raise NotWhole("a body is longer than recording_body")
     up = one.up
-    if one.up_chunked or "chunked" in _field(one.up_head, "transfer-encoding"):
+    if up and (
+            one.up_chunked or "chunked" in _field(one.up_head, "transfer-encoding")):
         up, ended = join_chunks(up)
         if not ended:
             raise NotWhole("the request's last chunk is missing")

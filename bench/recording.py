@@ -1,0 +1,228 @@
+"""Record and replay, beside other proxies: `python -m bench recording`.
+
+One worker or process each, over the same nginx, with plain requests over kept
+connections: as many different URLs as requests. The scenarios of each repetition:
+
+    plain    ours alone: no recording (mode off)
+    record   each answer is recorded
+    replay   each answer is a recording
+    cold     passthrough cache, empty: each is asked for, and recorded
+    warm     the same again: each is a recording
+
+A row for each scenario and repetition has requests a second, latencies, CPU time and
+resident memory of the proxy's processes, and what the origin counted. The summaries
+have medians, least and most, and the coefficient of variation. Exit status 1 if a
+guardrail does not hold: no error; in replay and warm the origin counts nothing, in the
+others each request; warm is faster than cold and replay faster than record; a scenario
+adds at most MOST_RSS_KIB; replay and warm vary by at most --most-cv.
+
+A proxy that is slow gets fewer requests: as many as it does in SECONDS. Answers of ours
+are recorded by another process: `settled_s` is when the last one was in the file, and
+CPU time is counted until then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.children import BenchError, Site
+from bench.clients import build_load_command, run_load_command
+from bench.collect import cpu_times, resident_kib
+from bench.origin import Origin
+from bench.peers import OF_RECORDING
+from bench.recorders import Hoverfly, Mitmproxy, Ours, Recorder, Replayproxy
+from bench.rows import Row, format_row
+from bench.running import Target
+
+# Scenario: the mode, and whether the session is new
+SCENARIOS = {
+    "plain": ("off", True), "record": ("record", True), "replay": ("replay", False),
+    "cold": ("cache", True), "warm": ("cache", False),
+}  # fmt: skip
+PLAYED = ("replay", "warm")
+MOST_RSS_KIB = 128 << 10
+SECONDS = 4.0
+#: Of a run with requests: its client waits so long beyond its patience.
+LONG = 60
+
+
+def add_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--requests", type=int, default=20000,
+                      help="different URLs, each asked for once a scenario [20000]")
+    verb.add_argument("--conns", type=int, default=32, help="kept connections [32]")
+    verb.add_argument("--warm-up", type=int, default=200,
+                      help="requests of a scenario that are not measured [200]")
+    verb.add_argument("--bytes", type=int, default=2048, help="of an answer [2048]")
+    verb.add_argument("--repetitions", type=int, default=3, help="[3]")
+    verb.add_argument("--most-cv", type=float, default=0.2,
+                      help="of requests a second in replay and warm [0.2]")
+
+
+@contextlib.contextmanager
+def recorders(target: Target) -> Iterator[list[Recorder]]:
+    """Ours, and those that are installed."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rec.")))
+        started: list[Recorder] = [Ours(target, folder)]
+        stack.callback(started[0].close)
+        for name, peer in OF_RECORDING.items():
+            if peer.missing():
+                print(f"{name}: {peer.missing()}")
+                continue
+            made: Recorder = (
+                Replayproxy(target) if name == "replayproxy" else
+                Hoverfly(target) if name == "hoverfly" else Mitmproxy(target, folder))
+            stack.callback(made.close)
+            started.append(made)
+        yield started
+
+
+class Runner:
+    def __init__(self, one: Recorder, origin: Origin, path: str,
+                 options: argparse.Namespace) -> None:
+        self.one, self.origin, self.path, self.options = one, origin, path, options
+        self.requests = min(int(options.requests), one.most_requests)
+        self.rows: list[Row] = []
+
+    def _load(self, requests: int) -> tuple[int, float, dict[str, float]]:
+        """Ask for the first `requests` URLs. Returns what succeeded in how long."""
+        running = self.one.running
+        command = build_load_command(
+            "plain", running, self.origin, self.path, "--requests", str(requests),
+            "--distinct", str(requests), "--conns", str(self.options.conns))
+        counted = run_load_command(command, running, LONG)
+        return counted.requests, counted.seconds, counted.latencies_ms()
+
+    def _count(self, expected: int) -> int:
+        """What the origin answered since the last call."""
+        size = self.origin.lengths[self.path]
+        lengths = {f"{self.path}?n={n:06d}": size for n in range(self.requests)}
+        return self.origin.logs["web"].count(expected, lengths)
+
+    def _warm_up(self, scenario: str, mode: str) -> None:
+        """In a session of its own, if answers are recorded; and tell what is slow."""
+        if scenario not in PLAYED:
+            self.one.switch(mode, f"unmeasured-{scenario}-{len(self.rows)}", 0)
+        done, took, _ = self._load(min(self.options.warm_up, self.requests))
+        if not self.rows:
+            self.requests = min(self.requests, int(done / took * SECONDS))
+
+    def run(self, scenario: str, repetition: int) -> None:
+        mode, is_new = SCENARIOS[scenario]
+        if mode not in self.one.modes:
+            return
+        session = f"{'kept' if mode == 'cache' else 'taken'}{repetition}"
+        if not is_new:
+            self.one.switch(mode, session, self.requests)
+        self._warm_up(scenario, mode)
+        if is_new:
+            self.one.switch(mode, session, 0)
+        self.origin.skip_log()
+        tree = self.one.running.tree()
+        cpu, rss, began = cpu_times(tree).total, resident_kib(tree), time.monotonic()
+        done, took, latencies = self._load(self.requests)
+        if mode in ("record", "cache"):
+            self.one.settle(session, self.requests)
+        settled = time.monotonic() - began
+        row: Row = {
+            "proxy": self.one.name, "version": self.one.version, "scenario": scenario,
+            "repetition": repetition, "requests": done, "rate": done / took,
+            **latencies, "cpu_us": (cpu_times(tree).total - cpu) / done * 1e6,
+            "settled_s": settled, "rss_kib": (after := resident_kib(tree)),
+            "rss_delta_kib": after - rss,
+            "origin": self._count(0 if scenario in PLAYED else done),
+        }  # fmt: skip
+        self.rows.append(row)
+        print(format_row("perf_result", row), flush=True)
+
+    def median(self, scenario: str, figure: str) -> float:
+        return statistics.median(self.of(scenario, figure))
+
+    def of(self, scenario: str, figure: str) -> list[float]:
+        return [float(str(row[figure])) for row in self.rows
+                if row["scenario"] == scenario]
+
+    def summary(self, scenario: str) -> Row:
+        rates = self.of(scenario, "rate")
+        return {
+            "proxy": self.one.name, "scenario": scenario, "runs": len(rates),
+            "rate": statistics.median(rates), "rate_least": min(rates),
+            "rate_most": max(rates), "rate_cv": variation(rates),
+            "p95_ms": self.median(scenario, "latency_p95_ms"),
+            "cpu_us": self.median(scenario, "cpu_us"),
+            "rss_delta_kib": max(self.of(scenario, "rss_delta_kib")),
+        }  # fmt: skip
+
+
+def variation(values: list[float]) -> float:
+    """The coefficient of variation: 0 of one value."""
+    return statistics.stdev(values) / statistics.mean(values) if values[1:] else 0.0
+
+
+def broken_guardrails(rows: list[Row], summaries: dict[str, Row],
+                      most_cv: float) -> list[str]:
+    """Of one proxy. A run with an error has raised before."""
+    broken = []
+    for row in rows:
+        wanted = 0 if row["scenario"] in PLAYED else row["requests"]
+        if row["origin"] != wanted:
+            broken.append(f"{row['scenario']}: the origin counted {row['origin']}")
+        if int(str(row["rss_delta_kib"])) > MOST_RSS_KIB:
+            broken.append(f"{row['scenario']}: {row['rss_delta_kib']} KiB more")
+    def of(scenario: str, figure: str) -> float:
+        return float(str(summaries[scenario][figure]))
+
+    for slow, fast in (("cold", "warm"), ("record", "replay")):
+        if {slow, fast} <= summaries.keys() and of(fast, "rate") <= of(slow, "rate"):
+            broken.append(f"{fast} is not faster than {slow}")
+    for scenario in PLAYED:
+        if scenario in summaries and of(scenario, "rate_cv") > most_cv:
+            broken.append(f"{scenario}: varies by {of(scenario, 'rate_cv'):.2f}")
+    return broken
+
+
+def run_recording(options: argparse.Namespace) -> int:
+    failed = 0
+    with contextlib.ExitStack() as stack:
+        origin = stack.enter_context(Origin())
+        path = f"/bytes{options.bytes}"
+        (origin.directory / "files" / path[1:]).write_bytes(bytes(options.bytes))
+        origin.lengths[path] = options.bytes
+        for one in stack.enter_context(recorders(Target(Site(), origin.authority))):
+            runner = Runner(one, origin, path, options)
+            try:
+                for repetition in range(options.repetitions):
+                    for scenario in SCENARIOS:
+                        runner.run(scenario, repetition)
+            except BenchError as error:
+                print(f"{one.name}: {error}")
+                failed += one.name == Ours.name
+            summaries = {
+                scenario: runner.summary(scenario) for scenario in SCENARIOS
+                if runner.of(scenario, "rate")}
+            for row in summaries.values():
+                print(format_row("perf_summary", row), flush=True)
+            for text in broken_guardrails(runner.rows, summaries, options.most_cv):
+                print(f"{one.name}: {text}")
+                failed += one.name == Ours.name
+            if {"plain", "record", "replay"} <= summaries.keys():
+                print(format_row("perf_recording_ratio", ratios(summaries)), flush=True)
+    return 1 if failed else 0
+
+
+def ratios(summaries: dict[str, Row]) -> Row:
+    def of(scenario: str, figure: str) -> float:
+        return float(str(summaries[scenario][figure]))
+
+    return {
+        "replay_cpu_to_plain": of("replay", "cpu_us") / of("plain", "cpu_us"),
+        "replay_rate_to_plain": of("replay", "rate") / of("plain", "rate"),
+        "record_rate_to_plain": of("record", "rate") / of("plain", "rate"),
+        "record_cpu_to_plain": of("record", "cpu_us") / of("plain", "cpu_us"),
+    }
