@@ -159,7 +159,8 @@ class Play:
         shared = self._shared
         matcher = shared.matcher
         assert matcher is not None
-        found = matcher.match(self._request(shared.wants_fields or self._has_body))
+        found = matcher.match(self._request(shared.wants_fields or self._has_body),
+                              explain=False)
         if isinstance(found, Miss) and self._mode == REPLAYS:
             found = matcher.match(self._request(True))
         if isinstance(found, Match):
