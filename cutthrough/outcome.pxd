@@ -58,6 +58,7 @@ cdef enum Outcome:
     FILTER_TIMEOUT
     REPLAYED
     RECORDING_MISSED
+    BREAKPOINT_ABORTED
     # a limit of the policy is reached
     CLIENT_LIMIT
     USER_LIMIT

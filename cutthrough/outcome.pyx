@@ -137,6 +137,8 @@ ROWS = (
         "a recorded answer was played again"),
     ("recording_missed", 502, 2, "http_request_denied", "TCP_DENIED", "policy",
         "the rule replays, and no recording answers this request"),
+    ("breakpoint_aborted", 403, 1, "http_request_denied", "TCP_DENIED", "policy",
+        "an operator aborted it at a breakpoint"),
 
     ("client_limit", 429, 2, "http_request_denied", "TCP_DENIED", "policy",
         "too many connections from one address"),

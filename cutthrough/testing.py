@@ -173,6 +173,9 @@ class _Exchange:
         else:
             self._respond()
 
+    def hold(self, ms: int) -> None:
+        pass
+
     def refuse(self, label: str, text: str) -> None:
         self.outcome, self.text = label, text
         self.done.set()

@@ -70,7 +70,8 @@ class Mark(msgspec.Struct, forbid_unknown_fields=True):
 
 def needs_token(path: str) -> bool:
     """Does reading this path take the token?"""
-    return path == "/flows" or path.startswith(("/flows/", "/flows."))
+    return path in ("/flows", "/breakpoints") or path.startswith(
+        ("/flows/", "/flows.", "/breakpoints/"))
 
 
 class FlowsPage:

@@ -262,6 +262,11 @@ def _services(r: Reading) -> Iterator[Metric]:
     yield _labelled("filter_calls", "Calls of functions of filters.", "result",
                     {name: r.total(f"filter_{name}") for name in (
                         "calls", "failed", "overran")})
+    yield _labelled("breakpoints", "Requests and responses at breakpoints.", "result",
+                    {name: r.total(f"breakpoint:{name}") for name in (
+                        "held", "edited", "passed", "aborted", "expired", "skipped")})
+    yield _gauge("breakpoint_holds", "Requests and responses that a breakpoint holds.",
+                 [((), r.gauge("breakpoint_holds"))])
     yield _gauge("hook_open_questions", "Calls of the policy hook in progress.",
                  [((), r.gauge("hook_open"))])
     yield _gauge("dns_cache_entries", "Host names in the caches.",

@@ -1,19 +1,16 @@
 """The admin listener: an operator's view of the program and commands to it, over HTTP.
 
     GET    /metrics /healthz /readyz /config      for every client that can connect
-    GET    /connections /connections/ID/trace     the same
-    GET    /parents /events / /ca /traffic        the same
-    GET    /mode                                  the same: see mode_page
-    GET    /flows…                                with the token: see flows_page
+    GET    /connections… /parents /events / /ca /traffic /mode    the same
+    GET    /flows… /breakpoints…                  with the token: see flows_page
     DELETE /connections?user=…                    with it
     POST   /reload /drain /mode?…
 
 It is a separate listener, by default on loopback or a unix socket. Host must be an
 address, localhost or a configured name, because a page in a browser can reach a
 loopback port by a name of its own site (R39). Requests that change anything require
-`Authorization: Bearer TOKEN`; without a configured token they are refused.
-
-It knows the supervisor only as `Operations` and `Connections`.
+`Authorization: Bearer TOKEN`; without a configured token they are refused. The
+supervisor is known only as `Operations` and `Connections`.
 """
 
 import asyncio
@@ -34,6 +31,7 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from cutthrough.admin.acceptor import AdminAcceptor, bind_address
+from cutthrough.admin.breakpoints_page import Breakpoints, BreakpointsPage
 from cutthrough.admin.ca_page import CaPage, Certificate
 from cutthrough.admin.cross_site import (
     CROSS_SITE,
@@ -105,6 +103,8 @@ class Cutting(Protocol):
 class Connections(Protocol):
     """Queries about the connections of all workers."""
 
+    @property
+    def breakpoints(self) -> Breakpoints: ...
     async def list(
         self, selector: Selector) -> tuple[list[dict[str, Any]], list[str]]: ...
     async def trace(self, name: str) -> dict[str, Any] | None: ...
@@ -215,6 +215,7 @@ class AdminServer:
             *CaPage(self._operations.ca_certificate).routes(),
             *FlowsPage(self._operations.flows).routes(),
             *ModePage(self._operations.recording_directory).routes(),
+            *BreakpointsPage(self._connections.breakpoints).routes(),
         ])
         self._runner = web.AppRunner(
             app, access_log=None, logger=log, handle_signals=False,

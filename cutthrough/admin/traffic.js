@@ -150,6 +150,7 @@ function removeAll() {
 startList();
 startFilter();
 startDetail();
+startHolds();
 $("tools").addEventListener("submit", event => {
   event.preventDefault();
   hideHints();

@@ -12,7 +12,7 @@ from aiohttp import web
 
 SCRIPTS = ("traffic_list.js", "traffic_filter.js", "traffic_detail.js",
            "traffic_bodies.js", "traffic_messages.js", "traffic_diff.js",
-           "traffic_copy.js", "traffic_send.js", "traffic.js")
+           "traffic_copy.js", "traffic_send.js", "traffic_holds.js", "traffic.js")
 
 
 async def show_page(request: web.Request) -> web.StreamResponse:

@@ -10,6 +10,7 @@ from cutthrough.config.option import ConfigError, Option
 from cutthrough.config.values import (
     COUNT,
     DAY,
+    DURATION,
     DURATION_OR_0,
     FILE,
     FLAG,
@@ -87,6 +88,10 @@ class CaptureOptions(InterceptionOptions, frozen=True, kw_only=True):
         Kind("PATH", parse_path, many=True), "paths in JSON bodies whose values are "
         "not kept, such as $.user.token, items.*.key or $..password", "none",
         swapped=True, of_program=True)] = ()
+    breakpoint_timeout: Annotated[float, Option(
+        DURATION, "how long a rule's `breakpoint` holds a message for an operator, if "
+        "the admin listener has armed them; after that it goes on unchanged",
+        "below the patience of most clients", swapped=True, of_program=True)] = 30.0
 
     @property
     def capture_database(self) -> str:

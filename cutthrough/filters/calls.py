@@ -91,7 +91,7 @@ class Calls:
         """Carries out a refusal or an answer. Raises Ended after it."""
         flow = self.flow
         if flow._refusal is not None:
-            self.exchange.refuse("filter_refused", f"{stage.name}: {flow._refusal}")
+            self.exchange.refuse(flow._label, f"{stage.name}: {flow._refusal}")
             raise Ended
         if flow._answered and flow.response is not None:
             await self.answer(flow.response)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from cutthrough.filters.breakpoints import Breakpoints, Stop
 from cutthrough.filters.exchange import Exchange
 from cutthrough.filters.flow import Flow
 from cutthrough.filters.heads import read_request
@@ -13,16 +14,26 @@ from cutthrough.filters.stage import Chain, Stage, Tally
 class Filters:
     """The filters of one generation, in one worker."""
 
-    def __init__(self, stages: Mapping[str, Stage], tally: Tally | None = None) -> None:
+    def __init__(self, stages: Mapping[str, Stage], tally: Tally | None = None,
+                 breakpoints: Breakpoints | None = None, hold_s: float = 30.0) -> None:
+        """`hold_s`: for so long a breakpoint holds a message."""
         self._stages = dict(stages)
         self.tally = tally or Tally()
+        self._breakpoints = breakpoints or Breakpoints()
+        self._hold_s = hold_s
         self._chains: dict[tuple[str, ...], Chain] = {}
 
     def begin(self, exchange: Exchange, names: tuple[str, ...], head: bytes, host: str,
-              port: int, minor: int, scheme: str = "http", **facts: Any) -> Run:
-        """The run for a request with this rewritten head. `facts`: of Flow."""
+              port: int, minor: int, scheme: str = "http", breakpoint: str = "",
+              **facts: Any) -> Run:
+        """The run for a request with this rewritten head. `breakpoint`: of the rule, if
+        they are armed; `facts`: of Flow."""
         request = read_request(head, host, port, f"1.{minor}", scheme)
-        return Run(self.chain(names), exchange, Flow(request, **facts))
+        chain = self.chain(names)
+        if breakpoint:
+            stop = Stop(self._breakpoints, exchange, breakpoint, self._hold_s)
+            chain = stop.make_chain(chain.stages, self.tally)
+        return Run(chain, exchange, Flow(request, **facts))
 
     def chain(self, names: tuple[str, ...]) -> Chain:
         """The filters of a rule, in order."""

@@ -29,6 +29,9 @@ class Exchange(Protocol):
     def go_on(self, head: bytes | None) -> None:
         """Sends the request on, with another head if one is given."""
 
+    def hold(self, ms: int) -> None:
+        """It waits so long: the deadlines of its connection do not end it."""
+
     def refuse(self, label: str, text: str) -> None:
         """Ends it with this outcome. `text`: for the reply and the log."""
 

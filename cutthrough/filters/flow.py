@@ -260,6 +260,8 @@ class Flow:
 
     __slots__ = (
         "_answered",
+        "_has_body",
+        "_label",
         "_refusal",
         "client",
         "groups",
@@ -284,6 +286,8 @@ class Flow:
         self.metadata: dict[str, Any] = {}          # the filters' own
         self.outcome = ""                           # in on_end: the log's reason
         self._refusal: str | None = None
+        self._label = "filter_refused"              # the outcome of a refusal
+        self._has_body = False                      # of the response
         self._answered = False
 
     def respond(self, status: int, body: bytes = b"",

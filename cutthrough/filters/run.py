@@ -36,12 +36,16 @@ class Run(Calls):
 
     def __init__(self, chain: Chain, exchange: Exchange, flow: Flow) -> None:
         super().__init__(chain, exchange, flow)
-        self.wants_upload = bool(chain.request_bodies)
         self.wants_response = bool(chain.response_heads or chain.response_bodies)
         self.tasks: set[asyncio.Task[None]] = set()
         self.waiting = 0                # tasks that have not begun
 
     # Called by the session.
+
+    @property
+    def wants_upload(self) -> bool:
+        """A breakpoint may have added itself."""
+        return bool(self.chain.request_bodies)
 
     def start(self) -> None:
         self._begin(self._on_request())
@@ -133,6 +137,7 @@ class Run(Calls):
         flow = self.flow
         flow.response = response = read_response(head)
         before = Before(response)
+        flow._has_body = has_body
         try:
             for stage in self.chain.response_heads:
                 kept = response.copy() if stage.on_fault == "pass" else None

@@ -1,18 +1,23 @@
 """The filters of a policy: their modules are read, imported, and their classes made."""
 
+from cutthrough.filters.breakpoints import Breakpoints
 from cutthrough.filters.chains import Filters
 from cutthrough.filters.stage import Stage, Tally, make_stage
 from cutthrough.generation.hook import import_code
 from cutthrough.policy.source import Filter, Policy, PolicyError
 
 
-def make_filters(policy: Policy, tally: Tally | None = None) -> Filters | None:
-    """Returns the filters that rules name; None: they name none. Raises PolicyError."""
+def make_filters(policy: Policy, tally: Tally | None = None,
+                 breakpoints: Breakpoints | None = None,
+                 hold_s: float = 30.0) -> Filters | None:
+    """Returns the filters that rules name; None: they name none, and have no
+    breakpoint. `hold_s`: `breakpoint_timeout`. Raises PolicyError."""
     named = {name for rule in policy.rules for name in rule.filters}
-    if not named:
+    if not named and not any(rule.breakpoint for rule in policy.rules):
         return None
     return Filters({name: _make(policy, name, policy.filters[name])
-                    for name in policy.filters if name in named}, tally)
+                    for name in policy.filters if name in named},
+                   tally, breakpoints, hold_s)
 
 
 def _make(policy: Policy, name: str, filter: Filter) -> Stage:

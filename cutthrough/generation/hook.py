@@ -24,6 +24,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from cutthrough.filters.breakpoints import Breakpoints
 from cutthrough.filters.stage import Tally as FilterTally
 from cutthrough.net.shares import Shares
 from cutthrough.policy.decision_cache import Decision, DecisionCache
@@ -140,6 +141,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.filters = FilterTally()
+        self.breakpoints = Breakpoints()
         self.shares = Shares(MOST_QUESTIONS)
         self.asked = 0
         self.failures = 0

@@ -56,7 +56,9 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
         own_sources={user.encode(): numbers[name] for user, name in
                      names_of_users(config, generation.policy).items()},
         own_networks=[row.prefix for row in config.sources if row.prefix],
-        filters=make_filters(generation.policy, tally.filters if tally else None),
+        filters=make_filters(
+            generation.policy, tally.filters if tally else None,
+            tally.breakpoints if tally else None, config.breakpoint_timeout),
         ways=make_ways(config, acl.routes if acl is not None else (), registry, tls),
     )
 

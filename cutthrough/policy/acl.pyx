@@ -38,8 +38,7 @@ from cutthrough.wire.openings cimport TLS, server_name
 from cutthrough.wire.paths cimport Path, set_path
 from cutthrough.wire.target cimport HOST_NAME, Target, parse_authority
 
-# The methods that a rule can name. OTHER is every method not listed here. A request that
-# offers an upgrade is UPGRADE, whatever its method.
+# The methods that a rule can name. A request that offers an upgrade is UPGRADE.
 METHODS = {"GET": M_GET, "HEAD": M_HEAD, "POST": M_POST, "PUT": M_PUT, "DELETE": M_DELETE,
            "OPTIONS": M_OPTIONS, "TRACE": M_TRACE, "CONNECT": M_CONNECT,
            "UPGRADE": KIND_UPGRADE, "OTHER": M_OTHER}
@@ -136,7 +135,8 @@ cdef class Acl:
         candidate.subject = subjects.setdefault((rule.users, rule.groups), len(subjects))
         row.action = ACTIONS[rule.action]
         row.cut = rule.cut
-        row.acts = (BY_FAULTS if rule.faults else 0) | (BY_FILTERS if rule.filters else 0)
+        row.acts = ((BY_FAULTS if rule.faults else 0) | (BY_FILTERS if rule.filters else 0)
+                    | (BY_BREAKPOINT if rule.breakpoint else 0))
         row.capture, row.recording = CAPTURES[rule.capture], RECORDINGS[rule.recording]
         row.limits = limits[rule.limits] if rule.limits else -1
         row.route = <uint16_t>routes[rule.route] if rule.route else 0

@@ -16,8 +16,10 @@ def contradictions(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, "is of tunnels only, which have no `paths`"
     if "paths" in fields and fields.get("methods") == ("CONNECT",):
         yield "paths", "is of plain requests only: a tunnel has no path"
-    if "recording" in fields and "filters" in fields:
-        yield "recording", "has no place beside `filters`: one of both has an exchange"
+    for key in ("filters", "breakpoint"):
+        if "recording" in fields and key in fields:
+            yield "recording", (
+                f"has no place beside `{key}`: one of both has an exchange")
     if "pinned" in fields and not fields.get("tls", "").startswith("intercept"):
         yield "pinned", ("is of rules that intercept: add tls = \"intercept\" or "
                          "\"intercept_http\"")

@@ -31,6 +31,7 @@ from cutthrough.policy.reader import unknown_key
 from cutthrough.policy.source import (
     OF_TUNNELS,
     Action,
+    Breakpoint,
     Capture,
     Faults,
     Filter,
@@ -423,14 +424,14 @@ class _Reader(ListReader):
         return self.words(table, key, PROTOCOLS[1:])
 
     def read_word(self, table: dict[str, Any], key: str) -> Any:
-        if key in ("tls", "recording") and table.get("action") == "deny":
+        if key in ("tls", "recording", "breakpoint") and table.get("action") == "deny":
             self.fail(key, "has no effect in a rule that denies")
         return self.choice(table, key, _CHOICES[key], "")
 
 
 _CHOICES = {"sni": get_args(ServerName), "capture": get_args(Capture),
             "tls": get_args(TlsAction), "pinned": get_args(Pinned),
-            "recording": get_args(Recording)}
+            "recording": get_args(Recording), "breakpoint": get_args(Breakpoint)}
 _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "name": _Reader.read_name, "action": _Reader.read_action,
     "users": _Reader.read_who, "groups": _Reader.read_who,
@@ -443,8 +444,7 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "cut": _Reader.read_flag, "limits": _Reader.read_limit,
     "source": _Reader.read_source, "route": _Reader.read_route,
     "faults": _Reader.read_names, "filters": _Reader.read_names,
-    "capture": _Reader.read_word, "tls": _Reader.read_word,
-    "pinned": _Reader.read_word, "recording": _Reader.read_word,
+    **dict.fromkeys(_CHOICES, _Reader.read_word),
 }
 # Keys whose field in Rule has another name
 _FIELDS = {"source": "leaves_by"}

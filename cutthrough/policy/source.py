@@ -20,6 +20,7 @@ Recording = Literal["record", "replay", "cache", "spy"]
 RECORDINGS = {"": 0, "off": 0, "record": 1, "replay": 2, "cache": 3, "spy": 4}
 TlsAction = Literal["pass", "intercept", "intercept_http", "refuse"]
 Pinned = Literal["refuse", "pass"]
+Breakpoint = Literal["request", "response", "both"]
 
 
 class PolicyError(Mistake):
@@ -103,6 +104,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     capture: Capture | Literal[""] = ""     # what is kept of requests; "": nothing
     filters: tuple[str, ...] = ()       # names in Policy.filters, in their order
     recording: Recording | Literal[""] = ""     # answers kept, or played again
+    breakpoint: Breakpoint | Literal[""] = ""     # what is held, if they are armed
     source: str = ""                    # file and line, for messages: policy.toml:12
 
 

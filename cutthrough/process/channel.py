@@ -122,6 +122,39 @@ class Watch(msgspec.Struct, frozen=True, tag="watch"):
     on: bool
 
 
+class Arm(msgspec.Struct, frozen=True, tag="arm"):
+    """Heed breakpoints of rules for `seconds`; 0: not any more. The answer is Decided,
+    if `query` is not 0."""
+
+    query: int
+    seconds: float
+
+
+class ListHeld(msgspec.Struct, frozen=True, tag="list_held"):
+    """List what breakpoints hold, or the one with this number and its body; the answer
+    is Listed."""
+
+    query: int
+    number: int = 0
+
+
+class Decide(msgspec.Struct, frozen=True, tag="decide"):
+    """Carry out the process.breakpoints.Decision in the memory that comes with this
+    message, about what is held by this number; the answer is Decided."""
+
+    query: int
+    number: int
+
+
+class Decided(msgspec.Struct, frozen=True, tag="decided"):
+    """From a worker: it was carried out; `gone`: nothing is held by this number;
+    `error`: it cannot be carried out, and still waits."""
+
+    query: int
+    gone: bool = False
+    error: str = ""
+
+
 class Give(msgspec.Struct, frozen=True, tag="give"):
     """Give your tunnels away over the socket that comes with this message. The taker is
     `holder` on the page of limits; -1: it is a worker of another program, which has its
@@ -151,7 +184,8 @@ class Took(msgspec.Struct, frozen=True, tag="took"):
 
 
 Message = (Hello | Ready | Drain | Stop | Reopen | Swap | Swapped
-           | List | Trace | Listed | Cut | WasCut | Watch | Give | Gave | Take | Took)
+           | List | Trace | Listed | Cut | WasCut | Watch | Arm | ListHeld | Decide
+           | Decided | Give | Gave | Take | Took)
 
 
 class Unreadable(ValueError):
@@ -170,9 +204,9 @@ def read_message(packet: bytes) -> Message:
                          f"read: {error}") from None
 
 
-def in_memory(found: list[dict[str, Any]]) -> int:
+def in_memory(found: Any) -> int:
     """Returns a descriptor of memory that holds `found` as JSON; the caller owns it."""
-    fd = os.memfd_create("cutthrough-connections", os.MFD_CLOEXEC)
+    fd = os.memfd_create("cutthrough-message", os.MFD_CLOEXEC)
     left = msgspec.json.encode(found)
     while left:
         left = left[os.write(fd, left):]

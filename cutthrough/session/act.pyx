@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The faults of the deciding rule, applied to a request before it goes on, and its filters.
+"""The faults of the deciding rule, applied to a request before it goes on, its filters and breakpoint.
 
     rules, hook ─> limits ─> HELD, for a latency ─> HELD, by filters ─> route
 
@@ -9,7 +9,7 @@ comes once the address is known, before it is dialled.
 """
 
 from cutthrough.outcome cimport FAULT_RESET, FAULT_STATUS, OK
-from cutthrough.policy.acl cimport BY_FILTERS
+from cutthrough.policy.acl cimport BY_BREAKPOINT, BY_FILTERS
 from cutthrough.policy.faults import draw
 from cutthrough.session.charge cimport admit_with_faults
 from cutthrough.session.client cimport Client, is_last
@@ -46,7 +46,7 @@ cdef int end_hold(Client c) except -1:
 
 cdef int go_on(Client c) except -1:
     c.stamps.hook_us += end_brief_phase(&c.stamps)
-    if c.request.acts & BY_FILTERS and not c.request.is_tunnel:
+    if c.request.acts & (BY_FILTERS | BY_BREAKPOINT) and not c.request.is_tunnel:
         return begin_filters(c)
     return c.route(False)
 

@@ -110,7 +110,7 @@ cdef int take_verdict(Client c, const Verdict *verdict) except -1:
     c.request.route = <unsigned short>verdict.route
     c.request.reported = verdict.report
     c.request.needs_opening = verdict.waits
-    c.request.acts = verdict.acts
+    c.request.acts = verdict.acts & c.context.acts
     return verdict.outcome
 
 

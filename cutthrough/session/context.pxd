@@ -52,6 +52,7 @@ cdef class Context:
     cdef Py_ssize_t turned_away         # open connections that were refused at accept
     cdef Places places                  # connections that may be closed to make room
     cdef bint may_splice
+    cdef uint8_t acts                   # those of policy.acl.Act that are heeded
     cdef uint8_t peeks                  # of tunnels' first bytes: PEEK_ALWAYS, Fingerprint
     cdef uint16_t client_tls            # TLS context of intercepted clients
     cdef uint16_t origin_tls            # the same of their origins, plus 1: Hop.tls

@@ -8,6 +8,7 @@ from libc.string cimport memcpy
 from cutthrough.net cimport linux
 from cutthrough.net.pipes cimport pipes_refused
 from cutthrough.net.shares import Shares
+from cutthrough.policy.acl cimport BY_BREAKPOINT, BY_FAULTS, BY_FILTERS
 from cutthrough.session.places cimport Places
 from cutthrough.session.state cimport IDLE, LINGER
 from cutthrough.session.states import TABLE
@@ -45,6 +46,7 @@ cdef class Context:
         self.verifier = verifier
         self.pipes_refused = pipes_refused()    # earlier ones are not ours
         self.recorder = recorder or FlightRecorder()
+        self.acts = BY_FAULTS | BY_FILTERS
         if origin:
             text = origin.encode()
             if parse_authority(&self.origin, text, len(text), 80) != 0:
@@ -102,6 +104,10 @@ cdef class Context:
             self.date_s = now.tv_sec
             build_date(self.date_text, self.date_s)
         return self.date_text
+
+    def heed_breakpoints(self, bint on):
+        """Whether a rule's `breakpoint` is heeded, in requests that are judged from now on."""
+        self.acts = BY_FAULTS | BY_FILTERS | (BY_BREAKPOINT if on else 0)
 
     def start_draining(self):
         """From now on each response is the last of its connection."""

@@ -38,13 +38,15 @@ TOTALS_ABOVE = ("log_dropped", "dns_answered", "dns_not_found", "dns_failed", "d
                 "dns_stale", "dns_prefetched", "drain_finished", "dns_dropped", "dns_refused",
                 "hook_asked", "hook_failed", "hook_dropped", "hook_refused",
                 "filter_calls", "filter_failed", "filter_overran",
+                "breakpoint:held", "breakpoint:edited", "breakpoint:passed",
+                "breakpoint:aborted", "breakpoint:expired", "breakpoint:skipped",
                 "no_room:relays", "no_room:requests", "no_room:strangers",
                 "auth_hashes", "auth_evicted", "tls:full", "tls:resumed",
                 "capture:captured", "capture:dropped", "capture:partial", "capture:unwritten",
                 "leaf:made", "leaf:kept")
 GAUGES_ABOVE = ("lag_us", "due_us", "upstream_idle", "dns_entries", "dns_open", "hook_open",
                 "held:relays", "held:requests", "held:strangers", "auth_queue", "auth_held",
-                "tls_open", "tls_under_way")
+                "tls_open", "tls_under_way", "breakpoint_holds")
 
 
 # Words of a parent's row; its state is 0 if no configuration in force has it

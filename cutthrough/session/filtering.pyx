@@ -21,7 +21,9 @@ from cutthrough.outcome cimport (
     RECORDING_MISSED, status_of)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.decision_cache import Decision
+from cutthrough.policy.acl cimport BY_BREAKPOINT
 from cutthrough.policy.hop cimport HOP_FORWARD
+from cutthrough.session.awaited cimport NOBODY
 from cutthrough.session.chunked_body cimport drop_scan
 from cutthrough.session.client cimport Client, Observer, is_last
 from cutthrough.session.filtered_head cimport host_of, is_same_target, move, rebuild
@@ -54,16 +56,17 @@ cdef int begin_filters(Client c) except -1:
     cdef char text[ADDRESS_TEXT]
     cdef int n = print_address(&c.address, text)
     cdef Request *r = &c.request
-    names = c.snapshot.acl.rules[r.rule].filters
+    rule = c.snapshot.acl.rules[r.rule]
     f.client = c
     f.ending = FILTER_ANSWERED
     c.filtering = f
     f.run = c.snapshot.filters.begin(
-        f, names, bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port, r.minor,
+        f, rule.filters, bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port, r.minor,
         "https" if c.entrance.is_inside else "http",
         user=c.account.name.decode("utf-8", "replace"), groups=c.account.groups,
         client=text[:n].decode(), id=str(c.request_id),
-        rule=c.snapshot.acl.label(r.rule).decode())
+        rule=c.snapshot.acl.label(r.rule).decode(),
+        breakpoint=rule.breakpoint if r.acts & BY_BREAKPOINT else "")
     c._set_state(HELD)
     c.silent_ms = c.poller.time_ms() + <int>f.run.chain.head_ms
     c.poller.arm(c, c.silent_ms)
@@ -153,6 +156,19 @@ cdef class Filtering:
         except BaseException:
             c.poller.contain(c)
         return s
+
+    def hold(self, int64_t ms):
+        """For so long it waits for an operator, and no deadline of its state ends it."""
+        cdef Client c = self.client
+        if c is None:
+            return
+        try:
+            c.poller.take_time()
+            c.awaited = NOBODY
+            c.silent_ms = c.poller.time_ms() + ms
+            c.poller.arm(c, c.silent_ms)
+        except BaseException:
+            c.poller.contain(c)
 
     cdef int drop_origin(self) except -1:
         cdef Client c = self.client

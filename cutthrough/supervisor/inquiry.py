@@ -11,13 +11,14 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
 from cutthrough.process.channel import (
     Cut,
+    Decided,
     List,
     Listed,
     Message,
@@ -27,6 +28,7 @@ from cutthrough.process.channel import (
     in_memory,
 )
 from cutthrough.process.selector import Selector
+from cutthrough.supervisor.breakpoints import Breakpoints
 from cutthrough.supervisor.children import Child
 
 if TYPE_CHECKING:
@@ -104,6 +106,7 @@ class Inquiry:
         self._pipe: tuple[int, int] | None = None
         self._partial_line = b""
         self._watchers: set[asyncio.Queue[bytes]] = set()
+        self.breakpoints = Breakpoints(self.ask_workers, processes)
 
     # Queries
 
@@ -149,20 +152,38 @@ class Inquiry:
         return Listed(number), in_memory(found)
 
     async def _ask(self, question: Callable[[int], List | Trace | Cut]) -> Query:
-        self._number += 1
-        number = self._number                # `_number` may change while this waits
         respondents: list[Respondent] = [
             child for child in self._processes.children.values() if child.ready]
         before = self._processes.predecessor
         if before is not None and before.drains:
             respondents.append(before)
-        query = Query({one.pid: one.name for one in respondents})
-        if not respondents:
+
+        def send(number: int) -> None:
+            for one in respondents:
+                one.send(question(number))
+
+        return await self._gather({one.pid: one.name for one in respondents}, send)
+
+    async def ask_workers(
+            self, question: Callable[[int], Message], children: Sequence[Child],
+            fds: tuple[int, ...]) -> Query:
+        """Asks these workers alone, and not the previous program."""
+        def send(number: int) -> None:
+            for child in children:
+                child.send(question(number), fds)
+
+        return await self._gather({one.pid: one.name for one in children}, send)
+
+    async def _gather(self, names: dict[int, str],
+                      send: Callable[[int], None]) -> Query:
+        self._number += 1
+        number = self._number                # `_number` may change while this waits
+        query = Query(names)
+        if not names:
             return query
         self._queries[number] = query
         try:
-            for one in respondents:
-                one.send(question(number))
+            send(number)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(query.done.wait(), ANSWER_TIMEOUT_S)
         finally:
@@ -179,7 +200,7 @@ class Inquiry:
                     # It counts as unanswered. Perhaps we had no descriptor for it
                     log.error("cannot read the answer of %s: %s", child.name, error)
                     return
-            case WasCut(number):
+            case WasCut(number) | Decided(number):
                 answer = message
             case _:
                 return
@@ -207,7 +228,9 @@ class Inquiry:
             self.close()
 
     def on_ready(self, child: Child) -> None:
-        """Has a new worker report its endings, if there is a watcher."""
+        """Has a new worker report its endings, if there is a watcher, and heed
+        breakpoints, if they are armed."""
+        self.breakpoints.on_ready(child)
         if self._pipe is not None and child.ready:
             child.send(Watch(True), (self._pipe[1],))
 

@@ -27,6 +27,7 @@ from cutthrough.generation.generation import Generation, Reader, to_memory
 from cutthrough.log.stderr import say
 from cutthrough.policy.source import Policy
 from cutthrough.process.channel import (
+    Decided,
     Drain,
     Gave,
     Hello,
@@ -186,7 +187,7 @@ class Supervisor:
                 self.reloads.update()
             case Swapped(number, error):
                 self.reloads.on_swapped(child, number, error)
-            case Listed() | WasCut():
+            case Listed() | WasCut() | Decided():
                 self.inquiry.on_message(child, message)
             case Gave() | Took():
                 handover_plan.log_result(child, message)

@@ -134,6 +134,7 @@ ADVICE = {
     "replayed": NOTHING,
     "recording_missed": "the reply and the log's hook name the nearest recording and "
                         "what differs: record it, or change the route's key",
+    "breakpoint_aborted": "ask the operator who has armed breakpoints",
     "client_limit": "raise `max_connections_per_client` if many users share an address",
     "user_limit": "raise `connections` or `tunnels` of the user's limits",
     "rate_limited": "raise `requests_per_second` or `burst` of the user's limits",

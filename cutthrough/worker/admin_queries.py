@@ -1,4 +1,5 @@
-"""A worker's answers to operators: list, trace and cut connections, report endings.
+"""A worker's answers to operators: list, trace and cut connections, report endings,
+and what breakpoints hold.
 
 A list of ten thousand connections takes a tenth of a second. It is made in pieces, and
 between two pieces the loop serves.
@@ -10,12 +11,19 @@ import os
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
+import msgspec
+
 from cutthrough.log.accesslog import AccessLog
+from cutthrough.process.breakpoints import Decision
 from cutthrough.process.channel import (
+    Arm,
     Channel,
     Cut,
+    Decide,
+    Decided,
     List,
     Listed,
+    ListHeld,
     Trace,
     WasCut,
     Watch,
@@ -41,9 +49,13 @@ class AdminQueries:
         self._channel = channel
         self._journal = worker.context.journal
         self._watched: AccessLog | None = None
+        self.breakpoints = worker.tally.breakpoints
+        self.breakpoints.on_armed = worker.context.heed_breakpoints
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def carry_out(self, message: List | Trace | Cut | Watch) -> None:
+    def carry_out(
+            self,
+            message: List | Trace | Cut | Watch | Arm | ListHeld | Decide) -> None:
         match message:
             case List(query, selector):
                 self._run(self._list(query, selector))
@@ -55,6 +67,14 @@ class AdminQueries:
                 self._watch(self._channel.take_fd())
             case Watch():
                 self._unwatch()
+            case Arm(query, seconds):
+                self.breakpoints.arm(seconds)
+                if query:
+                    self._channel.send(Decided(query))
+            case ListHeld(query, number):
+                self._answer(query, self.breakpoints.list(number))
+            case Decide(query, number):
+                self._decide(query, number, self._channel.take_fd())
 
     def _run(self, answer: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(answer)
@@ -99,6 +119,13 @@ class AdminQueries:
             about = describe(client, self._worker.slot)
             if about is not None and selector.matches(about):
                 yield client, about
+
+    def _decide(self, query: int, number: int, fd: int) -> None:
+        with open(fd, "rb") as memory:
+            memory.seek(0)                   # behind its end, where it was written
+            decision = msgspec.json.decode(memory.read(), type=Decision)
+        error = self.breakpoints.decide(number, decision)
+        self._channel.send(Decided(query, error is None, error or ""))
 
     def _watch(self, fd: int) -> None:
         """Writes each ending into this pipe too, which this object owns from now on."""

@@ -94,6 +94,8 @@ class Gauges:
         self._page.set("dns_open", dns["open"])
         hooks = self._hooks.stats()
         self._page.set("hook_open", hooks["open"])
+        breakpoints = self._hooks.breakpoints
+        self._page.set("breakpoint_holds", len(breakpoints.held))
         self._page.set("upstream_idle", self._idle_pool.idle)
         self._page.set("auth_queue", self._verifier.waiting)
         self._page.set("auth_held", self._verifier.held)
@@ -121,6 +123,7 @@ class Gauges:
             "filter_calls": self._hooks.filters.calls,
             "filter_failed": self._hooks.filters.faults,
             "filter_overran": self._hooks.filters.overruns,
+            **{f"breakpoint:{how}": n for how, n in breakpoints.counts.items()},
             "log_dropped": self._log.dropped if self._log is not None else 0,
             **self._read_blocks(),
         }

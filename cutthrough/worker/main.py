@@ -24,13 +24,16 @@ from cutthrough.config.config import ConfigError
 from cutthrough.generation.generation import Generation, from_memory
 from cutthrough.log.errorlog import EVERY_S, ErrorLog
 from cutthrough.process.channel import (
+    Arm,
     Channel,
     Cut,
+    Decide,
     Drain,
     Gave,
     Give,
     Hello,
     List,
+    ListHeld,
     Message,
     Ready,
     Reopen,
@@ -113,7 +116,8 @@ class WorkerProcess:
                 self.swap(number)
             case Stop():
                 self.over.set()
-            case List() | Trace() | Cut() | Watch():
+            case (List() | Trace() | Cut() | Watch() | Arm() | ListHeld()
+                  | Decide()):
                 assert self.admin_queries is not None
                 self.admin_queries.carry_out(message)
             case Give() | Take():
@@ -158,6 +162,8 @@ class WorkerProcess:
             os.close(fd)
 
     def drain(self, timeout: float) -> None:
+        if self.admin_queries is not None:
+            self.admin_queries.breakpoints.close()
         if self.draining is None:
             self.draining = asyncio.create_task(self._drain(timeout))
 

@@ -217,7 +217,7 @@ class Worker:
         self._parents = ParentRows(
             self.page, self.context.parents, self._checks.results)
         self._hosts = HostAddresses(own_hosts())
-        self._tally = Tally()
+        self.tally = Tally()
         self._sources = SourceNumbers()
         self.context.pacs = [None] * len(self._own)
         self._configure(self.generation)
@@ -229,7 +229,7 @@ class Worker:
             for one, n in zip(self._listeners, self._numbers, strict=True)]
         self._interfaces = Interfaces(loop, self._hosts.set, own_hosts)
         self._gauges = Gauges(self.page, self.resolver, self.idle_pool, self.verifier,
-                          self._log, self._tally, self._tls.stats, self._parents.write,
+                          self._log, self.tally, self._tls.stats, self._parents.write,
                           self._ring.counts if self._ring is not None else dict,
                           self._interception.stats)
         self._running = True
@@ -285,7 +285,7 @@ class Worker:
     def _configure(self, generation: Generation) -> None:
         config = generation.config
         snapshot = make_snapshot(generation, [*self._bound, *generation.own],
-                                 self._hosts, self._tally, self._known, self._sources,
+                                 self._hosts, self.tally, self._known, self._sources,
                                  self.context.parents,
                                  self._tls_parents.configure(generation))
         self.context.sources = self._sources.by_number

@@ -14,7 +14,7 @@ from tests.capture.test_importing import archive, entry
 from tests.e2e.test_capture import wait_rows
 from tests.support.admin import TOKEN
 from tests.support.browser import PROGRAM
-from tests.support.client import PASSWORD, USER
+from tests.support.client import PASSWORD, USER, build_request
 from tests.support.traffic import open_page
 from tests.support.wait import wait_until
 
@@ -131,6 +131,57 @@ def test_a_request_is_copied_as_a_command_that_repeats_it(
     assert len(heard) == 4 and page.browser.faults == []
 
 
+def test_a_held_exchange_is_edited_on_the_page(page, make_origin, dial):
+    origin, browser, client = make_origin(), page.browser, dial(page.proxy)
+    page.enter()
+    browser.click("#holds")
+    wait_until(lambda: page.text("#hold-state") == "not armed", "the state")
+    browser.click("#hold-arm")
+    wait_until(lambda: page.text("#hold-state").startswith("armed for"), "armed")
+    client.send(build_request("POST", origin.url("/old"), "X-One: 1",
+                              "Content-Length: 3", body=b"old"))
+    choose_held(page, "request: POST")
+    browser.type("#hold-path", "/new")
+    browser.type("#hold-fields", "X-Two: <b>2")
+    decide(page, "#hold-collect")
+    choose_held(page, "request: POST")
+    assert browser.run("$('hold-body').value") == "old"
+    assert browser.run("$('hold-path').disabled")
+    page.picture("breakpoint")
+    browser.type("#hold-body", "newer")
+    decide(page, "#hold-edit")
+    choose_held(page, "response: POST")
+    browser.type("#hold-status", "wrong")
+    browser.click("#hold-edit")
+    page.wait_note("#hold-note", "not a number")
+    browser.type("#hold-status", "203")
+    decide(page, "#hold-edit")
+    assert client.read_response().status == 203
+    (request,) = origin.requests
+    assert (request.target, request.body) == ("/new", b"newer")
+    assert (request.get("X-Two"), request.get("X-One")) == ("<b>2", None)
+    client = dial(page.proxy)
+    client.send(build_request("GET", origin.url("/next")))
+    choose_held(page, "request: GET")
+    decide(page, "#hold-abort")
+    assert client.read_response().status == 403
+    browser.click("#hold-disarm")
+    wait_until(lambda: page.text("#hold-state") == "not armed", "the state")
+    assert dial(page.proxy).get(origin.url("/last")).status == 200
+    assert browser.faults == []
+
+
+def decide(page, button):
+    page.browser.click(button)
+    page.wait_note("#hold-note", "done")
+
+
+def choose_held(page, text):
+    wait_until(lambda: text in page.text("#hold-list"), lambda: page.text("#hold-list"))
+    page.browser.click("#hold-list button")
+    wait_until(lambda: page.browser.run("!$('hold-form').hidden"), "the form")
+
+
 def run_httpx(command):
     """The arguments of the call that a piece of Python makes."""
     found = {}
@@ -168,7 +219,8 @@ def test_a_request_is_replayed_with_edits_through_the_proxy(page, make_origin, d
     page.wait_rows(1)
     page.open()
     page.browser.click("#replay")
-    assert page.browser.run("$('send-fields').value") == "X-Old: 1"
+    wait_until(lambda: page.browser.run("$('send-fields').value") == "X-Old: 1",
+               "the request's fields")
     page.browser.type("#send-url", origin.url("/second"))
     page.browser.type("#send-fields", "X-New: 2\nX-Old: 3")
     page.browser.type("#send-body", "changed")

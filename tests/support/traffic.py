@@ -15,6 +15,7 @@ name = "seen"
 action = "allow"
 addresses = ["127.0.0.0/8"]
 capture = "full"
+breakpoint = "both"
 """
 WIDE, PHONE = (1280, 900), (390, 844)
 ENTER, ESCAPE, DOWN = ("Enter", 13, "\r"), ("Escape", 27), ("ArrowDown", 40)

@@ -1,0 +1,70 @@
+"""What breakpoints hold, over HTTP; the page "Traffic" shows it.
+
+    GET  /breakpoints           until when they are armed, and what is held
+    POST /breakpoints/armed     {"seconds": N}; 0: not any more
+    GET  /breakpoints/ID        one, with its body
+    POST /breakpoints/ID        a Decision
+
+All take the admin token. Arming and decisions are in the error log.
+"""
+
+import math
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from cutthrough.admin.cross_site import watcher_key
+from cutthrough.admin.flows_page import decode, read_body
+from cutthrough.process.breakpoints import MOST_ARMED, Arming, Decision
+
+# Bytes of a decision, body in base64
+MOST_DECISION = 12 << 20
+
+
+class Breakpoints(Protocol):
+    """The supervisor's part."""
+
+    @property
+    def armed_s(self) -> float: ...
+    async def arm(self, seconds: float, who: str) -> list[str]: ...
+    async def held(self) -> tuple[list[dict[str, Any]], list[str]]: ...
+    async def show(self, name: str) -> dict[str, Any] | None: ...
+    async def decide(
+        self, name: str, decision: Decision, who: str) -> tuple[int, str]: ...
+
+
+class BreakpointsPage:
+    def __init__(self, breakpoints: Breakpoints) -> None:
+        self._breakpoints = breakpoints
+
+    def routes(self) -> list[web.RouteDef]:
+        one = "/breakpoints/{id:[0-9]+-[0-9]+}"
+        return [
+            web.get("/breakpoints", self.list, allow_head=False),
+            web.post("/breakpoints/armed", self.arm),
+            web.get(one, self.show, allow_head=False), web.post(one, self.decide)]
+
+    async def list(self, request: web.Request) -> web.StreamResponse:
+        held, unanswered = await self._breakpoints.held()
+        return web.json_response({"armed_s": round(self._breakpoints.armed_s, 1),
+                                  "held": held, "unanswered": unanswered})
+
+    async def arm(self, request: web.Request) -> web.StreamResponse:
+        seconds = decode(await read_body(request, MOST_DECISION), Arming).seconds
+        if not (math.isfinite(seconds) and 0 <= seconds <= MOST_ARMED):
+            raise ValueError(f"seconds: 0 to {MOST_ARMED:g}")
+        unanswered = await self._breakpoints.arm(seconds, watcher_key(request)[0])
+        return web.json_response({"armed_s": round(self._breakpoints.armed_s, 1),
+                                  "unanswered": unanswered})
+
+    async def show(self, request: web.Request) -> web.StreamResponse:
+        found = await self._breakpoints.show(request.match_info["id"])
+        if found is None:
+            return web.Response(status=404, text="not held any more\n")
+        return web.json_response(found)
+
+    async def decide(self, request: web.Request) -> web.StreamResponse:
+        decision = decode(await read_body(request, MOST_DECISION), Decision)
+        status, text = await self._breakpoints.decide(
+            request.match_info["id"], decision, watcher_key(request)[0])
+        return web.Response(status=status, text=f"{text}\n")

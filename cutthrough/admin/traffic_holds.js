@@ -1,0 +1,120 @@
+// Breakpoints: what waits for an operator, and the decision about it.
+const HOLDS_MS = 500, ARM_S = 600;
+let held = null, heldIds = null, heldBody = null, holdsTimer = 0;
+
+function openHolds() {
+  $("hold-note").textContent = "";
+  showHeld(null);
+  $("hold-dialog").showModal();
+  readHolds();
+}
+// Reads what is held: while the dialog is open, and while breakpoints are armed
+async function readHolds() {
+  clearTimeout(holdsTimer);
+  let armed = 0;
+  try {
+    const answer = await (await ask("breakpoints")).json();
+    armed = answer.armed_s;
+    $("hold-state").textContent = armed
+      ? `armed for ${Math.ceil(armed)} s; ${answer.held.length} held` : "not armed";
+    listHolds(answer.held);
+  } catch (error) {
+    $("hold-state").textContent = error.message;
+  }
+  clearTimeout(holdsTimer);             // another call may have set it meanwhile
+  if (armed || $("hold-dialog").open) holdsTimer = setTimeout(readHolds, HOLDS_MS);
+}
+function listHolds(all) {
+  $("holds").textContent = all.length ? `breakpoints (${all.length})` : "breakpoints";
+  const ids = all.map(one => one.id).join();
+  if (ids === heldIds) return;          // a button stays while it is clicked
+  heldIds = ids;
+  $("hold-list").replaceChildren(...all.map(one => {
+    const node = button(
+      `${one.side}: ${one.method} ${one.url}${one.status ? " → " + one.status : ""}`,
+      () => chooseHeld(one.id));
+    node.dataset.held = one.id;
+    return node;
+  }));
+  if (held && !all.some(one => one.id === held.id)) {
+    $("hold-note").textContent = "it is not held any more";
+    showHeld(null);
+  }
+}
+async function chooseHeld(id) {
+  try {
+    showHeld(await (await ask(`breakpoints/${id}`)).json());
+    $("hold-note").textContent = "";
+  } catch (error) { $("hold-note").textContent = error.message; }
+}
+function showHeld(one) {
+  held = one;
+  $("hold-form").hidden = !one;
+  if (!one) return;
+  const isRequest = one.side === "request", hasBody = one.body === "here";
+  const data = hasBody ? Uint8Array.from(atob(one.content), c => c.charCodeAt(0)) : null;
+  const isText = data !== null && !data.includes(0) && isUtf8(data);
+  heldBody = isText ? decoded(data) : null;
+  $("hold-what").textContent = `${one.side} of ${one.user || one.client}, by ${one.rule}`
+    + `; it goes on in ${Math.ceil(one.left_s)} s`;
+  for (const name of ["method", "path"]) {
+    $("hold-" + name).value = one[name];
+    $("hold-" + name).disabled = !isRequest || hasBody;
+  }
+  $("hold-status").value = one.status ?? "";
+  $("hold-status").disabled = isRequest;
+  $("hold-fields").value = one.fields.map(([name, value]) => `${name}: ${value}`).join("\n");
+  $("hold-body").value = heldBody ?? "";
+  $("hold-body").disabled = one.body === "none";
+  $("hold-body").placeholder = hasBody
+    ? (isText ? "" : `${bytes(data.length)} that are no text; they stay if this stays empty`)
+    : one.body === "follows" ? "it follows; a text here replaces it" : "none";
+  $("hold-collect").disabled = one.body !== "follows";
+}
+function editOf() {
+  const edit = {action: "edit", fields: readFields($("hold-fields").value)};
+  for (const name of ["method", "path"]) {
+    const value = $("hold-" + name).value.trim();
+    if (!$("hold-" + name).disabled && value !== held[name]) edit[name] = value;
+  }
+  const status = Number($("hold-status").value), text = $("hold-body").value;
+  if (!$("hold-status").disabled && status !== held.status) {
+    if (!Number.isInteger(status)) throw new Error("the status is not a number");
+    edit.status = status;
+  }
+  if (heldBody === null ? text : text !== heldBody)
+    edit.body = toBase64(new TextEncoder().encode(text));
+  return edit;
+}
+async function decideHeld(makeDecision) {
+  try {
+    const {id} = held;
+    await ask(`breakpoints/${id}`, {method: "POST", body: JSON.stringify(makeDecision())});
+    if (held?.id === id) showHeld(null);
+    document.querySelector(`[data-held="${id}"]`)?.remove();
+    heldIds = null;                     // the next reading makes the list again
+    $("hold-note").textContent = "done";
+  } catch (error) { $("hold-note").textContent = error.message; }
+  readHolds();
+}
+async function armHolds(seconds) {
+  try {
+    await ask("breakpoints/armed", {method: "POST", body: JSON.stringify({seconds})});
+  } catch (error) { $("hold-note").textContent = error.message; }
+  readHolds();
+}
+function startHolds() {
+  $("holds").addEventListener("click", openHolds);
+  $("hold-arm").addEventListener("click", () => armHolds(ARM_S));
+  $("hold-disarm").addEventListener("click", () => armHolds(0));
+  $("hold-pass").addEventListener("click", () => decideHeld(() => ({action: "pass"})));
+  $("hold-abort").addEventListener("click", () => decideHeld(() => ({action: "abort"})));
+  $("hold-collect").addEventListener("click", () => decideHeld(() => {
+    const {body, ...edit} = editOf();
+    return {...edit, hold_body: true};
+  }));
+  $("hold-form").addEventListener("submit", event => {
+    event.preventDefault();
+    decideHeld(editOf);
+  });
+}

@@ -1,0 +1,320 @@
+"""Breakpoints: an operator looks at a request or a response, and decides about it.
+
+A message is held if an operator has armed breakpoints and the rule has one.
+`Breakpoints` is of a worker, and knows what the worker holds. `Stop` is of one
+exchange: the last filter of its chain, so that the operator sees what the filters have
+left.
+
+    request ─ held ─> (body ─ held) ─> the origin ─> response ─ held ─> (body ─ held)
+
+A body is collected only if the operator wants to see or replace it, because a stream
+may have no end. What is held goes on unchanged if nobody decides in time, if the arming
+ends, and if the worker drains.
+"""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+from cutthrough.codings import CodingError, make_decoders
+from cutthrough.filters.exchange import Exchange
+from cutthrough.filters.flow import FRAMING, Flow, Headers, Request, Response
+from cutthrough.filters.stage import Chain, Stage, Tally, streams
+
+# Messages that a worker holds at a time: each has a connection, and perhaps a body
+MOST_HELD = 32
+# Bytes of a body that an operator sees, decoded
+MOST_BODY = 1 << 20
+# The time of a hold itself ends first: no deadline of the connection's state does
+GRACE_S = 5.0
+# Not shown; an edit that has this value leaves the field as it is
+HIDDEN = ("authorization", "cookie", "set-cookie")
+REDACTED = "[redacted]"
+
+Side = Literal["request", "response"]
+Result = Literal["passed", "edited", "aborted", "expired"]
+
+
+class Decision(Protocol):
+    """What an operator has decided. None: unchanged."""
+
+    @property
+    def action(self) -> Literal["pass", "edit", "abort"]: ...
+    @property
+    def method(self) -> str | None: ...
+    @property
+    def path(self) -> str | None: ...
+    @property
+    def status(self) -> int | None: ...
+    @property
+    def fields(self) -> Sequence[tuple[str, str]] | None: ...
+    @property
+    def body(self) -> bytes | None: ...
+    @property
+    def hold_body(self) -> bool: ...
+
+
+class Held:
+    """One message that waits."""
+
+    def __init__(self, flow: Flow, side: Side, may_collect: bool, body: bytes | None,
+                 until: float) -> None:
+        self.flow, self.side = flow, side
+        self.may_collect = may_collect  # its body can be asked for, and replaced
+        self.body = body                # None: the head alone is held
+        self.until = until
+        self.decision: Decision | None = None
+        self.decided: asyncio.Future[Result] = (
+            asyncio.get_running_loop().create_future())
+
+    @property
+    def message(self) -> Request | Response:
+        found = self.flow.request if self.side == "request" else self.flow.response
+        assert found is not None
+        return found
+
+    def about(self, number: int, left_s: float, whole: bool) -> dict[str, Any]:
+        """For operators. `whole`: with the body."""
+        flow = self.flow
+        found = {
+            "number": number, "side": self.side, "left_s": round(max(0.0, left_s), 1),
+            "request": flow.id, "user": flow.user, "client": flow.client,
+            "rule": flow.rule, "method": flow.request.method, "url": flow.request.url,
+            "path": flow.request.path,
+            "fields": [(name, REDACTED if name.lower() in HIDDEN else value)
+                       for name, value in self.message.headers],
+            "body": ("here" if self.body is not None else
+                     "follows" if self.may_collect else "none")}
+        if self.side == "response" and flow.response is not None:
+            found["status"] = flow.response.status
+        if self.body is not None:
+            found["body_bytes"] = len(self.body)
+            if whole:
+                found["content"] = b64encode(self.body).decode()
+        return found
+
+    def release(self, result: Result) -> None:
+        if not self.decided.done():
+            self.decided.set_result(result)
+
+    def decide(self, decision: Decision) -> None:
+        """Carries out a decision. Raises ValueError, and then nothing has changed."""
+        if decision.action == "abort":
+            self.flow._refusal = "aborted by an operator"
+            self.flow._label = "breakpoint_aborted"
+            self.release("aborted")
+        elif decision.action == "pass":
+            self.release("passed")
+        else:
+            self.check(decision)
+            change(self.message.copy(), decision)
+            change(self.message, decision)
+            self.decision = decision
+            self.release("edited")
+
+    def check(self, decision: Decision) -> None:
+        if self.side == "response" and (decision.method or decision.path):
+            raise ValueError("a response has no method and no path")
+        if self.side == "request" and decision.status:
+            raise ValueError("a request has no status")
+        if self.side == "request" and self.body is not None and (
+                decision.method or decision.path):
+            raise ValueError("the policy has judged method and path: they can be "
+                             "edited before the body is held")
+        if (decision.body is not None or decision.hold_body) and (
+                self.body is None and not self.may_collect):
+            raise ValueError("the message has no body, or one that cannot be collected")
+        if decision.hold_body and self.body is not None:
+            raise ValueError("the body is here")
+
+
+def change(message: Request | Response, decision: Decision) -> None:
+    """Raises ValueError."""
+    if isinstance(message, Request):
+        if decision.method is not None:
+            message.method = decision.method
+        if decision.path is not None:
+            message.path = decision.path
+    elif decision.status is not None:
+        message.status = decision.status
+    if decision.fields is not None:
+        message.headers._items = merge(message.headers, decision.fields)._items
+
+
+def merge(old: Headers, fields: Sequence[tuple[str, str]]) -> Headers:
+    """The fields as the operator wants them: hidden values are the old ones, in their
+    order, and the framing stays. Raises ValueError."""
+    made = Headers((name, value) for name, value in old if name.lower() in FRAMING)
+    hidden = {name: old.get_all(name) for name in HIDDEN}
+    for name, value in fields:
+        lower = name.lower()
+        if lower in FRAMING:
+            continue
+        if lower in hidden and value == REDACTED:
+            if not hidden[lower]:
+                raise ValueError(f"{name}: {REDACTED} stands for no value")
+            value = hidden[lower].pop(0)
+        made.add(name, value)
+    return made
+
+
+class Breakpoints:
+    """Those of one worker."""
+
+    def __init__(self) -> None:
+        self.on_armed: Callable[[bool], None] = lambda armed: None
+        self.armed = False
+        self.held: dict[int, Held] = {}
+        # held: all that were. expired: nobody has decided. skipped: not held, because
+        # MOST_HELD were
+        self.counts = dict.fromkeys(
+            ("held", "passed", "edited", "aborted", "expired", "skipped"), 0)
+        self._number = 0
+        self._closed = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def arm(self, seconds: float) -> None:
+        """For so many seconds; 0: not any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._closed or seconds <= 0:
+            self.disarm()
+            return
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.disarm)
+        self._set_armed(True)
+
+    def disarm(self) -> None:
+        """What is held goes on."""
+        self._set_armed(False)
+        for one in list(self.held.values()):
+            one.release("expired")
+
+    def close(self) -> None:
+        """The worker ends: nobody can decide any more."""
+        self._closed = True
+        self.arm(0)
+
+    def _set_armed(self, armed: bool) -> None:
+        self.armed = armed
+        self.on_armed(armed)
+
+    def list(self, number: int = 0) -> list[dict[str, Any]]:
+        """What is held; with a number, that one with its body."""
+        now = asyncio.get_running_loop().time()
+        return [one.about(n, one.until - now, whole=bool(number))
+                for n, one in self.held.items() if number in (0, n)]
+
+    def decide(self, number: int, decision: Decision) -> str | None:
+        """Returns why not, or ""; None: it is not held, or is decided."""
+        one = self.held.get(number)
+        if one is None or one.decided.done():
+            return None
+        try:
+            one.decide(decision)
+        except (ValueError, TypeError) as error:
+            return str(error)
+        return ""
+
+    async def hold(self, exchange: Exchange, one: Held, seconds: float) -> None:
+        """Waits for a decision, and counts it."""
+        if not self.armed:
+            return
+        if len(self.held) >= MOST_HELD:
+            self.counts["skipped"] += 1
+            return
+        self._number += 1
+        number = self._number
+        self.counts["held"] += 1
+        self.held[number] = one
+        exchange.hold(int((seconds + GRACE_S) * 1000))
+        timer = asyncio.get_running_loop().call_later(seconds, one.release, "expired")
+        try:
+            self.counts[await one.decided] += 1
+        finally:                        # also if the client has gone
+            timer.cancel()
+            del self.held[number]
+
+
+class Stop:
+    """The breakpoint of one exchange."""
+
+    def __init__(self, breakpoints: Breakpoints, exchange: Exchange, sides: str,
+                 hold_s: float) -> None:
+        self.breakpoints, self.exchange = breakpoints, exchange
+        self.hold_s = hold_s
+        self.sides: tuple[str, ...] = (
+            ("request", "response") if sides == "both" else (sides,))
+        self.chain: Chain
+        self.bodies: dict[Side, bytes | None] = {}      # those that operators gave
+
+    def make_chain(self, stages: Sequence[Stage], tally: Tally) -> Chain:
+        """The filters of the rule, and this one behind them."""
+        self.chain = Chain([*stages, Stage(
+            "breakpoint", self.hold_s + GRACE_S, "pass", MOST_BODY,
+            self.on_request_head if "request" in self.sides else None, None,
+            self.on_response_head if "response" in self.sides else None, None, None,
+        )], tally)
+        return self.chain
+
+    async def on_request_head(self, flow: Flow) -> None:
+        headers = flow.request.headers
+        has_body = "transfer-encoding" in headers or (
+            headers.get("Content-Length", "0") != "0")
+        await self.hold_head(flow, "request", has_body, headers)
+
+    async def on_response_head(self, flow: Flow) -> None:
+        assert flow.response is not None
+        await self.hold_head(flow, "response", flow._has_body, flow.response.headers)
+
+    async def on_request_body(self, flow: Flow, body: bytes) -> bytes | None:
+        return await self.hold_body(flow, "request", body)
+
+    async def on_response_body(self, flow: Flow, body: bytes) -> bytes | None:
+        return await self.hold_body(flow, "response", body)
+
+    async def hold_head(self, flow: Flow, side: Side, has_body: bool,
+                        headers: Headers) -> None:
+        others = self.others(side)
+        may_collect = has_body and is_readable(headers) and not any(
+            streams(getattr(one, f"on_{side}_body")) for one in others)
+        one = self.make(flow, side, may_collect, None)
+        await self.breakpoints.hold(self.exchange, one, self.hold_s)
+        decision = one.decision
+        if decision is None or not (decision.hold_body or decision.body is not None):
+            return
+        self.bodies[side] = decision.body
+        # A body that was given and cannot be put in place ends the exchange
+        others.append(Stage(
+            "breakpoint", self.hold_s + GRACE_S,
+            "pass" if decision.body is None else "refuse",
+            max([MOST_BODY, *(other.max_body for other in others)]),
+            None, self.on_request_body, None, self.on_response_body, None))
+
+    def others(self, side: Side) -> list[Stage]:
+        """The chain's filters of bodies."""
+        return (self.chain.request_bodies if side == "request"
+                else self.chain.response_bodies)
+
+    async def hold_body(self, flow: Flow, side: Side, body: bytes) -> bytes | None:
+        given = self.bodies.get(side)
+        if given is not None:
+            return given
+        one = self.make(flow, side, False, body)
+        await self.breakpoints.hold(self.exchange, one, self.hold_s)
+        return one.decision.body if one.decision is not None else None
+
+    def make(self, flow: Flow, side: Side, may_collect: bool,
+             body: bytes | None) -> Held:
+        return Held(flow, side, may_collect, body,
+                    asyncio.get_running_loop().time() + self.hold_s)
+
+
+def is_readable(headers: Headers) -> bool:
+    """Whether a body in this coding can be decoded."""
+    try:
+        make_decoders(",".join(headers.get_all("Content-Encoding")))
+    except CodingError:
+        return False
+    return True

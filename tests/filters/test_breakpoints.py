@@ -1,0 +1,39 @@
+"""The key `breakpoint` of a rule, and the fields that an operator gives back."""
+
+import pytest
+
+from cutthrough.filters.breakpoints import merge
+from cutthrough.filters.flow import Headers
+from cutthrough.policy.source import PolicyError
+from tests.policy.test_rules import RULE, read
+
+
+@pytest.mark.parametrize("value", ["request", "response", "both"])
+def test_a_rule_says_what_is_held(value):
+    assert read(RULE + f"breakpoint = '{value}'").rules[0].breakpoint == value
+    assert read(RULE).rules[0].breakpoint == ""
+
+
+@pytest.mark.parametrize("value", ["'body'", "''", "true"])
+def test_nothing_else_can_be_held(value):
+    with pytest.raises(PolicyError, match="breakpoint"):
+        read(RULE + f"breakpoint = {value}")
+
+
+def test_a_rule_that_denies_holds_nothing():
+    with pytest.raises(PolicyError, match="has no effect in a rule that denies"):
+        read("[[rules]]\naction = 'deny'\nbreakpoint = 'both'")
+
+
+def test_hidden_values_return_in_their_order():
+    old = Headers([("Set-Cookie", "a"), ("X", "1"), ("Set-Cookie", "b")])
+    new = merge(old, [("X", "2"), ("set-cookie", "[redacted]"),
+                      ("Set-Cookie", "mine"), ("Set-Cookie", "[redacted]")])
+    assert list(new) == [("X", "2"), ("set-cookie", "a"), ("Set-Cookie", "mine"),
+                         ("Set-Cookie", "b")]
+
+
+def test_framing_cannot_be_edited():
+    old = Headers([("Content-Length", "3"), ("X", "1")])
+    new = merge(old, [("Content-Length", "0"), ("Transfer-Encoding", "chunked")])
+    assert list(new) == [("Content-Length", "3")]

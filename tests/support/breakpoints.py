@@ -1,0 +1,91 @@
+"""An operator at breakpoints, over the admin API."""
+
+import base64
+import json
+
+from tests.support.admin import AUTHORIZED, TOKEN, TOLD, Operator
+from tests.support.client import build_request
+from tests.support.inside import HERE
+from tests.support.wait import wait_until
+
+FREE = '[[rules]]\naction = "allow"\n' + HERE
+RULE = '[[rules]]\nname = "held"\naction = "allow"\n' + HERE
+
+
+class Desk:
+    """Arms breakpoints, and decides about what they hold."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+
+    def ask(self, method: str, path: str, content=None) -> tuple[int, str]:
+        made = self.operator.connection()
+        try:
+            made.request(method, path, None if content is None
+                         else json.dumps(content), AUTHORIZED)
+            answer = made.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            made.close()
+
+    def arm(self, seconds: float = 60.0) -> None:
+        status, text = self.ask("POST", "/breakpoints/armed", {"seconds": seconds})
+        assert status == 200, text
+
+    def state(self) -> dict:
+        status, text = self.ask("GET", "/breakpoints")
+        assert status == 200, text
+        return json.loads(text)
+
+    def wait(self, count: int = 1) -> list[dict]:
+        """What is held, as soon as it is so many."""
+        wait_until(lambda: len(self.state()["held"]) == count,
+                   lambda: f"{count} held: {self.state()}")
+        return self.state()["held"]
+
+    def wait_one(self, side: str, body: str | None = None) -> dict:
+        def found() -> dict | None:
+            return next((one for one in self.state()["held"] if one["side"] == side
+                         and body in (None, one["body"])), None)
+        return wait_until(found, lambda: f"{side}: {self.state()}")
+
+    def show(self, held: dict) -> dict:
+        status, text = self.ask("GET", f"/breakpoints/{held['id']}")
+        assert status == 200, text
+        return json.loads(text)
+
+    def decide(self, held: dict, action: str = "pass", **changes) -> None:
+        status, text = self.try_to_decide(held, action, **changes)
+        assert status == 200, text
+
+    def try_to_decide(self, held: dict, action: str, **changes) -> tuple[int, str]:
+        if isinstance(changes.get("body"), bytes):
+            changes["body"] = base64.b64encode(changes["body"]).decode()
+        return self.ask("POST", f"/breakpoints/{held['id']}",
+                        {"action": action, **changes})
+
+    def counts(self) -> dict[str, float]:
+        """Of results; the workers write them once a second."""
+        found = self.operator.metrics()
+        return {name: found[f'breakpoints_total{{result="{name}"}}'] for name in (
+            "held", "edited", "passed", "aborted", "expired", "skipped")}
+
+    def wait_counts(self, **wanted: int) -> None:
+        wait_until(lambda: {name: count for name, count in self.counts().items()
+                            if count} == wanted, lambda: str(self.counts()))
+
+
+def starter(start_policy):
+    """Starts a proxy whose rule has this breakpoint, and an operator of it."""
+    def run(breakpoint="both", config="", rule="", modules=None):
+        proxy = start_policy(
+            f'{RULE}breakpoint = "{breakpoint}"\n{rule}',
+            f'admin = "127.0.0.1:0"\nadmin_token = "{TOKEN}"\n{config}',
+            modules=modules)
+        told = wait_until(lambda: TOLD.findall(proxy.stderr()), proxy.stderr)
+        return proxy, Desk(Operator(int(told[-1])))
+    return run
+
+
+def send(client, method, url, *fields, body=b""):
+    client.send(build_request(method, url, *fields, body=body))
