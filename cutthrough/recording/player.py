@@ -28,6 +28,8 @@ from cutthrough.recording.sessions import SUFFIX, Session, Sessions
 
 log = logging.getLogger("cutthrough")
 
+# Modes in which nothing recorded is read; the next mode begins when all is
+_PLAYS_NONE = ("off", "record")
 # Recordings that are read at a time: some 5 ms
 STEP = 100
 
@@ -160,7 +162,7 @@ class Player:
                 await self._load(settings)
             else:
                 self._take()
-        elif self._session is not None:
+        elif self._session is not None and self._state.mode not in _PLAYS_NONE:
             await self._read_changes(settings)
         if changed:
             self._on_state(self._state.mode)
