@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 import cutthrough
+from cutthrough.arguments_held import add_held
 from cutthrough.arguments_recordings import add_mode, add_recordings
 from cutthrough.config.config import OPTIONS
 from cutthrough.config.settings import add_flags, flag_name, no_such_option
@@ -268,6 +269,7 @@ def add_flows(verb: argparse.ArgumentParser) -> None:
                      help="this one; may be repeated")
     one.add_argument("--all", action="store_true", help="every flow")
     add("reads", "list who has read the database")
+    add_held(actions, add_listener)
 
 
 def add_filter(verb: argparse.ArgumentParser, limit: int) -> None:

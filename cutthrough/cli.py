@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import cutthrough
 from cutthrough.arguments import ASKING, CONSOLE, parse, version
+from cutthrough.arguments_held import HELD
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import stop_waiting
 from cutthrough.config.mistake import Mistake, noting, raise_all, show_all
@@ -172,6 +173,10 @@ def dispatch(argv: Sequence[str] | None) -> int:
             from cutthrough.tools.recordings import run as run_recordings
 
             return run_recordings(given)
+        if given.verb == "flows" and given.action in HELD:
+            from cutthrough.tools.held import run as run_held
+
+            return run_held(given)
         if given.verb == "flows":
             from cutthrough.tools.flows import run as run_flows
 

@@ -59,6 +59,7 @@ cdef enum Outcome:
     REPLAYED
     RECORDING_MISSED
     BREAKPOINT_ABORTED
+    BREAKPOINT_UNDECIDED
     # a limit of the policy is reached
     CLIENT_LIMIT
     USER_LIMIT

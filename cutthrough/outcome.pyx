@@ -139,6 +139,8 @@ ROWS = (
         "the rule replays, and no recording answers this request"),
     ("breakpoint_aborted", 403, 1, "http_request_denied", "TCP_DENIED", "policy",
         "an operator aborted it at a breakpoint"),
+    ("breakpoint_undecided", 403, 1, "http_request_denied", "TCP_DENIED", "policy",
+        "no operator decided in time about what a breakpoint held"),
 
     ("client_limit", 429, 2, "http_request_denied", "TCP_DENIED", "policy",
         "too many connections from one address"),

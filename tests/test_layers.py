@@ -43,10 +43,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"filters"},
     "embed": DATA | {"generation", "worker"},
     "ca": {"config", "policy"},
-    "arguments": {"config", "process", "arguments_recordings"},
+    "arguments": {"config", "process", "arguments_held", "arguments_recordings"},
+    "arguments_held": set(),
     "arguments_recordings": set(),
     "cli": DATA | {
-        "arguments", "ca", "log", "process", "generation", "verify",
+        "arguments", "arguments_held", "ca", "log", "process", "generation", "verify",
         "worker", "admin", "supervisor", "tools", "doctor", "embed"},
     "proxy": {"cli"},
 }

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cutthrough.config.database import check_url
 from cutthrough.config.interception import InterceptionOptions
@@ -17,6 +17,7 @@ from cutthrough.config.values import (
     SIZE,
     TEXT,
     Kind,
+    choice,
     parse_text,
     parse_token,
 )
@@ -90,8 +91,13 @@ class CaptureOptions(InterceptionOptions, frozen=True, kw_only=True):
         swapped=True, of_program=True)] = ()
     breakpoint_timeout: Annotated[float, Option(
         DURATION, "how long a rule's `breakpoint` holds a message for an operator, if "
-        "the admin listener has armed them; after that it goes on unchanged",
+        "the admin listener has armed them",
         "below the patience of most clients", swapped=True, of_program=True)] = 30.0
+    breakpoint_undecided: Annotated[Literal["pass", "refuse"], Option(
+        choice("pass", "refuse"), "what becomes of a message about which nobody has "
+        "decided by then, or for which a worker has no room: it goes on unchanged, or "
+        "is refused", "pass: who arms and leaves breaks nothing", swapped=True,
+        of_program=True)] = "pass"
 
     @property
     def capture_database(self) -> str:

@@ -8,8 +8,8 @@ left.
     request ─ held ─> (body ─ held) ─> the origin ─> response ─ held ─> (body ─ held)
 
 A body is collected only if the operator wants to see or replace it, because a stream
-may have no end. What is held goes on unchanged if nobody decides in time, if the arming
-ends, and if the worker drains.
+may have no end. What is held goes on unchanged if the arming ends, if the worker
+drains, and, unless the configuration says otherwise, if nobody decides in time.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ GRACE_S = 5.0
 # Not shown; an edit that has this value leaves the field as it is
 HIDDEN = ("authorization", "cookie", "set-cookie")
 REDACTED = "[redacted]"
+UNDECIDED = "breakpoint_undecided"
 
 Side = Literal["request", "response"]
 Result = Literal["passed", "edited", "aborted", "expired"]
@@ -94,6 +95,10 @@ class Held:
                 found["content"] = b64encode(self.body).decode()
         return found
 
+    def refuse(self, label: str, text: str) -> None:
+        """The exchange ends with this outcome, once it is released."""
+        self.flow._refusal, self.flow._label = text, label
+
     def release(self, result: Result) -> None:
         if not self.decided.done():
             self.decided.set_result(result)
@@ -101,8 +106,7 @@ class Held:
     def decide(self, decision: Decision) -> None:
         """Carries out a decision. Raises ValueError, and then nothing has changed."""
         if decision.action == "abort":
-            self.flow._refusal = "aborted by an operator"
-            self.flow._label = "breakpoint_aborted"
+            self.refuse("breakpoint_aborted", "aborted by an operator")
             self.release("aborted")
         elif decision.action == "pass":
             self.release("passed")
@@ -217,12 +221,15 @@ class Breakpoints:
             return str(error)
         return ""
 
-    async def hold(self, exchange: Exchange, one: Held, seconds: float) -> None:
-        """Waits for a decision, and counts it."""
+    async def hold(self, exchange: Exchange, one: Held, seconds: float,
+                   refuses: bool) -> None:
+        """Waits for a decision, and counts it. `refuses`: what nobody has decided."""
         if not self.armed:
             return
         if len(self.held) >= MOST_HELD:
             self.counts["skipped"] += 1
+            if refuses:
+                one.refuse(UNDECIDED, f"the worker held {MOST_HELD} others")
             return
         self._number += 1
         number = self._number
@@ -231,7 +238,11 @@ class Breakpoints:
         exchange.hold(int((seconds + GRACE_S) * 1000))
         timer = asyncio.get_running_loop().call_later(seconds, one.release, "expired")
         try:
-            self.counts[await one.decided] += 1
+            result = await one.decided
+            self.counts[result] += 1
+            # If they were disarmed meanwhile, it is not to be held at all
+            if result == "expired" and refuses and self.armed:
+                one.refuse(UNDECIDED, f"nobody decided in {seconds:g} s")
         finally:                        # also if the client has gone
             timer.cancel()
             del self.held[number]
@@ -241,9 +252,9 @@ class Stop:
     """The breakpoint of one exchange."""
 
     def __init__(self, breakpoints: Breakpoints, exchange: Exchange, sides: str,
-                 hold_s: float) -> None:
+                 hold_s: float, refuses: bool) -> None:
         self.breakpoints, self.exchange = breakpoints, exchange
-        self.hold_s = hold_s
+        self.hold_s, self.refuses = hold_s, refuses
         self.sides: tuple[str, ...] = (
             ("request", "response") if sides == "both" else (sides,))
         self.chain: Chain
@@ -280,7 +291,8 @@ class Stop:
         may_collect = has_body and is_readable(headers) and not any(
             streams(getattr(one, f"on_{side}_body")) for one in others)
         one = self.make(flow, side, may_collect, None)
-        await self.breakpoints.hold(self.exchange, one, self.hold_s)
+        await self.breakpoints.hold(
+            self.exchange, one, self.hold_s, self.refuses)
         decision = one.decision
         if decision is None or not (decision.hold_body or decision.body is not None):
             return
@@ -302,7 +314,8 @@ class Stop:
         if given is not None:
             return given
         one = self.make(flow, side, False, body)
-        await self.breakpoints.hold(self.exchange, one, self.hold_s)
+        await self.breakpoints.hold(
+            self.exchange, one, self.hold_s, self.refuses)
         return one.decision.body if one.decision is not None else None
 
     def make(self, flow: Flow, side: Side, may_collect: bool,

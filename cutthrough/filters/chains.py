@@ -15,12 +15,14 @@ class Filters:
     """The filters of one generation, in one worker."""
 
     def __init__(self, stages: Mapping[str, Stage], tally: Tally | None = None,
-                 breakpoints: Breakpoints | None = None, hold_s: float = 30.0) -> None:
-        """`hold_s`: for so long a breakpoint holds a message."""
+                 breakpoints: Breakpoints | None = None, hold_s: float = 30.0,
+                 refuses: bool = False) -> None:
+        """`hold_s`: for so long a breakpoint holds a message; `refuses`: one about
+        which nobody has decided."""
         self._stages = dict(stages)
         self.tally = tally or Tally()
         self._breakpoints = breakpoints or Breakpoints()
-        self._hold_s = hold_s
+        self._hold_s, self._refuses = hold_s, refuses
         self._chains: dict[tuple[str, ...], Chain] = {}
 
     def begin(self, exchange: Exchange, names: tuple[str, ...], head: bytes, host: str,
@@ -31,7 +33,8 @@ class Filters:
         request = read_request(head, host, port, f"1.{minor}", scheme)
         chain = self.chain(names)
         if breakpoint:
-            stop = Stop(self._breakpoints, exchange, breakpoint, self._hold_s)
+            stop = Stop(self._breakpoints, exchange, breakpoint, self._hold_s,
+                        self._refuses)
             chain = stop.make_chain(chain.stages, self.tally)
         return Run(chain, exchange, Flow(request, **facts))
 

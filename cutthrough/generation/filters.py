@@ -9,15 +9,15 @@ from cutthrough.policy.source import Filter, Policy, PolicyError
 
 def make_filters(policy: Policy, tally: Tally | None = None,
                  breakpoints: Breakpoints | None = None,
-                 hold_s: float = 30.0) -> Filters | None:
+                 hold_s: float = 30.0, refuses: bool = False) -> Filters | None:
     """Returns the filters that rules name; None: they name none, and have no
-    breakpoint. `hold_s`: `breakpoint_timeout`. Raises PolicyError."""
+    breakpoint. `hold_s` and `refuses`: of breakpoints. Raises PolicyError."""
     named = {name for rule in policy.rules for name in rule.filters}
     if not named and not any(rule.breakpoint for rule in policy.rules):
         return None
     return Filters({name: _make(policy, name, policy.filters[name])
                     for name in policy.filters if name in named},
-                   tally, breakpoints, hold_s)
+                   tally, breakpoints, hold_s, refuses)
 
 
 def _make(policy: Policy, name: str, filter: Filter) -> Stage:

@@ -58,7 +58,8 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
         own_networks=[row.prefix for row in config.sources if row.prefix],
         filters=make_filters(
             generation.policy, tally.filters if tally else None,
-            tally.breakpoints if tally else None, config.breakpoint_timeout),
+            tally.breakpoints if tally else None, config.breakpoint_timeout,
+            config.breakpoint_undecided == "refuse"),
         ways=make_ways(config, acl.routes if acl is not None else (), registry, tls),
     )
 

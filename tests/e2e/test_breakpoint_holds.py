@@ -37,6 +37,42 @@ def test_it_goes_on_unchanged_at_the_deadline(start, make_origin, dial):
     assert proxy.wait_log(1)[0]["reason"] == "ok"
 
 
+def test_what_nobody_decides_about_is_refused_if_so_configured(
+        start, make_origin, dial):
+    """The same word in reply, log and metric."""
+    proxy, desk = start("request", 'breakpoint_timeout = "2s"\n'
+                        'breakpoint_undecided = "refuse"\n')
+    origin = make_origin()
+    desk.arm()
+    clients = [dial(proxy) for _ in range(100)]
+    for client in clients:
+        send(client, "GET", origin.url())
+    replies = [client.read_response() for client in clients]
+    assert [(one.status, one.error) for one in replies] == [
+        (403, "http_request_denied")] * 100
+    assert not origin.requests
+    lines = proxy.wait_log(100)
+    assert {line["reason"] for line in lines} == {"breakpoint_undecided"}
+    assert [line["hook"] for line in lines].count(
+        "breakpoint: nobody decided in 2 s") == 32
+    desk.wait_counts(held=32, expired=32, skipped=68)
+    assert desk.operator.metrics()['denied_total{reason="breakpoint_undecided"}'] == 100
+
+
+@pytest.mark.parametrize("end", ["disarm", "drain"])
+def test_it_is_not_refused_if_the_holding_itself_ends(start, make_origin, dial, end):
+    proxy, desk = start("request", 'breakpoint_undecided = "refuse"\n')
+    origin, client = make_origin(), dial(proxy)
+    desk.arm()
+    send(client, "GET", origin.url())
+    desk.wait_one("request")
+    if end == "disarm":
+        desk.arm(0)
+    else:
+        proxy.process.send_signal(signal.SIGTERM)
+    assert client.read_response().status == 200
+
+
 def test_disarming_lets_go_what_is_held(start, make_origin, dial):
     proxy, desk = start("both")
     origin, clients = make_origin(), [dial(proxy) for _ in range(3)]

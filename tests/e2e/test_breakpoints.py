@@ -143,6 +143,48 @@ def test_a_response_is_edited_in_every_part(start, make_origin, dial):
     assert len(origin.connections) == 1
 
 
+def test_an_edit_cannot_break_the_framing(start, make_origin, dial):
+    """R41: lengths are made again, and a body is in the coding that its head says."""
+    proxy, desk = start("both")
+    packed = gzip.compress(b"secret")
+    origin, client = make_origin(answer(
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"
+        b"Content-Length: %d\r\n\r\n%b" % (len(packed), packed))), dial(proxy)
+    desk.arm()
+    send(client, "POST", origin.url(), "Content-Length: 3", body=b"old")
+    desk.decide(desk.wait_one("request"), "edit", body=b"longer", fields=[
+        ["Content-Length", "2"], ["Transfer-Encoding", "chunked"], ["X", "1"]])
+    held = desk.wait_one("response")
+    desk.decide(held, "edit", body=b"other", fields=[
+        *held["fields"], ["Content-Length", "99"], ["Transfer-Encoding", "gzip"]])
+    reply = client.read_response()
+    coded = reply.get("Content-Encoding") == "gzip"
+    assert (gzip.decompress(reply.body) if coded else reply.body) == b"other"
+    (request,) = origin.requests
+    assert request.body == b"longer" and request.get("Transfer-Encoding") is None
+    assert request.all("Content-Length") == ["6"]
+    # The connection serves on
+    send(client, "GET", origin.url())
+    desk.decide(desk.wait_one("request"))
+    desk.decide(desk.wait_one("response"))
+    assert client.read_response().status == 200
+
+
+def test_a_coding_that_an_edit_invents_does_not_touch_the_framing(
+        start, make_origin, dial):
+    proxy, desk = start("response")
+    origin, client = make_origin(answer(CHUNKED)), dial(proxy)
+    desk.arm()
+    send(client, "GET", origin.url())
+    desk.decide(desk.wait_one("response"), "edit", body=b"x",
+                fields=[["Content-Encoding", "unknown"]])
+    reply = client.read_response()
+    assert (reply.body, reply.all("Content-Length")) == (b"x", ["1"])
+    send(client, "GET", origin.url())
+    desk.decide(desk.wait_one("response"))
+    assert client.read_response().body == b"abcdef"
+
+
 def test_what_passes_is_as_it_came(start, make_origin, dial):
     proxy, desk = start("both")
     origin, client = make_origin(answer(CHUNKED)), dial(proxy)
