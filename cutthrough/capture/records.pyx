@@ -83,6 +83,8 @@ cdef class Assembly:
         self.taped = []
 
     def rows(self, records):
+        """Raises ValueError for a payload that is too short."""
+        cdef const EndRecord *end
         cdef list made = []
         cdef dict opened = self._open
         cdef _Open one
@@ -93,10 +95,11 @@ cdef class Assembly:
             if kind == ring.END:
                 one = opened.pop((worker, request), _NOTHING)
                 self._size -= one.size
-                if (<const EndRecord *>PyBytes_AS_STRING(payload)).flags & end_record.IS_RECORDED:
+                end = <const EndRecord *>PyBytes_AS_STRING(payload)
+                check_size(end, PyBytes_GET_SIZE(payload))
+                if end.flags & end_record.IS_RECORDED:
                     self.taped.append(taped_of(payload, one))
-                if not (<const EndRecord *>PyBytes_AS_STRING(payload)).flags & (
-                        end_record.NOT_CAPTURED):
+                if not end.flags & end_record.NOT_CAPTURED:
                     made.append(self._row(f"{worker}-{request}", payload, one))
                 continue
             one = opened.get((worker, request))
@@ -126,7 +129,6 @@ cdef class Assembly:
         self.evicted += 1
 
     cdef tuple _row(self, str name, bytes payload, _Open parts):
-        """Raises ValueError for a payload that is too short."""
         cdef const EndRecord *end = <const EndRecord *>PyBytes_AS_STRING(payload)
         cdef const char *at = PyBytes_AS_STRING(payload) + sizeof(EndRecord)
         cdef str user, host, rule, parent, client, peer, sni, alpn, ja4
@@ -135,7 +137,6 @@ cdef class Assembly:
         cdef uint64_t size
         cdef int flags
         cdef bint is_websocket
-        check_size(end, PyBytes_GET_SIZE(payload))
         user = text_of(end, &at, end_record.T_USER)
         host = text_of(end, &at, end_record.T_HOST)
         rule = text_of(end, &at, end_record.T_RULE)
@@ -207,13 +208,11 @@ cdef class Assembly:
 
 
 cdef object taped_of(bytes payload, _Open parts):
-    """Raises ValueError for a payload that is too short."""
     cdef const EndRecord *end = <const EndRecord *>PyBytes_AS_STRING(payload)
     cdef const char *at = PyBytes_AS_STRING(payload) + sizeof(EndRecord)
     cdef str host = "", up_head = "", down_head = "", text
     cdef list down = parts.down or []
     cdef int i
-    check_size(end, PyBytes_GET_SIZE(payload))
     for i in range(<int>end_record.N_TEXTS):
         text = text_of(end, &at, i)
         if i == <int>end_record.T_HOST:

@@ -12,6 +12,7 @@ from tests.capture.dumps import dump, state
 from tests.capture.test_importing import archive, entry, request
 from tests.e2e.test_admin_flows import database, filled, get, ids, reads, start
 from tests.support.admin import AUTHORIZED
+from tests.support.sanitized import SANITIZED
 from tests.support.wait import wait_until
 
 __all__ = ["database", "filled", "start"]    # fixtures
@@ -106,6 +107,7 @@ def test_a_file_beyond_the_bound_is_refused_before_it_comes(filled):
     assert int(most) << 20 == MOST_IMPORT
 
 
+@pytest.mark.skipif(SANITIZED, reason="memory is the sanitizer's")
 @pytest.mark.parametrize("piece", ["[],", "{},", '{"":0},', "[[[]]],"])
 def test_a_file_that_becomes_too_large_in_memory_is_refused(filled, piece):
     _, operator = filled
