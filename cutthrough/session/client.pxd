@@ -6,6 +6,7 @@ from libc.stdlib cimport free
 from cutthrough.net.buffers cimport Block
 from cutthrough.net.connector cimport Connector, Stream, StreamOwner
 from cutthrough.net.address cimport Address
+from cutthrough.net.poller cimport Endpoint
 from cutthrough.net.relay cimport Relay
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.limits cimport Terms, Usage
@@ -124,6 +125,7 @@ cdef class Client(StreamOwner):
 
     # the way to the origin
     cdef Connector connector
+    cdef Endpoint turn                  # to dial, or a wait for it: see turns; None: neither
     cdef Passage passage                # None: directly, or the origin is connected
     cdef Block *partial                 # part of a response head
     cdef Scan *up_scan                  # NULL: no chunked body in that direction

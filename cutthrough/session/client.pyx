@@ -279,6 +279,8 @@ cdef class Client:
         if self.connector is not None:
             cancel(self.connector)
             self.connector = None
+        if self.turn is not None:
+            self.turn.close()
         if self.origin is not None:
             if abortive:
                 set_abortive(&self.origin.sock)

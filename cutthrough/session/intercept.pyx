@@ -39,7 +39,7 @@ from cutthrough.session.flight_recorder cimport E_SECURED, note
 from cutthrough.session.inner cimport begin_by_greeting, look_inside
 from cutthrough.session.inside cimport Inside, enclose
 from cutthrough.session.origin_streams cimport (
-    carry, has_streams, needs_connection, share)
+    carry, has_streams, needs_connection, note_http1, share)
 from cutthrough.session.recorded cimport recording_of
 from cutthrough.session.secure cimport put_transport
 from cutthrough.session.stage cimport STAGE_TLS
@@ -109,6 +109,8 @@ cdef int go_on_securing(Client c) except -1:
         return greet(c)
     if is_stream(&c.origin.sock):
         share(c)
+    else:
+        note_http1(c)
     return c.on_secured()
 
 

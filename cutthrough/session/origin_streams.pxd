@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t
 from cutthrough.net.connector cimport Stream, StreamOwner
 from cutthrough.net.multiplex cimport Multiplexer
 from cutthrough.session.client cimport Client
+from cutthrough.session.turns cimport Turn
 
 
 @cython.no_gc
@@ -20,6 +21,8 @@ cdef class Carrier(StreamOwner):
     cdef Carriers table
     cdef object key                     # of the table's list; None: it is in none
     cdef bint is_private                # has had its one request
+    cdef Turn turn                      # others wait for its first frame; None: nobody does
+    cdef int64_t heard_us               # when the peer was heard last
 
     cdef OriginStream ask(self)
     cdef int run(self) except -1
@@ -27,14 +30,20 @@ cdef class Carrier(StreamOwner):
     cdef int settle(self, const Multiplexer *m) except -1
     cdef int end(self, int why) except -1
     cdef int after_close(self) except -1
+    cdef int end_turn(self) except -1
 
 cdef class Carriers:
     """A worker's carriers, and those that later requests may share, by the idle pool's key."""
     cdef dict by_key                    # key -> list of Carrier
     cdef set all                        # of Carrier
+    cdef set known                      # keys whose origins have chosen HTTP/2
+    cdef dict turns                     # key -> Turn
     cdef int64_t idle_ms, connect_ms
 
-    cdef OriginStream find(self, object key)
+    cdef OriginStream find(self, Client client, object key)
+    cdef Carrier find_new(self, object key)
+    # Ends those without a stream, to give descriptors. Returns how many.
+    cdef int give_up(self) except -1
     cdef int forget(self, Carrier carrier) except -1
 
 # Has the handshake of client.origin agreed on streams?
@@ -46,6 +55,11 @@ cdef bint carry(Client client) except -1
 cdef int share(Client client) except -1
 # A stream for this request, of a connection that is shared; None: there is none.
 cdef OriginStream take_stream(Client client)
+# Whether the client waits for a connection that another request is about to share; if not, others
+# may wait for this one's.
+cdef bint takes_turns(Client client) except -1
+# The origin has chosen HTTP/1.1: nobody waits for its connections.
+cdef int note_http1(Client client) except -1
 # The origin has not read the request, and says so; nothing but its head was sent.
 cdef bint may_ask_again(Client client) noexcept
 # Whether the request needs bytes both ways, which no stream is.

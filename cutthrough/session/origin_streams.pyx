@@ -22,9 +22,12 @@ from cutthrough.net.multiplex cimport (
 from cutthrough.net.poller cimport Endpoint
 from cutthrough.net.sysio cimport CAN_READ
 from cutthrough.session.idle_pool cimport make_key
+from cutthrough.session.turns cimport make_turn, take_turn
 
 cdef enum:
     TURNS = 4                   # reads of one turn, 64 KiB each
+    ALIVE_US = 5000000          # a silent peer may be gone without our knowing
+    MOST_KNOWN = 4096
 
 
 @cython.no_gc
@@ -69,7 +72,11 @@ cdef class Carrier(StreamOwner):
         cdef int state
         while heard == HEARD_SOME and turn < TURNS:
             turn += 1
+            if conn.sock.ready & CAN_READ:
+                self.heard_us = conn.poller.now_us
             heard = m.hear(&conn.sock, conn.poller.now_us)
+            if self.turn is not None and not m.awaits_since_us(&conn.sock):
+                self.end_turn()
             self.serve(m)
             if self.conn is None:       # ended by what it has woken
                 return 0
@@ -119,6 +126,11 @@ cdef class Carrier(StreamOwner):
         stream.poller.take_time()
         return 0 if self.conn is None else self.settle(multiplexer())
 
+    cdef int end_turn(self) except -1:
+        cdef Turn turn = self.turn
+        self.turn = None
+        return 0 if turn is None else turn.close()
+
     cdef int after_close(self) except -1:
         """One stream less: it may be the last one, or another may have waited for its place."""
         cdef const Multiplexer *m = multiplexer()
@@ -134,6 +146,7 @@ cdef class Carrier(StreamOwner):
         if conn is None:
             return 0
         self.table.forget(self)
+        self.end_turn()
         m.lose(&conn.sock, why)
         self.serve(m)
         self.conn = None
@@ -146,6 +159,8 @@ cdef class Carriers:
     def __cinit__(self):
         self.by_key = {}
         self.all = set()
+        self.known = set()
+        self.turns = {}
 
     def configure(self, idle_timeout, connect_timeout):
         """Seconds. A carrier that waits already keeps its deadline."""
@@ -163,16 +178,36 @@ cdef class Carriers:
         for carrier in list(self.all):
             carrier.end(HEARD_ALL)
 
-    cdef OriginStream find(self, object key):
+    cdef int give_up(self) except -1:
+        cdef Carrier carrier
+        cdef int n = 0
+        for carrier in list(self.all):
+            if carrier.conn is not None and multiplexer().count(&carrier.conn.sock) == 0:
+                carrier.end(HEARD_ALL)
+                n += 1
+        return n
+
+    cdef OriginStream find(self, Client c, object key):
+        """Of the newest: an older one may have refused this request."""
         cdef Carrier carrier
         cdef OriginStream stream
-        for carrier in self.by_key.get(key, ()):
+        for carrier in reversed(self.by_key.get(key, ())):
             # Before its SETTINGS a request might wait behind others
             if multiplexer().awaits_since_us(&carrier.conn.sock):
+                continue
+            if not c.request.can_retry and c.poller.now_us - carrier.heard_us > ALIVE_US:
                 continue
             stream = carrier.ask()
             if stream is not None:
                 return stream
+        return None
+
+    cdef Carrier find_new(self, object key):
+        """One that has no frame of the peer yet."""
+        cdef Carrier carrier
+        for carrier in self.by_key.get(key, ()):
+            if multiplexer().awaits_since_us(&carrier.conn.sock):
+                return carrier
         return None
 
     cdef int forget(self, Carrier carrier) except -1:
@@ -229,7 +264,43 @@ cdef int share(Client c) except -1:
     if not carrier.is_private:
         carrier.key = make_key(&c.request.hop, c.pool_key())
         table.by_key.setdefault(carrier.key, []).append(carrier)
+        if len(table.known) >= MOST_KNOWN:
+            table.known.clear()
+        table.known.add(carrier.key)
+    if c.turn is not None:              # others wait for SETTINGS, too
+        carrier.turn = <Turn>c.turn
+        carrier.turn.client = c.turn = None
     return 0
+
+
+cdef bint takes_turns(Client c) except -1:
+    cdef Carriers table = <Carriers>c.context.carriers
+    cdef Carrier carrier
+    cdef Turn turn
+    if table is None or c.turn is not None or c.passage is not None or (
+            c.request.marks_origin or needs_connection(c) or not table.known):
+        return False
+    key = make_key(&c.request.hop, c.pool_key())
+    if key not in table.known:
+        return False
+    turn = <Turn>table.turns.get(key)
+    if turn is None:
+        carrier = table.find_new(key)
+        if carrier is None:
+            take_turn(c, table.turns, key)
+            return False
+        turn = carrier.turn = make_turn(table.turns, key)
+    turn.wait(c)
+    return True
+
+
+cdef int note_http1(Client c) except -1:
+    cdef Turn turn
+    if c.turn is None:
+        return 0
+    turn = <Turn>c.turn
+    (<Carriers>c.context.carriers).known.discard(turn.key)
+    return turn.close()
 
 
 cdef OriginStream take_stream(Client c):
@@ -237,7 +308,7 @@ cdef OriginStream take_stream(Client c):
     cdef OriginStream stream
     if table is None or not table.by_key or c.request.marks_origin or needs_connection(c):
         return None
-    stream = table.find(make_key(&c.request.hop, c.pool_key()))
+    stream = table.find(c, make_key(&c.request.hop, c.pool_key()))
     if stream is not None:
         stream.reused = True
     return stream

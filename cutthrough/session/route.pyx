@@ -37,7 +37,7 @@ from cutthrough.session.flight_recorder cimport (
 from cutthrough.session.forward cimport send_request
 from cutthrough.session.intercept cimport secure_origin, take_spare
 from cutthrough.session.local cimport open_local
-from cutthrough.session.origin_streams cimport share, take_stream
+from cutthrough.session.origin_streams cimport share, take_stream, takes_turns
 from cutthrough.session.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
 from cutthrough.session.parents cimport (
     choose_parent, dial_parent, drop_parent, is_resolved_there, lose_parent, praise_parents,
@@ -111,6 +111,8 @@ cdef int find_way(Client c, bint fresh) except -1:
                 note(c.context.recorder, <void *>c, c.poller.now_us, E_REUSED, 0, 0)
                 return use_origin(c)
             c.close_origin(False)       # dialled for a user who may reach its address
+    if c.entrance.is_inside and takes_turns(c):
+        return 0                        # for the connection that another request makes
     if by_name:
         return dial_parent(c, NULL, NULL)
     if c.request.narrowed == PROVEN:    # again; a name is followed once in a request

@@ -52,6 +52,7 @@ from cutthrough.session.streams cimport (
     begin_streams, close_idle_streams, lose_streams, run_streams)
 from cutthrough.session.target cimport IS_PAC, find_target
 from cutthrough.session.tunnel cimport run_tunnel
+from cutthrough.session.turns cimport ends_wait
 from cutthrough.session.charge cimport admit_user
 from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
 from cutthrough.wire.hops cimport answer_as_last, find_loop
@@ -97,8 +98,8 @@ cdef class Session(Client):
             return self.discard_input()     # be a reset, and undo the reply (R1, R6)
         if self.sock.ready & BROKEN:
             return self.abort(outcome_of_break(self), True)
-        if AUTH <= self.state <= SECURE:
-            return 0                        # its bytes wait in the kernel meanwhile
+        if AUTH <= self.state <= SECURE:    # its bytes wait in the kernel meanwhile
+            return 0 if self.turn is None or not ends_wait(self) else find_way(self, False)
         return on_client(self)
 
     cdef int on_stream(self, Stream stream) except -1:

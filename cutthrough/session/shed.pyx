@@ -29,6 +29,7 @@ from cutthrough.session.counters cimport (
     BOUND_DESCRIPTORS, BOUND_MEMORY, GONE_GUEST, GONE_HEAD, GONE_POOLED, GONE_STRANGER,
     count_shed)
 from cutthrough.session.counters import BOUNDS
+from cutthrough.session.origin_streams cimport Carriers
 from cutthrough.session.places cimport (
     GUEST, GUEST_HEAD, STRANGER, STRANGER_HEAD, Places)
 from cutthrough.session.standby cimport Standby
@@ -69,6 +70,8 @@ cdef int shed_for_descriptors(Context context, int most) except -1:
     if context.standbys is not None:
         for standby in context.standbys.values():
             pooled += (<Standby>standby).give_up()
+    if context.carriers is not None:
+        pooled += (<Carriers>context.carriers).give_up()
     context.counters.starved += 1
     context.counters.shed += pooled
     context.counters.sheds[<int>BOUND_DESCRIPTORS][<int>GONE_POOLED] += pooled

@@ -252,7 +252,7 @@ def test_more_requests_than_the_origin_takes_make_a_connection(
     streams = []
     for n in range(4):
         streams.append(peer.get(f"https://a.example/{n}"))
-        wait_until(lambda n=n: len(origin.connections) > n, "its connection")
+        wait_until(lambda n=n: len(origin.connections) > n, f"its connection {n}")
     peer.wait(*streams)
     assert [peer.answers[one].status for one in streams] == [200] * 4
 
@@ -308,3 +308,64 @@ def test_nothing_is_left(start, make_origin, dial, reach) -> None:
     proxy.wait_settled()
     for conn in origin.connections:
         wait_until(lambda conn=conn: conn.sock.fileno() < 0, "its end")
+
+
+# --- many requests at a time
+
+
+def shaken(alpn: tuple[str, ...] = ("h2",)) -> tuple[Script, threading.Event]:
+    """An origin's script that ends its first connection behind one answer, and begins
+    no other one before the event."""
+    go = threading.Event()
+
+    def script(conn: Connection) -> None:
+        if not first:
+            assert go.wait(20)
+        speaker = Speaker(conn.sock)
+        speaker.flush()
+        answered: set[int] = set()
+        while speaker.read():
+            for stream, question in list(speaker.questions.items()):
+                if stream and question.ended and stream not in answered:
+                    answered.add(stream)
+                    if question.reset is None:
+                        say(speaker, stream)
+            if first and answered:
+                first.clear()
+                return
+    first = [True]
+    return over_tls(script, alpn=alpn), go
+
+
+def test_many_requests_wait_for_one_connection(start, make_origin, reach) -> None:
+    """The origin has ended the connection that the client's requests shared."""
+    script, go = shaken()
+    proxy, origin = start(), make_origin(script)
+    peer = reach(proxy, origin.port)
+    assert peer.wait(peer.get("https://a.example/a")).body == b"/a"
+    wait_until(lambda: origin.connections[0].sock.fileno() < 0, "its end")
+    streams = [peer.get(f"https://a.example/{n}", method="POST" if n % 2 else "GET")
+               for n in range(90)]
+    peer.flush()
+    wait_until(lambda: len(origin.connections) == 2, "the second connection")
+    go.set()
+    peer.wait(*streams)
+    assert [bytes(peer.answers[one].body) for one in streams] == [
+        b"/%d" % n for n in range(90)]
+    assert len(origin.connections) == 2
+
+
+def test_who_waits_dials_if_the_first_one_goes(start, make_origin, reach) -> None:
+    script, go = shaken()
+    proxy, origin = start(), make_origin(script)
+    first, second = reach(proxy, origin.port), reach(proxy, origin.port)
+    assert first.wait(first.get("https://a.example/a")).body == b"/a"
+    wait_until(lambda: origin.connections[0].sock.fileno() < 0, "its end")
+    first.get("https://a.example/b")
+    wait_until(lambda: len(origin.connections) == 3, "its connection")
+    streams = [second.get(f"https://a.example/{n}") for n in range(9)]
+    second.flush()
+    first.sock.close()
+    go.set()
+    second.wait(*streams)
+    assert [second.answers[one].status for one in streams] == [200] * 9
