@@ -110,6 +110,10 @@ class Matcher:
     def __len__(self) -> int:
         return len(self._recordings)
 
+    @property
+    def has_patterns(self) -> bool:
+        return self._patterned.has_any
+
     def add(self, recording: Recording) -> None:
         """Its number must be new. Raises KeyMistake if a pattern is malformed."""
         number, request = recording.number, recording.request

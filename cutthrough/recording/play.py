@@ -44,21 +44,33 @@ class Exchange(Protocol):
     def collect_request(self) -> Sluice | None: ...
     def end_of_request(self) -> None: ...
     def send_continue(self) -> None: ...
+    def keep(self, head: bytes, body: bytes, sent: bytes, number: int) -> None: ...
     def pass_on(self) -> None: ...
     def send_collected(self) -> bool: ...
+
+
+class Answers(Protocol):
+    """What the session sends without a Play, and how often each was replayed."""
+
+    by_fields: bool
+
+    def clear(self) -> None: ...
+    def count(self, number: int) -> None: ...
+    def take_hits(self) -> dict[int, int]: ...
 
 
 class Shared:
     """What all plays of a worker share."""
 
-    def __init__(self) -> None:
+    def __init__(self, answers: Answers) -> None:
+        self.answers = answers
         self.matcher: Matcher | None = None  # None: the session is being read
         self.waiting: set[asyncio.Future[None]] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.is_paced = False
         self.wants_fields = False
         self.most_body = 4 << 20
-        self.replayed = self.missed = 0
+        self.missed = 0
 
     def be_ready(self) -> None:
         if self.matcher is None:
@@ -164,8 +176,8 @@ class Play:
         if isinstance(found, Miss) and self._mode == REPLAYS:
             found = matcher.match(self._request(True))
         if isinstance(found, Match):
-            shared.replayed += 1
-            self._answer(found.recording)
+            shared.answers.count(found.recording.number)
+            self._answer(found.recording, found.is_last)
             return
         shared.missed += 1
         if self._mode == REPLAYS:
@@ -177,7 +189,7 @@ class Play:
         return read_request(self._head, self._scheme, self._host, self._port,
                             self._body, fields=fields)
 
-    def _answer(self, recording: Recording) -> None:
+    def _answer(self, recording: Recording, is_last: bool) -> None:
         response = recording.response
         method = self._head[:self._head.index(" ")]
         head, chunked = build_head(response, method, self._minor)
@@ -185,13 +197,17 @@ class Play:
                 or sum([len(one.data) for one in response.chunks]) > PIECE):
             self._begin(self._send(recording, head, chunked, method))
             return
-        sluice = self._exchange.answer(head)
+        body = b""
         if has_body(method, response.status):
-            for chunk in response.chunks:
-                if chunk.data:
-                    sluice.write(frame(chunk.data) if chunked else chunk.data)
+            pieces = [one.data for one in response.chunks if one.data]
+            body = b"".join(map(frame, pieces) if chunked else pieces)
             if chunked:
-                sluice.write(build_trailers(response.trailers))
+                body += build_trailers(response.trailers)
+        if is_last:
+            self._exchange.keep(head, body, self._body, recording.number)
+        sluice = self._exchange.answer(head)
+        if body:
+            sluice.write(body)
         sluice.finish()
 
     async def _send(self, recording: Recording, head: bytes, chunked: bool, method: str

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
+import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +24,7 @@ from cutthrough.recording.keys import Key, Route
 from cutthrough.recording.lanes import Lane, SharedLanes, path_of
 from cutthrough.recording.matcher import Matcher
 from cutthrough.recording.modes import NAME, POLL_S, State, mark_of, read_state
-from cutthrough.recording.play import Exchange, Play, Shared
+from cutthrough.recording.play import Answers, Exchange, Play, Shared
 from cutthrough.recording.sessions import SUFFIX, Session, Sessions
 
 log = logging.getLogger("cutthrough")
@@ -32,6 +33,8 @@ log = logging.getLogger("cutthrough")
 _PLAYS_NONE = ("off", "record")
 # Recordings that are read at a time: some 5 ms
 STEP = 100
+# Between two writes of how often recordings were replayed
+HITS_S = 2.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,8 +58,9 @@ def make_route(row: Any) -> Route:
 class Player:
     """Until `close`. `on_state` is called with each mode that comes into force."""
 
-    def __init__(self, on_state: "OnState") -> None:
+    def __init__(self, on_state: "OnState", answers: Answers) -> None:
         self._on_state = on_state
+        self._answers = answers
         self._settings: Settings | None = None
         self._state = State()
         self._state_mark: tuple[int, ...] = (-1,)
@@ -69,7 +73,8 @@ class Player:
         self._held: dict[int, object] = {}
         self._lanes: SharedLanes | None = None
         self._run = ""
-        self.shared = Shared()
+        self._counted = 0.0
+        self.shared = Shared(answers)
         self.matcher = self._loaded
 
     def configure(self, settings: Settings) -> None:
@@ -84,8 +89,7 @@ class Player:
         self._settings = settings
         self.shared.is_paced = settings.is_paced
         self.shared.most_body = settings.most_body
-        self.shared.wants_fields = any(
-            route.lane or route.key.fields for route in settings.routes)
+        self._answers.clear()
         self._state_mark = self._session_mark = (-1,)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._watch())
@@ -137,6 +141,7 @@ class Player:
                     failed = str(error)
                     log.error("recordings: %s", error)
                 self.shared.be_ready()
+            self._count_hits(HITS_S)
             await asyncio.sleep(POLL_S)
 
     async def _look(self) -> None:
@@ -208,11 +213,14 @@ class Player:
         self._version = version
         while await self._read_more(session):
             pass
+        self._see_fields()
         if session.count_to(self._last) != len(self._loaded):
             await self._load(settings)       # some were deleted
 
     async def _read_more(self, session: Session) -> bool:
         found = session.read_behind(self._last, STEP)
+        if found and self._loaded is self.matcher:
+            self._answers.clear()
         for one in found:
             self._last = one.number
             try:
@@ -226,10 +234,32 @@ class Player:
 
     def _take(self) -> None:
         self.matcher = self.shared.matcher = self._loaded
+        self._answers.clear()
+        self._see_fields()
         self.shared.be_ready()
+
+    def _see_fields(self) -> None:
+        """Do fields of requests count?"""
+        settings = self._settings
+        assert settings is not None
+        wants = self._loaded.has_patterns or any(
+            route.lane or route.key.fields for route in settings.routes)
+        self.shared.wants_fields = self._answers.by_fields = wants
+
+    def _count_hits(self, after_s: float) -> None:
+        """What was replayed is in the session's file some time later."""
+        now = time.monotonic()
+        if self._session is None or now - self._counted < after_s:
+            return
+        self._counted = now
+        hits = self._answers.take_hits()
+        if hits:
+            with contextlib.suppress(StoreError):    # a file that may only be read
+                self._session.hit(hits)
 
     def _close_session(self) -> None:
         if self._session is not None:
+            self._count_hits(0)
             self._session.close()
             self._session = None
 

@@ -19,6 +19,7 @@ class Context:
     parents: Registry
     journal: Journal
     observer: object
+    answers: object
     player: object
     recording: int
     sources: dict[int, Source] | None

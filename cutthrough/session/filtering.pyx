@@ -17,8 +17,8 @@ from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport ANSWER_BLOCK, COPY_BLOCK, bytes_of, head_scratch, scratch
 from cutthrough.net.relay cimport Pump, push, start_pump, stop_pump
 from cutthrough.outcome cimport (
-    FILTER_ANSWERED, FILTER_FAILED, FILTER_REFUSED, FILTER_TIMEOUT, HEAD_TOO_LARGE, OK,
-    RECORDING_MISSED, status_of)
+    CLIENT_RESET, FILTER_ANSWERED, FILTER_FAILED, FILTER_REFUSED, FILTER_TIMEOUT, HEAD_TOO_LARGE,
+    OK, OVERLOADED, RECORDING_MISSED, status_of)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.acl cimport BY_BREAKPOINT
@@ -152,7 +152,7 @@ cdef class Filtering:
             c.request.origin_persistent = False
             if c.state != RELAY:
                 c._set_state(RELAY)
-            send_head_now(c, text)
+            send_head_now(c, text, None)
         except BaseException:
             c.poller.contain(c)
         return s
@@ -242,7 +242,7 @@ cdef class Filtering:
             return
         try:
             c.poller.take_time()
-            send_head_now(c, text)
+            send_head_now(c, text, None)
         except BaseException:
             c.poller.contain(c)
 
@@ -346,11 +346,13 @@ cdef bint takes_response(Client c, const Head *read, const Framing *its, const c
     return True
 
 
-cdef int send_head_now(Client c, bytes text) except -1:
+cdef int send_head_now(Client c, bytes text, bytes body) except -1:
     cdef Request *r = &c.request
     cdef char *data = scratch()
     cdef char *out = head_scratch()
     cdef const char *date = NULL
+    cdef const char *more = NULL
+    cdef size_t m = 0
     cdef int n = len(text)
     if n > MOST_BEHIND:
         return c.refuse(FILTER_FAILED)
@@ -370,6 +372,11 @@ cdef int send_head_now(Client c, bytes text) except -1:
     if c.context.observer is not None:
         (<Observer>c.context.observer).on_response(c, &head, data)
     r.status = head.status
-    if not push(&c.relay.down, out, n, NULL, 0):
-        return fail(filtering_of(c).down)
-    return 0
+    if body is not None:
+        more = body
+        m = len(body)
+    if push(&c.relay.down, out, n, more, m):
+        return 0
+    if c.filtering is None:
+        return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
+    return fail(filtering_of(c).down)

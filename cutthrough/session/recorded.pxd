@@ -4,6 +4,20 @@ from cutthrough.policy.acl cimport CACHES, RECORDS, RECORDS_NOTHING, REPLAYS
 from cutthrough.session.client cimport Client
 from cutthrough.session.filtering cimport Filtering
 
+cdef class Answer:
+    """What the player answered to a request: it would answer the same to the same bytes."""
+    cdef bytes head
+    cdef bytes body             # framed
+    cdef int number             # of the recording
+    cdef long hits              # that are not counted yet
+
+cdef class Answers:
+    """Answers by the requests that got them. Context.answers."""
+    cdef dict found             # see key_of
+    cdef dict hits              # by number
+    cdef Py_ssize_t size        # bytes
+    cdef public bint by_fields  # they count: a key has the whole head
+
 cdef class Replay(Filtering):
     """One request in the hands of the player, with the methods of Filtering and its own."""
     cdef bint chunked           # the body that was collected

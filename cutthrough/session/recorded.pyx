@@ -5,15 +5,21 @@
                   ├> REQUEST (its body) ─> HELD ─> …    the body counts: it is read first
                   └> route                              none does: on to the origin, or refused
 
+The player is Python, and takes some 12 us. An answer that it would give again to the same
+request is kept here, by the bytes of the request that count, until recordings change. It is
+sent without the player, if the request's body has come with its head, or there is none.
+
 Nothing is resolved or dialled before (R60). The answer takes the path of an answer of filters,
 so its head is read, judged and framed by the code of all responses. A tunnel whose TLS is to be
 opened gets an origin that is none: a socket whose other end says nothing. It lasts until the
 client's first bytes; what is no TLS then ends, because there is nothing to relay it to.
 """
 
-from libc.stdint cimport int64_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memchr, memcpy
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
-from cutthrough.net.buffers cimport bytes_of
+from cutthrough.net.buffers cimport bytes_of, give_block, shrink_block
 from cutthrough.net.relay cimport Pump, start_pump
 from cutthrough.outcome cimport HEAD_TOO_LARGE, OK, RECORDING_MISSED, REPLAYED
 from cutthrough.policy.first_bytes cimport ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED
@@ -21,11 +27,17 @@ from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.chunked_body cimport drop_scan
 from cutthrough.session.client cimport Client
 from cutthrough.session.filtered_head cimport host_of
+from cutthrough.session.filtering cimport send_head_now
 from cutthrough.session.parents cimport head_for_parent
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.request cimport Request
+from cutthrough.session.response cimport pump_down
 from cutthrough.session.sluice cimport close_sluice, open_sluice, run_sluice
-from cutthrough.session.state cimport HELD, REQUEST, RESPONSE
+from cutthrough.session.state cimport HELD, RELAY, REQUEST, RESPONSE
+
+cdef enum:
+    MOST_BYTES = 33554432       # of answers and their keys
+    OF_ENTRY = 200              # of one's objects
 
 
 cdef bint opens_tls(Client c) noexcept:
@@ -44,6 +56,13 @@ cdef bint is_played_inside(Client c, int fate) noexcept:
 
 
 cdef int begin_replay(Client c) except -1:
+    cdef Answer known = known_answer(c)
+    if known is not None:
+        return send_known(c, known)
+    return ask_player(c)
+
+
+cdef int ask_player(Client c) except -1:
     cdef Replay f = Replay.__new__(Replay)
     cdef Request *r = &c.request
     cdef char text[ADDRESS_TEXT]
@@ -61,7 +80,115 @@ cdef int begin_replay(Client c) except -1:
     return 0
 
 
+# --- answers at hand ---------------------------------------------------------------
+
+cdef class Answers:
+
+    def __cinit__(self):
+        self.found = {}
+        self.hits = {}
+
+    def clear(self):
+        """Recordings have changed, or what makes requests alike."""
+        self.hits = self.take_hits()
+        self.found = {}
+        self.size = 0
+
+    def count(self, int number):
+        self.hits[number] = self.hits.get(number, 0) + 1
+
+    def take_hits(self):
+        """How often each recording was replayed since the last call."""
+        cdef dict hits = self.hits
+        cdef Answer one
+        for one in self.found.values():
+            if one.hits:
+                hits[one.number] = hits.get(one.number, 0) + one.hits
+                one.hits = 0
+        self.hits = {}
+        return hits
+
+    def __len__(self):
+        return len(self.found)
+
+
+cdef bytes key_of(Client c, const char *body, size_t m):
+    """The request's line, or its whole head if fields or a body count, behind scheme, version
+    and destination; and its body."""
+    cdef const char *head = bytes_of(c.head)
+    cdef const char *end
+    cdef size_t n = c.head.end, k = len(c.key)
+    cdef bytes key
+    cdef char *at
+    if m == 0 and not (<Answers>c.context.answers).by_fields:
+        end = <const char *>memchr(head, b"\n", n)
+        n = end - head if end != NULL else n
+    key = PyBytes_FromStringAndSize(NULL, 1 + k + n + m)
+    at = PyBytes_AS_STRING(key)
+    at[0] = <char>(c.request.minor << 1 | c.entrance.is_inside)
+    memcpy(at + 1, <const char *>c.key, k)
+    memcpy(at + 1 + k, head, n)
+    if m:
+        memcpy(at + 1 + k + n, body, m)
+    return key
+
+
+cdef Answer known_answer(Client c):
+    """The body of its request is taken then. None: the player has to look."""
+    cdef Answers answers = c.context.answers
+    cdef Answer found
+    cdef size_t m = 0
+    cdef const char *body = NULL
+    if answers is None or not answers.found or c.usage.meter != NULL:
+        return None
+    if c.up_open:
+        if c.up_scan != NULL or c.input == NULL or c.request.awaits_100 or not (
+                0 < c.relay.up.left <= <int64_t>(c.input.end - c.input.start)):
+            return None
+        m = <size_t>c.relay.up.left
+        body = bytes_of(c.input) + c.input.start
+    found = answers.found.get(key_of(c, body, m))
+    if found is not None and m:
+        c.input.start += <uint32_t>m
+        if c.input.start == c.input.end:
+            give_block(&c.input)
+        else:
+            shrink_block(&c.input)
+        c.relay.up.left = 0
+        c.up_open = False
+    return found
+
+
+cdef int send_known(Client c, Answer known) except -1:
+    cdef Pump *down = &c.relay.down
+    known.hits += 1
+    c._set_state(HELD)                  # as the player's answers
+    down.may_splice = False
+    start_pump(down, NULL, &c.sock, 0)
+    c.request.ending = REPLAYED
+    c._set_state(RELAY)
+    send_head_now(c, known.head, known.body)
+    return pump_down(c) if c.state == RELAY else 0
+
+
 cdef class Replay(Filtering):
+
+    def keep(self, bytes head, bytes body, bytes sent, int number):
+        """This recording would answer the same request again. `sent`: the request's body."""
+        cdef Client c = self.client
+        cdef Answer one
+        cdef Answers answers
+        cdef bytes key
+        if c is None or c.context.answers is None:
+            return
+        answers = c.context.answers
+        key = key_of(c, sent, len(sent))
+        one = Answer.__new__(Answer)
+        one.head, one.body, one.number = head, body, number
+        answers.size += len(key) + len(head) + len(body) + OF_ENTRY
+        if answers.size > MOST_BYTES:
+            answers.clear()
+        answers.found[key] = one
 
     def collect_request(self):
         """The request's body comes through the Sluice that is returned."""

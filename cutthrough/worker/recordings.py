@@ -4,6 +4,7 @@ from cutthrough.generation.generation import Generation
 from cutthrough.policy.source import RECORDINGS
 from cutthrough.recording.player import Player, Settings, make_route
 from cutthrough.session.context import Context
+from cutthrough.session.recorded import Answers
 
 
 class Recordings:
@@ -11,6 +12,7 @@ class Recordings:
         """`program`: the supervisor's identifier; 0: there is none."""
         self._context = context
         self._program = program
+        self._answers = Answers()
         self._player: Player | None = None
 
     def configure(self, generation: Generation) -> None:
@@ -18,15 +20,17 @@ class Recordings:
         changed."""
         config = generation.config
         if not generation.policy.records:
-            self._context.player = None
+            self._context.player = self._context.answers = None
             return
-        player = self._player or Player(self._set_mode)
+        answers = self._answers
+        player = self._player or Player(self._set_mode, answers)
         player.configure(Settings(
             directory=config.recording_directory, session=config.recording_session,
             program=self._program, is_paced=config.recording_pace == "as_recorded",
             routes=tuple(map(make_route, config.recording_routes)),
             most_body=config.recording_body))
         self._context.player = self._player = player
+        self._context.answers = answers
 
     def _set_mode(self, mode: str) -> None:
         self._context.recording = RECORDINGS.get(mode, -1)   # `rules` has none
