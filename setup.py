@@ -75,6 +75,7 @@ BUILD_MACROS = {
 # Modules that need libssl; without its headers they are left out, and there is no TLS.
 OF_OPENSSL = {
     "cutthrough/net/certificates.pyx",
+    "cutthrough/net/key_readers.pyx",
     "cutthrough/net/leaves.pyx",
     "cutthrough/net/tls.pyx",
     "cutthrough/net/tls_context.pyx",

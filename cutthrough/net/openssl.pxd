@@ -2,6 +2,10 @@
 
 from libc.stdint cimport uint64_t
 
+cdef extern from "<openssl/types.h>" nogil:
+    ctypedef struct OSSL_LIB_CTX:
+        pass
+
 cdef extern from "<openssl/ssl.h>" nogil:
     ctypedef struct SSL_CTX:
         pass
@@ -63,7 +67,8 @@ cdef extern from "<openssl/ssl.h>" nogil:
     # contexts
     const SSL_METHOD *TLS_server_method()
     const SSL_METHOD *TLS_client_method()
-    SSL_CTX *SSL_CTX_new(const SSL_METHOD *method)
+    SSL_CTX *SSL_CTX_new_ex(OSSL_LIB_CTX *library, const char *properties,
+                            const SSL_METHOD *method)
     void SSL_CTX_free(SSL_CTX *ctx)
     int SSL_CTX_up_ref(SSL_CTX *ctx)
     uint64_t SSL_CTX_set_options(SSL_CTX *ctx, uint64_t options)
@@ -358,4 +363,42 @@ cdef extern from "<openssl/crypto.h>" nogil:
     int SSL_CTX_set_ex_data(SSL_CTX *ctx, int index, void *data)
     void *SSL_CTX_get_ex_data(const SSL_CTX *ctx, int index)
     const char *OpenSSL_version(int kind)
+    unsigned long OpenSSL_version_num()
     int OPENSSL_VERSION
+
+cdef extern from "<openssl/core_dispatch.h>" nogil:
+    ctypedef struct OSSL_CORE_HANDLE:
+        pass
+    ctypedef struct OSSL_DISPATCH:
+        int function_id
+        void (*function)() noexcept nogil
+    ctypedef struct OSSL_ALGORITHM:
+        const char *algorithm_names
+        const char *property_definition
+    ctypedef int OSSL_CALLBACK(const OSSL_PARAM *params, void *arg) noexcept nogil
+    int OSSL_OP_DECODER
+    int OSSL_FUNC_PROVIDER_QUERY_OPERATION
+    int OSSL_FUNC_PROVIDER_GETTABLE_PARAMS
+    int OSSL_FUNC_PROVIDER_GET_PARAMS
+    int OSSL_FUNC_PROVIDER_GET_CAPABILITIES
+
+cdef extern from "<openssl/provider.h>" nogil:
+    ctypedef struct OSSL_PROVIDER:
+        pass
+    ctypedef int (*provider_init)(
+        const OSSL_CORE_HANDLE *handle, const OSSL_DISPATCH *offered, const OSSL_DISPATCH **out,
+        void **context) noexcept nogil
+    ctypedef int (*provider_visitor)(OSSL_PROVIDER *provider, void *arg) noexcept nogil
+    OSSL_LIB_CTX *OSSL_LIB_CTX_new()
+    OSSL_PROVIDER *OSSL_PROVIDER_load(OSSL_LIB_CTX *library, const char *name)
+    int OSSL_PROVIDER_add_builtin(OSSL_LIB_CTX *library, const char *name, provider_init init)
+    int OSSL_PROVIDER_do_all(OSSL_LIB_CTX *library, provider_visitor visit, void *arg)
+    const char *OSSL_PROVIDER_get0_name(const OSSL_PROVIDER *provider)
+    void *OSSL_PROVIDER_get0_provider_ctx(const OSSL_PROVIDER *provider)
+    const OSSL_ALGORITHM *OSSL_PROVIDER_query_operation(
+        const OSSL_PROVIDER *provider, int operation, int *no_cache)
+    const OSSL_PARAM *OSSL_PROVIDER_gettable_params(const OSSL_PROVIDER *provider)
+    int OSSL_PROVIDER_get_params(const OSSL_PROVIDER *provider, OSSL_PARAM *params)
+    int OSSL_PROVIDER_get_capabilities(
+        const OSSL_PROVIDER *provider, const char *what, OSSL_CALLBACK *callback, void *arg)
+    int EVP_default_properties_is_fips_enabled(OSSL_LIB_CTX *library)

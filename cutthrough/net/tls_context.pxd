@@ -1,6 +1,6 @@
 """What connections of TLS have in common: certificates, versions, ciphers, authorities."""
 
-from cutthrough.net.openssl cimport SSL, SSL_CTX, SSL_METHOD
+from cutthrough.net.openssl cimport OSSL_LIB_CTX, SSL, SSL_CTX, SSL_METHOD
 from cutthrough.net.ticket_keys cimport TicketKeys
 from cutthrough.net.tls_sessions cimport Sessions
 
@@ -25,6 +25,6 @@ cdef void *name_of_peer(void *context, SSL *ssl) noexcept nogil
 
 # A context with what all have in common; the caller frees it. Raises TlsError.
 cdef SSL_CTX *new_context(
-    const SSL_METHOD *method, min_version, str ciphers) except NULL
+    const SSL_METHOD *method, min_version, str ciphers, OSSL_LIB_CTX *library=*) except NULL
 # Of a server: certificates (Loaded), and tickets if there are keys. `scope`: of its sessions.
 cdef int set_up_server(SSL_CTX *ctx, bytes scope, TicketKeys keys, list loaded) except -1

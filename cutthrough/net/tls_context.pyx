@@ -17,9 +17,10 @@ from cutthrough.net cimport openssl
 from cutthrough.net.certificates cimport (
     Loaded, load, name_in, no_password, open_bytes, read_certificates, why)
 from cutthrough.net.certificates import TlsError
+from cutthrough.net.key_readers cimport library_of_clients
 from cutthrough.net.openssl cimport (
-    BIO, CRYPTO_EX_DATA, EVP_CIPHER, EVP_CIPHER_CTX, EVP_MAC_CTX, OSSL_PARAM, SSL, SSL_CTX, X509,
-    X509_CRL)
+    BIO, CRYPTO_EX_DATA, EVP_CIPHER, EVP_CIPHER_CTX, EVP_MAC_CTX, OSSL_LIB_CTX, OSSL_PARAM, SSL,
+    SSL_CTX, X509, X509_CRL)
 from cutthrough.net.ticket_keys cimport TicketKey, TicketKeys
 from cutthrough.net.tls_keys cimport on_secret
 from cutthrough.net.tls_sessions cimport drop_sessions, keep_sessions
@@ -126,7 +127,8 @@ cdef class TlsClient(TlsContext):
         resumed; then all of its connections lead to one server, by one name. Raises TlsError."""
         cdef bytes wire
         cdef Made made = Made()
-        made.ctx = new_context(openssl.TLS_client_method(), min_version, "")
+        made.ctx = new_context(
+            openssl.TLS_client_method(), min_version, "", library_of_clients())
         openssl.SSL_CTX_set_verify(made.ctx, openssl.SSL_VERIFY_PEER, NULL)
         if ca:
             trust(made.ctx, ca)
@@ -150,8 +152,9 @@ cdef class TlsClient(TlsContext):
 # --- making contexts
 
 
-cdef SSL_CTX *new_context(const openssl.SSL_METHOD *method, min_version, str ciphers) except NULL:
-    cdef SSL_CTX *ctx = openssl.SSL_CTX_new(method)
+cdef SSL_CTX *new_context(const openssl.SSL_METHOD *method, min_version, str ciphers,
+                          OSSL_LIB_CTX *library=NULL) except NULL:
+    cdef SSL_CTX *ctx = openssl.SSL_CTX_new_ex(library, NULL, method)
     if ctx == NULL:
         raise MemoryError
     try:

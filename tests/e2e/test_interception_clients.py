@@ -32,13 +32,14 @@ from tests.support.intercepting import CLIENTS, SERVERS, routed
 from tests.support.origin import Connection, Origin
 from tests.support.programs import need
 from tests.support.proxy import Proxy
+from tests.support.sanitized import SANITIZED
 from tests.support.site import Site
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
 
 #: What a worker may grow by while 100 MiB pass through it, in each direction.
-FLAT = 30 << 20
+FLAT = (90 if SANITIZED else 30) << 20
 
 JAVA_FLAGS = ("-Xshare:auto", "-XX:TieredStopAtLevel=1",
               "-Djdk.http.auth.tunneling.disabledSchemes=",
