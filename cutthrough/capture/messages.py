@@ -55,10 +55,19 @@ def read_websocket(pieces: list[Piece], head: str, *, whole: bool,
                    redactor: Redactor) -> tuple[str, str | None]:
     """The messages as JSON, as `Flow.messages` returns them, and why they are not all;
     None: they are. `head`: the response's."""
+    found, state = read_messages(pieces, head)
+    if not whole:
+        state = state or "truncated"
+    shown = [show(message, pieces[message.piece].at_us, redactor) for message in found]
+    return json.dumps(shown, ensure_ascii=False), state
+
+
+def read_messages(pieces: list[Piece], head: str) -> tuple[list[Message], str | None]:
+    """Those of both sides in their order; why they are not all."""
     inflates = re.search(r"(^|,)\s*permessage-deflate\b", find_field(
         head, "sec-websocket-extensions")) is not None
     found: list[Message] = []
-    state = None if whole else "truncated"
+    state = None
     for is_up in (True, False):
         reader = _Reader(pieces, is_up, inflates)
         try:
@@ -70,8 +79,7 @@ def read_websocket(pieces: list[Piece], head: str, *, whole: bool,
         except _Malformed:
             state = "malformed"
     found.sort(key=lambda one: one.piece)    # stable: in one piece they stay in order
-    shown = [show(message, pieces[message.piece].at_us, redactor) for message in found]
-    return json.dumps(shown, ensure_ascii=False), state
+    return found, state
 
 
 class _Reader:

@@ -173,15 +173,20 @@ cdef class Capture(Observer):
         cdef Exchange *exchange
         cdef uint32_t n_up = 0, n_down
         cdef char *at
-        if head == NULL or (mode_of(client) == CAPTURE_NOTHING and not is_taped(client)):
+        cdef bint is_recorded_now = head != NULL and head.status == 101 and is_recorded(client)
+        if head == NULL or (mode_of(client) == CAPTURE_NOTHING and not is_taped(client) and (
+                not is_recorded_now)):
             return 0
-        if head.status == 101 and mode_of(client) == CAPTURE_FULL and (
+        if head.status == 101 and (is_recorded_now or mode_of(client) == CAPTURE_FULL) and (
                 has_token(head, data, F_UPGRADE, b"websocket", 9)):
             exchange = self.tapping(client)
             if exchange != NULL:
+                exchange.is_recorded = is_recorded_now
                 self.begin(&exchange.up, client, FRAMES_UP)
                 self.begin(&exchange.down, client, FRAMES_DOWN)
                 exchange.up.is_behind_head = True       # it went up already
+                if is_recorded_now:
+                    exchange.up.room = exchange.down.room = self.most_recorded
         if client.relay.up.tap != NULL:
             client.relay.down.tap = &(<Exchange *>client.relay.up.tap).down.tap
         n_down = head.length - head.start

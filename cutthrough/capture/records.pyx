@@ -224,7 +224,7 @@ cdef object taped_of(bytes payload, _Open parts):
     return Taped(
         is_intercepted=end.flags & end_record.IS_INTERCEPTED != 0, host=host, port=end.port,
         reason=_REASONS[end.outcome], up_head=up_head, down_head=down_head,
-        up=b"".join(parts.up or ()), down=down, times=parts.times or [],
+        up=b"".join(parts.up or ()), pieces=parts.pieces or [], down=down, times=parts.times or [],
         up_bytes=end.body_up, down_bytes=end.body_down,
         up_chunked=end.flags & end_record.UP_CHUNKED != 0,
         down_chunked=end.flags & end_record.DOWN_CHUNKED != 0,

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from cutthrough.capture.messages import Piece
+
 
 class Taped(msgspec.Struct, frozen=True, kw_only=True):
     """Times are Unix time. `up` and `down`: bodies with their framing. A number of
@@ -14,6 +16,7 @@ class Taped(msgspec.Struct, frozen=True, kw_only=True):
     up_head: str
     down_head: str                           # "": it had no room in the ring
     up: bytes
+    pieces: list[Piece]                      # of a WebSocket, both ways
     down: list[bytes]
     times: list[int]                         # of the pieces of `down`
     up_bytes: int

@@ -79,7 +79,7 @@ class Options(TypedDict, total=False):
     origin_http2: Literal["auto", "off"]
     recording_directory: str | PathLike[str]
     recording_session: str
-    recording_pace: Literal["at_once", "as_recorded"]
+    recording_pace: str
     recording_body: int | str
     listeners: Sequence[Row]
     sources: Mapping[str, Row]

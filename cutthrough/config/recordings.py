@@ -38,6 +38,26 @@ def parse_session(text: str) -> str:
     return text
 
 
+def parse_pace(text: str) -> float:
+    """The speed; 0: at once."""
+    if text in _PACES:
+        return _PACES[text]
+    match = _SPEED.fullmatch(text)
+    if match is None or not 0.01 <= float(match[1]) <= 1000:
+        raise ValueError(f"{text!r} is neither at_once nor as_recorded, nor a speed of "
+                         "0.01x to 1000x")
+    return float(match[1])
+
+
+def show_pace(speed: float) -> str:
+    return next((text for text, one in _PACES.items() if one == speed), f"{speed:g}x")
+
+
+_PACES = {"at_once": 0.0, "as_recorded": 1.0}
+_SPEED = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,4})?)x")
+_PACE = Kind("at_once|as_recorded|SPEED", parse_pace, show_pace)
+
+
 class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
     """One row of `[recording_routes.NAME]`."""
 
@@ -96,9 +116,9 @@ class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):
     recording_session: Annotated[str, Option(
         Kind("NAME", parse_session), "session that is recorded and replayed until "
         "`cutthrough mode` names another", "our choice", swapped=True)] = "default"
-    recording_pace: Annotated[Literal["at_once", "as_recorded"], Option(
-        choice("at_once", "as_recorded"), "when the pieces of a replayed answer are "
-        "sent", "at_once: a test need not wait", swapped=True)] = "at_once"
+    recording_pace: Annotated[float, Option(
+        _PACE, "when the pieces of a replayed answer are sent; 10x: in a tenth of the "
+        "recorded time", "at_once: a test need not wait", swapped=True)] = 0.0
     recording_body: Annotated[int, Option(
         SIZE._replace(high=64 << 20), "most bytes of a body that is recorded, or "
         "compared; an answer with a longer one passes unrecorded", "our choice: the "

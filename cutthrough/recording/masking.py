@@ -94,7 +94,7 @@ class Masker:
                 chunks = spread(chunks, body, find(fields, "content-type"))
         messages = response.messages
         if messages and self._reads_bodies:
-            messages = tuple(map(self._message, messages))
+            messages = tuple(map(self.message, messages))
         return msgspec.structs.replace(
             response, fields=fields, chunks=chunks, messages=messages,
             trailers=self.fields(response.trailers))
@@ -121,7 +121,10 @@ class Masker:
                 text = self.value(text)
         return msgspec.structs.replace(one, value=text)
 
-    def _message(self, message: Message) -> Message:
+    def message(self, message: Message) -> Message:
+        """The same object if nothing is removed."""
+        if not self._reads_bodies:
+            return message
         made = self._plain(message.data, "")
         return msgspec.structs.replace(message, data=made)
 

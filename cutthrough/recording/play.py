@@ -8,7 +8,9 @@ If nothing has to be waited for, all of that happens within `start`.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+import socket
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Protocol
 
 from cutthrough.recording.heads import (
@@ -18,7 +20,8 @@ from cutthrough.recording.heads import (
     read_request,
 )
 from cutthrough.recording.matcher import Match, Matcher, Miss
-from cutthrough.recording.model import Recording
+from cutthrough.recording.model import Message, Recording
+from cutthrough.recording.websocket import play_websocket
 
 log = logging.getLogger("cutthrough")
 
@@ -45,6 +48,7 @@ class Exchange(Protocol):
     def end_of_request(self) -> None: ...
     def send_continue(self) -> None: ...
     def keep(self, head: bytes, body: bytes, sent: bytes, number: int) -> None: ...
+    def switch(self, function: Callable[[socket.socket], None]) -> None: ...
     def pass_on(self) -> None: ...
     def send_collected(self) -> bool: ...
 
@@ -59,6 +63,10 @@ class Answers(Protocol):
     def take_hits(self) -> dict[int, int]: ...
 
 
+def same(message: Message) -> Message:
+    return message
+
+
 class Shared:
     """What all plays of a worker share."""
 
@@ -67,9 +75,10 @@ class Shared:
         self.matcher: Matcher | None = None  # None: the session is being read
         self.waiting: set[asyncio.Future[None]] = set()
         self.tasks: set[asyncio.Task[None]] = set()
-        self.is_paced = False
+        self.speed = 0.0                     # of recorded times; 0: at once
         self.wants_fields = False
         self.most_body = 4 << 20
+        self.mask: Callable[[Message], Message] = same
         self.missed = 0
 
     def be_ready(self) -> None:
@@ -88,10 +97,13 @@ class Shared:
 class Play:
     wants_response = False                   # of filters: read by the session
     __slots__ = ("_body", "_exchange", "_has_body", "_head", "_host", "_minor", "_mode",
-                 "_port", "_scheme", "_shared", "_task", "wants_upload")
+                 "_offers", "_port", "_scheme", "_shared", "_task", "wants_upload")
 
     def __init__(self, shared: Shared, exchange: Exchange, mode: int, head: bytes,
-                 host: str, port: int, scheme: str, minor: int, has_body: bool) -> None:
+                 host: str, port: int, scheme: str, minor: int, has_body: bool,
+                 offers: bool) -> None:
+        """`offers`: an upgrade."""
+        self._offers = offers
         self._shared, self._exchange, self._mode = shared, exchange, mode
         self._head, self._host, self._port = head.decode("latin-1"), host, port
         self._scheme, self._minor = scheme, minor
@@ -175,15 +187,29 @@ class Play:
                               explain=False)
         if isinstance(found, Miss) and self._mode == REPLAYS:
             found = matcher.match(self._request(True))
+        if isinstance(found, Match) and found.recording.response.status == 101 and (
+                not self._offers):
+            found = Miss(f"recording {found.recording.number} is a WebSocket, which "
+                         "the request does not offer")
         if isinstance(found, Match):
             shared.answers.count(found.recording.number)
-            self._answer(found.recording, found.is_last)
+            if found.recording.response.status == 101:
+                self._exchange.switch(partial(self._converse, found.recording))
+            else:
+                self._answer(found.recording, found.is_last)
             return
         shared.missed += 1
         if self._mode == REPLAYS:
             self._exchange.refuse("recording_missed", str(found))
         else:
             self._exchange.pass_on()
+
+    def _converse(self, recording: Recording, far: socket.socket) -> None:
+        shared = self._shared
+        task = asyncio.get_running_loop().create_task(play_websocket(
+            far, recording, shared.speed, shared.most_body, shared.mask))
+        shared.tasks.add(task)
+        task.add_done_callback(shared.tasks.discard)
 
     def _request(self, fields: bool) -> Any:
         return read_request(self._head, self._scheme, self._host, self._port,
@@ -193,7 +219,7 @@ class Play:
         response = recording.response
         method = self._head[:self._head.index(" ")]
         head, chunked = build_head(response, method, self._minor)
-        if (self._shared.is_paced or recording.delay_us
+        if (self._shared.speed or recording.delay_us
                 or sum([len(one.data) for one in response.chunks]) > PIECE):
             self._begin(self._send(recording, head, chunked, method))
             return
@@ -213,15 +239,15 @@ class Play:
     async def _send(self, recording: Recording, head: bytes, chunked: bool, method: str
                     ) -> None:
         loop = asyncio.get_running_loop()
-        response, paced = recording.response, self._shared.is_paced
+        response, speed = recording.response, self._shared.speed
         begun = loop.time() + recording.delay_us / 1e6
         await asyncio.sleep(begun - loop.time()
-                            + (response.head_us / 1e6 if paced else 0))
+                            + (response.head_us / 1e6 / speed if speed else 0))
         sluice = self._exchange.answer(head)
         if has_body(method, response.status):
             for chunk in response.chunks:
-                if paced:
-                    wait_s = begun + chunk.at_us / 1e6 - loop.time()
+                if speed:
+                    wait_s = begun + chunk.at_us / 1e6 / speed - loop.time()
                     if wait_s > 0:
                         await asyncio.sleep(wait_s)
                 if chunk.data:

@@ -42,7 +42,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     program: int = 0                         # with whose workers sequences are shared
     routes: tuple[Route, ...] = ()
-    is_paced: bool = False
+    speed: float = 0.0                       # of recorded times; 0: at once
     most_body: int = 4 << 20
 
 
@@ -87,7 +87,7 @@ class Player:
             self._loaded = self.matcher = self.shared.matcher = Matcher(settings.routes)
             self._close_lanes()
         self._settings = settings
-        self.shared.is_paced = settings.is_paced
+        self.shared.speed = settings.speed
         self.shared.most_body = settings.most_body
         self._answers.clear()
         self._state_mark = self._session_mark = (-1,)
@@ -108,9 +108,10 @@ class Player:
     # Called by the session.
 
     def begin(self, exchange: Exchange, mode: int, head: bytes, host: str, port: int,
-              scheme: str, minor: int, has_body: bool, client: str) -> Play:
+              scheme: str, minor: int, has_body: bool, offers: bool, client: str
+              ) -> Play:
         return Play(self.shared, exchange, mode, head, host, port, scheme, minor,
-                    has_body)
+                    has_body, offers)
 
     def hold(self, far: "Far") -> None:
         """The other end of a tunnel that has no origin: silent until that is closed."""
@@ -235,6 +236,8 @@ class Player:
     def _take(self) -> None:
         self.matcher = self.shared.matcher = self._loaded
         self._answers.clear()
+        if self._session is not None:
+            self.shared.mask = self._session.masker.message
         self._see_fields()
         self.shared.be_ready()
 

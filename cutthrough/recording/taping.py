@@ -3,11 +3,22 @@
 from collections.abc import Iterable
 
 from cutthrough.capture.bodies import join_chunks
+from cutthrough.capture.messages import Message as Passed
+from cutthrough.capture.messages import read_messages
 from cutthrough.capture.taped import Taped
 from cutthrough.recording.heads import read_request, read_response
-from cutthrough.recording.model import Chunk, Fields, Recording, Response, find
+from cutthrough.recording.model import (
+    Chunk,
+    Fields,
+    Message,
+    Recording,
+    Response,
+    find,
+)
 
 MOST_LINE = 65536
+# Another client asks without a condition, or for another range
+_CONDITIONAL = (206, 304)
 
 
 class NotWhole(ValueError):
@@ -16,6 +27,8 @@ class NotWhole(ValueError):
 
 def make_recording(one: Taped) -> Recording:
     """With its secrets. Raises NotWhole."""
+    if one.pieces:
+        return _of_websocket(one)
     if one.reason != "ok":
         raise NotWhole(f"it ended as {one.reason}")
     if one.was_cut or not one.up_head or not one.down_head:
@@ -30,6 +43,8 @@ def make_recording(one: Taped) -> Recording:
         if not ended:
             raise NotWhole("the request's last chunk is missing")
     status, reason, protocol, fields = read_response(one.down_head)
+    if status in _CONDITIONAL:
+        raise NotWhole(f"{status} answers a client that has a part of it")
     pieces = list(zip(one.times, one.down, strict=True))
     trailers: Fields = ()
     if one.down_chunked:
@@ -45,6 +60,38 @@ def make_recording(one: Taped) -> Recording:
                 Chunk(head_us + max(0, at_us - one.head_at_us), data)
                 for at_us, data in pieces if data)),
         created_us=one.begun_us)
+
+
+def _of_websocket(one: Taped) -> Recording:
+    """However it ended. Extensions are undone, pings and pongs left out."""
+    moved = [sum([len(piece.data) for piece in one.pieces if piece.is_up == is_up])
+             for is_up in (True, False)]
+    if one.was_cut or not one.up_head or not one.down_head:
+        raise NotWhole("the ring had no room for all of it")
+    if moved != [one.up_bytes, one.down_bytes]:
+        raise NotWhole("its messages are longer than recording_body")
+    found, state = read_messages(one.pieces, one.down_head)
+    if state is not None or any(message.state for message in found):
+        raise NotWhole("its messages cannot be read")
+    status, reason, protocol, fields = read_response(one.down_head)
+    begun_us = one.pieces[0].at_us
+    return Recording(
+        request=read_request(
+            one.up_head, "https" if one.is_intercepted else "http", one.host, one.port),
+        response=Response(
+            status=status, reason=reason, protocol=protocol, fields=fields,
+            head_us=max(0, one.wait_us), messages=tuple(
+                _message(message, one.pieces[message.piece].at_us - begun_us)
+                for message in found if message.kind not in ("ping", "pong"))),
+        created_us=one.begun_us)
+
+
+def _message(message: Passed, at_us: int) -> Message:
+    data, code = message.content, None
+    if message.kind == "close":
+        code = int.from_bytes(data[:2]) if len(data) >= 2 else None
+        data = data[2:]
+    return Message(at_us, message.is_up, message.kind, data, code)  # type: ignore[arg-type]
 
 
 def _field(head: str, name: str) -> str:

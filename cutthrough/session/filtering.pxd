@@ -13,6 +13,7 @@ cdef class Filtering:
     cdef bytes held             # what was read of a response whose head the filters have
     cdef int used               # bytes of its head
     cdef uint8_t passes         # the filters have let the response pass
+    cdef object function        # the origin is this, see local; None: another one
     cdef Sluice up              # None: the body goes up without them
     cdef Sluice down
     cdef uint8_t ending         # the Outcome of an answer of theirs

@@ -37,8 +37,8 @@ cdef inline int recording_of(Client client) noexcept:
 # Is the answer to be kept, if it comes from an origin?
 cdef inline bint is_recorded(Client client) noexcept:
     cdef int mode = recording_of(client)
-    return (mode == RECORDS or mode == CACHES) and not (
-        client.request.is_tunnel or client.request.has_upgrade)
+    return not client.request.is_tunnel and (
+        mode == RECORDS or (mode == CACHES and not client.request.has_upgrade))
 
 
 # Is the request, or the tunnel, answered here, or does that depend on what is recorded?

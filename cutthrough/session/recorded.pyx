@@ -72,7 +72,8 @@ cdef int ask_player(Client c) except -1:
     c.filtering = f
     f.run = c.context.player.begin(
         f, recording_of(c), bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port,
-        "https" if c.entrance.is_inside else "http", r.minor, c.up_open, text[:n].decode())
+        "https" if c.entrance.is_inside else "http", r.minor, c.up_open, r.has_upgrade,
+        text[:n].decode())
     c._set_state(HELD)
     c.silent_ms = c.poller.time_ms() + c.context.timeout_ms[<int>RESPONSE]
     c.poller.arm(c, c.silent_ms)
@@ -139,7 +140,8 @@ cdef Answer known_answer(Client c):
     cdef Answer found
     cdef size_t m = 0
     cdef const char *body = NULL
-    if answers is None or not answers.found or c.usage.meter != NULL:
+    if answers is None or not answers.found or c.usage.meter != NULL or (
+            c.request.has_upgrade):
         return None
     if c.up_open:
         if c.up_scan != NULL or c.input == NULL or c.request.awaits_100 or not (
@@ -226,6 +228,11 @@ cdef class Replay(Filtering):
             c._set_state(HELD)
         except BaseException:
             c.poller.contain(c)
+
+    def switch(self, function):
+        """A recording of a WebSocket answers: this function has the other end (see local)."""
+        self.function = function
+        self.pass_on()
 
     def pass_on(self):
         """No recording answers the request: it goes to its origin."""

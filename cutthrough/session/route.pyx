@@ -32,6 +32,7 @@ from cutthrough.session.charge cimport admit_user
 from cutthrough.session.client cimport Client, Observer
 from cutthrough.session.counters cimport count_dial
 from cutthrough.session.dial_errors cimport outcome_of_errno, relieve
+from cutthrough.session.filtering cimport Filtering
 from cutthrough.session.flight_recorder cimport (
     E_DIALLED, E_NOT_DIALLED, E_RESOLVED, E_REUSED, note)
 from cutthrough.session.forward cimport send_request
@@ -71,6 +72,8 @@ cdef int find_way(Client c, bint fresh) except -1:
     cdef uint16_t route
     if plays(c):
         return play(c, NULL)
+    if c.filtering is not None and (<Filtering>c.filtering).function is not None:
+        return answer_locally(c, (<Filtering>c.filtering).function)
     if c.context.local_origins is not None and not c.request.narrowed:
         function = c.context.local_origins.get(c.key)
         if function is not None:

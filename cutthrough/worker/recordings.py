@@ -26,7 +26,7 @@ class Recordings:
         player = self._player or Player(self._set_mode, answers)
         player.configure(Settings(
             directory=config.recording_directory, session=config.recording_session,
-            program=self._program, is_paced=config.recording_pace == "as_recorded",
+            program=self._program, speed=config.recording_pace,
             routes=tuple(map(make_route, config.recording_routes)),
             most_body=config.recording_body))
         self._context.player = self._player = player

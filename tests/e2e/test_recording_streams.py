@@ -1,0 +1,208 @@
+"""Streams are replayed: WebSockets, events with their times, HTTP/2 with trailers."""
+
+import base64
+import hashlib
+import time
+
+import pytest
+from websockets.frames import Frame, Opcode
+
+from cutthrough.recording.model import (
+    Chunk,
+    Message,
+    Recording,
+    Request,
+    Response,
+)
+from cutthrough.recording.modes import State, write_state
+from cutthrough.recording.sessions import Sessions
+from tests.e2e.test_recording import fill, recorded
+from tests.e2e.test_recording import folder as folder
+from tests.e2e.test_recording import start as start
+from tests.support.certificates import client_context
+from tests.support.client import build_request
+from tests.support.http2 import Peer
+from tests.support.inside import config as inside
+from tests.support.inside import enter as enter_tunnel
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.any_loop
+
+KEY = "dGhlIHNhbXBsZSBub25jZQ=="
+
+
+def accept_of(key):
+    found = hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode())
+    return base64.b64encode(found.digest())
+
+
+def frame(code, data=b"", mask=True):
+    return Frame(code, data).serialize(mask=mask)
+
+
+def chat(conn):
+    """Greets, answers two messages in capitals, and closes."""
+    conn.read_request()
+    conn.send(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
+              b"Upgrade: websocket\r\nX-Room: 7\r\nSec-WebSocket-Accept: "
+              + accept_of(KEY) + b"\r\n\r\n" + frame(Opcode.TEXT, b"welcome", False))
+    for sent in (b"one", b"two"):
+        conn.read_exact(len(frame(Opcode.TEXT, sent)))
+        conn.send(frame(Opcode.PING, b"", False)
+                  + frame(Opcode.TEXT, sent.upper(), False))
+    conn.send(frame(Opcode.CLOSE, b"\x03\xe8bye", False))
+    conn.read_exact(len(frame(Opcode.CLOSE, b"\x03\xe8")))
+
+
+def enter(client, url, key=KEY):
+    client.send(build_request(
+        "GET", url, "Connection: Upgrade", "Upgrade: websocket",
+        f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13"))
+    return client.read_until(b"\r\n\r\n")
+
+
+def expect(client, code, data):
+    wanted = frame(code, data, False)
+    assert client.read_exact(len(wanted)) == wanted
+
+
+def talk(client, url):
+    """The conversation as it was recorded."""
+    head = enter(client, url)
+    expect(client, Opcode.TEXT, b"welcome")
+    for sent in (b"one", b"two"):
+        client.send(frame(Opcode.TEXT, sent))
+        while (first := client.read_exact(2)) == frame(Opcode.PING, b"", False):
+            pass
+        assert first + client.read_exact(3) == frame(Opcode.TEXT, sent.upper(), False)
+    expect(client, Opcode.CLOSE, b"\x03\xe8bye")
+    client.send(frame(Opcode.CLOSE, b"\x03\xe8"))
+    client.close()
+    return head
+
+
+@pytest.fixture
+def replaying(start, folder, make_origin, dial):
+    """A proxy that replays the conversation, and its URL; the origin is gone."""
+    origin = make_origin(chat)
+    proxy = start("record")
+    url = origin.url("/chat")
+    talk(dial(proxy), url)
+    wait_until(lambda: recorded(folder) == 1, "one recording")
+    write_state(folder, State("replay"))
+    wait_until(lambda: "mode replay, session default, 1" in proxy.stderr(), "replay")
+    origin.close()
+    return proxy, url
+
+
+def test_a_recorded_conversation_is_replayed_without_the_origin(
+        replaying, folder, dial):
+    proxy, url = replaying
+    session = Sessions(folder).open("default")
+    (one,) = session.recordings()
+    session.close()
+    assert [(each.is_up, each.kind, each.data) for each in one.response.messages] == [
+        (False, "text", b"welcome"), (True, "text", b"one"), (False, "text", b"ONE"),
+        (True, "text", b"two"), (False, "text", b"TWO"), (False, "close", b"bye"),
+        (True, "close", b"")]
+    for key in (KEY, "AAAAAAAAAAAAAAAAAAAAAA=="):
+        client = dial(proxy)
+        head = enter(client, url, key)
+        assert b"101" in head and b"X-Room: 7" in head and accept_of(key) in head
+        client.close()
+        talk(dial(proxy), url)
+    client = dial(proxy)
+    enter(client, url)
+    expect(client, Opcode.TEXT, b"welcome")
+    client.send(frame(Opcode.PING, b"are you there"))
+    expect(client, Opcode.PONG, b"are you there")
+    for part in (Frame(Opcode.TEXT, b"o", fin=False), Frame(Opcode.CONT, b"ne")):
+        for byte in part.serialize(mask=True):
+            client.send(bytes([byte]))
+    expect(client, Opcode.TEXT, b"ONE")
+
+
+def test_a_message_that_differs_closes_with_the_reason(replaying, dial):
+    proxy, url = replaying
+    client = dial(proxy)
+    enter(client, url)
+    expect(client, Opcode.TEXT, b"welcome")
+    client.send(frame(Opcode.TEXT, b"onE"))
+    expect(client, Opcode.CLOSE, (1008).to_bytes(2) + b"message 2 differs from the "
+           b"recording at byte 2: 3 bytes, recorded 3")
+    wait_until(lambda: "a WebSocket ended: message 2 differs" in proxy.stderr(), "why")
+
+
+def test_a_plain_request_gets_no_websocket(replaying, dial):
+    proxy, url = replaying
+    reply = dial(proxy).get(url)
+    assert reply.status == 502 and b"recording 1 is a WebSocket" in reply.body
+    assert enter(dial(proxy), url + "/other").startswith(b"HTTP/1.1 502 ")
+
+
+def test_a_pace_is_that_of_the_recording_or_faster(start, folder, dial):
+    """Three events in 0.6 s: they come apart, and in a tenth of the time."""
+    fill(folder, Recording(
+        request=Request(method="GET", scheme="http", host="127.0.0.1", port=9,
+                        path="/events"),
+        response=Response(
+            status=200, head_us=0, fields=(("Content-Type", "text/event-stream"),),
+            chunks=tuple(Chunk(200_000 * at, b"data: %d\n\n" % at)
+                         for at in range(1, 4)))))
+    taken = []
+    for pace in ("as_recorded", "10x"):
+        client = dial(start(config=f'recording_pace = "{pace}"'))
+        begun = time.monotonic()
+        client.send(build_request("GET", "http://127.0.0.1:9/events"))
+        for at in range(1, 4):
+            client.read_until(b"data: %d\n\n" % at)
+        taken.append(time.monotonic() - begun)
+    assert taken[0] >= 0.6 and taken[1] >= 0.06
+    assert taken[1] < taken[0]
+
+
+def test_a_message_of_a_websocket_comes_when_it_came(start, folder, dial):
+    fill(folder, Recording(
+        request=Request(method="GET", scheme="http", host="127.0.0.1", port=9,
+                        path="/chat"),
+        response=Response(status=101, messages=(
+            Message(0, False, "text", b"one"),
+            Message(300_000, False, "text", b"two")))))
+    client = dial(start(config='recording_pace = "as_recorded"'))
+    enter(client, "http://127.0.0.1:9/chat")
+    expect(client, Opcode.TEXT, b"one")
+    begun = time.monotonic()
+    expect(client, Opcode.TEXT, b"two")
+    assert time.monotonic() - begun >= 0.2
+    client.send(frame(Opcode.TEXT, b"more"))
+    expect(client, Opcode.CLOSE, (1008).to_bytes(2) + b"4 bytes come behind the last "
+           b"message of the recording")
+
+
+def test_a_call_of_grpc_keeps_its_messages_and_trailers(start, folder, dial):
+    """Twice and at once, over one connection of HTTP/2; each is a message of RFC's five
+    bytes and the rest."""
+    pytest.importorskip("cutthrough.http2.transport")
+    messages = [b"\0" + len(data).to_bytes(4) + data
+                for data in (b"one", b"two" * 9000)]
+    fill(folder, Recording(
+        request=Request(method="POST", scheme="https", host="a.example", port=9,
+                        path="/s.Service/Call", body=messages[0]),
+        response=Response(
+            status=200, fields=(("content-type", "application/grpc"),),
+            chunks=tuple(Chunk(0, data) for data in messages),
+            trailers=(("grpc-status", "0"), ("grpc-message", "fine")))))
+    context = client_context()
+    context.set_alpn_protocols(["h2"])
+    proxy = start(keys='tls = "intercept"', config=inside())
+    peer = Peer(enter_tunnel(proxy, dial(proxy), 9, context=context).sock)
+    peer.flush()
+    for _ in range(3):
+        asked = [peer.get("https://a.example:9/s.Service/Call", method="POST",
+                          ends=False) for _ in range(4)]
+        for stream in asked:
+            peer.send(stream, messages[0], ends=True)
+        for stream in asked:
+            got = peer.wait(stream)
+            assert (got.status, got.body) == (200, b"".join(messages))
+            assert dict(got.trailers) == {"grpc-status": "0", "grpc-message": "fine"}

@@ -1,0 +1,49 @@
+"""What comes out of the ring: made a recording, or left out with the reason."""
+
+import pytest
+
+from cutthrough.capture.messages import Piece
+from cutthrough.capture.taped import Taped
+from cutthrough.recording.taping import NotWhole, make_recording
+
+
+def taped(head="HTTP/1.1 200 OK\r\n\r\n", down=(b"hello",), **more):
+    given = {
+        "is_intercepted": False, "host": "a", "port": 80, "reason": "ok",
+        "up_head": "GET /x HTTP/1.1\r\nHost: a\r\n\r\n", "down_head": head, "up": b"",
+        "pieces": [], "down": list(down), "times": [1000 * (at + 1) for at in range(
+            len(down))], "up_bytes": 0, "down_bytes": sum(map(len, down)),
+        "up_chunked": False, "down_chunked": False, "was_cut": False, "begun_us": 7,
+        "head_at_us": 1000, "wait_us": 50}
+    return Taped(**given | more)
+
+
+def test_pieces_have_the_times_at_which_they_came():
+    one = make_recording(taped(down=(b"a", b"b")))
+    assert [(each.at_us, each.data) for each in one.response.chunks] == [
+        (50, b"a"), (1050, b"b")]
+
+
+@pytest.mark.parametrize("status", ["206 Partial Content", "304 Not Modified"])
+def test_an_answer_to_a_condition_is_not_recorded(status):
+    with pytest.raises(NotWhole, match="answers a client that has a part"):
+        make_recording(taped(f"HTTP/1.1 {status}\r\n\r\n"))
+
+
+def websocket(*pieces, **more):
+    size = [sum(len(one.data) for one in pieces if one.is_up == up) for up in (1, 0)]
+    return taped("HTTP/1.1 101 Switching Protocols\r\n\r\n", (), reason="client_reset",
+                 pieces=list(pieces), up_bytes=size[0], down_bytes=size[1], **more)
+
+
+def test_a_websocket_is_its_messages_however_it_ended():
+    one = make_recording(websocket(
+        Piece(False, 500, b"\x81\x02hi\x89\x00"), Piece(False, 900, b"\x82\x01!")))
+    assert [(each.at_us, each.kind, each.data) for each in one.response.messages] == [
+        (0, "text", b"hi"), (400, "binary", b"!")]
+
+
+@pytest.mark.parametrize("data", [b"\x81\x05hi", b"\x83\x00"])
+def test_a_websocket_whose_messages_cannot_be_read_is_not_recorded(data):
+    with pytest.raises(NotWhole, match="cannot be read"):
+        make_recording(websocket(Piece(False, 500, data)))
