@@ -236,6 +236,7 @@ class Player:
     def _take(self) -> None:
         self.matcher = self.shared.matcher = self._loaded
         self._answers.clear()
+        self._answers.take_hits()            # numbers of what was read before
         if self._session is not None:
             self.shared.mask = self._session.masker.message
         self._see_fields()

@@ -428,3 +428,20 @@ def test_hits_are_counted_and_an_edit_is_seen(start, folder, dial):
     session.add([made(9, body=b"again")])
     wait_until(lambda: client.get("http://127.0.0.1:9/a").body == b"again", "again")
     session.close()
+
+
+def test_hits_stay_with_their_session(start, folder, dial):
+    """Those of the old session were counted for the new one's numbers."""
+    fill(folder, made(9))
+    fill(folder, made(9, body=b"other"), name="other")
+    proxy = start(config="workers = 1")
+    client = dial(proxy)
+    for _ in range(5):
+        assert client.get("http://127.0.0.1:9/a").body == b"hello"
+    write_state(folder, State("replay", "other"))
+    wait_until(lambda: client.get("http://127.0.0.1:9/a").body == b"other", "other")
+    old, new = (Sessions(folder).open(name) for name in ("default", "other"))
+    wait_until(lambda: new.get(1).hits, "a hit")
+    assert old.get(1).hits >= 5 and new.get(1).hits <= 3
+    old.close()
+    new.close()
