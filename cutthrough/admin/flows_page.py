@@ -70,8 +70,8 @@ class Mark(msgspec.Struct, forbid_unknown_fields=True):
 
 def needs_token(path: str) -> bool:
     """Does reading this path take the token?"""
-    return path in ("/flows", "/breakpoints") or path.startswith(
-        ("/flows/", "/flows.", "/breakpoints/"))
+    return path in ("/flows", "/breakpoints", "/sessions", "/replays") or (
+        path.startswith(("/flows/", "/flows.", "/breakpoints/", "/sessions/")))
 
 
 class FlowsPage:

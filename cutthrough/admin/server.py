@@ -1,8 +1,8 @@
 """The admin listener: an operator's view of the program and commands to it, over HTTP.
 
     GET    /metrics /healthz /readyz /config      for every client that can connect
-    GET    /connections… /parents /events / /ca /traffic /mode    the same
-    GET    /flows… /breakpoints…                  with the token: see flows_page
+    GET    /connections… /parents /events / /ca /traffic /mode /recordings    the same
+    GET    /flows… /breakpoints… /sessions… /replays          with the token
     DELETE /connections?user=…                    with it
     POST   /reload /drain /mode?…
 
@@ -44,6 +44,7 @@ from cutthrough.admin.flows_page import Flows, FlowsPage, needs_token
 from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
 from cutthrough.admin.mode_page import ModePage
 from cutthrough.admin.parents import describe as describe_parents
+from cutthrough.admin.recordings_page import RecordingsPage, Replays
 from cutthrough.capture.query import QueryError
 from cutthrough.config.values import show_address, split_address
 from cutthrough.net.unix_listener import is_answered
@@ -87,6 +88,7 @@ class Operations(Protocol):
     def show_config(self) -> str: ...
     def ca_certificate(self) -> Certificate | None: ...
     def recording_directory(self) -> str: ...
+    def recording_session(self) -> str: ...
     async def reload(self) -> tuple[str, str]: ...
     def drain(self) -> None: ...
 
@@ -105,6 +107,8 @@ class Connections(Protocol):
 
     @property
     def breakpoints(self) -> Breakpoints: ...
+    @property
+    def replays(self) -> Replays: ...
     async def list(
         self, selector: Selector) -> tuple[list[dict[str, Any]], list[str]]: ...
     async def trace(self, name: str) -> dict[str, Any] | None: ...
@@ -215,6 +219,9 @@ class AdminServer:
             *CaPage(self._operations.ca_certificate).routes(),
             *FlowsPage(self._operations.flows).routes(),
             *ModePage(self._operations.recording_directory).routes(),
+            *RecordingsPage(self._operations.recording_directory,
+                            self._operations.recording_session,
+                            self._connections.replays).routes(),
             *BreakpointsPage(self._connections.breakpoints).routes(),
         ])
         self._runner = web.AppRunner(

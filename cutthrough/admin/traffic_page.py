@@ -6,6 +6,7 @@ So its policy is stricter than the live page's.
 
 import hashlib
 from base64 import b64encode
+from collections.abc import Sequence
 from importlib import resources
 
 from aiohttp import web
@@ -21,12 +22,13 @@ async def show_page(request: web.Request) -> web.StreamResponse:
                         headers={"Content-Security-Policy": policy})
 
 
-def make_page() -> tuple[str, str]:
-    """The page and its policy: the one script and the one style sheet are allowed by
+def make_page(page: str = "traffic.html", scripts: Sequence[str] = SCRIPTS
+              ) -> tuple[str, str]:
+    """A page and its policy: the one script and the one style sheet are allowed by
     their hashes, and no other; the script cannot make HTML of a string."""
     here = resources.files("cutthrough.admin")
-    script = "\n".join(here.joinpath(name).read_text() for name in SCRIPTS)
-    text = here.joinpath("traffic.html").read_text().replace("/* scripts */", script)
+    script = "\n".join(here.joinpath(name).read_text() for name in scripts)
+    text = here.joinpath(page).read_text().replace("/* scripts */", script)
     hashes = []
     for tag in ("style", "script"):
         content = text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]

@@ -155,6 +155,12 @@ class Decided(msgspec.Struct, frozen=True, tag="decided"):
     error: str = ""
 
 
+class ListReplays(msgspec.Struct, frozen=True, tag="list_replays"):
+    """List what no recording answered; the answer is Listed."""
+
+    query: int
+
+
 class Give(msgspec.Struct, frozen=True, tag="give"):
     """Give your tunnels away over the socket that comes with this message. The taker is
     `holder` on the page of limits; -1: it is a worker of another program, which has its
@@ -185,7 +191,7 @@ class Took(msgspec.Struct, frozen=True, tag="took"):
 
 Message = (Hello | Ready | Drain | Stop | Reopen | Swap | Swapped
            | List | Trace | Listed | Cut | WasCut | Watch | Arm | ListHeld | Decide
-           | Decided | Give | Gave | Take | Took)
+           | Decided | ListReplays | Give | Gave | Take | Took)
 
 
 class Unreadable(ValueError):

@@ -167,13 +167,16 @@ class Matcher:
             return lines[0]
         return next(line for line in lines if line.route.applies(request))
 
+    def masked(self, request: Request) -> Request:
+        """Without what is not in recordings either."""
+        return request if self._mask is None else self._mask(request)
+
     def match(self, request: Request, lane: str = "", *, explain: bool = True
               ) -> Match | Miss:
         """Takes the next recording of the request's sequence. `lane`: of the client; a
         route that names a field takes its value. `explain`: a miss has the nearest
         recording, whose search takes 1 ms among thousands."""
-        if self._mask is not None:
-            request = self._mask(request)
+        request = self.masked(request)
         line = self._line(request)
         route = line.route
         if route.lane:

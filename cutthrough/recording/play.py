@@ -9,9 +9,11 @@ If nothing has to be waited for, all of that happens within `start`.
 import asyncio
 import logging
 import socket
+import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from cutthrough.recording.heads import (
     build_head,
@@ -20,13 +22,14 @@ from cutthrough.recording.heads import (
     read_request,
 )
 from cutthrough.recording.matcher import Match, Matcher, Miss
-from cutthrough.recording.model import Message, Recording
+from cutthrough.recording.model import Message, Recording, Request
 from cutthrough.recording.websocket import play_websocket
 
 log = logging.getLogger("cutthrough")
 
 # As policy's Recording has it
 REPLAYS = 2
+MOST_MISSES = 100                            # that are remembered
 PIECE = 32768                                # bytes that are written at a time
 
 
@@ -67,6 +70,14 @@ def same(message: Message) -> Message:
     return message
 
 
+class Missed(NamedTuple):
+    """A request that was refused."""
+
+    at_s: float                              # Unix time
+    request: Request                         # without its secrets, if it has a matcher
+    miss: Miss
+
+
 class Shared:
     """What all plays of a worker share."""
 
@@ -79,7 +90,14 @@ class Shared:
         self.wants_fields = False
         self.most_body = 4 << 20
         self.mask: Callable[[Message], Message] = same
+        # Since the session came into force; the last that were refused
         self.missed = 0
+        self.misses: deque[Missed] = deque(maxlen=MOST_MISSES)
+
+    def forget(self) -> None:
+        """Another session is in force."""
+        self.missed = 0
+        self.misses.clear()
 
     def be_ready(self) -> None:
         if self.matcher is None:
@@ -200,6 +218,8 @@ class Play:
             return
         shared.missed += 1
         if self._mode == REPLAYS:
+            shared.misses.append(Missed(
+                time.time(), matcher.masked(self._request(True)), found))
             self._exchange.refuse("recording_missed", str(found))
         else:
             self._exchange.pass_on()

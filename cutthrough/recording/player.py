@@ -24,7 +24,7 @@ from cutthrough.recording.keys import Key, Route
 from cutthrough.recording.lanes import Lane, SharedLanes, path_of
 from cutthrough.recording.matcher import Matcher
 from cutthrough.recording.modes import NAME, POLL_S, State, mark_of, read_state
-from cutthrough.recording.play import Answers, Exchange, Play, Shared
+from cutthrough.recording.play import Answers, Exchange, Missed, Play, Shared
 from cutthrough.recording.sessions import SUFFIX, Session, Sessions
 
 log = logging.getLogger("cutthrough")
@@ -67,7 +67,7 @@ class Player:
         self._session: Session | None = None
         self._session_mark: tuple[int, ...] = (-1,)
         self._name = ""
-        self._last = self._version = 0
+        self._last = self._version = self._edits = 0
         self._loaded = Matcher()
         self._task: asyncio.Task[None] | None = None
         self._held: dict[int, object] = {}
@@ -129,6 +129,14 @@ class Player:
         self._held[number] = far
         loop.add_reader(number, on_end)
 
+    # Called for operators.
+
+    def tell(self) -> dict[str, Any]:
+        """What was missed since the session came into force."""
+        shared = self.shared
+        return {"missed": shared.missed,
+                "misses": list(map(describe, shared.misses))}
+
     # The files.
 
     async def _watch(self) -> None:
@@ -151,14 +159,17 @@ class Player:
             return
         folder = Path(settings.directory)
         mark = mark_of(folder / NAME)
-        changed = mark != self._state_mark
+        changed, was_other = mark != self._state_mark, False
         if changed:
             state = read_state(folder)
             self._state_mark, self._state = mark, state
-            self._name = state.session or settings.session
+            name = state.session or settings.session
+            self._name, was_other = name, name != self._name
         path = folder / f"{self._name}{SUFFIX}"
         found = mark_of(path)[:1]
         if changed or found != self._session_mark:
+            if was_other or self._session_mark not in ((), found):
+                self.shared.forget()
             self._close_session()
             self._session_mark = found
             self._loaded = Matcher(settings.routes)
@@ -197,6 +208,7 @@ class Player:
         session = self._session
         assert session is not None
         self._version, self._last = session.version(), 0
+        self._edits = session.edits()
         # Sequences begin anew with each of these
         self._run = f"{self._name} {session.manifest.created_us} {self._state.run}"
         self._loaded = Matcher(settings.routes, session.masker.request,
@@ -215,8 +227,9 @@ class Player:
         while await self._read_more(session):
             pass
         self._see_fields()
-        if session.count_to(self._last) != len(self._loaded):
-            await self._load(settings)       # some were deleted
+        if (session.count_to(self._last) != len(self._loaded)
+                or session.edits() != self._edits):
+            await self._load(settings)       # some were deleted or edited
 
     async def _read_more(self, session: Session) -> bool:
         found = session.read_behind(self._last, STEP)
@@ -266,6 +279,17 @@ class Player:
             self._count_hits(0)
             self._session.close()
             self._session = None
+
+
+def describe(one: Missed) -> dict[str, Any]:
+    nearest = one.miss.nearest
+    found = {"at": one.at_s, "method": one.request.method, "url": one.request.url,
+             "reason": one.miss.reason, "differences": ()}
+    if nearest is not None:
+        asked = nearest.recording
+        found |= {"nearest": asked.number, "nearest_method": asked.request.method,
+                  "nearest_url": asked.request.url, "differences": nearest.differences}
+    return found
 
 
 class OnState(Protocol):

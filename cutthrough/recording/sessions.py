@@ -16,6 +16,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -40,6 +41,8 @@ SUFFIX = ".session"
 KEY_BYTES = 32
 # Deleted in one transaction, beside as many as are added
 MOST_PRUNED = 2000
+# Of SQLite, between two looks at the clock
+STEPS_TO_LOOK = 10_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 _SCHEMA = f"""
@@ -57,6 +60,19 @@ _ROW = "number, created_us, hits, data"
 
 class SessionError(StoreError):
     """A session that cannot be used, with the reason."""
+
+
+class Row(NamedTuple):
+    """A recording in a list; `size`: bytes of the whole."""
+
+    number: int
+    created_us: int
+    hits: int
+    method: str
+    url: str
+    status: int
+    tags: str
+    size: int
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -191,27 +207,49 @@ class Session:
             f"SELECT {_ROW} FROM recordings WHERE number = ?", (number,))
         return self._read(rows[0]) if rows else None
 
-    def search(self, words: str, most: int = 100) -> list[Recording]:
-        """The newest with all these words in method, URL, tags, fields or bodies. Of
-        bodies upper and lower case differ, and content with a coding is not read."""
-        where, values = ["1"], []
+    def search(self, words: str, most: int = 100, before: int = 0) -> list[Recording]:
+        """The newest with all these words in method, URL, tags, fields or bodies, and
+        with lower numbers than `before`, if it is not 0. Of bodies upper and lower case
+        differ, and content with a coding is not read."""
+        return [self._read(row) for row in self._search(_ROW, words, before, most)]
+
+    def rows(self, words: str, most: int, before: int = 0) -> list[Row]:
+        """As `search`, without fields and bodies."""
+        columns = ", ".join(Row._fields).replace("size", "length(data)")
+        return [Row(*row) for row in self._search(columns, words, before, most)]
+
+    def _search(self, columns: str, words: str, before: int, most: int
+                ) -> list[tuple[Any, ...]]:
+        where, values = ["1"], list[object]()
+        if before:
+            where.append("number < ?")
+            values.append(before)
         for word in split_words(words):
             where.append("(method || ' ' || url || ' ' || tags LIKE ? OR "
                          "instr(data, ?))")
             values += [f"%{word}%", word.encode()]
-        rows = self._select(
-            f"SELECT {_ROW} FROM recordings WHERE {' AND '.join(where)} "
+        return self._select(
+            f"SELECT {columns} FROM recordings WHERE {' AND '.join(where)} "
             "ORDER BY number DESC LIMIT ?", (*values, most))
-        return [self._read(row) for row in rows]
+
+    def stop_at(self, deadline: float) -> None:
+        """A statement that runs at this time of time.monotonic fails."""
+        self._base.set_progress_handler(
+            lambda: time.monotonic() > deadline, STEPS_TO_LOOK)
 
     def edit(self, one: Recording) -> bool:
         """Replaces the recording of its number. False: there is none."""
         made = self.masker.recording(one)
         with transaction(self._base, self._path):
+            self._base.execute(f"PRAGMA application_id = {self.edits() + 1}")
             return self._base.execute(
                 "UPDATE recordings SET created_us = ?, hits = ?, method = ?, url = ?, "
                 "status = ?, tags = ?, data = ? WHERE number = ?",
                 (*self._values(made), one.number)).rowcount == 1
+
+    def edits(self) -> int:
+        """How many there have been: their number is the file's application_id."""
+        return int(self._select("PRAGMA application_id", ())[0][0])
 
     def delete(self, numbers: Iterable[int]) -> int:
         """Returns how many there were."""
@@ -238,7 +276,7 @@ class Session:
         return found
 
     def _select(self, statement: str, values: Sequence[object]
-                ) -> list[tuple[int, ...]]:
+                ) -> list[tuple[Any, ...]]:
         with explained(self._path):
             return self._base.execute(statement, values).fetchall()
 

@@ -30,6 +30,7 @@ from cutthrough.process.channel import (
 from cutthrough.process.selector import Selector
 from cutthrough.supervisor.breakpoints import Breakpoints
 from cutthrough.supervisor.children import Child
+from cutthrough.supervisor.replays import Replays
 
 if TYPE_CHECKING:
     from cutthrough.supervisor.upgrade import Predecessor
@@ -107,6 +108,7 @@ class Inquiry:
         self._partial_line = b""
         self._watchers: set[asyncio.Queue[bytes]] = set()
         self.breakpoints = Breakpoints(self.ask_workers, processes)
+        self.replays = Replays(self.ask_workers, processes)
 
     # Queries
 

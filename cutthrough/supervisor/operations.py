@@ -249,6 +249,9 @@ class Operations:
     def recording_directory(self) -> str:
         return self._program.generation.config.recording_directory
 
+    def recording_session(self) -> str:
+        return self._program.generation.config.recording_session
+
     def _in_force(self) -> int:
         """The oldest generation in force in any worker."""
         return min((child.generation for child in self._program.children.values()

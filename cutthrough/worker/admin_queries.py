@@ -1,5 +1,5 @@
 """A worker's answers to operators: list, trace and cut connections, report endings,
-and what breakpoints hold.
+what breakpoints hold, and what was replayed.
 
 A list of ten thousand connections takes a tenth of a second. It is made in pieces, and
 between two pieces the loop serves.
@@ -24,6 +24,7 @@ from cutthrough.process.channel import (
     List,
     Listed,
     ListHeld,
+    ListReplays,
     Trace,
     WasCut,
     Watch,
@@ -55,7 +56,8 @@ class AdminQueries:
 
     def carry_out(
             self,
-            message: List | Trace | Cut | Watch | Arm | ListHeld | Decide) -> None:
+            message: (List | Trace | Cut | Watch | Arm | ListHeld | Decide
+                      | ListReplays)) -> None:
         match message:
             case List(query, selector):
                 self._run(self._list(query, selector))
@@ -75,6 +77,8 @@ class AdminQueries:
                 self._answer(query, self.breakpoints.list(number))
             case Decide(query, number):
                 self._decide(query, number, self._channel.take_fd())
+            case ListReplays(query):
+                self._answer(query, self._worker.recordings.tell())
 
     def _run(self, answer: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(answer)

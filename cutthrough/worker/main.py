@@ -34,6 +34,7 @@ from cutthrough.process.channel import (
     Hello,
     List,
     ListHeld,
+    ListReplays,
     Message,
     Ready,
     Reopen,
@@ -117,7 +118,7 @@ class WorkerProcess:
             case Stop():
                 self.over.set()
             case (List() | Trace() | Cut() | Watch() | Arm() | ListHeld()
-                  | Decide()):
+                  | Decide() | ListReplays()):
                 assert self.admin_queries is not None
                 self.admin_queries.carry_out(message)
             case Give() | Take():

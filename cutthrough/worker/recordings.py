@@ -1,5 +1,7 @@
 """The player of a worker: made when a rule first records or replays."""
 
+from typing import Any
+
 from cutthrough.generation.generation import Generation
 from cutthrough.policy.source import RECORDINGS
 from cutthrough.recording.player import Player, Settings, make_route
@@ -34,6 +36,10 @@ class Recordings:
 
     def _set_mode(self, mode: str) -> None:
         self._context.recording = RECORDINGS.get(mode, -1)   # `rules` has none
+
+    def tell(self) -> list[dict[str, Any]]:
+        """What was missed since the session came into force."""
+        return [] if self._player is None else [self._player.tell()]
 
     def close(self) -> None:
         if self._player is not None:

@@ -210,7 +210,7 @@ class Worker:
             recorder=FlightRecorder(config.flight_recorder),
         )
         self._carriers = self.context.carriers = Carriers()
-        self._recordings = Recordings(
+        self.recordings = Recordings(
             self.context, os.getppid() if self._helpers else 0)
         self._checks = ParentChecks(self.context, self._checks_page)
         self._standby = ParentStandby(self.context, self.poller)
@@ -344,7 +344,7 @@ class Worker:
         self._parents.configure(snapshot.ways)
         self._checks.configure(config, snapshot.ways)
         self._standby.configure(snapshot.ways, config.upstream_idle_timeout)
-        self._recordings.configure(generation)
+        self.recordings.configure(generation)
         if self._capture is not None:
             self._capture.configure(config.capture_body, config.recording_body)
             # It frees what exchanges in hand hold: it stays as long as there are any
@@ -410,7 +410,7 @@ class Worker:
         self._stop_accepting()
         self._checks.close()
         self._standby.close()
-        self._recordings.close()
+        self.recordings.close()
         cut = close_all(self.context, outcome)
         if self._log is not None:
             self._log.close()

@@ -1,0 +1,215 @@
+const $ = id => document.getElementById(id);
+const LOOK_MS = 2000, PAGE = 100;
+let shown = "", opened = null, next = null, rows = [], inForce = "";
+let timer = 0, seen = {};
+
+async function ask(path, options = {}) {
+  let answer;
+  try {
+    answer = await fetch(path, {...options, headers: {
+      Authorization: "Bearer " + $("token").value}});
+  } catch { throw new Error("no answer"); }
+  if (!answer.ok) throw new Error((await answer.text()).trim() || `status ${answer.status}`);
+  return answer.json();
+}
+function make(tag, text = "", className = "") {
+  const node = document.createElement(tag);
+  node.textContent = text;
+  node.className = className;
+  return node;
+}
+function button(text, action, className = "link") {
+  const node = make("button", text, className);
+  node.type = "button";
+  node.addEventListener("click", action);
+  return node;
+}
+function cell(content, className = "") {
+  const node = make("td", "", className);
+  node.append(content);
+  return node;
+}
+function fill(id, all) {
+  $(id).tBodies[0].replaceChildren(...all);
+  $(id).hidden = !all.length;
+  $(`no-${id}`).hidden = !!all.length;
+}
+// A table stays as it is while nothing changes: a button is there while it is clicked
+function isNew(name, value) {
+  const text = JSON.stringify(value);
+  if (seen[name] === text) return false;
+  seen[name] = text;
+  return true;
+}
+function say(text, isBad = false, id = "note") {
+  $(id).textContent = text;
+  $(id).className = isBad ? "bad" : "";
+}
+const time = (us, seconds = us / 1e6) => new Date(seconds * 1000).toLocaleString();
+const place = (name, number) => `sessions/${encodeURIComponent(name)}`
+  + (number === undefined ? "" : `/${number}`);
+
+// What is in force, the sessions and the misses; again after a while
+async function look() {
+  clearTimeout(timer);
+  if (!$("token").value) return;
+  try {
+    const [told, replays] = await Promise.all([ask("sessions"), ask("replays")]);
+    if ($("state").textContent !== "live") say("live", false, "state");
+    inForce = told.session;
+    if (isNew("force", [told.mode, told.session])) {
+      $("mode").value = told.mode;
+      $("session").value = told.session;
+    }
+    if (isNew("sessions", told)) showSessions(told);
+    if (isNew("misses", [replays.misses, inForce])) showMisses(replays.misses);
+    if (shown && rows.length <= PAGE) await read();
+  } catch (error) { say(error.message, true, "state"); }
+  clearTimeout(timer);
+  timer = setTimeout(look, LOOK_MS);
+}
+function showSessions(told) {
+  $("names").replaceChildren(...told.sessions.map(one => {
+    const node = make("option");
+    node.value = one.name;
+    return node;
+  }));
+  fill("sessions", told.sessions.map(one => {
+    const row = make("tr"), remove = button("delete", () => ifSure(
+      `Delete the session ${one.name} with ${one.recordings ?? "its"} recordings?`,
+      () => removeSession(one)), "danger");
+    remove.setAttribute("aria-label", `delete session ${one.name}`);
+    row.dataset.session = one.name;
+    if (one.name === shown) row.className = "chosen";
+    row.append(cell(button(one.name, () => choose(one.name))),
+      cell(one.error ? "-" : one.recordings.toLocaleString("en"), "n"),
+      cell(one.error ? "-" : one.bytes.toLocaleString("en"), "n"),
+      cell(one.error ? "-" : time(one.created_us)),
+      cell(one.error || (one.name === told.session ? "in force" : one.comment || "")),
+      cell(remove));
+    return row;
+  }));
+}
+function showMisses(misses) {
+  fill("misses", misses.map(one => {
+    const row = make("tr"), list = make("ul");
+    list.append(...one.differences.map(text => make("li", text)));
+    row.append(cell(time(0, one.at)), cell(`${one.method} ${one.url}`),
+      cell(one.nearest ? button(`${one.nearest}: ${one.nearest_method} ${one.nearest_url}`,
+        () => open_(inForce, one.nearest)) : "-"),
+      cell(one.differences.length ? list : one.reason));
+    return row;
+  }));
+}
+function choose(name) {
+  shown = name;
+  $("search").value = "";
+  $("content").hidden = false;
+  $("content-title").textContent = `Recordings of ${name}`;
+  for (const row of $("sessions").tBodies[0].rows)
+    row.className = row.dataset.session === name ? "chosen" : "";
+  read();
+}
+async function read(older = false) {
+  const mine = shown, query = new URLSearchParams({
+    limit: PAGE, search: $("search").value, ...(older ? {before: next} : {})});
+  try {
+    const page = await ask(`${place(mine)}?${query}`);
+    if (mine !== shown) return;
+    rows = older ? [...rows, ...page.recordings] : page.recordings;
+    next = page.next;
+    showRecordings();
+  } catch (error) {
+    rows = [];
+    next = null;
+    showRecordings();
+    say(error.message, true);
+  }
+}
+function showRecordings() {
+  if (!isNew("rows", [shown, next, rows])) return;
+  $("more").hidden = !next;
+  fill("recordings", rows.map(one => {
+    const row = make("tr");
+    row.append(cell(button(String(one.number), () => open_(shown, one.number)), "n"),
+      cell(one.method), cell(String(one.status)), cell(one.url),
+      cell(one.size.toLocaleString("en"), "n"),
+      cell(String(one.hits), "n"));
+    return row;
+  }));
+}
+async function open_(name, number) {
+  try {
+    const found = await ask(place(name, number));
+    opened = {name, number};
+    $("detail-title").textContent = `Recording ${number} of ${name}`;
+    $("text").value = JSON.stringify(found.recording, null, 2);
+    say("", false, "detail-note");
+    $("detail").showModal();
+  } catch (error) { say(error.message, true); }
+}
+async function change(work, done) {
+  try {
+    await work();
+    say(done, false, "detail-note");
+    seen = {};
+    await look();
+    return true;
+  } catch (error) {
+    say(error.message, true, "detail-note");
+    return false;
+  }
+}
+const save = () => change(async () => {
+  JSON.parse($("text").value);
+  await ask(place(opened.name, opened.number), {method: "PUT", body: $("text").value});
+}, "saved");
+// Asks first; the question names what is deleted
+function ifSure(text, action) {
+  $("sure-text").textContent = text;
+  $("sure-yes").onclick = () => {
+    $("sure").close();
+    action();
+  };
+  $("sure").showModal();
+  $("sure-no").focus();
+}
+async function remove() {
+  if (await change(() => ask(place(opened.name, opened.number), {method: "DELETE"}), ""))
+    $("detail").close();
+}
+async function removeSession(one) {
+  try {
+    await ask(place(one.name), {method: "DELETE"});
+    say(`${one.name} is deleted`);
+    if (shown === one.name) {
+      shown = "";
+      $("content").hidden = true;
+    }
+  } catch (error) { say(error.message, true); }
+  look();
+}
+async function setMode(fields) {
+  try {
+    const told = await ask(`mode?${new URLSearchParams(fields)}`, {method: "POST"});
+    say(`mode ${told.mode}`);
+  } catch (error) { say(error.message, true); }
+  look();
+}
+$("token").addEventListener("change", look);
+$("tools").addEventListener("submit", event => {
+  event.preventDefault();
+  setMode({mode: $("mode").value, session: $("session").value.trim()});
+});
+// What is recorded is replayed from then on; what is not is asked, and recorded
+$("record-missing").addEventListener("click", () => setMode({mode: "cache"}));
+$("find").addEventListener("submit", event => {
+  event.preventDefault();
+  read();
+});
+$("more").addEventListener("click", () => read(true));
+$("save").addEventListener("click", save);
+$("delete").addEventListener("click", () => ifSure(
+  `Delete recording ${opened.number} of ${opened.name}?`, remove));
+$("sure-no").addEventListener("click", () => $("sure").close());
+$("close").addEventListener("click", () => $("detail").close());

@@ -1,0 +1,211 @@
+"""The page "Recordings", and the sessions over HTTP.
+
+    GET    /recordings                the page, which holds no data
+    GET    /sessions                  the sessions, and what is in force
+    GET    /sessions/NAME             ?search=WORDS&limit=&before=: recordings of one
+    GET    /sessions/NAME/N           one whole; PUT: replaces it; DELETE
+    DELETE /sessions/NAME
+    GET    /replays                   the last misses, with what is nearest
+
+All but the page take the admin token, reads included. SQLite is asked in threads, two
+at a time, each for ANSWER_S at most.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from cutthrough.admin.cross_site import watcher_key
+from cutthrough.admin.flows_page import decode, number_of, read_body
+from cutthrough.admin.traffic_page import make_page
+from cutthrough.capture.imported import NotImported
+from cutthrough.capture.store import StoreError
+from cutthrough.recording.folder import pack, unpack
+from cutthrough.recording.modes import read_state
+from cutthrough.recording.sessions import Session, SessionError, Sessions
+
+log = logging.getLogger("cutthrough")
+
+ANSWER_S = 5.0
+AT_ONCE = 2
+MOST_ROWS, MOST_SESSIONS = 1000, 1000
+# Bytes of a recording that is shown or replaced
+MOST_SHOWN = 16 << 20
+T = TypeVar("T")
+
+
+class Replays(Protocol):
+    """The supervisor's part."""
+
+    async def list(self) -> dict[str, Any]: ...
+
+
+class RecordingsPage:
+    def __init__(self, directory: Callable[[], str], session: Callable[[], str],
+                 replays: Replays) -> None:
+        """The functions return what is configured now; "": no directory."""
+        self._directory, self._session = directory, session
+        self._replays = replays
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    def routes(self) -> list[web.RouteDef]:
+        one = "/sessions/{name}"
+        number = f"{one}/{{number:[0-9]{{1,18}}}}"
+        return [
+            web.get("/recordings", self.page),
+            web.get("/sessions", self.sessions, allow_head=False),
+            web.get(one, self.recordings, allow_head=False),
+            web.delete(one, self.delete_session),
+            web.get(number, self.show, allow_head=False),
+            web.put(number, self.edit), web.delete(number, self.delete),
+            web.get("/replays", self.replays, allow_head=False)]
+
+    async def page(self, request: web.Request) -> web.StreamResponse:
+        text, policy = make_page("recordings.html", ("recordings.js",))
+        return web.Response(text=text, content_type="text/html",
+                            headers={"Content-Security-Policy": policy})
+
+    async def replays(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response(await self._replays.list())
+
+    # Reads
+
+    async def sessions(self, request: web.Request) -> web.StreamResponse:
+        folder = self._folder()
+        state = read_state(folder)
+        session = state.session or self._session()
+        found = await self._ask(lambda: list_sessions(folder))
+        return web.json_response(
+            {"mode": state.mode, "session": session, "sessions": found})
+
+    async def recordings(self, request: web.Request) -> web.StreamResponse:
+        limit = number_of(request, "limit", 100)
+        if not 1 <= limit <= MOST_ROWS:
+            raise ValueError(f"limit: 1 to {MOST_ROWS}")
+        words = request.query.get("search", "")
+        before = number_of(request, "before", 0)
+        rows = await self._of(request, lambda one: one.rows(words, limit, before))
+        return web.json_response({
+            "recordings": [row._asdict() for row in rows],
+            "next": rows[-1].number if len(rows) == limit else None})
+
+    async def show(self, request: web.Request) -> web.StreamResponse:
+        number = int(request.match_info["number"])
+
+        def read(session: Session) -> dict[str, Any] | None:
+            row = session.rows("", 1, number + 1)
+            if row and row[0].number == number and row[0].size > MOST_SHOWN:
+                raise ValueError(f"it has more than {MOST_SHOWN} bytes: use "
+                                 "cutthrough recordings show")
+            one = session.get(number)
+            return None if one is None else {
+                "number": number, "created_us": one.created_us, "recording": pack(one)}
+
+        found = await self._of(request, read)
+        return _missing(number) if found is None else web.json_response(found)
+
+    # Changes
+
+    async def edit(self, request: web.Request) -> web.StreamResponse:
+        number = int(request.match_info["number"])
+        table = decode(await read_body(request, MOST_SHOWN), dict[str, Any])
+
+        def write(session: Session) -> bool:
+            old = session.get(number)
+            return old is not None and session.edit(msgspec.structs.replace(
+                unpack(table, "the body"), number=number, created_us=old.created_us,
+                hits=old.hits))
+
+        if not await self._of(request, write):
+            return _missing(number)
+        self._log(request, f"edited recording {number} of")
+        return web.json_response({"edited": 1})
+
+    async def delete(self, request: web.Request) -> web.StreamResponse:
+        number = int(request.match_info["number"])
+        if not await self._of(request, lambda one: one.delete([number])):
+            return _missing(number)
+        self._log(request, f"deleted recording {number} of")
+        return web.json_response({"deleted": 1})
+
+    async def delete_session(self, request: web.Request) -> web.StreamResponse:
+        folder, name = self._folder(), request.match_info["name"]
+        await self._ask(lambda: Sessions(folder).delete(name))
+        self._log(request, "deleted")
+        return web.json_response({"deleted": 1})
+
+    def _log(self, request: web.Request, what: str) -> None:
+        log.info("recordings: %s %s session %s", watcher_key(request)[0], what,
+                 request.match_info["name"])
+
+    # The files
+
+    def _folder(self) -> str:
+        directory = self._directory()
+        if not directory:
+            raise web.HTTPNotFound(reason="no recording_directory is configured")
+        return directory
+
+    async def _of(self, request: web.Request, ask: Callable[[Session], T]) -> T:
+        folder, name = self._folder(), request.match_info["name"]
+
+        def run() -> T:
+            session = Sessions(folder).open(name)
+            try:
+                session.stop_at(time.monotonic() + ANSWER_S)
+                return ask(session)
+            finally:
+                session.close()
+
+        return await self._ask(run)
+
+    async def _ask(self, run: Callable[[], T]) -> T:
+        async with self._places:
+            try:
+                return await asyncio.to_thread(run)
+            except SessionError as error:
+                raise web.HTTPNotFound(reason=_line(error)) from None
+            except (StoreError, OSError) as error:
+                raise web.HTTPServiceUnavailable(reason=_line(error)) from None
+            except NotImported as error:
+                raise ValueError(str(error)) from None
+
+
+def list_sessions(folder: str) -> list[dict[str, Any]]:
+    if not Path(folder).is_dir():
+        return []
+    sessions = Sessions(folder)
+    found = []
+    for name in sessions.names()[:MOST_SESSIONS]:
+        row: dict[str, Any] = {"name": name}
+        try:
+            session = sessions.open(name)
+        except StoreError as error:
+            found.append({**row, "error": _line(error)})
+            continue
+        try:
+            row |= {"recordings": len(session),
+                    "created_us": session.manifest.created_us,
+                    "comment": session.manifest.comment,
+                    "bytes": (Path(folder) / f"{name}.session").stat().st_size}
+        except (StoreError, OSError) as error:
+            row["error"] = _line(error)
+        finally:
+            session.close()
+        found.append(row)
+    return found
+
+
+def _line(error: Exception) -> str:
+    """A reason of HTTP is one line."""
+    return " ".join(str(error).split())
+
+
+def _missing(number: int) -> web.Response:
+    return web.Response(status=404, text=f"there is no recording {number}\n")

@@ -1,0 +1,309 @@
+"""The page "Recordings": sessions, misses, hits; what is missing is recorded."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from cutthrough.recording.sessions import Sessions
+from tests.e2e.test_recording import RULE, fill, made
+from tests.e2e.test_traffic_page import faults
+from tests.support.admin import AUTHORIZED, TOKEN, TOLD, Operator
+from tests.support.browser import PROGRAM, Browser
+from tests.support.wait import wait_until
+
+AXE = find_spec("axe_core_python")
+HOSTILE = "<img src=x onerror=pwned=1>"
+in_browser = [
+    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
+    pytest.mark.dials_out]
+
+
+@pytest.fixture
+def folder(directory):
+    return directory("sessions")
+
+
+@pytest.fixture
+def start(start_policy, folder):
+    """Starts a proxy that replays, and an operator of it."""
+    def run(config=""):
+        proxy = start_policy(
+            RULE.format(mode="replay", keys=""),
+            f'admin = "127.0.0.1:0"\nadmin_token = "{TOKEN}"\n'
+            f'recording_directory = "{folder}"\n{config}')
+        told = wait_until(lambda: TOLD.findall(proxy.stderr()), proxy.stderr)
+        return proxy, Operator(int(told[-1]))
+    return run
+
+
+def ask(operator, method, path, content=None):
+    connection = operator.connection()
+    try:
+        connection.request(method, path, content and json.dumps(content), AUTHORIZED)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+    finally:
+        connection.close()
+    return answer.status, json.loads(text) if answer.status == 200 else text
+
+
+def get(operator, path):
+    status, found = ask(operator, "GET", path)
+    assert status == 200, found
+    return found
+
+
+# The API
+
+
+def test_sessions_and_their_recordings_are_listed(start, folder):
+    fill(folder, *(made(9, f"/{n}", body=b"x" * n) for n in range(1, 6)))
+    fill(folder, made(9, "/other"), name="other")
+    (folder / "broken.session").write_text("no session")
+    _, operator = start()
+    found = get(operator, "/sessions")
+    assert (found["mode"], found["session"]) == ("rules", "default")
+    broken, default, other = found["sessions"]
+    assert "error" in broken and broken["name"] == "broken"
+    assert (default["recordings"], other["recordings"]) == (5, 1)
+    page = get(operator, "/sessions/default?limit=3")
+    assert [one["url"] for one in page["recordings"]] == [
+        f"http://127.0.0.1:9/{n}" for n in (5, 4, 3)]
+    assert page["next"] == 3
+    page = get(operator, "/sessions/default?limit=3&before=3")
+    assert [one["number"] for one in page["recordings"]] == [2, 1]
+    assert page["next"] is None
+    page = get(operator, "/sessions/default?search=xxxxx")
+    assert [one["number"] for one in page["recordings"]] == [5]
+
+
+def test_reading_and_changing_take_the_token(start, folder):
+    fill(folder, made(9))
+    _, operator = start()
+    for method, path in (
+            ("GET", "/sessions"), ("GET", "/sessions/default"), ("GET", "/replays"),
+            ("GET", "/sessions/default/1"), ("PUT", "/sessions/default/1"),
+            ("DELETE", "/sessions/default/1"), ("DELETE", "/sessions/default")):
+        assert operator.ask(method, path)[0] == 401, path
+    assert operator.ask("GET", "/recordings")[0] == 200
+    assert len(Sessions(folder).open("default")) == 1
+
+
+@pytest.mark.parametrize("method, path, content, status", [
+    ("GET", "/sessions/none", None, 404), ("GET", "/sessions/default/7", None, 404),
+    ("GET", "/sessions/..%2Fdefault", None, 404),
+    ("DELETE", "/sessions/none", None, 404),
+    ("GET", "/sessions/default?limit=0", None, 400),
+    ("DELETE", "/sessions/default/7", None, 404),
+    ("PUT", "/sessions/default/1", {"request": 1}, 400),
+    ("PUT", "/sessions/default/1", [1], 400),
+    ("GET", "/sessions/broken", None, 503),
+])
+def test_what_cannot_be_is_refused(start, folder, method, path, content, status):
+    fill(folder, made(9))
+    (folder / "broken.session").write_text("no session")
+    _, operator = start()
+    assert ask(operator, method, path, content)[0] == status
+    assert len(Sessions(folder).open("default")) == 1
+
+
+def test_without_a_directory_there_is_nothing(start_policy):
+    proxy = start_policy('[[rules]]\naction = "allow"\n',
+                         f'admin = "127.0.0.1:0"\nadmin_token = "{TOKEN}"\n')
+    operator = Operator(int(wait_until(
+        lambda: TOLD.findall(proxy.stderr()), proxy.stderr)[-1]))
+    assert ask(operator, "GET", "/sessions")[0] == 404
+    assert get(operator, "/replays")["misses"] == []
+
+
+def test_an_edit_is_redacted_and_replayed(start, folder, dial):
+    """R59: what an operator adds is redacted as what was recorded."""
+    fill(folder, made(9), made(9, "/b"))
+    proxy, operator = start("workers = 2\n")
+    client = dial(proxy)
+    assert client.get("http://127.0.0.1:9/a").body == b"hello"
+    table = get(operator, "/sessions/default/1")["recording"]
+    table["response"]["status"] = 203
+    table["request"]["fields"] = [["Authorization", "Bearer secret"]]
+    assert ask(operator, "PUT", "/sessions/default/1", table)[0] == 200
+    wait_until(lambda: client.get("http://127.0.0.1:9/a").status == 203, "the edit")
+    assert "secret" not in json.dumps(get(operator, "/sessions/default/1"))
+    assert ask(operator, "DELETE", "/sessions/default/1")[0] == 200
+    wait_until(lambda: client.get("http://127.0.0.1:9/a").status == 502, "deleted")
+    assert ask(operator, "DELETE", "/sessions/default")[0] == 200
+    wait_until(lambda: client.get("http://127.0.0.1:9/b").status == 502, "deleted")
+
+
+def test_hits_and_misses_of_all_workers_are_told(start, folder, dial):
+    fill(folder, made(9, query="page=1"), made(9, "/b"))
+    proxy, operator = start("workers = 2\n")
+    for _ in range(10):
+        assert dial(proxy).get("http://127.0.0.1:9/b").status == 200
+    for n in range(10):
+        assert dial(proxy).get(f"http://127.0.0.1:9/a?page={n + 2}").status == 502
+    wait_until(lambda: [one["hits"] for one in get(
+        operator, "/sessions/default")["recordings"]] == [10, 0], "hits")
+    found = get(operator, "/replays")
+    assert found["missed"] == 10
+    misses = found["misses"]
+    assert [one["url"] for one in misses] == [
+        f"http://127.0.0.1:9/a?page={n + 2}" for n in reversed(range(10))]
+    assert misses[0]["nearest"] == 1 and misses[0]["nearest_url"].endswith("page=1")
+    assert misses[0]["differences"] == ["query key page: '11', recorded '1'"]
+    # A hundred are remembered by each worker
+    client = dial(proxy)
+    for _ in range(120):
+        client.get("http://127.0.0.1:9/c")
+    found = get(operator, "/replays")
+    assert found["missed"] == 130 and 100 <= len(found["misses"]) <= 110
+
+
+def test_misses_are_forgotten_with_their_session_and_not_with_the_mode(
+        start, folder, dial):
+    fill(folder, made(9))
+    fill(folder, made(9), name="other")
+    proxy, operator = start()
+    assert dial(proxy).get("http://127.0.0.1:9/c").status == 502
+    assert ask(operator, "POST", "/mode?mode=replay")[0] == 200
+    wait_until(lambda: "mode replay, session default" in proxy.stderr(), "the mode")
+    assert len(get(operator, "/replays")["misses"]) == 1
+    assert ask(operator, "POST", "/mode?session=other")[0] == 200
+    wait_until(lambda: get(operator, "/replays")["misses"] == [], "the session")
+
+
+# The page
+
+
+class Page:
+    def __init__(self, browser, operator):
+        self.browser, self.operator = browser, operator
+
+    def enter(self):
+        self.browser.type("#token", TOKEN)
+        self.browser.key("Enter", 13, "\r")
+        self.wait("#state", "live")
+
+    def wait(self, selector, text):
+        wait_until(lambda: text in self.browser.text(selector),
+                   lambda: f"{text}: {self.browser.text('body')}")
+
+    def press(self, place, text):
+        """The button of this text."""
+        found = (f"[...document.querySelectorAll('{place} button')]"
+                 f".find(one => one.textContent.includes({json.dumps(text)}))")
+        wait_until(lambda: self.browser.run(f"!!{found}"), text)
+        self.browser.run(f"{found}.click()")
+
+
+@pytest.fixture
+def page(start, opened, directory, loop_name):
+    if loop_name != "uvloop":            # once is enough, in a browser it takes seconds
+        pytest.skip("the page knows no event loop")
+
+    def run(scheme="light", size=(1280, 900)):
+        proxy, operator = start()
+        browser = opened.enter_context(Browser(directory("browser")))
+        browser.look(*size, scheme)
+        browser.open(f"http://127.0.0.1:{operator.where}/recordings")
+        return proxy, Page(browser, operator)
+    return run
+
+
+class TestPage:
+    pytestmark = in_browser
+
+    def test_what_is_missing_is_recorded_by_one_click(self, page, folder, dial,
+                                                      make_origin):
+        origin = make_origin()
+        fill(folder, made(origin.port, f"/{HOSTILE}", query="a=1"))
+        proxy, page = page()
+        browser, client = page.browser, dial(proxy)
+        assert browser.text("#state") == "enter the admin token"
+        page.enter()
+        page.wait("#sessions", "in force")
+        url = origin.url("/new?a=1")
+        assert client.get(url).status == 502 and not origin.requests
+        page.wait("#misses", url)
+        page.wait("#misses", "path: /new, recorded")
+        page.press("#misses", f"/{HOSTILE}")
+        page.wait("#detail-title", "Recording 1 of default")
+        browser.click("#close")
+        browser.click("#record-missing")
+        page.wait("#note", "mode cache")
+        wait_until(lambda: dial(proxy).get(url).status == 200, "asked")
+        page.press("#sessions", "default")
+        page.wait("#recordings", url)
+        browser.run("$('mode').value = 'replay'")
+        browser.click("#apply")
+        page.wait("#note", "mode replay")
+        before = len(origin.requests)
+        wait_until(lambda: proxy.stderr().count("mode replay, session default"), "mode")
+        assert dial(proxy).get(url).status == 200 and len(origin.requests) == before
+        assert browser.run("typeof pwned") == "undefined" and browser.faults == []
+        assert {one.split("/")[2] for one in browser.requested if one[:5] != "data:"
+                } == {f"127.0.0.1:{page.operator.where}"}, "no outside requests"
+
+    def test_a_recording_is_searched_edited_and_deleted(self, page, folder, dial):
+        fill(folder, *(made(9, f"/{n}", body=b"%d!" % n) for n in range(1, 121)))
+        proxy, page = page()
+        browser = page.browser
+        page.enter()
+        page.press("#sessions", "default")
+        page.wait("#recordings", "/120")
+        browser.click("#more")
+        wait_until(lambda: browser.run("$('recordings').tBodies[0].rows.length") == 120,
+                   "older ones")
+        browser.type("#search", "77!")
+        browser.key("Enter", 13, "\r")
+        wait_until(lambda: browser.run("$('recordings').tBodies[0].rows.length") == 1,
+                   "the search")
+        page.press("#recordings", "77")
+        page.wait("#detail-title", "Recording 77 of default")
+        browser.run("$('text').value = $('text').value.replace('\"77!\"', '\"edit\"')")
+        browser.click("#save")
+        page.wait("#detail-note", "saved")
+        wait_until(lambda: dial(proxy).get("http://127.0.0.1:9/77").body == b"edit",
+                   "the edit")
+        browser.type("#text", "{")
+        browser.click("#save")
+        wait_until(lambda: browser.run("$('detail-note').className") == "bad", "no")
+        browser.click("#delete")
+        browser.click("#sure-no")
+        assert len(Sessions(folder).open("default")) == 120
+        browser.click("#delete")
+        browser.click("#sure-yes")
+        wait_until(lambda: len(Sessions(folder).open("default")) == 119, "deleted")
+        wait_until(lambda: not browser.run("$('detail').open"), "closed")
+        page.press("#sessions", "delete")
+        page.wait("#sure-text", "Delete the session default with 119 recordings?")
+        browser.click("#sure-yes")
+        wait_until(lambda: not (folder / "default.session").exists(), "the session")
+        page.wait("#no-sessions", "none")
+        assert browser.faults == []
+
+    @pytest.mark.parametrize("size", [(1280, 900), (390, 844)])
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_axe_finds_no_fault(self, page, folder, dial, scheme, size):
+        """Rules of WCAG 2.2, levels A and AA, and axe's best practices."""
+        if AXE is None or AXE.origin is None:
+            pytest.skip("axe is not installed")
+        fill(folder, made(9), made(9, "/b"))
+        proxy, page = page(scheme, size)
+        page.browser.run(Path(AXE.origin).with_name("axe.min.js").read_text())
+        found = {"empty": faults(page)}
+        page.enter()
+        assert dial(proxy).get("http://127.0.0.1:9/c").status == 502
+        page.wait("#misses", "/c")
+        page.press("#sessions", "default")
+        page.wait("#recordings", "/b")
+        found["lists"] = faults(page)
+        page.press("#recordings", "1")
+        page.wait("#detail-title", "Recording 1")
+        found["detail"] = faults(page)
+        page.browser.click("#delete")
+        found["sure"] = faults(page)
+        assert not any(found.values()), json.dumps(found, indent=1)
+        wide = page.browser.run("document.documentElement.scrollWidth")
+        assert wide <= size[0]
