@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import cutthrough
 from cutthrough.arguments_held import add_held
-from cutthrough.arguments_recordings import add_mode, add_recordings
+from cutthrough.arguments_recordings import add_mode, add_recordings, add_run
 from cutthrough.config.config import OPTIONS
 from cutthrough.config.settings import add_flags, flag_name, no_such_option
 from cutthrough.process.selector import TERMS
@@ -32,6 +32,7 @@ VERBS = {
     "flows": "list, show, search, export, import or replay captured requests",
     "mode": "show or change the mode of recordings, of a running proxy too",
     "recordings": "list, show, delete, export or import recorded answers",
+    "run": "run a command behind a proxy that records its requests and replays them",
     "mcp": "serve tools for a model over MCP, by standard input and output",
     "version": "print the version",
 }
@@ -55,7 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
         # No abbreviations: a new option must not make an old command line ambiguous.
         takes_options = name not in (
             "version", "init", "passwd", "suggest", "doctor", "ca",
-            "flows", "mode", "recordings", *CONSOLE)
+            "flows", "mode", "recordings", "run", *CONSOLE)
         verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
                                 usage=usage_of(name) if takes_options else None,
                                 epilog=SOURCES if takes_options else None)
@@ -81,6 +82,8 @@ def make_parser() -> argparse.ArgumentParser:
             add_mode(verb)
         elif name == "recordings":
             add_recordings(verb)
+        elif name == "run":
+            add_run(verb)
         elif name == "mcp":
             add_mcp(verb)
         elif name in CONSOLE:

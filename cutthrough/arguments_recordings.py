@@ -1,9 +1,12 @@
-"""The arguments of `cutthrough mode` and `cutthrough recordings`."""
+"""The arguments of `cutthrough mode`, `cutthrough recordings` and `cutthrough
+run`."""
 
 import argparse
 
 # As recording.modes has them
 MODES = ("rules", "off", "record", "replay", "cache", "spy")
+# Of `cutthrough run`: VCR.py's, and those of a rule
+CASSETTE_MODES = ("once", "new_episodes", "none", "all", *MODES[2:])
 
 
 def add_directory(verb: argparse.ArgumentParser) -> None:
@@ -51,3 +54,17 @@ def add_recordings(verb: argparse.ArgumentParser) -> None:
     one = add("import", "add recordings of directories of export, cassettes of VCR.py, "
               "simulations of hoverfly, HTTP Archives and dumps of mitmproxy")
     one.add_argument("files", metavar="PATH", nargs="+")
+
+
+def add_run(verb: argparse.ArgumentParser) -> None:
+    add_directory(verb)
+    verb.add_argument("--cassette", metavar="NAME", required=True,
+                      help="the session that is recorded and replayed")
+    verb.add_argument("--mode", choices=CASSETTE_MODES, default="once", help="as "
+                      "VCR.py has them, or as rules do: docs/recording.md [once]")
+    verb.add_argument("--ca", metavar="DIR", help="the authority; made if there is "
+                      "none [~/.local/share/cutthrough/ca]")
+    verb.add_argument("-c", "--config", metavar="FILE", dest="config_file",
+                      help="options of the proxy, such as recording_routes")
+    verb.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER,
+                      help="the command and its arguments, after --")

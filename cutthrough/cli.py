@@ -173,6 +173,10 @@ def dispatch(argv: Sequence[str] | None) -> int:
             from cutthrough.tools.recordings import run as run_recordings
 
             return run_recordings(given)
+        if given.verb == "run":
+            from cutthrough.tools.run import run as run_command
+
+            return run_command(given)
         if given.verb == "flows" and given.action in HELD:
             from cutthrough.tools.held import run as run_held
 

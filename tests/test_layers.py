@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
                       "verify"},
     "admin": DATA | {"process", "capture", "recording"},
     "supervisor": DATA | {"log", "process", "capture", "generation", "admin"},
-    "tools": DATA | {"log", "process", "capture", "recording", "generation"},
+    "tools": DATA | {"ca", "log", "process", "capture", "recording", "generation"},
     "doctor": DATA | {"process", "capture", "generation", "tools", "embed"},
     "testing": {"filters"},
     "embed": DATA | {"generation", "worker"},

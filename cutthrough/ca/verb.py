@@ -10,6 +10,7 @@ import os
 import shlex
 import socket
 import sys
+from collections.abc import Sequence
 from itertools import zip_longest
 
 from cryptography import x509
@@ -65,18 +66,24 @@ def run(given: argparse.Namespace) -> int:
 
 
 def init(directory: str, given: argparse.Namespace) -> int:
-    constraints = build_constraints(given.permit)
+    describe(directory, make(directory, given.name, given.days, given.permit,
+                             given.force))
+    return 0
+
+
+def make(directory: str, name: str | None = None, days: int = 730,
+         permit: Sequence[str] = (), force: bool = False) -> x509.Certificate:
+    """Makes an authority. Raises AuthorityError and OSError."""
+    constraints = build_constraints(permit)
     key = ec.generate_private_key(ec.SECP256R1())
-    name = given.name
     if name is None:
         # Part of the key's digest: two authorities of one host have different names
         digest = x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest
         name = f"cutthrough CA {digest[:4].hex()} ({socket.gethostname()})"
         name = name[:MOST_COMMON_NAME]
-    certificate = make_root(key, name, given.days, constraints)
-    store(directory, certificate, key, given.force)
-    describe(directory, certificate)
-    return 0
+    certificate = make_root(key, name, days, constraints)
+    store(directory, certificate, key, force)
+    return certificate
 
 
 def show(directory: str, given: argparse.Namespace) -> int:

@@ -1,0 +1,275 @@
+"""`cutthrough run --cassette NAME -- COMMAND …`: a command behind a proxy of its own,
+which records its requests and replays them.
+
+    COMMAND ── http_proxy, roots ──> cutthrough serve ──> the session's file, origins
+
+The proxy is a session of processes of its own, so that ^C reaches the command alone.
+"""
+
+import argparse
+import ctypes
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from cutthrough.ca.names import AuthorityError
+from cutthrough.ca.roots import VARIABLES, find_sources, merge
+from cutthrough.ca.store import (
+    CERTIFICATE,
+    default_directory,
+    read_certificate,
+    write_file,
+)
+from cutthrough.ca.verb import encode, make
+from cutthrough.capture.store import StoreError
+from cutthrough.config.config import ConfigError
+from cutthrough.config.settings import variable_name
+from cutthrough.recording.sessions import SUFFIX, Sessions
+
+# The status if the command has succeeded, and some request had no recording
+MISSED = 3
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+START_S, STOP_S = 30.0, 20.0
+PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+DIRECTORY = variable_name("recording_directory")
+# VCR.py's modes, and ours of a rule; "once" depends on the session
+MODES = {"new_episodes": "cache", "none": "replay", "all": "record"}
+
+_POLICY = """[[rules]]
+name = "run"
+action = "allow"
+tls = "intercept"
+recording = "{mode}"
+"""
+_PORT = re.compile(r"listening on 127\.0\.0\.1:(\d+)")
+_FORWARDED = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT,
+              signal.SIGUSR1, signal.SIGUSR2}
+_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python; the command decides itself
+_BY_KERNEL = 0x80                            # SI_KERNEL: of the terminal
+_DEATH = 1                                   # PR_SET_PDEATHSIG
+
+
+class Ended(NamedTuple):
+    replayed: int
+    missed: list[str]                        # each with its request, and why
+    warnings: list[str]
+    died: str = ""                           # its last words, if it ended before
+
+
+def run(given: argparse.Namespace) -> int:
+    """Runs the command; returns the exit status. Raises ConfigError."""
+    command = given.command[1:] if given.command[:1] == ["--"] else given.command
+    if not command:
+        raise ConfigError("command line", "run", "needs a command: cutthrough run "
+                          "--cassette NAME -- COMMAND …")
+    path = shutil.which(command[0])
+    if path is None:
+        print(f"cutthrough: {command[0]}: not found", file=sys.stderr)
+        return NOT_FOUND
+    directory = Path(given.directory or os.environ.get(DIRECTORY)
+                     or default_recordings()).absolute()
+    try:
+        with tempfile.TemporaryDirectory(prefix="cutthrough-run-") as folder:
+            return run_in(Path(folder), directory, given, path, command)
+    except (StoreError, AuthorityError, NotReady) as error:
+        print(f"cutthrough: {error}", file=sys.stderr)
+        return 1
+
+
+def run_in(folder: Path, directory: Path, given: argparse.Namespace, path: str,
+           command: list[str]) -> int:
+    sessions = Sessions(directory)
+    name, mode = given.cassette, mode_of(given.mode, sessions, given.cassette)
+    # "all" replaces the session when the command has ended, and not before
+    session = f"{name}.new" if given.mode == "all" else name
+    if given.mode == "all" and session in sessions.names():
+        sessions.delete(session)
+    before = count(sessions, session)
+    bundle = folder / "bundle.pem"
+    authority = given.ca or default_directory()
+    make_bundle(directory, authority, bundle)
+    proxy = Proxy(folder, directory, session, mode, authority, given.config_file)
+    try:
+        status = follow(path, command, environment(os.environ, proxy.url, bundle))
+    finally:
+        ended = proxy.stop()
+    recorded = count(sessions, session) - before
+    if given.mode == "all" and recorded:
+        sessions.open(session).close()       # what is beside the file goes into it
+        (directory / f"{session}{SUFFIX}").replace(directory / f"{name}{SUFFIX}")
+    return tell(name, mode, ended, recorded, status)
+
+
+def tell(name: str, mode: str, ended: Ended, recorded: int, status: int) -> int:
+    """Prints how it went; returns the exit status."""
+    for line in ended.warnings:
+        print(line, file=sys.stderr)
+    for line in ended.missed:
+        print(f"cutthrough: MISSED {line}", file=sys.stderr)
+    print(f"cutthrough: cassette {name}, mode {mode}: {ended.replayed} replayed, "
+          f"{recorded} recorded, {len(ended.missed)} missed", file=sys.stderr)
+    if ended.died:
+        print(f"cutthrough: the proxy has ended before the command: {ended.died}",
+              file=sys.stderr)
+    if status:
+        return status
+    return MISSED if ended.missed else 1 if ended.died else 0
+
+
+def default_recordings() -> str:
+    """In the user's state directory (XDG Base Directory Specification)."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):
+        state = os.path.expanduser("~/.local/state")
+    return os.path.join(state, "cutthrough", "recordings")
+
+
+def mode_of(mode: str, sessions: Sessions, name: str) -> str:
+    if mode == "once":
+        return "replay" if name in sessions.names() else "record"
+    return MODES.get(mode, mode)
+
+
+def count(sessions: Sessions, name: str) -> int:
+    if name not in sessions.names():
+        return 0
+    session = sessions.open(name)
+    try:
+        return len(session)
+    finally:
+        session.close()
+
+
+def make_bundle(directory: Path, authority: str, path: Path) -> None:
+    """Makes the authority if there is none. Raises AuthorityError and OSError."""
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)     # another run may make it just now
+        if not os.path.lexists(os.path.join(authority, CERTIFICATE)):
+            make(authority)
+    finally:
+        os.close(lock)
+    data, _ = merge(encode(read_certificate(authority), "der"),
+                    find_sources(str(path), os.environ))
+    write_file(str(path), data, 0o644, True)
+
+
+def environment(inherited: Mapping[str, str], url: str, bundle: Path
+                ) -> dict[str, str]:
+    """What the command gets: proxy and roots, by the variables of most programs."""
+    found = {name: value for name, value in inherited.items()
+             if name.lower() != "no_proxy"}
+    for name in PROXIES:
+        found[name] = found[name.upper()] = url
+    found["no_proxy"] = found["NO_PROXY"] = ""
+    found |= dict.fromkeys(VARIABLES, str(bundle))
+    # Node.js asks no proxy without it, since 24
+    found["NODE_USE_ENV_PROXY"] = "1"
+    return found
+
+
+class NotReady(Exception):
+    """The proxy has not started, with its own words."""
+
+
+class Proxy:
+    """`cutthrough serve`, on a free port of loopback. Raises NotReady and OSError."""
+
+    def __init__(self, folder: Path, directory: Path, session: str, mode: str,
+                 authority: str, config: str | None) -> None:
+        self._log, self._errors = folder / "access.log", folder / "errors"
+        policy = folder / "policy.toml"
+        policy.write_text(_POLICY.format(mode=mode))
+        password = secrets.token_hex(12)
+        flags = {
+            "policy": policy, "listen": "127.0.0.1:0", "admin": "off", "workers": 1,
+            "connect-ports": "any", "address-floor": "off", "intercept-ca": authority,
+            "recording-directory": directory, "recording-session": session,
+            "access-log": self._log, "access-log-format": "json"}
+        libc = ctypes.CDLL(None)
+
+        def end_with_parent() -> None:
+            libc.prctl(_DEATH, signal.SIGTERM)
+
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "cutthrough", "serve",
+                 *(["-c", config] if config else []),
+                 *(f"--{name}={value}" for name, value in flags.items())],
+                stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
+                start_new_session=True, preexec_fn=end_with_parent,
+                env={**os.environ, variable_name("user"): "run",
+                     variable_name("password"): password})
+        try:
+            self.url = f"http://run:{password}@127.0.0.1:{self._wait()}"
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    def _text(self) -> str:
+        return self._errors.read_text(errors="replace")
+
+    def _wait(self) -> int:
+        until = time.monotonic() + START_S
+        while (found := _PORT.search(self._text())) is None:
+            if self._process.poll() is not None or time.monotonic() > until:
+                raise NotReady(f"the proxy has not started: {self._text().strip()}")
+            time.sleep(0.01)
+        return int(found[1])
+
+    def stop(self) -> Ended:
+        died = "" if self._process.poll() is None else self._text().strip()
+        if self._process.returncode is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        replayed, missed = 0, []
+        if self._log.exists():
+            for line in self._log.read_text(errors="replace").splitlines():
+                one = json.loads(line)
+                replayed += one["reason"] == "replayed"
+                if one["reason"] == "recording_missed":
+                    what = one.get("url") or f"{one['host']}:{one['port']}"
+                    missed.append(f"{one['method']} {what}: {one.get('hook') or ''}")
+        return Ended(replayed, missed, [
+            line for line in self._text().splitlines()
+            if " is not recorded: " in line or "cannot be written" in line], died)
+
+
+def follow(path: str, command: list[str], environ: Mapping[str, str]) -> int:
+    """Runs the command, passes signals on, and returns its status as a shell does."""
+    watched = _FORWARDED | {signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    try:
+        try:
+            number = os.posix_spawn(path, command, environ, setsigmask=before,
+                                    setsigdef=_IGNORED)
+        except OSError as error:
+            print(f"cutthrough: {path}: {error.strerror}", file=sys.stderr)
+            return NOT_EXECUTABLE
+        while True:
+            info = signal.sigwaitinfo(watched)
+            if info.si_signo == signal.SIGCHLD:
+                found, status = os.waitpid(number, os.WNOHANG)
+                if found:
+                    code = os.waitstatus_to_exitcode(status)
+                    return 128 - code if code < 0 else code
+            elif info.si_code != _BY_KERNEL:     # else the terminal has told it too
+                os.kill(number, info.si_signo)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

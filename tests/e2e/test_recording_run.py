@@ -1,0 +1,148 @@
+"""`cutthrough run`: a command with the proxy and the roots it needs, recorded once and
+replayed without a network."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.inside import certificate, okay, origins, over_tls
+from tests.support.programs import need
+from tests.support.proxy import ROOT, clean_environment
+from tests.support.wait import wait_until
+
+FETCH = """
+import sys, urllib.request
+for url in sys.argv[1:]:
+    print(urllib.request.urlopen(url, timeout=20).read().decode())
+"""
+
+
+@pytest.fixture
+def start(directory, tmp_path):
+    folder = directory("run")
+
+    def begin(cassette, *words, mode="once", **env):
+        return subprocess.Popen(
+            [sys.executable, "-m", "cutthrough", "run", "--cassette", cassette,
+             "--mode", mode, "--directory", str(folder / "sessions"), "--ca",
+             str(folder / "ca"), "--", *words], cwd=ROOT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=clean_environment(
+                CUTTHROUGH_DNS_OVERRIDES="a.example=127.0.0.1",
+                CUTTHROUGH_ORIGIN_CA=str(origins().own.certificate), **env))
+    return begin
+
+
+@pytest.fixture
+def run(start):
+    def do(cassette, *words, **more):
+        process = start(cassette, *words, **more)
+        out, errors = process.communicate(timeout=60)
+        return process.returncode, out, errors
+    return do
+
+
+@pytest.fixture
+def urls(make_origin):
+    """Of an origin without TLS and of one with it, and both of them."""
+    certificate()
+    plain, tls = make_origin(okay), make_origin(over_tls(okay))
+    return ([f"http://127.0.0.1:{plain.port}/a", f"https://a.example:{tls.port}/b"],
+            (plain, tls))
+
+
+def fetch(*urls):
+    return (sys.executable, "-c", FETCH, *urls)
+
+
+def test_a_command_is_recorded_once_and_replayed_without_its_origins(run, urls):
+    where, origins_of = urls
+    status, out, errors = run("one", *fetch(*where))
+    assert (status, out) == (0, "ok\nok\n"), errors
+    assert "cassette one, mode record: 0 replayed, 2 recorded, 0 missed" in errors
+    for one in origins_of:
+        one.close()
+    for _ in range(2):
+        status, out, errors = run("one", *fetch(*where))
+        assert (status, out) == (0, "ok\nok\n"), errors
+        assert "mode replay: 2 replayed, 0 recorded, 0 missed" in errors
+
+
+def test_a_miss_fails_a_command_that_succeeds_and_is_named(run, urls):
+    where, _ = urls
+    assert run("one", *fetch(where[0]))[0] == 0
+    quiet = ("sh", "-c", 'curl -s "$1" >/dev/null', "sh")
+    need("curl")
+    status, _, errors = run("one", *quiet, f"{where[0]}?new=1")
+    assert status == 3, errors
+    assert "MISSED GET http://127.0.0.1" in errors
+    assert "the nearest is recording 1" in errors
+    status, _, errors = run("one", *quiet, f"{where[0]}?new=1", mode="new_episodes")
+    assert status == 0 and "1 recorded, 0 missed" in errors
+    assert run("one", *quiet, f"{where[0]}?new=1", mode="none")[0] == 0
+
+
+def test_all_replaces_the_cassette_and_a_failure_leaves_it(run, urls):
+    where, origins_of = urls
+    assert run("one", *fetch(where[0]))[0] == 0
+    status, _, errors = run("one", *fetch(where[1]), mode="all")
+    assert status == 0 and "0 replayed, 1 recorded" in errors, errors
+    assert run("one", *fetch(where[0]), mode="none")[0] != 0
+    for one in origins_of:
+        one.close()
+    assert run("one", *fetch(where[1]), mode="all")[0] != 0
+    assert run("one", *fetch(where[1]), mode="none")[0] == 0
+
+
+def test_the_status_is_the_commands_own(run):
+    assert run("one", "sh", "-c", "exit 7")[0] == 7
+    assert run("one", "sh", "-c", "kill -9 $$")[0] == 137
+    assert run("one", "no-such-program")[0] == 127
+    status, _, errors = run("../one", "true")
+    assert status == 1 and "is no name of a session" in errors
+
+
+def test_a_signal_reaches_the_command_and_the_proxy_ends_with_it(start, tmp_path):
+    mark = tmp_path / "started"
+    process = start("one", "sh", "-c", "trap 'echo told; exit 5' TERM; "
+                    f"echo $http_proxy > {mark}; while :; do sleep 0.05; done")
+    url = wait_until(lambda: mark.exists() and mark.read_text().strip(), "a start")
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (5, "told\n")
+    refused = subprocess.run([sys.executable, "-c", "import socket, sys, urllib.parse\n"
+                              "one = urllib.parse.urlsplit(sys.argv[1])\n"
+                              "socket.create_connection((one.hostname, one.port))",
+                              url], capture_output=True, text=True, check=False)
+    assert "ConnectionRefusedError" in refused.stderr
+
+
+@pytest.mark.parametrize("name", ["curl", "requests", "httpx", "aiohttp", "node"])
+def test_clients_need_nothing_but_the_command(run, urls, name):
+    where, origins_of = urls
+    url = where[1]
+    if name == "curl":
+        need("curl")
+        words = ("curl", "-sf", url)
+    elif name == "node":
+        need("node")
+        words = ("node", "-e", f"fetch('{url}').then(r => r.text()).then(console.log)")
+        version = subprocess.check_output(["node", "--version"], text=True)
+        if int(version[1:].split(".")[0]) < 24:
+            pytest.skip("this Node.js asks no proxy")
+    else:
+        pytest.importorskip(name)
+        text = {
+            "requests": "import requests as c; print(c.get(u).text)",
+            "httpx": "import httpx as c; print(c.get(u).text)",
+            "aiohttp": "import aiohttp, asyncio\nasync def main():\n"
+                       " async with aiohttp.ClientSession(trust_env=True) as s:\n"
+                       "  print(await (await s.get(u)).text())\nasyncio.run(main())"}
+        words = (sys.executable, "-c", f"u = {url!r}\n{text[name]}")
+    assert run("one", *words)[0:2] == (0, "ok" if name == "curl" else "ok\n")
+    for one in origins_of:
+        one.close()
+    status, out, errors = run("one", *words)
+    assert (status, out.strip()) == (0, "ok"), errors
