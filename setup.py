@@ -81,6 +81,7 @@ OF_OPENSSL = {
     "cutthrough/net/tls_context.pyx",
     "cutthrough/net/tls_kernel.pyx",
     "cutthrough/net/tls_keys.pyx",
+    "cutthrough/net/tls_offer.pyx",
     "cutthrough/net/tls_records.pyx",
     "cutthrough/net/tls_sessions.pyx",
     "cutthrough/net/tls_stream.pyx",

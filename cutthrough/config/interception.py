@@ -30,6 +30,11 @@ class InterceptionOptions(msgspec.Struct, frozen=True, kw_only=True):
         "auto: if libnghttp2 is there", "our choice: until it has been in use for long",
         swapped=True)] = "off"
 
+    origin_hello: Annotated[Literal["own", "client"], Option(
+        choice("own", "client"), "the ClientHello to origins of intercepted "
+        "connections; client: ciphers, groups and signatures are those of the client's",
+        "our choice: the strong ones alone", swapped=True)] = "own"
+
     def contradictions_of_interception(self) -> Iterator[ConfigError]:
         if self.origin_crl and not self.origin_ca:
             yield ConfigError("", "origin_crl", "has no effect without origin_ca")

@@ -77,6 +77,7 @@ class Options(TypedDict, total=False):
     origin_crl: str | PathLike[str]
     intercept_http2: Literal["auto", "on", "off"]
     origin_http2: Literal["auto", "off"]
+    origin_hello: Literal["own", "client"]
     recording_directory: str | PathLike[str]
     recording_session: str
     recording_pace: str

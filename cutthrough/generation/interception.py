@@ -33,6 +33,7 @@ class InterceptionFiles(msgspec.Struct, frozen=True):
     origin_crl: bytes = b""                 # their lists of revoked certificates
     http2: str = "auto"                     # as the option
     origin_http2: str = "off"               # the same
+    origin_hello: str = "own"               # the same
 
     def __repr__(self) -> str:               # never the key (R37)
         return "InterceptionFiles()"
@@ -72,7 +73,7 @@ def read_interception(config: Config) -> InterceptionFiles | None:
         _content(key, "intercept_ca"),
         _content(config.origin_ca, "origin_ca") if config.origin_ca else b"",
         _content(config.origin_crl, "origin_crl") if config.origin_crl else b"",
-        config.intercept_http2, config.origin_http2)
+        config.intercept_http2, config.origin_http2, config.origin_hello)
     if not is_private(os.stat(key), os.geteuid()):
         raise ConfigError("", "intercept_ca", f"{key} can be read by others than its "
                           f"owner: chmod 600 {key}")

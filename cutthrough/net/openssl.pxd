@@ -74,7 +74,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     uint64_t SSL_CTX_set_options(SSL_CTX *ctx, uint64_t options)
     uint64_t SSL_OP_NO_RENEGOTIATION, SSL_OP_NO_COMPRESSION, SSL_OP_CIPHER_SERVER_PREFERENCE
     uint64_t SSL_OP_PRIORITIZE_CHACHA, SSL_OP_IGNORE_UNEXPECTED_EOF, SSL_OP_NO_TICKET
-    uint64_t SSL_OP_ENABLE_KTLS
+    uint64_t SSL_OP_ENABLE_KTLS, SSL_OP_NO_ENCRYPT_THEN_MAC
     long SSL_CTX_set_mode(SSL_CTX *ctx, long mode)
     long SSL_MODE_NO_AUTO_CHAIN, SSL_MODE_RELEASE_BUFFERS, SSL_MODE_ENABLE_PARTIAL_WRITE
     long SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER
@@ -150,6 +150,18 @@ cdef extern from "<openssl/ssl.h>" nogil:
     void SSL_free(SSL *ssl)
     void SSL_set_bio(SSL *ssl, BIO *read, BIO *write)
     void SSL_set_accept_state(SSL *ssl)
+    int SSL_set_cipher_list(SSL *ssl, const char *names)
+    int SSL_set_ciphersuites(SSL *ssl, const char *names)
+    int SSL_set1_groups_list(SSL *ssl, const char *names)
+    int SSL_set1_sigalgs_list(SSL *ssl, const char *names)
+    int SSL_set_max_proto_version(SSL *ssl, int version)
+    uint64_t SSL_set_options(SSL *ssl, uint64_t options)
+    long SSL_set_tlsext_status_type(SSL *ssl, int kind)
+    int TLSEXT_STATUSTYPE_ocsp
+    const SSL_CIPHER *SSL_CIPHER_find(SSL *ssl, const unsigned char *number)
+    int SSL_CIPHER_get_bits(const SSL_CIPHER *cipher, int *bits)
+    int SSL_CIPHER_get_auth_nid(const SSL_CIPHER *cipher)
+    int SSL_CIPHER_get_kx_nid(const SSL_CIPHER *cipher)
     int SSL_use_certificate(SSL *ssl, X509 *certificate)
     int SSL_use_PrivateKey(SSL *ssl, EVP_PKEY *key)
     void SSL_set_msg_callback(
@@ -250,6 +262,8 @@ cdef extern from "<openssl/x509v3.h>" nogil:
     X509_NAME *X509_get_subject_name(const X509 *certificate)
     int X509_NAME_get_text_by_NID(X509_NAME *name, int nid, char *out, int n)
     int NID_commonName, NID_subject_alt_name
+    int NID_auth_rsa, NID_auth_ecdsa, NID_auth_any
+    int NID_kx_ecdhe, NID_kx_dhe, NID_kx_rsa, NID_kx_any
     void *X509_get_ext_d2i(const X509 *certificate, int nid, int *critical, int *index)
     int OPENSSL_sk_num(const void *stack)
     void *OPENSSL_sk_value(const void *stack, int i)

@@ -58,6 +58,7 @@ cdef class Context:
     cdef uint16_t client_tls            # TLS context of intercepted clients
     cdef uint16_t origin_tls            # the same of their origins, plus 1: Hop.tls
     cdef uint16_t origin_tls_11         # the same, and HTTP/1.1 alone is offered
+    cdef bint passes_offers             # their ClientHello has what the client's has
     cdef public int origin_transport    # of all connections to origins; KERNEL: none
     cdef bint has_origin                # `origin` is set, for requests in origin form
     cdef Target origin

@@ -14,6 +14,7 @@ cdef class Inside(Entrance):
     cdef bytes key                  # the CONNECT's, canonical host and two bytes of port
     cdef bytes name                 # on the origin's certificate and on ours
     cdef bytes suffix               # of the pool's key, if the name is not the host; else None
+    cdef bytes offer                # of the ClientHello, for the origin's; None: our own
     cdef bytes login                # the user's name, for logs; None: nobody
     cdef Account account            # of `snapshot`
     cdef Snapshot snapshot          # by which the CONNECT was judged last
@@ -30,7 +31,7 @@ cdef class Inside(Entrance):
 
 # The entrance for a tunnel whose first bytes are a ClientHello; None: its server name is not
 # the CONNECT's host.
-cdef Inside enclose(Client client)
+cdef Inside enclose(Client client, bytes offer)
 # The server name for which the client wants a certificate; None: it is not the CONNECT's host.
 cdef bytes name_in(Client client)
 # Sets the destination of a request inside; `target`: as read, completed. Returns an Outcome.

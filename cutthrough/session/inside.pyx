@@ -30,7 +30,7 @@ cdef class Inside(Entrance):
         return 0 if stream is None else stream.close()
 
 
-cdef Inside enclose(Client c):
+cdef Inside enclose(Client c, bytes offer):
     cdef bytes name = name_in(c)
     cdef bint by_parent = c.passage is not None and c.passage.parent is not None
     cdef Inside inside
@@ -46,6 +46,9 @@ cdef Inside enclose(Client c):
     inside.name = name
     if name != c.key[:len(c.key) - 2]:
         inside.suffix = b"\0" + name
+    if offer is not None:               # another client's connection would have another's
+        inside.offer = offer
+        inside.suffix = b"\0%b\0%b" % (name, offer)
     inside.login = c.user
     inside.account = c.account
     inside.snapshot = c.snapshot

@@ -4,8 +4,9 @@ from cutthrough.net.connector cimport Stream
 from cutthrough.session.client cimport Client
 
 # The tunnel's first bytes are a ClientHello, and its rule has it intercepted. In state PEEK.
-# `only_http`: other protocols inside do not pass.
-cdef int begin_interception(Client client, bint only_http) except -1
+# `only_http`: other protocols inside do not pass. `offer`: of the ClientHello, for the origin's;
+# None: our own.
+cdef int begin_interception(Client client, bint only_http, bytes offer) except -1
 # client.origin is connected, for a request inside: makes the TLS handshake.
 cdef int secure_origin(Client client) except -1
 # An event at the origin, in state SECURE.

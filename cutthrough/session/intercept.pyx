@@ -51,8 +51,8 @@ cdef long denied = 0            # certificates of origins that were not accepted
 cdef long silent = 0            # names without a certificate of our own
 
 
-cdef int begin_interception(Client c, bint only_http) except -1:
-    cdef Inside inside = enclose(c)
+cdef int begin_interception(Client c, bint only_http, bytes offer) except -1:
+    cdef Inside inside = enclose(c, offer)
     if inside is None:
         return refuse_opening(c, SNI_DENIED, ACCESS_DENIED)
     if not may_certify(c, inside.name):
@@ -86,6 +86,10 @@ cdef int secure_origin(Client c) except -1:
     if not stands_alone(c, c.origin) or (
             open_transport(&c.origin.sock, TLS, context - 1, inside.name) < 0):
         return fail(c, ORIGIN_TLS)
+    if inside.offer is not None:
+        from cutthrough.net.tls_offer import offer_as   # here: it needs libssl
+
+        offer_as(c.origin.sock.fd, inside.offer)
     c._set_state(SECURE)
     return go_on_securing(c)
 

@@ -44,6 +44,7 @@ from cutthrough.session.recorded cimport is_played_inside, recording_of
 from cutthrough.session.state cimport TUNNEL
 from cutthrough.session.tunnel cimport open_tunnel
 from cutthrough.wire.clienthello cimport MOST_HELLO, ClientHello
+from cutthrough.wire.offers cimport offer_of
 from cutthrough.wire.openings cimport (
     SILENT, TLS, UNDECIDED, UNKNOWN, WITH_JA4, Protocol, make_opening, read_client_opening,
     read_origin_opening)
@@ -169,7 +170,8 @@ cdef bint begin_tunnel(Client c, Protocol found) except -1:
     if fate == TLS_IS_INTERCEPTED or fate == ONLY_HTTP_IS_INTERCEPTED:
         c.request.pinned = is_pinned(c) and not c.request.stands_in
         if not c.request.pinned:
-            begin_interception(c, fate == ONLY_HTTP_IS_INTERCEPTED)
+            begin_interception(c, fate == ONLY_HTTP_IS_INTERCEPTED,
+                               offer_of(&hello) if c.context.passes_offers else None)
             return False
         c.context.counters.pinned += 1
     c._set_state(TUNNEL)

@@ -5,7 +5,7 @@ pooled by it, and those of the old one must not be used again. That of clients k
 number; open connections keep the context that they began with.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cutthrough.generation.interception import (
     InterceptionFiles,
@@ -29,6 +29,7 @@ class TlsInterception:
         self.client_tls = 0
         self.origin_tls = 0                         # plus 1: Hop.tls
         self.origin_tls_11 = 0                      # the same, without HTTP/2
+        self.passes_offers = False
 
     def configure(self, files: InterceptionFiles | None) -> None:
         """Raises ValueError if a context cannot be made; then nothing has changed."""
@@ -50,7 +51,14 @@ class TlsInterception:
         numbers = [tls.put(client) for client in clients]
         self._numbers += numbers
         self.origin_tls, self.origin_tls_11 = numbers[-1] + 1, numbers[0] + 1
+        self.passes_offers = files.origin_hello == "client"
         self._digest = files.digest
+
+    def of_session(self) -> dict[str, Any]:
+        """For Context.configure."""
+        return {"client_tls": self.client_tls, "origin_tls": self.origin_tls,
+                "origin_tls_11": self.origin_tls_11,
+                "passes_offers": self.passes_offers}
 
     def stats(self) -> dict[str, int]:
         """Leaves: made, and taken from those kept."""

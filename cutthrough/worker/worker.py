@@ -336,9 +336,7 @@ class Worker:
             peeks_ja4=config.peek_tunnels or "ct::ja4" in in_log,
             peeks_ja3="ct::ja3" in in_log
             or (config.peek_tunnels and config.access_log_format == "json"),
-            client_tls=self._interception.client_tls,
-            origin_tls=self._interception.origin_tls,
-            origin_tls_11=self._interception.origin_tls_11,
+            **self._interception.of_session(),
         )
         self.verifier.configure(config.auth_backoff, config.auth_timeout)
         self._parents.configure(snapshot.ways)
