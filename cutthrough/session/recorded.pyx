@@ -115,7 +115,7 @@ cdef class Answers:
 
 cdef bytes key_of(Client c, const char *body, size_t m):
     """The request's line, or its whole head if fields or a body count, behind scheme, version
-    and destination; and its body."""
+    and destination with its length; and its body."""
     cdef const char *head = bytes_of(c.head)
     cdef const char *end
     cdef size_t n = c.head.end, k = len(c.key)
@@ -124,13 +124,15 @@ cdef bytes key_of(Client c, const char *body, size_t m):
     if m == 0 and not (<Answers>c.context.answers).by_fields:
         end = <const char *>memchr(head, b"\n", n)
         n = end - head if end != NULL else n
-    key = PyBytes_FromStringAndSize(NULL, 1 + k + n + m)
+    key = PyBytes_FromStringAndSize(NULL, 2 + k + n + m)
     at = PyBytes_AS_STRING(key)
     at[0] = <char>(c.request.minor << 1 | c.entrance.is_inside)
-    memcpy(at + 1, <const char *>c.key, k)
-    memcpy(at + 1 + k, head, n)
+    at[1] = <char>k
+    at += 2
+    memcpy(at, <const char *>c.key, k)
+    memcpy(at + k, head, n)
     if m:
-        memcpy(at + 1 + k + n, body, m)
+        memcpy(at + k + n, body, m)
     return key
 
 
