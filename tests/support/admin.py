@@ -25,14 +25,15 @@ class Operator:
     def __init__(self, where: int | str, source: str = "127.0.0.1") -> None:
         self.where = where
         self.source = source
+        self.seconds = 10.0             # of waiting for an answer
 
     def connection(self) -> http.client.HTTPConnection:
         port = self.where if isinstance(self.where, int) else 80
         made = http.client.HTTPConnection(
-            "127.0.0.1", port, timeout=10, source_address=(self.source, 0))
+            "127.0.0.1", port, timeout=self.seconds, source_address=(self.source, 0))
         if isinstance(self.where, str):
             made.sock = socket.socket(socket.AF_UNIX)
-            made.sock.settimeout(10)
+            made.sock.settimeout(self.seconds)
             made.sock.connect(self.where)
         return made
 
