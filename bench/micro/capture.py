@@ -30,7 +30,7 @@ from bench.micro import load_compiled
 from cutthrough.capture.ring import RING_BYTES, Ring
 from cutthrough.capture.settings import Settings, Start
 from cutthrough.process.environment import worker_environment
-from cutthrough.supervisor.capture_writer import COMMAND, STOP
+from cutthrough.supervisor.capture_writer import COMMAND, MODULES, STOP
 
 SECONDS = 5.0
 RATE = 50_000
@@ -126,7 +126,7 @@ def run_load(load: Load, seconds: float = SECONDS, url: str = "") -> dict[str, f
     with tempfile.TemporaryDirectory() as directory, ours:
         with theirs:
             process = subprocess.Popen(
-                [*COMMAND, str(theirs.fileno())], env=worker_environment(),
+                [*COMMAND, MODULES[0], str(theirs.fileno())], env=worker_environment(),
                 pass_fds=(theirs.fileno(), rings, wake[0]))
         settings = Settings(
             database=url or f"{directory}/flows.db", program="bench", count=COUNT,
