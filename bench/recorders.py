@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bench.children import HERE, BenchError
 from bench.peers import OF_RECORDING
@@ -27,7 +27,7 @@ recording = "spy"
 """
 
 
-class Recorder:
+class Recorder(Protocol):
     """One proxy. `switch` returns when the mode is in force for `session`, of which
     `recorded` recordings must be found; a session that is new is empty."""
 
@@ -37,8 +37,7 @@ class Recorder:
     most_requests = 1_000_000
     running: Running
 
-    def switch(self, mode: str, session: str, recorded: int) -> None:
-        raise NotImplementedError
+    def switch(self, mode: str, session: str, recorded: int) -> None: ...
 
     def settle(self, session: str, recorded: int) -> None:
         """Returns when all is recorded."""
@@ -84,14 +83,19 @@ class Ours(Recorder):
             f"(mode {mode}, session {session}, {recorded} )", SECONDS)
 
 
-class Replayproxy(Recorder):
-    name = "replayproxy"
+class Switched(Recorder):
+    """Started once; its admin listener switches it."""
+
     modes = ("record", "replay", "cache")
 
     def __init__(self, target: Target) -> None:
         peer = OF_RECORDING[self.name]
         self.version = peer.read_version()
         self.running = peer.start(target)
+
+
+class Replayproxy(Switched):
+    name = "replayproxy"
 
     def switch(self, mode: str, session: str, recorded: int) -> None:
         admin = self.running.admin_port
@@ -105,17 +109,11 @@ class Replayproxy(Recorder):
             await_count(lambda: len(call(admin, "GET", path)["recordings"]), recorded)
 
 
-class Hoverfly(Recorder):
+class Hoverfly(Switched):
     """Each recording takes longer than the one before it: 4000 took 32 s."""
 
     name = "hoverfly"
     most_requests = 1000
-    modes = ("record", "replay", "cache")
-
-    def __init__(self, target: Target) -> None:
-        peer = OF_RECORDING[self.name]
-        self.version = peer.read_version()
-        self.running = peer.start(target)
 
     def switch(self, mode: str, session: str, recorded: int) -> None:
         admin = self.running.admin_port
@@ -173,4 +171,4 @@ def await_count(count: Callable[[], int], wanted: int) -> None:
     while (found := count()) != wanted:
         if time.monotonic() > deadline:
             raise BenchError(f"{found} recordings in place of {wanted}")
-        time.sleep(0.1)
+        time.sleep(0.1)         # between looks at its list

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from cutthrough.capture.flow import Fields
-from cutthrough.capture.messages import MOST_MESSAGES, OPCODES, show
+from cutthrough.capture.messages import KINDS, MOST_MESSAGES, show
 from cutthrough.capture.messages import Message as Shown
 from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.redaction import Redactor
@@ -151,7 +151,6 @@ def make_messages(one: Exchange, redactor: Redactor) -> tuple[str | None, str | 
     """The columns `messages` and `messages_state`. Raises NotImported."""
     if one.frames is None:
         return None, text(one.frames_state)
-    kinds = {code: kind for kind, code in OPCODES.items()}
     state, left, shown = text(one.frames_state), MOST_BODY, []
     for number, frame in enumerate(one.frames):
         left -= len(frame.content)
@@ -160,7 +159,7 @@ def make_messages(one: Exchange, redactor: Redactor) -> tuple[str | None, str | 
             break
         if not 0 <= frame.at_us < MOST_US:
             raise NotImported("the time of a message is not in 1970 to 9998")
-        made = show(Shown(0, frame.is_up, kinds[frame.opcode], frame.content,
+        made = show(Shown(0, frame.is_up, KINDS[frame.opcode], frame.content,
                           clean(frame.state)[:MOST_TEXT]), frame.at_us, redactor)
         if frame.size is not None:
             made["bytes"] = frame.size

@@ -14,7 +14,7 @@ import re
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from cutthrough.capture.bodies import MOST_INFLATED, as_text
 from cutthrough.capture.heads import find_field
@@ -24,8 +24,9 @@ MOST_MESSAGES = 10_000                       # each way
 MOST_CONTROL = 125                           # RFC 6455 section 5.5
 MOST_LENGTH = (1 << 63) - 1                  # section 5.2: the first bit is 0
 
-OPCODES = {"text": 1, "binary": 2, "close": 8, "ping": 9, "pong": 10}
-_KINDS = {code: kind for kind, code in OPCODES.items()}
+Kind = Literal["text", "binary", "close", "ping", "pong"]
+KINDS: dict[int, Kind] = {1: "text", 2: "binary", 8: "close", 9: "ping", 10: "pong"}
+OPCODES: dict[str, int] = {kind: code for code, kind in KINDS.items()}
 _CLOSE = OPCODES["close"]
 # What a sender leaves out at the end of a message (RFC 7692 section 7.2.1)
 _FLUSHED = b"\0\0\xff\xff"
@@ -42,7 +43,7 @@ class Piece(NamedTuple):
 class Message(NamedTuple):
     piece: int                               # the one with its last byte
     is_up: bool
-    kind: str
+    kind: Kind
     content: bytes
     state: str
 
@@ -106,11 +107,11 @@ class _Reader:
         parts: list[bytes] = []
         for is_last, bits, code, payload, end, is_cut in self._frames():
             if code >= _CLOSE:
-                if bits or not is_last or code not in _KINDS:
+                if bits or not is_last or code not in KINDS:
                     raise _Malformed
                 yield self._message(code, payload, end, "truncated" if is_cut else "")
                 continue
-            if bool(code) == bool(opcode) or (code and code not in _KINDS) or (
+            if bool(code) == bool(opcode) or (code and code not in KINDS) or (
                     bits & 3 or (bits and (not code or not self._inflates))):
                 raise _Malformed             # a message begins in another one, or none
             if code:
@@ -133,7 +134,7 @@ class _Reader:
 
     def _message(self, code: int, data: bytes, end: int, state: str) -> Message:
         number = self._numbers[bisect_left(self._ends, end)]
-        return Message(number, self._is_up, _KINDS[code], data, state)
+        return Message(number, self._is_up, KINDS[code], data, state)
 
     def _inflate(self, data: bytes, state: str) -> tuple[bytes, str]:
         """RFC 7692 section 7.2.2. One message that cannot be read ends the reading:

@@ -21,7 +21,7 @@ from cutthrough.capture.imported import (
 )
 from cutthrough.capture.imported import Message as Side
 from cutthrough.capture.importing import read
-from cutthrough.capture.messages import OPCODES
+from cutthrough.capture.messages import KINDS, OPCODES
 from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.tnetstring import Readable
 from cutthrough.recording.model import (
@@ -35,7 +35,6 @@ from cutthrough.recording.model import (
 from cutthrough.recording.vcr import make_request
 
 _FRAMING = ("content-encoding", "content-length", "transfer-encoding")
-_KINDS: dict[int, Any] = {code: kind for kind, code in OPCODES.items()}
 
 
 def read_exchanges(file: Readable) -> Iterator[Recording | NotImported]:
@@ -74,7 +73,7 @@ def make_recording(one: Exchange) -> Recording:
 
 
 def read_frame(frame: Frame, begun_us: int) -> Message:
-    kind, content, code = _KINDS[frame.opcode], frame.content, None
+    kind, content, code = KINDS[frame.opcode], frame.content, None
     if kind == "close" and len(content) >= 2:
         code, content = int.from_bytes(content[:2]), content[2:]
     return Message(max(0, frame.at_us - begun_us), frame.is_up, kind, content, code)

@@ -70,7 +70,7 @@ class Player:
         self._last = self._version = self._edits = 0
         self._loaded = Matcher()
         self._task: asyncio.Task[None] | None = None
-        self._held: dict[int, object] = {}
+        self._held: dict[int, Far] = {}
         self._lanes: SharedLanes | None = None
         self._run = ""
         self._counted = 0.0
@@ -102,7 +102,7 @@ class Player:
         self._close_lanes()
         self.shared.close()
         for far in list(self._held.values()):
-            far.close()  # type: ignore[attr-defined]
+            far.close()
         self._held.clear()
 
     # Called by the session.

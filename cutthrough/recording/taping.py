@@ -91,7 +91,7 @@ def _message(message: Passed, at_us: int) -> Message:
     if message.kind == "close":
         code = int.from_bytes(data[:2]) if len(data) >= 2 else None
         data = data[2:]
-    return Message(at_us, message.is_up, message.kind, data, code)  # type: ignore[arg-type]
+    return Message(at_us, message.is_up, message.kind, data, code)
 
 
 def _field(head: str, name: str) -> str:

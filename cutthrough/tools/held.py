@@ -1,4 +1,4 @@
-"""`cutthrough flows held`, and what decides about it: by the admin listener."""
+"""`cutthrough flows held`, `resume`, `edit` and `abort`, by the admin listener."""
 
 import argparse
 import json
@@ -44,8 +44,8 @@ def ask(listener: Listener, method: str, path: str, value: object = None) -> byt
 def path_of(name: str) -> str:
     number, dash, other = name.partition("-")
     if not (dash and number.isdecimal() and other.isdecimal() and name.isascii()):
-        raise ConfigError("command line", "ID", f"{name!r} is none that `cutthrough "
-                          "flows held` prints")
+        raise ConfigError("command line", "ID", f"{name!r} is no ID: `cutthrough "
+                          "flows held` prints them")
     return f"/breakpoints/{name}"
 
 
@@ -94,7 +94,8 @@ def lines_of(one: dict[str, Any]) -> Iterator[str]:
 
 
 def read_edit(listener: Listener, given: argparse.Namespace) -> dict[str, Any]:
-    """What the command line changes. Fields are those of the message and the given."""
+    """Returns the changes of the command line. The fields are the message's, with the
+    given ones in place of those of the same names."""
     changes: dict[str, Any] = {
         name: getattr(given, name) for name in ("method", "path", "status")
         if getattr(given, name) is not None}

@@ -22,7 +22,7 @@ from cutthrough.recording.folder import pack, read_folder, write_folder
 from cutthrough.recording.hoverfly import read_simulation
 from cutthrough.recording.model import Recording
 from cutthrough.recording.modes import State, read_state, write_state
-from cutthrough.recording.sessions import Session, Sessions
+from cutthrough.recording.sessions import Manifest, Session, Sessions
 from cutthrough.recording.vcr import read_cassette, write_cassette
 
 DIRECTORY = variable_name("recording_directory")
@@ -137,10 +137,10 @@ def import_files(sessions: Sessions, given: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def open_or_create(sessions: Sessions, name: str, manifest: object) -> Session:
+def open_or_create(sessions: Sessions, name: str, manifest: Manifest | None) -> Session:
     if name in sessions.names():
         return sessions.open(name)
-    return sessions.create(name, manifest)  # type: ignore[arg-type]
+    return sessions.create(name, manifest)
 
 
 def read_file(path: Path) -> Iterator[Recording | NotImported]:

@@ -226,7 +226,7 @@ class Proxy:
         while (found := _PORT.search(self._text())) is None:
             if self._process.poll() is not None or time.monotonic() > until:
                 raise NotReady(f"the proxy has not started: {self._text().strip()}")
-            time.sleep(0.01)
+            time.sleep(0.01)            # between looks for the line
         return int(found[1])
 
     def stop(self) -> Ended:

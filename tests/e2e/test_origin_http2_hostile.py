@@ -9,7 +9,7 @@ from collections.abc import Callable
 import hpack
 import pytest
 
-from tests.e2e.test_origin_http2 import (  # noqa: F401
+from tests.e2e.test_origin_http2 import (  # noqa: F401 - fixtures, which pytest finds by name
     Speaker,
     reach,
     say,

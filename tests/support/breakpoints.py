@@ -1,4 +1,4 @@
-"""An operator at breakpoints, over the admin API."""
+"""An operator who decides about held messages, by the admin API."""
 
 import base64
 import json
@@ -38,7 +38,7 @@ class Desk:
         return json.loads(text)
 
     def wait(self, count: int = 1) -> list[dict]:
-        """What is held, as soon as it is so many."""
+        """Returns the held messages when there are `count` of them."""
         wait_until(lambda: len(self.state()["held"]) == count,
                    lambda: f"{count} held: {self.state()}")
         return self.state()["held"]
@@ -65,7 +65,7 @@ class Desk:
                         {"action": action, **changes})
 
     def counts(self) -> dict[str, float]:
-        """Of results; the workers write them once a second."""
+        """Returns the number of messages by result. Workers write it once a second."""
         found = self.operator.metrics()
         return {name: found[f'breakpoints_total{{result="{name}"}}'] for name in (
             "held", "edited", "passed", "aborted", "expired", "skipped")}
@@ -76,7 +76,7 @@ class Desk:
 
 
 def starter(start_policy):
-    """Starts a proxy whose rule has this breakpoint, and an operator of it."""
+    """Returns a function that starts a proxy with a breakpoint, and its operator."""
     def run(breakpoint="both", config="", rule="", modules=None):
         proxy = start_policy(
             f'{RULE}breakpoint = "{breakpoint}"\n{rule}',
