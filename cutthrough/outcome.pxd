@@ -58,6 +58,7 @@ cdef enum Outcome:
     FILTER_TIMEOUT
     REPLAYED
     RECORDING_MISSED
+    REPLAY_FAILED
     BREAKPOINT_ABORTED
     BREAKPOINT_UNDECIDED
     # a limit of the policy is reached

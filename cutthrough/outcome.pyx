@@ -137,6 +137,8 @@ ROWS = (
         "a recorded answer was played again"),
     ("recording_missed", 502, 2, "http_request_denied", "TCP_DENIED", "policy",
         "the rule replays, and no recording answers this request"),
+    ("replay_failed", 502, 1, "proxy_internal_error", "TCP_DENIED", "proxy",
+        "a recording matches, and its template or the hook on_replay has failed"),
     ("breakpoint_aborted", 403, 1, "http_request_denied", "TCP_DENIED", "policy",
         "an operator aborted it at a breakpoint"),
     ("breakpoint_undecided", 403, 1, "http_request_denied", "TCP_DENIED", "policy",

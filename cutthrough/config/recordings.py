@@ -49,6 +49,12 @@ def parse_pace(text: str) -> float:
     return float(match[1])
 
 
+def parse_refresh(text: str) -> str:
+    if text not in ("dates", "cookies"):
+        raise ValueError(f"{text!r} is neither dates nor cookies")
+    return text
+
+
 def show_pace(speed: float) -> str:
     return next((text for text, one in _PACES.items() if one == speed), f"{speed:g}x")
 
@@ -104,6 +110,13 @@ class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
     lane: Annotated[str, Option(
         Kind("FIELD", parse_field), "a field of requests; those with other values of "
         "it have sequences of their own", "none: all have one", swapped=True)] = ""
+    refresh: Annotated[tuple[str, ...], Option(
+        Kind("dates|cookies", parse_refresh, many=True), "what moves by the time since "
+        "the recording: the dates of an answer, and when its cookies expire", "none: "
+        "the same bytes", swapped=True)] = ()
+    refresh_ids: Annotated[tuple[str, ...], Option(
+        _TEXTS._replace(metavar="FIELD|PATH"), "fields, and JSONPaths in the body, "
+        "whose values are new identifiers in each replay", "none", swapped=True)] = ()
 
 
 class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ import yaml
 from cutthrough.capture.imported import NotImported
 from cutthrough.recording.model import Recording
 from cutthrough.recording.sessions import Manifest
+from cutthrough.recording.templates import check
 
 MOST_FILE = 64 << 20
 MOST_NAME = 80
@@ -181,7 +182,10 @@ def unpack(table: dict[str, Any], name: str) -> Recording:
                 holder[key] = unpack_bytes(holder[key])
             elif isinstance(holder, list) and len(holder) > 1:
                 holder[1] = unpack_bytes(holder[1])
-        return msgspec.convert(table, Recording)
+        made = msgspec.convert(table, Recording)
+        if made.template:
+            check(made)
+        return made
     except (msgspec.ValidationError, ValueError, TypeError, RecursionError) as error:
         raise NotImported(f"{name}: {error}") from None
 

@@ -1,8 +1,8 @@
 """Simulations of hoverfly, schema v5 -> recordings with patterns.
 
 Read are the matchers exact, glob, regex, json, jsonpartial, jsonpath and form, state
-and delays. A pair with another matcher, or with an answer that is a template, is
-refused with the reason, because it would answer other requests than in hoverfly.
+delays and templates. A pair with another matcher, or with a helper in its template that
+is not known here, is refused with the reason: it would answer as hoverfly does not.
 """
 
 import base64
@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from cutthrough.capture.imported import NotImported
+from cutthrough.recording.handlebars import translate
 from cutthrough.recording.model import (
     DEFAULT_PORTS,
     Chunk,
@@ -69,12 +70,11 @@ def read_pair(one: Any) -> Recording:
         for key, values in table.items():
             for matcher in matchers(values):
                 patterns += read_matcher(part_name, key, matcher)
-    if response.get("templated"):
-        raise NotImported("its answer is a template")
     if not patterns:                         # it answers everything
         patterns.append(Pattern(part="path", how="glob", value="*"))
     return Recording(
         request=example(patterns), response=read_answer(response),
+        template=bool(response.get("templated")),
         patterns=tuple(patterns), requires=words(request.get("requiresState")),
         sets=words(response.get("transitionsState")),
         removes=tuple(map(str, response.get("removesState") or ())),
@@ -153,7 +153,11 @@ def read_answer(response: dict[str, Any]) -> Response:
             body = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
             raise NotImported("the body is not base64") from None
-    return Response(status=status, fields=read_fields(response.get("headers")),
+    fields = read_fields(response.get("headers"))
+    if response.get("templated"):
+        body = translate(body.decode(errors="replace")).encode()
+        fields = tuple((name, translate(value)) for name, value in fields)
+    return Response(status=status, fields=fields,
                     chunks=(Chunk(0, body),) if body else ())
 
 

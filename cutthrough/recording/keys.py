@@ -63,7 +63,8 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Hosts and paths may have *; () stands for all. `lane` names a field of requests:
-    those with other values of it have sequences and state of their own."""
+    those with other values of it have sequences and state of their own. `refresh_ids`:
+    fields and JSONPaths whose values are made anew."""
 
     name: str = ""
     hosts: tuple[str, ...] = ()
@@ -72,6 +73,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: Key = Key()
     after: After = "repeat"
     lane: str = ""
+    refresh: tuple[str, ...] = ()            # "dates", "cookies"
+    refresh_ids: tuple[str, ...] = ()
 
     def applies(self, request: Request) -> bool:
         return (

@@ -41,7 +41,9 @@ _EVENT = re.compile(r"^data:[^\r\n]*(?:(?:\r\n|\r|\n)data:[^\r\n]*)*", re.M)
 _LINE = re.compile(r"(?:^|\r\n|\r|\n)data:[ ]?")
 _BLANK = "\ufeff \t\r\n"
 _JSON = re.compile(r"[/+]json\b", re.I)
-_CODED = ("content-encoding", "content-length", "content-md5", "digest", "etag")
+_OF_COOKIES = ("expires", "max-age", "domain", "path", "secure", "httponly", "samesite",
+               "partitioned")
+CODED = ("content-encoding", "content-length", "content-md5", "digest", "etag")
 
 
 class Redaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,7 +55,7 @@ class Redaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     body: tuple[str, ...] = ()               # expressions: their groups, or the match
 
 
-class _Unreadable(Exception):
+class Unreadable(Exception):
     """A body in which a secret may be, and cannot be found."""
 
 
@@ -117,7 +119,7 @@ class Masker:
         if one.part == "body":
             try:
                 text = self._text(text, "")
-            except _Unreadable:
+            except Unreadable:
                 text = self.value(text)
         return msgspec.structs.replace(one, value=text)
 
@@ -131,9 +133,19 @@ class Masker:
     def fields(self, fields: Fields) -> Fields:
         """The same object if nothing is removed."""
         made = tuple(
-            (name, self.value(value) if name.lower() in self._names else
+            (name, self._secret(name, value) if name.lower() in self._names else
              self.pairs(value) if self._keys else value) for name, value in fields)
         return fields if made == fields else made
+
+    def _secret(self, name: str, value: str) -> str:
+        """Of a cookie its name stays, and what says how long and where it holds."""
+        if name.lower() != "set-cookie":
+            return self.value(value)
+        pair, *attributes = value.split(";")
+        name, equals, text = pair.partition("=") if "=" in pair else ("", "", pair)
+        kept = [one for one in attributes
+                if one.partition("=")[0].strip().lower() in _OF_COOKIES]
+        return ";".join([f"{name}{equals}{self.value(text.strip())}", *kept])
 
     def pairs(self, text: str) -> str:
         return _PAIR.sub(self._pair, text)
@@ -147,8 +159,8 @@ class Masker:
         """The body and the fields, without a coding if the body has changed."""
         coding = find(fields, "content-encoding").lower()
         try:
-            plain = body if coding in ("", "identity") else _inflate(body, coding)
-        except _Unreadable:
+            plain = body if coding in ("", "identity") else inflate(body, coding)
+        except Unreadable:
             made = self.value(body.decode("latin-1")).encode()
         else:
             made = self._plain(plain, find(fields, "content-type"))
@@ -156,7 +168,7 @@ class Masker:
                 return body, fields
         if made == body:
             return body, fields
-        return made, tuple(pair for pair in fields if pair[0].lower() not in _CODED)
+        return made, tuple(pair for pair in fields if pair[0].lower() not in CODED)
 
     def _plain(self, data: bytes, kind: str) -> bytes:
         """A body without codings."""
@@ -167,12 +179,12 @@ class Masker:
                 return data if made == text else made.encode(charset)
             except (UnicodeError, LookupError):
                 continue
-            except _Unreadable:
+            except Unreadable:
                 break
         return self.value(data.decode("latin-1")).encode()
 
     def _text(self, text: str, kind: str) -> str:
-        """A body as text, of media type `kind`. Raises _Unreadable."""
+        """A body as text, of media type `kind`. Raises Unreadable."""
         kind = kind.lower()
         if self._paths and kind.startswith("text/event-stream"):
             text = _EVENT.sub(self._event, text)
@@ -181,7 +193,7 @@ class Masker:
             text = self._document(text)
         if self._keys:
             if kind.startswith("multipart/"):
-                raise _Unreadable
+                raise Unreadable
             text = self.pairs(text)
         for search in self._searches:
             text = self._cut(text, search)
@@ -193,7 +205,7 @@ class Masker:
             return match[0]
         try:
             made = self._document(text)
-        except _Unreadable:                  # without a quotation mark it has no keys
+        except Unreadable:                  # without a quotation mark it has no keys
             made = self.value(text) if '"' in text else text
         return match[0] if made == text else f"data: {made}"
 
@@ -203,7 +215,7 @@ class Masker:
             found = [self._replace(document, path) for path in self._paths]
             return json.dumps(document, ensure_ascii=False) if any(found) else text
         except (ValueError, RecursionError):
-            raise _Unreadable from None
+            raise Unreadable from None
 
     def _replace(self, value: Any, path: tuple[str, ...]) -> bool:
         """Replaces the values at a path, in place. Returns whether there were any."""
@@ -236,7 +248,7 @@ class Masker:
         try:
             matches = list(search(text))
         except ValueError:
-            raise _Unreadable from None
+            raise Unreadable from None
         for match in matches:
             spans = [match.span(number + 1) for number in range(len(match.groups()))]
             for begin, end in sorted(spans or [match.span()]):
@@ -246,18 +258,19 @@ class Masker:
         return "".join([*made, text[at:]])
 
 
-def _inflate(body: bytes, coding: str) -> bytes:
+def inflate(body: bytes, coding: str) -> bytes:
+    """Raises Unreadable."""
     found = bytearray()
     try:
         decoders = make_decoders(coding)
         for piece in decode(body, decoders):
             found += piece
             if len(found) > MOST_INFLATED:
-                raise _Unreadable
+                raise Unreadable
         for decoder in decoders:
             decoder.end()
     except CodingError:
-        raise _Unreadable from None
+        raise Unreadable from None
     return bytes(found)
 
 

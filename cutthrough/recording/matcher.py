@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
+from cutthrough.recording.documents import compile_path
 from cutthrough.recording.index import NO_EXTRA, Extra, Group, Index, Serials
 from cutthrough.recording.keys import Base, KeyReader, Parts, Route
 from cutthrough.recording.lanes import Lane
@@ -43,6 +44,7 @@ class Match(msgspec.Struct, frozen=True):
     place: int                               # in its sequence, from 0
     of: int                                  # recordings of the sequence
     is_last: bool = False                    # the same request gets it again, for ever
+    state: dict[str, str] = {}               # of its lane, behind it
 
 
 class Miss(msgspec.Struct, frozen=True):
@@ -78,13 +80,16 @@ class _Own:
 
 
 class _Line:
-    """A route, its key, and its recordings."""
+    """A route, its key, and its recordings. Raises KeyMistake."""
 
     __slots__ = ("index", "reader", "route")
 
     def __init__(self, route: Route, serials: Serials) -> None:
         self.route = route
         self.reader = KeyReader(route.key)
+        for path in route.refresh_ids:
+            if path.startswith("$"):
+                compile_path(path)
         self.index = Index(serials)
 
 
@@ -244,7 +249,8 @@ class Matcher:
         lane.state.update(recording.sets)
         return Match(
             recording, route, place, len(numbers), not self._has_state and (
-                route.after == "repeat" and place == len(numbers) - 1))
+                route.after == "repeat" and place == len(numbers) - 1),
+            dict(lane.state) if self._has_state else {})
 
     def state(self, lane: str = "") -> Mapping[str, str]:
         """Of this matcher's own lanes, as the next two."""

@@ -107,6 +107,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sets: dict[str, str] = {}
     removes: tuple[str, ...] = ()
     delay_us: int = 0                        # added before the answer
+    template: bool = False                   # the answer's body and fields: templates
 
 
 def find(fields: Fields, name: str) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from cutthrough.recording.alter import OnReplay, ReplayFailed, alter, changes
 from cutthrough.recording.heads import (
     build_head,
     build_trailers,
@@ -90,6 +91,7 @@ class Shared:
         self.wants_fields = False
         self.most_body = 4 << 20
         self.mask: Callable[[Message], Message] = same
+        self.on_replay: OnReplay | None = None
         # Since the session came into force; the last that were refused
         self.missed = 0
         self.misses: deque[Missed] = deque(maxlen=MOST_MISSES)
@@ -213,6 +215,8 @@ class Play:
             shared.answers.count(found.recording.number)
             if found.recording.response.status == 101:
                 self._exchange.switch(partial(self._converse, found.recording))
+            elif changes(found, shared.on_replay):
+                self._answer_changed(found)
             else:
                 self._answer(found.recording, found.is_last)
             return
@@ -223,6 +227,14 @@ class Play:
             self._exchange.refuse("recording_missed", str(found))
         else:
             self._exchange.pass_on()
+
+    def _answer_changed(self, found: Match) -> None:
+        try:
+            made = alter(found, self._request(True), self._shared.on_replay)
+        except ReplayFailed as error:
+            self._exchange.refuse("replay_failed", str(error))
+        else:
+            self._answer(made, is_last=False)
 
     def _converse(self, recording: Recording, far: socket.socket) -> None:
         shared = self._shared

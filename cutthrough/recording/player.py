@@ -52,7 +52,8 @@ def make_route(row: Any) -> Route:
               body=row.body, paths=row.body_paths, regexes=row.body_regexes,
               ignored_paths=row.ignored_paths, ignored_form=row.ignored_form)
     return Route(name=row.name, hosts=row.hosts, paths=row.paths, methods=row.methods,
-                 key=key, after=row.after, lane=row.lane)
+                 key=key, after=row.after, lane=row.lane,
+                 refresh=row.refresh, refresh_ids=row.refresh_ids)
 
 
 class Player:

@@ -18,7 +18,7 @@ from cutthrough.net.buffers cimport ANSWER_BLOCK, COPY_BLOCK, bytes_of, head_scr
 from cutthrough.net.relay cimport Pump, push, start_pump, stop_pump
 from cutthrough.outcome cimport (
     CLIENT_RESET, FILTER_ANSWERED, FILTER_FAILED, FILTER_REFUSED, FILTER_TIMEOUT, HEAD_TOO_LARGE,
-    OK, OVERLOADED, RECORDING_MISSED, status_of)
+    OK, OVERLOADED, RECORDING_MISSED, REPLAY_FAILED, status_of)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.acl cimport BY_BREAKPOINT
@@ -104,19 +104,20 @@ cdef class Filtering:
             c.poller.contain(c)
 
     def refuse(self, str label, str text):
-        """Ends it with this outcome; `text` is logged, and sent if a filter refuses."""
+        """Ends it with this outcome; `text` is logged, and sent if a filter refuses or a
+        replay does."""
         cdef Client c = self.client
         cdef int outcome = OUTCOMES[label]
-        cdef bint close
+        cdef bint close, told
         cdef bytes reply
         if c is None:
             return
         try:
             c.poller.take_time()
-            c.decision = Decision(False, reason=text if outcome != RECORDING_MISSED else (
+            told = outcome == RECORDING_MISSED or outcome == REPLAY_FAILED
+            c.decision = Decision(False, reason=text if not told else (
                 text.encode("ascii", "replace").decode()[:MOST_REASON]))
-            if c.request.status or (
-                    outcome != FILTER_REFUSED and outcome != RECORDING_MISSED):
+            if c.request.status or not (told or outcome == FILTER_REFUSED):
                 c.refuse(outcome)
                 return
             close = is_last(c)

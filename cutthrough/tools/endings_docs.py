@@ -134,6 +134,8 @@ ADVICE = {
     "replayed": NOTHING,
     "recording_missed": "the reply and the log's hook name the nearest recording and "
                         "what differs: record it, or change the route's key",
+    "replay_failed": "the reply has the template's mistake, and the error log the "
+                     "hook's",
     "breakpoint_aborted": "ask the operator who has armed breakpoints",
     "breakpoint_undecided": (
         "decide sooner, raise `breakpoint_timeout`, or set `breakpoint_undecided = "

@@ -217,8 +217,8 @@ def test_a_simulation_answers_as_in_hoverfly():
 @pytest.mark.parametrize("one", [
     pair({"body": [{"matcher": "xpath", "value": "/a"}]}),
     pair({"path": [{"matcher": "exact", "value": "/", "doMatch": {}}]}),
-    pair({"path": "/"}), pair({}, templated=True), pair({}, status=1),
-    pair({}, encodedBody=True, body="!"), {"request": {}}, 1,
+    pair({"path": "/"}), pair({}, templated=True, body="{{ csv 1 }}"),
+    pair({}, status=1), pair({}, encodedBody=True, body="!"), {"request": {}}, 1,
 ])
 def test_a_pair_that_would_mean_something_else_is_refused(one):
     (found,) = read_simulation(simulation(one))

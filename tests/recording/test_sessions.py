@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import stat
 import time
 
@@ -202,7 +203,9 @@ def test_no_secret_of_a_request_is_on_disk_and_it_still_matches(session, tmp_pat
 
 def test_no_secret_of_an_answer_is_on_disk(session, tmp_path):
     session.add([Recording(request=request(), response=Response(
-        status=200, fields=(("Set-Cookie", SECRET), *JSON),
+        status=200, fields=(
+            ("Set-Cookie", SECRET), ("Set-Cookie", f"id={SECRET}; x={SECRET}; Path=/"),
+            *JSON),
         trailers=(("X-Key", SECRET),),
         chunks=(Chunk(1, b'{"password": "hunter2'), Chunk(5, b'hunter2", "b": 1}')),
         messages=(Message(1, True, "text", f"pin=123 sk-{SECRET}".encode()),
@@ -215,6 +218,8 @@ def test_no_secret_of_an_answer_is_on_disk(session, tmp_path):
     assert SECRET.encode() not in found and b"hunter2" not in found
     (kept,) = session.recordings()
     assert [chunk.at_us for chunk in kept.response.chunks] == [5]
+    assert re.fullmatch(r"id=\[redacted:[0-9a-f]{16}\]; Path=/",
+                        kept.response.fields[1][1])
     assert json.loads(kept.response.body)["b"] == 1
     assert kept.response.messages[1].data == b"\xff\x00"
 

@@ -1,0 +1,157 @@
+"""Templates in answers: what they see, what they are refused, hoverfly's."""
+
+import re
+import time
+
+import pytest
+
+from cutthrough.capture.imported import NotImported
+from cutthrough.recording.handlebars import translate
+from cutthrough.recording.model import Chunk, Recording, Request, Response
+from cutthrough.recording.templates import TemplateMistake, check, render
+
+ASKED = Request(
+    method="POST", scheme="http", host="a.example", port=80, path="/zero/one",
+    query="page=2&page=3&items=x", fields=(("X-User", "ann"), ("x-user", "bob")),
+    body=b'{"user": {"items": ["p", "q"]}, "id": 123}')
+FORM = Request(
+    method="POST", scheme="https", host="a.example", port=8443, path="/",
+    fields=(("Content-Type", "application/x-www-form-urlencoded"),),
+    body=b"email=a%40b.example&x=1")
+
+
+def made(text, *fields):
+    return Recording(request=ASKED, template=True, response=Response(
+        status=200, fields=fields, chunks=(Chunk(5, text[:3].encode()),
+                                           Chunk(9, text[3:].encode()))))
+
+
+def fill(text, asked=ASKED, **state):
+    return render(made(text), asked, state).response.body.decode()
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("{{ request.method }} {{ request.url }}",
+     "POST http://a.example/zero/one?page=2&page=3&items=x"),
+    ("{{ request.query.page }}{{ request.query.items }}", "2x"),
+    ("{{ request.segments[1] }}{{ request.segments[-2] }}", "onezero"),
+    ("{{ request.fields['x-user'] }}", "ann"),
+    ("{{ json.id + 1 }}{{ json.user['items'][1] }}", "124q"),
+    ("{% for one in json.user.items %}{{ loop.index }}{{ one }},{% endfor %}",
+     "1p,2q,"),
+    ("{{ state.cart }}{{ state.no | default('-') }}", "eggs-"),
+    ("{% if request.query.page | int > 1 %}more{% else %}first{% endif %}", "more"),
+    ("{{ json.user | tojson }}", '{"items": ["p", "q"]}'), ("é{{ 1 }}\n", "é1\n")])
+def test_a_template_sees_the_request_and_the_state(text, found):
+    assert fill(text, cart="eggs") == found
+
+
+def test_a_form_is_a_table():
+    assert fill("{{ request.form.email }} {{ request.port }}", FORM) == (
+        "a@b.example 8443")
+
+
+def test_functions_make_times_and_identifiers():
+    now = int(fill("{{ now('unix') }}"))
+    assert abs(now - time.time()) < 5
+    later = int(fill("{{ now('unix_ms', days=1, hours=-1, seconds=2) }}")) // 1000
+    assert abs(later - now - 23 * 3600 - 2) < 5
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", fill("{{ now() }}"))
+    assert fill("{{ now('http') }}").endswith(" GMT")
+    assert re.fullmatch(r"\d\d/\d{4}", fill("{{ now('%m/%Y') }}"))
+    assert len({fill("{{ uuid() }}") for _ in range(10)}) == 10
+    assert {fill("{{ random_int(1, 2) }}") for _ in range(60)} == {"1", "2"}
+
+
+def test_fields_are_templates_and_the_length_is_that_of_what_is_made():
+    page = "{{ request.query.page }}"
+    one = render(made(page, ("X-Page", page), ("X-Evil", "{{ request.body }}"),
+                      ("content-length", "24")),
+                 Request(method="GET", scheme="http", host="a", port=80, path="/",
+                         query="page=77", body=b"a\r\nX: y\0"), {}).response
+    assert one.fields == (("X-Page", "77"), ("X-Evil", "a  X: y "),
+                          ("Content-Length", "2"))
+    assert one.chunks == (Chunk(9, b"77"),)
+
+
+@pytest.mark.parametrize("text", [
+    "{{ ''.__class__ }}", "{{ request.__class__ }}", "{{ now.__globals__ }}",
+    "{{ request.items() }}", "{{ 'x' * 1000000000 }}", "{{ 9 ** 9 ** 9 }}",
+    "{{ 'a'.center(9999999) }}", "{{ '%99999999d' % 1 }}", "{{ 'a' + 'b' }}",
+    "{{ 'a' ~ 'b' }}", "{% set a = 1 %}", "{% macro a() %}{{ a() }}{% endmacro %}",
+    "{% include 'a' %}", "{% import 'a' as b %}", "{% extends 'a' %}",
+    "{% for a in json %}{% for b in json %}{% endfor %}{% endfor %}",
+    "{% for a in json recursive %}{{ loop(a) }}{% endfor %}",
+    "{{ 'a' | center(99999999) }}", "{{ 'a' | attr('b') }}", "{{ range(9) }}",
+    "{{ [1] }}", "{{ lipsum() }}", "{{ nothing }}", "{{ request.nothing }}",
+    "{{ request.query.nothing }}", "{{ json['a']['b'] }}", "{{", "{% if %}",
+    "{{ 1 / 0 }}",
+    "{{ now('x' ) }}{{ now(days=10000000) }}", "{{ random_int(2, 1) }}",
+    "{{ loop.index }}", "{% for a in json %}{{ loop.changed }}{% endfor %}",
+    "{{ '\\'" + "|tojson" * 40 + " }}"])
+def test_a_template_that_may_do_more_or_cannot_be_filled_is_refused(text):
+    begun = time.monotonic()
+    with pytest.raises(TemplateMistake):
+        fill(text)
+    assert time.monotonic() - begun < 2
+
+
+def test_what_a_template_makes_is_bounded():
+    asked = Request(method="POST", scheme="http", host="a", port=80, path="/",
+                    body=b"[" + b"1," * 1000 + b"1]")
+    with pytest.raises(TemplateMistake, match="more than"):
+        fill("{% for a in json %}{{ request.body }}{% endfor %}", asked)
+
+
+def test_an_answer_without_a_body_stays_without():
+    one = Recording(request=ASKED, template=True, response=Response(
+        status=204, fields=(("X-A", "{{ request.query.page }}"),)))
+    assert render(one, ASKED, {}).response.chunks == ()
+
+
+def test_what_cannot_be_read_is_told_before_it_is_needed():
+    check(made("{{ nothing }} is only known later"))
+    with pytest.raises(TemplateMistake, match="line 2"):
+        check(made("a\n{% set a = 1 %}"))
+    with pytest.raises(TemplateMistake):
+        check(made("", ("X", "{{")))
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("{{ Request.Scheme }} {{Request.Method}} {{ Request.Host }}",
+     "http POST a.example"),
+    ("{{ Request.QueryParam.page }}{{ Request.QueryParam.no }}", "2"),
+    ("{{ Request.Path.[1] }}{{ Request.Path.[7] }}", "one"),
+    ("{{ Request.Body 'jsonpath' '$.id' }}", "123"),
+    ("{{ Request.Header.X-User }}", "ann"), ("{{ State.cart }}", "&lt;eggs&gt;"),
+    ("{{{ State.cart }}}", "<eggs>"), ("{{! a remark }}x", "x"),
+    ("{{#if State.cart}}a{{else}}b{{/if}}{{#if State.no}}a{{else}}b{{/if}}", "ab"),
+    ("{{#each (Request.Body 'jsonpath' '$.user.items')}}{{@index}}:{{this}} {{/each}}",
+     "0:p 1:q "),
+    ("{% raw {# {{ Request.Method }}", "{% raw {# POST"),
+    ('{"a":{"b":"{{ Request.Method }}"}}', '{"a":{"b":"POST"}}')])
+def test_hoverflys_templates_make_the_same(text, found):
+    assert fill(translate(text), cart="<eggs>") == found
+
+
+def test_hoverflys_helpers_make_times_and_identifiers():
+    assert abs(int(fill(translate("{{ now '1d' 'unix' }}"))) - time.time() - 86400) < 5
+    assert abs(int(fill(translate("{{ now '-1h30m' 'epoch' }}"))) / 1000
+               - time.time() + 5400) < 5
+    assert re.fullmatch(r"\d{4}-[A-Z][a-z]{2}-\d\d", fill(translate(
+        "{{ now '-1d' '2006-Jan-02' }}")))
+    assert fill(translate("{{ now '' '' }}")).endswith("Z")
+    assert len(fill(translate("{{ randomUuid }}"))) == 36
+    assert 1 <= int(fill(translate("{{ randomIntegerRange 1 10 }}"))) <= 10
+
+
+@pytest.mark.parametrize("text", [
+    "{{ faker 'Name' }}", "{{ csv 'a' 'b' 'c' 'd' }}", "{{#unless a}}{{/unless}}",
+    "{{ Request }}", "{{ Request.Body 'xpath' '/a' }}",
+    "{{ Request.QueryParam.a.[1] }}",
+    "{{#if State.a}}", "{{/if}}", "{{ }}", "{{ now 'tomorrow' }}", "{{ Vars.a }}",
+    "{{#each State.a}}{{#each State.b}}{{/each}}{{/each}}",
+    "{{ Request.Body 'jsonpath' '$..a' }}"])
+def test_what_hoverfly_would_answer_otherwise_is_refused(text):
+    with pytest.raises(NotImported, match="template"):
+        translate(text)
