@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from cutthrough.config.option import ConfigError, Option
+from cutthrough.config.client_certificates import ClientCertificate
+from cutthrough.config.option import ConfigError, Option, Table
 from cutthrough.config.values import FILE, choice
 
 
@@ -34,7 +35,14 @@ class InterceptionOptions(msgspec.Struct, frozen=True, kw_only=True):
         choice("own", "client"), "the ClientHello to origins of intercepted "
         "connections; client: ciphers, groups and signatures are those of the client's",
         "our choice: the strong ones alone", swapped=True)] = "own"
+    client_certificates: Annotated[tuple[ClientCertificate, ...], Table(
+        ClientCertificate, "Certificates of ours for origins of intercepted "
+        "connections, if a rule of the policy (`client_certificate`) says so: "
+        "docs/interception.md.", named=True, swapped=True)] = ()
 
     def contradictions_of_interception(self) -> Iterator[ConfigError]:
         if self.origin_crl and not self.origin_ca:
             yield ConfigError("", "origin_crl", "has no effect without origin_ca")
+        if self.client_certificates and not self.intercept_ca:
+            yield ConfigError("", "client_certificates", "have no effect without "
+                              "intercept_ca")

@@ -12,7 +12,15 @@ import msgspec
 
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import FileError, read_file
-from cutthrough.generation.tls_files import import_http2, is_private, show_error
+from cutthrough.config.mistake import raise_all
+from cutthrough.generation.tls_files import (
+    PairFiles,
+    import_http2,
+    is_private,
+    read_pair,
+    show_error,
+    show_pair,
+)
 from cutthrough.policy.source import Policy, PolicyError
 
 if TYPE_CHECKING:
@@ -34,13 +42,24 @@ class InterceptionFiles(msgspec.Struct, frozen=True):
     http2: str = "auto"                     # as the option
     origin_http2: str = "off"               # the same
     origin_hello: str = "own"               # the same
+    # Ours for origins, by the names that rules give
+    pairs: tuple[tuple[str, PairFiles], ...] = ()
 
     def __repr__(self) -> str:               # never the key (R37)
         return "InterceptionFiles()"
 
     @property
     def digest(self) -> bytes:
-        return hashlib.sha256(msgspec.msgpack.encode(self)).digest()
+        """Of what clients are shown."""
+        return _digest_of(self.certificate, self.key, self.http2)
+
+    def origin_digest(self, pair: PairFiles | None) -> bytes:
+        """Tells apart what connections to origins are made of (R46)."""
+        return _digest_of(self.origin_ca, self.origin_crl, self.origin_http2, pair)
+
+
+def _digest_of(*parts: object) -> bytes:
+    return hashlib.sha256(msgspec.msgpack.encode(parts)).digest()
 
 
 def interception_files(config: Config) -> list[str]:
@@ -48,7 +67,9 @@ def interception_files(config: Config) -> list[str]:
     if not config.intercept_ca:
         return []
     files = [os.path.join(config.intercept_ca, name) for name in (CERTIFICATE, KEY)]
-    return files + [path for path in (config.origin_ca, config.origin_crl) if path]
+    files += [path for path in (config.origin_ca, config.origin_crl) if path]
+    return files + [path for row in config.client_certificates
+                    for path in row.tls_files]
 
 
 def authority_expiry(config: Config, files: InterceptionFiles | None) -> dict[str, int]:
@@ -73,7 +94,9 @@ def read_interception(config: Config) -> InterceptionFiles | None:
         _content(key, "intercept_ca"),
         _content(config.origin_ca, "origin_ca") if config.origin_ca else b"",
         _content(config.origin_crl, "origin_crl") if config.origin_crl else b"",
-        config.intercept_http2, config.origin_http2, config.origin_hello)
+        config.intercept_http2, config.origin_http2, config.origin_hello,
+        tuple((row.name, read_pair(row, "client_certificates"))
+              for row in config.client_certificates))
     if not is_private(os.stat(key), os.geteuid()):
         raise ConfigError("", "intercept_ca", f"{key} can be read by others than its "
                           f"owner: chmod 600 {key}")
@@ -93,7 +116,8 @@ def _content(path: str, option: str) -> bytes:
 def check_interception(files: InterceptionFiles | None, policy: Policy) -> None:
     """Makes the contexts, as each worker will.
 
-    Raises ConfigError, and PolicyError for a rule that intercepts without an authority.
+    Raises ConfigError, and PolicyError for a rule that intercepts without an authority
+    or names an unknown certificate.
     """
     wanted = next((rule for rule in policy.rules
                    if rule.tls.startswith("intercept")), None)
@@ -103,9 +127,24 @@ def check_interception(files: InterceptionFiles | None, policy: Policy) -> None:
     if files is not None:
         try:
             make_interceptor(files)
-            make_origin_client(files, http2=False)
+            make_origin_client(files, None, http2=False)
         except (ImportError, ValueError) as error:
             raise ConfigError("", "intercept_ca", show_error(error)) from None
+        _check_client_certificates(files, policy)
+
+
+def _check_client_certificates(files: InterceptionFiles, policy: Policy) -> None:
+    for name, pair in files.pairs:
+        try:
+            make_origin_client(files, pair, http2=False)
+        except ValueError as error:
+            raise ConfigError("", "client_certificates", show_error(error),
+                              path=(name, "certificate")) from None
+    known = {"", *dict(files.pairs)}
+    raise_all([
+        PolicyError(rule.source, "client_certificate", "no certificate of the "
+                    f"configuration is named {rule.client_certificate!r}")
+        for rule in policy.rules if rule.client_certificate not in known])
 
 
 def make_interceptor(files: InterceptionFiles) -> "TlsInterceptor":
@@ -137,9 +176,11 @@ def offers_origins_http2(files: InterceptionFiles) -> bool:
     return _offers_http2(files.origin_http2)
 
 
-def make_origin_client(files: InterceptionFiles, *, http2: bool) -> "TlsClient":
-    """Returns the context of their origins. Raises as make_interceptor."""
+def make_origin_client(files: InterceptionFiles, pair: PairFiles | None, *,
+                       http2: bool) -> "TlsClient":
+    """Returns the context of their origins, which see the certificate `pair`. Raises as
+    make_interceptor."""
     from cutthrough.net.tls_context import TlsClient
 
-    return TlsClient(ca=files.origin_ca, crl=files.origin_crl,
+    return TlsClient(ca=files.origin_ca, crl=files.origin_crl, pair=show_pair(pair),
                      alpn="h2,http/1.1" if http2 else "http/1.1")

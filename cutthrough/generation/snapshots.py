@@ -21,13 +21,14 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
                   known: Known | None = None,
                   sources: SourceNumbers | None = None,
                   registry: Registry | None = None,
-                  tls: Mapping[str, tuple[int, bytes]] | None = None) -> Snapshot:
+                  tls: Mapping[str, tuple[int, bytes]] | None = None,
+                  origins: Mapping[str, tuple[int, int]] | None = None) -> Snapshot:
     """Returns the snapshot.
 
     `bound`: addresses of our listeners; `hosts`: addresses of this host, None to read
     them now; `tally`: see Hook; `known`: the credentials page that all workers share;
     `sources`: the worker's numbers; `registry`: what the worker knows of parents;
-    `tls`: see Ways.
+    `tls`: see Ways; `origins`: see Snapshot.
 
     Raises PolicyError if the hook or a filter cannot be used.
     """
@@ -60,6 +61,7 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
             generation.policy, tally.filters if tally else None,
             tally.breakpoints if tally else None, config.breakpoint_timeout,
             config.breakpoint_undecided == "refuse"),
+        origins=origins,
         ways=make_ways(config, acl.routes if acl is not None else (), registry, tls),
     )
 

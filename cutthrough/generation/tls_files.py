@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from cutthrough.config.client_certificates import ClientCertificate
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import FileError, read_file
 from cutthrough.config.listeners import Listener
@@ -21,7 +22,7 @@ from cutthrough.config.option import RowPath
 from cutthrough.config.parents import Parent
 
 if TYPE_CHECKING:
-    from cutthrough.net.certificates import Certificate
+    from cutthrough.net.certificates import Certificate, Pair
     from cutthrough.net.ticket_keys import TicketKeys
     from cutthrough.net.tls_context import TlsClient, TlsServer
 
@@ -96,13 +97,15 @@ def read_parent_files(config: Config) -> tuple[ParentFiles, ...]:
 
 def _read_parent(parent: Parent) -> ParentFiles:
     ca = _content(parent.ca, "parents", (parent.name, "ca"))
-    if not parent.certificate:
-        return ParentFiles(None, ca)
-    key = "certificate_key" if parent.certificate_key else "certificate"
-    return ParentFiles(PairFiles(
-        parent.certificate,
-        _content(parent.certificate, "parents", (parent.name, "certificate")),
-        _secret(getattr(parent, key), "parents", (parent.name, key))), ca)
+    return ParentFiles(read_pair(parent, "parents") if parent.certificate else None, ca)
+
+
+def read_pair(row: Parent | ClientCertificate, table: str) -> PairFiles:
+    """Reads a row's certificate and its key. Raises ConfigError."""
+    key = "certificate_key" if row.certificate_key else "certificate"
+    return PairFiles(
+        row.certificate, _content(row.certificate, table, (row.name, "certificate")),
+        _secret(getattr(row, key), table, (row.name, key)))
 
 
 def _content(path: str, option: str, place: RowPath) -> bytes:
@@ -239,12 +242,17 @@ def make_client(parent: Parent, files: ParentFiles) -> "TlsClient | None":
     """Returns the context of a parent; None: it has no TLS. Raises as make_server."""
     if parent.scheme != "https":
         return None
-    from cutthrough.net.certificates import Pair
     from cutthrough.net.tls_context import TlsClient
 
-    pair = files.pair
-    return TlsClient(ca=files.ca, resumes=True, pair=None if pair is None else Pair(
-        pair.certificate, pair.key, b"", pair.name))
+    return TlsClient(ca=files.ca, resumes=True, pair=show_pair(files.pair))
+
+
+def show_pair(files: PairFiles | None) -> "Pair | None":
+    """A client's certificate and key, for a context; None: it shows none."""
+    from cutthrough.net.certificates import Pair
+
+    return None if files is None else Pair(
+        files.certificate, files.key, b"", files.name)
 
 
 def make_checker() -> "TlsClient":

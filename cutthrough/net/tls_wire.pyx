@@ -23,7 +23,7 @@ from cutthrough.net.transport cimport Socket
 log = logging.getLogger("cutthrough")
 
 cdef enum:
-    MOST_CONTEXTS = 1024
+    MOST_CONTEXTS = 65535   # Hop.tls is a number plus 1
     FIRST_TABLE = 1024      # entries of the first table of connections
     # Of a connection after its handshake; peers update their keys after gigabytes (RFC 8446
     # section 5.5)

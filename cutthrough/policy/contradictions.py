@@ -20,6 +20,7 @@ def contradictions(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if "recording" in fields and key in fields:
             yield "recording", (
                 f"has no place beside `{key}`: one of both has an exchange")
-    if "pinned" in fields and not fields.get("tls", "").startswith("intercept"):
-        yield "pinned", ("is of rules that intercept: add tls = \"intercept\" or "
-                         "\"intercept_http\"")
+    for key in ("pinned", "client_certificate"):
+        if key in fields and not fields.get("tls", "").startswith("intercept"):
+            yield key, ("is of rules that intercept: add tls = \"intercept\" or "
+                        "\"intercept_http\"")

@@ -375,17 +375,10 @@ class _Reader(ListReader):
                           None if names == [one] else i)
         return tuple(names)
 
-    def read_source(self, table: dict[str, Any], key: str) -> str:
-        name = self.value(table, key, str, "a name of [sources]", "")
-        if table.get("action") == "deny":
-            self.fail(key, "has no effect: the rule denies")
-        return name
-
-    def read_route(self, table: dict[str, Any], key: str) -> str:
+    def read_row_name(self, table: dict[str, Any], key: str) -> str:
         if table.get("action") == "deny":
             self.fail(key, "has no effect in a rule that denies")
-        name = self.value(table, key, str, "a name of [parents] or [groups] of the "
-                          "configuration, or \"direct\"", "")
+        name = self.value(table, key, str, _ROWS[key], "")
         try:
             return parse_row_name(name)
         except ValueError as error:
@@ -432,6 +425,10 @@ class _Reader(ListReader):
 _CHOICES = {"sni": get_args(ServerName), "capture": get_args(Capture),
             "tls": get_args(TlsAction), "pinned": get_args(Pinned),
             "recording": get_args(Recording), "breakpoint": get_args(Breakpoint)}
+# Tables of the configuration, one of whose names a key takes
+_ROWS = {"route": "a name of [parents] or [groups] of the configuration, or \"direct\"",
+         "source": "a name of [sources] of the configuration",
+         "client_certificate": "a name of [client_certificates] of the configuration"}
 _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "name": _Reader.read_name, "action": _Reader.read_action,
     "users": _Reader.read_who, "groups": _Reader.read_who,
@@ -442,7 +439,7 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "protocol": _Reader.read_protocols,
     "sni": _Reader.read_word, "ja4": _Reader.read_fingerprints,
     "cut": _Reader.read_flag, "limits": _Reader.read_limit,
-    "source": _Reader.read_source, "route": _Reader.read_route,
+    **dict.fromkeys(_ROWS, _Reader.read_row_name),
     "faults": _Reader.read_names, "filters": _Reader.read_names,
     **dict.fromkeys(_CHOICES, _Reader.read_word),
 }

@@ -18,6 +18,9 @@ cdef class Snapshot:
     cdef readonly object hook               # see generation.hook; None: no hook
     cdef readonly DecisionCache verdicts    # the hook's cached decisions; None: no hook
     cdef readonly object filters            # see filters.stage; None: no rule has any
+    # Name of a client certificate, "" for none -> Hop.tls of connections to intercepted origins,
+    # and the same for those that must be HTTP/1.1
+    cdef dict origins
     cdef readonly Ways ways                 # None: every request goes directly
     cdef readonly int generation
     cdef readonly bint address_floor        # only public addresses (R27)

@@ -35,7 +35,7 @@ cdef class Snapshot:
 
     def __init__(self, users, *, address_floor, connect_ports, listeners=(),
                  host_addresses=(), senders=(), generation=1, acl=None, hook=None,
-                 own_sources=None, own_networks=(), ways=None, filters=None):
+                 own_sources=None, own_networks=(), ways=None, filters=None, origins=None):
         """`users`: an Authenticator, or {name: password} in bytes. `connect_ports`: the
         ports that CONNECT may reach, None: all. `listeners`: (address, port) of the
         proxy's listeners; the unspecified address stands for all addresses of this host.
@@ -44,7 +44,8 @@ cdef class Snapshot:
         PROXY headers may name clients. `own_sources`: user (bytes) -> number of the source
         of its connections, unless a rule names another. `own_networks`: networks, as texts,
         that this host draws addresses from; the floor refuses them. `ways`: the parents and
-        groups, None if there are none. `filters`: see filters.stage."""
+        groups, None if there are none. `filters`: see filters.stage. `origins`: as in
+        the .pxd."""
         cdef int port
         self.users = users if isinstance(users, Authenticator) else Authenticator(users)
         self.generation = generation
@@ -53,6 +54,7 @@ cdef class Snapshot:
         self.own_sources = dict(own_sources) if own_sources else None
         self.ways = ways
         self.filters = filters
+        self.origins = dict(origins or ())
         self.verdicts = hook.verdicts if hook is not None else None
         self.address_floor = address_floor
         self.any_port = connect_ports is None

@@ -96,6 +96,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     ja4: tuple[str, ...] = ()           # patterns of policy.fingerprints
     tls: TlsAction = "pass"             # what becomes of TLS inside a tunnel
     pinned: Pinned = "refuse"           # where clients have rejected our certificate
+    client_certificate: str = ""        # a name of [client_certificates]; "": none
     cut: bool = False                   # a refusal also ends running tunnels
     limits: str = ""                    # a name in Policy.limits; "": none
     leaves_by: str = ""                 # a name of [sources]; "": the user's own

@@ -26,7 +26,7 @@ from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.authenticate cimport account_in
 from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport Context
-from cutthrough.session.inside cimport Inside
+from cutthrough.session.inside cimport Inside, identify
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DECIDE, HALF_CLOSED, PEEK
 from cutthrough.wire.names cimport M_CONNECT, M_UDP, is_connect
@@ -58,14 +58,19 @@ cdef int judge_request(Client c) except -1:
 
 cdef int judge_connect(Client c, Inside inside) except -1:
     """A reload came since the CONNECT was judged: judges it by the newer rules too. An Outcome."""
+    cdef const Address *address = &inside.address
     cdef Address literal
     cdef Question q
     cdef Verdict verdict
     cdef unsigned char mapped[16]
     cdef int outcome = c.snapshot.judge_port(True, inside.port)
     verdict.route = verdict.hop.source = 0
+    verdict.rule = -1
+    verdict.maybe = False
     if outcome == OK and c.snapshot.acl is not None:
-        fill_question(c, c.snapshot, literal_of(c, &literal), mapped, &q)
+        if address.family == 0:
+            address = literal_of(c, &literal)
+        fill_question(c, c.snapshot, address, mapped, &q)
         q.method, q.has_opening, q.opening, q.path = M_CONNECT, True, inside.opening, NULL
         c.snapshot.acl.judge(&q, &verdict)
         outcome = verdict.outcome
@@ -73,6 +78,9 @@ cdef int judge_connect(Client c, Inside inside) except -1:
         inside.snapshot, inside.account = c.snapshot, c.account
         inside.route = <uint16_t>verdict.route
         inside.source = verdict.hop.source or own_source(c)
+        # A rule that depends on an unknown address might be another's
+        identify(inside, -1 if verdict.maybe else verdict.rule)
+        c.request.hop.tls = inside.tls
     return outcome
 
 

@@ -56,8 +56,6 @@ cdef class Context:
     cdef uint8_t acts                   # those of policy.acl.Act that are heeded
     cdef uint8_t peeks                  # of tunnels' first bytes: PEEK_ALWAYS, Fingerprint
     cdef uint16_t client_tls            # TLS context of intercepted clients
-    cdef uint16_t origin_tls            # the same of their origins, plus 1: Hop.tls
-    cdef uint16_t origin_tls_11         # the same, and HTTP/1.1 alone is offered
     cdef bint passes_offers             # their ClientHello has what the client's has
     cdef public int origin_transport    # of all connections to origins; KERNEL: none
     cdef bint has_origin                # `origin` is set, for requests in origin form

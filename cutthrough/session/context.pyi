@@ -62,8 +62,6 @@ class Context:
         peeks_ja4: bool = False,
         peeks_ja3: bool = False,
         client_tls: int = 0,
-        origin_tls: int = 0,
-        origin_tls_11: int = 0,
         passes_offers: bool = False,
     ) -> None: ...
     def heed_breakpoints(self, on: bool) -> None: ...

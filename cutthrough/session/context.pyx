@@ -61,18 +61,15 @@ cdef class Context:
     def configure(self, Snapshot snapshot, Limiter limiter, *, timeouts, lifetime, max_line,
                   max_head, max_fields, max_response_head, max_body, max_connections, splice,
                   min_rate, min_rate_grace, most_streams=100, peeks=False, peeks_ja4=False,
-                  peeks_ja3=False, client_tls=0, origin_tls=0, origin_tls_11=0,
-                  passes_offers=False):
+                  peeks_ja3=False, client_tls=0, passes_offers=False):
         """Takes over the options that a reload may change; a request keeps its snapshot.
 
         `peeks`: the first bytes of each tunnel are looked at; `peeks_ja4`, `peeks_ja3`: and
         these fingerprints of them are made.
-        `client_tls`, `origin_tls`: numbers of the TLS contexts of interception, the latter plus
-        1; `origin_tls_11`: of one that offers HTTP/1.1 alone; `passes_offers`: what a client's
-        ClientHello offers is offered to its origin. `timeouts`: seconds by the names
-        in the table of states. Running deadlines stay until bytes move."""
-        self.client_tls, self.origin_tls = client_tls, origin_tls
-        self.origin_tls_11 = origin_tls_11 or origin_tls
+        `client_tls`: number of the TLS context of intercepted clients; `passes_offers`: what
+        a client's ClientHello offers is offered to its origin. `timeouts`: seconds by the
+        names in the table of states. Running deadlines stay until bytes move."""
+        self.client_tls = client_tls
         self.passes_offers = passes_offers
         self.snapshot = snapshot
         self.limiter = limiter

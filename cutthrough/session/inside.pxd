@@ -1,6 +1,7 @@
 """The entrance of a connection that is intercepted: what its CONNECT has settled."""
 
 from libc.stdint cimport uint8_t, uint16_t
+from cutthrough.net.address cimport Address
 from cutthrough.net.connector cimport Stream
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.snapshot cimport Snapshot
@@ -21,6 +22,7 @@ cdef class Inside(Entrance):
     cdef uint16_t port
     cdef uint8_t host_kind
     cdef bint only_http             # other protocols inside do not pass
+    cdef Address address            # the CONNECT's; family 0: not known
     cdef uint16_t tls               # Hop.tls of the way to the origin
     cdef uint16_t tls_11            # the same, for a connection that must be HTTP/1.1
     cdef uint16_t source            # Hop.source of the same
@@ -32,6 +34,8 @@ cdef class Inside(Entrance):
 # The entrance for a tunnel whose first bytes are a ClientHello; None: its server name is not
 # the CONNECT's host.
 cdef Inside enclose(Client client, bytes offer)
+# Has connections to the origin from now on show the certificate of this rule of `snapshot`.
+cdef int identify(Inside inside, int rule) except -1
 # The server name for which the client wants a certificate; None: it is not the CONNECT's host.
 cdef bytes name_in(Client client)
 # Sets the destination of a request inside; `target`: as read, completed. Returns an Outcome.

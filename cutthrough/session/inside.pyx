@@ -54,12 +54,22 @@ cdef Inside enclose(Client c, bytes offer):
     inside.snapshot = c.snapshot
     inside.port = c.request.port
     inside.host_kind = c.request.host_kind
-    inside.tls = c.context.origin_tls
-    inside.tls_11 = c.context.origin_tls_11
+    if c.origin is not None:
+        inside.address = c.origin.address
+    identify(inside, c.request.rule)
     inside.source = c.passage.source if by_parent else c.request.hop.source
     inside.route = c.request.route
     inside.credentials = None if c.passage is None else c.passage.credentials
     return inside
+
+
+cdef int identify(Inside inside, int rule) except -1:
+    cdef uint16_t before = inside.tls
+    name = inside.snapshot.acl.rules[rule].client_certificate if rule >= 0 else ""
+    inside.tls, inside.tls_11 = inside.snapshot.origins[name]
+    if inside.tls != before:            # it would be kept for those of the new one
+        inside.leave()
+    return 0
 
 
 cdef bytes name_in(Client c):

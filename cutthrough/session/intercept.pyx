@@ -81,8 +81,13 @@ cdef bint may_certify(Client c, bytes name) except -1:
 
 cdef int secure_origin(Client c) except -1:
     cdef Inside inside = <Inside>c.entrance
-    cdef int context = inside.tls_11 if inside.opening != NULL and needs_connection(c) else (
-        inside.tls)
+    cdef int context = inside.tls
+    if inside.opening != NULL:
+        # A reload may have come since the request was judged: the connection will be kept
+        # under the number that it is made with (R46)
+        c.request.hop.tls = inside.tls
+        if needs_connection(c):
+            context = inside.tls_11
     if not stands_alone(c, c.origin) or (
             open_transport(&c.origin.sock, TLS, context - 1, inside.name) < 0):
         return fail(c, ORIGIN_TLS)

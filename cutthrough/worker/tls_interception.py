@@ -1,10 +1,14 @@
 """The TLS contexts of a worker's interception, through reloads.
 
-The context of origins gets a new number if its authorities change: idle connections are
-pooled by it, and those of the old one must not be used again. That of clients keeps its
-number; open connections keep the context that they began with.
+Each client certificate, and none, has contexts of origins with numbers of their own.
+Idle connections are pooled by them, so nobody gets a connection that another
+certificate has opened (R46). If authorities or a certificate change, the numbers are
+new. A number is never used again, because requests that began before the reload may
+still have it. The context of clients keeps its number; open connections keep the
+context that they began with.
 """
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from cutthrough.generation.interception import (
@@ -13,52 +17,78 @@ from cutthrough.generation.interception import (
     make_origin_client,
     offers_origins_http2,
 )
+from cutthrough.generation.tls_files import PairFiles
 
 if TYPE_CHECKING:
     from cutthrough.net.leaves import TlsInterceptor
+    from cutthrough.net.tls_context import TlsClient
+
+# Seconds in which a request that began before a reload may still dial by its contexts
+LATE_S = 600.0
 
 
 class TlsInterception:
-    """The numbers of the contexts; both 0 without interception."""
+    """The numbers of the contexts; 0 and {} without interception."""
 
     def __init__(self) -> None:
         self._digest = b""
-        self._numbers: list[int] = []
         self._server: TlsInterceptor | None = None
         self._earlier = {"made": 0, "kept": 0}      # leaves of earlier contexts
+        self._numbers: list[int] = []               # all of them
+        self._of_origins: dict[bytes, tuple[int, int]] = {}     # by digest
+        self._late: dict[tuple[int, int], float] = {}           # unused, since when
         self.client_tls = 0
-        self.origin_tls = 0                         # plus 1: Hop.tls
-        self.origin_tls_11 = 0                      # the same, without HTTP/2
+        # Of each client certificate, and of none (""): Hop.tls, and the same for
+        # connections that must be HTTP/1.1
+        self.origins: dict[str, tuple[int, int]] = {}
         self.passes_offers = False
 
     def configure(self, files: InterceptionFiles | None) -> None:
         """Raises ValueError if a context cannot be made; then nothing has changed."""
-        if files is None or files.digest == self._digest:
+        if files is None:
             return                                  # connections may still need them
         from cutthrough.net import tls
 
-        server = make_interceptor(files)
-        clients = [make_origin_client(files, http2=False)]
-        if offers_origins_http2(files):
-            clients.append(make_origin_client(files, http2=True))
-        self._earlier = self.stats()
-        if self._server is None:
-            self.client_tls = tls.put(server)
-            self._numbers.append(self.client_tls)
-        else:
-            tls.put(server, self.client_tls)
-        self._server = server
-        numbers = [tls.put(client) for client in clients]
-        self._numbers += numbers
-        self.origin_tls, self.origin_tls_11 = numbers[-1] + 1, numbers[0] + 1
+        pairs: dict[str, PairFiles | None] = {"": None, **dict(files.pairs)}
+        wanted = {name: files.origin_digest(pair) for name, pair in pairs.items()}
+        made = {wanted[name]: _make_clients(files, pair) for name, pair in pairs.items()
+                if wanted[name] not in self._of_origins}
+        server = make_interceptor(files) if files.digest != self._digest else None
+        for digest, clients in made.items():
+            numbers = [tls.put(client) for client in clients]
+            self._numbers += numbers
+            self._of_origins[digest] = numbers[-1] + 1, numbers[0] + 1
+        if server is not None:
+            self._earlier = self.stats()
+            if self._server is None:
+                self.client_tls = tls.put(server)
+                self._numbers.append(self.client_tls)
+            else:
+                tls.put(server, self.client_tls)
+            self._server, self._digest = server, files.digest
+        self.origins = {name: self._of_origins[digest]
+                        for name, digest in wanted.items()}
         self.passes_offers = files.origin_hello == "client"
-        self._digest = files.digest
+        self._give_up_late({*wanted.values()})
+
+    def _give_up_late(self, wanted: set[bytes]) -> None:
+        """Frees the contexts that nobody has wanted for long; their numbers stay taken.
+        """
+        from cutthrough.net import tls
+        from cutthrough.net.tls_context import TlsContext
+
+        now = time.monotonic()
+        for digest in self._of_origins.keys() - wanted:
+            self._late[self._of_origins.pop(digest)] = now
+        for numbers, since in list(self._late.items()):
+            if now - since > LATE_S:
+                del self._late[numbers]
+                for number in {*numbers}:
+                    tls.put(TlsContext(), number - 1)
 
     def of_session(self) -> dict[str, Any]:
         """For Context.configure."""
-        return {"client_tls": self.client_tls, "origin_tls": self.origin_tls,
-                "origin_tls_11": self.origin_tls_11,
-                "passes_offers": self.passes_offers}
+        return {"client_tls": self.client_tls, "passes_offers": self.passes_offers}
 
     def stats(self) -> dict[str, int]:
         """Leaves: made, and taken from those kept."""
@@ -72,3 +102,10 @@ class TlsInterception:
             from cutthrough.net import tls
 
             tls.remove(self._numbers.pop())
+
+
+def _make_clients(files: InterceptionFiles,
+                  pair: PairFiles | None) -> list["TlsClient"]:
+    """The first offers HTTP/1.1 alone, the last HTTP/2 if origins are offered it."""
+    return [make_origin_client(files, pair, http2=http2) for http2 in (
+        (False, True) if offers_origins_http2(files) else (False,))]

@@ -284,10 +284,12 @@ class Worker:
 
     def _configure(self, generation: Generation) -> None:
         config = generation.config
+        self._interception.configure(generation.interception)
         snapshot = make_snapshot(generation, [*self._bound, *generation.own],
                                  self._hosts, self.tally, self._known, self._sources,
                                  self.context.parents,
-                                 self._tls_parents.configure(generation))
+                                 self._tls_parents.configure(generation),
+                                 self._interception.origins)
         self.context.sources = self._sources.by_number
         limiter = Limiter(
             self._ledger,
@@ -296,7 +298,6 @@ class Worker:
             most_of_client=config.max_connections_per_client,
         )
         self._tls.configure(generation)
-        self._interception.configure(generation.interception)
         set_records(config)
         for n, at in find_again(self._own, config.all_listeners):
             one = config.all_listeners[at]

@@ -281,7 +281,7 @@ def test_a_device_carries_a_connection_that_the_routes_send_elsewhere(tmp_path):
     (table("x", choose="random"), "", "sets nothing"),
     (table("x", device="a/b"), "", "not the name of a network device"),
     (table("x", dscp="af99"), "", "neither a number up to 63 nor a class"),
-    (SECOND, RULES.replace("allow", "deny"), "has no effect: the rule denies"),
+    (SECOND, RULES.replace("allow", "deny"), "has no effect in a rule that denies"),
 ])
 def test_check_explains_a_mistake(tmp_path, tables, rules, told):
     status, said = run("check", tmp_path, tables, rules)

@@ -65,6 +65,19 @@ class Authority:
         made.key.chmod(0o600)
         return made
 
+    def issue(self, name: str) -> "Authority":
+        """An authority below this one."""
+        made = Authority(name)
+        extension = made.folder / "own.ext"
+        extension.write_text("basicConstraints=critical,CA:TRUE\n")
+        openssl("x509", "-in", str(made.own.certificate), "-x509toreq", "-signkey",
+                str(made.own.key), "-out", str(made.folder / "own.csr"))
+        openssl("x509", "-req", "-in", str(made.folder / "own.csr"),
+                "-CA", str(self.own.certificate), "-CAkey", str(self.own.key),
+                "-CAcreateserial", "-days", "30", "-extfile", str(extension), "-out",
+                str(made.own.certificate))
+        return made
+
     def revoke(self, *made: Made) -> Path:
         """Returns the list of revoked certificates after these were added."""
         common = ("ca", "-config", str(self.folder / "ca.cnf"))

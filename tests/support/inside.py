@@ -43,10 +43,18 @@ def config(more: str = "") -> str:
 
 
 def over_tls(script: Script, made: Made | None = None,
-             alpn: Sequence[str] = ("http/1.1",)) -> Script:
-    """An origin's script, behind its side of a handshake."""
+             alpn: Sequence[str] = ("http/1.1",), wants: Authority | None = None,
+             mode: ssl.VerifyMode = ssl.CERT_REQUIRED,
+             version: ssl.TLSVersion | None = None) -> Script:
+    """An origin's script, behind its side of a handshake. `wants`: certificates of this
+    authority's clients, by `mode`; `version`: the only one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*(made or certificate()))
+    if wants is not None:
+        context.verify_mode = mode
+        context.load_verify_locations(wants.own.certificate)
+    if version is not None:
+        context.minimum_version = context.maximum_version = version
     if alpn:
         context.set_alpn_protocols(alpn)
 

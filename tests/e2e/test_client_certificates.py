@@ -1,0 +1,289 @@
+"""Certificates of ours for origins of intercepted connections: `client_certificate`.
+
+Nobody may get a connection that another one's certificate has opened (R46).
+"""
+
+import base64
+import contextlib
+import functools
+import ssl
+from pathlib import Path
+
+import bcrypt
+import pytest
+from h2.exceptions import ProtocolError
+
+from tests.support.certificates import Authority, Made, client_context
+from tests.support.client import CREDENTIALS, Client
+from tests.support.http2 import Peer
+from tests.support.http2_origin import Origin as Speaker
+from tests.support.inside import HERE, ask, config, over_tls, shake
+from tests.support.origin import Connection, Script
+
+pytestmark = pytest.mark.any_loop
+
+HTTP2 = 'origin_http2 = "auto"\n'
+BOB = "Basic " + base64.b64encode(b"bob:secret").decode()
+HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+USERS = f'users.bob.password = "{HASH}"\n'
+RULE = f'[[rules]]\naction = "allow"\n{HERE}tls = "intercept"\n'
+FOR_ALL = RULE + 'client_certificate = "ours"\n'
+FOR_USER = USERS + FOR_ALL + 'users = ["user"]\n' + RULE
+
+
+@functools.cache
+def owners() -> Authority:
+    """Whom origins trust."""
+    return Authority("owners")
+
+
+def owned(path: Path, owner: str = "ours") -> str:
+    """Puts the owner's certificate and key into one file; returns the table."""
+    made = owners().sign(subject=f"/CN={owner}")
+    put(path, made)
+    return f'[client_certificates.ours]\ncertificate = "{path}"\n'
+
+
+def put(path: Path, made: Made) -> None:
+    path.touch(0o600)
+    path.write_bytes(b"".join(made.pem))
+
+
+def owner_of(conn: Connection) -> bytes:
+    shown = conn.sock.tls.getpeercert()
+    return dict(one[0] for one in shown["subject"])["commonName"].encode() if (
+        shown) else b"nobody"
+
+
+def tell(conn: Connection) -> None:
+    """Answers each request with the owner of the certificate that the connection has.
+    The connection ends behind `/close`."""
+    while True:
+        ends = conn.read_request().target == "/close"
+        name = owner_of(conn)
+        conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%b\r\n%b" % (
+            len(name), b"Connection: close\r\n" if ends else b"", name))
+        if ends:
+            return
+
+
+def tell_by_http2(conn: Connection) -> None:
+    speaker, answered = Speaker(conn.sock), set[int]()
+    speaker.flush()
+    with contextlib.suppress(ProtocolError):            # a request behind our GOAWAY
+        while speaker.read():
+            for stream, question in list(speaker.questions.items()):
+                if stream and question.ended and stream not in answered:
+                    answered.add(stream)
+                    speaker.answer(stream, [(":status", "200")], owner_of(conn))
+                    if dict(question.fields)[":path"] == "/close":
+                        speaker.h2.close_connection()
+                    speaker.flush()
+
+
+def telling(http2: bool, mode: ssl.VerifyMode = ssl.CERT_OPTIONAL,
+            version: ssl.TLSVersion | None = None) -> Script:
+    return over_tls(tell_by_http2 if http2 else tell,
+                    alpn=("h2",) if http2 else ("http/1.1",),
+                    wants=owners(), mode=mode, version=version)
+
+
+def enter_as(proxy, client: Client, port: int, auth: str = CREDENTIALS,
+             context: ssl.SSLContext | None = None) -> Client:
+    reply = client.connect(f"a.example:{port}", auth=auth)
+    assert reply.status == 200, reply.raw
+    return shake(client, context=context)
+
+
+@pytest.fixture
+def start(start_policy, tmp_path):
+    def make(policy: str = FOR_ALL, more: str = "", tables: str | None = None):
+        made = owned(tmp_path / "ours.pem") if tables is None else tables
+        return start_policy(policy, config(more) + made)
+    return make
+
+
+@pytest.fixture(params=[False, True], ids=["http1", "http2"])
+def http2(request):
+    if request.param:
+        pytest.importorskip("cutthrough.http2.transport")
+    return request.param
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_an_origin_sees_the_certificate_of_the_rule(
+        start, make_origin, dial, version, http2) -> None:
+    proxy = start(more=HTTP2 if http2 else "")
+    origin = make_origin(telling(http2, ssl.CERT_REQUIRED, version))
+    client = enter_as(proxy, dial(proxy), origin.port)
+    assert [ask(client).body for _ in range(3)] == [b"ours"] * 3
+    assert len(origin.connections) == 1
+
+
+def test_the_chain_is_shown(start, make_origin, dial, tmp_path) -> None:
+    """The origin knows the root alone."""
+    below = owners().issue("below")
+    made = below.sign(subject="/CN=deep")
+    path = tmp_path / "chain.pem"
+    path.write_bytes(made.certificate.read_bytes() + below.own.certificate.read_bytes())
+    proxy = start(tables=f'[client_certificates.ours]\ncertificate = "{path}"\n'
+                         f'certificate_key = "{made.key}"\n')
+    origin = make_origin(telling(False, ssl.CERT_REQUIRED))
+    assert ask(enter_as(proxy, dial(proxy), origin.port)).body == b"deep"
+
+
+def test_nobody_rides_on_anothers_certificate(
+        start, make_origin, dial, http2) -> None:
+    """R46: the second user's rule names none. A connection of the first user waits for
+    the next request when the second one has none of its own."""
+    proxy = start(FOR_USER, HTTP2 if http2 else "")
+    origin = make_origin(telling(http2))
+    first = enter_as(proxy, dial(proxy), origin.port)
+    assert ask(first).body == b"ours"
+    bob = enter_as(proxy, dial(proxy), origin.port, BOB)
+    for _ in range(3):
+        assert ask(bob, "GET", "/close").body == b"nobody"
+        assert ask(bob).body == b"nobody"
+        assert ask(first, "GET", "/close").body == b"ours"
+        assert ask(first).body == b"ours"
+
+
+def test_many_at_once_keep_apart(start, make_origin, dial) -> None:
+    """R46: streams of two users, whose requests wait for each other's dials or not."""
+    pytest.importorskip("cutthrough.http2.transport")
+    proxy = start(FOR_USER, HTTP2)
+    origin = make_origin(telling(True))
+    context = client_context()
+    context.set_alpn_protocols(("h2", "http/1.1"))
+    peers = []
+    for auth, owner in ((CREDENTIALS, b"ours"), (BOB, b"nobody")) * 3:
+        peer = Peer(enter_as(proxy, dial(proxy), origin.port, auth, context).sock)
+        peer.flush()
+        peers.append((peer, owner))
+    asked = [(peer, owner, [peer.get(f"https://a.example/{n}") for n in range(20)])
+             for peer, owner in peers]
+    for peer, owner, streams in asked:
+        peer.wait(*streams)
+        assert {bytes(peer.answers[one].body) for one in streams} == {owner}
+
+
+def test_two_certificates_keep_apart(start, make_origin, dial, tmp_path, http2) -> None:
+    """R46: also if both rules lead to the same host."""
+    tables = owned(tmp_path / "a.pem", "first") + owned(
+        tmp_path / "b.pem", "second").replace(".ours]", ".other]")
+    proxy = start(USERS + FOR_ALL + 'users = ["user"]\n'
+                  + FOR_ALL.replace('"ours"', '"other"'),
+                  HTTP2 if http2 else "", tables)
+    origin = make_origin(telling(http2, ssl.CERT_REQUIRED))
+    for _ in range(2):
+        for auth, owner in ((CREDENTIALS, b"first"), (BOB, b"second")):
+            client = enter_as(proxy, dial(proxy), origin.port, auth)
+            assert [ask(client).body for _ in range(2)] == [owner] * 2
+
+
+def test_a_reload_exchanges_the_certificate(
+        start, make_origin, dial, tmp_path, http2) -> None:
+    """The client's connection stays; its next request takes a new one to the origin."""
+    proxy = start(more=HTTP2 if http2 else "")
+    origin = make_origin(telling(http2, ssl.CERT_REQUIRED))
+    client = enter_as(proxy, dial(proxy), origin.port)
+    assert ask(client).body == b"ours"
+    unused = enter_as(proxy, dial(proxy), origin.port)
+    owned(tmp_path / "ours.pem", "renewed")
+    assert proxy.hup().endswith(": certificates")
+    assert ask(client).body == b"renewed"
+    assert ask(unused).body == b"renewed", "the connection of its CONNECT was older"
+    assert ask(enter_as(proxy, dial(proxy), origin.port)).body == b"renewed"
+
+
+def test_a_reload_takes_the_certificate_away(
+        start, make_origin, dial, http2) -> None:
+    """R46: nobody has it any more, however old the client's connection is."""
+    proxy = start(FOR_USER, HTTP2 if http2 else "")
+    origin = make_origin(telling(http2))
+    used = enter_as(proxy, dial(proxy), origin.port)
+    assert ask(used).body == b"ours"
+    unused = enter_as(proxy, dial(proxy), origin.port)
+    bob = enter_as(proxy, dial(proxy), origin.port, BOB)
+    assert ask(bob).body == b"nobody"
+    proxy.policy.write_text(USERS + RULE)
+    assert "generation" in proxy.hup()
+    for client in (used, unused, bob):
+        assert ask(client, "GET", "/close").body == ask(client).body == b"nobody"
+
+
+def test_a_reload_gives_a_certificate(start, make_origin, dial, http2) -> None:
+    """R46: connections that were made without it are not its owner's."""
+    proxy = start(USERS + RULE, HTTP2 if http2 else "")
+    origin = make_origin(telling(http2))
+    client = enter_as(proxy, dial(proxy), origin.port)
+    unused = enter_as(proxy, dial(proxy), origin.port)
+    bob = enter_as(proxy, dial(proxy), origin.port, BOB)
+    assert ask(client).body == ask(bob).body == b"nobody"
+    proxy.policy.write_text(FOR_USER)
+    assert "generation" in proxy.hup()
+    for path in ("/close", "/", "/close", "/"):
+        assert ask(client, "GET", path).body == b"ours"
+        assert ask(bob, "GET", path).body == b"nobody"
+        assert ask(unused, "GET", path).body == b"ours"
+
+
+def test_a_request_that_a_reload_overtakes(start, make_origin, dial, http2) -> None:
+    """R46: it was judged without a certificate, and shakes hands with one. Its
+    connection is not kept for those who have none."""
+    pytest.importorskip("cutthrough.http2.transport")
+    late = 'users = ["user"]\nfaults = "late"\n'
+    table = 'faults.late.latency = "3s"\n'
+    proxy = start(table + USERS + RULE + late + RULE, HTTP2 if http2 else "")
+    origin = make_origin(telling(http2))
+    context = client_context()
+    context.set_alpn_protocols(("h2", "http/1.1"))
+    bob = enter_as(proxy, dial(proxy), origin.port, BOB)
+    peer = Peer(enter_as(proxy, dial(proxy), origin.port, context=context).sock)
+    peer.flush()
+    peer.wait(peer.get("https://a.example/close"))
+    overtaken = peer.get("https://a.example/")
+    proxy.policy.write_text(table + USERS + FOR_ALL + late + RULE)
+    assert "generation" in proxy.hup()
+    next_one = peer.get("https://a.example/")
+    peer.wait(overtaken, next_one)
+    assert {bytes(peer.answers[one].body) for one in (overtaken, next_one)} == {b"ours"}
+    for path in ("/close", "/close", "/"):
+        assert ask(bob, "GET", path).body == b"nobody"
+
+
+@pytest.mark.parametrize(("made", "told"), [
+    ('certificate = "{0}/none.pem"', "No such file"),
+    ('certificate = "{0}/open.pem"', "others than its owner may read it"),
+    ('certificate = "{0}/mixed.pem"', "the key does not belong to the certificate"),
+    ('certificate_key = "{0}/open.pem"', "certificate is missing")])
+def test_a_certificate_that_cannot_be_used(start, tmp_path, made, told) -> None:
+    put(tmp_path / "open.pem", owners().sign())
+    (tmp_path / "open.pem").chmod(0o644)
+    put(tmp_path / "mixed.pem", Made(owners().sign().certificate, owners().sign().key))
+    with pytest.raises(AssertionError, match=told):
+        start(tables=f"[client_certificates.ours]\n{made.format(tmp_path)}\n")
+
+
+def test_a_reload_with_a_bad_pair_leaves_the_one_before(
+        start, make_origin, dial, tmp_path) -> None:
+    """R49."""
+    proxy, origin = start(), make_origin(telling(False, ssl.CERT_REQUIRED))
+    (tmp_path / "ours.pem").write_text("nothing\n")
+    assert "refused" in proxy.hup()
+    assert ask(enter_as(proxy, dial(proxy), origin.port)).body == b"ours"
+
+
+@pytest.mark.parametrize(("policy", "told"), [
+    (FOR_ALL.replace('"ours"', '"mine"'), "no certificate .* is named 'mine'"),
+    (FOR_ALL.replace('tls = "intercept"\n', ""), "is of rules that intercept"),
+    (FOR_ALL.replace('"ours"', '""'), "client_certificate"),
+    (FOR_ALL.replace('"allow"', '"deny"'), "no effect in a rule that denies")])
+def test_a_rule_that_cannot_name_it(start, policy, told) -> None:
+    with pytest.raises(AssertionError, match=told):
+        start(policy)
+
+
+def test_certificates_need_interception(start_policy, tmp_path) -> None:
+    with pytest.raises(AssertionError, match="no effect without intercept_ca"):
+        start_policy('[[rules]]\naction = "allow"\n', owned(tmp_path / "ours.pem"))
