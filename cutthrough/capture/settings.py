@@ -1,5 +1,6 @@
 """The writer's part of the configuration: its database, bounds, and redaction."""
 
+import hashlib
 import socket
 
 import msgspec
@@ -19,6 +20,8 @@ class Recordings(msgspec.Struct, frozen=True, kw_only=True):
     query: tuple[str, ...]
     json: tuple[str, ...]
     body: tuple[str, ...]                    # expressions
+    hooks: str                               # module:class
+    code: str                                # a hash of it: another needs a new process
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,12 +61,15 @@ def settings_of(config: Config, policy: Policy) -> Settings | None:
         query=config.capture_redact_query, json=config.capture_redact_json,
         program=config.capture_program or socket.gethostname() or "cutthrough",
         form=config.error_log_format,
-        recordings=recordings_of(config) if policy.records else None)
+        recordings=recordings_of(config, policy) if policy.records else None)
 
 
-def recordings_of(config: Config) -> Recordings:
+def recordings_of(config: Config, policy: Policy) -> Recordings:
+    code = policy.code.get(config.recording_hooks.partition(":")[0])
     return Recordings(
         directory=config.recording_directory, session=config.recording_session,
         count=config.recording_count, age=config.recording_age,
         fields=config.recording_redact_fields, query=config.recording_redact_query,
-        json=config.recording_redact_json, body=config.recording_redact_body)
+        json=config.recording_redact_json, body=config.recording_redact_body,
+        hooks=config.recording_hooks,
+        code="" if code is None else hashlib.sha256(code.text).hexdigest())

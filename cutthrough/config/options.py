@@ -82,6 +82,7 @@ class Options(TypedDict, total=False):
     recording_session: str
     recording_pace: str
     recording_body: int | str
+    recording_hooks: str
     listeners: Sequence[Row]
     sources: Mapping[str, Row]
     parents: Mapping[str, Row]

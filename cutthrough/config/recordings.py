@@ -18,6 +18,7 @@ from cutthrough.config.values import (
     DURATION_OR_0,
     FILE,
     SIZE,
+    TEXT,
     Kind,
     choice,
     parse_text,
@@ -155,6 +156,9 @@ class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):
     recording_redact_body: Annotated[tuple[str, ...], Option(
         _TEXTS._replace(metavar="REGEX"), "expressions whose groups, or matches, are "
         "not kept of bodies", "none", swapped=True, of_program=True)] = ()
+    recording_hooks: Annotated[str, Option(
+        TEXT._replace(metavar="MODULE:CLASS"), "class with `on_record`, `on_replay` or "
+        "both", "none", swapped=True)] = ""
     recording_routes: Annotated[tuple[RecordingRoute, ...], Table(
         RecordingRoute, "Routes of recordings: what makes two requests alike. The "
         "first that applies counts. docs/recording.md.", named=True, swapped=True)

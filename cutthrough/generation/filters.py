@@ -1,10 +1,13 @@
 """The filters of a policy: their modules are read, imported, and their classes made."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from cutthrough.filters.breakpoints import Breakpoints
 from cutthrough.filters.chains import Filters
 from cutthrough.filters.stage import Stage, Tally, make_stage
 from cutthrough.generation.hook import import_code
-from cutthrough.policy.source import Filter, Policy, PolicyError
+from cutthrough.policy.source import Code, Filter, Policy, PolicyError
 
 
 def make_filters(policy: Policy, tally: Tally | None = None,
@@ -21,14 +24,25 @@ def make_filters(policy: Policy, tally: Tally | None = None,
 
 
 def _make(policy: Policy, name: str, filter: Filter) -> Stage:
-    module, _, attribute = filter.code.partition(":")
-    try:
-        made = getattr(import_code(module, policy.filter_code.get(module)), attribute)()
-        return make_stage(name, made, filter.budget, filter.on_fault, filter.max_body)
-    except SystemExit as error:         # sys.exit, argparse: no Exception
-        reason = f"the module exits when it is imported (status {error})"
-    except ModuleNotFoundError as error:
-        reason = f"{error}; modules are searched for on PYTHONPATH"
-    except Exception as error:          # the operator's code may raise anything
-        reason = f"{type(error).__name__}: {error}"
+    made, reason = make_object(filter.code, policy.code)
+    if not reason:
+        try:
+            return make_stage(
+                name, made, filter.budget, filter.on_fault, filter.max_body)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
     raise PolicyError(policy.source, f"filters.{name}.code", f"{filter.code}: {reason}")
+
+
+def make_object(name: str, known: Mapping[str, Code]) -> tuple[Any, str]:
+    """What `module:Class` makes, of the code that was read with the generation; and the
+    reason if that cannot be."""
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(import_code(module, known.get(module)), attribute)(), ""
+    except SystemExit as error:         # sys.exit, argparse: no Exception
+        return None, f"the module exits when it is imported (status {error})"
+    except ModuleNotFoundError as error:
+        return None, f"{error}; modules are searched for on PYTHONPATH"
+    except Exception as error:          # the operator's code may raise anything
+        return None, f"{type(error).__name__}: {error}"

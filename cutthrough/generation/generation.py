@@ -91,9 +91,9 @@ def needs_new_workers(old: Generation, new: Generation) -> bool:
 
 
 def has_new_code(old: Generation, new: Generation) -> bool:
-    """Did the code of the hook or of a filter change? New code gets new workers,
+    """Did the code of a hook or of a filter change? New code gets new workers,
     because a fresh process imports its modules without leftovers of the old code."""
-    was, now = old.policy.filter_code, new.policy.filter_code
+    was, now = old.policy.code, new.policy.code
     return has_new_hook(old, new) or any(
         now[module] != was[module] for module in was.keys() & now.keys())
 

@@ -37,10 +37,12 @@ def load_policy(config: Config) -> Policy:
     check_names(config, policy)
     if config.policy_hook:
         policy = msgspec.structs.replace(policy, hook=load_code(config.policy_hook))
-    if policy.filters:
-        found = {one.code.partition(":")[0]: load_code(one.code)
-                 for one in policy.filters.values()}
-        policy = msgspec.structs.replace(policy, filter_code={
+    names = [one.code for one in policy.filters.values()]
+    if config.recording_hooks and policy.records:
+        names.append(config.recording_hooks)
+    if names:
+        found = {name.partition(":")[0]: load_code(name) for name in names}
+        policy = msgspec.structs.replace(policy, code={
             module: code for module, code in found.items() if code is not None})
     return policy
 

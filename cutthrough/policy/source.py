@@ -137,7 +137,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     group_limits: dict[str, str] = {}   # group -> name of limits
     faults: dict[str, Faults] = {}
     filters: dict[str, Filter] = {}
-    filter_code: dict[str, Code] = {}   # by module: read with the generation
+    code: dict[str, Code] = {}          # of filters and recordings' hooks, by module
     source: str = ""                    # the file; "": the built-in policy
     hook: Code | None = None            # None: no hook, or one without a source file
 

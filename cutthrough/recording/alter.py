@@ -43,7 +43,7 @@ def alter(found: Match, request: Request, hook: OnReplay | None) -> Recording:
         return one
     try:
         made = hook(request, one)
-    except Exception as error:           # the operator's code may raise anything
+    except (Exception, SystemExit) as error:     # the operator's code may
         log.exception("on_replay failed for recording %d", one.number)
         raise ReplayFailed(f"recording {one.number}, on_replay: "
                            f"{type(error).__name__}") from None

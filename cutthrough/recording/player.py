@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import msgspec
 
 from cutthrough.capture.store import StoreError
+from cutthrough.recording.alter import OnReplay
 from cutthrough.recording.keys import Key, Route
 from cutthrough.recording.lanes import Lane, SharedLanes, path_of
 from cutthrough.recording.matcher import Matcher
@@ -44,6 +45,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     routes: tuple[Route, ...] = ()
     speed: float = 0.0                       # of recorded times; 0: at once
     most_body: int = 4 << 20
+    on_replay: OnReplay | None = None
 
 
 def make_route(row: Any) -> Route:
@@ -90,6 +92,7 @@ class Player:
         self._settings = settings
         self.shared.speed = settings.speed
         self.shared.most_body = settings.most_body
+        self.shared.on_replay = settings.on_replay
         self._answers.clear()
         self._state_mark = self._session_mark = (-1,)
         if self._task is None:

@@ -8,10 +8,13 @@ its recordings, which are counted; captures go on.
 """
 
 import contextlib
+import importlib
 import logging
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from cutthrough.capture.ring import Ring
 from cutthrough.capture.settings import Recordings
@@ -27,6 +30,7 @@ from cutthrough.recording.taping import NotWhole, make_recording
 log = logging.getLogger("cutthrough")
 
 PRUNE_S = 10.0
+OnRecord = Callable[[Recording], Recording | None]
 
 
 class Recorder:
@@ -39,14 +43,21 @@ class Recorder:
         self._failed = ""
         self._lost = self._partial = 0
         self._pruned = time.monotonic()
+        self._on_record = find_hook(settings.hooks)
 
     def write(self, taped: list[Taped]) -> int:
         """Returns how many could not be written."""
         made: list[Recording] = []
         for one in taped:
             try:
-                made.append(make_recording(one))
-            except (NotWhole, ValueError) as error:
+                found: Any = make_recording(one)
+                if self._on_record is not None:
+                    found = self._on_record(found)
+                if isinstance(found, Recording):
+                    made.append(found)
+                elif found is not None:
+                    raise TypeError(f"on_record returned {type(found).__name__}")
+            except (Exception, SystemExit) as error:     # the operator's code may
                 self._partial += 1
                 if self._partial & (self._partial - 1) == 0:
                     log.warning("an answer of %s is not recorded: %s (%d so far)",
@@ -97,6 +108,26 @@ class Recorder:
         if self._session is not None:
             self._session.close()
             self._session = None
+
+
+def find_hook(name: str) -> OnRecord | None:
+    """The method on_record of `module:Class`, or None. If it cannot be had, nothing is
+    recorded: it may be there to remove secrets."""
+    if not name:
+        return None
+    module, _, attribute = name.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), attribute)()
+        found: OnRecord | None = getattr(made, "on_record", None)
+        return found
+    except (Exception, SystemExit) as error:
+        reason = f"{name}: {type(error).__name__}: {error}"
+        log.error("nothing is recorded: %s", reason)
+
+        def refuse(one: Recording) -> Recording | None:
+            raise NotWhole(reason)
+
+        return refuse
 
 
 class RecordingWriter(Writer):

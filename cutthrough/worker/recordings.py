@@ -3,7 +3,8 @@
 from typing import Any
 
 from cutthrough.generation.generation import Generation
-from cutthrough.policy.source import RECORDINGS
+from cutthrough.generation.recordings import make_hooks
+from cutthrough.policy.source import RECORDINGS, Code
 from cutthrough.recording.player import Player, Settings, make_route
 from cutthrough.session.context import Context
 from cutthrough.session.recorded import Answers
@@ -16,6 +17,8 @@ class Recordings:
         self._program = program
         self._answers = Answers()
         self._player: Player | None = None
+        self._hooks: Any = None
+        self._code: tuple[str, Code | None] = ("", None)
 
     def configure(self, generation: Generation) -> None:
         """Requests in hand keep their player. Raises ValueError, and then nothing has
@@ -24,13 +27,20 @@ class Recordings:
         if not generation.policy.records:
             self._context.player = self._context.answers = None
             return
+        # The same object while its code is: an equal player keeps its places
+        name = config.recording_hooks
+        code = name, generation.policy.code.get(name.partition(":")[0])
+        if code != self._code:
+            self._hooks = make_hooks(config, generation.policy)
+            self._code = code
         answers = self._answers
         player = self._player or Player(self._set_mode, answers)
         player.configure(Settings(
             directory=config.recording_directory, session=config.recording_session,
             program=self._program, speed=config.recording_pace,
             routes=tuple(map(make_route, config.recording_routes)),
-            most_body=config.recording_body))
+            most_body=config.recording_body,
+            on_replay=getattr(self._hooks, "on_replay", None)))
         self._context.player = self._player = player
         self._context.answers = answers
 

@@ -31,7 +31,7 @@ def check(tmp_path, capsys):
 def test_they_stand_behind_all_others():
     """Their structs are bases, whose fields would come first."""
     names = list(OPTIONS)
-    assert names[0] == "listen" and names[-1] == "recording_redact_body"
+    assert names[0] == "listen" and names[-1] == "recording_hooks"
 
 
 def test_a_rule_that_captures_needs_a_file(check, tmp_path):
