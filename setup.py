@@ -79,6 +79,7 @@ OF_OPENSSL = {
     "cutthrough/net/leaves.pyx",
     "cutthrough/net/tls.pyx",
     "cutthrough/net/tls_context.pyx",
+    "cutthrough/net/tls_failures.pyx",
     "cutthrough/net/tls_kernel.pyx",
     "cutthrough/net/tls_keys.pyx",
     "cutthrough/net/tls_offer.pyx",

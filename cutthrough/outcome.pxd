@@ -78,6 +78,8 @@ cdef enum Outcome:
     CONNECT_TIMEOUT
     ORIGIN_TLS
     ORIGIN_CERTIFICATE
+    ORIGIN_WANTS_CERTIFICATE
+    ORIGIN_REFUSES_CERTIFICATE
     # it cannot be reached from the source that is configured for it
     SOURCE_MISMATCH
     SOURCE_UNAVAILABLE

@@ -175,6 +175,10 @@ ROWS = (
         "the TLS handshake with the origin of an intercepted connection failed"),
     ("origin_certificate", 502, 1, "tls_certificate_error", "TCP_MISS", "origin",
         "the certificate of an intercepted connection's origin is not accepted"),
+    ("origin_wants_certificate", 502, 1, "tls_alert_received", "TCP_MISS", "origin",
+        "an intercepted connection's origin wants a client certificate, and the rule names none"),
+    ("origin_refuses_certificate", 502, 1, "tls_alert_received", "TCP_MISS", "origin",
+        "an intercepted connection's origin does not accept the rule's client certificate"),
 
     ("source_mismatch", 502, 3, "destination_ip_unroutable", "TCP_MISS", "network",
         "the destination has no address of a family that the configured source has"),

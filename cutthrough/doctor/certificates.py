@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 from cutthrough.config.config import ConfigError
 from cutthrough.doctor.finding import Case, Finding
 from cutthrough.generation.ca_certificate import read_ca_certificate
-from cutthrough.generation.interception import authority_expiry, read_interception
+from cutthrough.generation.interception import (
+    authority_expiry,
+    client_certificates,
+    read_interception,
+)
 from cutthrough.generation.tls_files import (
     certificates,
     check_parents,
@@ -83,13 +87,16 @@ def check_authority(case: Case) -> Iterator[Finding]:
 
 def check_interception_authority(case: Case) -> Iterator[Finding]:
     try:
-        found = authority_expiry(case.config, read_interception(case.config))
+        files = read_interception(case.config)
+        found = authority_expiry(case.config, files)
+        shown = [*client_certificates(files)]
     except (ConfigError, ImportError, ValueError) as error:
         yield Finding("intercept_ca", "fail", getattr(error, "reason", str(error)), "",
                       "correct the files")
         return
     for path, not_after in found.items():
         yield judge_authority(f"intercept_ca {path}", "our authority", not_after)
+    yield from map(judge, shown)
 
 
 def judge_authority(name: str, subject: str, not_after: int) -> Finding:

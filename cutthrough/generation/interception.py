@@ -6,6 +6,7 @@ workers in the generation's memory, as those of listeners do.
 
 import hashlib
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,6 +25,7 @@ from cutthrough.generation.tls_files import (
 from cutthrough.policy.source import Policy, PolicyError
 
 if TYPE_CHECKING:
+    from cutthrough.net.certificates import Certificate
     from cutthrough.net.leaves import TlsInterceptor
     from cutthrough.net.tls_context import TlsClient
 
@@ -81,6 +83,14 @@ def authority_expiry(config: Config, files: InterceptionFiles | None) -> dict[st
 
     path = os.path.join(config.intercept_ca, CERTIFICATE)
     return {path: describe(files.certificate, path)[0].not_after}
+
+
+def client_certificates(files: InterceptionFiles | None) -> "Iterator[Certificate]":
+    """Ours for origins. Raises ImportError without libssl, and TlsError."""
+    for _, pair in files.pairs if files is not None else ():
+        from cutthrough.net.certificates import describe
+
+        yield describe(pair.certificate, pair.name)[0]
 
 
 def read_interception(config: Config) -> InterceptionFiles | None:

@@ -38,7 +38,8 @@ from cutthrough.net.multiplex cimport (
     Multiplexer, set_multiplexer)
 from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, try_recv
 from cutthrough.net.transport cimport (
-    KERNEL, Agreed, Socket, Transport, add_transport, transport_of)
+    KERNEL, REFUSES_CERTIFICATE, WANTS_CERTIFICATE, Agreed, Socket, Transport, add_transport,
+    transport_of)
 
 
 # --- a stream
@@ -200,6 +201,8 @@ cdef int hear(Socket *carrier, int64_t now_us) noexcept nogil:
     n = try_recv(carrier, scratch(), COPY_BYTES)
     if n == -EAGAIN:
         return HEARD_ALL
+    if n == -WANTS_CERTIFICATE or n == -REFUSES_CERTIFICATE:
+        d.error = <int>-n               # its streams tell why
     if n <= 0:
         return HEARD_END if n == 0 else HEARD_RESET
     heard = feed(d, scratch(), n)
@@ -311,10 +314,13 @@ cdef void drain(Socket *carrier) noexcept nogil:
 
 cdef void lose(Socket *carrier, int why) noexcept nogil:
     cdef Demux *d = demux_of(carrier)
+    cdef int error = ECONNRESET
     cdef Stream *st
     cdef Stream *next
     if d == NULL:                       # it has ended already
         return
+    if d.error == WANTS_CERTIFICATE or d.error == REFUSES_CERTIFICATE:
+        error = d.error
     d.held = False
     d.over = True
     if why != HEARD_RESET and why != HEARD_END:
@@ -327,7 +333,7 @@ cdef void lose(Socket *carrier, int why) noexcept nogil:
     while st != NULL:
         next = st.links[<int>OPEN].next
         if st.owner != NULL:
-            break_stream(st, ECONNRESET)
+            break_stream(st, error)
         elif not st.released:           # nobody has looked at it
             count_down(d)
             nghttp2_session_set_stream_user_data(d.session, st.id, NULL)

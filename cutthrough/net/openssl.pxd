@@ -190,6 +190,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     SSL_CTX *SSL_get_SSL_CTX(const SSL *ssl)
     X509 *SSL_get0_peer_certificate(const SSL *ssl)
     X509 *SSL_get_certificate(const SSL *ssl)
+    const char *SSL_alert_desc_string_long(int value)
     const char *SSL_get_version(const SSL *ssl)
     const SSL_CIPHER *SSL_get_current_cipher(const SSL *ssl)
     const char *SSL_CIPHER_get_name(const SSL_CIPHER *cipher)

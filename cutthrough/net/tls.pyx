@@ -32,6 +32,7 @@ from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, PEER_DONE, note_kernel_events, set_kernel_abortive)
 from cutthrough.net.tls_context cimport TlsContext, name_of_peer
 from cutthrough.net.tls_sessions cimport offer_session, refuse_sessions
+from cutthrough.net.tls_failures cimport alert_met, reason_of_failure
 from cutthrough.net.tls_kernel cimport (
     end_by_kernel, give_receiving, give_sending, note_unspliced, receive_from_kernel, send_to_kernel)
 from cutthrough.net.tls_records cimport RECORD
@@ -39,13 +40,13 @@ from cutthrough.net.tls_stream cimport (
     describe_ssl, end_records, flush_records, receive_records, send_records, take_over)
 from cutthrough.net.tls_ulp cimport RECEIVES, SENDS, has_sent
 from cutthrough.net.tls_wire cimport (
-    Tls, begin, drop, has_context, has_read_enough, has_shown, hold, makes_leaves, note_denied,
-    note_done, speak_for, take_up, tls_of)
+    ASKED_IN_VAIN, Tls, begin, drop, errno_of_alert, has_context, has_read_enough, has_shown,
+    hold, makes_leaves, note_denied, note_done, speak_for, take_up, tls_of)
 from cutthrough.net import tls_wire
 from cutthrough.net.transport cimport (
-    HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_INVALID,
-    HANDSHAKE_MORE, HANDSHAKE_NO_ROOM, HANDSHAKE_REJECTED, HANDSHAKE_RESET,
-    HANDSHAKE_UNSHARED, UNFINISHED, Agreed, Socket, Transport, set_tls)
+    HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE,
+    HANDSHAKE_NO_ROOM, HANDSHAKE_REJECTED, HANDSHAKE_RESET, HANDSHAKE_WANTING, UNFINISHED,
+    Agreed, Socket, Transport, set_tls)
 
 cdef extern from "<errno.h>" nogil:
     int EPROTO
@@ -59,7 +60,7 @@ put, remove = tls_wire.put, tls_wire.remove
 set_most_handshakes, stats = tls_wire.set_most_handshakes, tls_wire.stats
 set_own_records = tls_wire.set_own_records
 why_denied, alert_of_denied = tls_wire.why_denied, tls_wire.alert_of_denied
-why_silent = tls_wire.why_silent
+why_silent, why_refused = tls_wire.why_silent, tls_wire.why_refused
 
 cdef size_t MOST_BYTES = INT_MAX    # of one call of libssl
 cdef char joined[RECORD]    # two pieces as one record
@@ -148,38 +149,16 @@ cdef int shake(Socket *s) noexcept nogil:
     t.error = ECONNRESET
     if t.peer_ended and why != openssl.SSL_ERROR_SSL:
         return -HANDSHAKE_CLOSED
+    if t.connects and errno_of_alert(t, alert_met()) != EPROTO:
+        return -(HANDSHAKE_WANTING if t.asked == ASKED_IN_VAIN else HANDSHAKE_REJECTED)
     why = reason_of_failure(t.peer_ended)
+    if why == HANDSHAKE_REJECTED and t.connects:    # it has not asked for one
+        why = HANDSHAKE_ALERT
     if why == HANDSHAKE_DENIED:
         note_denied(t)
     elif t.offered and why != HANDSHAKE_CLOSED:     # some servers cannot decline a session
         refuse_sessions(&(<TlsContext>t.context).sessions)
     return -why
-
-
-cdef int reason_of_failure(bint ended) noexcept nogil:
-    cdef unsigned long error = openssl.ERR_peek_error()
-    cdef int reason = openssl.ERR_GET_REASON(error)
-    if openssl.ERR_GET_LIB(error) != openssl.ERR_LIB_SSL:
-        return HANDSHAKE_INVALID
-    if reason >= openssl.SSL_AD_REASON_OFFSET:
-        return HANDSHAKE_REJECTED if is_of_certificate(reason) else HANDSHAKE_ALERT
-    if reason in (openssl.SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE,
-                  openssl.SSL_R_CERTIFICATE_VERIFY_FAILED):
-        return HANDSHAKE_DENIED
-    if reason in (
-            openssl.SSL_R_NO_SHARED_CIPHER, openssl.SSL_R_UNSUPPORTED_PROTOCOL,
-            openssl.SSL_R_NO_SUITABLE_KEY_SHARE, openssl.SSL_R_VERSION_TOO_LOW,
-            openssl.SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM,
-            openssl.SSL_R_NO_SHARED_SIGNATURE_ALGORITHMS,
-            openssl.SSL_R_NO_APPLICATION_PROTOCOL):
-        return HANDSHAKE_UNSHARED
-    return HANDSHAKE_CLOSED if ended else HANDSHAKE_INVALID
-
-
-cdef bint is_of_certificate(int reason) noexcept nogil:
-    """bad_certificate to certificate_unknown, and unknown_ca (RFC 8446 section 6)."""
-    return 42 <= reason - openssl.SSL_AD_REASON_OFFSET <= 46 or (
-        reason - openssl.SSL_AD_REASON_OFFSET == 48)
 
 
 cdef ssize_t receive(Socket *s, void *buf, size_t n) noexcept nogil:
@@ -222,9 +201,9 @@ cdef ssize_t decrypt(Socket *s, Tls *t, void *buf, size_t n) noexcept nogil:
             return filled if filled else -EAGAIN
         if why != openssl.SSL_ERROR_ZERO_RETURN:
             if t.error == 0:            # a server of TLS 1.3 refuses after our handshake
-                t.error = ECONNRESET if not t.connects else EPROTO if reason_of_failure(False) in (
-                    HANDSHAKE_ALERT, HANDSHAKE_REJECTED) else UNFINISHED if t.peer_ended and (
-                    not openssl.SSL_has_pending(t.ssl)) else ECONNRESET
+                t.error = errno_of_alert(t, alert_met()) if alert_met() >= 0 else (
+                    UNFINISHED if t.connects and t.peer_ended and (
+                        not openssl.SSL_has_pending(t.ssl)) else ECONNRESET)
             if filled == 0:
                 return -t.error
         break                           # an end is reported again by the next call

@@ -32,7 +32,7 @@ cdef struct Records:
     uint8_t messages        # handshakes and warnings of the peer, as far as it counts
     uint8_t update_due      # the peer has requested new keys of our side
     uint8_t refuse_due      # the peer wants to renegotiate: a warning is due
-    uint8_t alert           # to be sent after OPENED_BAD
+    uint8_t alert           # to be sent after OPENED_BAD; the peer's after OPENED_REFUSED
     uint8_t renewed         # by the peer: its key, since this was cleared
     uint8_t head_n
     unsigned char head[5]   # of a handshake message whose rest has not come
@@ -41,7 +41,7 @@ cdef enum Opened:
     OPENED_DATA = 0
     OPENED_MESSAGE          # nothing for the reader
     OPENED_END              # close_notify: no more bytes will come
-    OPENED_REFUSED          # the peer has ended the connection with an alert
+    OPENED_REFUSED          # the peer has ended the connection with an alert: `alert`
     OPENED_BAD              # against the rules: `alert` is to be sent
 
 # The keys are complete.

@@ -254,6 +254,7 @@ cdef Opened take_alert(Records *r, const unsigned char *data, size_t n) noexcept
     # All others of TLS 1.3 are fatal, whatever level they have (RFC 8446 section 6)
     if data[1] == USER_CANCELED or not r.keys.is_13 and data[0] == WARNING:
         return count(r)
+    r.alert = data[1]
     return OPENED_REFUSED
 
 

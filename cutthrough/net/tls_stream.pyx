@@ -27,11 +27,10 @@ from cutthrough.net.tls_records cimport (
     WARNING, Opened, Records, fault_of_header, needs_update, open_record, overhead, seal_record,
     seal_update, sealed_at, start_records)
 from cutthrough.net.tls_ulp cimport EXACT, RECEIVES, SENDS, sys_send_alert
-from cutthrough.net.tls_wire cimport MOST_FRUITLESS, MOST_READ, Tls, free_records, free_ssl
-from cutthrough.net.transport cimport UNFINISHED, Agreed, Socket
-
-cdef extern from "<errno.h>" nogil:
-    int EPROTO
+from cutthrough.net.tls_wire cimport (
+    MOST_FRUITLESS, MOST_READ, Tls, errno_of_alert, free_records, free_ssl)
+from cutthrough.net.transport cimport (
+    REFUSES_CERTIFICATE, UNFINISHED, WANTS_CERTIFICATE, Agreed, Socket)
 
 cdef enum:
     AT_ONCE = 4                                 # records: COPY_BYTES, and one syscall
@@ -41,6 +40,7 @@ cdef enum:
 cdef const char *READS_HEADER = b"RH"
 # Records of the call at hand
 cdef unsigned char sealed[SEALED]
+cdef unsigned char unread[RECORD]       # behind a failed send
 
 
 cdef bint take_over(Tls *t) noexcept nogil:
@@ -211,7 +211,7 @@ cdef void obey(Socket *s, Tls *t, Opened opened) noexcept nogil:
     if opened == OPENED_END:
         t.closed = True
     elif opened == OPENED_REFUSED:
-        t.error = EPROTO if t.connects else ECONNRESET
+        t.error = errno_of_alert(t, r.alert)
     elif opened == OPENED_BAD:
         fail(s, t, r.alert)
     elif r.renewed and t.kernel & RECEIVES or r.update_due and t.kernel & SENDS:
@@ -292,8 +292,24 @@ cdef ssize_t send_records(Socket *s, Tls *t, const char *data, size_t n) noexcep
             s.ready &= ~CAN_WRITE
         else:
             t.error = errno
+            if t.asked:
+                find_alert(s, t)
         break
     return -t.error if t.error and taken == 0 else taken
+
+
+cdef void find_alert(Socket *s, Tls *t) noexcept nogil:
+    """A server that does not accept our certificate may have closed already: its alert is in the
+    kernel's queue."""
+    cdef int met = t.error
+    cdef int turn = 0
+    cdef ssize_t n = 1
+    while n > 0 and turn < AT_ONCE:
+        turn += 1
+        t.error = 0
+        n = receive_records(s, t, unread, RECORD)
+    if n != -WANTS_CERTIFICATE and n != -REFUSES_CERTIFICATE:
+        t.error = met
 
 
 cdef size_t keep_begun(Tls *t, uint64_t first, size_t sent, size_t size) noexcept nogil:

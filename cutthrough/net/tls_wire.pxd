@@ -11,6 +11,11 @@ cdef enum:
     MOST_FRUITLESS = 49152
     MOST_READ = 65536
 
+cdef enum Asked:
+    NOT_ASKED = 0
+    ASKED_IN_VAIN           # we have none
+    ASKED_AND_SHOWN
+
 # The state of one connection, from its handshake's first byte to its close.
 cdef struct Tls:
     SSL *ssl                # NULL: `records` has taken over
@@ -40,6 +45,7 @@ cdef struct Tls:
     uint8_t closed          # the peer has ended its stream; known without libssl
     uint8_t notified        # our close_notify or a fatal alert is sealed; the same
     uint8_t shows, shown    # our certificate: in a message, in the kernel
+    uint8_t asked           # by a server, for our certificate: Asked
     uint8_t connects        # our side has connected: not counted as a listener's
 
 # The socket's state; NULL: no handshake has begun.
@@ -59,6 +65,8 @@ cdef void take_up(Socket *s, Tls *t) noexcept nogil
 cdef bint has_read_enough() noexcept nogil
 # The handshake is done: counts it.
 cdef void note_done(Tls *t) noexcept nogil
+# The errno of a fatal alert of the peer's.
+cdef int errno_of_alert(const Tls *t, int alert) noexcept nogil
 # The peer's certificate was not accepted: keeps the reason for `why_denied`.
 cdef void note_denied(Tls *t) noexcept nogil
 cdef bint has_context(int number) noexcept nogil

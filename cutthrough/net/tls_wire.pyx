@@ -18,7 +18,10 @@ from cutthrough.net.sysio cimport BROKEN, CAN_WRITE, PEER_DONE, URGENT
 from cutthrough.net.tls_context cimport TlsContext
 from cutthrough.net.tls_keys cimport note_secrets
 from cutthrough.net.tls_records cimport Records, wipe_records
-from cutthrough.net.transport cimport Socket
+from cutthrough.net.transport cimport REFUSES_CERTIFICATE, Socket, WANTS_CERTIFICATE
+
+cdef extern from "<errno.h>" nogil:
+    int EPROTO
 
 log = logging.getLogger("cutthrough")
 
@@ -32,6 +35,7 @@ cdef enum:
     HANDSHAKE = 22          # ContentType
     NEW_SESSION_TICKET = 4  # HandshakeType
     CERTIFICATE = 11
+    CERTIFICATE_REQUEST = 13
 
 # Connections by descriptor
 cdef Tls **table = NULL
@@ -43,6 +47,7 @@ cdef int most_shaking = 1024
 cdef long n_full = 0
 cdef long n_resumed = 0
 cdef long denied = 0
+cdef int last_alert = 0         # of a server, about our certificate
 
 # TlsContext objects by number; each entry holds a reference
 cdef void *contexts[MOST_CONTEXTS]
@@ -155,6 +160,10 @@ cdef void on_message(int sent, int version, int kind, const void *data, size_t n
             t.records.keys.rx.seq += 1
     if kind == HANDSHAKE and sent and n and (<const uint8_t *>data)[0] == CERTIFICATE:
         t.shows = True
+    if kind == HANDSHAKE and not sent and n and (
+            (<const uint8_t *>data)[0] == CERTIFICATE_REQUEST):
+        t.asked = ASKED_IN_VAIN if openssl.SSL_get_certificate(ssl) == NULL else (
+            ASKED_AND_SHOWN)
     if kind != HANDSHAKE or sent or t.shaking or n == 0:
         return
     if t.messages < MOST_MESSAGES:
@@ -303,6 +312,18 @@ cdef void note_done(Tls *t) noexcept nogil:
         n_full += 1
 
 
+cdef int errno_of_alert(const Tls *t, int alert) noexcept nogil:
+    """Of TLS 1.2 a missing certificate is a handshake_failure; a signature that does not fit a
+    decrypt_error; of TLS 1.3 certificate_required (RFC 8446 section 6)."""
+    global last_alert
+    if not t.connects:
+        return ECONNRESET
+    if not t.asked or not (40 <= alert <= 46 or alert in (48, 49, 51, 116)):
+        return EPROTO
+    last_alert = alert
+    return REFUSES_CERTIFICATE if t.asked == ASKED_AND_SHOWN else WANTS_CERTIFICATE
+
+
 cdef void note_denied(Tls *t) noexcept nogil:
     global denied
     denied = openssl.SSL_get_verify_result(t.ssl)
@@ -316,6 +337,12 @@ def why_silent(int number, bytes name):
 def why_denied():
     """Why a peer's certificate was not accepted the last time, in libssl's words."""
     return (<bytes>openssl.X509_verify_cert_error_string(denied)).decode()
+
+
+def why_refused():
+    """The last alert of a server about our certificate, in libssl's words."""
+    return "certificate required" if last_alert == 116 else (
+        <bytes>openssl.SSL_alert_desc_string_long(last_alert)).decode()
 
 
 def alert_of_denied():

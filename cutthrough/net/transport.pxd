@@ -10,6 +10,9 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t
 cdef extern from "<errno.h>" nogil:
     # Errno of a recv: a server's FIN behind a whole record, and no close_notify before it
     int UNFINISHED "ENODATA"
+    # … and a server's alerts about our certificate: we have none, or it does not accept ours
+    int WANTS_CERTIFICATE "ENOKEY"
+    int REFUSES_CERTIFICATE "EKEYREJECTED"
 
 cdef enum:
     KERNEL = 0
@@ -28,6 +31,7 @@ cdef enum Handshake:
     HANDSHAKE_DENIED        # the peer's certificate is missing or not accepted
     HANDSHAKE_NO_ROOM       # too many handshakes are under way, or no memory
     HANDSHAKE_REJECTED      # the peer refused our certificate
+    HANDSHAKE_WANTING       # a server wants one of ours, and we have none
 
 cdef struct Socket:
     int fd                  # -1: none

@@ -26,8 +26,8 @@ from cutthrough.net.multiplex cimport with_descriptor
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, read_own_name, skip_peeked, try_peek, try_send)
 from cutthrough.net.transport cimport (
-    HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, HANDSHAKE_RESET, TLS,
-    Agreed, Socket, open_transport, transport_of)
+    HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, HANDSHAKE_RESET,
+    REFUSES_CERTIFICATE, TLS, WANTS_CERTIFICATE, Agreed, Socket, open_transport, transport_of)
 from cutthrough.outcome cimport (
     OK, PARENT_CERTIFICATE, PARENT_CLOSED, PARENT_HANDSHAKE, PARENT_REFUSED)
 from cutthrough.policy.hop cimport HOP_FORWARD
@@ -110,7 +110,8 @@ cdef int go_on_talking(Client c) except -2:
         if n == -linux.EAGAIN:
             return STILL_TALKING
         if n <= 0:                          # EPROTO: an alert, of TLS 1.3 for one
-            return PARENT_HANDSHAKE if n == -EPROTO else PARENT_CLOSED
+            return PARENT_HANDSHAKE if -n in (
+                EPROTO, WANTS_CERTIFICATE, REFUSES_CERTIFICATE) else PARENT_CLOSED
         note(c.context.recorder, <void *>c, c.poller.now_us, E_ANSWER, 0, n)
         fill(&errand, p, parent)
         step = <Step>p.step

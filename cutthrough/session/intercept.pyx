@@ -3,7 +3,7 @@
 
     PEEK ─> SECURE ─> HEAD, with the stage of TLS ─> HEAD ─> request, request …
       │      │         └> certificate_rejected
-      │      └> origin_tls, origin_certificate: an alert
+      │      └> origin_tls, origin_certificate, …: an alert
       └> no_certificate: an alert
 
 The origin's handshake comes first. Only if its certificate is accepted does the client get one
@@ -28,8 +28,8 @@ from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.poller cimport Endpoint
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, PEER_DONE, try_peek
 from cutthrough.net.transport cimport (
-    HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, KERNEL, TLS, Agreed, open_transport,
-    transport_of)
+    HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, HANDSHAKE_REJECTED, HANDSHAKE_WANTING,
+    KERNEL, REFUSES_CERTIFICATE, TLS, WANTS_CERTIFICATE, Agreed, open_transport, transport_of)
 from cutthrough.outcome cimport (
     NO_CERTIFICATE, OK, ORIGIN_CERTIFICATE, ORIGIN_TLS, OVERLOADED, SNI_DENIED)
 from cutthrough.session.alerts cimport ACCESS_DENIED, HANDSHAKE_FAILURE, refuse_opening
@@ -38,6 +38,7 @@ from cutthrough.session.client cimport Client
 from cutthrough.session.flight_recorder cimport E_SECURED, note
 from cutthrough.session.inner cimport begin_by_greeting, look_inside
 from cutthrough.session.inside cimport Inside, enclose
+from cutthrough.session.origin_alerts cimport outcome_of_alert
 from cutthrough.session.origin_streams cimport (
     carry, has_streams, needs_connection, note_http1, share)
 from cutthrough.session.recorded cimport recording_of
@@ -108,7 +109,9 @@ cdef int go_on_securing(Client c) except -1:
         log_certificate(<Inside>c.entrance)
         return fail(c, ORIGIN_CERTIFICATE)
     if got != HANDSHAKE_DONE:
-        return fail(c, ORIGIN_TLS)
+        return fail(c, outcome_of_alert(
+            c, WANTS_CERTIFICATE if got == -HANDSHAKE_WANTING else
+            REFUSES_CERTIFICATE if got == -HANDSHAKE_REJECTED else 0, ORIGIN_TLS))
     agreed.resumed = False
     transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_SECURED, 0, agreed.resumed)

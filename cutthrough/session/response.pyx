@@ -27,6 +27,7 @@ from cutthrough.session.client cimport Client, Observer
 from cutthrough.session.awaited cimport NOBODY, READER
 from cutthrough.session.filtering cimport down_sluice, is_held, takes_response
 from cutthrough.session.min_rate cimport wait_for
+from cutthrough.session.origin_alerts cimport outcome_of_alert
 from cutthrough.session.origin_streams cimport may_ask_again
 from cutthrough.session.phases cimport end_phase
 from cutthrough.session.request cimport Request
@@ -81,8 +82,8 @@ cdef int read_some(Client c) except -1:
     give_block(&c.partial)
     if n <= 0:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_ORIGIN_ENDED, 0, -n)
-        return on_no_response(
-            c, ORIGIN_CLOSED if n == 0 and not was_reset(c) else ORIGIN_RESET, held)
+        return on_no_response(c, ORIGIN_CLOSED if n == 0 and not was_reset(c) else (
+            outcome_of_alert(c, <int>-n, ORIGIN_RESET)), held)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_ANSWER, 0, n)
     if c.stamps.first_byte_us == 0:
         c.stamps.first_byte_us = end_phase(&c.stamps)

@@ -34,6 +34,7 @@ from cutthrough.session.client cimport Client, leave_place
 from cutthrough.session.delivery cimport TO_CLIENT, TO_ORIGIN, deliver
 from cutthrough.session.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.inside cimport is_intercepted
+from cutthrough.session.origin_alerts cimport outcome_of_alert
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport HALF_CLOSED, PEEK, TUNNEL
 from cutthrough.session.charge cimport after_turn, before_turn, outcome_of_meter
@@ -154,4 +155,4 @@ cdef int run_tunnel(Client c) except -1:
     if how == RELAY_DOWN_SOURCE_FAILED and c.relay.down.error == UNFINISHED and (
             c.sock.kind == TLS and is_intercepted(c)):
         return deliver(c, OK, TO_CLIENT)    # ends at the client's as it did here
-    return deliver(c, ORIGIN_RESET, TO_CLIENT)
+    return deliver(c, outcome_of_alert(c, c.relay.down.error, ORIGIN_RESET), TO_CLIENT)

@@ -19,7 +19,7 @@ from cutthrough.config.values import show_count
 from cutthrough.generation.ca_certificate import CaCertificate
 from cutthrough.generation.effective import group_by_address, show_effective
 from cutthrough.generation.generation import Generation
-from cutthrough.generation.interception import authority_expiry
+from cutthrough.generation.interception import authority_expiry, client_certificates
 from cutthrough.generation.tls_files import expiries
 from cutthrough.log.stderr import say, use_form
 from cutthrough.outcome import TABLE
@@ -234,7 +234,9 @@ class Operations:
         if self._expiries_of[0] != generation.number:
             offered = generation.ca_certificate
             self._expiries_of = generation.number, (
-                expiries(generation.config, generation.tls, generation.parent_files),
+                expiries(generation.config, generation.tls, generation.parent_files)
+                | {one.name: one.not_after
+                   for one in client_certificates(generation.interception)},
                 ({} if offered is None else {offered.path: offered.not_after})
                 | authority_expiry(generation.config, generation.interception))
         return self._expiries_of[1]

@@ -162,6 +162,11 @@ ADVICE = {
     "origin_certificate": (
         "the error log has libssl's reason; an authority of your own belongs in "
         "`origin_ca`"),
+    "origin_wants_certificate": (
+        "give the rule that lets the CONNECT pass a `client_certificate`"),
+    "origin_refuses_certificate": (
+        "the error log has the origin's alert; look at the certificate's end, its "
+        "chain, and whom the origin trusts"),
     "source_mismatch": "give the source an address of the other family, or check the "
                        "name's addresses",
     "source_unavailable": "`cutthrough doctor` says what is missing; the error log has "

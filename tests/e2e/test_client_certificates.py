@@ -6,6 +6,7 @@ Nobody may get a connection that another one's certificate has opened (R46).
 import base64
 import contextlib
 import functools
+import signal
 import ssl
 from pathlib import Path
 
@@ -17,7 +18,16 @@ from tests.support.certificates import Authority, Made, client_context
 from tests.support.client import CREDENTIALS, Client
 from tests.support.http2 import Peer
 from tests.support.http2_origin import Origin as Speaker
-from tests.support.inside import HERE, ask, config, over_tls, shake
+from tests.support.inside import (
+    HERE,
+    ask,
+    config,
+    keys,
+    origins,
+    over_tls,
+    shake,
+)
+from tests.support.nginx import PROGRAM, Nginx
 from tests.support.origin import Connection, Script
 
 pytestmark = pytest.mark.any_loop
@@ -27,6 +37,7 @@ BOB = "Basic " + base64.b64encode(b"bob:secret").decode()
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 USERS = f'users.bob.password = "{HASH}"\n'
 RULE = f'[[rules]]\naction = "allow"\n{HERE}tls = "intercept"\n'
+VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 FOR_ALL = RULE + 'client_certificate = "ours"\n'
 FOR_USER = USERS + FOR_ALL + 'users = ["user"]\n' + RULE
 
@@ -89,10 +100,10 @@ def telling(http2: bool, mode: ssl.VerifyMode = ssl.CERT_OPTIONAL,
 
 
 def enter_as(proxy, client: Client, port: int, auth: str = CREDENTIALS,
-             context: ssl.SSLContext | None = None) -> Client:
-    reply = client.connect(f"a.example:{port}", auth=auth)
+             context: ssl.SSLContext | None = None, host: str = "a.example") -> Client:
+    reply = client.connect(f"{host}:{port}", auth=auth)
     assert reply.status == 200, reply.raw
-    return shake(client, context=context)
+    return shake(client, host, context)
 
 
 @pytest.fixture
@@ -110,7 +121,7 @@ def http2(request):
     return request.param
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_an_origin_sees_the_certificate_of_the_rule(
         start, make_origin, dial, version, http2) -> None:
     proxy = start(more=HTTP2 if http2 else "")
@@ -178,7 +189,8 @@ def test_two_certificates_keep_apart(start, make_origin, dial, tmp_path, http2) 
     for _ in range(2):
         for auth, owner in ((CREDENTIALS, b"first"), (BOB, b"second")):
             client = enter_as(proxy, dial(proxy), origin.port, auth)
-            assert [ask(client).body for _ in range(2)] == [owner] * 2
+            for path in ("/", "/close", "/"):
+                assert ask(client, "GET", path).body == owner
 
 
 def test_a_reload_exchanges_the_certificate(
@@ -250,6 +262,84 @@ def test_a_request_that_a_reload_overtakes(start, make_origin, dial, http2) -> N
     assert {bytes(peer.answers[one].body) for one in (overtaken, next_one)} == {b"ours"}
     for path in ("/close", "/close", "/"):
         assert ask(bob, "GET", path).body == b"nobody"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_origin_that_wants_one_is_told_of(
+        start, make_origin, dial, version, http2) -> None:
+    """The rule names none. By TLS 1.3 the origin says so behind its handshake: then the
+    client's is done, too, and it reads why."""
+    proxy = start(USERS + RULE, HTTP2 if http2 else "")
+    origin = make_origin(telling(http2, ssl.CERT_REQUIRED, version))
+    if version is ssl.TLSVersion.TLSv1_2:
+        with pytest.raises(ssl.SSLError, match="HANDSHAKE_FAILURE"):
+            enter_as(proxy, dial(proxy), origin.port)
+    else:
+        client = enter_as(proxy, dial(proxy), origin.port)
+        for method in ("GET", "GET", "DELETE"):
+            reply = ask(client, method)
+            assert (reply.status, b"wants a client certificate" in reply.body) == (
+                502, True)
+            assert b"error=tls_alert_received" in reply.raw
+    record = proxy.wait_reason("origin_wants_certificate")
+    assert (record["host"], record["intercepted"]) == ("a.example", True)
+    assert "origin a.example: it wants a client certificate: alert " in proxy.stderr()
+    assert not origin.requests
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("kind", "words"), [
+    ("expired", "certificate expired"), ("a stranger's", "unknown CA")])
+def test_an_origin_that_refuses_ours_is_told_of(
+        start, make_origin, dial, tmp_path, version, http2, kind, words) -> None:
+    made = (owners().sign(subject="/CN=old", days=-1) if kind == "expired"
+            else Authority("stranger").sign(subject="/CN=other"))
+    proxy = start(FOR_ALL, HTTP2 if http2 else "", tables=(
+        f'[client_certificates.ours]\ncertificate = "{made.certificate}"\n'
+        f'certificate_key = "{made.key}"\n'))
+    origin = make_origin(telling(http2, ssl.CERT_REQUIRED, version))
+    if version is ssl.TLSVersion.TLSv1_2:
+        with pytest.raises(ssl.SSLError, match="HANDSHAKE_FAILURE"):
+            enter_as(proxy, dial(proxy), origin.port)
+    else:
+        reply = ask(enter_as(proxy, dial(proxy), origin.port))
+        assert (reply.status, b"does not accept" in reply.body) == (502, True)
+    proxy.wait_reason("origin_refuses_certificate")
+    assert f"does not accept our client certificate: alert {words} (" in proxy.stderr()
+
+
+@pytest.mark.skipif(not PROGRAM, reason="nginx is not installed")
+def test_nginx_serves_who_shows_the_certificate(
+        start_policy, dial, directory, tmp_path, http2) -> None:
+    """The other user gets nginx's own answer."""
+    options = (f"ssl_client_certificate {owners().own.certificate}; "
+               "ssl_verify_client on;")
+    with contextlib.closing(Nginx(directory("nginx"), options)) as nginx:
+        if http2:
+            conf = nginx.base / "nginx.conf"
+            conf.write_text(conf.read_text().replace(" ssl;", " ssl http2;"))
+            nginx.process.send_signal(signal.SIGHUP)
+        proxy = start_policy(
+            FOR_USER, 'dns_overrides = ["localhost=127.0.0.1"]\nconnect_ports = "any"\n'
+            + keys().replace(str(origins().own.certificate), str(nginx.ca))
+            + (HTTP2 if http2 else "") + owned(tmp_path / "ours.pem"))
+        for auth, status in ((CREDENTIALS, 200), (BOB, 400)) * 2:
+            client = enter_as(
+                proxy, dial(proxy), nginx.tls_port, auth, host="localhost")
+            assert ask(client, host="localhost").status == status
+            client.close()
+
+
+def test_bytes_that_are_no_http_are_told_of(start, make_origin, dial) -> None:
+    """By TLS 1.3 the tunnel has begun: only the log says why it ended."""
+    proxy = start(USERS + RULE)
+    origin = make_origin(over_tls(
+        tell, alpn=(), wants=owners(), version=ssl.TLSVersion.TLSv1_3))
+    client = enter_as(proxy, dial(proxy), origin.port)
+    client.send(b"\0\1\2 no request\r\n")
+    with contextlib.suppress(ConnectionResetError):
+        assert client.sock.recv(10) == b""
+    proxy.wait_reason("origin_wants_certificate")
 
 
 @pytest.mark.parametrize(("made", "told"), [

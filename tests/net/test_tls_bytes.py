@@ -291,7 +291,8 @@ def test_a_server_that_refuses_behind_our_handshake_is_told_from_a_reset(reach) 
     with contextlib.suppress(ssl.SSLError):
         couple.shake()
     couple.end.note()
-    assert couple.end.recv() == -errno.EPROTO
+    assert couple.end.recv() == -errno.ENOKEY
+    assert tls.why_refused() == "certificate required"
 
 
 def test_handshakes_of_ours_are_not_counted_as_a_listeners(reach) -> None:

@@ -47,6 +47,7 @@ http {{
         server_name localhost;
         ssl_certificate {base}/cert.pem;
         ssl_certificate_key {base}/key.pem;
+        {tls_options}
         root {base}/root;
         location /store/ {{
             dav_methods PUT DELETE;
@@ -68,7 +69,7 @@ def free_port() -> int:
 class Nginx:
     """Starts when constructed, in its own directory; `close` stops it."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, tls_options: str = "") -> None:
         assert PROGRAM, "nginx is not installed"
         self.base = base
         self.root = base / "root"
@@ -80,7 +81,8 @@ class Nginx:
         # If root starts it, nginx would change to a user that may not read these files.
         user = "user root root;" if os.geteuid() == 0 else ""
         ports = {"plain": self.port, "tls": self.tls_port}
-        config.write_text(CONFIG.format(base=base, user=user, **ports))
+        config.write_text(CONFIG.format(
+            base=base, user=user, tls_options=tls_options, **ports))
         command = [
             PROGRAM,
             "-p",

@@ -1,0 +1,30 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What an origin's alert about our certificate means.
+
+By TLS 1.3 it comes behind the handshake, in place of the first answer: the server has seen our
+certificate, or that there is none, only when we have said that we are done (RFC 8446 section
+4.4.2.4).
+"""
+
+import logging
+
+from cutthrough.net.transport cimport REFUSES_CERTIFICATE, WANTS_CERTIFICATE
+from cutthrough.outcome cimport ORIGIN_REFUSES_CERTIFICATE, ORIGIN_WANTS_CERTIFICATE
+
+log = logging.getLogger("cutthrough")
+
+cdef long told = 0
+
+
+cdef int outcome_of_alert(Client c, int error, int otherwise) except -1:
+    global told
+    if error != WANTS_CERTIFICATE and error != REFUSES_CERTIFICATE:
+        return otherwise
+    from cutthrough.net import tls              # here: it needs libssl
+
+    told += 1
+    if told & (told - 1) == 0:                  # 1, 2, 4, 8 …: never a flood
+        log.warning("origin %s: %s: alert %s (%d times so far)", c.key[:len(c.key) - 2].decode(),
+                    "it wants a client certificate" if error == WANTS_CERTIFICATE
+                    else "it does not accept our client certificate", tls.why_refused(), told)
+    return ORIGIN_WANTS_CERTIFICATE if error == WANTS_CERTIFICATE else ORIGIN_REFUSES_CERTIFICATE
