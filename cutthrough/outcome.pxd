@@ -59,6 +59,7 @@ cdef enum Outcome:
     REPLAYED
     RECORDING_MISSED
     REPLAY_FAILED
+    RECORDING_FULL
     BREAKPOINT_ABORTED
     BREAKPOINT_UNDECIDED
     # a limit of the policy is reached

@@ -293,6 +293,12 @@ def _services(r: Reading) -> Iterator[Metric]:
                     "heads and pieces of bodies that found no room.", "result",
                     {result: r.total(f"capture:{result}") for result in (
                         "captured", "dropped", "partial", "unwritten")})
+    yield _labelled("recording_requests", "Requests that a rule records; waited: for "
+                    "the writer; passed: they went on unrecorded.", "result",
+                    {result: r.total(f"recording:{result}") for result in (
+                        "waited", "passed")})
+    yield _gauge("recording_waiting", "Requests that wait for room to be recorded.",
+                 [((), r.gauge("recording_waiting"))])
     yield _gauge("config_generation", "Configuration generation in force in every "
                  "worker.",
                  [((), r.generation)])

@@ -11,8 +11,9 @@ and what it records, whose answers are taken with the times of their pieces.
 A request's head is kept by its session to the end of the exchange, and is written once, as it
 went to the origin: no credentials of the proxy are in it (R37). A tunnel is END alone, and its
 bytes are tapped only if it is a WebSocket. If the ring has no room, the record is dropped and
-counted; nothing waits (R58). The identifier is the log's, so the END of a tunnel that another
-worker finished finds its HEADS; that worker taps nothing.
+counted, or waits in memory if it is recorded; nothing else waits (R58). The identifier is the
+log's, so the END of a tunnel that another worker finished finds its HEADS; that worker taps
+nothing.
 
 The state of a captured body is in a struct around its tap, made for the exchange: a client has
 no field for it.
@@ -28,7 +29,7 @@ from cutthrough.capture.end_record cimport (
     T_SNI, T_USER, UP_CHUNKED, UP_CUT, WAS_RETRIED, EndRecord)
 from cutthrough.capture.ring cimport (
     DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, TIMED_DOWN, UP, Kind, Producer, Ring, publish,
-    reserve)
+    reserve, reserve_or_hold)
 from cutthrough.net cimport linux
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport bytes_of
@@ -41,6 +42,7 @@ from cutthrough.session.client cimport (
 from cutthrough.session.inside cimport is_intercepted, opening_of
 from cutthrough.session.phases cimport Stamps, end_last_phase
 from cutthrough.session.recorded cimport is_recorded
+from cutthrough.session.recording_room cimport Room
 from cutthrough.session.request cimport Request
 from cutthrough.session.secure cimport agreed_by
 from cutthrough.wire.http1 cimport HTTP_11, Head, has_token
@@ -58,6 +60,7 @@ cdef struct Body:
     uint16_t kind               # UP, DOWN, TIMED_DOWN, FRAMES_UP or FRAMES_DOWN
     uint8_t is_behind_head
     uint8_t was_cut             # the ring had no room
+    uint8_t may_not_be_lost     # it is recorded
 
 cdef struct Exchange:
     Body up                     # first: relay.up.tap points to it
@@ -77,7 +80,7 @@ cdef void take(Tap *tap, const char *data, size_t n) noexcept nogil:
     n = min(n, body.room)
     if n == 0:
         return
-    at = reserve(body.ring, n)
+    at = reserve_or_hold(body.ring, n) if body.may_not_be_lost else reserve(body.ring, n)
     if at == NULL:
         body.ring.header.parts += 1
         body.was_cut = True
@@ -102,7 +105,7 @@ cdef void take_timed(Tap *tap, const char *data, size_t n) noexcept nogil:
     n = min(n, body.room)
     if n == 0:
         return
-    at = reserve(body.ring, sizeof(at_us) + n)
+    at = (reserve_or_hold if body.may_not_be_lost else reserve)(body.ring, sizeof(at_us) + n)
     if at == NULL:
         body.ring.header.parts += 1
         body.was_cut = True
@@ -143,8 +146,7 @@ cdef class Capture(Observer):
         self.begin(&exchange.up, client, UP)
         self.begin(&exchange.down, client, TIMED_DOWN if is_recorded_now else DOWN)
         if is_recorded_now:
-            exchange.is_recorded = True
-            exchange.up.room = exchange.down.room = self.most_recorded
+            self.record(exchange)
         return 0
 
     cdef Exchange *tapping(self, Client client) noexcept:
@@ -168,10 +170,16 @@ cdef class Capture(Observer):
         body.kind = <uint16_t>kind
         body.room = self.most_body
 
+    cdef void record(self, Exchange *exchange) noexcept:
+        exchange.is_recorded = True
+        exchange.up.room = exchange.down.room = self.most_recorded
+        exchange.up.may_not_be_lost = exchange.down.may_not_be_lost = True
+
     cdef int on_response(self, Client client, const Head *head, const char *data) except -1:
         cdef Producer *ring = &self.ring.producer
         cdef Exchange *exchange
         cdef uint32_t n_up = 0, n_down
+        cdef size_t n
         cdef char *at
         cdef bint is_recorded_now = head != NULL and head.status == 101 and is_recorded(client)
         if head == NULL or (mode_of(client) == CAPTURE_NOTHING and not is_taped(client) and (
@@ -181,18 +189,18 @@ cdef class Capture(Observer):
                 has_token(head, data, F_UPGRADE, b"websocket", 9)):
             exchange = self.tapping(client)
             if exchange != NULL:
-                exchange.is_recorded = is_recorded_now
                 self.begin(&exchange.up, client, FRAMES_UP)
                 self.begin(&exchange.down, client, FRAMES_DOWN)
                 exchange.up.is_behind_head = True       # it went up already
                 if is_recorded_now:
-                    exchange.up.room = exchange.down.room = self.most_recorded
+                    self.record(exchange)
         if client.relay.up.tap != NULL:
             client.relay.down.tap = &(<Exchange *>client.relay.up.tap).down.tap
         n_down = head.length - head.start
         if client.request.has_upgrade and client.head != NULL:
             n_up = client.head.end              # it is dropped when the tunnel begins
-        at = reserve(ring, sizeof(n_up) + n_up + n_down)
+        n = sizeof(n_up) + n_up + n_down
+        at = reserve_or_hold(ring, n) if is_taped(client) else reserve(ring, n)
         if at == NULL:
             ring.header.parts += 1
             return 0
@@ -201,8 +209,7 @@ cdef class Capture(Observer):
         if n_up:
             memcpy(at, bytes_of(client.head), n_up)
         memcpy(at + n_up, data + head.start, n_down)
-        publish(ring, HEADS, <uint16_t>worker_of_id(client, self.worker), client.request_id,
-                sizeof(n_up) + n_up + n_down)
+        publish(ring, HEADS, <uint16_t>worker_of_id(client, self.worker), client.request_id, n)
         return 0
 
     cdef int on_end(self, Client client, int outcome) except -1:
@@ -265,7 +272,7 @@ cdef class Capture(Observer):
             end.lengths[T_HEAD] = client.head.end
         for i in range(<int>N_TEXTS):
             n += end.lengths[i]
-        at = reserve(ring, n)
+        at = reserve_or_hold(ring, n) if end.flags & IS_RECORDED else reserve(ring, n)
         if at == NULL:
             ring.header.dropped += 1
             return 0
@@ -277,6 +284,8 @@ cdef class Capture(Observer):
                 at += end.lengths[i]
         ring.header.exchanges += 1
         publish(ring, END, <uint16_t>worker_of_id(client, self.worker), client.request_id, n)
+        if ring.first != NULL and client.context.room is not None:
+            (<Room>client.context.room).watch()
         return 0
 
 

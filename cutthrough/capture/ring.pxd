@@ -33,15 +33,36 @@ cdef struct Record:
     uint64_t request
     uint64_t length             # bytes of the payload
 
+# A record that had no room; its payload follows.
+cdef struct Held:
+    Held *next
+    size_t room                 # bytes of payload
+    size_t length               # of these, used
+    uint64_t request
+    uint16_t kind
+    uint16_t worker
+
 # The producer's view of a ring.
 cdef struct Producer:
     Header *header
     char *data
     int wake_fd                 # a pipe to the consumer; -1: none
+    Held *first                 # of the records that wait for room; NULL: none does
+    Held *last
+    Held *filling               # reserved last; NULL: that is in the ring
+    size_t held                 # bytes of them
+    size_t most_held
 
 # Room for a record with `n` bytes of payload, which begin at the returned pointer; NULL: none.
 # Nothing is visible to the consumer before `publish`.
 cdef char *reserve(Producer *ring, size_t n) noexcept nogil
+# As reserve, of an exchange none of whose records may be lost: what has no room waits for it in
+# memory of the worker, at most `most_held` bytes. All its records are reserved so.
+cdef char *reserve_or_hold(Producer *ring, size_t n) noexcept nogil
+# Moves records that wait into the ring, as far as it has room.
+cdef void settle(Producer *ring) noexcept nogil
+# Bytes on their way to the consumer.
+cdef uint64_t in_flight(const Producer *ring) noexcept nogil
 # Makes the record that was reserved last visible, with `n` bytes at most as many as reserved.
 cdef void publish(Producer *ring, Kind kind, uint16_t worker, uint64_t request,
                   size_t n) noexcept nogil

@@ -10,16 +10,23 @@ the middle leaves nothing behind, and its replacement continues behind the last 
 moves `tail` when it has stored the records: a consumer that is killed reads them again. Before
 that it erases them.
 
+A record of an exchange that must not be lost waits in the worker's own memory, if there is no
+room; and behind it all records of such exchanges, so that their order stays.
+
 The consumer is woken by a byte through a pipe, but only after it has announced that it sleeps:
 under load no system call is made here.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
-from libc.string cimport memset
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t write(int fd, const void *data, size_t n)
+
+cdef extern from "<string.h>" nogil:
+    void explicit_bzero(void *at, size_t n)
 
 cdef extern from * nogil:
     """
@@ -42,6 +49,8 @@ cdef enum:
     DATA_BYTES = 8388608
     # mmap(2) takes offsets in whole pages, and a page of arm64 may have 64 KiB
     HEADER_BYTES = 65536
+    # Of a record that waits: the ring has room for it, wherever its head stands
+    MOST_HELD_RECORD = DATA_BYTES // 4
     # Bytes of a record before its field `worker`: size and kind, all that padding has
     WORKER_AT = 6
 
@@ -53,17 +62,17 @@ assert sizeof(Record) == 24 and sizeof(Header) <= HEADER_BYTES
 cdef char *reserve(Producer *ring, size_t n) noexcept nogil:
     cdef Header *header = ring.header
     cdef uint64_t head = header.head
-    cdef uint64_t free = DATA_BYTES - (head - load_position(&header.tail))
+    cdef uint64_t spare = DATA_BYTES - (head - load_position(&header.tail))
     cdef uint64_t at = head % DATA_BYTES
     cdef uint64_t left = DATA_BYTES - at        # to the end of the ring
     cdef uint64_t size = (sizeof(Record) + n + 7) & ~<uint64_t>7
     cdef Record *record = <Record *>(ring.data + at)
     if size <= left:
-        if size > free:
+        if size > spare:
             return NULL
         record.size = <uint32_t>size
         return <char *>(record + 1)
-    if size > DATA_BYTES or left + size > free:
+    if size > DATA_BYTES or left + size > spare:
         return NULL
     record.size = <uint32_t>left
     record.kind = PADDING
@@ -79,6 +88,9 @@ cdef void publish(Producer *ring, Kind kind, uint16_t worker, uint64_t request,
     cdef uint64_t size = (sizeof(Record) + n + 7) & ~<uint64_t>7
     cdef uint64_t left = DATA_BYTES - head % DATA_BYTES
     cdef Record *record = <Record *>(ring.data + head % DATA_BYTES)
+    if ring.filling != NULL:
+        hold(ring, kind, worker, request, n)
+        return
     if size > left:
         head += left                            # behind the padding
         record = <Record *>ring.data
@@ -95,7 +107,72 @@ cdef void publish(Producer *ring, Kind kind, uint16_t worker, uint64_t request,
         write(ring.wake_fd, b"w", 1)            # if the pipe is full, it is awake
 
 
+cdef char *reserve_or_hold(Producer *ring, size_t n) noexcept nogil:
+    cdef Held *one
+    cdef char *at
+    if ring.first != NULL:
+        settle(ring)
+    if ring.first == NULL:
+        at = reserve(ring, n)
+        if at != NULL:
+            return at
+    if ring.held + sizeof(Held) + n > ring.most_held or n > MOST_HELD_RECORD:
+        return NULL
+    one = <Held *>malloc(sizeof(Held) + n)
+    if one == NULL:
+        return NULL
+    one.room = n
+    ring.filling = one
+    return <char *>(one + 1)
+
+
+cdef void hold(Producer *ring, Kind kind, uint16_t worker, uint64_t request,
+               size_t n) noexcept nogil:
+    cdef Held *one = ring.filling
+    ring.filling = one.next = NULL
+    one.kind = <uint16_t>kind
+    one.worker = worker
+    one.request = request
+    one.length = n
+    if ring.first == NULL:
+        ring.first = one
+    else:
+        ring.last.next = one
+    ring.last = one
+    ring.held += sizeof(Held) + one.room
+
+
+cdef void settle(Producer *ring) noexcept nogil:
+    cdef Held *one
+    cdef char *at
+    while ring.first != NULL:
+        one = ring.first
+        at = reserve(ring, one.length)
+        if at == NULL:
+            return
+        memcpy(at, one + 1, one.length)
+        publish(ring, <Kind>one.kind, one.worker, one.request, one.length)
+        drop_first(ring)
+
+
+cdef void drop_first(Producer *ring) noexcept nogil:
+    cdef Held *one = ring.first
+    ring.first = one.next
+    ring.held -= sizeof(Held) + one.room
+    explicit_bzero(one + 1, one.room)           # it may have secrets
+    free(one)
+
+
+cdef uint64_t in_flight(const Producer *ring) noexcept nogil:
+    return ring.header.head - load_position(&ring.header.tail) + ring.held
+
+
 cdef class Ring:
+
+    def __dealloc__(self):
+        while self.producer.first != NULL:
+            drop_first(&self.producer)
+        free(self.producer.filling)
 
     def __init__(self, memory, int wake_fd=-1):
         """On writable `memory` of RING_BYTES bytes; zeroed memory is an empty ring.
@@ -114,6 +191,15 @@ cdef class Ring:
         cdef Header *header = self.producer.header
         return {"captured": header.exchanges, "dropped": header.dropped,
                 "partial": header.parts + header.forgotten, "unwritten": header.unwritten}
+
+    def hold(self, size_t most):
+        """Records that must not be lost wait in memory for room: at most as many bytes."""
+        self.producer.most_held = most
+
+    def settle(self):
+        """Moves records that wait into the ring. False: some have no room yet."""
+        settle(&self.producer)
+        return self.producer.first == NULL
 
     @property
     def in_use(self):

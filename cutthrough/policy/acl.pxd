@@ -112,6 +112,9 @@ cdef struct Row:            # a rule; set number 0: no condition
     uint8_t acts            # a set of Act
     uint8_t capture         # Capturing
     uint8_t recording       # Recording
+    uint8_t refuses_unrecorded
+    uint32_t queue          # requests that may wait for room to be recorded
+    uint32_t queue_ms       # … and how long
 
 cdef class Acl:
     cdef readonly tuple rules       # of source.Rule

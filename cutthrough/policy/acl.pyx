@@ -54,7 +54,6 @@ cdef enum:
     NEEDING_ADDRESS
     ANYWHERE
 
-
 cdef enum:
     MOST_LABEL = 96             # characters of a rule's label in a log line
 
@@ -133,11 +132,12 @@ cdef class Acl:
         cdef Candidate candidate
         candidate.rule = index
         candidate.subject = subjects.setdefault((rule.users, rule.groups), len(subjects))
-        row.action = ACTIONS[rule.action]
-        row.cut = rule.cut
+        row.action, row.cut = ACTIONS[rule.action], rule.cut
         row.acts = ((BY_FAULTS if rule.faults else 0) | (BY_FILTERS if rule.filters else 0)
                     | (BY_BREAKPOINT if rule.breakpoint else 0))
         row.capture, row.recording = CAPTURES[rule.capture], RECORDINGS[rule.recording]
+        row.refuses_unrecorded = rule.unrecorded == "refuse"
+        row.queue, row.queue_ms = rule.recording_queue, int(rule.recording_queue_timeout * 1000)
         row.limits = limits[rule.limits] if rule.limits else -1
         row.route = <uint16_t>routes[rule.route] if rule.route else 0
         for method in rule.methods:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar
 from cutthrough.config.config import OPTIONS
 from cutthrough.config.mistake import Mistake, Place, noting
 from cutthrough.config.toml import Path, Places
+from cutthrough.config.values import parse_duration
 from cutthrough.policy.source import PolicyError
 
 T = TypeVar("T")
@@ -114,3 +115,20 @@ class Reader:
     def no_key(self, key: str, known: Iterable[str]) -> None:
         self.mistakes.append(self.mistake(
             key, unknown_key(key, known), self.places.key(*self.path, key)))
+
+    def read_queue(self, table: dict[str, Any], key: str) -> int:
+        value = table[key]
+        if isinstance(value, bool) or not isinstance(value, int) or (
+                not 0 <= value <= 1_000_000):
+            self.fail(key, "takes a number of requests from 0 to 1000000")
+        return value
+
+    def read_timeout(self, table: dict[str, Any], key: str) -> float:
+        value = table[key]
+        try:
+            seconds = parse_duration(value) if isinstance(value, str) else 0.0
+        except ValueError:
+            seconds = 0.0
+        if not 0.001 <= seconds <= 600:
+            self.fail(key, "takes a duration up to 10m, such as \"5s\"")
+        return seconds

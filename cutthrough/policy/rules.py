@@ -30,19 +30,14 @@ from cutthrough.policy.patterns import canonical_network, host_patterns
 from cutthrough.policy.reader import unknown_key
 from cutthrough.policy.source import (
     OF_TUNNELS,
+    WORDS,
     Action,
-    Breakpoint,
-    Capture,
     Faults,
     Filter,
     Limits,
-    Pinned,
     Policy,
     PolicyError,
-    Recording,
     Rule,
-    ServerName,
-    TlsAction,
     User,
 )
 from cutthrough.policy.tlvs import TLVS_OF_RULES, parse_value
@@ -419,12 +414,9 @@ class _Reader(ListReader):
     def read_word(self, table: dict[str, Any], key: str) -> Any:
         if key in ("tls", "recording", "breakpoint") and table.get("action") == "deny":
             self.fail(key, "has no effect in a rule that denies")
-        return self.choice(table, key, _CHOICES[key], "")
+        return self.choice(table, key, WORDS[key], "")
 
 
-_CHOICES = {"sni": get_args(ServerName), "capture": get_args(Capture),
-            "tls": get_args(TlsAction), "pinned": get_args(Pinned),
-            "recording": get_args(Recording), "breakpoint": get_args(Breakpoint)}
 # Tables of the configuration, one of whose names a key takes
 _ROWS = {"route": "a name of [parents] or [groups] of the configuration, or \"direct\"",
          "source": "a name of [sources] of the configuration",
@@ -441,7 +433,9 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "cut": _Reader.read_flag, "limits": _Reader.read_limit,
     **dict.fromkeys(_ROWS, _Reader.read_row_name),
     "faults": _Reader.read_names, "filters": _Reader.read_names,
-    **dict.fromkeys(_CHOICES, _Reader.read_word),
+    "recording_queue": _Reader.read_queue,
+    "recording_queue_timeout": _Reader.read_timeout,
+    **dict.fromkeys(WORDS, _Reader.read_word),
 }
 # Keys whose field in Rule has another name
 _FIELDS = {"source": "leaves_by"}

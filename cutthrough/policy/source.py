@@ -6,7 +6,7 @@ workers as one message, so that all workers of a generation have the same policy
 data.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -16,6 +16,7 @@ Action = Literal["allow", "deny", "report"]
 ServerName = Literal["match", "allowed", "any"]
 Capture = Literal["head", "full"]
 Recording = Literal["record", "replay", "cache", "spy"]
+Unrecorded = Literal["pass", "refuse"]
 # As acl's Recording
 RECORDINGS = {"": 0, "off": 0, "record": 1, "replay": 2, "cache": 3, "spy": 4}
 TlsAction = Literal["pass", "intercept", "intercept_http", "refuse"]
@@ -105,10 +106,18 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     capture: Capture | Literal[""] = ""     # what is kept of requests; "": nothing
     filters: tuple[str, ...] = ()       # names in Policy.filters, in their order
     recording: Recording | Literal[""] = ""     # answers kept, or played again
+    unrecorded: Unrecorded = "pass"     # requests that cannot be recorded
+    recording_queue: int = 1000         # requests that wait for room to be recorded
+    recording_queue_timeout: float = 5.0    # seconds that each may wait
     breakpoint: Breakpoint | Literal[""] = ""     # what is held, if they are armed
     source: str = ""                    # file and line, for messages: policy.toml:12
 
 
+# Keys of a rule that take one word
+WORDS = {"sni": get_args(ServerName), "capture": get_args(Capture),
+         "tls": get_args(TlsAction), "pinned": get_args(Pinned),
+         "recording": get_args(Recording), "unrecorded": get_args(Unrecorded),
+         "breakpoint": get_args(Breakpoint)}
 # Conditions on a tunnel's first bytes, lists that are no conditions, all conditions
 OF_TUNNELS = {"protocol", "sni", "ja4"}
 ACTS = {"faults", "filters"}

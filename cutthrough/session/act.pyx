@@ -15,6 +15,8 @@ from cutthrough.session.charge cimport admit_with_faults
 from cutthrough.session.client cimport Client, is_last
 from cutthrough.session.filtering cimport begin_filters, end_wait
 from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.recorded cimport AWAITS_ROOM
+from cutthrough.session.recording_room cimport end_waiting
 from cutthrough.session.state cimport HELD
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport reply_with_text
@@ -41,6 +43,8 @@ cdef int act(Client c) except -1:
 
 
 cdef int end_hold(Client c) except -1:
+    if c.request.room == AWAITS_ROOM:
+        return end_waiting(c)
     return go_on(c) if c.filtering is None else end_wait(c)
 
 

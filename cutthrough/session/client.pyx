@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A client's connection: the fields and endings that tunnels and plain requests share.
 
-The state and its deadline, the bytes not taken yet, and the endings: a reply of our own, a
-completed exchange, an abort. The work on a request is in other files: `session` decides,
-`tunnel` and `forward` carry out.
+The state and its deadline, the bytes not taken yet, and the endings. The work on a request is in
+other files: `session` decides, `tunnel` and `forward` carry out.
 
     accept -> HEAD -> (AUTH) -> (DECIDE) -> (RESOLVE -> DIAL) -> TUNNEL -> CLOSED
                ^                          -> REQUEST -> RESPONSE -> RELAY -> IDLE -+
@@ -342,6 +341,8 @@ cdef class Client:
         if self.filtering is not None:
             self.filtering.end("internal_error")    # if it was not recorded
             self.filtering = None
+        if self.request.room:
+            self.context.room.leave(self)
         if self.state == RESOLVE:           # the answer is not awaited any more
             self.context.resolver.abandon(self.request_id)
         elif self.state == DECIDE:

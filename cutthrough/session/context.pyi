@@ -21,6 +21,7 @@ class Context:
     observer: object
     answers: object
     player: object
+    room: object
     recording: int
     sources: dict[int, Source] | None
     standbys: dict[int, Standby] | None

@@ -4,6 +4,13 @@ from cutthrough.policy.acl cimport CACHES, RECORDS, RECORDS_NOTHING, REPLAYS
 from cutthrough.session.client cimport Client
 from cutthrough.session.filtering cimport Filtering
 
+# Request.room: whether there is room to record the request in hand; see recording_room.
+cdef enum:
+    UNASKED = 0
+    AWAITS_ROOM                 # in HELD
+    HAS_ROOM
+    GOES_UNRECORDED
+
 cdef class Answer:
     """What the player answered to a request: it would answer the same to the same bytes."""
     cdef bytes head
@@ -37,7 +44,7 @@ cdef inline int recording_of(Client client) noexcept:
 # Is the answer to be kept, if it comes from an origin?
 cdef inline bint is_recorded(Client client) noexcept:
     cdef int mode = recording_of(client)
-    return not client.request.is_tunnel and (
+    return not client.request.is_tunnel and client.request.room != GOES_UNRECORDED and (
         mode == RECORDS or (mode == CACHES and not client.request.has_upgrade))
 
 

@@ -37,4 +37,5 @@ cdef struct Request:
     uint8_t acts                        # what the rule does besides: policy's Act
     uint8_t acted                       # and it has begun to: see act
     uint8_t stands_in                   # a tunnel's origin is none: see recorded
+    uint8_t room                        # to record it: see recorded
     uint8_t sides                       # sides with bytes on their way in DELIVER; see delivery

@@ -45,6 +45,7 @@ from cutthrough.session.parents cimport (
     seeks_parent, set_source_aside, way_of)
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.recorded cimport begin_replay, judge_replayed, plays
+from cutthrough.session.recording_room cimport await_room, takes_room, wants_room
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DIAL, PARENT, RESOLVE
 from cutthrough.session.transparent cimport (
@@ -72,6 +73,8 @@ cdef int find_way(Client c, bint fresh) except -1:
     cdef uint16_t route
     if plays(c):
         return play(c, NULL)
+    if wants_room(c) and not c.request.address_dependent and not takes_room(c):
+        return await_room(c)
     if c.filtering is not None and (<Filtering>c.filtering).function is not None:
         return answer_locally(c, (<Filtering>c.filtering).function)
     if c.context.local_origins is not None and not c.request.narrowed:
@@ -109,6 +112,10 @@ cdef int find_way(Client c, bint fresh) except -1:
                     c.origin = None
                     c.context.idle_pool.park(stream, &c.request.hop, c.pool_key())
                     return act(c)
+                if wants_room(c) and not takes_room(c):
+                    c.origin = None
+                    c.context.idle_pool.park(stream, &c.request.hop, c.pool_key())
+                    return await_room(c)
                 stream.set_deadline(0)
                 c.context.counters.reused += 1
                 note(c.context.recorder, <void *>c, c.poller.now_us, E_REUSED, 0, 0)
@@ -208,6 +215,8 @@ cdef int dial_all(Client c, answer) except -1:
             continue
         if plays(c):
             return play(c, &addresses.items[i])
+        if wants_room(c) and not takes_room(c):
+            return await_room(c)
         break
     if c.snapshot.ways is not None:
         i = first_choice(c, addresses, &other)

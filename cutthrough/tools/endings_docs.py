@@ -136,6 +136,9 @@ ADVICE = {
                         "what differs: record it, or change the route's key",
     "replay_failed": "the reply has the template's mistake, and the error log the "
                      "hook's",
+    "recording_full": (
+        "look at the disk of `recording_directory`; raise the rule's `recording_queue` "
+        "or `recording_queue_timeout`, or let it pass unrecorded (`unrecorded`)"),
     "breakpoint_aborted": "ask the operator who has armed breakpoints",
     "breakpoint_undecided": (
         "decide sooner, raise `breakpoint_timeout`, or set `breakpoint_undecided = "

@@ -35,6 +35,14 @@ class Hashes(Protocol):
     def evicted(self) -> int: ...
 
 
+class Recorded(Protocol):
+    """See worker.recordings."""
+
+    @property
+    def waiting(self) -> int: ...
+    def counts(self) -> Mapping[str, int]: ...
+
+
 def _handshakes(tls: Mapping[str, int]) -> dict[str, int]:
     """These belong to the process, too."""
     return {f"tls:{kind}": tls.get(kind, 0) for kind in ("full", "resumed")}
@@ -53,7 +61,8 @@ class Gauges:
                  tls: Callable[[], Mapping[str, int]] = dict,
                  write_parents: Callable[[], None] = lambda: None,
                  captured: Callable[[], Mapping[str, int]] = dict,
-                 leaves: Callable[[], Mapping[str, int]] = dict) -> None:
+                 leaves: Callable[[], Mapping[str, int]] = dict,
+                 recordings: Recorded | None = None) -> None:
         """`tls`: see TlsListeners.stats; `write_parents`: ParentRows.write;
         `captured`: Ring.counts; `leaves`: TlsInterception.stats."""
         self._page = page
@@ -66,6 +75,7 @@ class Gauges:
         self._write_parents = write_parents
         self._captured = captured
         self._leaves = leaves
+        self._recordings = recordings
         # Blocks belong to the process: earlier counts are not this worker's
         self._written = (self._read_blocks() | _handshakes(self._tls())
                          | _captured(captured()))
@@ -96,6 +106,8 @@ class Gauges:
         self._page.set("hook_open", hooks["open"])
         breakpoints = self._hooks.breakpoints
         self._page.set("breakpoint_holds", len(breakpoints.held))
+        if self._recordings is not None:
+            self._page.set("recording_waiting", self._recordings.waiting)
         self._page.set("upstream_idle", self._idle_pool.idle)
         self._page.set("auth_queue", self._verifier.waiting)
         self._page.set("auth_held", self._verifier.held)
@@ -106,6 +118,8 @@ class Gauges:
             **_handshakes(tls),
             **_captured(self._captured()),
             **{f"leaf:{how}": n for how, n in self._leaves().items()},
+            **({} if self._recordings is None else {
+                f"recording:{how}": n for how, n in self._recordings.counts().items()}),
             "auth_hashes": self._verifier.hashes,
             "auth_evicted": self._verifier.evicted,
             "dns_answered": dns["answered"],

@@ -1,7 +1,10 @@
-"""The player of a worker: made when a rule first records or replays."""
+"""The player of a worker, and room to record: made when a rule has `recording`."""
 
+import asyncio
 from typing import Any
 
+from cutthrough.capture.ring import Ring
+from cutthrough.capture.ring_room import RingRoom
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.recordings import make_hooks
 from cutthrough.policy.source import RECORDINGS, Code
@@ -9,11 +12,19 @@ from cutthrough.recording.player import Player, Settings, make_route
 from cutthrough.session.context import Context
 from cutthrough.session.recorded import Answers
 
+# What waits for the writer at the worker's end may wait so long
+SETTLE_S = 5.0
+LOOK_S = 0.005
+
 
 class Recordings:
-    def __init__(self, context: Context, program: int) -> None:
-        """`program`: the supervisor's identifier; 0: there is none."""
+    def __init__(self, context: Context, program: int, ring: Ring | None = None
+                 ) -> None:
+        """`program`: the supervisor's identifier; 0: there is none. `ring`: to the
+        writer; None: nothing is recorded."""
         self._context = context
+        self._ring = ring
+        self._room: RingRoom | None = None
         self._program = program
         self._answers = Answers()
         self._player: Player | None = None
@@ -42,6 +53,10 @@ class Recordings:
             most_body=config.recording_body,
             on_replay=getattr(self._hooks, "on_replay", None)))
         self._context.player = self._player = player
+        if self._ring is not None:
+            if self._room is None:
+                self._room = self._context.room = RingRoom(self._ring, self._context)
+            self._room.configure(config.recording_body)
         self._context.answers = answers
 
     def _set_mode(self, mode: str) -> None:
@@ -50,6 +65,27 @@ class Recordings:
     def tell(self) -> list[dict[str, Any]]:
         """What was missed since the session came into force."""
         return [] if self._player is None else [self._player.tell()]
+
+    def counts(self) -> dict[str, int]:
+        """Requests by how they were recorded, if not at once."""
+        return {} if self._room is None else self._room.counts()
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for room now."""
+        return 0 if self._room is None else self._room.waiting_now
+
+    async def settle(self) -> None:
+        """Returns when what was recorded is in the ring, which outlives the worker."""
+        for _ in range(int(SETTLE_S / LOOK_S)):
+            if self._ring is None or self._ring.settle():
+                return
+            await asyncio.sleep(LOOK_S)
+
+    def end(self) -> None:
+        """No client is left."""
+        if self._room is not None:
+            self._room.end()
 
     def close(self) -> None:
         if self._player is not None:

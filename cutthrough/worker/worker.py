@@ -211,7 +211,7 @@ class Worker:
         )
         self._carriers = self.context.carriers = Carriers()
         self.recordings = Recordings(
-            self.context, os.getppid() if self._helpers else 0)
+            self.context, os.getppid() if self._helpers else 0, self._ring)
         self._checks = ParentChecks(self.context, self._checks_page)
         self._standby = ParentStandby(self.context, self.poller)
         self._parents = ParentRows(
@@ -231,7 +231,7 @@ class Worker:
         self._gauges = Gauges(self.page, self.resolver, self.idle_pool, self.verifier,
                           self._log, self.tally, self._tls.stats, self._parents.write,
                           self._ring.counts if self._ring is not None else dict,
-                          self._interception.stats)
+                          self._interception.stats, self.recordings)
         self._running = True
         self._recheck()
 
@@ -386,7 +386,7 @@ class Worker:
             close_idle(self.context, LAST_REQUEST)
         cut = self._end("drained")
         self.page.add("drain_finished", max(0, busy - cut - self.given_away))
-        await self.resolver.close()
+        await asyncio.gather(self.recordings.settle(), self.resolver.close())
         return cut
 
     def stop(self) -> int:
@@ -411,6 +411,7 @@ class Worker:
         self._standby.close()
         self.recordings.close()
         cut = close_all(self.context, outcome)
+        self.recordings.end()
         if self._log is not None:
             self._log.close()
         self._gauges.stop()

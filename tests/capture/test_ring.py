@@ -119,3 +119,24 @@ def test_memory_that_holds_no_records_ends_the_reading(memory):
 def test_a_page_that_is_too_small_is_refused():
     with pytest.raises(ValueError, match="has"):
         Ring(bytearray(100))
+
+
+def test_records_that_must_not_be_lost_wait_in_memory_and_keep_their_order(memory):
+    ring, reader = Ring(memory), Ring(memory)
+    assert not put(ring, UP, 0, 0, bytes(RING_BYTES), True), "longer than the ring"
+    ring.hold(3_000_000)
+    count = 0
+    while put(ring, UP, 0, count, b"x" * 50_000, True):
+        count += 1
+    assert count * 50_000 > RING_BYTES * 0.98 + 2_700_000
+    assert not ring.settle()
+    assert not put(ring, UP, 1, 0, b"y" * 50_000), "others do not wait"
+    found = []
+    while records := reader.read(1 << 20):
+        found += [request for _, worker, request, _ in records if worker == 0]
+        reader.release()
+        if len(found) < 100:                # behind those that wait
+            assert put(ring, UP, 0, count, b"x" * 10, True)
+            count += 1
+        ring.settle()
+    assert ring.settle() and found == [*range(count)]

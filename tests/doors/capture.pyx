@@ -3,12 +3,13 @@
 
 from libc.stdint cimport uint16_t, uint64_t
 from libc.string cimport memcpy
-from cutthrough.capture.ring cimport Kind, Ring, publish, reserve
+from cutthrough.capture.ring cimport Kind, Ring, publish, reserve, reserve_or_hold
 
 
-def put(Ring ring, int kind, uint16_t worker, uint64_t request, bytes payload):
-    """Puts one record into the ring. False: it has no room, and nothing has changed."""
-    cdef char *at = reserve(&ring.producer, len(payload))
+def put(Ring ring, int kind, uint16_t worker, uint64_t request, bytes payload, bint holds=False):
+    """Puts one record into the ring; `holds`: or has it wait for room. False: it has no room, and
+    nothing has changed."""
+    cdef char *at = (reserve_or_hold if holds else reserve)(&ring.producer, len(payload))
     if at == NULL:
         return False
     memcpy(at, <const char *>payload, len(payload))

@@ -1,9 +1,20 @@
 """What bounds replay and recording: limits of rules, and room for what is recorded."""
 
+import itertools
+import re
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
-from tests.e2e.test_recording import RULE, fill, made
+from tests.e2e.test_recording import RULE, fill, made, recorded
 from tests.e2e.test_recording import folder as folder
+from tests.e2e.test_recording import start as start
+from tests.support.admin import Operator
+from tests.support.client import build_request
+from tests.support.origin import answer
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
 
@@ -25,3 +36,154 @@ def test_a_replayed_request_beyond_its_rule_s_rate_is_429_with_the_time_to_wait(
     # Of two workers: in any order
     reasons = sorted(line["reason"] for line in proxy.wait_log(6))
     assert reasons == ["rate_limited"] * 2 + ["replayed"] * 4
+
+
+
+# Room for what is recorded
+
+
+class Load:
+    """Threads that send requests with bodies, each of another URL, until `end`."""
+
+    def __init__(self, proxy, origin, dial, threads=8):
+        self.proxy, self.origin, self.dial = proxy, origin, dial
+        self.statuses = Counter()
+        self.words = Counter()
+        self.is_over = threading.Event()
+        self.numbers = itertools.count()
+        self.pool = ThreadPoolExecutor(threads)
+        self.runs = [self.pool.submit(self.run) for _ in range(threads)]
+
+    def run(self):
+        client = self.dial(self.proxy)
+        while not self.is_over.is_set():
+            number = next(self.numbers)
+            reply = client.ask("POST", self.origin.url(f"/{number}"),
+                               f"Content-Length: {len(BODY)}", body=BODY)
+            self.statuses[reply.status] += 1
+            if reply.status != 200:
+                self.words[reply.body.split(b":")[0].split()[-1]] += 1
+            if reply.get("Connection") == "close":
+                client = self.dial(self.proxy)
+
+    def wait(self, status, count):
+        wait_until(lambda: self.statuses[status] >= count, lambda: str(self.statuses))
+
+    def end(self):
+        self.is_over.set()
+        for run in self.runs:
+            run.result(60)
+        self.pool.shutdown()
+
+
+ADMIN = 'workers = 1\nadmin = "127.0.0.1:0"'
+BODY = b"q" * 30_000
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n" + b"a" * 20_000
+
+
+def writer(proxy):
+    def find():
+        return [one for one in proxy.workers()
+                if "cutthrough.recording.writer" in one.cmdline()]
+    return wait_until(lambda: (found := find()) and found[0], "a writer")
+
+
+def refusing(queue=2, timeout="300ms"):
+    return (f'unrecorded = "refuse"\nrecording_queue = {queue}\n'
+            f'recording_queue_timeout = "{timeout}"')
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_answered_request_is_recorded_though_the_writer_stood_still(
+        start, folder, make_origin, dial, workers):
+    """8 MiB of ring are full long before; a reload comes in the middle."""
+    origin = make_origin(answer(ANSWER))
+    proxy = start("record", refusing(), f"workers = {workers}")
+    load = Load(proxy, origin, dial)
+    load.wait(200, 50)
+    stopped = writer(proxy)
+    stopped.suspend()
+    load.wait(503, 20)
+    assert "generation 2" in proxy.hup()
+    load.wait(503, 40)
+    before = load.statuses[200]
+    stopped.resume()
+    load.wait(200, before + 50)
+    load.end()
+    assert {*load.words} == {b"recording_full"}
+    wait_until(lambda: recorded(folder) == load.statuses[200],
+               lambda: f"{recorded(folder)} of {load.statuses}")
+    reasons = Counter(line["reason"] for line in proxy.wait_log(load.statuses.total()))
+    assert reasons == {"ok": load.statuses[200],
+                       "recording_full": load.statuses[503]}
+    assert "is not recorded" not in proxy.stderr()
+
+
+def test_requests_wait_for_the_writer_and_none_is_refused(
+        start, folder, make_origin, dial):
+    origin = make_origin(answer(ANSWER))
+    proxy = start("record", refusing(100, "60s"), ADMIN)
+    load = Load(proxy, origin, dial)
+    load.wait(200, 10)
+    stopped = writer(proxy)
+    stopped.suspend()
+    wait_until(lambda: counted(proxy)["waiting"] == 8, lambda: str(counted(proxy)))
+    before = load.statuses[200]
+    stopped.resume()
+    load.wait(200, before + 200)
+    load.end()
+    assert {*load.statuses} == {200}
+    wait_until(lambda: recorded(folder) == load.statuses[200], "all")
+
+
+def metrics(proxy):
+    port = re.search(r"admin listener on 127\.0\.0\.1:(\d+)", proxy.stderr())[1]
+    return Operator(int(port)).metrics()
+
+
+def counted(proxy):
+    found = metrics(proxy)
+    return {"waiting": found["recording_waiting"],
+            "passed": found['recording_requests_total{result="passed"}']}
+
+
+def test_a_request_that_has_waited_passes_unrecorded_if_its_rule_says_nothing(
+        start, folder, make_origin, dial):
+    origin = make_origin(answer(ANSWER))
+    proxy = start("record", 'recording_queue = 2\nrecording_queue_timeout = "100ms"',
+                  ADMIN)
+    load = Load(proxy, origin, dial)
+    load.wait(200, 10)
+    stopped = writer(proxy)
+    stopped.suspend()
+    wait_until(lambda: counted(proxy)["passed"] >= 20, lambda: str(counted(proxy)))
+    stopped.resume()
+    load.end()
+    assert {*load.statuses} == {200}
+    passed = wait_until(lambda: load.statuses[200] - recorded(folder)
+                        == counted(proxy)["passed"] and counted(proxy)["passed"],
+                        lambda: f"{load.statuses} {recorded(folder)} {counted(proxy)}")
+    assert passed >= 20 and "the writer is behind (16 so far)" in proxy.stderr()
+
+
+def test_a_client_that_goes_leaves_its_place_in_the_queue(
+        start, folder, make_origin, dial):
+    origin = make_origin(answer(ANSWER))
+    proxy = start("record", refusing(1, "2s"), ADMIN)
+    stopped = writer(proxy)
+    load = Load(proxy, origin, dial, 2)
+    load.wait(200, 1)
+    stopped.suspend()
+    load.wait(503, 1)
+    load.end()
+    for number in range(3):
+        first, second = dial(proxy), dial(proxy)
+        first.send(build_request("GET", origin.url(f"/first{number}")))
+        wait_until(lambda: metrics(proxy)['connections{state="held"}'] == 1, "held")
+        assert second.get(origin.url("/second")).status == 503
+        first.reset()
+    assert len(proxy.wait_log(3, reason="client_reset")) == 3
+    stopped.resume()
+    wait_until(lambda: recorded(folder) == load.statuses[200], "all")
+    assert dial(proxy).get(origin.url("/last")).status == 200
+    wait_until(lambda: counted(proxy)["waiting"] == 0, "none")

@@ -1,0 +1,29 @@
+# cython: language_level=3
+"""Room in the worker's ring for exchanges that are recorded: see session.recording_room."""
+
+from libc.stdint cimport uint64_t
+from cutthrough.capture.ring cimport Ring, in_flight, settle
+from cutthrough.capture.ring import RING_BYTES
+from cutthrough.session.recording_room cimport Room
+
+# Bytes that wait in the worker's memory, and are more than a writer that goes on leaves there
+MOST_HELD = 64 << 20
+
+
+cdef class RingRoom(Room):
+    cdef Ring ring
+
+    def __init__(self, Ring ring, context):
+        self.ring = ring
+        self.attach(context)
+
+    def configure(self, uint64_t most_body):
+        """Bytes that are recorded of each body."""
+        cdef uint64_t most = max(MOST_HELD, 4 * most_body)
+        self.ring.hold(most)
+        self.bound(RING_BYTES // 8, RING_BYTES // 2, RING_BYTES + most, most_body)
+
+    cdef uint64_t fill(self) noexcept:
+        settle(&self.ring.producer)
+        self.is_holding = self.ring.producer.first != NULL
+        return in_flight(&self.ring.producer)

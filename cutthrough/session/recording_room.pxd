@@ -1,0 +1,38 @@
+"""Room for exchanges that are recorded: who may begin, who waits, who goes without."""
+
+from libc.stdint cimport uint64_t
+from cutthrough.net.poller cimport Endpoint
+from cutthrough.session.client cimport Client
+from cutthrough.session.recorded cimport UNASKED, is_recorded
+
+
+cdef class Room(Endpoint):
+    """Context.room; None: nothing was ever recorded. Its subclass knows the way to the writer."""
+    cdef dict waiting           # Client -> its rule's label, in the order in which they came
+    cdef dict depths            # label -> how many of them
+    cdef Py_ssize_t admitted    # exchanges under way
+    cdef bint is_behind         # the writer is: nobody is let in
+    cdef bint is_holding        # records wait for room in the ring
+    cdef uint64_t low, high     # bytes on their way to the writer: see has_room
+    cdef uint64_t most          # for which there is room
+    cdef uint64_t most_body     # bytes that are recorded of each body
+    cdef uint64_t waited, passed
+
+    # Bytes on their way to the writer.
+    cdef uint64_t fill(self) noexcept
+    # Looks again soon, as long as a request or a record waits.
+    cdef int watch(self) except -1
+
+
+# Is the request in hand to be recorded, and has not asked for room?
+cdef inline bint wants_room(Client client) noexcept:
+    return client.context.room is not None and client.request.room == UNASKED and (
+        is_recorded(client))
+
+
+# Takes room for it. False: there is none, or others wait for it.
+cdef bint takes_room(Client client) except -1
+# It waits for room, in HELD; or it ends, or goes on unrecorded, as its rule says.
+cdef int await_room(Client client) except -1
+# It has waited long enough.
+cdef int end_waiting(Client client) except -1

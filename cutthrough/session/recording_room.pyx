@@ -1,0 +1,158 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Room for exchanges that are recorded: who may begin, who waits, who goes without.
+
+    find_way ── takes_room ─> the origin                the writer keeps up: the usual case
+                    └─ HELD, in the order of arrival ─> find_way
+                         └─ its rule's time, or too many wait ─> refused, or unrecorded
+
+What was recorded waits in a ring for one writer. If that is behind, no request that a rule
+records begins until it has caught up: so no record of an exchange that has begun is lost. Other
+requests never come here. The origin is not dialled before, so that no connection is idle
+meanwhile.
+"""
+
+cimport cython
+import logging
+
+from libc.stdint cimport uint64_t
+from cutthrough.outcome cimport RECORDING_FULL
+from cutthrough.policy.acl cimport Row
+from cutthrough.session.client cimport Client
+from cutthrough.session.context cimport Context
+from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.recorded cimport AWAITS_ROOM, GOES_UNRECORDED, HAS_ROOM, UNASKED
+from cutthrough.session.state cimport HELD
+
+log = logging.getLogger("cutthrough")
+
+cdef enum:
+    LOOK_MS = 5
+    # Of an exchange under way: heads, its end, and a body that comes at once
+    OF_EXCHANGE = 16384
+
+
+@cython.no_gc
+cdef class Room(Endpoint):
+
+    def attach(self, Context context):
+        self.poller = context.poller
+        self.waiting = {}
+        self.depths = {}
+
+    def bound(self, uint64_t low, uint64_t high, uint64_t most, uint64_t most_body):
+        self.low, self.high, self.most, self.most_body = low, high, most, most_body
+
+    @property
+    def waiting_now(self):
+        return len(self.waiting)
+
+    def counts(self):
+        """Requests that waited for room, and that went on unrecorded."""
+        return {"waited": self.waited, "passed": self.passed}
+
+    def leave(self, Client c):
+        """Its request has ended: there is room for another one."""
+        forget(self, c)
+
+    def end(self):
+        """Before its poller is detached; no client is left."""
+        self.poller.wheel.disarm(&self.timer)
+
+    cdef uint64_t fill(self) noexcept:
+        return 0
+
+    cdef int watch(self) except -1:
+        return 0 if self.timer.filed_tick else self.set_deadline(LOOK_MS)
+
+    cdef int on_deadline(self) except -1:
+        cdef Client c
+        for c in list(self.waiting):
+            if c.request.room != AWAITS_ROOM:
+                continue                # it has ended meanwhile
+            if not has_room(self, c):
+                break
+            enter(self, c)
+            try:
+                c.poller.take_time()
+                c.stamps.hook_us += end_brief_phase(&c.stamps)
+                c.route(False)
+            except BaseException:
+                c.poller.contain(c)
+        self.fill()
+        return self.watch() if self.waiting or self.is_holding else 0
+
+    cdef int close(self) except -1:
+        return 0
+
+
+cdef bint has_room(Room room, Client c) noexcept:
+    """Once the writer is behind, it has to catch up: else each request would wait a little."""
+    cdef uint64_t level = room.fill()
+    cdef uint64_t body = <uint64_t>c.relay.up.left if c.relay.up.left > 0 else 0
+    room.is_behind = level > (room.low if room.is_behind else room.high)
+    return not room.is_behind and (
+        level + <uint64_t>room.admitted * OF_EXCHANGE + min(body, room.most_body) <= room.most)
+
+
+cdef int enter(Room room, Client c) except -1:
+    forget(room, c)
+    c.request.room = HAS_ROOM
+    room.admitted += 1
+    return 0
+
+
+cdef bint takes_room(Client c) except -1:
+    cdef Room room = <Room>c.context.room
+    if room.waiting or not has_room(room, c):
+        return False
+    enter(room, c)
+    return True
+
+
+cdef int await_room(Client c) except -1:
+    cdef Room room = <Room>c.context.room
+    cdef const Row *row = &c.snapshot.acl.rows[c.request.rule]
+    cdef bytes label = c.snapshot.acl.label(c.request.rule)
+    cdef uint64_t depth = room.depths.get(label, 0)
+    if depth >= row.queue:
+        return go_without(c)
+    room.depths[label] = depth + 1
+    room.waiting[c] = label
+    room.waited += 1
+    c.request.room = AWAITS_ROOM
+    c._set_state(HELD)
+    c.silent_ms = c.poller.time_ms() + row.queue_ms
+    c.poller.arm(c, c.silent_ms)
+    return room.watch()
+
+
+cdef int end_waiting(Client c) except -1:
+    c.stamps.hook_us += end_brief_phase(&c.stamps)
+    return go_without(c)
+
+
+cdef int go_without(Client c) except -1:
+    cdef Room room = <Room>c.context.room
+    forget(room, c)
+    if c.snapshot.acl.rows[c.request.rule].refuses_unrecorded:
+        return c.refuse(RECORDING_FULL)
+    c.request.room = GOES_UNRECORDED
+    room.passed += 1
+    if room.passed & (room.passed - 1) == 0:        # 1, 2, 4, 8 …: never a flood
+        log.warning("a request to %s is not recorded: the writer is behind (%d so far)",
+                    c.key[:len(c.key) - 2].decode("latin-1"), room.passed)
+    return c.route(False)
+
+
+cdef int forget(Room room, Client c) except -1:
+    cdef int before = c.request.room
+    cdef bytes label
+    c.request.room = UNASKED
+    if before == HAS_ROOM:
+        room.admitted -= 1
+    elif before == AWAITS_ROOM:
+        label = room.waiting.pop(c)
+        room.depths[label] -= 1
+        if not room.depths[label]:
+            del room.depths[label]
+    return 0
