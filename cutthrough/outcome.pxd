@@ -60,6 +60,7 @@ cdef enum Outcome:
     RECORDING_MISSED
     REPLAY_FAILED
     RECORDING_FULL
+    RECORDING_TOO_LARGE
     BREAKPOINT_ABORTED
     BREAKPOINT_UNDECIDED
     # a limit of the policy is reached

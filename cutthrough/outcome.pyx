@@ -141,6 +141,8 @@ ROWS = (
         "a recording matches, and its template or the hook on_replay has failed"),
     ("recording_full", 503, 1, "proxy_internal_response", "TCP_DENIED", "policy",
         "the rule refuses what cannot be recorded, and the writer of recordings is behind"),
+    ("recording_too_large", 502, 1, "proxy_internal_response", "TCP_DENIED", "policy",
+        "the rule refuses what cannot be recorded, and a body is longer than `recording_body`"),
     ("breakpoint_aborted", 403, 1, "http_request_denied", "TCP_DENIED", "policy",
         "an operator aborted it at a breakpoint"),
     ("breakpoint_undecided", 403, 1, "http_request_denied", "TCP_DENIED", "policy",

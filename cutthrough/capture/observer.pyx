@@ -36,12 +36,13 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.relay cimport Tap
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.transport cimport KERNEL, Agreed, Socket, transport_of
+from cutthrough.outcome cimport OK, RECORDING_FULL, RECORDING_TOO_LARGE
 from cutthrough.policy.acl cimport CAPTURE_FULL, CAPTURE_NOTHING
 from cutthrough.session.client cimport (
     Client, Observer, carries_tunnel, parent_of, peer_of, worker_of_id)
 from cutthrough.session.inside cimport is_intercepted, opening_of
 from cutthrough.session.phases cimport Stamps, end_last_phase
-from cutthrough.session.recorded cimport is_recorded
+from cutthrough.session.recording_mode cimport is_recorded
 from cutthrough.session.recording_room cimport Room
 from cutthrough.session.request cimport Request
 from cutthrough.session.secure cimport agreed_by
@@ -60,6 +61,7 @@ cdef struct Body:
     uint16_t kind               # UP, DOWN, TIMED_DOWN, FRAMES_UP or FRAMES_DOWN
     uint8_t is_behind_head
     uint8_t was_cut             # the ring had no room
+    uint8_t is_beyond           # … or is longer than may be kept
     uint8_t may_not_be_lost     # it is recorded
 
 cdef struct Exchange:
@@ -77,7 +79,9 @@ cdef void take(Tap *tap, const char *data, size_t n) noexcept nogil:
         body.is_behind_head = True
         return
     body.seen += n
-    n = min(n, body.room)
+    if n > body.room:
+        body.is_beyond = True
+        n = body.room
     if n == 0:
         return
     at = reserve_or_hold(body.ring, n) if body.may_not_be_lost else reserve(body.ring, n)
@@ -102,7 +106,9 @@ cdef void take_timed(Tap *tap, const char *data, size_t n) noexcept nogil:
         body.is_behind_head = True
         return
     body.seen += n
-    n = min(n, body.room)
+    if n > body.room:
+        body.is_beyond = True
+        n = body.room
     if n == 0:
         return
     at = (reserve_or_hold if body.may_not_be_lost else reserve)(body.ring, sizeof(at_us) + n)
@@ -287,6 +293,15 @@ cdef class Capture(Observer):
         if ring.first != NULL and client.context.room is not None:
             (<Room>client.context.room).watch()
         return 0
+
+
+cdef int loss_of(Client client) noexcept:
+    cdef const Exchange *exchange = <const Exchange *>client.relay.up.tap
+    if exchange == NULL or not exchange.is_recorded:
+        return OK
+    if exchange.up.was_cut or exchange.down.was_cut:
+        return RECORDING_FULL
+    return RECORDING_TOO_LARGE if exchange.up.is_beyond or exchange.down.is_beyond else OK
 
 
 cdef inline int64_t unix_us() noexcept nogil:

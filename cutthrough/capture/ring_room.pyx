@@ -2,8 +2,10 @@
 """Room in the worker's ring for exchanges that are recorded: see session.recording_room."""
 
 from libc.stdint cimport uint64_t
+from cutthrough.capture.observer cimport loss_of
 from cutthrough.capture.ring cimport Ring, in_flight, settle
 from cutthrough.capture.ring import RING_BYTES
+from cutthrough.session.client cimport Client
 from cutthrough.session.recording_room cimport Room
 
 # Bytes that wait in the worker's memory, and are more than a writer that goes on leaves there
@@ -27,3 +29,6 @@ cdef class RingRoom(Room):
         settle(&self.ring.producer)
         self.is_holding = self.ring.producer.first != NULL
         return in_flight(&self.ring.producer)
+
+    cdef int lost(self, Client client) noexcept:
+        return loss_of(client)

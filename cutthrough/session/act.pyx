@@ -15,7 +15,7 @@ from cutthrough.session.charge cimport admit_with_faults
 from cutthrough.session.client cimport Client, is_last
 from cutthrough.session.filtering cimport begin_filters, end_wait
 from cutthrough.session.phases cimport end_brief_phase
-from cutthrough.session.recorded cimport AWAITS_ROOM
+from cutthrough.session.recording_mode cimport AWAITS_ROOM
 from cutthrough.session.recording_room cimport end_waiting
 from cutthrough.session.state cimport HELD
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD

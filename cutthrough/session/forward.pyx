@@ -14,7 +14,7 @@ from cutthrough.net.relay cimport (
     is_holding, push, run_pump, start_pump, stop_pump)
 from cutthrough.net.sysio cimport CAN_READ
 from cutthrough.outcome cimport (
-    BAD_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, HEAD_TOO_LARGE, OVERLOADED)
+    BAD_FRAMING, CLIENT_CLOSED, CLIENT_RESET, HEAD_TOO_LARGE, OK, OVERLOADED)
 from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.client cimport Client
 from cutthrough.session.awaited cimport NOBODY, SENDER, TAKER
@@ -23,6 +23,7 @@ from cutthrough.session.min_rate cimport wait_for
 from cutthrough.session.flight_recorder cimport E_UP, note
 from cutthrough.session.phases cimport note_sent
 from cutthrough.session.parents cimport head_for_parent
+from cutthrough.session.recording_room cimport outcome_of_length, outcome_of_loss
 from cutthrough.session.sluice cimport run_sluice
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.charge cimport after_turn, before_turn, outcome_of_meter
@@ -124,6 +125,7 @@ cdef int pump_up(Client c) except -1:
     cdef Pump *up = &c.relay.up
     cdef uint64_t before = up.moved
     cdef int whom = SENDER
+    cdef int outcome
     cdef Pumped how
     if up_sluice(c) is not None:
         return run_sluice(up_sluice(c))
@@ -136,6 +138,9 @@ cdef int pump_up(Client c) except -1:
     note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, up.moved - before)
     if c.usage.meter != NULL:
         after_turn(c)
+    outcome = outcome_of_loss(c)
+    if outcome != OK:
+        return c.refuse(outcome)
     if how == PUMP_DONE:
         if c.up_open:
             c.up_open = False
@@ -176,7 +181,7 @@ cdef int pump_up(Client c) except -1:
 
 
 cdef int on_refused_body(Client c) except -1:
-    return c.refuse(BODY_TOO_LARGE if c.up_scan.too_large else BAD_FRAMING)
+    return c.refuse(outcome_of_length(c) if c.up_scan.too_large else BAD_FRAMING)
 
 
 cdef int on_sink_failed(Client c) except -1:

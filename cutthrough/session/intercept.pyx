@@ -41,7 +41,7 @@ from cutthrough.session.inside cimport Inside, enclose
 from cutthrough.session.origin_alerts cimport outcome_of_alert
 from cutthrough.session.origin_streams cimport (
     carry, has_streams, needs_connection, note_http1, share)
-from cutthrough.session.recorded cimport recording_of
+from cutthrough.session.recording_mode cimport recording_of
 from cutthrough.session.secure cimport put_transport
 from cutthrough.session.stage cimport STAGE_TLS
 from cutthrough.session.state cimport HEAD, LINGER, SECURE

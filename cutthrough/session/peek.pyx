@@ -40,7 +40,8 @@ from cutthrough.session.delivery cimport TO_CLIENT, deliver
 from cutthrough.session.flight_recorder cimport E_PEEKED, note
 from cutthrough.session.intercept cimport begin_interception
 from cutthrough.session.pinned cimport is_pinned
-from cutthrough.session.recorded cimport is_played_inside, recording_of
+from cutthrough.session.recorded cimport is_played_inside
+from cutthrough.session.recording_mode cimport recording_of
 from cutthrough.session.state cimport TUNNEL
 from cutthrough.session.tunnel cimport open_tunnel
 from cutthrough.wire.clienthello cimport MOST_HELLO, ClientHello

@@ -1,15 +1,9 @@
 """Requests whose rule records answers, or plays them again."""
 
-from cutthrough.policy.acl cimport CACHES, RECORDS, RECORDS_NOTHING, REPLAYS
+from cutthrough.policy.acl cimport REPLAYS
 from cutthrough.session.client cimport Client
 from cutthrough.session.filtering cimport Filtering
-
-# Request.room: whether there is room to record the request in hand; see recording_room.
-cdef enum:
-    UNASKED = 0
-    AWAITS_ROOM                 # in HELD
-    HAS_ROOM
-    GOES_UNRECORDED
+from cutthrough.session.recording_mode cimport recording_of
 
 cdef class Answer:
     """What the player answered to a request: it would answer the same to the same bytes."""
@@ -29,23 +23,6 @@ cdef class Replay(Filtering):
     """One request in the hands of the player, with the methods of Filtering and its own."""
     cdef bint chunked           # the body that was collected
     cdef bint missed            # no recording answers it: it goes on
-
-
-# The policy's Recording for the request in hand.
-cdef inline int recording_of(Client client) noexcept:
-    cdef int mode
-    if client.request.rule < 0 or client.context.player is None:
-        return RECORDS_NOTHING
-    mode = client.snapshot.acl.rows[client.request.rule].recording
-    return mode if mode == RECORDS_NOTHING or client.context.recording < 0 else (
-        client.context.recording)
-
-
-# Is the answer to be kept, if it comes from an origin?
-cdef inline bint is_recorded(Client client) noexcept:
-    cdef int mode = recording_of(client)
-    return not client.request.is_tunnel and client.request.room != GOES_UNRECORDED and (
-        mode == RECORDS or (mode == CACHES and not client.request.has_upgrade))
 
 
 # Is the request, or the tunnel, answered here, or does that depend on what is recorded?

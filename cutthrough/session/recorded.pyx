@@ -30,6 +30,7 @@ from cutthrough.session.filtered_head cimport host_of
 from cutthrough.session.filtering cimport send_head_now
 from cutthrough.session.parents cimport head_for_parent
 from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.recording_mode cimport recording_of
 from cutthrough.session.request cimport Request
 from cutthrough.session.response cimport pump_down
 from cutthrough.session.sluice cimport close_sluice, open_sluice, run_sluice

@@ -2,8 +2,9 @@
 
 from libc.stdint cimport uint64_t
 from cutthrough.net.poller cimport Endpoint
+from cutthrough.outcome cimport OK
 from cutthrough.session.client cimport Client
-from cutthrough.session.recorded cimport UNASKED, is_recorded
+from cutthrough.session.recording_mode cimport MUST_FIT, UNASKED, is_recorded
 
 
 cdef class Room(Endpoint):
@@ -20,6 +21,8 @@ cdef class Room(Endpoint):
 
     # Bytes on their way to the writer.
     cdef uint64_t fill(self) noexcept
+    # OK as long as the exchange in hand can be recorded whole, else an Outcome.
+    cdef int lost(self, Client client) noexcept
     # Looks again soon, as long as a request or a record waits.
     cdef int watch(self) except -1
 
@@ -30,9 +33,19 @@ cdef inline bint wants_room(Client client) noexcept:
         is_recorded(client))
 
 
+# OK as long as it can be recorded whole, or need not be; else an Outcome.
+cdef inline int outcome_of_loss(Client client) noexcept:
+    return OK if client.request.room != MUST_FIT else (<Room>client.context.room).lost(client)
+
+
 # Takes room for it. False: there is none, or others wait for it.
 cdef bint takes_room(Client client) except -1
 # It waits for room, in HELD; or it ends, or goes on unrecorded, as its rule says.
 cdef int await_room(Client client) except -1
 # It has waited long enough.
 cdef int end_waiting(Client client) except -1
+# Its rule refuses what cannot be recorded: bounds its response, whose framing is known. Returns
+# an Outcome.
+cdef int bound_response(Client client) noexcept
+# A chunked request was refused for its length. Returns an Outcome.
+cdef int outcome_of_length(Client client) noexcept

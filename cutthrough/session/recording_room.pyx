@@ -8,19 +8,21 @@
 What was recorded waits in a ring for one writer. If that is behind, no request that a rule
 records begins until it has caught up: so no record of an exchange that has begun is lost. Other
 requests never come here. The origin is not dialled before, so that no connection is idle
-meanwhile.
+meanwhile. If the rule refuses what cannot be recorded, a body beyond the bound ends its
+exchange: before a byte of it is sent, if its length is known.
 """
 
 cimport cython
 import logging
 
-from libc.stdint cimport uint64_t
-from cutthrough.outcome cimport RECORDING_FULL
+from libc.stdint cimport int64_t, uint64_t
+from cutthrough.outcome cimport BODY_TOO_LARGE, OK, RECORDING_FULL, RECORDING_TOO_LARGE
 from cutthrough.policy.acl cimport Row
 from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport Context
 from cutthrough.session.phases cimport end_brief_phase
-from cutthrough.session.recorded cimport AWAITS_ROOM, GOES_UNRECORDED, HAS_ROOM, UNASKED
+from cutthrough.session.recording_mode cimport (
+    AWAITS_ROOM, GOES_UNRECORDED, HAS_ROOM, MUST_FIT, UNASKED)
 from cutthrough.session.state cimport HELD
 
 log = logging.getLogger("cutthrough")
@@ -61,6 +63,9 @@ cdef class Room(Endpoint):
     cdef uint64_t fill(self) noexcept:
         return 0
 
+    cdef int lost(self, Client client) noexcept:
+        return OK
+
     cdef int watch(self) except -1:
         return 0 if self.timer.filed_tick else self.set_deadline(LOOK_MS)
 
@@ -96,14 +101,26 @@ cdef bint has_room(Room room, Client c) noexcept:
 
 cdef int enter(Room room, Client c) except -1:
     forget(room, c)
-    c.request.room = HAS_ROOM
+    c.request.room = MUST_FIT if refuses(c) else HAS_ROOM
+    if c.request.room == MUST_FIT and c.up_scan != NULL and (
+            c.up_scan.most == 0 or c.up_scan.most > room.most_body):
+        c.up_scan.most = room.most_body
     room.admitted += 1
     return 0
 
 
+cdef inline bint refuses(Client c) noexcept:
+    return c.snapshot.acl.rows[c.request.rule].refuses_unrecorded
+
+
+cdef bint is_too_large(Room room, Client c) noexcept:
+    """The length that the request declares, if its rule refuses what cannot be recorded."""
+    return refuses(c) and c.relay.up.left > <int64_t>room.most_body
+
+
 cdef bint takes_room(Client c) except -1:
     cdef Room room = <Room>c.context.room
-    if room.waiting or not has_room(room, c):
+    if room.waiting or is_too_large(room, c) or not has_room(room, c):
         return False
     enter(room, c)
     return True
@@ -114,6 +131,8 @@ cdef int await_room(Client c) except -1:
     cdef const Row *row = &c.snapshot.acl.rows[c.request.rule]
     cdef bytes label = c.snapshot.acl.label(c.request.rule)
     cdef uint64_t depth = room.depths.get(label, 0)
+    if is_too_large(room, c):
+        return c.refuse(RECORDING_TOO_LARGE)
     if depth >= row.queue:
         return go_without(c)
     room.depths[label] = depth + 1
@@ -134,7 +153,7 @@ cdef int end_waiting(Client c) except -1:
 cdef int go_without(Client c) except -1:
     cdef Room room = <Room>c.context.room
     forget(room, c)
-    if c.snapshot.acl.rows[c.request.rule].refuses_unrecorded:
+    if refuses(c):
         return c.refuse(RECORDING_FULL)
     c.request.room = GOES_UNRECORDED
     room.passed += 1
@@ -148,7 +167,7 @@ cdef int forget(Room room, Client c) except -1:
     cdef int before = c.request.room
     cdef bytes label
     c.request.room = UNASKED
-    if before == HAS_ROOM:
+    if before == HAS_ROOM or before == MUST_FIT:
         room.admitted -= 1
     elif before == AWAITS_ROOM:
         label = room.waiting.pop(c)
@@ -156,3 +175,21 @@ cdef int forget(Room room, Client c) except -1:
         if not room.depths[label]:
             del room.depths[label]
     return 0
+
+
+cdef int bound_response(Client c) noexcept:
+    cdef Room room = <Room>c.context.room
+    cdef int64_t left = c.relay.down.left
+    if c.down_scan != NULL:
+        c.down_scan.most = room.most_body
+    elif left > <int64_t>room.most_body:
+        return RECORDING_TOO_LARGE
+    elif left > 0 and room.fill() + <uint64_t>left > room.most:
+        return RECORDING_FULL
+    return OK
+
+
+cdef int outcome_of_length(Client c) noexcept:
+    cdef int64_t most = c.context.most_body
+    return RECORDING_TOO_LARGE if c.request.room == MUST_FIT and (
+        most == 0 or c.up_scan.most < <uint64_t>most) else BODY_TOO_LARGE

@@ -20,7 +20,8 @@ from cutthrough.net.sysio cimport CAN_READ, try_recv
 from cutthrough.outcome cimport (
     BAD_RESPONSE, BAD_RESPONSE_FRAMING, CLIENT_RESET, DESTINATION_DENIED, FILTER_FAILED, OK,
     ORIGIN_CLOSED,
-    ORIGIN_RESET, OVERLOADED, PARENT_AUTH, PARENT_CLOSED, RESPONSE_TRUNCATED, UPGRADE_FAILED)
+    ORIGIN_RESET, OVERLOADED, PARENT_AUTH, PARENT_CLOSED, RECORDING_TOO_LARGE,
+    RESPONSE_TRUNCATED, UPGRADE_FAILED)
 from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.authorize cimport is_cut_meanwhile
 from cutthrough.session.client cimport Client, Observer
@@ -30,6 +31,8 @@ from cutthrough.session.min_rate cimport wait_for
 from cutthrough.session.origin_alerts cimport outcome_of_alert
 from cutthrough.session.origin_streams cimport may_ask_again
 from cutthrough.session.phases cimport end_phase
+from cutthrough.session.recording_mode cimport MUST_FIT
+from cutthrough.session.recording_room cimport bound_response, outcome_of_loss
 from cutthrough.session.request cimport Request
 from cutthrough.session.flight_recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, note
 from cutthrough.session.sluice cimport run_sluice
@@ -172,6 +175,7 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     cdef int64_t fed
     cdef uint64_t moved
     cdef bint chunked, says_close
+    cdef int outcome
     cdef int out_len = read_response_framing(&head, data, r.method, &framing)
     if out_len < 0:
         return c.refuse(-out_len)
@@ -199,6 +203,10 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     if chunked and not scan_through(
             down, &c.down_scan, r.minor == HTTP_10, framing.trailers, True, 0):
         return c.refuse(OVERLOADED)
+    if c.request.room == MUST_FIT:
+        outcome = bound_response(c)
+        if outcome != OK:
+            return c.refuse(outcome)
     if c.context.observer is not None:
         (<Observer>c.context.observer).on_response(c, &head, data)
     if c.usage.meter != NULL:
@@ -207,7 +215,7 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     fed = feed(down, out, out_len, data + used, n - used)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DOWN, 0, down.moved - moved)
     if fed == -2:
-        return c.refuse(BAD_RESPONSE_FRAMING)
+        return c.refuse(outcome_of_refused(c))
     r.status = head.status
     if fed < 0:
         return c.abort(CLIENT_RESET if down.error else OVERLOADED, True)
@@ -222,10 +230,16 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     return pump_down(c)
 
 
+cdef int outcome_of_refused(Client c) noexcept:
+    """Chunks that break the protocol, or are more than can be recorded."""
+    return RECORDING_TOO_LARGE if c.down_scan.too_large else BAD_RESPONSE_FRAMING
+
+
 cdef int pump_down(Client c) except -1:
     cdef Pump *down = &c.relay.down
     cdef uint64_t before = down.moved
     cdef Pumped how
+    cdef int outcome
     if down_sluice(c) is not None:
         return run_sluice(down_sluice(c))
     if c.usage.meter != NULL and not before_turn(c):
@@ -235,6 +249,9 @@ cdef int pump_down(Client c) except -1:
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DOWN, 0, down.moved - before)
     if c.usage.meter != NULL:
         after_turn(c)
+    outcome = outcome_of_loss(c)
+    if outcome != OK:
+        return c.cut_short(outcome)
     if how == PUMP_DONE or (how == PUMP_EOF and c.until_close and not was_reset(c)):
         if down.filter != NULL and (c.down_scan.surplus != NULL or c.down_scan.no_room
                                     or c.down_scan.chunks.padded):
@@ -250,7 +267,7 @@ cdef int pump_down(Client c) except -1:
         # The bytes before the fault are valid, and still in the scratch buffer
         if c.down_scan.valid and not push(down, scratch(), c.down_scan.valid, NULL, 0):
             return c.abort(CLIENT_RESET if down.error else OVERLOADED, True)
-        return c.cut_short(BAD_RESPONSE_FRAMING)
+        return c.cut_short(outcome_of_refused(c))
     if how == PUMP_NO_ROOM:
         return c.cut_short(OVERLOADED)
     if how == PUMP_AGAIN:

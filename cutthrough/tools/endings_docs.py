@@ -139,6 +139,8 @@ ADVICE = {
     "recording_full": (
         "look at the disk of `recording_directory`; raise the rule's `recording_queue` "
         "or `recording_queue_timeout`, or let it pass unrecorded (`unrecorded`)"),
+    "recording_too_large": (
+        "raise `recording_body`, or let such bodies pass unrecorded (`unrecorded`)"),
     "breakpoint_aborted": "ask the operator who has armed breakpoints",
     "breakpoint_undecided": (
         "decide sooner, raise `breakpoint_timeout`, or set `breakpoint_undecided = "

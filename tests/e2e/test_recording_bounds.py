@@ -14,6 +14,7 @@ from tests.e2e.test_recording import start as start
 from tests.support.admin import Operator
 from tests.support.client import build_request
 from tests.support.origin import answer
+from tests.support.stream import chunked
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
@@ -187,3 +188,97 @@ def test_a_client_that_goes_leaves_its_place_in_the_queue(
     wait_until(lambda: recorded(folder) == load.statuses[200], "all")
     assert dial(proxy).get(origin.url("/last")).status == 200
     wait_until(lambda: counted(proxy)["waiting"] == 0, "none")
+
+
+# Bodies that are too long to be recorded
+
+
+STRICT = 'unrecorded = "refuse"'
+SMALL = f'recording_body = "10KiB"\n{ADMIN}'
+
+
+def framed(how, length):
+    body = b"x" * length
+    if how == "length":
+        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + body
+    if how == "close":
+        return b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body
+    return (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+            + chunked([body[:9000], body[9000:]]))
+
+
+@pytest.mark.parametrize("how", ["length", "chunked", "close"])
+def test_an_answer_beyond_the_bound_is_refused_if_its_rule_says_so(
+        start, folder, make_origin, dial, how):
+    """It came at once: no byte of it has been sent before its length was known."""
+    origin = make_origin(answer(framed(how, 10_241)))
+    proxy = start("record", STRICT, SMALL)
+    client = dial(proxy)
+    client.send(build_request("GET", origin.url("/a")))
+    if how == "close":
+        with pytest.raises(ConnectionError):
+            client.read_response("GET")
+    else:
+        reply = client.read_response("GET")
+        assert (reply.status, reply.error) == (502, "proxy_internal_response")
+        assert reply.body.startswith(b"502 recording_too_large: ")
+    assert proxy.wait_log(1)[0]["reason"] == "recording_too_large"
+    assert recorded(folder) == 0
+
+
+@pytest.mark.parametrize("how", ["length", "chunked", "close"])
+def test_an_answer_of_the_bound_is_recorded(start, folder, make_origin, dial, how):
+    def script(conn):
+        conn.read_request()
+        conn.send(framed(how, 10_200))
+
+    origin = make_origin(script)
+    proxy = start("record", STRICT, SMALL)
+    assert dial(proxy).get(origin.url("/a")).body == b"x" * 10_200
+    wait_until(lambda: recorded(folder) == 1, "one recording")
+    assert proxy.wait_log(1)[0]["reason"] == "ok"
+
+
+def test_an_answer_that_grows_beyond_the_bound_is_cut(
+        start, folder, make_origin, dial):
+    """The client cannot take it for whole: its last chunk is missing."""
+    begun = threading.Event()
+
+    def script(conn):
+        conn.read_request()
+        conn.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        conn.send(b"9\r\nfirst one\r\n")
+        assert begun.wait(10)
+        conn.send(chunked([b"x" * 9000, b"x" * 9000]))
+        conn.stall()
+
+    proxy = start("record", STRICT, SMALL)
+    origin = make_origin(script)
+    client = dial(proxy)
+    client.send(build_request("GET", origin.url("/a")))
+    assert b"first one" in client.read_until(b"first one")
+    begun.set()
+    assert not client.read_rest().endswith(b"0\r\n\r\n")
+    line = proxy.wait_log(1)[0]
+    assert (line["status"], line["reason"]) == (200, "recording_too_large")
+    assert recorded(folder) == 0
+
+
+def test_a_request_beyond_the_bound_is_refused_before_its_origin_is_dialled(
+        start, folder, make_origin, dial):
+    origin = make_origin()
+    proxy = start("record", STRICT, SMALL)
+    reply = dial(proxy).ask("POST", origin.url("/a"), "Content-Length: 10241",
+                            body=b"x" * 10_241)
+    assert reply.status == 502 and b" recording_too_large: " in reply.body
+    assert not origin.connections
+    reply = dial(proxy).ask("POST", origin.url("/a"), "Transfer-Encoding: chunked",
+                            body=chunked([b"x" * 9000, b"x" * 9000]))
+    assert reply.status == 502 and b" recording_too_large: " in reply.body
+    reasons = [line["reason"] for line in proxy.wait_log(2)]
+    assert reasons == ["recording_too_large"] * 2
+    assert recorded(folder) == 0
+    reply = dial(proxy).ask("POST", origin.url("/a"), "Content-Length: 10240",
+                            body=b"x" * 10_240)
+    assert reply.status == 200
+    wait_until(lambda: recorded(folder) == 1, "one recording")

@@ -1,0 +1,28 @@
+"""What a rule does with answers, for the request in hand: records them, or plays them again."""
+
+from cutthrough.policy.acl cimport CACHES, RECORDS, RECORDS_NOTHING
+from cutthrough.session.client cimport Client
+
+# Request.room: whether there is room to record the request in hand; see recording_room.
+cdef enum:
+    UNASKED = 0
+    AWAITS_ROOM                 # in HELD
+    HAS_ROOM
+    MUST_FIT                    # it has room, and its rule refuses what cannot be recorded
+    GOES_UNRECORDED
+
+# The policy's Recording for the request in hand.
+cdef inline int recording_of(Client client) noexcept:
+    cdef int mode
+    if client.request.rule < 0 or client.context.player is None:
+        return RECORDS_NOTHING
+    mode = client.snapshot.acl.rows[client.request.rule].recording
+    return mode if mode == RECORDS_NOTHING or client.context.recording < 0 else (
+        client.context.recording)
+
+
+# Is the answer to be kept, if it comes from an origin?
+cdef inline bint is_recorded(Client client) noexcept:
+    cdef int mode = recording_of(client)
+    return not client.request.is_tunnel and client.request.room != GOES_UNRECORDED and (
+        mode == RECORDS or (mode == CACHES and not client.request.has_upgrade))
