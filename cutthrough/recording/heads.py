@@ -5,6 +5,7 @@ recordings and in requests to be answered alike. Fields of the hop are left out.
 """
 
 from http import HTTPStatus
+from typing import Any
 
 from cutthrough.recording.model import Fields, Request, Response, find
 
@@ -15,28 +16,46 @@ _NO_BODY = (204, 304)
 _PHRASES = {int(one): one.phrase for one in HTTPStatus}
 
 
+# What was read of heads, and of requests' heads without their first line. In a batch
+# many are equal; behind the batch it is dropped, because it has secrets
+Known = dict[str, Any]
+
+
 def read_request(head: str, scheme: str, host: str, port: int, body: bytes = b"", *,
-                 fields: bool = True) -> Request:
+                 fields: bool = True, known: Known | None = None) -> Request:
     """`fields`: they are wanted."""
-    method, target, protocol = head[:head.index("\r\n")].split(" ")
+    end = head.index("\r\n")
+    method, target, protocol = head[:end].split(" ")
     path, _, query = target.partition("?")
     return Request(method=method, scheme=scheme, host=host, port=port, path=path,
                    query=query, protocol=protocol, body=body,
-                   fields=_of_request(head) if fields else ())
+                   fields=_of_request(head[end:], known) if fields else ())
 
 
-def _of_request(head: str) -> Fields:
-    found = _end_to_end(head)
-    if found and found[-1][0].lower() == "via":
-        del found[-1]
-    return tuple([one for one in found if one[0].lower() != "host"])
+def _of_request(lines: str, known: Known | None) -> Fields:
+    made: Fields | None = None if known is None else known.get(lines)
+    if made is None:
+        found = _end_to_end(lines)
+        if found and found[-1][0].lower() == "via":
+            del found[-1]
+        made = tuple([one for one in found if one[0].lower() != "host"])
+        if known is not None:
+            known[lines] = made
+    return made
 
 
-def read_response(head: str) -> tuple[int, str, str, Fields]:
+def read_response(head: str, known: Known | None = None
+                  ) -> tuple[int, str, str, Fields]:
     """Status, reason, protocol and fields."""
-    protocol, _, rest = head[:head.index("\r\n")].partition(" ")
-    status, _, reason = rest.partition(" ")
-    return int(status), reason, protocol, tuple(_end_to_end(head))
+    made: tuple[int, str, str, Fields] | None = (
+        None if known is None else known.get(head))
+    if made is None:
+        protocol, _, rest = head[:head.index("\r\n")].partition(" ")
+        status, _, reason = rest.partition(" ")
+        made = int(status), reason, protocol, tuple(_end_to_end(head))
+        if known is not None:
+            known[head] = made
+    return made
 
 
 def _end_to_end(head: str) -> list[tuple[str, str]]:

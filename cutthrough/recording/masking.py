@@ -8,10 +8,11 @@ expressions as configured. A body in which such a value cannot be looked for, be
 its coding or form is unknown, goes as a whole.
 """
 
+import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -67,6 +68,7 @@ class Masker:
         self._keys = frozenset(redaction.query)
         self._paths = [split_path(path) for path in redaction.json]
         self._searches = [compile_finder(one) for one in redaction.body]
+        self._known: dict[Fields, Fields] | None = None
         self._reads_bodies = bool(self._keys or self._paths or self._searches)
 
     def value(self, text: str) -> str:
@@ -97,14 +99,20 @@ class Masker:
         messages = response.messages
         if messages and self._reads_bodies:
             messages = tuple(map(self.message, messages))
+        trailers = self.fields(response.trailers) if response.trailers else ()
+        if fields is response.fields and chunks is response.chunks and (
+                messages is response.messages and trailers == response.trailers):
+            return response
         return msgspec.structs.replace(
             response, fields=fields, chunks=chunks, messages=messages,
-            trailers=self.fields(response.trailers))
+            trailers=trailers)
 
     def recording(self, one: Recording) -> Recording:
+        request, response = self.request(one.request), self.response(one.response)
+        if request is one.request and response is one.response and not one.patterns:
+            return one
         return msgspec.structs.replace(
-            one, request=self.request(one.request),
-            response=self.response(one.response),
+            one, request=request, response=response,
             patterns=tuple(map(self._pattern, one.patterns)))
 
     def _pattern(self, one: Pattern) -> Pattern:
@@ -130,8 +138,26 @@ class Masker:
         made = self._plain(message.data, "")
         return msgspec.structs.replace(message, data=made)
 
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[None]:
+        """Within, equal fields are masked once: `fields` keeps them, and drops them at
+        the end, because they have secrets."""
+        self._known = {}
+        try:
+            yield
+        finally:
+            self._known = None
+
     def fields(self, fields: Fields) -> Fields:
         """The same object if nothing is removed."""
+        if self._known is None:
+            return self._fields(fields)
+        made = self._known.get(fields)
+        if made is None:
+            made = self._known[fields] = self._fields(fields)
+        return made
+
+    def _fields(self, fields: Fields) -> Fields:
         made = tuple(
             (name, self._secret(name, value) if name.lower() in self._names else
              self.pairs(value) if self._keys else value) for name, value in fields)

@@ -55,6 +55,8 @@ PRAGMA user_version = {VERSION};
 """
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder(Recording).decode
+_INSERT = ("INSERT INTO recordings (created_us, hits, method, url, status, tags, data) "
+           "VALUES (?, ?, ?, ?, ?, ?, ?)")
 _ROW = "number, created_us, hits, data"
 
 
@@ -139,20 +141,30 @@ class Session:
 
     def add(self, recordings: Iterable[Recording]) -> list[Recording]:
         """Redacts and adds them; returns them as they are kept, with their numbers."""
-        now_us = time.time_ns() // 1000
+        made = self._masked(recordings)
         kept = []
         with transaction(self._base, self._path):
-            for one in recordings:
-                made = msgspec.structs.replace(
-                    self.masker.recording(one), number=0,
-                    created_us=one.created_us or now_us)
-                number = self._base.execute(
-                    "INSERT INTO recordings (created_us, hits, method, url, status, "
-                    "tags, data) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    self._values(made)).lastrowid
-                kept.append(msgspec.structs.replace(made, number=number or 0))
+            for one in made:
+                number = self._base.execute(_INSERT, self._values(one)).lastrowid
+                kept.append(msgspec.structs.replace(one, number=number or 0))
             self._prune(MOST_PRUNED + len(kept))
         return kept
+
+    def put(self, recordings: Iterable[Recording]) -> None:
+        """As `add`, and returns nothing."""
+        rows = [self._values(one) for one in self._masked(recordings)]
+        with transaction(self._base, self._path):
+            self._base.executemany(_INSERT, rows)
+            self._prune(MOST_PRUNED + len(rows))
+
+    def _masked(self, recordings: Iterable[Recording]) -> list[Recording]:
+        now_us = time.time_ns() // 1000
+        with self.masker.batch():
+            made = map(self.masker.recording, recordings)
+            return [one if one.created_us and not one.number else
+                    msgspec.structs.replace(
+                        one, number=0, created_us=one.created_us or now_us)
+                    for one in made]
 
     @staticmethod
     def _values(one: Recording) -> tuple[object, ...]:

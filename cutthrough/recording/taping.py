@@ -6,7 +6,7 @@ from cutthrough.capture.bodies import join_chunks
 from cutthrough.capture.messages import Message as Passed
 from cutthrough.capture.messages import read_messages
 from cutthrough.capture.taped import Taped
-from cutthrough.recording.heads import read_request, read_response
+from cutthrough.recording.heads import Known, read_request, read_response
 from cutthrough.recording.model import (
     Chunk,
     Fields,
@@ -25,8 +25,8 @@ class NotWhole(ValueError):
     """It cannot be played again, with the reason."""
 
 
-def make_recording(one: Taped) -> Recording:
-    """With its secrets. Raises NotWhole."""
+def make_recording(one: Taped, known: Known | None = None) -> Recording:
+    """With its secrets. `known`: of heads; None: of none. Raises NotWhole."""
     if one.pieces:
         return _of_websocket(one)
     if one.reason != "ok":
@@ -42,7 +42,7 @@ def make_recording(one: Taped) -> Recording:
         up, ended = join_chunks(up)
         if not ended:
             raise NotWhole("the request's last chunk is missing")
-    status, reason, protocol, fields = read_response(one.down_head)
+    status, reason, protocol, fields = read_response(one.down_head, known)
     if status in _CONDITIONAL:
         raise NotWhole(f"{status} answers a client that has a part of it")
     pieces = list(zip(one.times, one.down, strict=True))
@@ -53,7 +53,7 @@ def make_recording(one: Taped) -> Recording:
     return Recording(
         request=read_request(
             one.up_head, "https" if one.is_intercepted else "http", one.host, one.port,
-            up),
+            up, known=known),
         response=Response(
             status=status, reason=reason, protocol=protocol, fields=fields,
             head_us=head_us, trailers=trailers, chunks=tuple(

@@ -21,6 +21,7 @@ from cutthrough.capture.settings import Recordings
 from cutthrough.capture.store import StoreError
 from cutthrough.capture.taped import Taped
 from cutthrough.capture.writer import Writer, serve
+from cutthrough.recording.heads import Known
 from cutthrough.recording.masking import Redaction
 from cutthrough.recording.model import Recording
 from cutthrough.recording.modes import read_state
@@ -48,9 +49,10 @@ class Recorder:
     def write(self, taped: list[Taped]) -> int:
         """Returns how many could not be written."""
         made: list[Recording] = []
+        known: Known = {}
         for one in taped:
             try:
-                found: Any = make_recording(one)
+                found: Any = make_recording(one, known)
                 if self._on_record is not None:
                     found = self._on_record(found)
                 if isinstance(found, Recording):
@@ -65,7 +67,7 @@ class Recorder:
         if not made:
             return 0
         try:
-            self.open().add(made)
+            self.open().put(made)
         except (OSError, ValueError, StoreError) as error:
             if self._failed != str(error):
                 self._failed = str(error)

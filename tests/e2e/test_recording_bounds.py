@@ -39,7 +39,6 @@ def test_a_replayed_request_beyond_its_rule_s_rate_is_429_with_the_time_to_wait(
     assert reasons == ["rate_limited"] * 2 + ["replayed"] * 4
 
 
-
 # Room for what is recorded
 
 
