@@ -23,7 +23,7 @@ cdef class RingRoom(Room):
         """Bytes that are recorded of each body."""
         cdef uint64_t most = max(MOST_HELD, 4 * most_body)
         self.ring.hold(most)
-        self.bound(RING_BYTES // 8, RING_BYTES // 2, RING_BYTES + most, most_body)
+        self.bound(RING_BYTES * 3 // 8, RING_BYTES * 3 // 4, RING_BYTES + most, most_body)
 
     cdef uint64_t fill(self) noexcept:
         settle(&self.ring.producer)

@@ -35,10 +35,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        port = "" if DEFAULT_PORTS.get(self.scheme) == self.port else f":{self.port}"
-        query = f"?{self.query}" if self.query else ""
-        return f"{self.scheme}://{host}{port}{self.path}{query}"
+        scheme, host, query = self.scheme, self.host, self.query
+        host = f"[{host}]" if ":" in host else host
+        port = "" if DEFAULT_PORTS.get(scheme) == self.port else f":{self.port}"
+        return f"{scheme}://{host}{port}{self.path}{'?' if query else ''}{query}"
 
     def field(self, name: str) -> str:
         return find(self.fields, name)

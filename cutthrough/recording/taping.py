@@ -56,9 +56,9 @@ def make_recording(one: Taped, known: Known | None = None) -> Recording:
             up, known=known),
         response=Response(
             status=status, reason=reason, protocol=protocol, fields=fields,
-            head_us=head_us, trailers=trailers, chunks=tuple(
+            head_us=head_us, trailers=trailers, chunks=tuple([
                 Chunk(head_us + max(0, at_us - one.head_at_us), data)
-                for at_us, data in pieces if data)),
+                for at_us, data in pieces if data])),
         created_us=one.begun_us)
 
 

@@ -31,6 +31,7 @@ from cutthrough.recording.taping import NotWhole, make_recording
 log = logging.getLogger("cutthrough")
 
 PRUNE_S = 10.0
+SETTLE_S = 0.5
 OnRecord = Callable[[Recording], Recording | None]
 
 
@@ -43,6 +44,7 @@ class Recorder:
         self._name = ""
         self._failed = ""
         self._lost = self._partial = 0
+        self._written = 0.0                  # 0: the session's file has all of it
         self._pruned = time.monotonic()
         self._on_record = find_hook(settings.hooks)
 
@@ -68,6 +70,7 @@ class Recorder:
             return 0
         try:
             self.open().put(made)
+            self._written = time.monotonic()
         except (OSError, ValueError, StoreError) as error:
             if self._failed != str(error):
                 self._failed = str(error)
@@ -100,7 +103,13 @@ class Recorder:
         return found
 
     def prune(self) -> None:
+        """When nothing is to be written."""
         now = time.monotonic()
+        if self._session is not None and self._written and (
+                now - self._written >= SETTLE_S):
+            self._written = 0.0
+            with contextlib.suppress(StoreError):
+                self._session.settle()
         if self._session is not None and now - self._pruned >= PRUNE_S:
             self._pruned = now
             with contextlib.suppress(StoreError):

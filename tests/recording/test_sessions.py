@@ -266,3 +266,29 @@ def test_a_body_without_secrets_stays_as_it_came(masker):
 def test_the_hash_needs_the_key_of_the_directory(masker):
     assert masker.value("a") != Masker(REDACTION, b"l" * 32).value("a")
     assert masker.value("a") == masker.value("a") != masker.value("b")
+
+
+def test_what_is_put_is_kept_as_what_is_added(session):
+    """Heads that are equal in a batch are masked once, and forgotten behind it."""
+    fields = (("Authorization", "s3cret"), ("X-Key", "k3y"), ("Accept", "*/*"))
+    sent = [recording(0, request(f"/{n}?token=t0ken", fields=fields))
+            for n in range(3)]
+    added = session.add(sent)
+    session.put(sent)
+    put = session.read_behind(3, 10)
+    assert [msgspec.structs.replace(one, number=0, created_us=0) for one in put] == [
+        msgspec.structs.replace(one, number=0, created_us=0) for one in added]
+    assert [one.number for one in put] == [4, 5, 6]
+    assert "s3cret" not in repr(put) and "s3cret" not in repr(vars(session.masker))
+
+
+def test_a_session_that_has_settled_can_be_copied_without_its_log(
+        sessions, session, tmp_path):
+    session.put([recording(0, request())])
+    session.settle()
+    other = Sessions(tmp_path / "other")
+    path = tmp_path / "sessions" / "a.session"
+    (tmp_path / "other" / "a.session").write_bytes(path.read_bytes())
+    copied = other.open("a")
+    assert [one.request.host for one in copied.recordings()] == ["a.example"]
+    copied.close()
