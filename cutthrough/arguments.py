@@ -359,6 +359,9 @@ def add_ca(verb: argparse.ArgumentParser) -> None:
     one.add_argument("--permit", action="append", default=[], metavar="DOMAIN|NETWORK",
                      help="what it may sign for: a domain with all names below it, an "
                      "address or a network; repeatable [every name]")
+    one.add_argument("--key", metavar="URI", help="its key in a PKCS#11 token: "
+                     "pkcs11:token=…;object=…?module-path=…&pin-source=… [an ECDSA key "
+                     "is made]")
     add_force(one)
     add("show", "print subject, validity, fingerprint, constraints and the key's path")
     one = add("export", "write the certificate, and never the key")

@@ -31,7 +31,7 @@ TREE = Path(__file__).resolve().parent.parent
 DOCKERFILE = TREE / "deploy/Dockerfile"
 MOST_BYTES = 110_000_000
 # Of the extras that `serve` may need
-EXTRAS = "redis, psycopg, brotli, backports.zstd, jsonpath, re2"
+EXTRAS = "redis, psycopg, brotli, backports.zstd, jsonpath, re2, pkcs11"
 # Trusted while a step runs: the host may see the world through a proxy of its own.
 CA_BUNDLE = "/run/host-ca.crt"
 # What Debian's slim images leave out of every package

@@ -163,6 +163,7 @@ if [ "$what" = test ]; then
     need git has git
     need apache2-utils has htpasswd
     need openssl has openssl
+    need softhsm2 has softhsm2-util # a PKCS#11 token
     need libnss3-tools has certutil
     need netcat-openbsd openbsd_nc
     need openssh-client has ssh

@@ -31,7 +31,7 @@ listed "['build-system']['requires']" >"$work/build.in"
 listed "['dependency-groups']['tools']" >"$work/tools.in"
 listed "['dependency-groups']['judges']" >"$work/judges.in"
 
-served=(--extra redis --extra postgres --extra codings --extra recording)
+served=(--extra redis --extra postgres --extra codings --extra recording --extra pkcs11)
 compile test pyproject.toml "$work/build.in" "${served[@]}" --extra test
 for name in run redis postgres image build; do # the same versions as the tests have
     case $name in

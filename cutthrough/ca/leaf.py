@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cutthrough.ca.names import (
@@ -20,6 +20,7 @@ from cutthrough.ca.names import (
     is_permitted,
     show_names,
 )
+from cutthrough.ca.token import PublicKey, TokenKey
 
 # Baseline Requirements of the CA/Browser Forum, section 6.3.2: 200 days since March
 # 2026. BACKDATED: for clients whose clock is slow (R55)
@@ -30,11 +31,14 @@ MOST_COMMON_NAME = 64
 SECOND = datetime.timedelta(seconds=1)
 
 
+Key = ec.EllipticCurvePrivateKey | TokenKey
+
+
 class Authority(NamedTuple):
     """A certificate that may sign others, and its key."""
 
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: Key
 
     def __repr__(self) -> str:               # never the key (R37)
         return f"Authority({self.certificate.subject.rfc4514_string()!r})"
@@ -44,29 +48,44 @@ def utc_now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 
 
-def make_root(key: ec.EllipticCurvePrivateKey, name: str, days: int,
+def make_root(key: Key, name: str, days: int,
               constraints: x509.NameConstraints | None,
               now: datetime.datetime | None = None) -> x509.Certificate:
     """Returns the authority's own certificate, valid for `days` from now. It may sign
-    leaves, and no other authority. Raises AuthorityError if `name` has a bad length."""
+    leaves, and one whose key is in a token authorities that may sign leaves. Raises
+    AuthorityError if `name` has a bad length."""
     now = now or utc_now()
     if not 1 <= len(name) <= MOST_COMMON_NAME:
         raise AuthorityError(f"a name has 1 to {MOST_COMMON_NAME} characters")
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject).issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BACKDATED)
-        .not_valid_after(now + datetime.timedelta(days=days))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
-                       critical=False))
+    in_token = isinstance(key, TokenKey)
+    builder = authority_builder(
+        key.public if isinstance(key, TokenKey) else key.public_key(), subject, subject,
+        now - BACKDATED, now + datetime.timedelta(days=days), int(in_token))
     if constraints is not None:
         builder = builder.add_extension(constraints, critical=True)
-    return builder.sign(key, hashes.SHA256())
+    return _sign(builder, key)
+
+
+def authority_builder(key: PublicKey, subject: x509.Name, issuer: x509.Name,
+                      begin: datetime.datetime, end: datetime.datetime,
+                      path_length: int) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject).issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(end)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=path_length),
+                       critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False))
+
+
+def _sign(builder: x509.CertificateBuilder, key: Key) -> x509.Certificate:
+    return key.sign(builder) if isinstance(key, TokenKey) else builder.sign(
+        key, hashes.SHA256())
 
 
 def make_leaf(authority: Authority, names: Sequence[Name],
@@ -98,7 +117,7 @@ def make_leaf(authority: Authority, names: Sequence[Name],
     longest = now - BACKDATED + datetime.timedelta(days=LEAF_DAYS) - SECOND
     end = min(now + datetime.timedelta(days=days), longest, issuer.not_valid_after_utc)
     subject = _subject(names)
-    return (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject).issuer_name(issuer.subject)
         .public_key(key)
@@ -112,8 +131,8 @@ def make_leaf(authority: Authority, names: Sequence[Name],
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
                        critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-        .add_extension(_issuer_key(issuer), critical=False)
-        .sign(authority.key, hashes.SHA256()))
+        .add_extension(issuer_key(issuer), critical=False))
+    return _sign(builder, authority.key)
 
 
 def _subject(names: Sequence[Name]) -> x509.Name:
@@ -125,12 +144,12 @@ def _subject(names: Sequence[Name]) -> x509.Name:
     return x509.Name([])
 
 
-def _issuer_key(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+def issuer_key(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
     try:
         own = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
     except x509.ExtensionNotFound:
         key = issuer.public_key()
-        assert isinstance(key, ec.EllipticCurvePublicKey)
+        assert isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey)
         return x509.AuthorityKeyIdentifier.from_issuer_public_key(key)
     return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own.value)
 

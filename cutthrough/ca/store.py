@@ -1,7 +1,7 @@
 """The authority's files:
 
     DIRECTORY/      0700
-      ca.key        0600, PKCS #8 in PEM, without a password
+      ca.key        0600, PKCS #8 in PEM, without a password; or a URI: see token
       ca.pem        0644
 
 The key is read by `issue` alone, and only if it and the directory belong to this user
@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from cutthrough.ca.leaf import Authority
 from cutthrough.ca.names import AuthorityError
+from cutthrough.ca.token import SCHEME, TokenKey
 from cutthrough.config.files import FileError, read_file
 
 CERTIFICATE = "ca.pem"
@@ -35,10 +36,10 @@ def default_directory() -> str:
     return os.path.join(data, "cutthrough", "ca")
 
 
-def store(directory: str, certificate: x509.Certificate,
-          key: ec.EllipticCurvePrivateKey, force: bool) -> None:
-    """Writes both files, the key first. Raises AuthorityError if one exists and `force`
-    is not set, and OSError."""
+def store(directory: str, certificate: x509.Certificate, key: bytes,
+          force: bool) -> None:
+    """Writes both files, the key (or its URI) first. Raises AuthorityError if one
+    exists and `force` is not set, and OSError."""
     _prepare(directory)
     paths = [os.path.join(directory, name) for name in (KEY, CERTIFICATE)]
     for path in paths:
@@ -46,7 +47,7 @@ def store(directory: str, certificate: x509.Certificate,
             raise AuthorityError(
                 f"{path} exists. --force replaces the authority: what trusts the old "
                 "certificate then has to be given the new one")
-    contents = (encode_key(key), certificate.public_bytes(serialization.Encoding.PEM))
+    contents = (key, certificate.public_bytes(serialization.Encoding.PEM))
     for path, data, mode in zip(paths, contents, (0o600, 0o644), strict=True):
         write_file(path, data, mode, force)
 
@@ -169,6 +170,11 @@ def read_authority(directory: str) -> Authority:
     with open(fd, "rb") as file:
         _check_private(path, os.fstat(fd))   # of the file that is read
         data = file.read()
+    if data.startswith(SCHEME.encode()):
+        token = TokenKey(data.decode("ascii", "replace"))
+        if token.public != certificate.public_key():
+            raise AuthorityError(f"{path} is not the key of {CERTIFICATE}")
+        return Authority(certificate, token)
     try:
         key = serialization.load_pem_private_key(data, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from cutthrough.ca.leaf import MOST_COMMON_NAME, make_leaf, make_root, utc_now
+from cutthrough.ca.leaf import MOST_COMMON_NAME, Key, make_leaf, make_root, utc_now
 from cutthrough.ca.names import (
     AuthorityError,
     build_constraints,
@@ -40,6 +40,7 @@ from cutthrough.ca.store import (
     store,
     write_file,
 )
+from cutthrough.ca.token import PublicKey, TokenKey
 from cutthrough.ca.trust import JAVA_PASSWORD, Seeker
 
 # Every device has to be given the next certificate in this time
@@ -67,22 +68,31 @@ def run(given: argparse.Namespace) -> int:
 
 def init(directory: str, given: argparse.Namespace) -> int:
     describe(directory, make(directory, given.name, given.days, given.permit,
-                             given.force))
+                             given.force, given.key))
     return 0
 
 
 def make(directory: str, name: str | None = None, days: int = 730,
-         permit: Sequence[str] = (), force: bool = False) -> x509.Certificate:
-    """Makes an authority. Raises AuthorityError and OSError."""
+         permit: Sequence[str] = (), force: bool = False,
+         uri: str | None = None) -> x509.Certificate:
+    """Makes an authority. `uri`: of its key, which is in a token; None: one is made.
+    Raises AuthorityError and OSError."""
     constraints = build_constraints(permit)
-    key = ec.generate_private_key(ec.SECP256R1())
+    key: Key
+    public: PublicKey
+    if uri is None:
+        key = made = ec.generate_private_key(ec.SECP256R1())
+        public, kept = made.public_key(), encode_key(made)
+    else:
+        key = token = TokenKey(uri)
+        public, kept = token.public, f"{uri}\n".encode()
     if name is None:
         # Part of the key's digest: two authorities of one host have different names
-        digest = x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest
+        digest = x509.SubjectKeyIdentifier.from_public_key(public).digest
         name = f"cutthrough CA {digest[:4].hex()} ({socket.gethostname()})"
         name = name[:MOST_COMMON_NAME]
     certificate = make_root(key, name, days, constraints)
-    store(directory, certificate, key, force)
+    store(directory, certificate, kept, force)
     return certificate
 
 

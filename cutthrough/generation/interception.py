@@ -14,6 +14,7 @@ import msgspec
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import FileError, read_file
 from cutthrough.config.mistake import raise_all
+from cutthrough.generation.delegates import SCHEME, find_delegate
 from cutthrough.generation.tls_files import (
     PairFiles,
     import_http2,
@@ -46,6 +47,7 @@ class InterceptionFiles(msgspec.Struct, frozen=True):
     origin_hello: str = "own"               # the same
     # Ours for origins, by the names that rules give
     pairs: tuple[tuple[str, PairFiles], ...] = ()
+    in_token: bool = False                  # the authority's key: see delegates
 
     def __repr__(self) -> str:               # never the key (R37)
         return "InterceptionFiles()"
@@ -82,7 +84,7 @@ def authority_expiry(config: Config, files: InterceptionFiles | None) -> dict[st
     from cutthrough.net.certificates import describe
 
     path = os.path.join(config.intercept_ca, CERTIFICATE)
-    return {path: describe(files.certificate, path)[0].not_after}
+    return {path: describe(files.certificate, path)[int(files.in_token)].not_after}
 
 
 def client_certificates(files: InterceptionFiles | None) -> "Iterator[Certificate]":
@@ -99,18 +101,26 @@ def read_interception(config: Config) -> InterceptionFiles | None:
         return None
     folder = config.intercept_ca
     key = os.path.join(folder, KEY)
-    made = InterceptionFiles(
-        _content(os.path.join(folder, CERTIFICATE), "intercept_ca"),
-        _content(key, "intercept_ca"),
+    certificate = _content(os.path.join(folder, CERTIFICATE), "intercept_ca")
+    secret = _content(key, "intercept_ca")
+    in_token = secret.startswith(SCHEME)
+    if in_token:
+        try:
+            made = find_delegate(folder, certificate, secret)
+        except ValueError as error:
+            raise ConfigError("", "intercept_ca", str(error)) from None
+        certificate, secret = made.certificates, made.key
+    files = InterceptionFiles(
+        certificate, secret,
         _content(config.origin_ca, "origin_ca") if config.origin_ca else b"",
         _content(config.origin_crl, "origin_crl") if config.origin_crl else b"",
         config.intercept_http2, config.origin_http2, config.origin_hello,
         tuple((row.name, read_pair(row, "client_certificates"))
-              for row in config.client_certificates))
+              for row in config.client_certificates), in_token)
     if not is_private(os.stat(key), os.geteuid()):
         raise ConfigError("", "intercept_ca", f"{key} can be read by others than its "
                           f"owner: chmod 600 {key}")
-    return made
+    return files
 
 
 def _content(path: str, option: str) -> bytes:

@@ -85,9 +85,13 @@ cdef class TlsInterceptor(TlsContext):
             self.ctx, choose_protocol, <void *>(HTTP_2_OR_11 if http2 else HTTP_11))
         for one in [issuer, *issuer.chain]:
             self.constrain((<Loaded>one).leaf)
-            # A root is known to whom it is of use
-            if not openssl.X509_self_signed((<Loaded>one).leaf, 0) and (
-                    not openssl.SSL_CTX_add1_chain_cert(self.ctx, (<Loaded>one).leaf)):
+            # A root is known to whom it is of use. Not add1_chain_cert: that would be the chain
+            # of one kind of key, and each connection has a leaf of its own
+            if openssl.X509_self_signed((<Loaded>one).leaf, 0):
+                continue
+            openssl.X509_up_ref((<Loaded>one).leaf)
+            if not openssl.SSL_CTX_add_extra_chain_cert(self.ctx, (<Loaded>one).leaf):
+                openssl.X509_free((<Loaded>one).leaf)
                 raise TlsError("intercept_ca", why("the chain cannot be used"))
         self.extensions[0] = self.extension(openssl.NID_basic_constraints, b"critical,CA:FALSE")
         self.extensions[1] = self.extension(openssl.NID_key_usage, b"critical,digitalSignature")

@@ -99,6 +99,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int SSL_CTX_use_PrivateKey(SSL_CTX *ctx, EVP_PKEY *key)
     int SSL_CTX_check_private_key(const SSL_CTX *ctx)
     long SSL_CTX_add1_chain_cert(SSL_CTX *ctx, X509 *certificate)
+    long SSL_CTX_add_extra_chain_cert(SSL_CTX *ctx, X509 *certificate)
     int SSL_CTX_set_alpn_protos(SSL_CTX *ctx, const unsigned char *wire, unsigned int n)
 
     ctypedef int (*alpn_callback)(SSL *ssl, const unsigned char **out, unsigned char *out_len,

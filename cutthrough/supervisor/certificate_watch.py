@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 
 from cutthrough.config.config import Config
+from cutthrough.generation.delegates import is_old, renew_old
 from cutthrough.generation.interception import interception_files
 
 EVERY_S = 5.0
@@ -28,6 +29,7 @@ class CertificateWatch:
         self._read: Stamps = {}              # when they were read last
         self._seen: Stamps = {}              # at the last look
         self._timer: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Future[None] | None = None
 
     def begin(self) -> None:
         """Begins to look, at the files that are in force now. Idempotent."""
@@ -45,7 +47,17 @@ class CertificateWatch:
         elif now != self._read and now == self._seen and self._reread():
             self._read = now
         self._seen = now
+        if is_old() and not self._renewing:
+            self._renewing = asyncio.ensure_future(self._renew())
         self._schedule()
+
+    async def _renew(self) -> None:
+        """In a thread, because a token takes its time."""
+        try:
+            if await asyncio.to_thread(renew_old):
+                self._reread()
+        finally:
+            self._renewing = None
 
     def end(self) -> None:
         if self._timer is not None:

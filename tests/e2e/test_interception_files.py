@@ -66,6 +66,25 @@ def test_changed_files_are_read_by_themselves(start_policy, make_origin, dial, f
     assert ask(client).body == b"ok"
 
 
+def test_an_authority_below_another_shows_it(
+        start_policy, make_origin, dial, tmp_path):
+    """The client knows the root alone."""
+    root = Authority("root")
+    below = root.issue("below")
+    folder = tmp_path / "chain"
+    folder.mkdir()
+    (folder / "ca.pem").write_bytes(
+        below.own.certificate.read_bytes() + root.own.certificate.read_bytes())
+    (folder / "ca.key").touch(0o600)
+    (folder / "ca.key").write_bytes(below.own.key.read_bytes())
+    proxy = start_policy(ALL, files(Authority("another")).replace(
+        'intercept_ca = "', f'intercept_ca = "{folder}" # "'))
+    origin = make_origin(over_tls(okay))
+    client = enter(proxy, dial(proxy), origin.port,
+                   context=client_context(trusted=root))
+    assert ask(client).body == b"ok"
+
+
 def test_the_metric_has_the_authoritys_end(directory, loop_name, opened, folder):
     _, operator = administered(
         opened, directory("proxy"), loop_name,
