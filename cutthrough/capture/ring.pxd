@@ -71,3 +71,6 @@ cdef class Ring:
     cdef Producer producer
     cdef object memory          # keeps it alive
     cdef uint64_t read_to       # the consumer's: the next record to read
+    cdef set open               # exchanges of which it has read records, and no END
+
+    cdef bint is_done_with(self, const Record *record, uint64_t at) except -1

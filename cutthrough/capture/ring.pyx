@@ -7,8 +7,9 @@
 The producer never waits (R58): a record without room is dropped and counted by the caller. A
 record becomes visible as a whole, when `head` moves behind it, so a producer that is killed in
 the middle leaves nothing behind, and its replacement continues behind the last record. The consumer
-moves `tail` when it has stored the records: a consumer that is killed reads them again. Before
-that it erases them.
+moves `tail` when it has stored the records, and has erased them: the next consumer reads again
+what this one had not stored. Records of an exchange that has no end yet stay, as far as
+KEPT_BYTES behind the last that was read.
 
 A record of an exchange that must not be lost waits in the worker's own memory, if there is no
 room; and behind it all records of such exchanges, so that their order stays.
@@ -51,6 +52,7 @@ cdef enum:
     HEADER_BYTES = 65536
     # Of a record that waits: the ring has room for it, wherever its head stands
     MOST_HELD_RECORD = DATA_BYTES // 4
+    KEPT_BYTES = DATA_BYTES // 8
     # Bytes of a record before its field `worker`: size and kind, all that padding has
     WORKER_AT = 6
 
@@ -185,6 +187,7 @@ cdef class Ring:
         self.producer.data = <char *>&view[HEADER_BYTES]
         self.producer.wake_fd = wake_fd
         self.read_to = self.producer.header.tail
+        self.open = set()
 
     def counts(self):
         """Numbers of exchanges by result, since the ring was made."""
@@ -205,6 +208,11 @@ cdef class Ring:
     def in_use(self):
         """Bytes that the producer has filled and the consumer has not released."""
         return load_position(&self.producer.header.head) - self.producer.header.tail
+
+    @property
+    def unread(self):
+        """Bytes that the consumer has not read."""
+        return load_position(&self.producer.header.head) - self.read_to
 
     def read(self, Py_ssize_t most):
         """Returns (kind, worker, request, payload) of the next records, some `most` bytes of
@@ -228,26 +236,43 @@ cdef class Ring:
                     break
                 found.append((record.kind, record.worker, record.request,
                               PyBytes_FromStringAndSize(<char *>(record + 1), record.length)))
+                if record.kind == END:
+                    self.open.discard((record.worker, record.request))
+                else:
+                    self.open.add((record.worker, record.request))
             at += record.size
         self.read_to = at
         return found
 
     def release(self):
-        """Erases all records that were read, and gives their room back: a secret is in this
-        memory only until its exchange is stored. An erased record is padding, so a consumer that
-        is killed here leaves nothing that its successor would misread."""
-        cdef uint64_t at = self.producer.header.tail
+        """Erases the records that were read, and gives their room back: a secret is in this
+        memory only until its exchange is stored. Those of exchanges without an end stay, for the
+        next consumer. An erased record is padding, so a consumer that is killed here leaves
+        nothing that its successor would misread."""
+        cdef uint64_t at = self.producer.header.tail, tail = at
         cdef Record *record
         while at < self.read_to:
             record = <Record *>(self.producer.data + at % DATA_BYTES)
             if record.size < 8 or record.size > min(
                     self.read_to - at, DATA_BYTES - at % DATA_BYTES):
-                break                           # not a record: read() has skipped the rest
-            record.kind = PADDING
-            keep_order()                        # a kill may come between the two
-            memset(&record.worker, 0, record.size - WORKER_AT)
+                tail = self.read_to             # not a record: read() has skipped the rest
+                break
+            if record.kind != PADDING and self.is_done_with(record, at):
+                record.kind = PADDING
+                keep_order()                    # a kill may come between the two
+                memset(&record.worker, 0, record.size - WORKER_AT)
+            if tail == at and record.kind == PADDING:
+                tail += record.size
             at += record.size
-        store_position(&self.producer.header.tail, self.read_to)
+        store_position(&self.producer.header.tail, tail)
+
+    cdef bint is_done_with(self, const Record *record, uint64_t at) except -1:
+        key = (record.worker, record.request)
+        if key in self.open:
+            if self.read_to - at <= KEPT_BYTES:
+                return False
+            self.open.discard(key)              # its other records are of no use alone
+        return True
 
     def sleep(self):
         """Announces that the consumer waits to be woken. False: there are records."""

@@ -203,7 +203,7 @@ class Writer:
     def wait(self, busy: bool) -> None:
         """Waits for records, and a moment longer so that more of them gather."""
         if busy:
-            if max((ring.in_use for ring in self._rings), default=0) < TURN_BYTES:
+            if max((ring.unread for ring in self._rings), default=0) < TURN_BYTES:
                 self.look(GATHER_S, with_pipe=False)
             return
         timeout = 0.0 if self._to_index or self._store.is_over else (

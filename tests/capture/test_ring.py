@@ -73,7 +73,7 @@ def test_what_was_released_is_erased_and_reads_as_nothing(memory):
     """R59, and a kill after the erasure and before the room is given back."""
     producer, consumer = Ring(memory), Ring(memory)
     for number in range(300):               # once around, padding included
-        put(producer, UP, 0, number, b"s3cret" * 9_999)
+        put(producer, END, 0, number, b"s3cret" * 9_999)
         assert consumer.read(RING_BYTES)
         tail = memory[64:72]
         consumer.release()
@@ -82,6 +82,29 @@ def test_what_was_released_is_erased_and_reads_as_nothing(memory):
     assert memory.find(b"s3cret") > 0
     memory[64:72] = tail                    # as if the last release had ended early
     assert Ring(memory).read(RING_BYTES) == [(END, 0, 300, b"s3cret")]
+
+
+def test_an_exchange_without_an_end_is_left_to_the_next_consumer_whole(memory):
+    producer, consumer = Ring(memory), Ring(memory)
+    for number in range(20):
+        put(producer, UP, 0, number, b"up of %d" % number)
+    for number in range(0, 20, 2):
+        put(producer, END, 0, number, b"end of %d" % number)
+    assert len(consumer.read(RING_BYTES)) == 30
+    consumer.release()
+    put(producer, END, 0, 1, b"end of 1")
+    assert consumer.read(RING_BYTES) == [(END, 0, 1, b"end of 1")]
+    found = Ring(memory).read(RING_BYTES)
+    assert found == [(UP, 0, n, b"up of %d" % n) for n in range(1, 20, 2)] + [
+        (END, 0, 1, b"end of 1")]
+    assert memory.find(b"up of 2") == memory.find(b"end of 2") == -1
+    consumer.release()
+    assert memory.find(b"up of 1\0") == -1
+    for number in range(100, 400):          # room is given back all the same
+        assert put(producer, UP, 0, number, b"x" * 50_000)
+        assert consumer.read(RING_BYTES)
+        consumer.release()
+    assert consumer.in_use < RING_BYTES // 8 + 60_000
 
 
 def test_a_producer_that_was_killed_is_continued_by_the_next(memory):

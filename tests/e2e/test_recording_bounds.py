@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from cutthrough.recording.sessions import Sessions
 from tests.e2e.test_recording import RULE, fill, made, recorded
 from tests.e2e.test_recording import folder as folder
 from tests.e2e.test_recording import start as start
@@ -281,3 +282,52 @@ def test_a_request_beyond_the_bound_is_refused_before_its_origin_is_dialled(
                             body=b"x" * 10_240)
     assert reply.status == 200
     wait_until(lambda: recorded(folder) == 1, "one recording")
+
+
+def test_a_killed_writer_loses_neither_what_was_answered_nor_what_is_under_way(
+        start, folder, make_origin, dial):
+    """It had read a half of an answer: its successor reads that again."""
+    goes_on = threading.Event()
+
+    def script(conn):
+        while request := conn.read_request():
+            conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst")
+            if request.target == "/slow":
+                assert goes_on.wait(30)
+            conn.send(b", end")
+
+    origin = make_origin(script)
+    proxy = start("record", STRICT, ADMIN)
+    slow, quick = dial(proxy), dial(proxy)
+    slow.send(build_request("GET", origin.url("/slow")))
+    slow.read_until(b"first")
+    assert quick.get(origin.url("/a")).status == 200
+    wait_until(lambda: recorded(folder) == 1, "it has read what came before")
+    writer(proxy).kill()
+    assert quick.get(origin.url("/b")).status == 200
+    goes_on.set()
+    assert slow.read_until(b", end")
+    wait_until(lambda: recorded(folder) == 3, lambda: str(recorded(folder)))
+    session = Sessions(folder).open("default")
+    found = {one.request.path: one.response.body for one in session.recordings()}
+    assert found == dict.fromkeys(("/a", "/b", "/slow"), b"first, end")
+    session.close()
+
+
+def test_no_answer_is_lost_when_the_writer_is_killed_under_load(
+        start, folder, make_origin, dial):
+    origin = make_origin(answer(ANSWER))
+    proxy = start("record", refusing(100, "60s"), "workers = 2")
+    load = Load(proxy, origin, dial)
+    for count in (100, 200):
+        load.wait(200, count)
+        writer(proxy).kill()
+    load.wait(200, 400)
+    load.end()
+    assert {*load.statuses} == {200}
+    wait_until(lambda: recorded(folder) >= load.statuses[200],
+               lambda: f"{recorded(folder)} of {load.statuses}")
+    session = Sessions(folder).open("default")
+    paths = {one.request.path for one in session.recordings()}
+    session.close()
+    assert paths == {f"/{number}" for number in range(load.statuses[200])}
