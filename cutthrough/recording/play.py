@@ -47,6 +47,7 @@ class Exchange(Protocol):
     """What the session does. After the exchange's end, nothing."""
 
     def answer(self, head: bytes) -> Sluice: ...
+    def answer_whole(self, head: bytes, body: bytes) -> bool: ...
     def refuse(self, label: str, text: str) -> None: ...
     def collect_request(self) -> Sluice | None: ...
     def end_of_request(self) -> None: ...
@@ -263,6 +264,8 @@ class Play:
                 body += build_trailers(response.trailers)
         if is_last:
             self._exchange.keep(head, body, self._body, recording.number)
+        if self._exchange.answer_whole(head, body):
+            return
         sluice = self._exchange.answer(head)
         if body:
             sluice.write(body)

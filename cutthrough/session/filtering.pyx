@@ -378,6 +378,6 @@ cdef int send_head_now(Client c, bytes text, bytes body) except -1:
         m = len(body)
     if push(&c.relay.down, out, n, more, m):
         return 0
-    if c.filtering is None:
+    if down_sluice(c) is None:
         return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
     return fail(filtering_of(c).down)

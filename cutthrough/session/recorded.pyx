@@ -195,6 +195,35 @@ cdef class Replay(Filtering):
             answers.clear()
         answers.found[key] = one
 
+    def answer_whole(self, bytes head, bytes body):
+        """Sends an answer that is all there, at once. False: it has to be paced, and nothing was
+        sent."""
+        cdef Client c = self.client
+        cdef Pump *down
+        if c is None:
+            return True
+        if c.usage.meter != NULL or c.request.status:
+            return False
+        down = &c.relay.down
+        try:
+            c.poller.take_time()
+            self.drop_origin()
+            if down.sink == NULL:
+                down.may_splice = False
+                start_pump(down, NULL, &c.sock, 0)
+            else:                               # it may still hold a 1xx
+                down.source = NULL
+                down.left = 0
+            c.request.ending = self.ending
+            c.request.origin_persistent = False
+            c._set_state(RELAY)
+            send_head_now(c, head, body)
+            if c.state == RELAY:
+                pump_down(c)
+        except BaseException:
+            c.poller.contain(c)
+        return True
+
     def collect_request(self):
         """The request's body comes through the Sluice that is returned."""
         cdef Client c = self.client

@@ -16,7 +16,7 @@ from cutthrough.recording.model import (
 )
 from cutthrough.recording.modes import State, write_state
 from cutthrough.recording.sessions import Sessions
-from tests.e2e.test_recording import fill, recorded
+from tests.e2e.test_recording import fill, made, recorded
 from tests.e2e.test_recording import folder as folder
 from tests.e2e.test_recording import start as start
 from tests.support.certificates import client_context
@@ -206,3 +206,35 @@ def test_a_call_of_grpc_keeps_its_messages_and_trailers(start, folder, dial):
             got = peer.wait(stream)
             assert (got.status, got.body) == (200, b"".join(messages))
             assert dict(got.trailers) == {"grpc-status": "0", "grpc-message": "fine"}
+
+
+def test_a_slow_reader_gets_all_of_answers_that_are_looked_up(start, folder, dial):
+    """Head and body go out in one write, as far as the client takes them."""
+    fill(folder, *[made(9, f"/{n}", body=b"%03d" % n * 10_000) for n in range(150)])
+    client = dial(start())
+    for n in range(150):
+        client.send(build_request("GET", f"http://127.0.0.1:9/{n}"))
+    for n in range(150):
+        assert client.read_response("GET").body == b"%03d" % n * 10_000
+
+
+def test_a_client_that_waits_for_100_gets_it_before_its_answer(start, folder, dial):
+    fill(folder, made(9, "/p", method="POST", sent=b"x=1", body=b"one"))
+    client = dial(start())
+    for _ in range(2):
+        client.send(build_request("POST", "http://127.0.0.1:9/p", "Content-Length: 3",
+                                  "Expect: 100-continue"))
+        assert b" 100 " in client.read_until(b"\r\n\r\n")
+        client.send(b"x=1")
+        assert client.read_response("POST").body == b"one"
+
+
+def test_a_client_that_is_gone_ends_its_replay_alone(start, folder, dial):
+    fill(folder, *[made(9, f"/{n}", body=b"q" * 30_000) for n in range(60)])
+    proxy = start()
+    for n in range(0, 60, 20):
+        client = dial(proxy)
+        client.send(*[build_request("GET", f"http://127.0.0.1:9/{n + k}")
+                      for k in range(20)])
+        client.reset()
+    assert dial(proxy).get("http://127.0.0.1:9/1").body == b"q" * 30_000
