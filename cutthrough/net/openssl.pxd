@@ -155,6 +155,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int SSL_set_ciphersuites(SSL *ssl, const char *names)
     int SSL_set1_groups_list(SSL *ssl, const char *names)
     int SSL_set1_sigalgs_list(SSL *ssl, const char *names)
+    long SSL_CTX_set1_client_sigalgs_list(SSL_CTX *ctx, const char *names)
     int SSL_set_max_proto_version(SSL *ssl, int version)
     uint64_t SSL_set_options(SSL *ssl, uint64_t options)
     long SSL_set_tlsext_status_type(SSL *ssl, int kind)

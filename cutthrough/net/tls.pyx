@@ -259,8 +259,25 @@ cdef ssize_t encrypt(Socket *s, Tls *t, const char *data, size_t n) noexcept nog
             return taken
         if t.error == 0:
             t.error = EPIPE
+        if t.asked:
+            find_alert(t)
         return taken if taken else -t.error
     return taken
+
+
+cdef void find_alert(Tls *t) noexcept nogil:
+    """As in tls_stream: a server may have closed behind its alert."""
+    cdef int r = 1
+    cdef int error = EPROTO
+    cdef int turn = 0
+    while r > 0 and turn < 4:
+        turn += 1
+        openssl.ERR_clear_error()
+        r = openssl.SSL_read(t.ssl, joined, RECORD)
+    if r <= 0 and alert_met() >= 0:
+        error = errno_of_alert(t, alert_met())
+    if error != EPROTO:
+        t.error = error
 
 
 cdef ssize_t look(Socket *s, void *buf, size_t n) noexcept nogil:

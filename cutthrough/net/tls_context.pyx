@@ -34,6 +34,12 @@ cdef enum:
 GROUPS = (b"X25519MLKEM768:X25519:P-256:P-384", b"X25519:P-256:P-384")
 CIPHERS = b"ECDHE+AESGCM:ECDHE+CHACHA20"
 
+# Of our own certificate as a client. Else those that a client has offered, if tls_offer passes
+# them on: our key may be of another kind than its software knows.
+cdef const char *OWN_SIGNATURES = (
+    b"ECDSA+SHA256:ECDSA+SHA384:ECDSA+SHA512:ed25519:ed448:RSA-PSS+SHA256:RSA-PSS+SHA384:"
+    b"RSA-PSS+SHA512:RSA+SHA256:RSA+SHA384:RSA+SHA512")
+
 HTTP_11 = b"\x08http/1.1"
 HTTP_2_OR_11 = b"\x02h2\x08http/1.1"
 
@@ -138,6 +144,7 @@ cdef class TlsClient(TlsContext):
             distrust(made.ctx, crl, "origin_crl")
         if pair is not None:
             use(made.ctx, load(pair))
+            openssl.SSL_CTX_set1_client_sigalgs_list(made.ctx, OWN_SIGNATURES)
         if alpn:
             wire = b"".join(bytes([len(one)]) + one.encode() for one in alpn.split(","))
             if openssl.SSL_CTX_set_alpn_protos(made.ctx, wire, <unsigned int>len(wire)):

@@ -46,6 +46,7 @@ class Finding(NamedTuple):
     tls: str = "pass"           # what becomes of TLS inside a tunnel
     filters: tuple[str, ...] = ()
     pinned: str = ""            # pass: where clients have rejected our certificate
+    client_certificate: str = ""    # the name of ours for the origin; "": none
 
     @property
     def action(self) -> str:
@@ -142,7 +143,8 @@ class DryRun:
                        answer.opens_floor, answer.limits, answer.source, answer.maybe,
                        answer.route, answer.waits, answer.faults,
                        rule.capture if rule else "", rule.tls if rule else "pass",
-                       answer.filters, rule.pinned if rule else "")
+                       answer.filters, rule.pinned if rule else "",
+                       rule.client_certificate if rule else "")
 
     def _show_rule(self, index: int) -> str:
         if index < 0:

@@ -89,6 +89,7 @@ class Explanation(msgspec.Struct, kw_only=True):
     tunnel_rule: str = ""       # that decides by them
     tls: str = ""               # intercept or refuse: what becomes of TLS inside
     pinned: str = ""            # pass: not where clients rejected our certificate
+    client_certificate: str = ""    # of [client_certificates], for the origin; "": none
     limits: str = ""
     limit_values: dict[str, float] = {}
     capture: str = ""           # head or full; "": nothing is kept
@@ -268,6 +269,7 @@ def _finish(judge: DryRun, result: Explanation, caller: Caller, of_hook: str,
         result.tunnel_rule = known.rule
         result.tls = known.tls.replace("pass", "")
         result.pinned = known.pinned.replace("refuse", "")
+        result.client_certificate = known.client_certificate
         if known.outcome == OK and (known.source, known.route) != (
                 first.source, first.route):
             result.tunnel = "destination_denied"        # it names another way
@@ -391,6 +393,9 @@ def show(result: Explanation, judge: DryRun) -> list[str]:
     elif result.tunnel:
         lines.append(("tunnel", f"{result.tunnel}  {result.tunnel_rule}"))
     lines += [("tls", f"{result.tls}  if it is TLS")] if result.tls else []
+    if result.client_certificate:
+        lines.append(("shows", f"{result.client_certificate}  if the origin wants a "
+                      "client certificate"))
     if result.pinned:
         lines.append(("pinned", "pass  for an hour, if a client of its network rejects "
                       "our certificate"))

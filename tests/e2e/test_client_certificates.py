@@ -8,6 +8,7 @@ import contextlib
 import functools
 import signal
 import ssl
+import subprocess
 from pathlib import Path
 
 import bcrypt
@@ -15,7 +16,7 @@ import pytest
 from h2.exceptions import ProtocolError
 
 from tests.support.certificates import Authority, Made, client_context
-from tests.support.client import CREDENTIALS, Client
+from tests.support.client import CREDENTIALS, PASSWORD, USER, Client
 from tests.support.http2 import Peer
 from tests.support.http2_origin import Origin as Speaker
 from tests.support.inside import (
@@ -129,6 +130,23 @@ def test_an_origin_sees_the_certificate_of_the_rule(
     client = enter_as(proxy, dial(proxy), origin.port)
     assert [ask(client).body for _ in range(3)] == [b"ours"] * 3
     assert len(origin.connections) == 1
+
+
+@pytest.mark.parametrize("kind", ["ec", "rsa", "ed25519"])
+def test_a_client_with_other_signatures(start, make_origin, tmp_path, kind) -> None:
+    """Its offer goes to the origin; our key signs as it can."""
+    made = owners().sign(subject="/CN=ours", kind=kind)
+    put(tmp_path / "one.pem", made)
+    proxy = start(more='origin_hello = "client"\n', tables=(
+        f'[client_certificates.ours]\ncertificate = "{tmp_path}/one.pem"\n'))
+    origin = make_origin(telling(False, ssl.CERT_REQUIRED))
+    done = subprocess.run(
+        ["openssl", "s_client", "-quiet", "-connect", f"a.example:{origin.port}",
+         "-proxy", f"127.0.0.1:{proxy.port}", "-proxy_user", USER, "-proxy_pass",
+         f"pass:{PASSWORD}", "-servername", "a.example", "-sigalgs",
+         "ECDSA+SHA256"], capture_output=True, timeout=30, check=False,
+        input=b"GET /close HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+    assert done.stdout.endswith(b"\r\n\r\nours"), done
 
 
 def test_the_chain_is_shown(start, make_origin, dial, tmp_path) -> None:
@@ -264,12 +282,14 @@ def test_a_request_that_a_reload_overtakes(start, make_origin, dial, http2) -> N
         assert ask(bob, "GET", path).body == b"nobody"
 
 
+@pytest.mark.parametrize("records", ["own", "libssl"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_origin_that_wants_one_is_told_of(
-        start, make_origin, dial, version, http2) -> None:
+        start, make_origin, dial, version, http2, records) -> None:
     """The rule names none. By TLS 1.3 the origin says so behind its handshake: then the
     client's is done, too, and it reads why."""
-    proxy = start(USERS + RULE, HTTP2 if http2 else "")
+    proxy = start(USERS + RULE,
+                  f'tls_records = "{records}"\n' + (HTTP2 if http2 else ""))
     origin = make_origin(telling(http2, ssl.CERT_REQUIRED, version))
     if version is ssl.TLSVersion.TLSv1_2:
         with pytest.raises(ssl.SSLError, match="HANDSHAKE_FAILURE"):

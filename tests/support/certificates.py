@@ -89,7 +89,7 @@ class Authority:
 
 
 def new_key(kind: str, path: Path) -> list[str]:
-    how = ["rsa:2048"] if kind == "rsa" else [
+    how = ["rsa:2048"] if kind == "rsa" else ["ed25519"] if kind == "ed25519" else [
         "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     return ["-newkey", *how, "-nodes", "-keyout", str(path)]
 

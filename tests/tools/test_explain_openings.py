@@ -188,6 +188,14 @@ def test_explain_says_what_becomes_of_tls(explain, policy, tls, outcome):
     assert status == (outcome != "ok")
 
 
+def test_explain_names_the_certificate_for_the_origin(explain, policy):
+    policy.write_text(POLICY.replace(
+        'sni = "match"', 'tls = "intercept"\nclient_certificate = "ours"').replace(
+        'name = "malware"', 'users = ["alice"]\nname = "malware"'))
+    words = explain("CONNECT", f"{HOST}:443")[1]
+    assert words["shows"] == "ours  if the origin wants a client certificate"
+
+
 def test_explain_says_that_pinned_clients_pass(explain, policy):
     text = POLICY.replace('sni = "match"', 'tls = "intercept"').replace(
         'name = "malware"', 'users = ["alice"]\nname = "malware"')
