@@ -252,30 +252,31 @@ cdef class Capture(Observer):
         cdef Agreed peer
         cdef char *at
         cdef int i
-        cdef bytes rule = client.snapshot.acl.label(client.request.rule)
-        cdef bytes parent = parent_of(client)
-        point(&texts[T_USER], &end.lengths[T_USER], client.user)
+        cdef bytes rule, parent
         point(&texts[T_HOST], &end.lengths[T_HOST], client.key)
         end.lengths[T_HOST] -= min(end.lengths[T_HOST], <uint32_t>2)    # the port
-        point(&texts[T_RULE], &end.lengths[T_RULE], rule)
-        point(&texts[T_PARENT], &end.lengths[T_PARENT], parent)
-        texts[T_CLIENT] = client_text
-        end.lengths[T_CLIENT] = print_address(&client.address, client_text)
-        texts[T_PEER] = peer_text
-        if peer_of(client) != NULL:
-            end.lengths[T_PEER] = print_address(peer_of(client), peer_text)
-            end.peer_port = peer_of(client).port
-        if opening_of(client) != NULL:
-            fill_opening(end, texts, opening_of(client))
-        fill_tls(agreed_by(client), &end.client_tls, &texts[T_CLIENT_CIPHER],
-                 &end.lengths[T_CLIENT_CIPHER])
-        if client.origin is not None:
-            fill_tls(agreed_of(&client.origin.sock, &peer), &end.peer_tls,
-                     &texts[T_PEER_CIPHER], &end.lengths[T_PEER_CIPHER])
         if client.head != NULL and client.request.path_len and (
                 not client.request.is_tunnel):      # of an upgrade on_response has given it
             texts[T_HEAD] = bytes_of(client.head)
             end.lengths[T_HEAD] = client.head.end
+        if not end.flags & NOT_CAPTURED:        # of a recording no more is kept
+            rule, parent = client.snapshot.acl.label(client.request.rule), parent_of(client)
+            point(&texts[T_USER], &end.lengths[T_USER], client.user)
+            point(&texts[T_RULE], &end.lengths[T_RULE], rule)
+            point(&texts[T_PARENT], &end.lengths[T_PARENT], parent)
+            texts[T_CLIENT] = client_text
+            end.lengths[T_CLIENT] = print_address(&client.address, client_text)
+            texts[T_PEER] = peer_text
+            if peer_of(client) != NULL:
+                end.lengths[T_PEER] = print_address(peer_of(client), peer_text)
+                end.peer_port = peer_of(client).port
+            if opening_of(client) != NULL:
+                fill_opening(end, texts, opening_of(client))
+            fill_tls(agreed_by(client), &end.client_tls, &texts[T_CLIENT_CIPHER],
+                     &end.lengths[T_CLIENT_CIPHER])
+            if client.origin is not None:
+                fill_tls(agreed_of(&client.origin.sock, &peer), &end.peer_tls,
+                         &texts[T_PEER_CIPHER], &end.lengths[T_PEER_CIPHER])
         for i in range(<int>N_TEXTS):
             n += end.lengths[i]
         at = reserve_or_hold(ring, n) if end.flags & IS_RECORDED else reserve(ring, n)

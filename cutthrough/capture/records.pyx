@@ -210,15 +210,16 @@ cdef class Assembly:
 cdef object taped_of(bytes payload, _Open parts):
     cdef const EndRecord *end = <const EndRecord *>PyBytes_AS_STRING(payload)
     cdef const char *at = PyBytes_AS_STRING(payload) + sizeof(EndRecord)
-    cdef str host = "", up_head = "", down_head = "", text
+    cdef str host = "", up_head = "", down_head = ""
     cdef list down = parts.down or []
     cdef int i
     for i in range(<int>end_record.N_TEXTS):
-        text = text_of(end, &at, i)
         if i == <int>end_record.T_HOST:
-            host = text
+            host = text_of(end, &at, i)
         elif i == <int>end_record.T_HEAD:
-            up_head = text
+            up_head = text_of(end, &at, i)
+        else:
+            at += end.lengths[i]
     if parts.heads is not None:
         up_head, down_head = heads_of(parts.heads, up_head)
     return Taped(
