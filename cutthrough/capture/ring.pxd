@@ -14,6 +14,7 @@ cdef struct Header:
     uint64_t sleeps             # 1: it waits to be woken
     uint64_t unwritten          # exchanges that it could not write
     uint64_t forgotten          # exchanges whose parts it had no memory for
+    uint64_t fails              # 1: it cannot write what is recorded
 
 cdef enum Kind:
     PADDING = 0                 # to the end of the ring: the next record is at its begin

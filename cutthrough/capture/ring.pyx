@@ -284,6 +284,10 @@ cdef class Ring:
         """The consumer is awake: no byte needs to be sent."""
         take_flag(&self.producer.header.sleeps)
 
+    def set_failing(self, bint fails):
+        """Whether the consumer can write what is recorded."""
+        self.producer.header.fails = fails
+
     def add_unwritten(self, count):
         self.producer.header.unwritten += <uint64_t>count
 

@@ -28,6 +28,7 @@ cdef class RingRoom(Room):
     cdef uint64_t fill(self) noexcept:
         settle(&self.ring.producer)
         self.is_holding = self.ring.producer.first != NULL
+        self.is_failing = self.ring.producer.header.fails != 0
         return in_flight(&self.ring.producer)
 
     cdef int lost(self, Client client) noexcept:

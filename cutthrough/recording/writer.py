@@ -3,8 +3,9 @@
     rings ──> exchanges that rules record ──> redacted ──> the session in force
 
 The session is read from the mode's file for each batch. If it does not exist it is
-made, with the configured redaction and bounds. A session that cannot be written costs
-its recordings, which are counted; captures go on.
+made, with the configured redaction and bounds. If a session cannot be written, some
+recordings wait for it, and more are lost and counted; captures go on. Workers see it in
+their rings: rules may refuse what cannot be recorded.
 """
 
 import contextlib
@@ -32,6 +33,9 @@ log = logging.getLogger("cutthrough")
 
 PRUNE_S = 10.0
 SETTLE_S = 0.5
+# Between two attempts to write, and how many wait for that
+AGAIN_S = 0.5
+MOST_WAITING, MOST_BYTES = 1000, 32 << 20
 OnRecord = Callable[[Recording], Recording | None]
 
 
@@ -43,7 +47,9 @@ class Recorder:
         self._session: Session | None = None
         self._name = ""
         self._failed = ""
-        self._lost = self._partial = 0
+        self._waiting: list[Recording] = []  # until they can be written
+        self._tried = 0.0
+        self._partial = 0
         self._written = 0.0                  # 0: the session's file has all of it
         self._pruned = time.monotonic()
         self._on_record = find_hook(settings.hooks)
@@ -66,19 +72,57 @@ class Recorder:
                 if self._partial & (self._partial - 1) == 0:
                     log.warning("an answer of %s is not recorded: %s (%d so far)",
                                 one.host, error, self._partial)
-        if not made:
-            return 0
+        return self.put(made) if made or self._waiting else 0
+
+    def put(self, made: list[Recording]) -> int:
+        """Writes them behind those that could not be written before. Returns how many
+        are lost."""
+        waiting, self._waiting = self._waiting + made, []
+        if self._failed and time.monotonic() - self._tried < AGAIN_S:
+            return self._keep(waiting)
         try:
-            self.open().put(made)
-            self._written = time.monotonic()
+            session = self.open()
         except (OSError, ValueError, StoreError) as error:
-            if self._failed != str(error):
-                self._failed = str(error)
-                log.error("recordings cannot be written: %s", error)
-            self.close()
-            return len(made)
+            return self._wait(waiting, error)
+        try:
+            session.put(waiting)
+        except StoreError as error:
+            return self._wait(waiting, error)
+        except ValueError as error:          # of one of them: it would fail again
+            self._note(error)
+            return len(waiting)
+        self._written = time.monotonic()
+        if self._failed:
+            log.warning("recordings are written again")
         self._failed = ""
         return 0
+
+    def _wait(self, waiting: list[Recording], error: Exception) -> int:
+        self._note(error)
+        self._tried = time.monotonic()
+        return self._keep(waiting)
+
+    def _keep(self, waiting: list[Recording]) -> int:
+        left = MOST_BYTES
+        for one in waiting[:MOST_WAITING]:
+            left -= len(one.request.body)
+            left -= sum([len(chunk.data) for chunk in one.response.chunks])
+            left -= sum([len(message.data) for message in one.response.messages])
+            if left < 0:
+                break
+            self._waiting.append(one)
+        return len(waiting) - len(self._waiting)
+
+    def _note(self, error: Exception) -> None:
+        if self._failed != str(error):
+            self._failed = str(error)
+            log.error("recordings cannot be written: %s", error)
+        self.close()
+
+    @property
+    def fails(self) -> bool:
+        """Some recordings wait until they can be written."""
+        return self._waiting != []
 
     def open(self) -> Session:
         settings = self._settings
@@ -105,6 +149,8 @@ class Recorder:
     def prune(self) -> None:
         """When nothing is to be written."""
         now = time.monotonic()
+        if self._waiting and now - self._tried >= AGAIN_S:
+            self.put([])
         if self._session is not None and self._written and (
                 now - self._written >= SETTLE_S):
             self._written = 0.0
@@ -151,11 +197,18 @@ class RecordingWriter(Writer):
             lost = self._recorder.write(taped)
             if lost:
                 ring.add_unwritten(lost)
+            self.tell_workers()
 
     def keep_house(self) -> None:
         super().keep_house()
         if self._recorder is not None:
             self._recorder.prune()
+        self.tell_workers()
+
+    def tell_workers(self) -> None:
+        fails = self._recorder is not None and self._recorder.fails
+        for one in self._rings:
+            one.set_failing(fails)
 
 
 if __name__ == "__main__":

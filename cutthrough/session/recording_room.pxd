@@ -14,6 +14,7 @@ cdef class Room(Endpoint):
     cdef Py_ssize_t admitted    # exchanges under way
     cdef bint is_behind         # the writer is: nobody is let in
     cdef bint is_holding        # records wait for room in the ring
+    cdef bint is_failing        # the writer cannot write what is recorded
     cdef uint64_t low, high     # bytes on their way to the writer: see has_room
     cdef uint64_t most          # for which there is room
     cdef uint64_t most_body     # bytes that are recorded of each body

@@ -75,6 +75,8 @@ cdef class Room(Endpoint):
             if c.request.room != AWAITS_ROOM:
                 continue                # it has ended meanwhile
             if not has_room(self, c):
+                if self.is_failing:
+                    continue            # another one may go unrecorded
                 break
             enter(self, c)
             try:
@@ -95,7 +97,7 @@ cdef bint has_room(Room room, Client c) noexcept:
     cdef uint64_t level = room.fill()
     cdef uint64_t body = <uint64_t>c.relay.up.left if c.relay.up.left > 0 else 0
     room.is_behind = level > (room.low if room.is_behind else room.high)
-    return not room.is_behind and (
+    return not room.is_behind and not (room.is_failing and refuses(c)) and (
         level + <uint64_t>room.admitted * OF_EXCHANGE + min(body, room.most_body) <= room.most)
 
 

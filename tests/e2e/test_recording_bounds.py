@@ -331,3 +331,22 @@ def test_no_answer_is_lost_when_the_writer_is_killed_under_load(
     paths = {one.request.path for one in session.recordings()}
     session.close()
     assert paths == {f"/{number}" for number in range(load.statuses[200])}
+
+
+def test_requests_are_refused_while_their_session_cannot_be_written(
+        start, folder, make_origin, dial):
+    """What was answered until then is written when it can be."""
+    origin = make_origin()
+    (folder / "default.session").write_bytes(b"no session" * 1000)
+    proxy = start("record", refusing(10, "300ms"), ADMIN)
+    client = dial(proxy)
+    answered = 0
+    while (reply := client.get(origin.url(f"/{answered}"))).status == 200:
+        answered += 1
+    assert (reply.status, reply.get("Retry-After")) == (503, "1")
+    assert b" recording_full: " in reply.body and answered
+    assert "recordings cannot be written: " in proxy.stderr()
+    (folder / "default.session").unlink()
+    wait_until(lambda: dial(proxy).get(origin.url("/last")).status == 200, "again")
+    wait_until(lambda: recorded(folder) == answered + 1, lambda: str(recorded(folder)))
+    assert "recordings are written again" in proxy.stderr()
