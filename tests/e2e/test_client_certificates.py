@@ -15,6 +15,7 @@ import bcrypt
 import pytest
 from h2.exceptions import ProtocolError
 
+from tests.e2e.test_parents import parent
 from tests.support.certificates import Authority, Made, client_context
 from tests.support.client import CREDENTIALS, PASSWORD, USER, Client
 from tests.support.http2 import Peer
@@ -209,6 +210,24 @@ def test_two_certificates_keep_apart(start, make_origin, dial, tmp_path, http2) 
             client = enter_as(proxy, dial(proxy), origin.port, auth)
             for path in ("/", "/close", "/"):
                 assert ask(client, "GET", path).body == owner
+
+
+def test_a_parent_keeps_them_apart(start, make_origin, dial, tmp_path, http2) -> None:
+    """R46: the tunnels of one parent."""
+    def through(conn: Connection) -> None:
+        assert conn.read_request().method == "CONNECT"
+        conn.send(b"HTTP/1.1 200 Connected\r\n\r\n")
+        telling(http2)(conn)
+
+    way = make_origin(through)
+    rules = FOR_USER.replace(HERE, 'hosts = ["a.example"]\n')
+    proxy = start(rules, 'route = "corp"\n' + (HTTP2 if http2 else ""), tables=(
+        owned(tmp_path / "ours.pem") + parent(way, "http", resolve="parent")))
+    first = enter_as(proxy, dial(proxy), 4711)
+    bob = enter_as(proxy, dial(proxy), 4711, BOB)
+    for path in ("/", "/close", "/", "/"):
+        assert ask(first, "GET", path).body == b"ours"
+        assert ask(bob, "GET", path).body == b"nobody"
 
 
 def test_a_reload_exchanges_the_certificate(
