@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tools": DATA | {"ca", "log", "process", "capture", "recording", "generation"},
     "doctor": DATA | {"process", "capture", "generation", "tools", "embed"},
     "testing": {"filters"},
+    "pytest_plugin": {"recording", "tools"},
     "embed": DATA | {"generation", "worker"},
     "ca": {"config", "policy"},
     "arguments": {"config", "process", "arguments_held", "arguments_recordings"},

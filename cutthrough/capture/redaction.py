@@ -14,7 +14,9 @@ from urllib.parse import unquote_plus
 from cutthrough.capture.heads import replace_values
 from cutthrough.capture.settings import Settings
 
-CREDENTIALS = ("authorization", "proxy-authorization", "cookie", "set-cookie")
+CREDENTIALS = ("authorization", "proxy-authorization", "cookie", "set-cookie",
+               "x-api-key", "api-key", "x-auth-token", "x-goog-api-key",
+               "x-amz-security-token")
 REDACTED = "[redacted]"
 
 # A key and its value in a URL, in a form, or in a text that contains URLs

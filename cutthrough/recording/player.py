@@ -187,8 +187,9 @@ class Player:
             await self._read_changes(settings)
         if changed:
             self._on_state(self._state.mode)
-            log.info("recordings: mode %s, session %s, %d recordings",
-                     self._state.mode, self._name, len(self.matcher))
+            # Repeats of one message are not logged: of one session's, then
+            log.info("recordings: mode %s, session " + self._name + ", %d recordings",
+                     self._state.mode, len(self.matcher))
 
     def _open_lanes(self, settings: Settings) -> None:
         if self._lanes is not None or not settings.program:

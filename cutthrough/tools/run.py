@@ -229,6 +229,17 @@ class Proxy:
             time.sleep(0.01)            # between looks for the line
         return int(found[1])
 
+    def errors(self) -> str:
+        """The error log so far."""
+        return self._text()
+
+    def access_log(self) -> list[str]:
+        """Its whole lines so far: JSON."""
+        if not self._log.exists():
+            return []
+        text = self._log.read_text(errors="replace")
+        return text[:text.rfind("\n") + 1].splitlines()
+
     def stop(self) -> Ended:
         died = "" if self._process.poll() is None else self._text().strip()
         if self._process.returncode is None:
