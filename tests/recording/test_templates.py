@@ -10,6 +10,8 @@ from cutthrough.recording.handlebars import translate
 from cutthrough.recording.model import Chunk, Recording, Request, Response
 from cutthrough.recording.templates import TemplateMistake, check, render
 
+pytest.importorskip("jinja2")
+
 ASKED = Request(
     method="POST", scheme="http", host="a.example", port=80, path="/zero/one",
     query="page=2&page=3&items=x", fields=(("X-User", "ann"), ("x-user", "bob")),
