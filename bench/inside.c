@@ -1,9 +1,10 @@
 // Requests over TLS inside tunnels, on CONNS connections, from one thread.
 //
-//     inside IP PORT SECONDS CONNS kept|new HOST:PORT PATH CREDENTIALS
+//     inside IP PORT SECONDS CONNS kept|new|fresh HOST:PORT PATH CREDENTIALS
 //
 // Each connection sends CONNECT, shakes hands with HOST as the server name, and gets PATH. `kept`:
-// again and again on that connection; `new`: once, and then another connection follows. A response
+// again and again on that connection; `new`: once, and then another connection follows; `fresh`:
+// likewise, to IP with a name under HOST that no connection had before. A response
 // needs a Content-Length. Prints what was counted on this side. Links libssl; no certificate is
 // verified, because the client's time is not the question.
 #include <errno.h>
@@ -33,9 +34,9 @@ struct conn {
 
 static struct sockaddr_in to = {.sin_family = AF_INET};
 static SSL_CTX *ctx;
-static char host[256], connect_head[1024], request[1024];
+static char host[200], connect_head[1024], request[1024];
 static long done, failed, bytes;
-static int keeps, epoll;
+static int keeps, fresh, epoll;
 
 static double now(void) {
     struct timespec t;
@@ -84,7 +85,10 @@ static int open_tunnel(struct conn *c) {
     c->n = 0;
     c->ssl = SSL_new(ctx);
     SSL_set_fd(c->ssl, c->fd);
-    SSL_set_tlsext_host_name(c->ssl, host);
+    char name[256];
+    static long names;
+    snprintf(name, sizeof name, "n%ld-%d.%s", names++, getpid(), host);
+    SSL_set_tlsext_host_name(c->ssl, fresh ? name : host);
     SSL_set_connect_state(c->ssl);
     return 1;
 }
@@ -155,20 +159,23 @@ static void run(struct conn *c) {
 
 int main(int n, char **args) {
     if (n != 9) {
-        fprintf(stderr, "usage: inside IP PORT SECONDS CONNS kept|new HOST:PORT PATH CREDENTIALS\n");
+        fprintf(stderr, "usage: inside IP PORT SECONDS CONNS kept|new|fresh HOST:PORT PATH CREDENTIALS\n");
         return 2;
     }
     int conns = atoi(args[4]);
     struct conn *all = calloc(conns, sizeof *all);
     struct epoll_event events[256];
     keeps = !strcmp(args[5], "kept");
+    fresh = !strcmp(args[5], "fresh");
     to.sin_port = htons(atoi(args[2]));
     inet_pton(AF_INET, args[1], &to.sin_addr);
     snprintf(host, sizeof host, "%.*s", (int)strcspn(args[6], ":"), args[6]);
+    char at[256];
+    snprintf(at, sizeof at, "%s%s", fresh ? args[1] : host, strchr(args[6], ':'));
     snprintf(connect_head, sizeof connect_head,
-             "CONNECT %s HTTP/1.1\r\nHost: %s\r\nProxy-Authorization: Basic %s\r\n\r\n", args[6],
-             args[6], args[8]);
-    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", args[7], args[6]);
+             "CONNECT %s HTTP/1.1\r\nHost: %s\r\nProxy-Authorization: Basic %s\r\n\r\n", at, at,
+             args[8]);
+    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", args[7], at);
     ctx = SSL_CTX_new(TLS_client_method());
     SSL_CTX_set1_groups_list(ctx, "X25519:P-256");
     epoll = epoll_create1(0);

@@ -3,7 +3,8 @@
 One worker or process each, and the same nginx with TLS behind them, whose certificate
 all of them verify; HTTP/1.1 on both sides. CPU time of the proxy's processes for each
 kept request inside a tunnel, and for each new tunnel with its handshakes and one
-request. cutthrough runs without and with capture, and with a filter that does nothing.
+request: `new` to a host that is known, `fresh` to one whose name has never come.
+cutthrough runs without and with capture, and with a filter that does nothing.
 A proxy that hands on the origin's own certificate opens nothing: an error.
 `listener` is the same request as an absolute URL through cutthrough's TLS listener. All
 run at once, and each measurement goes round them several times, in alternating order.
@@ -34,7 +35,8 @@ from bench.proxies import listening
 from bench.rows import Row, format_row
 from bench.running import PASSWORD, USER, Running, Target
 
-CONNS = {"kept": 32, "new": 8}
+CONNS = {"kept": 32, "new": 8, "fresh": 8}
+FRESH = "fresh.example"                      # names under it are new hosts
 WARM_SECONDS = 1
 OURS = "cutthrough"
 LISTENER = "listener"
@@ -105,10 +107,11 @@ class Opener:
             raise BenchError(f"{self.name} does not open tunnels")
 
     def request(self, kind: str, seconds: float, warm: bool = False) -> None:
-        """`kind`: kept or new."""
+        """`kind`: of CONNS."""
         before = cpu_times(self.running.tree()).total
         command = [build_tool("inside"), "127.0.0.1", str(self.running.port),
-                   str(seconds), str(CONNS[kind]), kind, self.origin, "/1k", tls.WORD]
+                   str(seconds), str(CONNS[kind]), kind, self.origin if kind != "fresh"
+                   else f"{FRESH}:{self.origin.rpartition(':')[2]}", "/1k", tls.WORD]
         done = subprocess.run(command, capture_output=True, text=True)
         found = dict(pair.split("=") for pair in done.stdout.split())
         n = int(found.get("requests", 0))

@@ -163,7 +163,7 @@ class Origin:
             return False
         command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1"
         command += " -nodes -days 2 -subj /CN=origin.invalid"
-        command += " -addext subjectAltName=DNS:localhost"
+        command += " -addext subjectAltName=DNS:localhost,DNS:*.fresh.example"
         # VEY requires both usages
         command += " -addext keyUsage=digitalSignature,keyCertSign"
         command += " -addext extendedKeyUsage=serverAuth"

@@ -203,4 +203,4 @@ def make_origin_client(files: InterceptionFiles, pair: PairFiles | None, *,
     from cutthrough.net.tls_context import TlsClient
 
     return TlsClient(ca=files.origin_ca, crl=files.origin_crl, pair=show_pair(pair),
-                     alpn="h2,http/1.1" if http2 else "http/1.1")
+                     alpn="h2,http/1.1" if http2 else "http/1.1", resumes="name")

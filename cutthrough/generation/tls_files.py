@@ -244,7 +244,7 @@ def make_client(parent: Parent, files: ParentFiles) -> "TlsClient | None":
         return None
     from cutthrough.net.tls_context import TlsClient
 
-    return TlsClient(ca=files.ca, resumes=True, pair=show_pair(files.pair))
+    return TlsClient(ca=files.ca, resumes="server", pair=show_pair(files.pair))
 
 
 def show_pair(files: PairFiles | None) -> "Pair | None":

@@ -80,7 +80,7 @@ cdef int open_tls(Socket *s, int context, const char *name) noexcept nogil:
         if speak_for(t, name):
             return 0
     elif expect_name(t.ssl, name):
-        t.offered = offer_session(&(<TlsContext>t.context).sessions, t.ssl)
+        t.offered = offer_session((<TlsContext>t.context).sessions_for(t.ssl), t.ssl)
         return 0
     drop(s, t)
     return -EINVAL
@@ -157,7 +157,7 @@ cdef int shake(Socket *s) noexcept nogil:
     if why == HANDSHAKE_DENIED:
         note_denied(t)
     elif t.offered and why != HANDSHAKE_CLOSED:     # some servers cannot decline a session
-        refuse_sessions(&(<TlsContext>t.context).sessions)
+        refuse_sessions((<TlsContext>t.context).sessions_for(t.ssl))
     return -why
 
 

@@ -2,7 +2,7 @@
 
 from cutthrough.net.openssl cimport OSSL_LIB_CTX, SSL, SSL_CTX, SSL_METHOD
 from cutthrough.net.ticket_keys cimport TicketKeys
-from cutthrough.net.tls_sessions cimport Sessions
+from cutthrough.net.tls_sessions cimport Server, Sessions, sessions_of
 
 # For ALPN, in our order; the NUL behind the last name ends the list
 cdef const unsigned char *HTTP_11
@@ -15,7 +15,12 @@ cdef class TlsContext:
     cdef readonly bint makes_leaves         # of an interception: see leaves
     cdef readonly bint names_peer           # the peer's certificate names a user
     cdef readonly list certificates         # Certificate
-    cdef Sessions sessions          # of a way out, to be resumed
+    cdef Sessions sessions          # of a way out to one server, to be resumed
+    cdef Server *servers            # the same, of one to many; NULL: to one
+
+    # To be resumed, of the server whose name this connection expects; NULL: none are.
+    cdef inline Sessions *sessions_for(self, const SSL *ssl) noexcept nogil:
+        return &self.sessions if self.servers == NULL else sessions_of(self.servers, ssl)
 
     # If `makes_leaves`: has the connection show a certificate for this name. False: it cannot.
     cdef bint speak_for(self, SSL *ssl, bytes name) except -1

@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from typing import Literal
 
 from cutthrough.net.certificates import Certificate, Pair
 from cutthrough.net.ticket_keys import TicketKeys
@@ -32,5 +33,5 @@ class TlsClient(TlsContext):
         pair: Pair | None = None,
         min_version: str = "1.2",
         alpn: str = "http/1.1",
-        resumes: bool = False,
+        resumes: Literal["", "server", "name"] = "",
     ) -> None: ...

@@ -23,7 +23,8 @@ from cutthrough.net.openssl cimport (
     SSL_CTX, X509, X509_CRL)
 from cutthrough.net.ticket_keys cimport TicketKey, TicketKeys
 from cutthrough.net.tls_keys cimport on_secret
-from cutthrough.net.tls_sessions cimport drop_sessions, keep_sessions
+from cutthrough.net.tls_sessions cimport (
+    drop_servers, drop_sessions, keep_by_name, keep_sessions)
 
 cdef enum:
     # Seconds in which a session can be resumed; RFC 8446 section 4.6.1 allows 7 days. nginx and
@@ -72,6 +73,7 @@ cdef class TlsContext:
 
     def __dealloc__(self):
         drop_sessions(&self.sessions)
+        drop_servers(self.servers)
         openssl.SSL_CTX_free(self.ctx)
 
     cdef bint speak_for(self, SSL *ssl, bytes name) except -1:
@@ -126,11 +128,12 @@ cdef class TlsClient(TlsContext):
     """A way out: to servers that have a certificate of one of these authorities."""
 
     def __init__(self, *, ca=b"", crl=b"", pair=None, min_version="1.2", alpn="http/1.1",
-                 resumes=False):
+                 resumes=""):
         """`ca`: PEM; empty: the system's authorities. `crl`: PEM, their lists of revoked
         certificates; empty: nobody looks. `pair`: our own certificate. `alpn`: the
-        protocols that are offered, with commas between; "": none. `resumes`: sessions are
-        resumed; then all of its connections lead to one server, by one name. Raises TlsError."""
+        protocols that are offered, with commas between; "": none. `resumes`: sessions;
+        "server": all connections lead to one server, by one name; "name": to many; "": none.
+        Raises TlsError."""
         cdef bytes wire
         cdef Made made = Made()
         made.ctx = new_context(
@@ -149,8 +152,12 @@ cdef class TlsClient(TlsContext):
             wire = b"".join(bytes([len(one)]) + one.encode() for one in alpn.split(","))
             if openssl.SSL_CTX_set_alpn_protos(made.ctx, wire, <unsigned int>len(wire)):
                 raise MemoryError
-        if resumes:
+        if resumes == "server":
             keep_sessions(made.ctx, &self.sessions)
+        elif resumes:
+            self.servers = keep_by_name(made.ctx)
+            if self.servers == NULL:
+                raise MemoryError
         openssl.SSL_CTX_up_ref(made.ctx)
         self.ctx = made.ctx
         self.certificates = []

@@ -67,6 +67,8 @@ def offer_as(int fd, bytes offer):
             del kept[next(iter(kept))]
         kept[offer] = names
     apply(t.ssl, names)
+    openssl.SSL_set_session(t.ssl, NULL)        # made with ciphers that may not be among these
+    t.offered = False
 
 
 cdef int apply(SSL *ssl, Names names) except -1:

@@ -202,7 +202,7 @@ cdef int on_spare(Client c, Stream stream) except -1:
     cdef char one
     if begin_by_greeting(c, stream):
         return 0
-    if stream.sock.ready & CAN_READ and try_peek(&stream.sock, &one, 1) == -linux.EAGAIN and (
+    if (not stream.sock.ready & CAN_READ or try_peek(&stream.sock, &one, 1) == -linux.EAGAIN) and (
             not stream.sock.ready & (PEER_DONE | BROKEN)):
-        return 0                        # tickets
+        return 0                        # tickets, which a look at a greeting may have read
     return (<Inside>c.entrance).leave()

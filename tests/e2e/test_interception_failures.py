@@ -103,6 +103,28 @@ def test_a_reload_reads_the_list_of_revoked_certificates(start, make_origin, dia
     assert b"origin_certificate" in ask(before).body
 
 
+def test_sessions_with_origins_are_resumed_for_the_same_name_alone(
+        start, make_origin, dial):
+    """R48: a resumed handshake verifies nothing, so a session is of one name."""
+    made, resumed = origins().sign("DNS:a.example,DNS:b.example"), []
+
+    def script(conn: Connection) -> None:
+        resumed.append(conn.sock.tls.session_reused)
+        okay(conn)
+
+    proxy, origin = start(), make_origin(over_tls(script, made))
+    for _ in range(3):
+        assert ask(enter(proxy, dial(proxy), origin.port), "POST").body == b"ok"
+    client = enter(proxy, dial(proxy), origin.port, "b.example")
+    assert ask(client, "POST", host="b.example").body == b"ok"
+    assert resumed == [False, True, True, False]
+    # Whoever has the origin's certificate, and not its keys, verifies anew
+    other = make_origin(over_tls(script, bad("untrusted")))
+    with pytest.raises(ssl.SSLError):
+        enter(proxy, dial(proxy), other.port)
+    proxy.wait_reason("origin_certificate")
+
+
 def test_an_origin_with_a_weak_group_is_refused(start, make_origin, dial):
     """TLS 1.2 with Diffie-Hellman over 1024 bits and nothing else: no group of finite
     fields is offered."""

@@ -328,7 +328,8 @@ def test_a_send_waits_while_half_a_ticket_has_come(known, meet: Meet) -> None:
     most_of_a_record = 52                   # SSL_CTRL_SET_MAX_SEND_FRAGMENT
     assert libssl().SSL_CTX_ctrl(pointer_in(server, 0), most_of_a_record, 512, None)
     client = TlsClient(ca=authority().own.certificate.read_bytes(),
-                       pair=pair_of(authority().sign(subject="/CN=us")), resumes=True)
+                       pair=pair_of(authority().sign(subject="/CN=us")),
+                       resumes="server")
     couple = Couple(known(client), server, connects=True)
     with contextlib.closing(couple):
         assert couple.end.shake() == "more"

@@ -345,7 +345,7 @@ def test_late_tickets_are_kept_and_then_libssl_goes(known) -> None:
     """If libssl has the next record's header, it must end that record."""
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(*localhost())
-    client = TlsClient(ca=authority().own.certificate.read_bytes(), resumes=True)
+    client = TlsClient(ca=authority().own.certificate.read_bytes(), resumes="server")
     number = known(client)
     for cut in (0, 3, 5, 6, 30):
         couple = Couple(number, server, connects=True)

@@ -15,9 +15,9 @@ MOST = 8                                # of net.tls_sessions
 REFUSAL = b"\x15\x03\x03\0\x02\x02\x28"       # an alert: handshake_failure
 
 
-def client(**more: bool) -> TlsClient:
+def client(**more: str) -> TlsClient:
     return TlsClient(ca=authority().own.certificate.read_bytes(),
-                     **{"resumes": True, **more})
+                     **{"resumes": "server", **more})
 
 
 def make_server() -> ssl.SSLContext:
@@ -26,9 +26,9 @@ def make_server() -> ssl.SSLContext:
     return server
 
 
-def visit(number: int, server: ssl.SSLContext) -> bool:
+def visit(number: int, server: ssl.SSLContext, name: str = "localhost") -> bool:
     """Connects, and reads what comes behind the handshake. True: it was resumed."""
-    couple = Couple(number, server, connects=True)
+    couple = Couple(number, server, name, connects=True)
     with contextlib.closing(couple):
         assert couple.shake() == "done"
         couple.peer.send(b"x")
@@ -45,7 +45,7 @@ def test_a_session_is_resumed_by_later_connections(known, version) -> None:
 
 
 def test_without_sessions_each_handshake_is_full(known) -> None:
-    server, number = make_server(), known(client(resumes=False))
+    server, number = make_server(), known(client(resumes=""))
     assert [visit(number, server) for _ in range(3)] == [False] * 3
 
 
@@ -95,3 +95,49 @@ def test_an_end_in_the_handshake_is_no_such_failure(known) -> None:
         couple.end.note()
         assert couple.end.shake() == "closed"
     assert visit(number, server)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_sessions_of_many_servers_are_kept_by_name(known, version) -> None:
+    """R48: a session says nothing of another name, even if one server has both."""
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(*authority().sign(
+        "DNS:a.example,DNS:b.example,IP:127.0.0.1"))
+    server.maximum_version = version
+    number = known(client(resumes="name"))
+    assert [visit(number, server, "a.example") for _ in range(3)] == [False, True, True]
+    assert [visit(number, server, "b.example") for _ in range(2)] == [False, True]
+    assert visit(number, server, "a.example")
+    assert [visit(number, server, "127.0.0.1") for _ in range(2)] == [False, False]
+
+
+def test_a_name_without_a_valid_certificate_gets_no_session_of_another(known) -> None:
+    server, number = make_server(), known(client(resumes="name"))
+    assert not visit(number, server)
+    for _ in range(2):
+        couple = Couple(number, server, "other.example", connects=True)
+        with contextlib.closing(couple):
+            assert couple.shake() == "denied"
+
+
+def test_many_names_take_each_others_places_and_no_more_memory(known) -> None:
+    """256 places: of 600 names some are kept, and none gets another's session."""
+    names = [f"n{number}.a.example" for number in range(600)]
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(*authority().sign("DNS:*.a.example"))
+    number = known(client(resumes="name"))
+    assert not any(visit(number, server, name) for name in names)
+    found = [visit(number, server, name) for name in reversed(names)]
+    assert 100 < sum(found) <= 256
+
+
+def test_a_server_that_fails_on_a_session_is_known_by_its_name(known) -> None:
+    server, number = make_server(), known(client(resumes="name"))
+    assert not visit(number, server)
+    couple = Couple(number, server, connects=True)
+    with contextlib.closing(couple):
+        assert couple.end.shake() == "more"
+        couple.peer.sock.send(REFUSAL)
+        couple.end.note()
+        assert couple.end.shake() == "alert"
+    assert [visit(number, server) for _ in range(3)] == [False] * 3
