@@ -304,6 +304,8 @@ cdef void note_done(Tls *t) noexcept nogil:
             openssl.SSL_version(t.ssl) == openssl.TLS1_3_VERSION
             and openssl.SSL_CTX_get_session_cache_mode(openssl.SSL_get_SSL_CTX(t.ssl))
             & openssl.SSL_SESS_CACHE_CLIENT)
+        if t.asked and (<TlsContext>t.context).servers != NULL:
+            t.expects_tickets = False   # our records find why it refuses our certificate
         return
     n_shaking -= 1
     if openssl.SSL_session_reused(t.ssl):
