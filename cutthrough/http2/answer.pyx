@@ -20,7 +20,7 @@ from cutthrough.http2.nghttp2 cimport (
 from cutthrough.http2.stream cimport (
     ANSWER_CHUNKS, ANSWER_DONE, ANSWER_HEAD, ANSWER_LENGTH, ANSWER_OPEN, STUCK, Stream, enlist)
 from cutthrough.net.buffers cimport (
-    ANSWER_BLOCK, OF_RELAYS, bytes_of, give_block, keep_bytes, make_room)
+    ANSWER_BLOCK, HEAD_BLOCK, OF_RELAYS, bytes_of, give_block, keep_bytes, make_room)
 from cutthrough.net.linux cimport ECONNRESET, EPIPE
 from cutthrough.net.sysio cimport CAN_WRITE
 from cutthrough.wire.chars cimport CC_HEX, is_class
@@ -36,6 +36,8 @@ cdef enum:
                      | 1 << F_TRANSFER_ENCODING | 1 << F_UPGRADE)
     # Octets behind a head that are taken whole: the body of a reply of our own
     SHORT = 2048
+    # Of a request that the origin may refuse unread
+    MOST_SENT = HEAD_BLOCK
 
 # The place in a chunked body.
 cdef enum Step:
@@ -52,6 +54,30 @@ cdef nghttp2_nv fields[MAX_FIELDS + 1]
 
 cdef ssize_t take_answer(Stream *st, const char *a, size_t n, const char *b,
                          size_t m) noexcept nogil:
+    cdef ssize_t taken = take_both(st, a, n, b, m)
+    if st.keeps:
+        if taken <= <ssize_t>n:
+            remember(st, a, max(<ssize_t>0, taken))
+        else:
+            remember(st, a, n)
+            remember(st, b, taken - n)
+    return taken
+
+
+cdef void remember(Stream *st, const char *data, size_t n) noexcept nogil:
+    if n == 0 or not st.keeps:
+        return
+    st.keeps = (n + (0 if st.sent == NULL else st.sent.end) <= MOST_SENT
+                and make_room(&st.sent, n, OF_RELAYS))
+    if not st.keeps:
+        give_block(&st.sent)
+        return
+    memcpy(bytes_of(st.sent) + st.sent.end, data, n)
+    st.sent.end += <uint32_t>n
+
+
+cdef ssize_t take_both(Stream *st, const char *a, size_t n, const char *b,
+                       size_t m) noexcept nogil:
     cdef bint replies = st.answer == ANSWER_HEAD
     cdef ssize_t taken, more
     if st.demux == NULL or st.error:

@@ -15,7 +15,7 @@ from cutthrough.http2.frames cimport say_request
 from cutthrough.http2.nghttp2 cimport NGHTTP2_NV_FLAG_NONE, nghttp2_nv
 from cutthrough.http2.stream cimport (
     ANSWER_CHUNKS, ANSWER_DONE, ANSWER_LENGTH, Stream)
-from cutthrough.net.buffers cimport ANSWER_BLOCK
+from cutthrough.net.buffers cimport ANSWER_BLOCK, give_block
 from cutthrough.wire.framing cimport BODY_CHUNKED, BODY_LENGTH, Framing, read_request_framing
 from cutthrough.wire.http1 cimport MAX_FIELDS, Field, Head, HeadLimits, parse_request
 from cutthrough.wire.names cimport (
@@ -50,6 +50,8 @@ cdef int take_request(Stream *st, const char *text, size_t n, size_t seen) noexc
         st.left = framing.length
     else:
         st.answer = ANSWER_DONE
+        st.keeps = False                # the session still has its head
+        give_block(&st.sent)
     if not say_request(st, fields, collect_fields(text), st.answer == ANSWER_DONE):
         return -1
     return used

@@ -46,6 +46,7 @@ cdef struct Stream:
     Block *trailers         # lines of the trailer section
     Block *part             # a part of our head, or of our trailers
     Block *tail             # octets of our message that were taken and are in no frame yet
+    Block *sent             # all octets of our request that were taken; NULL: see keeps
     const char *piece       # octets offered by the call at hand; NULL: none
     size_t piece_n
     uint64_t left           # of our body or chunk
@@ -76,6 +77,7 @@ cdef struct Stream:
     uint8_t released        # its owner has closed it
     uint8_t waits           # our request is in no frame yet
     uint8_t unread          # the peer has not read our request
+    uint8_t keeps           # `sent`, for it has a body, is short, and has no answer yet
 
 cdef struct Demux:
     nghttp2_session *session

@@ -99,6 +99,7 @@ cdef void free_stream(Stream *st) noexcept nogil:
     give_block(&st.trailers)
     give_block(&st.part)
     give_block(&st.tail)
+    give_block(&st.sent)
     n_streams -= 1
     free(st)
 
@@ -228,6 +229,8 @@ cdef bint finish_response(Stream *st, bint ends) noexcept nogil:
     st.head.end += <uint32_t>length
     st.is_whole = about.status >= 200
     st.is_chunked = st.is_whole and about.is_chunked
+    st.keeps = False                    # the peer has read the request
+    give_block(&st.sent)
     make_due(st, CAN_READ)
     return True
 

@@ -31,7 +31,7 @@ from cutthrough.http2.nghttp2 cimport (
 from cutthrough.http2.stream cimport (
     ANSWER_DONE, ANSWER_OPEN, DUE, JUST_NOW, OPEN, Demux, Stream, break_stream, count_streams, delist,
     free_slot, free_stream, make_stream, peek_stream, read_stream, stream_of)
-from cutthrough.net.buffers cimport COPY_BYTES, give_block, scratch
+from cutthrough.net.buffers cimport COPY_BYTES, Block, give_block, scratch
 from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL
 from cutthrough.net.multiplex cimport (
     HEARD_ALL, HEARD_END, HEARD_FAULT, HEARD_NO_ROOM, HEARD_RESET, HEARD_SOME, Bounds, Due,
@@ -133,6 +133,8 @@ cdef void release(Socket *s) noexcept nogil:
         give_block(&st.head)
         give_block(&st.input)
         give_block(&st.trailers)
+        give_block(&st.sent)
+        st.keeps = False
         return
     if d.asks:
         pass                            # nobody reads the rest of the response
@@ -248,6 +250,7 @@ cdef bint ask(Socket *carrier, Socket *out) noexcept nogil:
     st = make_stream(d, 0)              # its number comes with the head
     if st == NULL:
         return False
+    st.keeps = True
     d.n_open += 1
     d.idle_us = 0
     out.fd = -1
@@ -259,6 +262,14 @@ cdef bint ask(Socket *carrier, Socket *out) noexcept nogil:
 
 cdef bint is_unread(const Socket *s) noexcept nogil:
     return stream_of(s).unread
+
+
+cdef Block *give_sent(Socket *s) noexcept nogil:
+    cdef Stream *st = stream_of(s)
+    cdef Block *sent = st.sent
+    st.sent = NULL
+    st.keeps = False
+    return sent
 
 
 cdef const Socket *carrier_of(const Socket *s) noexcept nogil:
@@ -377,6 +388,7 @@ row.is_due = is_due
 row.has_room = has_room
 row.ask = ask
 row.is_unread = is_unread
+row.give_sent = give_sent
 row.carrier_of = carrier_of
 row.adopt = adopt
 row.speak = speak

@@ -6,6 +6,7 @@ build or host may not have.
 """
 
 from libc.stdint cimport int64_t, uint32_t
+from cutthrough.net.buffers cimport Block
 from cutthrough.net.transport cimport KERNEL, Socket
 
 # The result of reading a carrier.
@@ -59,6 +60,9 @@ cdef struct Multiplexer:
     bint (*ask)(Socket *carrier, Socket *out) noexcept nogil
     # Whether the peer says that it has not read the stream's request; the stream has ended then.
     bint (*is_unread)(const Socket *stream) noexcept nogil
+    # All bytes of a request with a body that the stream has taken: the caller's from now on.
+    # NULL: there were too many, or the peer has begun to answer.
+    Block *(*give_sent)(Socket *stream) noexcept nogil
     # The carrier of a stream; NULL: it has ended.
     const Socket *(*carrier_of)(const Socket *stream) noexcept nogil
     # The endpoint of a stream that has come; it holds the stream's socket from now on.

@@ -22,6 +22,7 @@ from cutthrough.session.filtering cimport begin_upload, takes_upload, up_sluice
 from cutthrough.session.min_rate cimport wait_for
 from cutthrough.session.flight_recorder cimport E_UP, note
 from cutthrough.session.phases cimport note_sent
+from cutthrough.session.origin_streams cimport is_unread
 from cutthrough.session.parents cimport head_for_parent
 from cutthrough.session.recording_room cimport outcome_of_length, outcome_of_loss
 from cutthrough.session.sluice cimport run_sluice
@@ -48,6 +49,8 @@ cdef int send_request(Client c) except -1:
     cdef size_t head_len = c.head.end
     cdef size_t n = 0
     cdef int64_t used
+    if c.request.resumes:
+        return resume(c)
     if c.filtering is not None and takes_upload(c):
         begin_upload(c)
         return read_response(c)
@@ -87,6 +90,17 @@ cdef int send_request(Client c) except -1:
     return read_response(c)
 
 
+cdef int resume(Client c) except -1:
+    """What an origin has not read goes first, then the rest of the body."""
+    c.request.resumes = False
+    c.relay.up.sink = &c.origin.sock
+    c.relay.up.error = 0
+    start_pump(&c.relay.down, &c.origin.sock, &c.sock, 0)
+    c._set_state(REQUEST if c.up_open else RESPONSE)
+    pump_up(c)
+    return read_response(c)
+
+
 cdef int64_t feed_parent(Client c, const char *head, size_t head_len, char *data,
                          size_t n) noexcept:
     """As feed. The tap gets the head that an origin would get: the parent's has credentials
@@ -114,6 +128,8 @@ cdef int on_client(Client c) except -1:
 
 
 cdef int on_origin(Client c) except -1:
+    if is_unread(c):                        # bytes read from the client now would be lost
+        return read_response(c)
     if c.up_open or is_holding(&c.relay.up):
         pump_up(c)
     if c.state == RELAY:

@@ -60,7 +60,11 @@ cdef OriginStream take_stream(Client client)
 cdef bint takes_turns(Client client) except -1
 # The origin has chosen HTTP/1.1: nobody waits for its connections.
 cdef int note_http1(Client client) except -1
-# The origin has not read the request, and says so; nothing but its head was sent.
+# The origin has not read the request, and says so.
+cdef bint is_unread(Client client) noexcept
+# It has not, and nothing but its head was sent.
 cdef bint may_ask_again(Client client) noexcept
+# It has not, and all that was sent is the pump's again, to be sent to another one.
+cdef bint take_back(Client client) noexcept
 # Whether the request needs bytes both ways, which no stream is.
 cdef bint needs_connection(Client client) noexcept

@@ -16,10 +16,14 @@ peer's first frame.
 """
 
 cimport cython
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcpy
+from cutthrough.net.buffers cimport (
+    COPY_BLOCK, OF_RELAYS, Block, bytes_of, give_block, make_room)
 from cutthrough.net.multiplex cimport (
     HEARD_ALL, HEARD_NO_ROOM, HEARD_SOME, Bounds, Due, is_stream, multiplexer)
 from cutthrough.net.poller cimport Endpoint
+from cutthrough.net.relay cimport Pump
 from cutthrough.net.sysio cimport CAN_READ
 from cutthrough.session.idle_pool cimport make_key
 from cutthrough.session.turns cimport make_turn, take_turn
@@ -315,8 +319,37 @@ cdef OriginStream take_stream(Client c):
 
 
 cdef bint may_ask_again(Client c) noexcept:
-    return (is_stream(&c.origin.sock) and c.filtering is None and not c.up_open
-            and c.relay.up.moved <= c.head.end and multiplexer().is_unread(&c.origin.sock))
+    return (is_unread(c) and c.filtering is None and not c.up_open
+            and c.relay.up.moved <= c.head.end)
+
+
+cdef bint is_unread(Client c) noexcept:
+    return is_stream(&c.origin.sock) and multiplexer().is_unread(&c.origin.sock)
+
+
+cdef bint take_back(Client c) noexcept:
+    cdef Pump *up = &c.relay.up
+    cdef Block *sent = NULL
+    cdef uint32_t n, more
+    if is_unread(c) and c.filtering is None and up.sink != NULL and up.pipe == NULL:
+        sent = multiplexer().give_sent(&c.origin.sock)
+    if sent == NULL:
+        return False
+    n = sent.end - sent.start
+    if up.kept != NULL:
+        more = up.kept.end - up.kept.start
+        if n + more > COPY_BLOCK or not make_room(&sent, more, OF_RELAYS):
+            give_block(&sent)
+            return False
+        memcpy(bytes_of(sent) + sent.end, bytes_of(up.kept) + up.kept.start, more)
+        sent.end += more
+        give_block(&up.kept)
+    c.count_moved()
+    up.kept = sent
+    up.sink = NULL
+    up.moved -= n                       # they will be moved again
+    c.told_up -= n
+    return True
 
 
 cdef bint needs_connection(Client c) noexcept:

@@ -29,7 +29,7 @@ from cutthrough.session.awaited cimport NOBODY, READER
 from cutthrough.session.filtering cimport down_sluice, is_held, takes_response
 from cutthrough.session.min_rate cimport wait_for
 from cutthrough.session.origin_alerts cimport outcome_of_alert
-from cutthrough.session.origin_streams cimport may_ask_again
+from cutthrough.session.origin_streams cimport may_ask_again, take_back
 from cutthrough.session.phases cimport end_phase
 from cutthrough.session.recording_mode cimport MUST_FIT
 from cutthrough.session.recording_room cimport bound_response, outcome_of_loss
@@ -97,17 +97,21 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
     """A pooled connection may die the moment it is used: the request is retried on a fresh
     one if it cannot have acted twice (R19)."""
     cdef Request *r = &c.request
-    if (c.origin.reused and r.can_retry or may_ask_again(c)) and (
-            not r.retried and held == 0 and r.interim == 0):
-        r.retried = True
-        c.context.counters.retried += 1
-        end_phase(&c.stamps)                # the dead connection's time is no look-up's
-        c.close_origin(False)
-        stop_pump(&c.relay.up)
-        c.count_moved()
-        c.told_up = 0
-        start_pump(&c.relay.up, &c.sock, NULL, 0)
-        return c.route(True)
+    if not r.retried and held == 0 and r.interim == 0:
+        if c.origin.reused and r.can_retry or may_ask_again(c):
+            c.close_origin(False)
+            stop_pump(&c.relay.up)
+            c.count_moved()
+            c.told_up = 0
+            start_pump(&c.relay.up, &c.sock, NULL, 0)
+            r.retried = True
+        elif take_back(c):
+            c.close_origin(False)
+            r.retried = r.resumes = True
+        if r.retried:
+            c.context.counters.retried += 1
+            end_phase(&c.stamps)            # the dead connection's time is no look-up's
+            return c.route(True)
     return c.refuse(PARENT_CLOSED if r.hop.kind == HOP_FORWARD else outcome)
 
 

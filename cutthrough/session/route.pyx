@@ -360,7 +360,7 @@ cdef int use_origin(Client c) except -1:
     cdef char[MOST_SOCKS_REPLY] reply
     if c.request.is_tunnel and is_cut_meanwhile(c):
         return c.refuse(DESTINATION_DENIED)
-    if c.context.observer is not None:
+    if c.context.observer is not None and not c.request.resumes:
         (<Observer>c.context.observer).on_route(c)
     if c.request.is_tunnel:
         if c.context.observer is not None:

@@ -50,7 +50,8 @@ TABLE = (
     Row("SECURE", ("HEAD", "REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER", "CLOSED"),
         "connect_timeout", "connect_timeout"),
     # To HELD: its body was collected, to be compared with recordings
-    Row("REQUEST", ("HELD", "RESPONSE", "RELAY", "IDLE", "LINGER", "CLOSED"),
+    Row("REQUEST", ("HELD", "RESOLVE", "DIAL", "RESPONSE", "RELAY", "IDLE", "LINGER",
+                    "CLOSED"),
         "body_timeout", "body_timeout"),
     Row("RESPONSE", ("RELAY", "TUNNEL", "RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),
         "response_timeout", "response_timeout"),
