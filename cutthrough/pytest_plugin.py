@@ -1,4 +1,4 @@
-"""pytest: recorded answers for tests, from any client that heeds the proxy variables.
+"""pytest: recorded answers, from any client that heeds the proxy variables.
 
     @pytest.mark.cassette        # recorded once, into cassettes/ beside the test's file
     def test_checkout(): ...

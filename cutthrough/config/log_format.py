@@ -35,7 +35,7 @@ MOST_TIME = 64               # bytes of a formatted time
 # Each code and the most bytes of its field. Numbers have 64 bits.
 NUMBER = 20
 CODES = {
-    "sn": NUMBER, "err_code": 24, "err_detail": 40,
+    "sn": NUMBER, "err_code": 28, "err_detail": 40,
     ">a": 46, ">p": 5, "la": 46, "lp": 5, "<a": 46, "<A": LEAST_LONG, "<p": 5,
     "<la": 46, "<lp": 5,
     "ts": NUMBER, "tu": 3, "tl": MOST_TIME, "tg": MOST_TIME, "tr": NUMBER,
@@ -45,7 +45,7 @@ CODES = {
     ">rP": 5, "rv": 3, ">h": LEAST_LONG, ">Hs": 3, "mt": 1,
     "st": NUMBER, ">st": NUMBER, "<st": NUMBER,
     "Ss": 24, "Sh": 14,
-    "ct::id": 2 * NUMBER, "ct::reason": 24, "ct::worker": NUMBER, "ct::path": 6,
+    "ct::id": 2 * NUMBER, "ct::reason": 28, "ct::worker": NUMBER, "ct::path": 6,
     "ct::rule": LEAST_LONG, "ct::hook": LEAST_LONG, "ct::kind": 7,
     "ct::tried_user": LEAST_LONG, "ct::proxied_by": 46, "ct::tlv": LEAST_LONG,
     "ct::client_tls_version": 4, "ct::client_cipher": 60, "ct::client_sni": LEAST_LONG,
