@@ -1,16 +1,19 @@
-"""The player of a worker, and room to record: made when a rule has `recording`."""
+"""The player of a worker, and room to record: made, and imported, when a rule has
+`recording`."""
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cutthrough.capture.ring import Ring
 from cutthrough.capture.ring_room import RingRoom
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.recordings import make_hooks
 from cutthrough.policy.source import RECORDINGS, Code
-from cutthrough.recording.player import Player, Settings, make_route
 from cutthrough.session.context import Context
 from cutthrough.session.recorded import Answers
+
+if TYPE_CHECKING:
+    from cutthrough.recording.player import Player
 
 # What waits for the writer at the worker's end may wait so long
 SETTLE_S = 5.0
@@ -38,6 +41,8 @@ class Recordings:
         if not generation.policy.records:
             self._context.player = self._context.answers = None
             return
+        from cutthrough.recording.player import Player, Settings, make_route
+
         # The same object while its code is: an equal player keeps its places
         name = config.recording_hooks
         code = name, generation.policy.code.get(name.partition(":")[0])
