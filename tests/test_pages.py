@@ -151,6 +151,7 @@ def test_an_example_can_be_used_as_pasted(
     made, ca = localhost(), authority()
     for name, content in (
             ("c.toml", config), ("p.toml", policy), ("east", "name:password\n"),
+            ("on-call-token", "one of a thousand\n"),
             ("proxy.pem", made.certificate), ("proxy.key", made.key),
             ("clients.pem", ca.own.certificate), ("ca.pem", ca.own.certificate),
             ("revoked.pem", ca.revoke()),

@@ -5,7 +5,8 @@
     GET  /breakpoints/ID        one, with its body
     POST /breakpoints/ID        a Decision
 
-All take the admin token. Arming and decisions are in the error log.
+All take the admin token, or one with the right `breakpoints`. Arming and decisions are
+in the error log.
 """
 
 import math
@@ -13,8 +14,8 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from cutthrough.admin.cross_site import watcher_key
 from cutthrough.admin.flows_page import decode, read_body
+from cutthrough.admin.rights import asker
 from cutthrough.process.breakpoints import MOST_ARMED, Arming, Decision
 
 # Bytes of a decision, body in base64
@@ -53,7 +54,7 @@ class BreakpointsPage:
         seconds = decode(await read_body(request, MOST_DECISION), Arming).seconds
         if not (math.isfinite(seconds) and 0 <= seconds <= MOST_ARMED):
             raise ValueError(f"seconds: 0 to {MOST_ARMED:g}")
-        unanswered = await self._breakpoints.arm(seconds, watcher_key(request)[0])
+        unanswered = await self._breakpoints.arm(seconds, asker(request))
         return web.json_response({"armed_s": round(self._breakpoints.armed_s, 1),
                                   "unanswered": unanswered})
 
@@ -66,5 +67,5 @@ class BreakpointsPage:
     async def decide(self, request: web.Request) -> web.StreamResponse:
         decision = decode(await read_body(request, MOST_DECISION), Decision)
         status, text = await self._breakpoints.decide(
-            request.match_info["id"], decision, watcher_key(request)[0])
+            request.match_info["id"], decision, asker(request))
         return web.Response(status=status, text=f"{text}\n")

@@ -24,6 +24,7 @@ import msgspec
 from aiohttp import web
 
 from cutthrough.admin.cross_site import PROTECTED, watcher_key
+from cutthrough.admin.rights import asker
 from cutthrough.admin.traffic_page import show_page
 from cutthrough.capture.query import (
     MOST_IMPORT,
@@ -66,12 +67,6 @@ class Mark(msgspec.Struct, forbid_unknown_fields=True):
 
     tag: str | None = None
     comment: str | None = None
-
-
-def needs_token(path: str) -> bool:
-    """Does reading this path take the token?"""
-    return path in ("/flows", "/breakpoints", "/sessions", "/replays") or (
-        path.startswith(("/flows/", "/flows.", "/breakpoints/", "/sessions/")))
 
 
 class FlowsPage:
@@ -229,12 +224,12 @@ class FlowsPage:
 
     # Between both sides
 
-    def _query(self, asker: web.Request, verb: Any, **fields: Any) -> Query:
+    def _query(self, asking: web.Request, verb: Any, **fields: Any) -> Query:
         database = self._flows.capture_database()
         if not database:
             raise QueryError(OFF, 404)
-        return Query(verb=verb, database=database, client=watcher_key(asker)[0],
-                     filter=asker.query.get("filter", ""), **fields)
+        return Query(verb=verb, database=database, client=asker(asking),
+                     filter=asking.query.get("filter", ""), **fields)
 
     async def _relay(self, request: web.Request, query: Query,
                      content: AsyncIterator[bytes] | None = None

@@ -21,8 +21,8 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from aiohttp import web
 
-from cutthrough.admin.cross_site import watcher_key
 from cutthrough.admin.flows_page import decode, number_of, read_body
+from cutthrough.admin.rights import asker
 from cutthrough.admin.traffic_page import make_page
 from cutthrough.capture.imported import NotImported
 from cutthrough.capture.store import StoreError
@@ -141,7 +141,7 @@ class RecordingsPage:
         return web.json_response({"deleted": 1})
 
     def _log(self, request: web.Request, what: str) -> None:
-        log.info("recordings: %s %s session %s", watcher_key(request)[0], what,
+        log.info("recordings: %s %s session %s", asker(request), what,
                  request.match_info["name"])
 
     # The files

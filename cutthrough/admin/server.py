@@ -9,15 +9,14 @@
 It is a separate listener, by default on loopback or a unix socket. Host must be an
 address, localhost or a configured name, because a page in a browser can reach a
 loopback port by a name of its own site (R39). Requests that change anything require
-`Authorization: Bearer TOKEN`; without a configured token they are refused. The
-supervisor is known only as `Operations` and `Connections`.
+`Authorization: Bearer TOKEN` (rights.py); without a configured token they are refused.
+The supervisor is known only as `Operations` and `Connections`.
 """
 
 import asyncio
 import collections
 import contextlib
 import errno
-import hmac
 import ipaddress
 import logging
 import os
@@ -40,12 +39,14 @@ from cutthrough.admin.cross_site import (
     is_cross_site,
     watcher_key,
 )
-from cutthrough.admin.flows_page import Flows, FlowsPage, needs_token
+from cutthrough.admin.flows_page import Flows, FlowsPage
 from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
 from cutthrough.admin.mode_page import ModePage
 from cutthrough.admin.parents import describe as describe_parents
 from cutthrough.admin.recordings_page import RecordingsPage, Replays
+from cutthrough.admin.rights import Tokens
 from cutthrough.capture.query import QueryError
+from cutthrough.config.administration import AdminToken
 from cutthrough.config.values import show_address, split_address
 from cutthrough.net.unix_listener import is_answered
 from cutthrough.process.selector import Selector
@@ -125,7 +126,7 @@ class AdminServer:
         self._operations = operations
         self._connections = connections
         self._where = where
-        self._token = b""
+        self._tokens = Tokens()
         self._names: set[str] = set()
         self._socket: socket.socket | None = None
         self._runner: web.AppRunner | None = None
@@ -135,10 +136,11 @@ class AdminServer:
         self._temporary_path = ""           # temporary path of a unix socket
         self._inode = 0
 
-    def configure(self, token: str, names: Iterable[str]) -> None:
-        """Sets what a reload may change: the token ("": the listener is read-only), and
-        the names allowed in Host."""
-        self._token = token.encode()
+    def configure(self, token: str, tokens: Iterable[AdminToken],
+                  names: Iterable[str]) -> None:
+        """Sets what a reload may change: the tokens (none: the listener is read-only),
+        and the names allowed in Host."""
+        self._tokens.configure(token, tokens)
         self._names = {"localhost", *names}
 
     def bind(self, shared: bool) -> None:
@@ -316,16 +318,7 @@ class AdminServer:
                                 "listener; see admin_names\n")
         if is_cross_site(request):
             return web.Response(status=403, text=CROSS_SITE)
-        changes = request.method not in ("GET", "HEAD")
-        if (changes or needs_token(request.path)) and not self._has_token(request):
-            return web.Response(
-                status=403 if not self._token else 401,
-                text=f"{'changes' if changes else 'flows'} require the admin token\n"
-                if self._token
-                else "no admin_token is configured: this listener is read-only\n",
-                headers={"WWW-Authenticate": 'Bearer realm="cutthrough"'}
-                if self._token else {})
-        return None
+        return self._tokens.refuse(request)
 
     def _is_own_name(self, host: str) -> bool:
         name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
@@ -334,11 +327,6 @@ class AdminServer:
         except ValueError:
             return name.lower().rstrip(".") in self._names
         return True
-
-    def _has_token(self, request: web.Request) -> bool:
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        return bool(self._token) and scheme.lower() == "bearer" and hmac.compare_digest(
-            given.strip().encode("utf-8", "surrogateescape"), self._token)
 
     # Handlers
 

@@ -34,7 +34,6 @@ from cutthrough.config.recordings import RecordingOptions
 from cutthrough.config.sources import SourceRow, contradictions_of_sources
 from cutthrough.config.values import (
     ADDRESSES,
-    ADMIN,
     COUNT,
     CPUS,
     DAY,
@@ -42,7 +41,6 @@ from cutthrough.config.values import (
     DURATION_OR_0,
     FILE,
     FLAG,
-    NAMES,
     NETWORKS,
     OVERRIDES,
     PORTS,
@@ -52,12 +50,10 @@ from cutthrough.config.values import (
     WORKERS,
     Kind,
     choice,
-    is_loopback,
     is_placeholder,
     parse_origin,
     parse_token,
     parse_user,
-    split_address,
 )
 
 __all__ = ("DEFAULTS", "OPTIONS", "SECRETS", "TABLES", "Config", "ConfigError",
@@ -294,25 +290,6 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         FLAG, "move bulk data with splice(2)",
         "three fifths of copying's CPU time at 1 MiB responses", swapped=True)] = True
 
-    admin: Annotated[str, Option(
-        ADMIN, "address of the admin listener: docs/admin.md; beyond loopback it "
-        "requires admin_token", "off: no listener unless it is configured (R39)",
-        section="Administration", swapped=True, of_program=True)] = "off"
-    admin_token: Annotated[str, Option(
-        TEXT, "token for all changes by the admin listener; ps shows flags, so prefer "
-        "admin_token_file", "none: the admin listener changes nothing",
-        file="admin_token_file", swapped=True, of_program=True)] = ""
-    admin_token_file: Annotated[str, Option(
-        FILE, "file with the token on one line", "none",
-        swapped=True, of_program=True)] = ""
-    admin_names: Annotated[tuple[str, ...], Option(
-        NAMES, "host names of the admin listener, beside localhost and addresses",
-        "none: under another name a page may have been rebound to it (R39)",
-        swapped=True, of_program=True)] = ()
-    ca_certificate: Annotated[str, Option(
-        FILE, "certificate of an authority in PEM, which the admin listener offers at "
-        "/ca: docs/ca.md", "none", swapped=True, of_program=True)] = ""
-
     fleet_url: Annotated[str, Option(
         TEXT._replace(metavar="URL"), "Redis with which several programs share users' "
         "limits: docs/limits.md; it has a password, so prefer fleet_url_file",
@@ -371,19 +348,13 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
             yield ConfigError("", key, f"{outside.shown} {why}, and the demonstration "
                               "credentials username:password are for loopback only: "
                               "give --user and --password-file", path=path)
-        if self.admin_exposed and not self.admin_token:
-            yield ConfigError("", "admin", f"{self.admin} is not loopback: give "
-                              "--admin-token-file")
-        if self.admin_exposed and is_placeholder(self.admin_token, token=True):
-            yield ConfigError("", "admin_token", "is a well-known placeholder, and "
-                              f"{self.admin} is not loopback: make a token with "
-                              "`openssl rand -hex 32`")
         if not self.loopback and is_placeholder(self.password):
             yield ConfigError("", "password", "is a well-known placeholder, and not "
                               "all addresses of listen are loopback")
         if self.admin in [one.shown for one in self.all_listeners
                           if one.address[1] or one.is_path]:
             yield ConfigError("", "admin", f"{self.admin} is also an address of listen")
+        yield from self.contradictions_of_administration()
         yield from contradictions_of_sources(self.sources)
         yield from contradictions_of_parents(self.parents, self.groups, self.route)
         yield from (*self._contradictions_of_fleet(), *self.contradictions_of_capture())
@@ -415,12 +386,6 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
     def loopback(self) -> bool:
         """Whether every listener serves this host alone."""
         return all(one.is_local for one in self.all_listeners)
-
-    @property
-    def admin_exposed(self) -> bool:
-        """Whether other hosts can reach the admin listener."""
-        return not (self.admin == "off" or self.admin.startswith("unix:")
-                    or is_loopback(split_address(self.admin)[0]))
 
     @property
     def floor(self) -> bool:

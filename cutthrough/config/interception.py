@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-import msgspec
-
+from cutthrough.config.administration import AdminOptions
 from cutthrough.config.client_certificates import ClientCertificate
 from cutthrough.config.option import ConfigError, Option, Table
 from cutthrough.config.values import FILE, choice
 
 
-class InterceptionOptions(msgspec.Struct, frozen=True, kw_only=True):
+class InterceptionOptions(AdminOptions, frozen=True, kw_only=True):
     """A part of Config."""
 
     intercept_ca: Annotated[str, Option(

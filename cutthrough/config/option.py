@@ -65,6 +65,7 @@ class Table(NamedTuple):
     not_meant: str = ""                      # added to the mistake of another type
     swapped: bool = False                    # a reload adds, moves and removes rows in
                                              # running workers
+    of_program: bool = False                 # an embedded proxy does not have it
 
     @property
     def options(self) -> dict[str, Option]:

@@ -98,7 +98,8 @@ class Operations:
             if self._served:
                 self._announce()
         if self._admin is not None:
-            self._admin.configure(config.admin_token, config.admin_names)
+            self._admin.configure(config.admin_token, config.admin_tokens,
+                                  config.admin_names)
         self._program.limits.commit(self._program.generation)
         use_form(config.error_log_format)
         if not self._committed_at:

@@ -158,7 +158,7 @@ def render_types() -> str:
         for name, option in OPTIONS.items()
         if not option.of_program and name not in PARAMETERS) + "".join(
         f"    {name}: {'Mapping[str, Row]' if table.named else 'Sequence[Row]'}\n"
-        for name, table in TABLES.items())
+        for name, table in TABLES.items() if not table.of_program)
 
 
 def type_of(kind: Kind) -> str:

@@ -49,3 +49,52 @@ def test_a_listener_that_accepts_nobody_is_there_all_the_same(tmp_path):
                 waiting.connect(path)
         assert is_answered(path)
     assert not is_answered(path)
+
+
+def row(tmp_path, name, text="s3cret", **keys):
+    file = tmp_path / f"{name}-{len(text)}"
+    file.write_text(text + "\n")
+    file.chmod(0o600)
+    return {"token_file": str(file), **keys}
+
+
+def test_rows_of_tokens_have_rights(tmp_path):
+    config = from_options(admin="127.0.0.1:1", admin_tokens={
+        "ann": row(tmp_path, "ann", "a" * 32),
+        "bob": row(tmp_path, "bob", "b" * 32, rights=["operate", "flows"])})
+    assert [(one.name, one.token, one.rights) for one in config.admin_tokens] == [
+        ("ann", "a" * 32, ("read",)), ("bob", "b" * 32, ("operate", "flows"))]
+    assert from_options(admin="0.0.0.0:1", admin_tokens={
+        "ann": row(tmp_path, "ann", "a" * 32)}).admin_exposed
+
+
+@pytest.mark.parametrize("keys, reason", [
+    ({"rights": ["all"]}, "'all' is not one of read, flows"),
+    ({"rights": []}, "are none"),
+    ({"token": "x"}, "token"),
+])
+def test_a_row_of_a_token_that_will_not_do_is_refused(tmp_path, keys, reason):
+    with pytest.raises(ConfigError, match=re.escape(reason)) as caught:
+        from_options(admin="127.0.0.1:1", admin_tokens={
+            "ann": row(tmp_path, "ann", **keys)})
+    assert caught.value.key.startswith("admin_tokens.ann.")
+
+
+def test_a_row_without_a_token_is_refused():
+    with pytest.raises(ConfigError, match="token_file"):
+        from_options(admin="127.0.0.1:1", admin_tokens={"ann": {"rights": ["read"]}})
+
+
+def test_one_token_is_not_of_two(tmp_path):
+    rows = {name: row(tmp_path, name, "t" * 32) for name in ("ann", "bob")}
+    with pytest.raises(ConfigError, match="is the token of ann, too"):
+        from_options(admin="127.0.0.1:1", admin_tokens=rows)
+    del rows["bob"]
+    with pytest.raises(ConfigError, match="is the token of admin_token, too"):
+        from_options(admin="127.0.0.1:1", admin_tokens=rows, admin_token="t" * 32)
+
+
+def test_a_placeholder_is_no_token_of_an_exposed_listener(tmp_path):
+    with pytest.raises(ConfigError, match="well-known placeholder"):
+        from_options(admin="0.0.0.0:1", admin_tokens={
+            "ann": row(tmp_path, "ann", "change-me")})

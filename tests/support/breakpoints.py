@@ -15,14 +15,16 @@ RULE = '[[rules]]\nname = "held"\naction = "allow"\n' + HERE
 class Desk:
     """Arms breakpoints, and decides about what they hold."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: Operator, fields: dict[str, str] = AUTHORIZED) -> None:
+        """`fields`: with the operator's token."""
         self.operator = operator
+        self._fields = fields
 
     def ask(self, method: str, path: str, content=None) -> tuple[int, str]:
         made = self.operator.connection()
         try:
             made.request(method, path, None if content is None
-                         else json.dumps(content), AUTHORIZED)
+                         else json.dumps(content), self._fields)
             answer = made.getresponse()
             return answer.status, answer.read().decode()
         finally:

@@ -1,0 +1,79 @@
+"""Who may do what over the admin listener.
+
+    no token       GET and HEAD of everything but the following
+    read           GET of /flows…, /sessions… and /replays
+    flows          other methods there but for /sessions…: mark, delete, import, send
+    breakpoints    everything of /breakpoints…
+    recordings     changes of /sessions… and /mode
+    operate        POST /reload and /drain, DELETE /connections, and whatever is new
+
+`admin_token` has every right.
+"""
+
+import hmac
+from collections.abc import Iterable
+
+from aiohttp import web
+
+from cutthrough.admin.cross_site import watcher_key
+from cutthrough.config.administration import RIGHTS, AdminToken
+
+# Of the token, in a request
+NAME = "token"
+REALM = 'Bearer realm="cutthrough"'
+
+
+def right_for(method: str, path: str) -> str:
+    """The right that a request needs; "": none."""
+    changes = method not in ("GET", "HEAD")
+    area = path.split("/")[1].partition(".")[0]
+    if area == "breakpoints":
+        return area
+    if area in ("flows", "sessions", "replays") and not changes:
+        return "read"
+    if not changes:
+        return ""
+    return {"flows": "flows", "sessions": "recordings",
+            "mode": "recordings"}.get(area, "operate")
+
+
+def asker(request: web.Request) -> str:
+    """Who asks, for the error log: an address, and the name of the token."""
+    name: str = request.get(NAME, "")
+    where = watcher_key(request)[0]
+    return f"{name} at {where}" if name else where
+
+
+class Tokens:
+    def __init__(self) -> None:
+        self._rows: list[tuple[bytes, str, frozenset[str]]] = []
+
+    def configure(self, token: str, rows: Iterable[AdminToken]) -> None:
+        self._rows = [(row.token.encode(), row.name, frozenset(row.rights))
+                      for row in rows]
+        if token:
+            self._rows.append((token.encode(), "", frozenset(RIGHTS)))
+
+    def refuse(self, request: web.Request) -> web.Response | None:
+        """Returns the refusal of a request that lacks the right, else None."""
+        right = right_for(request.method, request.path)
+        if not right:
+            return None
+        if not self._rows:
+            return web.Response(status=403, text="no admin_token is configured: this "
+                                "listener is read-only\n")
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        token = given.strip().encode("utf-8", "surrogateescape")
+        # All are compared, so that the time tells nothing
+        found = [row for row in self._rows if hmac.compare_digest(token, row[0])]
+        if scheme.lower() != "bearer" or not found:
+            what = "flows" if right == "read" else "changes"
+            return web.Response(
+                status=401, text=f"{what} require the admin token\n",
+                headers={"WWW-Authenticate": REALM})
+        _, name, rights = found[0]
+        if right not in rights:
+            return web.Response(
+                status=403, text=f"the token {name} has no right {right}\n")
+        request[NAME] = name
+        return None

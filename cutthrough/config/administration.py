@@ -1,0 +1,107 @@
+"""The options of the admin listener, and `[admin_tokens.NAME]`: who may do what there.
+
+`admin_token` has every right; a row has those that it names: docs/admin.md.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+
+from cutthrough.config.mistake import raise_all
+from cutthrough.config.option import ConfigError, Option, Table
+from cutthrough.config.values import (
+    ADMIN,
+    FILE,
+    NAMES,
+    TEXT,
+    Kind,
+    is_loopback,
+    is_placeholder,
+    split_address,
+)
+
+# What a right covers is in cutthrough/admin/rights.py
+RIGHTS = ("read", "flows", "breakpoints", "recordings", "operate")
+
+
+def parse_right(text: str) -> str:
+    if text not in RIGHTS:
+        raise ValueError(f"{text!r} is not one of {', '.join(RIGHTS)}")
+    return text
+
+
+class AdminToken(msgspec.Struct, frozen=True, kw_only=True):
+    """One token with rights of its own; valid once it exists."""
+
+    name: str
+    token: Annotated[str, Option(
+        TEXT, "the token", "none", file="token_file", swapped=True)] = ""
+    token_file: Annotated[str, Option(
+        FILE, "file with the token on one line", "none: required", swapped=True)] = ""
+    rights: Annotated[tuple[str, ...], Option(
+        Kind("RIGHT", parse_right, many=True), "what its owner may do: "
+        "`read` captured requests and recordings, change `flows` or send them again, "
+        "decide at `breakpoints`, change `recordings` and their mode, `operate` "
+        "(reload, drain, close connections)", "captured requests and recordings alone",
+        swapped=True)] = ("read",)
+
+    def __post_init__(self) -> None:
+        raise_all([*self._contradictions()])
+
+    def _contradictions(self) -> Iterator[ConfigError]:
+        if not self.token:
+            yield ConfigError("", "token_file", "is missing or empty")
+        if not self.rights:
+            yield ConfigError("", "rights", "are none")
+
+
+class AdminOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of Config."""
+
+    admin: Annotated[str, Option(
+        ADMIN, "address of the admin listener: docs/admin.md; beyond loopback it "
+        "requires admin_token", "off: no listener unless it is configured (R39)",
+        section="Administration", swapped=True, of_program=True)] = "off"
+    admin_token: Annotated[str, Option(
+        TEXT, "token for all changes by the admin listener; ps shows flags, so prefer "
+        "admin_token_file", "none: the admin listener changes nothing",
+        file="admin_token_file", swapped=True, of_program=True)] = ""
+    admin_token_file: Annotated[str, Option(
+        FILE, "file with the token on one line", "none",
+        swapped=True, of_program=True)] = ""
+    admin_tokens: Annotated[tuple[AdminToken, ...], Table(
+        AdminToken, "Further tokens for the admin listener, each with rights of its "
+        "own: docs/admin.md.", named=True, swapped=True, of_program=True)] = ()
+    admin_names: Annotated[tuple[str, ...], Option(
+        NAMES, "host names of the admin listener, beside localhost and addresses",
+        "none: under another name a page may have been rebound to it (R39)",
+        swapped=True, of_program=True)] = ()
+    ca_certificate: Annotated[str, Option(
+        FILE, "certificate of an authority in PEM, which the admin listener offers at "
+        "/ca: docs/ca.md", "none", swapped=True, of_program=True)] = ""
+
+    @property
+    def admin_exposed(self) -> bool:
+        """Whether other hosts can reach the admin listener."""
+        return not (self.admin == "off" or self.admin.startswith("unix:")
+                    or is_loopback(split_address(self.admin)[0]))
+
+    def contradictions_of_administration(self) -> Iterator[ConfigError]:
+        if self.admin_exposed and not (self.admin_token or self.admin_tokens):
+            yield ConfigError("", "admin", f"{self.admin} is not loopback: give "
+                              "--admin-token-file")
+        if self.admin_exposed and is_placeholder(self.admin_token, token=True):
+            yield ConfigError("", "admin_token", "is a well-known placeholder, and "
+                              f"{self.admin} is not loopback: make a token with "
+                              "`openssl rand -hex 32`")
+        owners = {self.admin_token: "admin_token"} if self.admin_token else {}
+        for row in self.admin_tokens:
+            path = row.name, "token_file"
+            if self.admin_exposed and is_placeholder(row.token, token=True):
+                yield ConfigError("", "admin_tokens", "has a well-known placeholder, "
+                                  f"and {self.admin} is not loopback", path=path)
+            if row.token != "-" and row.token in owners:    # -: the file was not read
+                yield ConfigError("", "admin_tokens", "is the token of "
+                                  f"{owners[row.token]}, too", path=path)
+            owners[row.token] = row.name
