@@ -11,6 +11,8 @@ PYTHONS := setup.py cutthrough tests $(wildcard bench docs)
 SHELLS := bench.sh .ci/run scripts/*.sh bench/*.sh tuning/check tuning/apply tuning/revert tuning/transparent
 ARGS ?=
 PYTEST_ARGS ?=
+# Without it each of the 3000 proxies of the tests would compile a hundred modules
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
