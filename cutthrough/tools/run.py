@@ -36,6 +36,7 @@ from cutthrough.capture.store import StoreError
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import variable_name
 from cutthrough.recording.sessions import SUFFIX, Sessions
+from cutthrough.tools.console import Listener, Unanswered
 
 # The status if the command has succeeded, and some request had no recording
 MISSED = 3
@@ -191,12 +192,15 @@ class Proxy:
         self._log, self._errors = folder / "access.log", folder / "errors"
         policy = folder / "policy.toml"
         policy.write_text(_POLICY.format(mode=mode))
-        password = secrets.token_hex(12)
+        password, token = secrets.token_hex(12), secrets.token_hex(12)
+        where = f"unix:{folder}/admin"
         flags = {
-            "policy": policy, "listen": "127.0.0.1:0", "admin": "off", "workers": 1,
+            "policy": policy, "listen": "127.0.0.1:0", "workers": 1,
+            "admin": where,
             "connect-ports": "any", "address-floor": "off", "intercept-ca": authority,
             "recording-directory": directory, "recording-session": session,
             "access-log": self._log, "access-log-format": "json"}
+        self._listener = Listener(where, token)
         libc = ctypes.CDLL(None)
 
         def end_with_parent() -> None:
@@ -210,7 +214,8 @@ class Proxy:
                 stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
                 start_new_session=True, preexec_fn=end_with_parent,
                 env={**os.environ, variable_name("user"): "run",
-                     variable_name("password"): password})
+                     variable_name("password"): password,
+                     variable_name("admin_token"): token})
         try:
             self.url = f"http://run:{password}@127.0.0.1:{self._wait()}"
         except BaseException:
@@ -240,8 +245,22 @@ class Proxy:
         text = self._log.read_text(errors="replace")
         return text[:text.rfind("\n") + 1].splitlines()
 
+    def _differences(self) -> dict[tuple[str, str], list[str]]:
+        """Lines about the last misses, by method and URL: the log has but the first."""
+        try:
+            found = self._listener.read("GET", "/replays", "misses")
+        except Unanswered:                   # it has ended: the log is enough
+            return {}
+        return {(one["method"], one["url"]): [
+            f"{one['method']} {one['url']}: {one['reason']}",
+            *([f"the nearest is recording {one['nearest']}, "
+               f"{one['nearest_method']} {one['nearest_url']}"]
+              if "nearest" in one else []),
+            *one["differences"]] for one in reversed(found["misses"])}
+
     def stop(self) -> Ended:
         died = "" if self._process.poll() is None else self._text().strip()
+        differences = self._differences()
         if self._process.returncode is None:
             self._process.terminate()
             try:
@@ -256,7 +275,9 @@ class Proxy:
                 replayed += one["reason"] == "replayed"
                 if one["reason"] == "recording_missed":
                     what = one.get("url") or f"{one['host']}:{one['port']}"
-                    missed.append(f"{one['method']} {what}: {one.get('hook') or ''}")
+                    missed.append("\n    ".join(differences.get(
+                        (one["method"], what),
+                        [f"{one['method']} {what}: {one.get('hook') or ''}"])))
         return Ended(replayed, missed, [
             line for line in self._text().splitlines()
             if " is not recorded: " in line or "cannot be written" in line], died)

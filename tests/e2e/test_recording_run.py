@@ -84,6 +84,21 @@ def test_a_miss_fails_a_command_that_succeeds_and_is_named(run, urls):
     assert run("one", *quiet, f"{where[0]}?new=1", mode="none")[0] == 0
 
 
+def test_a_miss_is_told_with_all_of_its_differences(run, urls):
+    """The log has no room for more than the first few."""
+    where, _ = urls
+    many = "&".join(f"field{n}={'x' * 40}" for n in range(8))
+    need("curl")
+    quiet = ("sh", "-c", 'curl -s "$1" >/dev/null', "sh")
+    assert run("one", *quiet, f"{where[0]}?{many}")[0] == 0
+    status, _, errors = run("one", *quiet, f"{where[0]}?{many.replace('x', 'y')}")
+    assert status == 3
+    lines = errors.partition("MISSED ")[2].splitlines()
+    assert lines[0].startswith(f"GET {where[0]}?field0=yyy"), errors
+    assert lines[1].startswith("    the nearest is recording 1, GET "), errors
+    assert all(any(f"field{n}" in line for line in lines[2:]) for n in range(8)), errors
+
+
 def test_all_replaces_the_cassette_and_a_failure_leaves_it(run, urls):
     where, origins_of = urls
     assert run("one", *fetch(where[0]))[0] == 0
