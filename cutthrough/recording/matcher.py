@@ -29,6 +29,8 @@ from cutthrough.recording.model import Pattern, Recording, Request
 from cutthrough.recording.nearest import Nearest, Places, find_nearest
 from cutthrough.recording.patterns import Predicate, make_predicate, parts_of, split
 
+# The status of a WebSocket: in the key of its recording, for a page may have its URL
+SWITCHED = 101
 # Lanes that are remembered; the one that was used least recently starts anew
 MOST_LANES = 10_000
 
@@ -164,6 +166,8 @@ class Matcher:
             return self._patterned, (), parts, (left, requires)
         line = self._line(recording.request)
         base, parts = line.reader.read(recording.request, recorded=True)
+        if recording.response.status == SWITCHED:
+            base = (*base, SWITCHED)
         return line.index, base, parts, ((), requires) if requires else NO_EXTRA
 
     def _line(self, request: Request) -> _Line:
@@ -176,17 +180,18 @@ class Matcher:
         """Without what is not in recordings either."""
         return request if self._mask is None else self._mask(request)
 
-    def match(self, request: Request, lane: str = "", *, explain: bool = True
-              ) -> Match | Miss:
+    def match(self, request: Request, lane: str = "", *, explain: bool = True,
+              offers: bool = False) -> Match | Miss:
         """Takes the next recording of the request's sequence. `lane`: of the client; a
         route that names a field takes its value. `explain`: a miss has the nearest
-        recording, whose search takes 1 ms among thousands."""
+        recording, whose search takes 1 ms among thousands. `offers`: an upgrade; the
+        recording of a WebSocket answers no other request."""
         request = self.masked(request)
         line = self._line(request)
         route = line.route
         if route.lane:
             lane = request.field(route.lane)
-        groups = list(self._groups(line, request))
+        groups = list(self._groups(line, request, offers))
         if self._shared is None:
             held = self._own.lane(lane)
             found = self._choose(groups, route, held)
@@ -204,6 +209,10 @@ class Matcher:
             return Miss(f"recording {found.numbers[-1]} matches, and has been "
                         f"replayed as often as it was recorded: {count} "
                         f"{'time' if count == 1 else 'times'}")
+        if explain and not offers:
+            for group in self._websockets(line, request):
+                return Miss(f"recording {group.numbers[0]} is a WebSocket, which the "
+                            "request does not offer")
         nearest = find_nearest(
             request, line.reader, self._recordings, self._places, held.state,
         ) if explain else None  # fmt: skip
@@ -223,7 +232,9 @@ class Matcher:
             used_up = group
         return used_up
 
-    def _groups(self, line: _Line, request: Request) -> Iterable[Group]:
+    def _groups(self, line: _Line, request: Request, offers: bool) -> Iterable[Group]:
+        if offers:
+            yield from self._websockets(line, request)
         base, parts = line.reader.read(request, recorded=False)
         yield from line.index.find(base, parts)
         if self._patterned.has_any:
@@ -231,6 +242,10 @@ class Matcher:
                 left = group.extra[0]
                 if not left or all(holds(request) for holds in self._predicates[left]):
                     yield group
+
+    def _websockets(self, line: _Line, request: Request) -> Iterable[Group]:
+        base, parts = line.reader.read(request, recorded=False)
+        return line.index.find((*base, SWITCHED), parts)
 
     def _take(self, group: Group, lane: Lane, route: Route) -> Match | None:
         """None: the sequence is at its end."""

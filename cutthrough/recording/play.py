@@ -205,11 +205,11 @@ class Play:
         matcher = shared.matcher
         assert matcher is not None
         found = matcher.match(self._request(shared.wants_fields or self._has_body),
-                              explain=False)
+                              explain=False, offers=self._offers)
         if isinstance(found, Miss) and self._mode == REPLAYS:
-            found = matcher.match(self._request(True))
+            found = matcher.match(self._request(True), offers=self._offers)
         if isinstance(found, Match) and found.recording.response.status == 101 and (
-                not self._offers):
+                not self._offers):          # by its patterns
             found = Miss(f"recording {found.recording.number} is a WebSocket, which "
                          "the request does not offer")
         if isinstance(found, Match):

@@ -75,11 +75,15 @@ cdef int ask_player(Client c) except -1:
         f, recording_of(c), bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port,
         "https" if c.entrance.is_inside else "http", r.minor, c.up_open, r.has_upgrade,
         text[:n].decode())
-    c._set_state(HELD)
-    c.silent_ms = c.poller.time_ms() + c.context.timeout_ms[<int>RESPONSE]
-    c.poller.arm(c, c.silent_ms)
+    wait_for_player(c)
     f.run.start()
     return 0
+
+
+cdef int wait_for_player(Client c) except -1:
+    c._set_state(HELD)                      # which has no deadline of its own
+    c.silent_ms = c.poller.time_ms() + c.context.timeout_ms[<int>RESPONSE]
+    return c.poller.arm(c, c.silent_ms)
 
 
 # --- answers at hand ---------------------------------------------------------------
@@ -257,13 +261,16 @@ cdef class Replay(Filtering):
         self.collected = True
         c.up_open = False
         try:
-            c._set_state(HELD)
+            c.poller.take_time()
+            wait_for_player(c)
         except BaseException:
             c.poller.contain(c)
 
     def switch(self, function):
         """A recording of a WebSocket answers: this function has the other end (see local)."""
         self.function = function
+        if self.client is not None:
+            self.client.request.ending = REPLAYED       # of its tunnel
         self.pass_on()
 
     def pass_on(self):

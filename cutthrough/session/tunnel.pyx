@@ -125,7 +125,7 @@ cdef int run_tunnel(Client c) except -1:
     if again:
         c.poller.call_again(c)
     if how == RELAY_CLOSED:
-        c._record(OK if c.relay.up.sink != NULL else ORIGIN_RESET)
+        c._record(c.request.ending if c.relay.up.sink != NULL else ORIGIN_RESET)
         return c.close()
     if how <= RELAY_HALF_CLOSED and not again:
         # A reset that neither pump meets: one is stuck or done, the other has nothing to do.

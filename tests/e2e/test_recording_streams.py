@@ -161,6 +161,18 @@ def test_a_pace_is_that_of_the_recording_or_faster(start, folder, dial):
     assert taken[1] < taken[0]
 
 
+def test_an_answer_to_a_body_may_come_late(start, folder, dial):
+    """When the body was read, the wait for the player had no time: 504 at once, for
+    answers that do not go out in one piece."""
+    fill(folder, Recording(
+        request=Request(method="POST", scheme="http", host="127.0.0.1", port=9,
+                        path="/a", body=b"asked"),
+        response=Response(status=200, chunks=(Chunk(0, b"late"),)), delay_us=100_000))
+    reply = dial(start()).ask("POST", "http://127.0.0.1:9/a", "Content-Length: 5",
+                              body=b"asked")
+    assert (reply.status, reply.body) == (200, b"late")
+
+
 def test_a_message_of_a_websocket_comes_when_it_came(start, folder, dial):
     fill(folder, Recording(
         request=Request(method="GET", scheme="http", host="127.0.0.1", port=9,

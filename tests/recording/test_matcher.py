@@ -69,6 +69,25 @@ def test_the_index_finds_what_asking_every_recording_finds(requests, asked, key)
             assert found.nearest is not None and found.nearest.differences, found
 
 
+def test_a_websocket_is_no_answer_for_a_page_of_its_url():
+    """A browser has both at "/": a sequence of the two ended with the WebSocket."""
+    page, echo = recording(1, request()), recording(2, request())
+    echo = msgspec.structs.replace(echo, response=msgspec.structs.replace(
+        echo.response, status=101))
+    matcher = Matcher()
+    matcher.add(page)
+    matcher.add(echo)
+    for _ in range(3):
+        assert number_of(matcher.match(request())) == 1
+        assert number_of(matcher.match(request(), offers=True)) == 2
+    matcher.remove(2)
+    assert number_of(matcher.match(request(), offers=True)) == 1
+    matcher.remove(1)
+    matcher.add(echo)
+    assert str(matcher.match(request())) == (
+        "recording 2 is a WebSocket, which the request does not offer")
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.lists(REQUESTS, min_size=2, max_size=10), KEYS, st.data())
 def test_what_was_removed_is_found_no_more(requests, key, data):
