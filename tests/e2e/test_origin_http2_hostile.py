@@ -45,6 +45,17 @@ def head(stream: int, *fields: tuple[str, str], ends: bool = False) -> bytes:
                  encode(*fields))
 
 
+def bomb(stream: int) -> bytes:
+    """A field of 4000 octets goes into the table, and 15 000 octets each stand for it:
+    60 MB."""
+    block = encode(OKAY, ("x", "y" * 4000)) + b"\xbe" * 15_000
+    return b"".join(
+        frame(HEADERS if at == 0 else CONTINUATION,
+              END_HEADERS if at + 8000 >= len(block) else 0, stream,
+              block[at:at + 8000])
+        for at in range(0, len(block), 8000))
+
+
 OKAY = (":status", "200")
 SIX = ("content-length", "6")
 
@@ -59,6 +70,7 @@ OF_ONE_STREAM = {
     "an end without a head": lambda n: frame(RST_STREAM, 0, n, bytes(4)),
     "an interim head that ends": lambda n: head(n, (":status", "103"), ends=True),
     "200 interim heads": lambda n: head(n, (":status", "103"), ("x", "y" * 1000)) * 200,
+    "an HPACK bomb": bomb,
     "no window left": lambda n: frame(WINDOW_UPDATE, 0, n, b"\x7f\xff\xff\xff"),
 }
 #: Behind the head of a response
@@ -85,6 +97,7 @@ OF_ALL = {
         WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff"),
     "an increment of 0": lambda n: frame(WINDOW_UPDATE, 0, n, bytes(4)),
     "SETTINGS": lambda n: frame(SETTINGS) * 2000,
+    "empty DATA": lambda n: head(n, OKAY) + frame(DATA, 0, n) * 20_000,
     "PING": lambda n: frame(PING, 0, 0, bytes(8)) * 2000,
     "SETTINGS that are none": lambda n: frame(SETTINGS, 0, 0, b"\0\4\xff\xff\xff\xff"),
     "HTTP/1.1": lambda n: b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
