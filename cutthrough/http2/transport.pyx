@@ -240,6 +240,12 @@ cdef bint has_room(const Socket *carrier) noexcept nogil:
         d.session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS)
 
 
+cdef uint32_t most(const Socket *carrier) noexcept nogil:
+    cdef Demux *d = demux_of(carrier)
+    return min(d.most_streams, nghttp2_session_get_remote_settings(
+        d.session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
+
+
 cdef bint ask(Socket *carrier, Socket *out) noexcept nogil:
     cdef Demux *d = demux_of(carrier)
     cdef Stream *st
@@ -386,6 +392,7 @@ row.hear = hear
 row.next_due = next_due
 row.is_due = is_due
 row.has_room = has_room
+row.most = most
 row.ask = ask
 row.is_unread = is_unread
 row.give_sent = give_sent

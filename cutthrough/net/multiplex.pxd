@@ -54,6 +54,8 @@ cdef struct Multiplexer:
     bint (*is_due)(const Socket *carrier) noexcept nogil
     # Whether the peer takes one more request at once.
     bint (*has_room)(const Socket *carrier) noexcept nogil
+    # How many requests at a time both sides take.
+    uint32_t (*most)(const Socket *carrier) noexcept nogil
     # Opens a stream for one request: *out is its socket, without a descriptor, to be adopted.
     # A stream beyond the peer's bound takes its head, and waits. False: no memory, or the
     # connection has no more streams.

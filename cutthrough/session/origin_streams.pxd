@@ -22,6 +22,7 @@ cdef class Carrier(StreamOwner):
     cdef object key                     # of the table's list; None: it is in none
     cdef bint is_private                # has had its one request
     cdef Turn turn                      # others wait for its first frame; None: nobody does
+    cdef bint is_begun                  # the peer's first frame has come
     cdef int64_t heard_us               # when the peer was heard last
 
     cdef OriginStream ask(self)
@@ -30,14 +31,16 @@ cdef class Carrier(StreamOwner):
     cdef int settle(self, const Multiplexer *m) except -1
     cdef int end(self, int why) except -1
     cdef int after_close(self) except -1
+    cdef int note_first(self, const Multiplexer *m) except -1
     cdef int end_turn(self) except -1
 
 cdef class Carriers:
     """A worker's carriers, and those that later requests may share, by the idle pool's key."""
     cdef dict by_key                    # key -> list of Carrier
     cdef set all                        # of Carrier
-    cdef set known                      # keys whose origins have chosen HTTP/2
-    cdef dict turns                     # key -> Turn
+    # Of origins that have chosen HTTP/2: key -> how many requests they take at a time
+    cdef dict known
+    cdef dict turns                     # key -> the Turn that others may wait for
     cdef int64_t idle_ms, connect_ms
 
     cdef OriginStream find(self, Client client, object key)

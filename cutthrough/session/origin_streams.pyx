@@ -79,8 +79,9 @@ cdef class Carrier(StreamOwner):
             if conn.sock.ready & CAN_READ:
                 self.heard_us = conn.poller.now_us
             heard = m.hear(&conn.sock, conn.poller.now_us)
-            if self.turn is not None and not m.awaits_since_us(&conn.sock):
-                self.end_turn()
+            if (not self.is_begun or self.turn is not None) and (
+                    not m.awaits_since_us(&conn.sock)):
+                self.note_first(m)
             self.serve(m)
             if self.conn is None:       # ended by what it has woken
                 return 0
@@ -130,6 +131,13 @@ cdef class Carrier(StreamOwner):
         stream.poller.take_time()
         return 0 if self.conn is None else self.settle(multiplexer())
 
+    cdef int note_first(self, const Multiplexer *m) except -1:
+        """SETTINGS, or it is a fault: others know from now on how many may wait."""
+        self.is_begun = True
+        if self.key is not None:
+            self.table.known[self.key] = m.most(&self.conn.sock)
+        return self.end_turn()
+
     cdef int end_turn(self) except -1:
         cdef Turn turn = self.turn
         self.turn = None
@@ -163,7 +171,7 @@ cdef class Carriers:
     def __cinit__(self):
         self.by_key = {}
         self.all = set()
-        self.known = set()
+        self.known = {}
         self.turns = {}
 
     def configure(self, idle_timeout, connect_timeout):
@@ -207,10 +215,10 @@ cdef class Carriers:
         return None
 
     cdef Carrier find_new(self, object key):
-        """One that has no frame of the peer yet."""
+        """One that has no frame of the peer yet, and nobody who waits for it."""
         cdef Carrier carrier
         for carrier in self.by_key.get(key, ()):
-            if multiplexer().awaits_since_us(&carrier.conn.sock):
+            if carrier.turn is None and multiplexer().awaits_since_us(&carrier.conn.sock):
                 return carrier
         return None
 
@@ -270,7 +278,8 @@ cdef int share(Client c) except -1:
         table.by_key.setdefault(carrier.key, []).append(carrier)
         if len(table.known) >= MOST_KNOWN:
             table.known.clear()
-        table.known.add(carrier.key)
+        if carrier.key not in table.known:
+            table.known[carrier.key] = multiplexer().most(&carrier.conn.sock)
     if c.turn is not None:              # others wait for SETTINGS, too
         carrier.turn = <Turn>c.turn
         carrier.turn.client = c.turn = None
@@ -285,15 +294,17 @@ cdef bint takes_turns(Client c) except -1:
             c.request.marks_origin or needs_connection(c) or not table.known):
         return False
     key = make_key(&c.request.hop, c.pool_key())
-    if key not in table.known:
+    most = table.known.get(key)
+    if most is None:
         return False
     turn = <Turn>table.turns.get(key)
     if turn is None:
         carrier = table.find_new(key)
-        if carrier is None:
-            take_turn(c, table.turns, key)
-            return False
-        turn = carrier.turn = make_turn(table.turns, key)
+        if carrier is not None:
+            turn = carrier.turn = make_turn(table.turns, key)
+    if turn is None or len(turn.waits) + 1 >= most:     # it will have no room for one more
+        take_turn(c, table.turns, key)
+        return False
     turn.wait(c)
     return True
 
@@ -303,7 +314,7 @@ cdef int note_http1(Client c) except -1:
     if c.turn is None:
         return 0
     turn = <Turn>c.turn
-    (<Carriers>c.context.carriers).known.discard(turn.key)
+    (<Carriers>c.context.carriers).known.pop(turn.key, None)
     return turn.close()
 
 

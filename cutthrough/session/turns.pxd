@@ -9,7 +9,7 @@ from cutthrough.session.client cimport Client
 cdef class Turn(Endpoint):
     """A request's turn to dial, later its carrier's to begin. close: others may find their way."""
     cdef Client client                  # None: the carrier has it, or it is over
-    cdef dict table                     # of turns by key; None: it is over
+    cdef dict table                     # the last turn of each key; None: it is over
     cdef object key
     cdef list waits                     # of Wait
 

@@ -6,8 +6,10 @@
 
 Without turns a page of a hundred requests makes a hundred connections, if its origin has closed
 the one it had. Only requests of a key that has chosen HTTP/2 before take turns: to an origin of
-HTTP/1.1 all dial at once. If the turn ends without a connection, the first that has waited
-takes the next one. A wait is as long as a dial at most: the client's deadline ends it.
+HTTP/1.1 all dial at once. As many wait for a turn as its connection will take, by the bound that
+its origin has told last; the next request takes another turn. If the turn ends without a
+connection, the first that has waited takes the next one. A wait is as long as a dial at most: the
+client's deadline ends it.
 """
 
 cimport cython
@@ -40,7 +42,8 @@ cdef class Turn(Endpoint):
         self.waits = []
         if client is not None:
             client.turn = None
-        del table[key]                  # perhaps the last reference to this turn
+        if table.get(key) is self:      # no later turn
+            del table[key]              # perhaps the last reference to this turn
         return 0
 
 

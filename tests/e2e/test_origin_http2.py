@@ -369,3 +369,33 @@ def test_who_waits_dials_if_the_first_one_goes(start, make_origin, reach) -> Non
     go.set()
     second.wait(*streams)
     assert [second.answers[one].status for one in streams] == [200] * 9
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_no_more_wait_than_the_origin_takes(start, make_origin, reach, most) -> None:
+    """The others dial meanwhile: none is begun before all of them are there."""
+    barrier, first = threading.Barrier(12 // most, timeout=20), [True]
+
+    def script(conn: Connection) -> None:
+        was_first = bool(first)
+        first.clear()
+        if not was_first:
+            barrier.wait()
+        speaker = Speaker(conn.sock, streams=most)
+        speaker.flush()
+        answered: set[int] = set()
+        while not (was_first and answered) and speaker.read():
+            for stream, question in list(speaker.questions.items()):
+                if stream and question.ended and stream not in answered:
+                    answered.add(stream)
+                    say(speaker, stream)
+
+    proxy, origin = start(), make_origin(over_tls(script, alpn=("h2",)))
+    peer = reach(proxy, origin.port)
+    assert peer.wait(peer.get("https://a.example/a")).body == b"/a"
+    wait_until(lambda: origin.connections[0].sock.fileno() < 0, "its end")
+    streams = [peer.get(f"https://a.example/{n}") for n in range(12)]
+    peer.wait(*streams)
+    assert [bytes(peer.answers[one].body) for one in streams] == [
+        b"/%d" % n for n in range(12)]
+    assert len(origin.connections) == 1 + 12 // most
