@@ -1,9 +1,10 @@
 """TLS opened inside tunnels, beside other proxies: `python -m bench intercept`.
 
 One worker or process each, and the same nginx with TLS behind them, whose certificate
-all of them verify; HTTP/1.1 on both sides. CPU time of the proxy's processes for each
-kept request inside a tunnel, and for each new tunnel with its handshakes and one
-request: `new` to a host that is known, `fresh` to one whose name has never come.
+all of them verify; HTTP/1.1 on both sides, but HTTP/2 between `cutthrough-http2` and
+the origin. CPU time of the proxy's processes for each kept request inside a tunnel, and
+for each new tunnel with its handshakes and one request: `new` to a host that is known,
+`fresh` to one whose name has never come.
 cutthrough runs without and with capture, and with a filter that does nothing.
 A proxy that hands on the origin's own certificate opens nothing: an error.
 `listener` is the same request as an absolute URL through cutthrough's TLS listener. All
@@ -40,10 +41,12 @@ FRESH = "fresh.example"                      # names under it are new hosts
 WARM_SECONDS = 1
 OURS = "cutthrough"
 LISTENER = "listener"
+HTTP2 = "cutthrough-http2"                   # towards the origin
 # What the deciding rule has beside tls = "intercept".
 VARIANTS = {
     OURS: "", "cutthrough-head": 'capture = "head"',
     "cutthrough-full": 'capture = "full"', "cutthrough-filter": 'filters = ["nothing"]',
+    HTTP2: "",
 }  # fmt: skip
 
 FILTER = '''class Nothing:
@@ -57,7 +60,7 @@ FILTER = '''class Nothing:
 '''
 
 
-def start_ours(rule: str, target: Target, trusted: Path) -> Running:
+def start_ours(rule: str, target: Target, trusted: Path, http2: str = "off") -> Running:
     """Start cutthrough with this line in the rule of the inner requests."""
     running = Running([], target)
     directory = running.make_directory()
@@ -77,7 +80,8 @@ def start_ours(rule: str, target: Target, trusted: Path) -> Running:
         f'user = "{USER}"\npassword = "{PASSWORD}"\nworkers = 1\naccess_log = "off"\n'
         'listen = ["127.0.0.1:0"]\naddress_floor = "off"\nconnect_ports = "any"\n'
         f'policy = "{policy}"\nintercept_ca = "{directory / "ca"}"\n'
-        f'origin_ca = "{trusted}"\ncapture_file = "{directory / "flows.db"}"\n')
+        f'origin_ca = "{trusted}"\ncapture_file = "{directory / "flows.db"}"\n'
+        f'origin_http2 = "{http2}"\n')
     running.command = [*ours, "serve", "-c", str(config)]
     path = os.pathsep.join([str(directory), str(HERE.parent)])
     running.command = ["env", f"PYTHONPATH={path}", *running.command]
@@ -148,7 +152,8 @@ def openers(target: Target, trusted: Path) -> Iterator[list[Opener]]:
             stack.callback(running.close)
             started.append(Opener(full_name, running, name, peer.read_version()))
         for ours_name, rule in VARIANTS.items():
-            running = start_ours(rule, target, trusted)
+            http2 = "auto" if ours_name == HTTP2 else "off"
+            running = start_ours(rule, target, trusted, http2)
             stack.callback(running.close)
             started.append(Opener(ours_name, running, name, "this tree"))
         yield started

@@ -38,7 +38,7 @@ PAGE_RESOURCES = {2: 12, 8: 10, 16: 8, 32: 6, 64: 3, 128: 1}  # KiB: count
 LOG_SECONDS = 0.06
 
 SERVER_OF_TLS = """    server {
-        listen @IP@:@TLS_PORT@ ssl backlog=4096;
+        listen @IP@:@TLS_PORT@ ssl http2 backlog=4096;
         ssl_certificate origin.pem;
         ssl_certificate_key origin.key;
         root files;
