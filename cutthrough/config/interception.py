@@ -27,8 +27,8 @@ class InterceptionOptions(AdminOptions, frozen=True, kw_only=True):
         swapped=True)] = "auto"
     origin_http2: Annotated[Literal["auto", "off"], Option(
         choice("auto", "off"), "offer HTTP/2 to origins of intercepted connections; "
-        "auto: if libnghttp2 is there", "our choice: until it has been in use for long",
-        swapped=True)] = "off"
+        "auto: if libnghttp2 is there", "our choice: some origins have nothing else",
+        swapped=True)] = "auto"
 
     origin_hello: Annotated[Literal["own", "client"], Option(
         choice("own", "client"), "the ClientHello to origins of intercepted "

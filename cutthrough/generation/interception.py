@@ -43,7 +43,7 @@ class InterceptionFiles(msgspec.Struct, frozen=True):
     origin_ca: bytes = b""
     origin_crl: bytes = b""                 # their lists of revoked certificates
     http2: str = "auto"                     # as the option
-    origin_http2: str = "off"               # the same
+    origin_http2: str = "auto"              # the same
     origin_hello: str = "own"               # the same
     # Ours for origins, by the names that rules give
     pairs: tuple[tuple[str, PairFiles], ...] = ()

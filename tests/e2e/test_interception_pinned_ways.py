@@ -122,7 +122,9 @@ def test_a_tunnel_that_passed_moves_to_another_worker(start_policy, origin, dial
     assert handed(proxy) == [(1, 0)]
     assert ask(client).body == b"ok"
     client.close()
-    record = proxy.wait_reason("ok", pinned=True)
+    record, = proxy.wait_log(1, pinned=True)
+    # The origin's close_notify may meet a socket that is closed
+    assert record["reason"] in ("ok", "client_reset")
     assert (record["kind"], record["sni"]) == ("tunnel", "a.example")
     passes(proxy, dial(proxy), origin.port)
     assert len(proxy.log(reason="certificate_rejected")) == 1

@@ -86,8 +86,10 @@ def test_a_client_of_http1_is_answered(start, make_origin, dial) -> None:
     assert len({one["peer"] for one in records}) == 1
 
 
-def test_it_is_off_unless_asked_for(start, make_origin, dial) -> None:
-    proxy = start("")
+def test_it_is_offered_unless_it_is_off(start, make_origin, dial) -> None:
+    proxy, origin = start(""), make_origin(speak(say))
+    assert ask(enter(proxy, dial(proxy), origin.port)).body == b"/"
+    proxy = start('origin_http2 = "off"\n')
     origin = make_origin(over_tls(okay, alpn=("h2", "http/1.1")))
     assert ask(enter(proxy, dial(proxy), origin.port)).body == b"ok"
 

@@ -247,6 +247,46 @@ def test_a_chat_streams_from_a_session(stage, run, make_origin):
         assert secret.encode() not in path.read_bytes(), path
 
 
+# --- gRPC, whose origin has HTTP/2 alone
+
+
+def test_calls_of_grpc_are_answered_from_a_session(stage):
+    """Messages, trailers, and a status without a message."""
+    grpc = pytest.importorskip("grpc")
+    pytest.importorskip("cutthrough.http2.transport")
+    from tests.e2e import test_origin_http2_grpc as of_grpc
+
+    server = grpc.server(ThreadPoolExecutor(8), handlers=(of_grpc.Service(),))
+    chain, key = certificate().pem
+    port = server.add_secure_port(
+        "127.0.0.1:0", grpc.ssl_server_credentials([(key, chain)]))
+    server.start()
+    made = stage(config())
+    trust = grpc.ssl_channel_credentials(authority().own.certificate.read_bytes())
+
+    def call(place: str) -> list:
+        with grpc.secure_channel(f"a.example:{port}", trust, options=[
+                ("grpc.http_proxy", made.proxy.url),
+                ("grpc.use_local_subchannel_pool", 1)]) as channel:
+            got, about = channel.unary_unary("/t.T/Echo").with_call(
+                bytes(100_000), timeout=30)
+            with pytest.raises(grpc.RpcError) as caught:
+                channel.unary_unary("/t.T/Fail")(b"", timeout=30)
+            counted = list(channel.unary_stream("/t.T/Count")(b"500", timeout=30))
+            return [got, dict(about.trailing_metadata()), counted,
+                    caught.value.code(), caught.value.details()]
+
+    try:
+        said = call("first")
+        assert said[0] == bytes(100_000) and said[1]["x-seen"] == "a trailer"
+        assert len(said[2]) == 500 and said[3] is grpc.StatusCode.NOT_FOUND
+        made.replay(3)
+    finally:
+        server.stop(0).wait(30)
+    assert twice_and_both(call) == [said] * 4
+    assert made.outcomes(12) == {"replayed"}
+
+
 # --- a browser
 
 PAGES = ("site.test", "other.test")
