@@ -32,6 +32,8 @@ from cutthrough.capture.store import (
 VERSION = 4
 # Milliseconds that a reader, or the writer of an earlier program, may hold the lock
 BUSY_MS = 5000
+# Between two looks where SQLite does not wait by itself
+AGAIN_S = 0.01
 MOST_WAL_BYTES = 64 << 20
 # Of a new file. A row of two heads fills a third of SQLite's usual 4096, and its insert
 # and deletion take 17 µs of CPU there, 9.5 µs here
@@ -114,20 +116,51 @@ def transaction(base: sqlite3.Connection, path: str) -> Iterator[None]:
 
 def connect(path: str) -> sqlite3.Connection:
     """Opens the database; makes its tables if it is empty. Raises StoreError."""
+    until = time.monotonic() + BUSY_MS / 1000
     with explained(path):
-        base = sqlite3.connect(path, timeout=BUSY_MS / 1000, isolation_level=None)
-        base.execute(f"PRAGMA page_size = {PAGE_BYTES}")     # before the first table
-        base.execute("PRAGMA journal_mode = WAL")
-        base.execute("PRAGMA synchronous = NORMAL")
-        base.execute(f"PRAGMA journal_size_limit = {MOST_WAL_BYTES}")
-        base.execute("PRAGMA temp_store = MEMORY")
-        (version,) = base.execute("PRAGMA user_version").fetchone()
-        if version == 0:
-            base.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
-        elif version != VERSION:
+        while True:
+            base = sqlite3.connect(path, timeout=BUSY_MS / 1000, isolation_level=None)
+            try:
+                set_up(base)
+                version = version_of(base)
+                break
+            except sqlite3.Error as error:
+                base.close()
+                # SQLite does not wait for another process that makes it a WAL, too
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or (
+                        time.monotonic() > until):
+                    raise
+            time.sleep(AGAIN_S)
+        if version != VERSION:
+            base.close()
             raise StoreError(f"{path}: has version {version} of the tables, and this "
                              f"program has {VERSION}; move the file away")
     return base
+
+
+def set_up(base: sqlite3.Connection) -> None:
+    base.execute(f"PRAGMA page_size = {PAGE_BYTES}")     # before the first table
+    base.execute("PRAGMA journal_mode = WAL")
+    base.execute("PRAGMA synchronous = NORMAL")
+    base.execute(f"PRAGMA journal_size_limit = {MOST_WAL_BYTES}")
+    base.execute("PRAGMA temp_store = MEMORY")
+    if version_of(base) == 0:
+        make_tables(base)
+
+
+def version_of(base: sqlite3.Connection) -> int:
+    """Of the tables; 0: there are none."""
+    return int(base.execute("PRAGMA user_version").fetchone()[0])
+
+
+def make_tables(base: sqlite3.Connection) -> None:
+    try:
+        base.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+    except sqlite3.OperationalError:
+        if base.in_transaction:
+            base.execute("ROLLBACK")
+        if not version_of(base):             # else another process was as quick
+            raise
 
 
 def indexed_up_to(base: sqlite3.Connection) -> int:

@@ -4,6 +4,8 @@ import contextlib
 import os
 import sqlite3
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -295,3 +297,18 @@ def test_a_file_that_is_not_there_is_not_made(file):
     with pytest.raises(StoreError, match="No such file"):
         open_reader(file)
     assert not os.path.exists(file)
+
+
+def test_two_that_make_a_database_at_once_have_one(file):
+    """A writer that begins, and an import: one of them ended with "table flows already
+    exists"."""
+    for n in range(20):
+        ready = threading.Barrier(4)
+
+        def open_one(path: str, ready: threading.Barrier) -> None:
+            ready.wait()
+            make(path).close()
+
+        with ThreadPoolExecutor(4) as pool:
+            for one in [pool.submit(open_one, f"{file}{n}", ready) for _ in range(4)]:
+                one.result()

@@ -20,7 +20,7 @@ from tests.capture.har_schema import SCHEMA
 from tests.support.admin import Operator
 from tests.support.client import CREDENTIALS, build_request
 from tests.support.origin import answer, echo
-from tests.support.proxy import ROOT, clean_environment
+from tests.support.proxy import ROOT, clean_environment, command_of
 from tests.support.stream import chunked
 from tests.support.wait import wait_until
 
@@ -74,7 +74,7 @@ def wait_rows(database: Path, n: int = 1) -> list[sqlite3.Row]:
 
 
 def writers(proxy) -> list[psutil.Process]:
-    return [one for one in proxy.workers() if SEEN.search(" ".join(one.cmdline()))]
+    return [one for one in proxy.workers() if SEEN.search(command_of(one))]
 
 
 def writer(proxy) -> psutil.Process:

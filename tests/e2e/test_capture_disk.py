@@ -18,7 +18,7 @@ import pytest
 from tests.support.admin import Operator
 from tests.support.origin import answer
 from tests.support.preload import build_preload
-from tests.support.proxy import Proxy
+from tests.support.proxy import Proxy, command_of
 from tests.support.sanitized import SANITIZED
 from tests.support.wait import wait_until
 
@@ -125,7 +125,7 @@ def check(database: Path) -> bool:
 
 def writer(proxy) -> psutil.Process:
     def find() -> psutil.Process | None:
-        return next((one for one in proxy.workers() if WRITER in one.cmdline()), None)
+        return next((one for one in proxy.workers() if WRITER in command_of(one)), None)
     return wait_until(find, "a writer")
 
 

@@ -53,6 +53,14 @@ def fd_kinds(pid: int) -> Counter[str]:
     return kinds
 
 
+def command_of(process: psutil.Process) -> str:
+    """Its command line; "": it has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:            # or it is a zombie
+        return ""
+
+
 def begin_of(record: dict) -> float:
     """Returns when a request began, because its line is written at its end."""
     end = datetime.fromisoformat(record["time"]).timestamp()
