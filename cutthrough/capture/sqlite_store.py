@@ -116,36 +116,34 @@ def transaction(base: sqlite3.Connection, path: str) -> Iterator[None]:
 
 def connect(path: str) -> sqlite3.Connection:
     """Opens the database; makes its tables if it is empty. Raises StoreError."""
-    until = time.monotonic() + BUSY_MS / 1000
     with explained(path):
-        while True:
-            base = sqlite3.connect(path, timeout=BUSY_MS / 1000, isolation_level=None)
-            try:
-                set_up(base)
-                version = version_of(base)
-                break
-            except sqlite3.Error as error:
-                base.close()
-                # SQLite does not wait for another process that makes it a WAL, too
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or (
-                        time.monotonic() > until):
-                    raise
-            time.sleep(AGAIN_S)
+        base = sqlite3.connect(path, timeout=BUSY_MS / 1000, isolation_level=None)
+        base.execute(f"PRAGMA page_size = {PAGE_BYTES}")     # before the first table
+        use_wal(base)
+        base.execute("PRAGMA synchronous = NORMAL")
+        base.execute(f"PRAGMA journal_size_limit = {MOST_WAL_BYTES}")
+        base.execute("PRAGMA temp_store = MEMORY")
+        if version_of(base) == 0:
+            make_tables(base)
+        version = version_of(base)
         if version != VERSION:
-            base.close()
             raise StoreError(f"{path}: has version {version} of the tables, and this "
                              f"program has {VERSION}; move the file away")
     return base
 
 
-def set_up(base: sqlite3.Connection) -> None:
-    base.execute(f"PRAGMA page_size = {PAGE_BYTES}")     # before the first table
-    base.execute("PRAGMA journal_mode = WAL")
-    base.execute("PRAGMA synchronous = NORMAL")
-    base.execute(f"PRAGMA journal_size_limit = {MOST_WAL_BYTES}")
-    base.execute("PRAGMA temp_store = MEMORY")
-    if version_of(base) == 0:
-        make_tables(base)
+def use_wal(base: sqlite3.Connection, patience_s: float = BUSY_MS / 1000) -> None:
+    """SQLite does not wait for another process that makes this change, too."""
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            base.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or (
+                    time.monotonic() > until):
+                raise
+        time.sleep(AGAIN_S)
 
 
 def version_of(base: sqlite3.Connection) -> int:

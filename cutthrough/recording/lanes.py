@@ -17,6 +17,8 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from cutthrough.capture.sqlite_store import use_wal
+
 PREFIX = ".places-"
 LOCK = "-lock"
 # A worker that was stopped in the middle of its 40 µs
@@ -53,7 +55,7 @@ class SharedLanes:
                          0o600))
         self._base = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
         try:
-            self._base.execute("PRAGMA journal_mode = WAL")
+            use_wal(self._base, BUSY_S)
             self._base.execute("PRAGMA synchronous = OFF")
             self._base.execute(_SCHEMA)
         except sqlite3.Error:

@@ -28,6 +28,7 @@ from cutthrough.capture.sqlite_store import (
     explained,
     make_file,
     transaction,
+    use_wal,
 )
 from cutthrough.capture.store import StoreError, split_words
 from cutthrough.recording.keys import Route
@@ -109,7 +110,7 @@ class Session:
             base = sqlite3.connect(
                 self._path, timeout=BUSY_MS / 1000, isolation_level=None)
             base.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-            base.execute("PRAGMA journal_mode = WAL")
+            use_wal(base)
             base.execute("PRAGMA synchronous = NORMAL")
             base.execute("PRAGMA secure_delete = ON")
             base.execute(f"PRAGMA journal_size_limit = {MOST_WAL_BYTES}")
