@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from cutthrough.capture.postgres import Tables
 from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.store import TEXTS, WORDS
 
@@ -53,6 +54,7 @@ CREATE TABLE cutthrough.reads (
 CREATE TABLE cutthrough.state (version bigint, flows bigint, bytes bigint);
 INSERT INTO cutthrough.state VALUES ({VERSION}, 0, 0);
 """
+TABLES = Tables("cutthrough", VERSION, SCHEMA, "has no captured exchanges")
 
 
 def words_of(text: str) -> list[str]:

@@ -11,7 +11,7 @@ MISSING = "the package psycopg is not installed: pip install 'cutthrough[postgre
 
 def close_kept() -> None:
     """Ends what `keep` of `open_reader` has left open."""
-    if (module := sys.modules.get("cutthrough.capture.postgres_store")) is not None:
+    if (module := sys.modules.get("cutthrough.capture.postgres")) is not None:
         module.close_kept()
 
 

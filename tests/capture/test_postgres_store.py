@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
+from cutthrough.capture import postgres as connections
 from cutthrough.capture import postgres_store
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.har import make_archive
@@ -261,7 +262,7 @@ def test_a_connection_that_the_server_ends_is_made_again(url, reader, postgres):
 
 def test_a_program_that_stops_within_a_transaction_is_waited_for(
         url, postgres, monkeypatch):
-    monkeypatch.setattr(postgres_store, "SESSION", "SET lock_timeout = '200ms'")
+    monkeypatch.setattr(connections, "SESSION", "SET lock_timeout = '200ms'")
     store = make(url)
     store.open()
     with psycopg.connect(url) as other:
