@@ -27,7 +27,7 @@ import pytest
 
 if TYPE_CHECKING:
     from cutthrough.recording.model import Recording
-    from cutthrough.recording.sessions import Manifest
+    from cutthrough.recording.session import Manifest
 
 MODES = {"once": "", "new_episodes": "cache", "none": "replay", "all": "record"}
 FOLDER = "cassettes"
@@ -170,7 +170,7 @@ class _Running:
 
     def _manifest(self) -> "Manifest":
         from cutthrough.recording.masking import Redaction
-        from cutthrough.recording.sessions import Manifest
+        from cutthrough.recording.session import Manifest
 
         return Manifest(redaction=Redaction(json=("$..client_secret",)))
 

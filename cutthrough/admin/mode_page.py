@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from cutthrough.recording.modes import MODES, State, read_state, write_state
-from cutthrough.recording.sessions import is_name
+from cutthrough.recording.session import is_name
 
 
 class ModePage:

@@ -28,7 +28,8 @@ from cutthrough.capture.imported import NotImported
 from cutthrough.capture.store import StoreError
 from cutthrough.recording.folder import pack, unpack
 from cutthrough.recording.modes import read_state
-from cutthrough.recording.sessions import Session, SessionError, Sessions
+from cutthrough.recording.session import SessionError
+from cutthrough.recording.sessions import Session, Sessions
 
 log = logging.getLogger("cutthrough")
 

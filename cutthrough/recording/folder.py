@@ -23,7 +23,7 @@ import yaml
 
 from cutthrough.capture.imported import NotImported
 from cutthrough.recording.model import Recording
-from cutthrough.recording.sessions import Manifest
+from cutthrough.recording.session import Manifest
 from cutthrough.recording.templates import check
 
 MOST_FILE = 64 << 20

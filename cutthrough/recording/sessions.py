@@ -1,22 +1,21 @@
-"""Sessions: a directory of files, each with the recordings of one session.
+"""Sessions in files: a directory of them, each with the recordings of one session.
 
     DIRECTORY/            0700
       key                 of the hashes that stand for secrets; not in any session
       NAME.session        SQLite, 0600
 
-A session has bounds in recordings and age. Recordings beyond them are deleted, oldest
-first, in the transaction that adds others. Everything is redacted before it is written,
-and so are edited recordings.
+A file that follows a session of a database (`copies.py`) may only be read: what is
+changed here would be changed on this host alone.
 """
 
+import contextlib
 import os
-import re
 import secrets
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -30,21 +29,28 @@ from cutthrough.capture.sqlite_store import (
     transaction,
     use_wal,
 )
-from cutthrough.capture.store import StoreError, split_words
-from cutthrough.recording.keys import Route
-from cutthrough.recording.masking import Masker, Redaction
-from cutthrough.recording.matcher import Matcher
+from cutthrough.capture.store import split_words
+from cutthrough.recording.masking import Masker
 from cutthrough.recording.model import Recording
+from cutthrough.recording.session import (
+    MOST_PRUNED,
+    VERSION,
+    AnySession,
+    AnySessions,
+    Manifest,
+    Row,
+    SessionError,
+    check_name,
+    encode,
+    masked,
+    read,
+    read_manifest,
+)
 
-# Of the tables
-VERSION = 1
 SUFFIX = ".session"
 KEY_BYTES = 32
-# Deleted in one transaction, beside as many as are added
-MOST_PRUNED = 2000
 # Of SQLite, between two looks at the clock
 STEPS_TO_LOOK = 10_000
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 _SCHEMA = f"""
 CREATE TABLE manifest (data BLOB NOT NULL);
@@ -54,44 +60,13 @@ CREATE TABLE recordings (
     status INTEGER NOT NULL, tags TEXT NOT NULL, data BLOB NOT NULL);
 PRAGMA user_version = {VERSION};
 """
-_ENCODE = msgspec.msgpack.Encoder().encode
-_DECODE = msgspec.msgpack.Decoder(Recording).decode
 _INSERT = ("INSERT INTO recordings (created_us, hits, method, url, status, tags, data) "
            "VALUES (?, ?, ?, ?, ?, ?, ?)")
 _ROW = "number, created_us, hits, data"
 
 
-class SessionError(StoreError):
-    """A session that cannot be used, with the reason."""
-
-
-class Row(NamedTuple):
-    """A recording in a list; `size`: bytes of the whole."""
-
-    number: int
-    created_us: int
-    hits: int
-    method: str
-    url: str
-    status: int
-    tags: str
-    size: int
-
-
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What holds for a whole session. Bounds of 0 are none."""
-
-    version: int = VERSION
-    program: str = ""                        # that made it
-    created_us: int = 0
-    redaction: Redaction = Redaction()
-    count: int = 0
-    age_s: float = 0
-    comment: str = ""
-
-
-class Session:
-    """One file. Every method may raise StoreError, and then nothing has changed."""
+class Session(AnySession):
+    """One file."""
 
     def __init__(self, path: Path, key: bytes, made: Manifest | None = None) -> None:
         """`made`: of a new file. Raises OSError, StoreError and KeyMistake."""
@@ -118,7 +93,7 @@ class Session:
             (version,) = base.execute("PRAGMA user_version").fetchone()
             if made is not None and version == 0:
                 base.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
-                base.execute("INSERT INTO manifest VALUES (?)", (_ENCODE(made),))
+                base.execute("INSERT INTO manifest VALUES (?)", (encode(made),))
             elif version != VERSION:
                 base.close()
                 raise SessionError(
@@ -131,21 +106,29 @@ class Session:
         with explained(self._path):
             row = self._base.execute("SELECT data FROM manifest").fetchone()
         try:
-            return msgspec.msgpack.decode(row[0] if row else b"", type=Manifest)
-        except msgspec.DecodeError as error:
-            raise SessionError(f"{self._path}: its manifest: {error}") from None
+            return read_manifest(row[0] if row else b"")
+        except SessionError as error:
+            raise SessionError(f"{self._path}: {error}") from None
+
+    @contextlib.contextmanager
+    def _changed(self) -> Iterator[None]:
+        if self.manifest.copy_of:
+            raise SessionError(
+                f"{self._path}: follows a session in PostgreSQL: change that one "
+                "(--url-file), or delete this file and make a session")
+        with transaction(self._base, self._path):
+            yield
 
     def set_bounds(self, count: int, age_s: float) -> None:
         made = msgspec.structs.replace(self.manifest, count=count, age_s=age_s)
-        with transaction(self._base, self._path):
-            self._base.execute("UPDATE manifest SET data = ?", (_ENCODE(made),))
+        with self._changed():
+            self._base.execute("UPDATE manifest SET data = ?", (encode(made),))
         self.manifest = made
 
     def add(self, recordings: Iterable[Recording]) -> list[Recording]:
-        """Redacts and adds them; returns them as they are kept, with their numbers."""
-        made = self._masked(recordings)
+        made = masked(self.masker, recordings)
         kept = []
-        with transaction(self._base, self._path):
+        with self._changed():
             for one in made:
                 number = self._base.execute(_INSERT, self._values(one)).lastrowid
                 kept.append(msgspec.structs.replace(one, number=number or 0))
@@ -153,9 +136,8 @@ class Session:
         return kept
 
     def put(self, recordings: Iterable[Recording]) -> None:
-        """As `add`, and returns nothing."""
-        rows = [self._values(one) for one in self._masked(recordings)]
-        with transaction(self._base, self._path):
+        rows = [self._values(one) for one in masked(self.masker, recordings)]
+        with self._changed():
             self._base.executemany(_INSERT, rows)
             self._prune(MOST_PRUNED + len(rows))
 
@@ -166,23 +148,13 @@ class Session:
         with explained(self._path):
             self._base.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
-    def _masked(self, recordings: Iterable[Recording]) -> list[Recording]:
-        now_us = time.time_ns() // 1000
-        with self.masker.batch():
-            made = map(self.masker.recording, recordings)
-            return [one if one.created_us and not one.number else
-                    msgspec.structs.replace(
-                        one, number=0, created_us=one.created_us or now_us)
-                    for one in made]
-
     @staticmethod
     def _values(one: Recording) -> tuple[object, ...]:
         return (one.created_us, one.hits, one.request.method, one.request.url,
-                one.response.status, " ".join(one.tags), _ENCODE(one))
+                one.response.status, " ".join(one.tags), encode(one))
 
     def prune(self) -> int:
-        """Deletes those that have become too old; returns how many."""
-        with transaction(self._base, self._path):
+        with self._changed():
             return self._prune(MOST_PRUNED)
 
     def _prune(self, most: int) -> int:
@@ -200,16 +172,7 @@ class Session:
                 (time.time_ns() // 1000 - int(age_s * 1e6), most)).rowcount
         return found
 
-    def recordings(self) -> Iterator[Recording]:
-        """All, in order; those that are added meanwhile may be among them."""
-        last = 0
-        while rows := self._select(f"SELECT {_ROW} FROM recordings WHERE number > ? "
-                                   "ORDER BY number LIMIT 100", (last,)):
-            last = rows[-1][0]
-            yield from map(self._read, rows)
-
     def read_behind(self, number: int, most: int) -> list[Recording]:
-        """At most as many recordings behind this number, in order."""
         return [self._read(row) for row in self._select(
             f"SELECT {_ROW} FROM recordings WHERE number > ? ORDER BY number LIMIT ?",
             (number, most))]
@@ -229,13 +192,9 @@ class Session:
         return self._read(rows[0]) if rows else None
 
     def search(self, words: str, most: int = 100, before: int = 0) -> list[Recording]:
-        """The newest with all these words in method, URL, tags, fields or bodies, and
-        with lower numbers than `before`, if it is not 0. Of bodies upper and lower case
-        differ, and content with a coding is not read."""
         return [self._read(row) for row in self._search(_ROW, words, before, most)]
 
     def rows(self, words: str, most: int, before: int = 0) -> list[Row]:
-        """As `search`, without fields and bodies."""
         columns = ", ".join(Row._fields).replace("size", "length(data)")
         return [Row(*row) for row in self._search(columns, words, before, most)]
 
@@ -254,14 +213,12 @@ class Session:
             "ORDER BY number DESC LIMIT ?", (*values, most))
 
     def stop_at(self, deadline: float) -> None:
-        """A statement that runs at this time of time.monotonic fails."""
         self._base.set_progress_handler(
             lambda: time.monotonic() > deadline, STEPS_TO_LOOK)
 
     def edit(self, one: Recording) -> bool:
-        """Replaces the recording of its number. False: there is none."""
         made = self.masker.recording(one)
-        with transaction(self._base, self._path):
+        with self._changed():
             self._base.execute(f"PRAGMA application_id = {self.edits() + 1}")
             return self._base.execute(
                 "UPDATE recordings SET created_us = ?, hits = ?, method = ?, url = ?, "
@@ -273,14 +230,12 @@ class Session:
         return int(self._select("PRAGMA application_id", ())[0][0])
 
     def delete(self, numbers: Iterable[int]) -> int:
-        """Returns how many there were."""
-        with transaction(self._base, self._path):
+        with self._changed():
             return sum(self._base.execute(
                 "DELETE FROM recordings WHERE number = ?", (number,)).rowcount
                 for number in numbers)
 
     def hit(self, hits: dict[int, int]) -> None:
-        """Adds to the hits of these numbers."""
         with transaction(self._base, self._path):
             self._base.executemany(
                 "UPDATE recordings SET hits = hits + ? WHERE number = ?",
@@ -289,12 +244,9 @@ class Session:
     def __len__(self) -> int:
         return int(self._select("SELECT count(*) FROM recordings", ())[0][0])
 
-    def matcher(self, routes: Iterable[Route] = ()) -> Matcher:
-        """With all recordings, and the session's redaction. Raises KeyMistake."""
-        found = Matcher(routes, self.masker.request)
-        for one in self.recordings():
-            found.add(one)
-        return found
+    def size(self) -> int:
+        with explained(self._path):
+            return os.stat(self._path).st_size
 
     def _select(self, statement: str, values: Sequence[object]
                 ) -> list[tuple[Any, ...]]:
@@ -302,23 +254,16 @@ class Session:
             return self._base.execute(statement, values).fetchall()
 
     def _read(self, row: tuple[int, ...]) -> Recording:
-        number, created_us, hits, data = row
         try:
-            one = _DECODE(data)              # type: ignore[arg-type]
-        except msgspec.DecodeError as error:
-            raise SessionError(f"{self._path}: recording {number}: {error}") from None
-        return msgspec.structs.replace(
-            one, number=number, created_us=created_us, hits=hits)
+            return read(*row)                # type: ignore[arg-type]
+        except SessionError as error:
+            raise SessionError(f"{self._path}: {error}") from None
 
     def close(self) -> None:
         self._base.close()
 
 
-def is_name(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None
-
-
-class Sessions:
+class Sessions(AnySessions):
     """The sessions of a directory, which is made if it does not exist."""
 
     def __init__(self, directory: str | Path) -> None:
@@ -332,7 +277,6 @@ class Sessions:
                       for path in self._directory.glob(f"*{SUFFIX}"))
 
     def create(self, name: str, manifest: Manifest | None = None) -> Session:
-        """Raises SessionError if there is one of this name, and KeyMistake."""
         path = self._path(name)
         made = msgspec.structs.replace(
             manifest or Manifest(), version=VERSION, created_us=time.time_ns() // 1000,
@@ -355,7 +299,6 @@ class Sessions:
         return Session(path, self._key)
 
     def delete(self, name: str) -> None:
-        """Programs that have it open keep what they have."""
         path = self._path(name)
         try:
             path.unlink()
@@ -364,10 +307,10 @@ class Sessions:
         for end in ("-wal", "-shm"):
             path.with_name(path.name + end).unlink(missing_ok=True)
 
+    def close(self) -> None: ...
+
     def _path(self, name: str) -> Path:
-        if not is_name(name):
-            raise SessionError(f"{name!r:.110} is no name of a session: letters, "
-                               "digits, dot, dash and underscore, at most 100")
+        check_name(name)
         return self._directory / f"{name}{SUFFIX}"
 
 

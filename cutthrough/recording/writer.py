@@ -26,7 +26,8 @@ from cutthrough.recording.heads import Known
 from cutthrough.recording.masking import Redaction
 from cutthrough.recording.model import Recording
 from cutthrough.recording.modes import read_state
-from cutthrough.recording.sessions import Manifest, Session, SessionError, Sessions
+from cutthrough.recording.session import Manifest, SessionError
+from cutthrough.recording.sessions import Session, Sessions
 from cutthrough.recording.taping import NotWhole, make_recording
 
 log = logging.getLogger("cutthrough")

@@ -22,7 +22,8 @@ from cutthrough.recording.folder import pack, read_folder, write_folder
 from cutthrough.recording.hoverfly import read_simulation
 from cutthrough.recording.model import Recording
 from cutthrough.recording.modes import State, read_state, write_state
-from cutthrough.recording.sessions import Manifest, Session, Sessions
+from cutthrough.recording.session import Manifest
+from cutthrough.recording.sessions import Session, Sessions
 from cutthrough.recording.vcr import read_cassette, write_cassette
 
 DIRECTORY = variable_name("recording_directory")

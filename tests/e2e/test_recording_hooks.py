@@ -5,7 +5,8 @@ import textwrap
 import pytest
 
 from cutthrough.recording.modes import State, write_state
-from cutthrough.recording.sessions import SessionError, Sessions
+from cutthrough.recording.session import SessionError
+from cutthrough.recording.sessions import Sessions
 from tests.support.origin import answer
 from tests.support.proxy import ROOT
 from tests.support.wait import wait_until

@@ -25,7 +25,7 @@ from cutthrough.recording.hoverfly import read_simulation
 from cutthrough.recording.masking import Redaction
 from cutthrough.recording.matcher import Match, Matcher, Miss
 from cutthrough.recording.model import Chunk, Message, Pattern, Recording, Response
-from cutthrough.recording.sessions import Manifest
+from cutthrough.recording.session import Manifest
 from cutthrough.recording.vcr import read_cassette, write_cassette
 from tests.capture.dumps import dump, state
 from tests.recording.answers import request

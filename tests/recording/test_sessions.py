@@ -23,7 +23,8 @@ from cutthrough.recording.model import (
     Request,
     Response,
 )
-from cutthrough.recording.sessions import Manifest, SessionError, Sessions
+from cutthrough.recording.session import Manifest, SessionError
+from cutthrough.recording.sessions import Sessions
 from tests.recording.answers import recording, request
 
 REDACTION = Redaction(fields=("x-key",), query=("token",), json=("password", "$..key"),
