@@ -95,6 +95,12 @@ class Base:
             self.close()
             raise StoreAway(self._explain(error)) from None
 
+    def answer_within(self, seconds: float) -> None:
+        """Each answer from now on."""
+        self._answer_s = seconds
+        if self._connection is not None:
+            self._connection.answer_s = seconds
+
     def _connect(self) -> _Connection:
         try:
             given = conninfo_to_dict(self._url)

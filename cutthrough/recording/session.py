@@ -39,6 +39,10 @@ class SessionError(StoreError):
     """A session that cannot be used, with the reason."""
 
 
+class NoSession(SessionError):
+    """There is none of this name."""
+
+
 class Row(NamedTuple):
     """A recording in a list; `size`: bytes of the whole."""
 

@@ -38,6 +38,7 @@ from cutthrough.recording.session import (
     AnySession,
     AnySessions,
     Manifest,
+    NoSession,
     Row,
     SessionError,
     check_name,
@@ -295,7 +296,7 @@ class Sessions(AnySessions):
     def open(self, name: str) -> Session:
         path = self._path(name)
         if not path.exists():
-            raise SessionError(f"there is no session {name!r}")
+            raise NoSession(f"there is no session {name!r}")
         return Session(path, self._key)
 
     def delete(self, name: str) -> None:
@@ -303,7 +304,7 @@ class Sessions(AnySessions):
         try:
             path.unlink()
         except FileNotFoundError:
-            raise SessionError(f"there is no session {name!r}") from None
+            raise NoSession(f"there is no session {name!r}") from None
         for end in ("-wal", "-shm"):
             path.with_name(path.name + end).unlink(missing_ok=True)
 

@@ -1,4 +1,5 @@
-"""Sessions on disk: what is kept, what is not (R59), and for how long (R58)."""
+"""Sessions in files and in a database: what is kept, what is not (R59), and for how
+long (R58)."""
 
 import gzip
 import json
@@ -23,6 +24,7 @@ from cutthrough.recording.model import (
     Request,
     Response,
 )
+from cutthrough.recording.places import open_sessions
 from cutthrough.recording.session import Manifest, SessionError
 from cutthrough.recording.sessions import Sessions
 from tests.recording.answers import recording, request
@@ -33,8 +35,39 @@ JSON = (("Content-Type", "application/json"),)
 
 
 @pytest.fixture
-def sessions(tmp_path):
+def files(tmp_path):
     return Sessions(tmp_path / "sessions")
+
+
+@pytest.fixture(params=["files", "postgres"])
+def database(request):
+    """The URL of an empty database; "": sessions are files."""
+    if request.param == "files":
+        return ""
+    return request.getfixturevalue("postgres").make()
+
+
+@pytest.fixture
+def sessions(tmp_path, database):
+    made = open_sessions(tmp_path / "sessions", database)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def written(tmp_path, database, request):
+    """All bytes that are kept."""
+    def run():
+        found = b"".join(
+            path.read_bytes() for path in (tmp_path / "sessions").iterdir())
+        if database:
+            server = request.getfixturevalue("postgres")
+            rows = server.ask("SELECT data FROM cutthrough_recordings.recordings "
+                              "UNION ALL SELECT manifest FROM "
+                              "cutthrough_recordings.sessions", database)
+            found += server.dump(database) + b"".join(data for data, in rows)
+        return found
+    return run
 
 
 @pytest.fixture
@@ -145,10 +178,10 @@ def test_the_oldest_go_beyond_the_count_and_the_age(sessions):
 
 
 @pytest.mark.parametrize("content", [b"no database, but long enough to look", b""])
-def test_a_file_that_is_no_session_is_refused(sessions, tmp_path, content):
+def test_a_file_that_is_no_session_is_refused(files, tmp_path, content):
     (tmp_path / "sessions" / "a.session").write_bytes(content)
     with pytest.raises(StoreError):
-        sessions.open("a")
+        files.open("a")
 
 
 def test_a_malformed_redaction_leaves_no_file(sessions):
@@ -178,14 +211,10 @@ SECRETS = [
 ]
 
 
-def written(tmp_path):
-    return b"".join(path.read_bytes() for path in (tmp_path / "sessions").iterdir())
-
-
 @pytest.mark.parametrize("one", SECRETS, ids=range(len(SECRETS)))
-def test_no_secret_of_a_request_is_on_disk_and_it_still_matches(session, tmp_path, one):
+def test_no_secret_of_a_request_is_kept_and_it_still_matches(session, written, one):
     session.add([recording(0, one)])
-    found = written(tmp_path)
+    found = written()
     for coded in (SECRET.encode(), SECRET.encode("utf-16")[2:]):
         assert coded not in found
     (kept,) = session.recordings()
@@ -202,7 +231,7 @@ def test_no_secret_of_a_request_is_on_disk_and_it_still_matches(session, tmp_pat
         assert isinstance(session.matcher([Route(key=key)]).match(other), Miss)
 
 
-def test_no_secret_of_an_answer_is_on_disk(session, tmp_path):
+def test_no_secret_of_an_answer_is_kept(session, written):
     session.add([Recording(request=request(), response=Response(
         status=200, fields=(
             ("Set-Cookie", SECRET), ("Set-Cookie", f"id={SECRET}; x={SECRET}; Path=/"),
@@ -215,7 +244,7 @@ def test_no_secret_of_an_answer_is_on_disk(session, tmp_path):
                   Pattern(part="field", key="authorization", value=SECRET),
                   Pattern(part="body", how="partial_json",
                           value=json.dumps({"password": SECRET}))))])
-    found = written(tmp_path)
+    found = written()
     assert SECRET.encode() not in found and b"hunter2" not in found
     (kept,) = session.recordings()
     assert [chunk.at_us for chunk in kept.response.chunks] == [5]
@@ -225,12 +254,12 @@ def test_no_secret_of_an_answer_is_on_disk(session, tmp_path):
     assert kept.response.messages[1].data == b"\xff\x00"
 
 
-def test_what_was_edited_is_redacted_and_what_is_redacted_stays(session, tmp_path):
+def test_what_was_edited_is_redacted_and_what_is_redacted_stays(session, written):
     (one,) = session.add([recording(0, SECRETS[0])])
     session.edit(one)
     assert session.get(1) == one
     session.edit(msgspec.structs.replace(one, request=SECRETS[2]))
-    assert SECRET.encode() not in written(tmp_path)
+    assert SECRET.encode() not in written()
 
 
 def test_events_keep_their_pace_if_one_is_redacted(masker):
@@ -283,8 +312,8 @@ def test_what_is_put_is_kept_as_what_is_added(session):
     assert "s3cret" not in repr(put) and "s3cret" not in repr(vars(session.masker))
 
 
-def test_a_session_that_has_settled_can_be_copied_without_its_log(
-        sessions, session, tmp_path):
+def test_a_session_that_has_settled_can_be_copied_without_its_log(files, tmp_path):
+    session = files.create("a")
     session.put([recording(0, request())])
     session.settle()
     other = Sessions(tmp_path / "other")
@@ -293,3 +322,4 @@ def test_a_session_that_has_settled_can_be_copied_without_its_log(
     copied = other.open("a")
     assert [one.request.host for one in copied.recordings()] == ["a.example"]
     copied.close()
+    session.close()

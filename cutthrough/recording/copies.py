@@ -1,0 +1,134 @@
+"""Files that follow sessions of a database, so that each worker has them at hand.
+
+    database ── what has changed ──> DIRECTORY/NAME.session ──> players of all workers
+
+A copy has the numbers of its session, and no bounds: what is deleted there is deleted
+here. How often its recordings were replayed goes the other way. A copy is whole when it
+appears, and while the database is away its last state is replayed. Two programs may
+follow into one file: each change is made once.
+"""
+
+import contextlib
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from cutthrough.capture.sqlite_store import transaction
+from cutthrough.recording.postgres_sessions import Changes, PostgresSession
+from cutthrough.recording.session import SessionError, encode
+from cutthrough.recording.sessions import SUFFIX, Session, read_key
+
+# Recordings of one transaction
+STEP = 200
+# Hits of one transaction
+MOST_HITS = 1000
+
+_TAKE = """
+INSERT INTO recordings (number, created_us, hits, method, url, status, tags, data)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO UPDATE SET
+    created_us = excluded.created_us, method = excluded.method, url = excluded.url,
+    status = excluded.status, tags = excluded.tags, data = excluded.data
+"""
+
+
+class Copy(Session):
+    """A file that follows a session."""
+
+    def __init__(self, path: Path, key: bytes, identity: str = "",
+                 session: PostgresSession | None = None) -> None:
+        """`session`: of a new file. Raises OSError and StoreError."""
+        made = None if session is None else msgspec.structs.replace(
+            session.manifest, count=0, age_s=0, copy_of=identity, copied=(0, 0))
+        super().__init__(path, key, made)
+        # Deletions in the middle are a transaction of their own
+        self._is_sure = False
+        with transaction(self._base, self._path):
+            self._base.execute("CREATE INDEX IF NOT EXISTS recordings_hit "
+                               "ON recordings (number) WHERE hits > 0")
+
+    def follow(self, session: PostgresSession) -> bool:
+        """Takes some of what has changed. False: it has all. Raises StoreError."""
+        found = session.changes_behind(self.manifest.copied, STEP)
+        is_new = found.at != self.manifest.copied
+        if is_new:
+            self._take(found)
+        if found.is_all and (is_new or not self._is_sure):
+            if len(self) != found.total:     # some in the middle were deleted
+                self._keep(session.numbers())
+            self._is_sure = True
+        return not found.is_all
+
+    def _take(self, found: Changes) -> None:
+        before = self.manifest.copied
+        self._is_sure = False
+        with transaction(self._base, self._path):
+            self.manifest = self._read_manifest()
+            if self.manifest.copied != before:
+                return                       # another program has done it
+            ((last,),) = self._select("SELECT max(number) FROM recordings", ())
+            if last and any(one.number <= last for one in found.recordings):
+                self._base.execute(f"PRAGMA application_id = {self.edits() + 1}")
+            self._base.executemany(_TAKE, [
+                (one.number, *self._values(msgspec.structs.replace(
+                    one, number=0, hits=0))) for one in found.recordings])
+            self._base.execute(
+                "DELETE FROM recordings WHERE number < ?", (found.first,))
+            made = msgspec.structs.replace(self.manifest, copied=found.at)
+            self._base.execute("UPDATE manifest SET data = ?", (encode(made),))
+        self.manifest = made
+
+    def _keep(self, numbers: list[int]) -> None:
+        with transaction(self._base, self._path):
+            here = {number for (number,) in self._select(
+                "SELECT number FROM recordings", ())}
+            self._base.executemany("DELETE FROM recordings WHERE number = ?", [
+                (number,) for number in here.difference(numbers)])
+
+    def tell_hits(self, session: PostgresSession) -> None:
+        """Adds the hits of this host to the session's. Raises StoreError."""
+        while rows := self._select("SELECT number, hits FROM recordings WHERE hits > 0 "
+                                   "LIMIT ?", (MOST_HITS,)):
+            session.hit(dict(rows))
+            with transaction(self._base, self._path):
+                self._base.executemany(
+                    "UPDATE recordings SET hits = hits - ? WHERE number = ?",
+                    [(hits, number) for number, hits in rows])
+
+
+def open_copy(directory: str | Path, name: str, session: PostgresSession) -> Copy:
+    """The copy that follows this session, which is made whole if there is none. Raises
+    OSError and StoreError; SessionError: there is a file which is no copy."""
+    folder = Path(directory)
+    path, key = folder / f"{name}{SUFFIX}", read_key(folder / "key")
+    if path.exists():
+        found = Copy(path, key) if is_copy(path, key) else None
+        if found is None:
+            raise SessionError(
+                f"{path}: is a session of this host alone; to have it in the database, "
+                "export it, delete it, and import it with --url-file")
+        if found.manifest.copy_of == session.identity:
+            return found
+        found.close()
+        path.unlink()                        # of a session that was deleted
+        for end in ("-wal", "-shm"):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+    new = folder / f".new-{secrets.token_hex(8)}"
+    try:
+        made = Copy(new, key, session.identity, session)
+        try:
+            while made.follow(session):
+                pass
+        finally:
+            made.close()
+        with contextlib.suppress(FileExistsError):   # of another program
+            path.hardlink_to(new)
+    finally:
+        new.unlink(missing_ok=True)
+    return Copy(path, key)
+
+
+def is_copy(path: Path, key: bytes) -> bool:
+    found = Session(path, key)
+    found.close()
+    return found.manifest.copy_of != ""

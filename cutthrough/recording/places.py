@@ -1,0 +1,21 @@
+"""Opens the sessions that the configuration, or an operator, names."""
+
+from pathlib import Path
+
+from cutthrough.capture.store import StoreError
+from cutthrough.capture.stores import MISSING
+from cutthrough.recording.session import AnySessions
+from cutthrough.recording.sessions import Sessions
+
+
+def open_sessions(directory: str | Path, url: str = "") -> AnySessions:
+    """`url`: of a PostgreSQL that has them; "": they are files of the directory, which
+    is made if it does not exist. Raises OSError and StoreError."""
+    if not url:
+        return Sessions(directory)
+    # Imported here, because most sessions are files
+    try:
+        from cutthrough.recording.postgres_sessions import PostgresSessions
+    except ImportError:
+        raise StoreError(MISSING) from None
+    return PostgresSessions(url, directory)
