@@ -30,6 +30,10 @@ def add_recordings(verb: argparse.ArgumentParser) -> None:
         made = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
         made.set_defaults(own=made)
         add_directory(made)
+        made.add_argument("--url-file", metavar="FILE", help="file with the URL of the "
+                          "sessions' PostgreSQL [CUTTHROUGH_RECORDING_URL_FILE, or the "
+                          "URL in CUTTHROUGH_RECORDING_URL; without: files of the "
+                          "directory]")
         if session:
             made.add_argument("session", metavar="SESSION")
         return made

@@ -39,7 +39,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "admin": DATA | {"process", "capture", "recording"},
     "supervisor": DATA | {"log", "process", "capture", "generation", "admin"},
     "tools": DATA | {"ca", "log", "process", "capture", "recording", "generation"},
-    "doctor": DATA | {"process", "capture", "generation", "tools", "embed"},
+    "doctor": DATA | {
+        "process", "capture", "recording", "generation", "tools", "embed"},
     "testing": {"filters"},
     "pytest_plugin": {"recording", "tools"},
     "embed": DATA | {"generation", "worker"},

@@ -155,7 +155,8 @@ def test_an_example_can_be_used_as_pasted(
             ("proxy.pem", made.certificate), ("proxy.key", made.key),
             ("clients.pem", ca.own.certificate), ("ca.pem", ca.own.certificate),
             ("revoked.pem", ca.revoke()),
-            ("capture-url", "postgresql://proxy:PASSWORD@localhost/flows\n")):
+            ("capture-url", "postgresql://proxy:PASSWORD@localhost/flows\n"),
+            ("recording-url", "postgresql://proxy:PASSWORD@localhost/flows\n")):
         file = tmp_path / name
         text = content.read_text() if isinstance(content, Path) else content
         file.write_text(re.sub(r"/(etc|run|var/log)/cutthrough", str(tmp_path), text))

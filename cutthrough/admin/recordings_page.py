@@ -7,11 +7,12 @@
     DELETE /sessions/NAME
     GET    /replays                   the last misses, with what is nearest
 
-All but the page take the admin token, reads included. SQLite is asked in threads, two
-at a time, each for ANSWER_S at most.
+All but the page take the admin token, reads included. Files, and PostgreSQL, are asked
+in threads, two at a time, each for ANSWER_S at most.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -28,8 +29,8 @@ from cutthrough.capture.imported import NotImported
 from cutthrough.capture.store import StoreError
 from cutthrough.recording.folder import pack, unpack
 from cutthrough.recording.modes import read_state
-from cutthrough.recording.session import SessionError
-from cutthrough.recording.sessions import Session, Sessions
+from cutthrough.recording.places import open_sessions
+from cutthrough.recording.session import AnySession, AnySessions, SessionError
 
 log = logging.getLogger("cutthrough")
 
@@ -48,10 +49,10 @@ class Replays(Protocol):
 
 
 class RecordingsPage:
-    def __init__(self, directory: Callable[[], str], session: Callable[[], str],
-                 replays: Replays) -> None:
-        """The functions return what is configured now; "": no directory."""
-        self._directory, self._session = directory, session
+    def __init__(self, directory: Callable[[], str], url: Callable[[], str],
+                 session: Callable[[], str], replays: Replays) -> None:
+        """The functions return what is configured now; "": no directory, or URL."""
+        self._directory, self._url, self._session = directory, url, session
         self._replays = replays
         self._places = asyncio.Semaphore(AT_ONCE)
 
@@ -81,7 +82,7 @@ class RecordingsPage:
         folder = self._folder()
         state = read_state(folder)
         session = state.session or self._session()
-        found = await self._ask(lambda: list_sessions(folder))
+        found = await self._ask(lambda: list_sessions(folder, self._url()))
         return web.json_response(
             {"mode": state.mode, "session": session, "sessions": found})
 
@@ -99,7 +100,7 @@ class RecordingsPage:
     async def show(self, request: web.Request) -> web.StreamResponse:
         number = int(request.match_info["number"])
 
-        def read(session: Session) -> dict[str, Any] | None:
+        def read(session: AnySession) -> dict[str, Any] | None:
             row = session.rows("", 1, number + 1)
             if row and row[0].number == number and row[0].size > MOST_SHOWN:
                 raise ValueError(f"it has more than {MOST_SHOWN} bytes: use "
@@ -117,7 +118,7 @@ class RecordingsPage:
         number = int(request.match_info["number"])
         table = decode(await read_body(request, MOST_SHOWN), dict[str, Any])
 
-        def write(session: Session) -> bool:
+        def write(session: AnySession) -> bool:
             old = session.get(number)
             return old is not None and session.edit(msgspec.structs.replace(
                 unpack(table, "the body"), number=number, created_us=old.created_us,
@@ -137,7 +138,12 @@ class RecordingsPage:
 
     async def delete_session(self, request: web.Request) -> web.StreamResponse:
         folder, name = self._folder(), request.match_info["name"]
-        await self._ask(lambda: Sessions(folder).delete(name))
+
+        def run() -> None:
+            with contextlib.closing(open_sessions(folder, self._url())) as sessions:
+                sessions.delete(name)
+
+        await self._ask(run)
         self._log(request, "deleted")
         return web.json_response({"deleted": 1})
 
@@ -153,16 +159,17 @@ class RecordingsPage:
             raise web.HTTPNotFound(reason="no recording_directory is configured")
         return directory
 
-    async def _of(self, request: web.Request, ask: Callable[[Session], T]) -> T:
+    async def _of(self, request: web.Request, ask: Callable[[AnySession], T]) -> T:
         folder, name = self._folder(), request.match_info["name"]
 
         def run() -> T:
-            session = Sessions(folder).open(name)
-            try:
-                session.stop_at(time.monotonic() + ANSWER_S)
-                return ask(session)
-            finally:
-                session.close()
+            with contextlib.closing(open_sessions(folder, self._url())) as sessions:
+                session = sessions.open(name)
+                try:
+                    session.stop_at(time.monotonic() + ANSWER_S)
+                    return ask(session)
+                finally:
+                    session.close()
 
         return await self._ask(run)
 
@@ -178,29 +185,26 @@ class RecordingsPage:
                 raise ValueError(str(error)) from None
 
 
-def list_sessions(folder: str) -> list[dict[str, Any]]:
-    if not Path(folder).is_dir():
+def list_sessions(folder: str, url: str) -> list[dict[str, Any]]:
+    if not url and not Path(folder).is_dir():
         return []
-    sessions = Sessions(folder)
-    found = []
-    for name in sessions.names()[:MOST_SESSIONS]:
-        row: dict[str, Any] = {"name": name}
-        try:
-            session = sessions.open(name)
-        except StoreError as error:
-            found.append({**row, "error": _line(error)})
-            continue
-        try:
-            row |= {"recordings": len(session),
-                    "created_us": session.manifest.created_us,
-                    "comment": session.manifest.comment,
-                    "bytes": (Path(folder) / f"{name}.session").stat().st_size}
-        except (StoreError, OSError) as error:
-            row["error"] = _line(error)
-        finally:
-            session.close()
-        found.append(row)
-    return found
+    with contextlib.closing(open_sessions(folder, url)) as sessions:
+        return [describe(sessions, name) for name in sessions.names()[:MOST_SESSIONS]]
+
+
+def describe(sessions: AnySessions, name: str) -> dict[str, Any]:
+    try:
+        session = sessions.open(name)
+    except StoreError as error:
+        return {"name": name, "error": _line(error)}
+    try:
+        return {"name": name, "recordings": len(session),
+                "created_us": session.manifest.created_us,
+                "comment": session.manifest.comment, "bytes": session.size()}
+    except (StoreError, OSError) as error:
+        return {"name": name, "error": _line(error)}
+    finally:
+        session.close()
 
 
 def _line(error: Exception) -> str:

@@ -63,6 +63,7 @@ class Base:
     def __init__(self, url: str, tables: Tables, answer_s: float, *, may_make: bool
                  ) -> None:
         self._url, self._tables = url, tables
+        self.where = show_database(url)
         self._answer_s = answer_s
         self._may_make = may_make            # the tables
         self._connection = _kept.pop((url, tables.schema), None)
@@ -105,7 +106,7 @@ class Base:
         try:
             given = conninfo_to_dict(self._url)
         except psycopg.ProgrammingError:     # its text has the URL
-            raise StoreError(f"{show_database(self._url)}: libpq cannot read the "
+            raise StoreError(f"{self.where}: libpq cannot read the "
                              "parameters of the URL") from None
         ours = {name: value for name, value in DEFAULTS.items() if name not in given}
         made = _Connection.connect(
@@ -124,12 +125,12 @@ class Base:
     def _check(self, made: _Connection) -> None:
         """Raises StoreError if the tables are not ours, or have another version."""
         if (encoding := made.info.parameter_status("server_encoding")) != "UTF8":
-            raise StoreError(f"{show_database(self._url)}: its encoding is {encoding}, "
+            raise StoreError(f"{self.where}: its encoding is {encoding}, "
                              "and not UTF8")
         schema, wanted, statements, missing = self._tables
         if not _has_tables(made, schema):
             if not self._may_make:
-                raise NoStore(f"{show_database(self._url)}: {missing}")
+                raise NoStore(f"{self.where}: {missing}")
             with made.transaction():
                 made.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING,))
                 if not _has_tables(made, schema):    # another program was as quick
@@ -139,7 +140,7 @@ class Base:
         version = found["version"] if found is not None else 0
         if version != wanted:
             raise StoreError(
-                f"{show_database(self._url)}: has version {version} of the tables, and "
+                f"{self.where}: has version {version} of the tables, and "
                 f"this program has {wanted}; rename the schema {schema}")
 
     def _explain(self, error: Exception) -> str:
@@ -148,7 +149,7 @@ class Base:
                 str(error).splitlines() or [""])[0].removeprefix("connection failed: ")
         else:                                # its first line may quote a value, too
             text = type(error).__name__
-        return f"{show_database(self._url)}: {text or 'no answer in time'}"
+        return f"{self.where}: {text or 'no answer in time'}"
 
     def close(self) -> None:
         if self._connection is not None:

@@ -13,6 +13,7 @@ class Recordings(msgspec.Struct, frozen=True, kw_only=True):
     """Of recordings: their directory, and what holds for a new session."""
 
     directory: str
+    url: str                                 # of PostgreSQL; "": sessions are files
     session: str
     count: int
     age: float                               # seconds
@@ -67,7 +68,8 @@ def settings_of(config: Config, policy: Policy) -> Settings | None:
 def recordings_of(config: Config, policy: Policy) -> Recordings:
     code = policy.code.get(config.recording_hooks.partition(":")[0])
     return Recordings(
-        directory=config.recording_directory, session=config.recording_session,
+        directory=config.recording_directory, url=config.recording_url,
+        session=config.recording_session,
         count=config.recording_count, age=config.recording_age,
         fields=config.recording_redact_fields, query=config.recording_redact_query,
         json=config.recording_redact_json, body=config.recording_redact_body,

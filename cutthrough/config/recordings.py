@@ -12,6 +12,7 @@ from cutthrough.config.capture import (
     parse_key,
     parse_path,
 )
+from cutthrough.config.database import check_url
 from cutthrough.config.option import ConfigError, Option, Table
 from cutthrough.config.values import (
     COUNT,
@@ -127,6 +128,16 @@ class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):
         FILE._replace(metavar="DIR"), "directory of recorded sessions, for rules with "
         "`recording`: docs/recording.md", "none: such a rule is refused",
         section="Recordings", swapped=True)] = ""
+    recording_url: Annotated[str, Option(
+        TEXT._replace(metavar="URL"), "PostgreSQL database of the sessions, which "
+        "several hosts record and replay; the directory has copies: "
+        "docs/recording.md#several-hosts; it has a password, so prefer "
+        "recording_url_file", "none: sessions are files of the directory",
+        file="recording_url_file", stand_in="postgresql://localhost/cutthrough",
+        swapped=True, of_program=True)] = ""
+    recording_url_file: Annotated[str, Option(
+        FILE, "file with the URL on one line", "none", swapped=True,
+        of_program=True)] = ""
     recording_session: Annotated[str, Option(
         Kind("NAME", parse_session), "session that is recorded and replayed until "
         "`cutthrough mode` names another", "our choice", swapped=True)] = "default"
@@ -169,3 +180,5 @@ class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):
         if self.recording_routes and not self.recording_directory:
             yield ConfigError("", "recording_routes", "has no effect without "
                               "recording_directory")
+        if self.recording_url and (reason := check_url(self.recording_url)):
+            yield ConfigError("", "recording_url", reason)

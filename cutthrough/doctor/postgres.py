@@ -1,50 +1,80 @@
-"""The PostgreSQL of captured requests: whether it answers, and has our tables.
+"""The PostgreSQL of captured requests, and that of recorded sessions: whether it
+answers, and has our tables.
 
-It is checked only if `capture_url` is set. Its absence is no failure: requests pass,
-and what does not fit into the rings is dropped and counted.
+It is asked only if `capture_url` or `recording_url` is set. Its absence is no failure:
+requests pass, and what does not fit into the rings is dropped and counted; copies of
+sessions are replayed.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from urllib.parse import parse_qs, urlsplit
 
 from cutthrough.capture.store import NoStore, StoreAway, StoreError
 from cutthrough.capture.stores import open_reader
 from cutthrough.doctor.finding import Case, Finding
 from cutthrough.doctor.redis import is_near
+from cutthrough.recording.places import open_sessions
 
-NAME = "capture_url"
 # A batch of rows takes five answers, and gathers for 20 ms
 SLOW_S = 0.02
 
 
 def check_database(case: Case) -> Iterator[Finding]:
-    url = case.config.capture_url
-    if not url:
-        return
-    try:
-        reader = open_reader(url)
+    config = case.config
+    if url := config.capture_url:
+        yield from check_url("capture_url", url, lambda: time_reader(url), "until then "
+                             "captured requests beyond 8 MiB a worker are dropped and "
+                             "counted")
+    directory, shared = config.recording_directory, config.recording_url
+    if directory and shared:
+        yield from check_url(
+            "recording_url", shared, lambda: time_sessions(directory, shared), "until "
+            "then copies in recording_directory are replayed, and recordings beyond "
+            "1000 are lost and counted")
+
+
+def time_reader(url: str) -> float:
+    """The seconds of one answer. Raises StoreError."""
+    with closing(open_reader(url)) as reader:
         began = time.monotonic()
         reader.newest()
-        seconds = time.monotonic() - began
-        reader.close()
+        return time.monotonic() - began
+
+
+def time_sessions(directory: str, url: str) -> float:
+    """The seconds of one answer. Raises StoreError and OSError."""
+    with closing(open_sessions(directory, url, may_make=False)) as sessions:
+        for name in sessions.names()[:1]:
+            sessions.open(name)
+        began = time.monotonic()
+        sessions.names()
+        return time.monotonic() - began
+
+
+def check_url(name: str, url: str, ask: Callable[[], float], meanwhile: str
+              ) -> Iterator[Finding]:
+    try:
+        seconds = ask()
         slow, note = seconds > SLOW_S, f" in {seconds * 1000:.0f} ms"
     except NoStore:
         slow, note = False, "; the tables are made when a rule captures"
+        if name == "recording_url":
+            note = "; the tables are made when a rule records"
     except StoreAway as error:
-        yield Finding(NAME, "warn", str(error), "an answer", "until then captured "
-                      "requests beyond 8 MiB a worker are dropped and counted: check "
-                      "capture_url, the firewall, and pg_hba.conf of the server")
+        yield Finding(name, "warn", str(error), "an answer", f"{meanwhile}: check "
+                      f"{name}, the firewall, and pg_hba.conf of the server")
         return
-    except StoreError as error:
-        yield Finding(NAME, "fail", str(error))
+    except (StoreError, OSError) as error:
+        yield Finding(name, "fail", str(error))
         return
-    yield Finding(NAME, "note" if slow else "ok", f"PostgreSQL answers{note}",
+    yield Finding(name, "note" if slow else "ok", f"PostgreSQL answers{note}",
                   f"{SLOW_S * 1000:g} ms", "use a nearer server: each batch of rows "
                   "waits for five answers" if slow else "")
     mode = parse_qs(urlsplit(url).query).get("sslmode", ["prefer"])[-1]
     if mode != "verify-full" and not is_local(url):
-        yield Finding(f"{NAME} transport", "note", f"sslmode={mode}",
+        yield Finding(f"{name} transport", "note", f"sslmode={mode}",
                       "sslmode=verify-full", "others on the network may read the "
                       "password and the requests, or answer in the server's place")
 

@@ -100,7 +100,9 @@ def check_capture(generation: Generation) -> None:
     """Raises ConfigError if what rules capture cannot be written."""
     path = generation.config.capture_file
     if generation.config.capture_url:
-        check_capture_url(generation.config.capture_url)
+        check_database_url("capture_url", generation.config.capture_url)
+    if generation.config.recording_url:
+        check_database_url("recording_url", generation.config.recording_url)
     if not generation.policy.captures or not path:
         return
     try:
@@ -114,17 +116,17 @@ def check_capture(generation: Generation) -> None:
         raise ConfigError("", "capture_file", error.strerror or str(error)) from None
 
 
-def check_capture_url(url: str) -> None:
+def check_database_url(key: str, url: str) -> None:
     """Raises ConfigError if no connection can be tried. The server may be away."""
     try:
         import psycopg
     except ImportError as error:
-        raise ConfigError("", "capture_url", f"the package {error.name} is not "
+        raise ConfigError("", key, f"the package {error.name} is not "
                           "installed: pip install 'cutthrough[postgres]'") from None
     try:
         psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error:                    # its text has the URL (R37)
-        raise ConfigError("", "capture_url", f"libpq cannot read it: it has the form "
+        raise ConfigError("", key, "libpq cannot read it: it has the form "
                           f"{FORM}") from None
 
 

@@ -17,7 +17,7 @@ import msgspec
 from cutthrough.capture.sqlite_store import transaction
 from cutthrough.recording.postgres_sessions import Changes, PostgresSession
 from cutthrough.recording.session import SessionError, encode
-from cutthrough.recording.sessions import SUFFIX, Session, read_key
+from cutthrough.recording.sessions import SUFFIX, Session, Sessions, read_key
 
 # Recordings of one transaction
 STEP = 200
@@ -102,17 +102,15 @@ def open_copy(directory: str | Path, name: str, session: PostgresSession) -> Cop
     folder = Path(directory)
     path, key = folder / f"{name}{SUFFIX}", read_key(folder / "key")
     if path.exists():
-        found = Copy(path, key) if is_copy(path, key) else None
-        if found is None:
+        if not is_copy(path, key):
             raise SessionError(
                 f"{path}: is a session of this host alone; to have it in the database, "
                 "export it, delete it, and import it with --url-file")
+        found = Copy(path, key)
         if found.manifest.copy_of == session.identity:
             return found
         found.close()
-        path.unlink()                        # of a session that was deleted
-        for end in ("-wal", "-shm"):
-            path.with_name(path.name + end).unlink(missing_ok=True)
+        Sessions(folder).delete(name)        # its session was deleted
     new = folder / f".new-{secrets.token_hex(8)}"
     try:
         made = Copy(new, key, session.identity, session)
@@ -126,6 +124,15 @@ def open_copy(directory: str | Path, name: str, session: PostgresSession) -> Cop
     finally:
         new.unlink(missing_ok=True)
     return Copy(path, key)
+
+
+def drop_copy(directory: str | Path, name: str) -> None:
+    """Of a session that is no more. A session of this host alone stays. Raises OSError
+    and StoreError."""
+    folder = Path(directory)
+    path = folder / f"{name}{SUFFIX}"
+    if path.exists() and is_copy(path, read_key(folder / "key")):
+        Sessions(folder).delete(name)
 
 
 def is_copy(path: Path, key: bytes) -> bool:

@@ -8,9 +8,11 @@ from cutthrough.recording.session import AnySessions
 from cutthrough.recording.sessions import Sessions
 
 
-def open_sessions(directory: str | Path, url: str = "") -> AnySessions:
+def open_sessions(directory: str | Path, url: str = "", *, may_make: bool = True
+                  ) -> AnySessions:
     """`url`: of a PostgreSQL that has them; "": they are files of the directory, which
-    is made if it does not exist. Raises OSError and StoreError."""
+    is made if it does not exist. `may_make`: the database's tables. Raises OSError and
+    StoreError."""
     if not url:
         return Sessions(directory)
     # Imported here, because most sessions are files
@@ -18,4 +20,4 @@ def open_sessions(directory: str | Path, url: str = "") -> AnySessions:
         from cutthrough.recording.postgres_sessions import PostgresSessions
     except ImportError:
         raise StoreError(MISSING) from None
-    return PostgresSessions(url, directory)
+    return PostgresSessions(url, directory, may_make=may_make)

@@ -25,7 +25,6 @@ import cutthrough
 from cutthrough.capture.postgres import ANSWER_S, Base, Tables
 from cutthrough.capture.postgres_rows import clean
 from cutthrough.capture.store import split_words
-from cutthrough.config.database import show_database
 from cutthrough.recording.masking import Masker
 from cutthrough.recording.model import Recording
 from cutthrough.recording.session import (
@@ -323,16 +322,17 @@ def _values(one: Recording, data: bytes) -> tuple[object, ...]:
 
 class PostgresSessions(AnySessions):
     """The sessions of a database. It connects at the first call, and makes the tables
-    if there are none."""
+    if there are none and it may; else NoStore is raised."""
 
-    def __init__(self, url: str, directory: str | Path) -> None:
+    def __init__(self, url: str, directory: str | Path, *, may_make: bool = True
+                 ) -> None:
         """`directory`: of the key, which is made if it does not exist. Raises
         OSError."""
         folder = Path(directory)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._key, self._key_path = read_key(folder / "key"), folder / "key"
-        self._base = Base(url, TABLES, ANSWER_S, may_make=True)
-        self._where = show_database(url)
+        self._base = Base(url, TABLES, ANSWER_S, may_make=may_make)
+        self._where = self._base.where
 
     def names(self) -> list[str]:
         with self._base.cursor() as cursor:

@@ -252,6 +252,9 @@ class Operations:
     def recording_directory(self) -> str:
         return self._program.generation.config.recording_directory
 
+    def recording_url(self) -> str:
+        return self._program.generation.config.recording_url
+
     def recording_session(self) -> str:
         return self._program.generation.config.recording_session
 

@@ -1,4 +1,5 @@
-"""The database of captured exchanges that an operator names: a file or a URL.
+"""The database of captured exchanges, or of recorded sessions, that an operator names:
+a file or a URL.
 
 A URL has a password, so it comes from a file or the environment: ps shows flags.
 """
@@ -11,6 +12,8 @@ from cutthrough.config.settings import read_secret_file, variable_name
 
 FILE, URL, URL_FILE = map(variable_name, (
     "capture_file", "capture_url", "capture_url_file"))
+RECORDING_URL, RECORDING_URL_FILE = map(variable_name, (
+    "recording_url", "recording_url_file"))
 
 
 def find_database(file: str | None, url_file: str | None, environ: Mapping[str, str]
@@ -32,6 +35,18 @@ def find_database(file: str | None, url_file: str | None, environ: Mapping[str, 
     raise ConfigError("command line", "--file", "is missing: give the file of "
                       f"capture_file or, with --url-file, of capture_url_file; or set "
                       f"{FILE}, {URL} or {URL_FILE}")
+
+
+def find_recordings(url_file: str | None, environ: Mapping[str, str]) -> str:
+    """The URL of the database of recorded sessions, by the flag --url-file, or the
+    variables that `serve` reads; "": they are files. Raises ConfigError."""
+    if url_file:
+        return read_url_file(url_file, "--url-file")
+    if url := environ.get(RECORDING_URL):
+        return check(url, "environment", RECORDING_URL)
+    if path := environ.get(RECORDING_URL_FILE):
+        return read_url_file(path, RECORDING_URL_FILE, "environment")
+    return ""
 
 
 def read_url_file(path: str, key: str, source: str = "command line") -> str:

@@ -1,10 +1,13 @@
-"""`cutthrough mode` and `cutthrough recordings`: by the directory of the sessions.
+"""`cutthrough mode` and `cutthrough recordings`: by the directory of the sessions, or
+by the database that several hosts have.
 
-It is its owner's alone: who may open it may read and change it, and gives no token. A
-running proxy notices a change within a tenth of a second.
+The directory is its owner's alone: who may open it may read and change it, and gives no
+token. A running proxy notices a change within a tenth of a second, and one in the
+database within half a second.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -22,9 +25,10 @@ from cutthrough.recording.folder import pack, read_folder, write_folder
 from cutthrough.recording.hoverfly import read_simulation
 from cutthrough.recording.model import Recording
 from cutthrough.recording.modes import State, read_state, write_state
-from cutthrough.recording.session import Manifest
-from cutthrough.recording.sessions import Session, Sessions
+from cutthrough.recording.places import open_sessions
+from cutthrough.recording.session import AnySession, AnySessions, Manifest
 from cutthrough.recording.vcr import read_cassette, write_cassette
+from cutthrough.tools.database import find_recordings
 
 DIRECTORY = variable_name("recording_directory")
 # Recordings of one transaction of `import`
@@ -40,7 +44,9 @@ def run(given: argparse.Namespace) -> int:
     try:
         if given.verb == "mode":
             return change_mode(directory, given)
-        return _ACTIONS[given.action](Sessions(directory), given)
+        url = find_recordings(given.url_file, os.environ)
+        with contextlib.closing(open_sessions(directory, url)) as sessions:
+            return _ACTIONS[given.action](sessions, given)
     except (StoreError, NotImported, ValueError) as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
@@ -60,7 +66,7 @@ def change_mode(directory: str, given: argparse.Namespace) -> int:
     return 0
 
 
-def list_sessions(sessions: Sessions, given: argparse.Namespace) -> int:
+def list_sessions(sessions: AnySessions, given: argparse.Namespace) -> int:
     if given.session:
         session = sessions.open(given.session)
         found: Iterable[Recording] = (
@@ -75,7 +81,7 @@ def list_sessions(sessions: Sessions, given: argparse.Namespace) -> int:
     return 0
 
 
-def show(sessions: Sessions, given: argparse.Namespace) -> int:
+def show(sessions: AnySessions, given: argparse.Namespace) -> int:
     one = sessions.open(given.session).get(given.number)
     if one is None:
         print(f"cutthrough: there is no recording {given.number} in "
@@ -89,7 +95,7 @@ def show(sessions: Sessions, given: argparse.Namespace) -> int:
     return 0
 
 
-def delete(sessions: Sessions, given: argparse.Namespace) -> int:
+def delete(sessions: AnySessions, given: argparse.Namespace) -> int:
     if given.id:
         found = sessions.open(given.session).delete(given.id)
         print(f"{found} deleted")
@@ -99,7 +105,7 @@ def delete(sessions: Sessions, given: argparse.Namespace) -> int:
     return 0
 
 
-def export(sessions: Sessions, given: argparse.Namespace) -> int:
+def export(sessions: AnySessions, given: argparse.Namespace) -> int:
     session = sessions.open(given.session)
     target = Path(given.output)
     if given.form in ("json", "yaml"):
@@ -115,7 +121,7 @@ def export(sessions: Sessions, given: argparse.Namespace) -> int:
     return 0
 
 
-def import_files(sessions: Sessions, given: argparse.Namespace) -> int:
+def import_files(sessions: AnySessions, given: argparse.Namespace) -> int:
     manifest, failed, added = None, 0, 0
     found: list[Recording] = []
     for name in given.files:
@@ -138,7 +144,8 @@ def import_files(sessions: Sessions, given: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def open_or_create(sessions: Sessions, name: str, manifest: Manifest | None) -> Session:
+def open_or_create(sessions: AnySessions, name: str, manifest: Manifest | None
+                   ) -> AnySession:
     if name in sessions.names():
         return sessions.open(name)
     return sessions.create(name, manifest)

@@ -199,6 +199,7 @@ class Proxy:
             "admin": where,
             "connect-ports": "any", "address-floor": "off", "intercept-ca": authority,
             "recording-directory": directory, "recording-session": session,
+            "recording-url": "",             # cassettes are this host's
             "access-log": self._log, "access-log-format": "json"}
         self._listener = Listener(where, token)
         libc = ctypes.CDLL(None)

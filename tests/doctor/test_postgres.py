@@ -6,6 +6,7 @@ import pytest
 
 from cutthrough.capture.stores import open_store
 from cutthrough.doctor.postgres import check_database, is_local
+from cutthrough.recording.postgres_sessions import PostgresSessions
 from tests.doctor.test_host import make_case
 from tests.support.postgres import PASSWORD, PROGRAMS, Postgres
 
@@ -41,6 +42,24 @@ def test_a_database_that_answers_is_all_right(server):
     server.ask("UPDATE cutthrough.state SET version = 77")
     (found,) = findings(server.url())
     assert found.verdict == "fail" and "version 77" in found.seen
+
+
+def test_the_database_of_sessions_is_asked_too(server, tmp_path):
+    url = server.make()
+
+    def ask(url=url):
+        (found,) = check_database(make_case(
+            recording_url=url, recording_directory=str(tmp_path)))
+        assert PASSWORD not in str(found)
+        return found
+    assert ask().seen == "PostgreSQL answers; the tables are made when a rule records"
+    with contextlib.closing(PostgresSessions(url, tmp_path)) as sessions:
+        sessions.create("s")
+    assert ask().verdict in ("ok", "note") and " ms" in ask().seen
+    found = ask("postgresql://127.0.0.1:1/a")
+    assert found.verdict == "warn" and "copies in recording_directory" in found.advice
+    (tmp_path / "key").write_bytes(b"o" * 32)
+    assert ask().verdict == "fail" and "another key" in ask().seen
 
 
 @pytest.mark.parametrize(("spoil", "said"), [

@@ -1,0 +1,213 @@
+"""The recorder of sessions that several hosts have in a database.
+
+    writer ── put ──> what waits ── thread ──> PostgreSQL ── thread ──> the copy here
+
+A thread asks the database, so that captures go on whatever the network does. What it
+cannot send waits, within the bounds of any recorder; the writer waits for room as long
+as the database takes what it gets, for ROOM_S. What waits when the writer is killed is
+lost. The session in force is copied also if nothing is recorded: workers replay copies.
+"""
+
+import logging
+import threading
+import time
+
+from cutthrough.capture.settings import Recordings
+from cutthrough.capture.store import StoreAway, StoreError
+from cutthrough.recording.copies import Copy, drop_copy, open_copy
+from cutthrough.recording.model import Recording
+from cutthrough.recording.modes import read_state
+from cutthrough.recording.postgres_sessions import PostgresSession, PostgresSessions
+from cutthrough.recording.recorder import (
+    AGAIN_S,
+    MOST_WAITING,
+    PRUNE_S,
+    Recorder,
+    manifest_of,
+)
+from cutthrough.recording.session import NoSession
+
+log = logging.getLogger("cutthrough")
+
+# Between two questions for what has changed
+POLL_S = 0.2
+# How long the writer waits for room
+ROOM_S = 1.0
+# Between two reports of how often recordings were replayed here
+HITS_S = 2.0
+# Steps of a copy between two looks for what is to be sent
+STEPS = 5
+# For the last answer when the writer ends
+END_S = 9.0
+
+
+class SharedRecorder(Recorder):
+    def __init__(self, settings: Recordings) -> None:
+        super().__init__(settings)
+        self._there = threading.Condition()  # for all that both threads change:
+        self._closing = False                # _waiting, _failed and these
+        self._sending: list[Recording] = []
+        self._lost = 0
+        self._sessions: PostgresSessions | None = None
+        self._shared: PostgresSession | None = None
+        self._copy: Copy | None = None
+        self._not_copied: Exception | None = None
+        self._not_sent: Exception | None = None
+        self._counted = self._pruned
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    # In the writer's thread.
+
+    def put(self, made: list[Recording]) -> int:
+        until = time.monotonic() + ROOM_S
+        with self._there:
+            while self._waiting and not self._failed and (
+                    len(self._waiting) + len(made) > MOST_WAITING) and (
+                    left := until - time.monotonic()) > 0:
+                self._there.wait(left)
+            waiting, self._waiting = self._waiting + made, []
+            lost, self._lost = self._lost + self._keep(waiting), 0
+            self._there.notify_all()
+        return lost
+
+    @property
+    def fails(self) -> bool:
+        return self._failed != "" and (self._waiting or self._sending) != []
+
+    def prune(self) -> None: ...
+
+    def close(self) -> None:
+        with self._there:
+            self._closing = True
+            self._there.notify_all()
+        self._thread.join(END_S)
+        if left := len(self._waiting) + len(self._sending):
+            log.error("%d recordings are lost: %s", left, self._failed or "no answer")
+
+    # In the thread that asks the database.
+
+    def _run(self) -> None:
+        while True:
+            with self._there:
+                if self._failed and not self._closing:
+                    self._there.wait_for(lambda: self._closing, AGAIN_S)
+                elif not self._waiting and not self._closing:
+                    self._there.wait(POLL_S)
+                is_last = self._closing
+                self._sending, self._waiting = self._waiting, []
+                self._there.notify_all()
+            self._work()
+            if is_last and (self._failed or not self._waiting):
+                break
+        self._leave()
+        if self._sessions is not None:
+            self._sessions.close()
+
+    def _work(self) -> None:
+        try:
+            name = self._find()
+            if self._sending:
+                self._send(name)
+        except (OSError, ValueError, StoreError) as error:
+            self._leave()
+            self._wait_with(error)
+            return
+        try:
+            self._follow(name)
+            if self._not_copied:
+                log.warning("recordings: sessions of the database are copied again")
+            self._not_copied = None
+        except (OSError, ValueError, StoreError) as error:
+            self._leave()
+            if is_news(error, self._not_copied) and not isinstance(error, NoSession):
+                log.error("recordings: %s; what is in the directory is replayed", error)
+                self._not_copied = error
+
+    def _find(self) -> str:
+        """The name of the session in force; what is open of another one is left."""
+        state = read_state(self._settings.directory)
+        name = state.session or self._settings.session
+        if name != self._name:
+            self._leave()
+            self._name = name
+        return name
+
+    def _open(self, name: str) -> PostgresSession:
+        """Raises NoSession, StoreError and OSError."""
+        if self._sessions is None:
+            self._sessions = PostgresSessions(
+                self._settings.url, self._settings.directory)
+        if self._shared is None:
+            self._shared = self._sessions.open(name)
+        return self._shared
+
+    def _make(self, name: str) -> PostgresSession:
+        try:
+            return self._open(name)
+        except NoSession:
+            assert self._sessions is not None
+            self._shared = self._sessions.create(name, manifest_of(self._settings))
+            return self._shared
+
+    def _send(self, name: str) -> None:
+        try:
+            self._make(name).put(self._sending)
+        except NoSession:                    # it was deleted since it was opened
+            self._shared = None
+            self._make(name).put(self._sending)
+        except StoreAway:
+            raise
+        except (StoreError, ValueError) as error:
+            if self._shared is None:
+                raise
+            log.error("%d recordings are lost: %s", len(self._sending), error)
+            with self._there:                # one of them would fail again
+                self._lost += len(self._sending)
+        with self._there:
+            self._sending = []
+            if self._failed:
+                log.warning("recordings are written again")
+            self._not_sent, self._failed = None, ""
+
+    def _wait_with(self, error: Exception) -> None:
+        """What could not be sent waits again, before all else."""
+        with self._there:
+            waiting, self._waiting = self._sending + self._waiting, []
+            self._sending = []
+            self._lost += self._keep(waiting)
+            if is_news(error, self._not_sent):
+                log.error("recordings cannot be written: %s", error)
+            self._not_sent, self._failed = error, str(error)
+            self._there.notify_all()
+
+    def _follow(self, name: str) -> None:
+        """Brings the copy nearer to the session."""
+        try:
+            shared = self._open(name)
+        except NoSession:
+            drop_copy(self._settings.directory, name)
+            raise
+        if self._copy is None:
+            self._copy = open_copy(self._settings.directory, name, shared)
+        for _ in range(STEPS):
+            if not self._copy.follow(shared):
+                break
+        now = time.monotonic()
+        if now - self._counted >= HITS_S or self._closing:
+            self._counted = now
+            self._copy.tell_hits(shared)
+        if now - self._pruned >= PRUNE_S:
+            self._pruned = now
+            shared.prune()
+
+    def _leave(self) -> None:
+        if self._copy is not None:
+            self._copy.close()
+        self._copy = self._shared = None
+
+
+def is_news(error: Exception, before: Exception | None) -> bool:
+    """A server that is away says so in several ways."""
+    return str(error) != str(before) and not (
+        isinstance(error, StoreAway) and isinstance(before, StoreAway))
