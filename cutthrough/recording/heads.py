@@ -80,20 +80,28 @@ def has_body(method: str, status: int) -> bool:
 def build_head(response: Response, method: str, minor: int) -> tuple[bytes, bool]:
     """The head of a replayed answer, for a client of HTTP/1.`minor`. True: its body is
     to be sent in chunks."""
-    length = find(response.fields, "content-length")
-    fields, framing = response.fields, ""
-    if has_body(method, response.status) and (
-            response.trailers or length != str(sum(
-                [len(chunk.data) for chunk in response.chunks]))):
-        if length:
-            fields = tuple(one for one in fields if one[0].lower() != "content-length")
+    fields, status = response.fields, response.status
+    length = find(fields, "content-length")
+    drops, framing = False, ""
+    if has_body(method, status) and (
+            response.trailers or length != str(size_of(response))):
+        drops = length != ""
         framing = "Transfer-Encoding: chunked\r\n" if minor else ""
     elif length and not length.isdigit():
+        drops = True
+    if drops:
         fields = tuple(one for one in fields if one[0].lower() != "content-length")
-    reason = response.reason or _PHRASES.get(response.status, "")
-    text = (f"HTTP/1.1 {response.status} {reason}\r\n"
-            + "".join([f"{name}: {value}\r\n" for name, value in fields]) + framing)
-    return f"{text}\r\n".encode("latin-1", "replace"), bool(framing)
+    lines = "\r\n".join(map(": ".join, fields)) + "\r\n" if fields else ""
+    reason = response.reason or _PHRASES.get(status, "")
+    text = f"HTTP/1.1 {status} {reason}\r\n{lines}{framing}\r\n"
+    return text.encode("latin-1", "replace"), framing != ""
+
+
+def size_of(response: Response) -> int:
+    """Bytes of the body."""
+    chunks = response.chunks
+    return len(chunks[0].data) if len(chunks) == 1 else sum(
+        [len(chunk.data) for chunk in chunks])
 
 
 def build_trailers(fields: Fields) -> bytes:

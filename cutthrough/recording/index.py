@@ -16,6 +16,8 @@ import hashlib
 from bisect import insort
 from collections.abc import Hashable, Iterable, Iterator
 
+import msgspec
+
 from cutthrough.recording.keys import Base, Parts
 from cutthrough.recording.model import Pattern
 
@@ -24,6 +26,8 @@ Names = tuple[Hashable, ...]
 Extra = tuple[tuple[Pattern, ...], tuple[tuple[str, str], ...]]
 # By the digest of a base or of values; an int stands for a group of one without extra
 Groups = dict[bytes, "int | dict[Extra, Group]"]
+
+_ENCODE = msgspec.msgpack.Encoder().encode
 
 NO_EXTRA: Extra = ((), ())
 FEW = 8
@@ -230,8 +234,11 @@ def take(known: int | dict[Extra, Group], weight: int, into: list[Group]) -> Non
 
 def digest(values: Iterable[Hashable], behind: bytes = b"") -> bytes:
     """Equal values have equal ones: these are strings, bytes, numbers and tuples."""
-    return hashlib.blake2b(
-        behind + repr(values).encode(), digest_size=DIGEST_BYTES).digest()
+    try:
+        data = _ENCODE(values)
+    except (OverflowError, UnicodeError):    # a large number, half of a character
+        data = b"\xc1" + repr(values).encode()   # a byte that begins no MessagePack
+    return hashlib.blake2b(behind + data, digest_size=DIGEST_BYTES).digest()
 
 
 def names_of(parts: Parts) -> Names:

@@ -9,6 +9,7 @@ that applies counts. Without any of them `Key()` does.
 
 from collections.abc import Callable, Hashable
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -101,7 +102,11 @@ class KeyReader:
                 raise KeyMistake(f"`{name}` and body = {kind!r} need each other")
         self._ignored = frozenset(one for one in key.ignored_query if "*" not in one)
         self._globs = tuple(one for one in key.ignored_query if "*" in one)
-        self._names = tuple(name for name in PLAIN if getattr(key, name))
+        names = [name for name in PLAIN if getattr(key, name)]
+        # Of two names or more it returns a tuple
+        self._plain: Callable[[Request], tuple[Hashable, ...]] = (
+            attrgetter(*names) if len(names) > 1 else
+            lambda request: tuple(getattr(request, name) for name in names))
         self._body: Callable[[Request], Hashable] | None = {
             "json": self._json, "jsonpath": self._jsonpath, "form": self._form,
             "regex": self._regex, "graphql": self._graphql}.get(key.body)
@@ -109,7 +114,7 @@ class KeyReader:
     def read(self, request: Request, *, recorded: bool) -> tuple[Base, Parts]:
         """`recorded`: the parts are what others must have."""
         key = self.key
-        base: list[Hashable] = [getattr(request, name) for name in self._names]
+        base: list[Hashable] = [*self._plain(request)]
         parts: Parts = {}
         whole = None if key.body in ("ignore", "partial_json") else self._whole(request)
         if request.query and key.query != "ignore":

@@ -150,6 +150,8 @@ class Masker:
 
     def fields(self, fields: Fields) -> Fields:
         """The same object if nothing is removed."""
+        if not fields:
+            return fields
         if self._known is None:
             return self._fields(fields)
         made = self._known.get(fields)

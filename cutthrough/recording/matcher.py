@@ -191,13 +191,17 @@ class Matcher:
         route = line.route
         if route.lane:
             lane = request.field(route.lane)
-        groups = list(self._groups(line, request, offers))
+        if offers or self._patterned.has_any:
+            groups = list(self._groups(line, request, offers))
+        else:
+            groups = line.index.find(*line.reader.read(request, recorded=False))
+        if groups and self._shared is not None and not self._has_state and (
+                route.after != "miss" and len(groups[0].numbers) == 1):
+            # No other process need know of its place
+            return Match(_DECODE(self._recordings[groups[0].numbers[0]]), route, 0, 1,
+                         route.after == "repeat")
         if self._shared is None:
             held = self._own.lane(lane)
-            found = self._choose(groups, route, held)
-        elif not self._has_state and route.after != "miss" and (
-                all(len(one.numbers) == 1 for one in groups)):
-            held = Lane()
             found = self._choose(groups, route, held)
         else:
             with self._shared(lane, [one.numbers[0] for one in groups]) as held:

@@ -75,7 +75,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def body(self) -> bytes:
-        return b"".join(chunk.data for chunk in self.chunks)
+        return b"".join([chunk.data for chunk in self.chunks])
 
     def field(self, name: str) -> str:
         return find(self.fields, name)
@@ -112,7 +112,9 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def find(fields: Fields, name: str) -> str:
     """The values of this name (lower case), joined as in RFC 9110 section 5.3."""
-    found = [value for key, value in fields if key.lower() == name]
+    size = len(name)
+    found = [value for key, value in fields
+             if len(key) == size and key.lower() == name]
     return found[0] if len(found) == 1 else ", ".join(found)
 
 

@@ -21,6 +21,7 @@ from cutthrough.recording.heads import (
     build_trailers,
     has_body,
     read_request,
+    size_of,
 )
 from cutthrough.recording.matcher import Match, Matcher, Miss
 from cutthrough.recording.model import Message, Recording, Request
@@ -253,15 +254,16 @@ class Play:
         method = self._head[:self._head.index(" ")]
         head, chunked = build_head(response, method, self._minor)
         if (self._shared.speed or recording.delay_us
-                or sum([len(one.data) for one in response.chunks]) > PIECE):
+                or size_of(response) > PIECE):
             self._begin(self._send(recording, head, chunked, method))
             return
         body = b""
         if has_body(method, response.status):
-            pieces = [one.data for one in response.chunks if one.data]
-            body = b"".join(map(frame, pieces) if chunked else pieces)
             if chunked:
-                body += build_trailers(response.trailers)
+                pieces = [one.data for one in response.chunks if one.data]
+                body = b"".join(map(frame, pieces)) + build_trailers(response.trailers)
+            else:
+                body = response.body
         if is_last:
             self._exchange.keep(head, body, self._body, recording.number)
         if self._exchange.answer_whole(head, body):
