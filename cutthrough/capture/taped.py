@@ -5,7 +5,7 @@ import msgspec
 from cutthrough.capture.messages import Piece
 
 
-class Taped(msgspec.Struct, frozen=True, kw_only=True):
+class Taped(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Times are Unix time. `up` and `down`: bodies with their framing. A number of
     bytes is 2**64 - 1 if it was not counted."""
 

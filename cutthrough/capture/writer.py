@@ -14,6 +14,7 @@ the writer waits for it with the rows: the rings fill, and workers drop and coun
 """
 
 import contextlib
+import gc
 import logging
 import mmap
 import os
@@ -48,6 +49,8 @@ HOUSEKEEPING_S = 1.0
 MEASURE_S = 60.0
 # Between two attempts to reach a server: the first, doubled until the last
 AWAY_S, MOST_AWAY_S = 0.25, 10.0
+# Of the collector of cycles: batches have thousands of objects, and no cycle
+GC_THRESHOLDS = 50_000, 20, 100
 # Rows that are indexed at a time, some 20 µs each
 INDEX_ROWS = 500
 
@@ -267,7 +270,10 @@ def serve(fd: int, kind: type[Writer] = Writer) -> int:
     errors = ErrorLog(start.settings.form, "capture")
     logging.basicConfig(level=logging.INFO, handlers=[errors])
     try:
-        kind(channel, start).run()
+        writer = kind(channel, start)
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        writer.run()
     except (OSError, StoreError) as error:
         log.error("%s", error)
         return 1

@@ -20,7 +20,7 @@ How = Literal["exact", "glob", "regex", "json", "partial_json", "jsonpath", "for
 DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """`path` and `query` are as sent, without the question mark between them."""
 
     method: str
@@ -44,14 +44,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return find(self.fields, name)
 
 
-class Chunk(msgspec.Struct, frozen=True, omit_defaults=True):
+class Chunk(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Bytes of a body that came together."""
 
     at_us: int
     data: bytes
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Of a WebSocket, whole, or one server-sent event. A close has its code."""
 
     at_us: int
@@ -63,7 +63,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str = ""
 
 
-class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     status: int
     reason: str = ""
     fields: Fields = ()
@@ -81,7 +81,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return find(self.fields, name)
 
 
-class Pattern(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Pattern(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What a request must have, instead of what the recorded one had. `key`: of a query
     or a form, the name of a field, a JSONPath; "": the whole part."""
 
@@ -91,7 +91,8 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str = ""
 
 
-class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Recording(msgspec.Struct, frozen=True, gc=False, kw_only=True,
+                omit_defaults=True):
     """`patterns`: they alone decide which requests it answers, and the route's key does
     not apply. `requires`: values that the state must have; `sets` and `removes` change
     it behind the answer."""
