@@ -53,6 +53,8 @@ AWAY_S, MOST_AWAY_S = 0.25, 10.0
 GC_THRESHOLDS = 50_000, 20, 100
 # Rows that are indexed at a time, some 20 µs each
 INDEX_ROWS = 500
+# Turns between two searches for garbage among all objects
+TURNS_TO_COLLECT = 256
 
 
 class Writer:
@@ -74,6 +76,7 @@ class Writer:
         self._away_s = 0.0                   # until the next attempt; 0: the store is
                                              # there
         self._kept_house = self._measured = time.monotonic()
+        self._turns = 0
 
     def run(self) -> None:
         """Writes until it is stopped, or no worker is left. Raises StoreAway if the
@@ -111,7 +114,15 @@ class Writer:
                 taped, self._assembly.taped = self._assembly.taped, []
                 self.on_taped(taped, ring)
             ring.release()
+        if found:
+            self.collect()
         return found
+
+    def collect(self) -> None:
+        """Python would look for cycles in the middle of a turn, when thousands of its
+        objects are young and none is garbage. Now almost none of them is left."""
+        self._turns = (self._turns + 1) % TURNS_TO_COLLECT
+        gc.collect(1 if self._turns else 2)
 
     def on_taped(self, taped: list[Taped], ring: Ring) -> None:
         """Exchanges that rules record; see `recording.writer`."""
@@ -269,6 +280,8 @@ def serve(fd: int, kind: type[Writer] = Writer) -> int:
     start = msgspec.json.decode(packet, type=Start)
     errors = ErrorLog(start.settings.form, "capture")
     logging.basicConfig(level=logging.INFO, handlers=[errors])
+    gc.freeze()
+    gc.disable()                             # `Writer.collect` does it
     try:
         writer = kind(channel, start)
         gc.freeze()

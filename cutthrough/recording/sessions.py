@@ -14,6 +14,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,12 @@ CREATE TABLE recordings (
     status INTEGER NOT NULL, tags TEXT NOT NULL, data BLOB NOT NULL);
 PRAGMA user_version = {VERSION};
 """
+_VALUES = "(?, ?, ?, ?, ?, ?, ?)"
 _INSERT = ("INSERT INTO recordings (created_us, hits, method, url, status, tags, data) "
-           "VALUES (?, ?, ?, ?, ?, ?, ?)")
+           f"VALUES {_VALUES}")
+# Of many, in one statement: 0.9 µs each instead of 1.6
+MANY = 64
+_INSERT_MANY = f"{_INSERT}{f', {_VALUES}' * (MANY - 1)}"
 _ROW = "number, created_us, hits, data"
 
 
@@ -138,8 +143,12 @@ class Session(AnySession):
 
     def put(self, recordings: Iterable[Recording]) -> None:
         rows = [self._values(one) for one in masked(self.masker, recordings)]
+        whole = len(rows) - len(rows) % MANY
         with self._changed():
-            self._base.executemany(_INSERT, rows)
+            for at in range(0, whole, MANY):
+                self._base.execute(_INSERT_MANY, [*chain.from_iterable(
+                    rows[at:at + MANY])])
+            self._base.executemany(_INSERT, rows[whole:])
             self._prune(MOST_PRUNED + len(rows))
 
     def settle(self) -> None:

@@ -312,6 +312,15 @@ def test_what_is_put_is_kept_as_what_is_added(session):
     assert "s3cret" not in repr(put) and "s3cret" not in repr(vars(session.masker))
 
 
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
+def test_many_that_are_put_keep_their_order_behind_a_deleted_one(session, count):
+    session.add([recording(0, request("/old"))])
+    session.delete([1])
+    session.put([recording(0, request(f"/{n}")) for n in range(count)])
+    assert [(one.number, one.request.path) for one in session.recordings()] == [
+        (n + 2, f"/{n}") for n in range(count)]
+
+
 def test_a_session_that_has_settled_can_be_copied_without_its_log(files, tmp_path):
     session = files.create("a")
     session.put([recording(0, request())])
