@@ -49,8 +49,6 @@ HOUSEKEEPING_S = 1.0
 MEASURE_S = 60.0
 # Between two attempts to reach a server: the first, doubled until the last
 AWAY_S, MOST_AWAY_S = 0.25, 10.0
-# Of the collector of cycles: batches have thousands of objects, and no cycle
-GC_THRESHOLDS = 50_000, 20, 100
 # Rows that are indexed at a time, some 20 µs each
 INDEX_ROWS = 500
 # Turns between two searches for garbage among all objects
@@ -280,12 +278,10 @@ def serve(fd: int, kind: type[Writer] = Writer) -> int:
     start = msgspec.json.decode(packet, type=Start)
     errors = ErrorLog(start.settings.form, "capture")
     logging.basicConfig(level=logging.INFO, handlers=[errors])
-    gc.freeze()
-    gc.disable()                             # `Writer.collect` does it
     try:
         writer = kind(channel, start)
         gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        gc.disable()                         # `Writer.collect` does it
         writer.run()
     except (OSError, StoreError) as error:
         log.error("%s", error)
