@@ -17,9 +17,10 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +28,9 @@ import pytest
 
 if TYPE_CHECKING:
     from cutthrough.recording.model import Recording
-    from cutthrough.recording.session import Manifest
 
 MODES = {"once": "", "new_episodes": "cache", "none": "replay", "all": "record"}
 FOLDER = "cassettes"
-WAIT_S = 10.0                                # for the proxy's word
-WRITTEN_S = 3.0                              # for answers on their way to the session
-LOGGED_S = 0.12                              # after which a request is in the log
 
 # Of the APIs that are recorded most: what of a request does not count, and what of it
 # and its answer is not kept, beside credentials
@@ -79,13 +76,13 @@ class Cassette:
     """What a test sees of the proxy."""
 
     url: str                                 # with user and password
-    bundle: Path                             # PEM: the system's roots, our authority
+    bundle: Path                             # PEM: the authority of its certificates
     environment: dict[str, str]              # for a process that inherits none
     _running: "_Running"
 
     @property
     def requests(self) -> list[Request]:
-        """Those of this test that have ended, in order. Waits 0.12 s for the log."""
+        """Those of this test that have ended, in order."""
         return self._running.requests()
 
     def respond(self, url: str, *, method: str = "GET", status: int = 200,
@@ -127,64 +124,73 @@ class _Running:
     """The proxy of a run of pytest, and the session of the test in hand."""
 
     def __init__(self, folder: Path, config: str | None) -> None:
+        from cutthrough.recording.session import Manifest
         from cutthrough.recording.sessions import Sessions
         from cutthrough.tools.run import Proxy, environment, make_bundle
 
-        self._folder = folder
-        self._directory = folder / "sessions"
-        self._sessions = Sessions(self._directory)
+        directory = folder / "sessions"
+        self._sessions = Sessions(directory)
         self.bundle = folder / "bundle.pem"
         authority = str(folder / "ca")
-        make_bundle(self._directory, authority, self.bundle)
+        # The system's roots would cost each client of Python 20 ms
+        make_bundle(directory, authority, self.bundle, roots=False)
         if config is None:
             config = str(folder / "presets.toml")
             known = _IGNORED if importlib.util.find_spec("jsonpath") else {}
             Path(config).write_text(_PRESETS.format(
                 **{name: known.get(name, "") for name in _IGNORED}))
-        self._proxy = Proxy(
-            folder, self._directory, "none", "record", authority, config)
+        self._proxy = Proxy(folder, directory, "none", "record", authority, config)
         self.url = self._proxy.url
         self.environment = environment(os.environ, self.url, self.bundle)
+        self._manifest = Manifest(redaction=self._proxy.redaction())
         self._name, self._mode, self._count = "", "", 0
-        self._begun = ""
-        self.cassette: Path | None = None
+        self._begun_us = self._read = self._warned = 0
+        self._found: list[Request] = []
+        self._cassette: Path | None = None
+        self._held = contextlib.ExitStack()
 
     def begin(self, mode: str, cassette: Path | None, slug: str) -> None:
         """A session of its own for a test: what the cassette has, if it is replayed."""
-        from cutthrough.recording.folder import read_folder
+        with contextlib.ExitStack() as failed:
+            failed.callback(self._held.close)
+            self._begin(mode, cassette, slug)
+            failed.pop_all()
 
+    def _begin(self, mode: str, cassette: Path | None, slug: str) -> None:
+        before = self._name
         self._count += 1
         self._name = f"{self._count}-{slug}"[:90]
-        self._begun = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self.cassette = cassette
-        is_there = cassette is not None and (cassette / "manifest.json").exists()
-        self._mode = MODES[mode] or ("replay" if is_there else "record")
-        if cassette is None:
-            self._mode = "replay"
+        self._begun_us = time.time_ns() // 1000
+        self._cassette, self._mode = cassette, MODES[mode]
+        recordings = self._read_cassette(cassette) if cassette is not None else []
+        self._mode = self._mode or ("record" if recordings is None else "replay")
+        self._read = len(recordings or ())
         if self._mode != "record":
-            session = self._sessions.create(self._name, self._manifest())
-            if is_there and cassette is not None:
-                session.add(read_folder(cassette)[1])
+            session = self._sessions.create(self._name, self._manifest)
+            if recordings:
+                session.put(recordings)
             session.close()
-        self._switch()
+        self._proxy.switch(self._mode, self._name)
+        self._proxy.new_lines()              # of requests that no test waited for
+        self._found = []
+        if before in self._sessions.names():
+            self._sessions.delete(before)
 
-    def _manifest(self) -> "Manifest":
-        from cutthrough.recording.masking import Redaction
-        from cutthrough.recording.session import Manifest
+    def _read_cassette(self, cassette: Path) -> "list[Recording] | None":
+        """None: there is none. If the test may write it, other processes of this run
+        wait until it has ended."""
+        from cutthrough.recording.folder import MANIFEST, hold, read_folder
 
-        return Manifest(redaction=Redaction(json=("$..client_secret",)))
-
-    def _switch(self) -> None:
-        """Has the mode and the session come into force."""
-        from cutthrough.recording.modes import State, write_state
-
-        before = self._told()
-        write_state(self._directory, State(self._mode, self._name))    # type: ignore[arg-type]
-        until(lambda: self._told() > before, f"{self._mode} {self._name}", WAIT_S)
-
-    def _told(self) -> int:
-        return self._proxy.errors().count(
-            f"recordings: mode {self._mode}, session {self._name}, ")
+        manifest = cassette / MANIFEST
+        if self._mode in ("cache", "record") or not (self._mode or manifest.exists()):
+            self._held.enter_context(hold(cassette))
+        if self._mode == "record" or not manifest.exists():
+            return None
+        if self._mode == "cache":
+            return read_folder(cassette)[1]
+        self._held.close()                   # another process has written it meanwhile
+        with hold(cassette, is_shared=True):
+            return read_folder(cassette)[1]
 
     def respond(self, answer: "Recording") -> None:
         if self._mode == "record":           # there is nothing recorded to be replayed
@@ -192,49 +198,51 @@ class _Running:
         session = self._sessions.open(self._name)
         session.add([answer])
         session.close()
-        self._switch()
+        self._proxy.switch(self._mode, self._name)
 
     def requests(self) -> list[Request]:
-        found = []
-        time.sleep(LOGGED_S)                 # a line is in the file some time later
-        for text in self._proxy.access_log():
-            line = json.loads(text)
+        self._proxy.settle()
+        for line in self._proxy.new_lines():
             is_missed = line["reason"] == "recording_missed"
-            if line["time"][:23] >= self._begun[:23] and (
+            if began_us(line) >= self._begun_us and (
                     line["method"] != "CONNECT" or is_missed):
-                found.append(Request(
+                self._found.append(Request(
                     line["method"], line.get("url") or f"{line['host']}:{line['port']}",
                     line.get("status"), line["reason"], line.get("hook") or ""))
-        return found
+        return self._found[:]
 
     def end(self) -> list[Request]:
         """Writes the cassette if it was recorded; returns what was missed."""
-        found = self.requests()
-        if self.cassette is not None and self._mode in ("record", "cache"):
-            self._keep(self.cassette, found)
+        with self._held:
+            found = self.requests()
+            if self._cassette is not None and self._mode in ("record", "cache"):
+                self._keep(self._cassette, found)
         return [one for one in found if one.verdict == "recording_missed"]
 
     def _keep(self, cassette: Path, found: list[Request]) -> None:
+        """Warns of answers that could not be recorded."""
         from cutthrough.recording.folder import write_folder
 
-        recordings: list[Recording] = []
-
-        def is_written() -> bool:
-            recordings[:] = self._recordings()
-            return len(recordings) >= asked
-
-        asked = sum(one.verdict in ("ok", "replayed") for one in found)
-        with contextlib.suppress(TimeoutError):
-            until(is_written, "recordings", WRITTEN_S)
-        if recordings:
-            write_folder(cassette, self._manifest(), recordings)
+        recordings = self._recordings()
+        made = len(recordings) - self._read
+        if made:
+            write_folder(cassette, self._manifest, recordings)
+        answered = sum(one.verdict == "ok" for one in found)
+        if made < answered:
+            said = self._proxy.warnings()
+            reasons, self._warned = said[self._warned:], len(said)
+            warnings.warn("\n".join([
+                f"{cassette.name}: {answered - made} of {answered} answers are not "
+                "recorded", *reasons]), pytest.PytestWarning, stacklevel=2)
 
     def _recordings(self) -> "list[Recording]":
+        """Without those of requests that an earlier test has begun."""
         if self._name not in self._sessions.names():
             return []
         session = self._sessions.open(self._name)
         try:
-            return list(session.recordings())
+            return [one for one in session.recordings()
+                    if one.created_us >= self._begun_us]
         finally:
             session.close()
 
@@ -242,13 +250,10 @@ class _Running:
         self._proxy.stop()
 
 
-def until(condition: Callable[[], bool], what: str, most_s: float) -> None:
-    """Raises TimeoutError."""
-    end = time.monotonic() + most_s
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError(f"the proxy: no {what} in {most_s} s")
-        time.sleep(0.005)               # between looks for what the proxy writes
+def began_us(line: Mapping[str, Any]) -> float:
+    """When a request of the log began: it has the end, in milliseconds."""
+    ended = datetime.fromisoformat(line["time"]).timestamp()
+    return ended * 1e6 - float(line["total_ms"]) * 1000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

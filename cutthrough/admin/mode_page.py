@@ -2,26 +2,34 @@
 
     GET  /mode                                  {"mode": …, "session": …}
     POST /mode?mode=replay&session=NAME         changes what is named; with the token
+    POST /settle                                {"unanswered": []}; with the token
 
-All sequences begin anew. Without `recording_directory` it is 404.
+All sequences begin anew. Without `recording_directory` /mode is 404. A change is
+answered when all workers have it, and what has ended before is recorded as it was.
+/settle is answered when what has ended is in the access log and recorded. `unanswered`:
+processes that have not said so in some seconds.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
+from cutthrough.admin.recordings_page import Replays
 from cutthrough.recording.modes import MODES, State, read_state, write_state
 from cutthrough.recording.session import is_name
 
 
 class ModePage:
-    def __init__(self, directory: Callable[[], str]) -> None:
+    def __init__(self, directory: Callable[[], str], replays: Replays) -> None:
         """`directory` returns the one in force now; "": there is none."""
         self._directory = directory
+        self._replays = replays
 
     def routes(self) -> list[web.RouteDef]:
-        return [web.get("/mode", self.show), web.post("/mode", self.change)]
+        return [web.get("/mode", self.show), web.post("/mode", self.change),
+                web.post("/settle", self.settle)]
 
     async def show(self, request: web.Request) -> web.StreamResponse:
         return _describe(read_state(self._found()))
@@ -32,16 +40,21 @@ class ModePage:
         if unknown or not request.query:
             raise ValueError("give mode=… or session=…, or both" + "".join(
                 [f"; {name!r:.40} is unknown" for name in sorted(unknown)]))
-        state = read_state(directory)
-        mode = request.query.get("mode", state.mode)
-        session = request.query.get("session", state.session)
-        if mode not in MODES:
+        mode = request.query.get("mode", "")
+        session = request.query.get("session", "")
+        if "mode" in request.query and mode not in MODES:
             raise ValueError(f"mode={mode:.40} is none of {', '.join(MODES)}")
         if session and not is_name(session):
             raise ValueError(f"{session!r:.110} is no name of a session")
-        state = msgspec.structs.replace(state, mode=mode, session=session)
+        unanswered = await self._replays.settle()
+        state = msgspec.structs.replace(read_state(directory), **request.query)
         write_state(directory, state)
-        return _describe(state)
+        errors, silent = await self._replays.look()
+        return _describe(state, errors=errors,
+                         unanswered=sorted({*unanswered, *silent}))
+
+    async def settle(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response({"unanswered": await self._replays.settle()})
 
     def _found(self) -> str:
         directory = self._directory()
@@ -50,5 +63,6 @@ class ModePage:
         return directory
 
 
-def _describe(state: State) -> web.Response:
-    return web.json_response({"mode": state.mode, "session": state.session or None})
+def _describe(state: State, **more: Any) -> web.Response:
+    return web.json_response(
+        {"mode": state.mode, "session": state.session or None, **more})

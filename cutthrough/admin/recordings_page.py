@@ -45,7 +45,9 @@ T = TypeVar("T")
 class Replays(Protocol):
     """The supervisor's part."""
 
-    async def list(self) -> dict[str, Any]: ...
+    async def misses(self) -> dict[str, Any]: ...
+    async def settle(self) -> list[str]: ...
+    async def look(self) -> tuple[list[str], list[str]]: ...
 
 
 class RecordingsPage:
@@ -74,7 +76,7 @@ class RecordingsPage:
                             headers={"Content-Security-Policy": policy})
 
     async def replays(self, request: web.Request) -> web.StreamResponse:
-        return web.json_response(await self._replays.list())
+        return web.json_response(await self._replays.misses())
 
     # Reads
 

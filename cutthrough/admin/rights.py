@@ -4,7 +4,7 @@
     read           GET of /flows…, /sessions… and /replays
     flows          other methods there but for /sessions…: mark, delete, import, send
     breakpoints    everything of /breakpoints…
-    recordings     changes of /sessions… and /mode
+    recordings     changes of /sessions… and /mode, and /settle
     operate        POST /reload and /drain, DELETE /connections, and whatever is new
 
 `admin_token` has every right.
@@ -34,7 +34,7 @@ def right_for(method: str, path: str) -> str:
     if not changes:
         return ""
     return {"flows": "flows", "sessions": "recordings",
-            "mode": "recordings"}.get(area, "operate")
+            "mode": "recordings", "settle": "recordings"}.get(area, "operate")
 
 
 def asker(request: web.Request) -> str:

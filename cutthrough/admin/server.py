@@ -4,7 +4,7 @@
     GET    /connections… /parents /events / /ca /traffic /mode /recordings    the same
     GET    /flows… /breakpoints… /sessions… /replays          with the token
     DELETE /connections?user=…                    with it
-    POST   /reload /drain /mode?…
+    POST   /reload /drain /mode?… /settle
 
 It is a separate listener, by default on loopback or a unix socket. Host must be an
 address, localhost or a configured name, because a page in a browser can reach a
@@ -221,7 +221,8 @@ class AdminServer:
             web.post("/reload", self.reload), web.post("/drain", self.drain),
             *CaPage(self._operations.ca_certificate).routes(),
             *FlowsPage(self._operations.flows).routes(),
-            *ModePage(self._operations.recording_directory).routes(),
+            *ModePage(self._operations.recording_directory,
+                      self._connections.replays).routes(),
             *RecordingsPage(self._operations.recording_directory,
                             self._operations.recording_url,
                             self._operations.recording_session,

@@ -3,8 +3,10 @@
     rings of all workers ──> parts put together, redacted ──> the store, in batches
 
 FD is its end of a socket pair; the first packet has the settings. The message `stop`
-ends it, after the rings are empty. If the supervisor is gone, it goes on until the
-workers are gone too: the pipe by which they wake it then has no writer left.
+ends it, after the rings are empty. A message that begins with `settle` is sent back
+when what the rings have then is written, as far as it can be. If the supervisor is
+gone, it goes on until the workers are gone too: the pipe by which they wake it then has
+no writer left.
 
 It is the only consumer of the rings, and gives their room back when their rows are
 written. So if it is killed, the next writer reads the same records again, and a row
@@ -39,9 +41,11 @@ from cutthrough.log.errorlog import ErrorLog
 
 log = logging.getLogger("cutthrough")
 
-STOP = b"stop"
+STOP, SETTLE = b"stop", b"settle"
 # Bytes of records read from one ring in a turn: an eighth of it
 TURN_BYTES = 1 << 20
+# So many read all that the rings have now, and one that has begun
+MOST_TURNS = RING_BYTES // TURN_BYTES + 1
 # How long rows gather after a turn that found some, so that batches are large
 GATHER_S = 0.02
 # Between two looks at ages, and at rows to be indexed
@@ -69,6 +73,7 @@ class Writer:
             settings.program)
         self._has_supervisor = True
         self._stopping = False
+        self._asked: list[tuple[bytes, int]] = []    # and how many turns ago at most
         self._to_index = True
         self._lost = 0                       # rows since the last that was written
         self._away_s = 0.0                   # until the next attempt; 0: the store is
@@ -85,6 +90,7 @@ class Writer:
             self.note_away(error)
         while True:
             busy = self.turn()
+            self.answer(busy)
             if not busy:
                 if self._stopping:
                     break
@@ -172,6 +178,16 @@ class Writer:
             self._away_s = 0.0
             log.warning("captured exchanges are written again")
 
+    def answer(self, busy: bool) -> None:
+        """Tells those who have asked that what the rings had is written."""
+        asked, self._asked = self._asked, []
+        for message, turns in asked:
+            if busy and turns < MOST_TURNS:
+                self._asked.append((message, turns + 1))
+                continue
+            with contextlib.suppress(OSError):       # it has ended, or does not read
+                self._channel.send(message, socket.MSG_DONTWAIT)
+
     def map_rings(self) -> None:
         """Maps the rings that were added for further workers."""
         count = os.fstat(self._rings_fd).st_size // RING_BYTES
@@ -216,7 +232,7 @@ class Writer:
         """Waits for records, and a moment longer so that more of them gather."""
         if busy:
             if max((ring.unread for ring in self._rings), default=0) < TURN_BYTES:
-                self.look(GATHER_S, with_pipe=False)
+                self.look(0 if self._asked else GATHER_S, with_pipe=False)
             return
         timeout = 0.0 if self._to_index or self._store.is_over else (
             self._away_s or HOUSEKEEPING_S)
@@ -244,6 +260,8 @@ class Writer:
                 with contextlib.suppress(ConnectionResetError):
                     message = self._channel.recv(64)
                 self._stopping |= message == STOP
+                if message.startswith(SETTLE):
+                    self._asked.append((message, 0))
                 self._has_supervisor = message != b""
 
 

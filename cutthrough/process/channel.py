@@ -161,6 +161,20 @@ class ListReplays(msgspec.Struct, frozen=True, tag="list_replays"):
     query: int
 
 
+class Settle(msgspec.Struct, frozen=True, tag="settle"):
+    """Write the lines that the access log has, and give what is recorded to the writer;
+    the answer is Decided."""
+
+    query: int
+
+
+class Look(msgspec.Struct, frozen=True, tag="look"):
+    """Look at the mode of recordings and its session now; the answer is Decided, when
+    they are in force."""
+
+    query: int
+
+
 class Give(msgspec.Struct, frozen=True, tag="give"):
     """Give your tunnels away over the socket that comes with this message. The taker is
     `holder` on the page of limits; -1: it is a worker of another program, which has its
@@ -191,7 +205,7 @@ class Took(msgspec.Struct, frozen=True, tag="took"):
 
 Message = (Hello | Ready | Drain | Stop | Reopen | Swap | Swapped
            | List | Trace | Listed | Cut | WasCut | Watch | Arm | ListHeld | Decide
-           | Decided | ListReplays | Give | Gave | Take | Took)
+           | Decided | ListReplays | Settle | Look | Give | Gave | Take | Took)
 
 
 class Unreadable(ValueError):

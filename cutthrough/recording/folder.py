@@ -11,10 +11,13 @@ else `text`, else `base64`.
 
 import base64
 import binascii
+import contextlib
+import fcntl
 import hashlib
 import json
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -52,19 +55,51 @@ def write_folder(folder: Path, manifest: Manifest, recordings: Iterable[Recordin
         name = f"{stem}{number}.{form}"
         write(folder / name, encode(pack(one), form))
         names.append(name)
-    for name in {*old} - {*names}:
-        (folder / name).unlink(missing_ok=True)
     table = msgspec.to_builtins(msgspec.structs.replace(
         manifest, program="", created_us=0))
     write(folder / MANIFEST, encode(
         {"version": manifest.version, **table, "recordings": names}, "json"))
+    for name in {*old} - {*names}:
+        (folder / name).unlink(missing_ok=True)
     return names
 
 
 def write(path: Path, text: str) -> None:
-    path.unlink(missing_ok=True)             # not through a link, and with our mode
-    path.touch(mode=0o600, exist_ok=False)
-    path.write_text(text)
+    """Whole or not at all."""
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)              # not through a link, and with our mode
+    new.touch(mode=0o600, exist_ok=False)
+    new.write_text(text)
+    new.replace(path)
+
+
+@contextlib.contextmanager
+def hold(folder: Path, is_shared: bool = False) -> Iterator[None]:
+    """The folder, which is made if it does not exist, and removed in the end if nothing
+    is in it: other programs that hold it wait, unless all share it. Raises OSError."""
+    fd = -1
+    while fd < 0:
+        folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):     # another has removed it
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            with contextlib.suppress(OSError):           # a file system without locks
+                fcntl.flock(fd, fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX)
+        if fd >= 0 and not is_at(fd, folder):
+            os.close(fd)
+            fd = -1
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        os.close(fd)
+
+
+def is_at(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def name_of(one: Recording) -> str:

@@ -1,7 +1,7 @@
 """Replays, in a worker: the recordings of the session in force, and who gets which.
 
     session's file ── every POLL_S: what is new ──> Matcher <── begin ── the data path
-    mode's file    ── every POLL_S ──> the mode in place of the rules'
+    mode's file    ── every POLL_S, and when told ──> the mode in place of the rules'
 
 What another process has recorded is replayed after POLL_S at most, and a change that is
 no addition after as long as reading the whole session takes. It is read in pieces, so
@@ -77,6 +77,8 @@ class Player:
         self._lanes: SharedLanes | None = None
         self._run = ""
         self._counted = 0.0
+        self._looks = asyncio.Lock()
+        self._failed = ""
         self.shared = Shared(answers)
         self.matcher = self._loaded
 
@@ -144,26 +146,36 @@ class Player:
     # The files.
 
     async def _watch(self) -> None:
-        failed = ""
         while True:
-            try:
-                await self._look()
-                failed = ""
-            except (OSError, ValueError, StoreError) as error:
-                if failed != str(error):
-                    failed = str(error)
-                    log.error("recordings: %s", error)
-                self.shared.be_ready()
+            await self._try_look(False)
             self._count_hits(HITS_S)
             await asyncio.sleep(POLL_S)
 
-    async def _look(self) -> None:
+    async def look(self) -> str:
+        """Has what the files have come into force; returns why it cannot, or ""."""
+        return "" if self._task is None else await self._try_look(True)
+
+    async def _try_look(self, is_told: bool) -> str:
+        async with self._looks:
+            try:
+                await self._look(is_told)
+                self._failed = ""
+            except (OSError, ValueError, StoreError) as error:
+                if self._failed != str(error):
+                    self._failed = str(error)
+                    log.error("recordings: %s", error)
+                self.shared.be_ready()
+            return self._failed
+
+    async def _look(self, is_told: bool) -> None:
         settings = self._settings
         if settings is None:
             return
         folder = Path(settings.directory)
         mark = mark_of(folder / NAME)
         changed, was_other = mark != self._state_mark, False
+        if is_told and not changed:          # by files of the same time and number
+            changed = read_state(folder) != self._state
         if changed:
             state = read_state(folder)
             self._state_mark, self._state = mark, state

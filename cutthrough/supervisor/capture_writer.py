@@ -7,6 +7,7 @@ reaped, because a ring has one consumer.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -26,7 +27,9 @@ from cutthrough.supervisor.children import BACKOFF_S, EARLY_S, describe_exit
 COMMAND = (sys.executable, "-P", "-m")
 # Without and with recordings
 MODULES = ("cutthrough.capture.writer", "cutthrough.recording.writer")
-STOP = b"stop"
+STOP, SETTLE = b"stop", b"settle"
+# For the writer's word that all is written
+SETTLE_S = 2.0
 # Before its end a writer empties the rings: 8 MiB for each worker
 GRACE_S = 10.0
 # Most seconds until a writer that cannot work, for want of a file perhaps, is replaced
@@ -47,6 +50,7 @@ class CaptureWriter:
         self._started_at = 0.0
         self._early_deaths = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._asked: dict[bytes, asyncio.Future[bool]] = {}
         self._gone = asyncio.Event()
         self._gone.set()
 
@@ -118,6 +122,37 @@ class CaptureWriter:
         self._timer = None
         self._update()
 
+    async def settle(self) -> bool:
+        """Returns when what the rings have now is written, as far as it can be. False:
+        the writer has not said so in time."""
+        if self._channel is None:
+            return self._wanted is None
+        loop = asyncio.get_running_loop()
+        message = b"%s %d" % (SETTLE, time.monotonic_ns())
+        said = self._asked.setdefault(message, loop.create_future())
+        if len(self._asked) == 1:
+            loop.add_reader(self._channel.fileno(), self._on_word, self._channel)
+        try:
+            self._channel.send(message, socket.MSG_DONTWAIT)
+            return await asyncio.wait_for(asyncio.shield(said), SETTLE_S)
+        except (OSError, TimeoutError):      # it has ended, or is busy
+            return False
+        finally:
+            self._forget(message)
+
+    def _on_word(self, channel: socket.socket) -> None:
+        word = b""
+        with contextlib.suppress(ConnectionError):
+            word = channel.recv(64, socket.MSG_DONTWAIT)
+        for message, said in list(self._asked.items()):
+            if word in (b"", message) and not said.done():
+                said.set_result(word != b"")
+
+    def _forget(self, message: bytes) -> None:
+        self._asked.pop(message, None)
+        if not self._asked and self._channel is not None:
+            asyncio.get_running_loop().remove_reader(self._channel.fileno())
+
     def _end(self) -> None:
         """Has the process empty the rings, and end. Idempotent."""
         if self._ending or self._channel is None:
@@ -147,8 +182,13 @@ class CaptureWriter:
             self._timer.cancel()
             self._timer = None
         if self._channel is not None:
+            asyncio.get_running_loop().remove_reader(self._channel.fileno())
             self._channel.close()
             self._channel = None
+        while self._asked:
+            _, said = self._asked.popitem()
+            if not said.done():
+                said.set_result(False)
         self._gone.set()
         if was_ending or self._wanted is None:
             self._update()

@@ -29,6 +29,7 @@ from cutthrough.process.channel import (
 )
 from cutthrough.process.selector import Selector
 from cutthrough.supervisor.breakpoints import Breakpoints
+from cutthrough.supervisor.capture_writer import CaptureWriter
 from cutthrough.supervisor.children import Child
 from cutthrough.supervisor.replays import Replays
 
@@ -50,6 +51,8 @@ class Processes(Protocol):
 
     @property
     def children(self) -> Mapping[int, Child]: ...
+    @property
+    def capture(self) -> CaptureWriter: ...
     @property
     def predecessor(self) -> "Predecessor | None": ...
 

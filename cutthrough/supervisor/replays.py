@@ -1,14 +1,27 @@
-"""What the workers have missed: for operators."""
+"""Recordings, for operators: what the workers have missed, when all that has ended is
+written, and when a mode is in force."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from cutthrough.process.channel import ListReplays, Message
-from cutthrough.supervisor.breakpoints import Answers, Processes
+from cutthrough.process.channel import ListReplays, Look, Message, Settle
+from cutthrough.supervisor.breakpoints import Answers
+from cutthrough.supervisor.capture_writer import CaptureWriter
 from cutthrough.supervisor.children import Child
+
+WRITER = "the writer of captured exchanges"
 
 Ask = Callable[[Callable[[int], Message], Sequence[Child], tuple[int, ...]],
                Awaitable[Answers]]
+
+
+class Processes(Protocol):
+    """The supervisor's children."""
+
+    @property
+    def children(self) -> Mapping[int, Child]: ...
+    @property
+    def capture(self) -> CaptureWriter: ...
 
 
 class Replays:
@@ -17,15 +30,30 @@ class Replays:
         self._ask = ask
         self._processes = processes
 
-    async def list(self) -> dict[str, Any]:
+    async def misses(self) -> dict[str, Any]:
         """Of the session in force. The newest misses come first."""
-        children = [one for one in self._processes.children.values() if one.ready]
-        query = await self._ask(ListReplays, children, ())
+        query = await self._ask(ListReplays, self._workers(), ())
         told = [one for some in query.answers for one in some]
         misses = [miss for one in told for miss in one["misses"]]
         return {"missed": sum(one["missed"] for one in told),
                 "misses": sorted(misses, key=at, reverse=True),
                 "unanswered": query.unanswered}
+
+    async def settle(self) -> list[str]:
+        """Returns when what has ended is in the access log, and recorded. The result:
+        processes that have not said so in time."""
+        query = await self._ask(Settle, self._workers(), ())
+        is_written = await self._processes.capture.settle()
+        return [*query.unanswered, *([] if is_written else [WRITER])]
+
+    async def look(self) -> tuple[list[str], list[str]]:
+        """Returns when all workers have the mode and the session that are in the files:
+        why some cannot have them, and who has not said so in time."""
+        query = await self._ask(Look, self._workers(), ())
+        return sorted({one.error for one in query.answers} - {""}), query.unanswered
+
+    def _workers(self) -> list[Child]:
+        return [one for one in self._processes.children.values() if one.ready]
 
 
 def at(miss: Mapping[str, Any]) -> float:

@@ -21,7 +21,8 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import urlencode
 
 from cutthrough.ca.names import AuthorityError
 from cutthrough.ca.roots import VARIABLES, find_sources, merge
@@ -34,7 +35,8 @@ from cutthrough.ca.store import (
 from cutthrough.ca.verb import encode, make
 from cutthrough.capture.store import StoreError
 from cutthrough.config.config import ConfigError
-from cutthrough.config.settings import variable_name
+from cutthrough.config.settings import load, variable_name
+from cutthrough.recording.masking import Redaction
 from cutthrough.recording.sessions import SUFFIX, Sessions
 from cutthrough.tools.console import Listener, Unanswered
 
@@ -152,8 +154,10 @@ def count(sessions: Sessions, name: str) -> int:
         session.close()
 
 
-def make_bundle(directory: Path, authority: str, path: Path) -> None:
-    """Makes the authority if there is none. Raises AuthorityError and OSError."""
+def make_bundle(directory: Path, authority: str, path: Path, roots: bool = True
+                ) -> None:
+    """Makes the authority if there is none. `roots`: with those of the system, for a
+    client that dials by itself too. Raises AuthorityError and OSError."""
     lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)     # another run may make it just now
@@ -161,8 +165,10 @@ def make_bundle(directory: Path, authority: str, path: Path) -> None:
             make(authority)
     finally:
         os.close(lock)
-    data, _ = merge(encode(read_certificate(authority), "der"),
-                    find_sources(str(path), os.environ))
+    own = read_certificate(authority)
+    data = encode(own, "pem")
+    if roots:
+        data, _ = merge(encode(own, "der"), find_sources(str(path), os.environ))
     write_file(str(path), data, 0o644, True)
 
 
@@ -207,16 +213,20 @@ class Proxy:
         def end_with_parent() -> None:
             libc.prctl(_DEATH, signal.SIGTERM)
 
+        given = [f"--{name}={value}" for name, value in flags.items()]
+        environ = {**os.environ, variable_name("user"): "run",
+                   variable_name("password"): password,
+                   variable_name("admin_token"): token}
+        self._given = given, environ, config
+        self._tail: BinaryIO | None = None
+        self._begun = b""                    # of a line
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "cutthrough", "serve",
-                 *(["-c", config] if config else []),
-                 *(f"--{name}={value}" for name, value in flags.items())],
+                 *(["-c", config] if config else []), *given],
                 stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
                 start_new_session=True, preexec_fn=end_with_parent,
-                env={**os.environ, variable_name("user"): "run",
-                     variable_name("password"): password,
-                     variable_name("admin_token"): token})
+                env=environ)
         try:
             self.url = f"http://run:{password}@127.0.0.1:{self._wait()}"
         except BaseException:
@@ -235,16 +245,56 @@ class Proxy:
             time.sleep(0.01)            # between looks for the line
         return int(found[1])
 
-    def errors(self) -> str:
-        """The error log so far."""
-        return self._text()
+    def redaction(self) -> Redaction:
+        """What its configuration has, for sessions that others make."""
+        config = load(*self._given)
+        return Redaction(
+            fields=config.recording_redact_fields, query=config.recording_redact_query,
+            json=config.recording_redact_json, body=config.recording_redact_body)
 
-    def access_log(self) -> list[str]:
-        """Its whole lines so far: JSON."""
-        if not self._log.exists():
+    def switch(self, mode: str, session: str) -> None:
+        """Has mode and session come into force. Raises NotReady."""
+        found = self._settled("mode?" + urlencode({"mode": mode, "session": session}))
+        if found["errors"]:
+            raise NotReady("; ".join(found["errors"]))
+
+    def settle(self) -> None:
+        """Has what has ended logged, and recorded. Raises NotReady."""
+        self._settled("settle")
+
+    def _settled(self, path: str) -> dict[str, Any]:
+        until = time.monotonic() + START_S
+        while True:
+            try:
+                found = self._listener.read("POST", f"/{path}", "unanswered")
+            except Unanswered as error:
+                died = self._process.poll() is not None
+                raise NotReady(f"the proxy has ended: {self._text().strip()}" if died
+                               else str(error)) from None
+            if not found["unanswered"] or time.monotonic() > until:
+                break
+        if found["unanswered"]:
+            raise NotReady(f"no answer in {START_S:g} s: "
+                           + ", ".join(found["unanswered"]))
+        return found
+
+    def warnings(self) -> list[str]:
+        """What the error log says of answers that are not recorded."""
+        return [line for line in self._text().splitlines()
+                if " is not recorded: " in line or "cannot be written" in line]
+
+    def new_lines(self) -> list[dict[str, Any]]:
+        """The access log's whole lines since the last call."""
+        if self._tail is None:
+            if not self._log.exists():
+                return []
+            self._tail = self._log.open("rb")
+        lines, newline, begun = self._tail.read().rpartition(b"\n")
+        if not newline:
+            self._begun += begun
             return []
-        text = self._log.read_text(errors="replace")
-        return text[:text.rfind("\n") + 1].splitlines()
+        whole, self._begun = self._begun + lines, begun
+        return [json.loads(line) for line in whole.splitlines()]
 
     def _differences(self) -> dict[tuple[str, str], list[str]]:
         """Lines about the last misses, by method and URL: the log has but the first."""
@@ -279,9 +329,9 @@ class Proxy:
                     missed.append("\n    ".join(differences.get(
                         (one["method"], what),
                         [f"{one['method']} {what}: {one.get('hook') or ''}"])))
-        return Ended(replayed, missed, [
-            line for line in self._text().splitlines()
-            if " is not recorded: " in line or "cannot be written" in line], died)
+        if self._tail is not None:
+            self._tail.close()
+        return Ended(replayed, missed, self.warnings(), died)
 
 
 def follow(path: str, command: list[str], environ: Mapping[str, str]) -> int:

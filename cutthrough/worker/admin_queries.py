@@ -1,5 +1,5 @@
 """A worker's answers to operators: list, trace and cut connections, report endings,
-what breakpoints hold, and what was replayed.
+what breakpoints hold, what was replayed, and whether it is written.
 
 A list of ten thousand connections takes a tenth of a second. It is made in pieces, and
 between two pieces the loop serves.
@@ -25,6 +25,8 @@ from cutthrough.process.channel import (
     Listed,
     ListHeld,
     ListReplays,
+    Look,
+    Settle,
     Trace,
     WasCut,
     Watch,
@@ -57,7 +59,7 @@ class AdminQueries:
     def carry_out(
             self,
             message: (List | Trace | Cut | Watch | Arm | ListHeld | Decide
-                      | ListReplays)) -> None:
+                      | ListReplays | Settle | Look)) -> None:
         match message:
             case List(query, selector):
                 self._run(self._list(query, selector))
@@ -79,6 +81,10 @@ class AdminQueries:
                 self._decide(query, number, self._channel.take_fd())
             case ListReplays(query):
                 self._answer(query, self._worker.recordings.tell())
+            case Settle(query):
+                self._run(self._settle(query))
+            case Look(query):
+                self._run(self._look(query))
 
     def _run(self, answer: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(answer)
@@ -123,6 +129,16 @@ class AdminQueries:
             about = describe(client, self._worker.slot)
             if about is not None and selector.matches(about):
                 yield client, about
+
+    async def _settle(self, query: int) -> None:
+        if self._worker.log is not None:
+            self._worker.log.flush()
+        await self._worker.recordings.settle()
+        self._channel.send(Decided(query))
+
+    async def _look(self, query: int) -> None:
+        error = await self._worker.recordings.look()
+        self._channel.send(Decided(query, error=error))
 
     def _decide(self, query: int, number: int, fd: int) -> None:
         with open(fd, "rb") as memory:

@@ -35,9 +35,11 @@ from cutthrough.process.channel import (
     List,
     ListHeld,
     ListReplays,
+    Look,
     Message,
     Ready,
     Reopen,
+    Settle,
     Stop,
     Swap,
     Swapped,
@@ -118,7 +120,7 @@ class WorkerProcess:
             case Stop():
                 self.over.set()
             case (List() | Trace() | Cut() | Watch() | Arm() | ListHeld()
-                  | Decide() | ListReplays()):
+                  | Decide() | ListReplays() | Settle() | Look()):
                 assert self.admin_queries is not None
                 self.admin_queries.carry_out(message)
             case Give() | Take():

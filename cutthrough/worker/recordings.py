@@ -71,6 +71,10 @@ class Recordings:
         """What was missed since the session came into force."""
         return [] if self._player is None else [self._player.tell()]
 
+    async def look(self) -> str:
+        """Has mode and session come into force now; returns why not, or ""."""
+        return "" if self._player is None else await self._player.look()
+
     def counts(self) -> dict[str, int]:
         """Requests by how they were recorded, if not at once."""
         return {} if self._room is None else self._room.counts()

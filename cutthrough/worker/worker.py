@@ -150,7 +150,7 @@ class Worker:
         self._must_log = must_log
         self._acceptors: list[Acceptor] = []
         self._sinks: list[tuple[int, SessionSink]] = []     # and its listener's number
-        self._log: AccessLog | None = None
+        self.log: AccessLog | None = None
         self._running = False
         self._timer: asyncio.TimerHandle | None = None      # of the next recheck
         # `at_end` is called before the connections end. The others belong to handover:
@@ -171,7 +171,7 @@ class Worker:
         self.poller = Poller()
         self.page = Page(self._counters)
         if config.access_log != "off":
-            self._log = AccessLog(
+            self.log = AccessLog(
                 loop, config.access_log, config.access_log_format, self.slot,
                 self._must_log)
         self.resolver = Resolver(
@@ -195,7 +195,7 @@ class Worker:
             config.upstream_idle_per_origin,
             config.upstream_idle_timeout,
         )
-        journal = self._log or Journal()
+        journal = self.log or Journal()
         if config.flight_recorder:
             journal = Tracer(journal, self.slot)
         self.context = Context(
@@ -229,7 +229,7 @@ class Worker:
             for one, n in zip(self._listeners, self._numbers, strict=True)]
         self._interfaces = Interfaces(loop, self._hosts.set, own_hosts)
         self._gauges = Gauges(self.page, self.resolver, self.idle_pool, self.verifier,
-                          self._log, self.tally, self._tls.stats, self._parents.write,
+                          self.log, self.tally, self._tls.stats, self._parents.write,
                           self._ring.counts if self._ring is not None else dict,
                           self._interception.stats, self.recordings)
         self._running = True
@@ -363,8 +363,8 @@ class Worker:
 
     def reopen_log(self) -> None:
         """Opens the access log again, after it was renamed."""
-        if self._log is not None:
-            self._log.reopen()
+        if self.log is not None:
+            self.log.reopen()
 
     async def drain(self, timeout: float) -> int:
         """Stops accepting, lets open work finish for `timeout` seconds, and ends.
@@ -412,8 +412,8 @@ class Worker:
         self.recordings.close()
         cut = close_all(self.context, outcome)
         self.recordings.end()
-        if self._log is not None:
-            self._log.close()
+        if self.log is not None:
+            self.log.close()
         self._gauges.stop()
         self._interfaces.close()
         self.verifier.close()
@@ -446,5 +446,5 @@ class Worker:
             "timers": self.poller.timers - self.idle_pool.idle - self._standby.held
             - self._carriers.held,
             "limits": self._ledger.held(),
-            "heads": self._log.remembered if self._log is not None else 0,
+            "heads": self.log.remembered if self.log is not None else 0,
         }
