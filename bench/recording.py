@@ -107,9 +107,12 @@ class Runner:
 
     def _warm_up(self, scenario: str, mode: str) -> None:
         """In a session of its own, if answers are recorded; and tell what is slow."""
+        session = f"unmeasured-{scenario}-{len(self.rows)}"
         if scenario not in PLAYED:
-            self.one.switch(mode, f"unmeasured-{scenario}-{len(self.rows)}", 0)
+            self.one.switch(mode, session, 0)
         done, took, _ = self._load(min(self.options.warm_up, self.requests))
+        if scenario not in PLAYED and mode in ("record", "cache"):
+            self.one.settle(session, done)   # else the last are in the next session
         if not self.rows:
             self.requests = min(self.requests, int(done / took * SECONDS))
 
